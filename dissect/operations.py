@@ -1,0 +1,145 @@
+"""Operation: one RDMA verb as its initiator meant it, whichever transport carried it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from .frames import Bytes, Rows
+
+
+class Kind(IntEnum):
+    SEND = 0
+    WRITE = 1
+    READ = 2
+    ATOMIC = 3
+
+
+class Piece(NamedTuple):
+    """A stretch of an Operation's bytes that one frame carried."""
+
+    at: int
+    """Offset in the Operation's bytes."""
+    length: int
+    """Bytes on the wire."""
+    captured: int
+    """Bytes in the capture; fewer than ``length`` where the frame was cut."""
+    frame: int
+    data: Bytes
+    offset: int
+    """Of the first byte, in ``data``."""
+
+
+@dataclass(slots=True)
+class Payload:
+    """The bytes an Operation moved, by reference: nothing is copied until somebody looks.
+
+    ``runs`` holds ``(at, data, rows)``: PACKET rows that follow each other without a hole, the first of them
+    at byte ``at``.  Runs do not overlap.
+    """
+
+    length: int = 0
+    runs: list[tuple[int, Bytes, Rows]] = field(default_factory=list)
+
+    def pieces(self) -> Iterator[Piece]:
+        """The stretches, frame by frame, ascending."""
+        for at, data, rows in sorted(self.runs, key=lambda run: run[0]):
+            place = at
+            for length, captured, frame, offset in zip(
+                rows["length"].tolist(),
+                rows["captured"].tolist(),
+                rows["frame"].tolist(),
+                rows["payload"].tolist(),
+                strict=True,
+            ):
+                yield Piece(place, length, captured, frame, data, offset)
+                place += length
+
+    def holes(self) -> list[tuple[int, int]]:
+        """Byte ranges [start, end) that no captured frame carried, ascending."""
+        found: list[tuple[int, int]] = []
+        reached = 0
+        for at, _, rows in sorted(self.runs, key=lambda run: run[0]):
+            if at > reached:
+                found.append((reached, at))
+            reached = max(reached, at + int(rows["length"].sum()))
+        if reached < self.length:
+            found.append((reached, self.length))
+        return found
+
+    @property
+    def whole(self) -> bool:
+        """Every byte is in the capture: no hole, no cut frame."""
+        return not self.holes() and not self.truncated
+
+    @property
+    def truncated(self) -> bool:
+        """Some frame was cut short by the capture (snaplen)."""
+        return any(bool((rows["captured"] < rows["length"]).any()) for _, _, rows in self.runs)
+
+    def prefix(self) -> tuple[Bytes, int, int]:
+        """``(data, start, end)`` of the bytes available from the start on, without a hole.
+
+        Copies only where more than one frame carried them.
+        """
+        first = min(self.runs, key=lambda run: run[0], default=None)
+        if first is None or first[0] != 0:
+            return np.empty(0, np.uint8), 0, 0
+        if len(self.runs) == 1 and len(first[2]) == 1:
+            row = first[2][0]
+            start = int(row["payload"])
+            return first[1], start, start + int(row["captured"])
+        parts: list[Bytes] = []
+        reached = 0
+        for piece in self.pieces():
+            if piece.at != reached:
+                break
+            parts.append(piece.data[piece.offset : piece.offset + piece.captured])
+            reached += piece.captured
+            if piece.captured < piece.length:
+                break
+        joined = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+        return joined, 0, len(joined)
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One verb.  Not frozen only because responses and repetitions of a Read arrive after it was issued."""
+
+    kind: Kind
+    initiator: int
+    """Which end of the connection issued it: 0 the active side (sent the CM REQ), 1 the passive side."""
+    first_frame: int
+    last_frame: int
+    first_time: int
+    """Nanoseconds; the first transmission of the first packet (a Read: its request)."""
+    last_time: int
+    """The first transmission of the last packet (a Read: its last response)."""
+    length: int
+    """Bytes it moves; for Write and Read as the RETH announced."""
+    payload: Payload
+    handle: int = 0
+    address: int = 0
+    psn: int = 0
+    """Of its first packet, 24 bits (iWARP: the message sequence number)."""
+    packets: int = 1
+    invalidate: int | None = None
+    """The R_key or STag that a Send With Invalidate names."""
+    immediate: int | None = None
+    last_sent: int = 0
+    """Time of the last transmission of any of its packets; 0 where nothing was repeated."""
+    retransmissions: int = 0
+    """Packets of it seen again."""
+    start_known: bool = True
+    """False where the capture begins in the middle of it."""
+    closed: bool = True
+    """False while bytes may still come (a Read whose responses are outstanding)."""
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Byte ranges that the capture misses."""
+        return self.payload.holes()

@@ -1,0 +1,142 @@
+"""Rpc: a call and its reply on one connection and direction, each as the whole RPC message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .connection import Connection
+from .messages import Message, Segment
+from .operations import Operation
+
+
+class Extent(NamedTuple):
+    """A stretch of a reconstructed message and where it came from."""
+
+    start: int
+    length: int
+    origin: str
+    """'inline', 'read chunk N', 'write chunk N', 'reply chunk', 'round-up'."""
+    frame: int
+    """0 where no frame carried it (round-up, a hole)."""
+    missing: str
+    """'' or why the bytes are not there: 'not captured', 'frame truncated', 'not transferred', 'not advertised'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stitched:
+    """A whole RPC message as a TCP transport would have carried it, without the record mark."""
+
+    data: bytes
+    """Zero wherever ``extents`` says the byte is missing."""
+    extents: tuple[Extent, ...]
+    """Ascending, covering ``data`` without overlap."""
+
+    @property
+    def complete(self) -> bool:
+        return not any(extent.missing for extent in self.extents)
+
+
+@dataclass(slots=True)
+class SegmentUse:
+    """One advertised segment and what was moved through it."""
+
+    advertised: Segment
+    returned: int | None = None
+    """Write and Reply chunks: the length that the reply gave back."""
+    operations: list[Operation] = field(default_factory=list)
+
+    @property
+    def moved(self) -> int:
+        """Bytes announced by the Reads or Writes on it, cut to the segment."""
+        start, end = self.advertised.offset, self.advertised.offset + self.advertised.length
+        return sum(
+            max(0, min(end, op.address + op.length) - max(start, op.address)) for op in self.operations
+        )
+
+
+@dataclass(slots=True)
+class ChunkUse:
+    """One advertised chunk."""
+
+    kind: str
+    """'read', 'write' or 'reply'."""
+    position: int | None
+    """Read chunks: the Position."""
+    segments: list[SegmentUse]
+
+    @property
+    def advertised(self) -> int:
+        return sum(use.advertised.length for use in self.segments)
+
+    @property
+    def returned(self) -> int | None:
+        """Bytes the reply says were written; None for Read chunks and where no reply was seen."""
+        lengths = [use.returned for use in self.segments if use.returned is not None]
+        return sum(lengths) if lengths else None
+
+    @property
+    def moved(self) -> int:
+        return sum(use.moved for use in self.segments)
+
+
+class Latency(NamedTuple):
+    """The parts of an RPC's time, in nanoseconds; they add up to ``total``."""
+
+    total: int
+    """First packet of the call's Send to last packet of the reply's Send."""
+    call: int
+    """The call's Send, first to last packet."""
+    reads: int
+    """First RDMA Read request to last response."""
+    server: int
+    """All the rest: neither data nor messages moved."""
+    writes: int
+    """First to last packet of the RDMA Writes."""
+    reply: int
+    """The reply's Send, first to last packet."""
+
+
+@dataclass(slots=True, eq=False)
+class Rpc:
+    """A call, its reply, or both.
+
+    ``state`` is one of: complete; error (the reply says the call failed, at the RDMA, RPC or program level);
+    damaged (bytes are missing, see ``damage``); no reply; no call.
+    """
+
+    number: int
+    """1-based, in the order in which RPCs ended."""
+    connection: Connection
+    backward: bool
+    """The call came from the passive side (RFC 8167)."""
+    xid: int
+    call: Message | None = None
+    reply: Message | None = None
+    program: int | None = None
+    version: int | None = None
+    procedure: int | None = None
+    minor_version: int | None = None
+    """NFSv4 COMPOUND and CB_COMPOUND."""
+    operations: tuple[str, ...] = ()
+    """Operation names of a COMPOUND, in call order."""
+    name: str = ""
+    """Procedure name, 'NFS READ'-less: 'READ', 'COMPOUND', 'proc-7'; '' where unknown."""
+    status: str = ""
+    """'' while unknown, 'OK', or the failure's name: 'NFS3ERR_NOENT', 'PROG_MISMATCH', 'RDMA_ERR_CHUNK'."""
+    failed: bool = False
+    """The reply reports an error."""
+    state: str = ""
+    damage: tuple[str, ...] = ()
+    """What is missing or contradictory, in words."""
+    notes: tuple[str, ...] = ()
+    """What was inferred or is odd, in words."""
+    chunks: list[ChunkUse] = field(default_factory=list)
+    latency: Latency | None = None
+
+    @property
+    def retransmissions(self) -> int:
+        """Packets of this RPC that were sent more than once."""
+        messages = [message.operation for message in (self.call, self.reply) if message]
+        moved = {id(op): op for chunk in self.chunks for use in chunk.segments for op in use.operations}
+        return sum(op.retransmissions for op in [*messages, *moved.values()])
