@@ -29,6 +29,7 @@ class Endpoint:
     address: str
     qpn: int
     start_psn: int | None = None
+    """The PSN it expects first: its peer's first request carries it (IBA 12.7.31)."""
     private_data: PrivateData | None = None
     private_data_seen: bool = False
     """The CM message that would carry private data was captured."""

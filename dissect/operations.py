@@ -36,14 +36,18 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Payload:
-    """The bytes an Operation moved, by reference: nothing is copied until somebody looks.
-
-    ``runs`` holds ``(at, data, rows)``: PACKET rows that follow each other without a hole, the first of them
-    at byte ``at``.  Runs do not overlap.
-    """
+    """The bytes an Operation moved, by reference: nothing is copied until somebody looks."""
 
     length: int = 0
+    seen: int = 0
+    """Bytes that captured frames carried, each counted once; below ``length`` there are holes."""
+    truncated: bool = False
+    """Some frame was cut short by the capture (snaplen)."""
     runs: list[tuple[int, Bytes, Rows]] = field(default_factory=list)
+    """``(at, data, rows)``: PACKET rows that follow each other without a hole, the first of them at byte ``at``.
+    Runs do not overlap."""
+    only: tuple[Bytes, int, int] | None = None
+    """``(data, start, end)`` of the captured bytes where a single packet carries all, a short cut to them."""
 
     def pieces(self) -> Iterator[Piece]:
         """The stretches, frame by frame, ascending."""
@@ -61,6 +65,8 @@ class Payload:
 
     def holes(self) -> list[tuple[int, int]]:
         """Byte ranges [start, end) that no captured frame carried, ascending."""
+        if self.seen == self.length:
+            return []
         found: list[tuple[int, int]] = []
         reached = 0
         for at, _, rows in sorted(self.runs, key=lambda run: run[0]):
@@ -74,25 +80,15 @@ class Payload:
     @property
     def whole(self) -> bool:
         """Every byte is in the capture: no hole, no cut frame."""
-        return not self.holes() and not self.truncated
-
-    @property
-    def truncated(self) -> bool:
-        """Some frame was cut short by the capture (snaplen)."""
-        return any(bool((rows["captured"] < rows["length"]).any()) for _, _, rows in self.runs)
+        return self.seen == self.length and not self.truncated
 
     def prefix(self) -> tuple[Bytes, int, int]:
         """``(data, start, end)`` of the bytes available from the start on, without a hole.
 
         Copies only where more than one frame carried them.
         """
-        first = min(self.runs, key=lambda run: run[0], default=None)
-        if first is None or first[0] != 0:
-            return np.empty(0, np.uint8), 0, 0
-        if len(self.runs) == 1 and len(first[2]) == 1:
-            row = first[2][0]
-            start = int(row["payload"])
-            return first[1], start, start + int(row["captured"])
+        if self.only is not None:
+            return self.only
         parts: list[Bytes] = []
         reached = 0
         for piece in self.pieces():
@@ -135,7 +131,9 @@ class Operation:
     retransmissions: int = 0
     """Packets of it seen again."""
     start_known: bool = True
-    """False where the capture begins in the middle of it."""
+    """False where its first packet is not in the capture."""
+    end_known: bool = True
+    """False where its last packet is not in the capture; ``length`` is then the least it can be."""
     closed: bool = True
     """False while bytes may still come (a Read whose responses are outstanding)."""
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .frames import Bytes, Rows
+from .columns import Extractor, compile_header
+from .frames import Bytes, FrameBatch, Int64s, Rows
+from .layers import opcodes
+
+if TYPE_CHECKING:
+    from .network import Located
 
 PACKET = np.dtype(
     [
@@ -57,3 +64,90 @@ class PacketBatch:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+CUT = "RoCE, header truncated"
+"""Key of PacketBatch.skipped: frames cut inside the Base Transport Header."""
+
+
+@cache
+def _extractors() -> dict[str, Extractor]:
+    from .layers import bth
+
+    names = ("BTH", "RETH", "AtomicETH", "AETH", "DETH", "ImmDt", "IETH")
+    return {name: compile_header(getattr(bth, name)) for name in names}
+
+
+# Header -> {its field: the PACKET column}.
+_COLUMNS = {
+    "RETH": {"va": "va", "r_key": "r_key", "dma_len": "dma_length"},
+    "AtomicETH": {"va": "va", "r_key": "r_key"},
+    "AETH": {"syndrome": "syndrome", "msn": "msn"},
+    "DETH": {"src_qp": "source_qp"},
+    "ImmDt": {"immediate": "immediate"},
+    "IETH": {"r_key": "immediate"},
+}
+
+
+def decode(batch: FrameBatch, located: Located) -> PacketBatch:
+    """The packets that ``located`` found in the frames of ``batch``, in columns.
+
+    Frames cut inside the BTH give no packet but count in ``skipped``.  Where the capture cuts an extended header,
+    its columns are 0 and so is ``headers``; an opcode that is not in the table counts as having none.  ``length``
+    follows from the lengths on the wire, so it holds for cut frames too; ``captured`` never exceeds it.
+    """
+    data, skipped = batch.data, dict(located.skipped)
+    index, bth, available, wire = located.rows, located.bth, located.available, located.length
+    source, destination, port, ecn = located.source, located.destination, located.source_port, located.ecn
+    whole = available >= opcodes.BTH_BYTES
+    if not whole.all():
+        skipped[CUT] = skipped.get(CUT, 0) + int(len(whole) - np.count_nonzero(whole))
+        index, bth, available, wire = index[whole], bth[whole], available[whole], wire[whole]
+        source, destination, port, ecn = source[whole], destination[whole], port[whole], ecn[whole]
+
+    extract = _extractors()
+    head = extract["BTH"](data, bth)
+    opcode = head["opcode"]
+    headers = opcodes.BTH_BYTES + opcodes.EXTENDED_BYTES[opcode]
+
+    rows = np.zeros(len(index), PACKET)
+    frames = batch.rows if len(index) == len(batch.rows) else batch.rows[index]
+    rows["frame"], rows["time"], rows["wire"] = frames["number"], frames["time"], frames["original"]
+    rows["bth"] = bth
+    rows["payload"] = bth + np.minimum(headers, available)
+    length = np.maximum(wire - headers - head["padcnt"] - opcodes.ICRC_BYTES, 0)
+    rows["length"] = length
+    rows["captured"] = np.clip(available - headers, 0, length)
+    rows["source"], rows["destination"], rows["source_port"] = source, destination, port
+    rows["opcode"], rows["dest_qp"], rows["psn"] = opcode, head["dest_qp"], head["psn"]
+    rows["pad"], rows["ecn"] = head["padcnt"], ecn
+    rows["headers"] = available >= headers
+    rows["flags"] = (
+        head["a"] * FLAG_ACK_REQUEST
+        | head["se"] * FLAG_SOLICITED
+        | head["becn"] * FLAG_BECN
+        | head["fecn"] * FLAG_FECN
+        | head["m"] * FLAG_MIGRATION
+    )
+    for header, columns in _COLUMNS.items():
+        places = opcodes.OFFSET[header][opcode]
+        _fill(rows, data, bth, available, places, extract[header], columns)
+    return PacketBatch(data, rows, skipped)
+
+
+def _fill(
+    rows: Rows,
+    data: Bytes,
+    bth: Int64s,
+    available: Int64s,
+    places: Int64s,
+    extractor: Extractor,
+    columns: dict[str, str],
+) -> None:
+    """Write one extended header's columns; ``places`` are its offsets from the BTH, 0 where a packet has none."""
+    where = np.flatnonzero((places > 0) & (available >= places + extractor.size))
+    if not len(where):
+        return
+    values = extractor(data, bth[where] + places[where], columns)
+    for field, column in columns.items():
+        rows[column][where] = values[field]

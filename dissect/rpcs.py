@@ -121,12 +121,14 @@ class Rpc:
     operations: tuple[str, ...] = ()
     """Operation names of a COMPOUND, in call order."""
     name: str = ""
-    """Procedure name, 'NFS READ'-less: 'READ', 'COMPOUND', 'proc-7'; '' where unknown."""
+    """Procedure name: 'READ', 'COMPOUND', 'proc-7'; '' where unknown."""
     status: str = ""
     """'' while unknown, 'OK', or the failure's name: 'NFS3ERR_NOENT', 'PROG_MISMATCH', 'RDMA_ERR_CHUNK'."""
     failed: bool = False
     """The reply reports an error."""
     state: str = ""
+    contents: str = "whole"
+    """'whole'; 'truncated' where frames were cut by the capture; 'missing' where bytes are not in it at all."""
     damage: tuple[str, ...] = ()
     """What is missing or contradictory, in words."""
     notes: tuple[str, ...] = ()

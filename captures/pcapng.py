@@ -1,0 +1,284 @@
+"""The pcapng file format: sections of blocks, each section in its own byte order.
+
+https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/; the numbers in parentheses are its sections.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmascope.dissect.frames import FRAME, FrameBatch, Int64s, Rows
+
+from .streams import MOST_IN_RECORD, Feed, Limits, gather
+
+SECTION = 0x0A0D0D0A  # (4.1)
+INTERFACE = 1  # (4.2)
+PACKET = 2  # obsolete (Appendix A)
+SIMPLE = 3  # (4.4)
+ENHANCED = 6  # (4.3)
+
+MAGIC = b"\x0a\x0d\x0d\x0a"
+BYTE_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
+"""By the section header's byte-order magic."""
+
+PREFIX = {ENHANCED: 28, PACKET: 28, SIMPLE: 12}
+"""Bytes in front of the frame in a block that holds one."""
+SMALLEST = {kind: prefix + 4 for kind, prefix in PREFIX.items()} | {SECTION: 28, INTERFACE: 20}
+FEWEST = 12
+"""Bytes of a block without a body."""
+
+END_OF_OPTIONS, IF_NAME, IF_TSRESOL, IF_TSOFFSET = 0, 2, 9, 14  # (3.5, 4.2)
+
+MOST_INTERFACES = 1 << 16
+"""FRAME holds their index in 16 bits."""
+INT64 = np.iinfo(np.int64)
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a capture says about one interface it was taken on."""
+
+    link_type: int
+    snaplen: int = 0
+    """0: unlimited."""
+    name: str = ""
+    units: int = 1_000_000
+    """Time stamp units in a second."""
+    offset: int = 0
+    """Seconds to add to every time stamp."""
+
+
+@dataclass(slots=True)
+class Sections:
+    """What the blocks read so far said."""
+
+    byte_order: str = ""
+    interfaces: list[Interface] = field(default_factory=list)
+    """Of all sections."""
+    first: int = 0
+    """Index of this section's first interface."""
+
+    @property
+    def own(self) -> int:
+        """Interfaces of this section."""
+        return len(self.interfaces) - self.first
+
+
+def read_section_header(feed: Feed, sections: Sections) -> None:
+    """Reads the section header at the feed's place."""
+    what = "a section header"
+    feed.need(12, what)
+    magic = feed.data[feed.at + 8 : feed.at + 12].tobytes()
+    if magic not in BYTE_ORDERS:
+        feed.damaged("the section header's byte-order magic is wrong")
+    sections.byte_order = BYTE_ORDERS[magic]
+    sections.first = len(sections.interfaces)
+    length = _whole_block(feed, sections.byte_order, what)
+    major, minor = struct.unpack_from(sections.byte_order + "HH", feed.data.data, feed.at + 12)
+    if major != 1:
+        feed.damaged(f"pcapng version {major}.{minor} is not known")
+    feed.at += length
+
+
+def _whole_block(feed: Feed, byte_order: str, what: str) -> int:
+    """Length of the block at the feed's place, all of which is there now."""
+    feed.need(8, what)
+    kind, length = struct.unpack_from(byte_order + "II", feed.data.data, feed.at)
+    if length % 4 or not SMALLEST.get(kind, FEWEST) <= length <= MOST_IN_RECORD:
+        feed.damaged(f"{what} claims a length of {length} bytes")
+    feed.need(length, what)
+    (again,) = struct.unpack_from(byte_order + "I", feed.data.data, feed.at + length - 4)
+    if again != length:
+        feed.damaged(f"{what} gives its length as {length} in front and {again} behind")
+    return int(length)
+
+
+def read_batches(feed: Feed, sections: Sections, limits: Limits) -> Iterator[FrameBatch]:
+    """The frames, in batches; raises CaptureError behind the last whole one where the file is damaged.
+
+    The frame of a Simple Packet Block has no time stamp: its time is 0.
+    """
+    number = 0
+    while True:
+        starts, kinds, lengths, stopped = _boundaries(feed, sections.byte_order, limits)
+        if len(starts):
+            rows, problem = _rows(feed, sections, starts, kinds, lengths)
+            if len(rows):
+                rows["number"] = np.arange(number + 1, number + 1 + len(rows))
+                number += len(rows)
+                last = len(rows) - 1
+                feed.at = int(starts[last]) + int(lengths[last])
+                yield FrameBatch(feed.data, rows)
+            if problem:
+                feed.damaged(f"the block of frame {number + 1} {problem}")
+        if stopped:
+            _other_block(feed, sections, number)
+        elif not len(starts) and not feed.more():
+            feed.finish(f"the block of frame {number + 1}", _claimed(feed, sections.byte_order))
+            return
+
+
+def _claimed(feed: Feed, byte_order: str) -> int:
+    head = feed.data[feed.at : feed.at + 8].tobytes()
+    return int(struct.unpack(byte_order + "II", head)[1]) if len(head) == 8 else 0
+
+
+def _boundaries(
+    feed: Feed, byte_order: str, limits: Limits
+) -> tuple[Int64s, NDArray[np.uint32], Int64s, bool]:
+    """Offsets, types and lengths of the next blocks that hold frames; whether another block comes then."""
+    head = struct.Struct(byte_order + "II").unpack_from
+    view = feed.data.data
+    size = len(view)
+    at = feed.at
+    last = min(size, at + limits.bytes) - 8
+    starts: list[int] = []
+    append = starts.append
+    smallest = {kind: SMALLEST[kind] for kind in PREFIX}.get
+    stopped = False
+    for _ in range(limits.frames):
+        if at > last:
+            break
+        kind, length = head(view, at)
+        if length < smallest(kind, 1 << 33):
+            stopped = True
+            break
+        append(at)
+        at += length
+    if starts and at > size:
+        # Larger than what is possible is damage now, not after reading on for it.
+        stopped = at - starts[-1] > MOST_IN_RECORD
+        starts.pop()
+    array = np.array(starts, np.int64)
+    heads = gather(feed.data, array, [("kind", byte_order + "u4"), ("length", byte_order + "u4")])
+    return array, heads["kind"].astype(np.uint32), heads["length"].astype(np.int64), stopped
+
+
+def _other_block(feed: Feed, sections: Sections, number: int) -> None:
+    """Takes in, or passes over, the block at the feed's place."""
+    kind = int(struct.unpack_from(sections.byte_order + "I", feed.data.data, feed.at)[0])
+    if kind == SECTION:
+        read_section_header(feed, sections)
+        return
+    what = "an interface description" if kind == INTERFACE else f"a block of type {kind}"
+    if kind in PREFIX:
+        what = f"the block of frame {number + 1}"
+    length = _whole_block(feed, sections.byte_order, what)
+    if kind == INTERFACE:
+        if len(sections.interfaces) == MOST_INTERFACES:
+            feed.damaged(f"more than {MOST_INTERFACES} interfaces")
+        body = feed.data[feed.at + 8 : feed.at + length - 4].tobytes()
+        sections.interfaces.append(_interface(body, sections.byte_order))
+    feed.at += length
+
+
+def _interface(body: bytes, byte_order: str) -> Interface:
+    link_type, snaplen = struct.unpack_from(byte_order + "HxxI", body)
+    options = dict(_options(body[8:], byte_order))
+    units = 1_000_000
+    if resolution := options.get(IF_TSRESOL):
+        exponent = resolution[0] & 0x7F
+        units = (2 if resolution[0] & 0x80 else 10) ** exponent
+    offset = 0
+    if len(seconds := options.get(IF_TSOFFSET, b"")) == 8:
+        offset = struct.unpack(byte_order + "q", seconds)[0]
+    name = options.get(IF_NAME, b"").rstrip(b"\0").decode(errors="replace")
+    return Interface(link_type, snaplen, name, units, offset)
+
+
+def _options(data: bytes, byte_order: str) -> Iterator[tuple[int, bytes]]:
+    """Code and value of each; ends quietly where the list does not make sense any more."""
+    at = 0
+    while at + 4 <= len(data):
+        code, length = struct.unpack_from(byte_order + "HH", data, at)
+        if code == END_OF_OPTIONS or at + 4 + length > len(data):
+            return
+        yield code, data[at + 4 : at + 4 + length]
+        at += 4 + (length + 3 & -4)
+
+
+def _layout(kind: int, byte_order: str) -> list[tuple[str, str]]:
+    """The block's bytes in front of the frame."""
+    u2, u4 = byte_order + "u2", byte_order + "u4"
+    head = [("kind", u4), ("length", u4)]
+    sizes = [("captured", u4), ("original", u4)]
+    if kind == SIMPLE:
+        return [*head, ("original", u4)]
+    interface = [("interface", u4)] if kind == ENHANCED else [("interface", u2), ("drops", u2)]
+    return [*head, *interface, ("high", u4), ("low", u4), *sizes]
+
+
+def _rows(
+    feed: Feed, sections: Sections, starts: Int64s, kinds: NDArray[np.uint32], lengths: Int64s
+) -> tuple[Rows, str]:
+    """FRAME rows of whole blocks, up to the first bad one, and what is bad about that."""
+    data, byte_order = feed.data, sections.byte_order
+    size = len(starts)
+    prefix, interface, captured, original = (np.zeros(size, np.int64) for _ in range(4))
+    ticks = np.zeros(size, np.uint64)
+    for kind in PREFIX:
+        which = kinds == kind
+        if not which.any():
+            continue
+        heads = gather(data, starts[which], _layout(kind, byte_order))
+        prefix[which] = PREFIX[kind]
+        original[which] = heads["original"]
+        if kind == SIMPLE:
+            snaplen = sections.interfaces[sections.first].snaplen if sections.own else 0
+            held = np.minimum(lengths[which] - SMALLEST[SIMPLE], snaplen or MOST_IN_RECORD)
+            captured[which] = np.minimum(held, heads["original"])
+        else:
+            captured[which] = heads["captured"]
+            interface[which] = heads["interface"]
+            ticks[which] = heads["high"].astype(np.uint64) << np.uint64(32) | heads["low"]
+
+    behind = gather(data, starts + lengths - 4, [("length", byte_order + "u4")])["length"]
+    problem = ""
+    for bad, what in (
+        (lengths > MOST_IN_RECORD, "is longer than possible"),
+        (lengths % 4 != 0, "has a length that is no multiple of four"),
+        (behind != lengths, "gives two different lengths"),
+        (captured > lengths - prefix - 4, "claims more captured bytes than it holds"),
+        (interface >= sections.own, "names an interface that was not described"),
+    ):
+        if bad[:size].any():
+            size, problem = int(np.argmax(bad)), what
+    rows = np.zeros(size, FRAME)
+    interface = interface[:size]
+    rows["offset"] = (starts + prefix)[:size]
+    rows["captured"] = captured[:size]
+    rows["original"] = np.minimum(original[:size], 0x7FFFFFFF)
+    rows["interface"] = interface + sections.first
+    timed = kinds[:size] != SIMPLE
+    for index in _distinct(interface):
+        here = sections.interfaces[sections.first + index]
+        which = interface == index
+        rows["link_type"][which] = here.link_type
+        which &= timed
+        if which.any():
+            rows["time"][which] = nanoseconds(ticks[:size][which], here.units, here.offset)
+    return rows, problem
+
+
+def _distinct(values: Int64s) -> list[int]:
+    if len(values) and (values == values[0]).all():
+        return [int(values[0])]
+    return [int(value) for value in np.unique(values)]
+
+
+def nanoseconds(ticks: NDArray[np.uint64], units: int, offset: int) -> Int64s:
+    """Time stamps in nanoseconds since the epoch, rounded down; INT64's ends where they do not fit."""
+    first, last = (int(end) * SECOND // units + offset * SECOND for end in (ticks.min(), ticks.max()))
+    fits = INT64.min <= first and last <= INT64.max and abs(offset) < INT64.max // SECOND
+    if fits and units <= 1 << 33 and int(ticks.max()) // units < 1 << 33:
+        second, part = np.divmod(ticks, np.uint64(units))
+        part = part * np.uint64(SECOND) // np.uint64(units)
+        return (second * np.uint64(SECOND) + part).astype(np.int64) + offset * SECOND
+    exact = (int(tick) * SECOND // units + offset * SECOND for tick in ticks.tolist())
+    return np.array([min(max(time, INT64.min), INT64.max) for time in exact], np.int64)

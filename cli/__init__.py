@@ -1,0 +1,5 @@
+"""What a person types and sees.
+
+``main.py`` finds the command, ``report.py``, ``rpcs.py``, ``show.py``, ``packets.py`` and ``export.py`` are one
+command each: options, a call, print.  ``views/`` turns nouns into rich renderables, ``records.py`` into JSON objects.
+"""

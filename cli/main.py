@@ -1,0 +1,85 @@
+"""The ``rdmascope`` command: finds the subcommand, and turns every failure into one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from .terminal import EXIT_BAD_INPUT, EXIT_INTERRUPTED, complain
+
+COMMANDS = {
+    "report": "What a capture holds: connections, procedures, latencies, payloads, the slowest RPCs.",
+    "rpcs": "One line per RPC, with filters and sorting.",
+    "show": "One RPC or one frame in full.",
+    "packets": "One line per RDMA packet, as tshark would list it.",
+    "export": "Write the RPCs as a capture of ONC RPC over TCP.",
+}
+"""Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""
+
+
+class Commands(click.Group):
+    """A group that imports a subcommand when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"{__package__}.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"no command {args[0]!r}; there are {', '.join(COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:
+        extra["standalone_mode"] = False
+        try:
+            status = super().main(args, prog_name or "rdmascope", **extra)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; Python would complain once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+        except (KeyboardInterrupt, click.Abort):
+            sys.exit(EXIT_INTERRUPTED)
+        except click.UsageError as error:
+            hint = f" (try '{error.ctx.command_path} --help')" if error.ctx else ""
+            complain(error.format_message() + hint)
+            sys.exit(EXIT_BAD_INPUT)
+        except click.ClickException as error:
+            complain(error.format_message())
+            sys.exit(EXIT_BAD_INPUT)
+        except MemoryError:
+            complain("out of memory")
+            sys.exit(EXIT_BAD_INPUT)
+        except OSError as error:
+            complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            sys.exit(EXIT_BAD_INPUT)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rdmascope", message="%(prog)s %(version)s")
+def main() -> None:
+    """See the RPCs inside RDMA: NFS over RoCE, put together again, timed and named.
+
+    \b
+    Example: what does this capture hold, what was slow, and why?
+      $ rdmascope report nfs.pcap
+      $ rdmascope rpcs nfs.pcap --slower-than 10ms --sort latency
+      $ rdmascope show nfs.pcap --rpc 118
+    """

@@ -1,0 +1,147 @@
+"""``rdmascope report``: what a capture holds."""
+
+from __future__ import annotations
+
+import click
+
+from rdmascope.dissect.statistics import Statistics, histogram
+
+from . import records
+from .reading import Reading, analyzer_options, recognition_options
+from .terminal import EXIT_BAD_INPUT, complain, console, print_json
+from .views import report as views
+from .views.tables import heading
+
+THROUGHPUT_BINS = 100
+"""Stretches of time in --json."""
+
+
+@click.command("report")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--top", default=10, show_default=True, type=click.IntRange(0, 1000), help="How many of the slowest.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
+@recognition_options
+def command(files: tuple[str, ...], top: int, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
+    """Say what a capture holds: who talks, what is called, how long it takes, and what was slow.
+
+    FILE is a pcap or pcapng file, plain or compressed, or - for standard input.  Several files are reported one
+    after the other.
+
+    \b
+    Example: why do reads take so long here?
+    EXAMPLE
+
+    \b
+    With --json, for each file in this order; "schema" is rdmascope.TYPE/1:
+      capture      frames, packets, times, RPCs by state
+      connection   endpoints, queue pairs, private data, thresholds, credits
+      procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
+      transfer     messages, chunks, bytes of one way a payload travels
+      slowest      the slowest RPCs with their frames
+      histogram    RPCs with a latency of low_ns up to high_ns
+      throughput   RPCs and bytes in stretches of equal time
+      undecoded    what was passed over or is damaged, and why
+    """
+    failed = False
+    for at, file in enumerate(files):
+        if at and not as_json:
+            click.echo()
+        reading = Reading(file, analyzer_options(ports, force, contents=False))
+        try:
+            statistics = Statistics(keep_slowest=top)
+            add = statistics.add
+            for rpc in reading.rpcs():
+                add(rpc)
+            if as_json:
+                _print_json(reading, statistics)
+            else:
+                _print_page(reading, statistics)
+            reading.check()
+        except click.ClickException as error:
+            complain(error.format_message())
+            failed = True
+    if failed:
+        click.get_current_context().exit(EXIT_BAD_INPUT)
+
+
+def _print_page(reading: Reading, statistics: Statistics) -> None:
+    analyzer = reading.analyzer
+    out = console()
+    connections = analyzer.connections
+    out.print(
+        views.summary(
+            reading.path,
+            frames=analyzer.frames,
+            packets=analyzer.packets,
+            first_time=analyzer.first_time,
+            last_time=analyzer.last_time,
+            connections=connections,
+            statistics=statistics,
+        )
+    )
+    sections = [("Connections", "", views.connections_view(connections, statistics.connections))]
+    if statistics.calls:
+        slowest = statistics.slowest()
+        sections += [
+            ("Procedures", "latency as seen where the capture was taken",
+             views.procedures_view(statistics.procedures(), out.width)),
+            ("How payloads travelled", "", views.transfers_view(statistics.transfers)),
+            ("Latency", "RPCs by latency", views.histogram_view(statistics, out.width)),
+            ("Over time", "", views.throughput_view(statistics, out.width)),
+        ]  # fmt: skip
+        if slowest:
+            sections.append(("Slowest", "rdmascope show FILE --rpc N has each in full", views.slowest_view(slowest)))
+    sections.append(("Not decoded", "", views.undecoded_view(_undecoded(reading, statistics))))
+    for title, remark, view in sections:
+        out.print()
+        out.print(heading(title, remark))
+        out.print(view)
+
+
+def _print_json(reading: Reading, statistics: Statistics) -> None:
+    analyzer = reading.analyzer
+
+    def emit(record: records.Record) -> None:
+        print_json({**record, "file": reading.path})
+
+    emit(
+        records.capture_record(
+            frames=analyzer.frames,
+            packets=analyzer.packets,
+            first_time=analyzer.first_time,
+            last_time=analyzer.last_time,
+            connections=len(analyzer.connections),
+            states=statistics.states,
+            error=None if reading.damage is None else str(reading.damage),
+        )
+    )
+    for connection in analyzer.connections:
+        emit(records.connection_record(connection, statistics.connections.get(connection.number)))
+    for procedure in statistics.procedures():
+        emit(records.procedure_record(procedure))
+    for way, transfer in statistics.transfers.items():
+        emit(records.transfer_record(way, transfer))
+    for rank, slow in enumerate(statistics.slowest(), 1):
+        emit(records.slowest_record(rank, slow))
+    for low, high, number in histogram(statistics.latencies()):
+        emit(records.histogram_record(low, high, number))
+    if statistics.calls:
+        emit(records.throughput_record(*statistics.timeline.spread(THROUGHPUT_BINS)))
+    for what, reason, number in _undecoded(reading, statistics):
+        emit(records.undecoded_record(what, reason, number))
+
+
+def _undecoded(reading: Reading, statistics: Statistics) -> list[tuple[str, str, int]]:
+    """Rows of (what is counted, why it was not decoded, how many)."""
+    rows = [("frames", f"{kind}, not RDMA", number) for kind, number in reading.analyzer.skipped.items()]
+    for connection in reading.analyzer.connections:
+        if connection.protocol != "rpcrdma":
+            name = connection.protocol_name or "not recognised as RPC-over-RDMA"
+            rows.append(("packets", f"connection {connection.number}: {name}", sum(connection.packets)))
+    rows += [("RPCs", reason, number) for reason, number in statistics.damage.items()]
+    rows += [
+        ("RPCs", state, statistics.states[state]) for state in ("no reply", "no call") if state in statistics.states
+    ]
+    if reading.damage is not None:
+        rows.append(("errors", str(reading.damage), 1))
+    return sorted(rows, key=lambda row: (row[0], -row[2]))

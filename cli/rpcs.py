@@ -1,0 +1,116 @@
+"""``rdmascope rpcs``: one line per RPC."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from rdmascope.dissect.rpcs import Rpc
+
+from . import records
+from .names import program_label
+from .options import Duration, Moment, MomentType, Xid
+from .reading import Reading, analyzer_options, file_argument, recognition_options
+from .terminal import console, print_json
+from .views import rpcs as views
+
+SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
+    "time": views.begin,
+    "latency": lambda rpc: -(rpc.latency.total if rpc.latency else -1),
+    "xid": lambda rpc: rpc.xid,
+    "size": lambda rpc: -views.moved(rpc),
+}
+
+
+@click.command("rpcs")
+@file_argument
+@click.option("--xid", type=Xid(), help="Only this XID: 0x1a2b3c4d or decimal.")
+@click.option(
+    "--procedure",
+    metavar="NAME",
+    help="Only this procedure or COMPOUND operation: READ, NFS.READ, MOUNT.MNT; case does not matter.",
+)
+@click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
+@click.option("--slower-than", type=Duration(), help="Only with more latency: 10ms, 250us, 1.5s.")
+@click.option("--errors", is_flag=True, help="Only what is not complete and well.")
+@click.option("--since", type=MomentType(), help="Only calls from then on: seconds, or an ISO 8601 time.")
+@click.option("--until", type=MomentType(), help="Only calls before then.")
+@click.option(
+    "--sort",
+    type=click.Choice(sorted(SORT_KEYS)),
+    help="Oldest call, slowest, lowest XID, or largest first; else in the order in which RPCs ended.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One rdmascope.rpc/1 object a line.")
+@recognition_options
+def command(
+    file: str,
+    xid: int | None,
+    procedure: str | None,
+    connection: int | None,
+    slower_than: int | None,
+    errors: bool,
+    since: Moment | None,
+    until: Moment | None,
+    sort: str | None,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+) -> None:
+    """One line per RPC, with filters and sorting.
+
+    Times are seconds since the first frame of the capture.  "how" says how payloads travelled: r Read chunk,
+    0 position-zero Read chunk, w Write chunk, R Reply chunk, nothing where all was inline; "<" marks a backward
+    call, made by the server.
+
+    \b
+    Example: EXAMPLE
+    """
+    reading = Reading(file, analyzer_options(ports, force, contents=False))
+
+    def wanted(rpc: Rpc) -> bool:
+        return not (
+            (xid is not None and rpc.xid != xid)
+            or (connection is not None and rpc.connection.number != connection)
+            or (slower_than is not None and (rpc.latency is None or rpc.latency.total <= slower_than))
+            or (errors and rpc.state == "complete")
+            or (procedure is not None and not is_procedure(rpc, procedure))
+            or (since is not None and views.begin(rpc) < since.absolute(reading.first_time))
+            or (until is not None and views.begin(rpc) >= until.absolute(reading.first_time))
+        )
+
+    found: Iterator[Rpc] = filter(wanted, reading.rpcs())
+    if sort is not None:
+        found = iter(sorted(found, key=SORT_KEYS[sort]))
+    if as_json:
+        for rpc in found:
+            print_json(records.rpc_record(rpc))
+    else:
+        _print_lines(reading, found)
+    reading.check()
+
+
+def _print_lines(reading: Reading, found: Iterator[Rpc]) -> None:
+    out = console()
+    if out.is_terminal:
+        out.print(views.header(), no_wrap=True, overflow="ellipsis", style="dim")
+        for rpc in found:
+            out.print(views.line(rpc, reading.first_time), no_wrap=True, overflow="ellipsis")
+    else:
+        sys.stdout.write(views.header().plain.rstrip() + "\n")
+        for rpc in found:
+            sys.stdout.write(views.line(rpc, reading.first_time).plain.rstrip() + "\n")
+
+
+def is_procedure(rpc: Rpc, name: str) -> bool:
+    """Whether ``name`` is what is called: the procedure, an operation of the COMPOUND, or either after a program."""
+    program, _, procedure = name.upper().rpartition(".")
+    if program:
+        label = program_label(rpc.program, rpc.version, rpc.minor_version).upper()
+        bare = program_label(rpc.program, None).upper()
+        versioned = program_label(rpc.program, rpc.version).upper()
+        if program not in (label, bare, versioned):
+            return False
+    return procedure == rpc.name.upper() or procedure in rpc.operations

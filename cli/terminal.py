@@ -1,0 +1,68 @@
+"""Where output goes: the console, the progress bar, and JSON Lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+PIPE_WIDTH = 120
+"""Columns of output that no terminal limits."""
+
+
+def console() -> Console:
+    """Standard output.  Where it is no terminal: plain text, as wide as COLUMNS says or ``PIPE_WIDTH``."""
+    from rich.console import Console
+
+    width = None
+    if not sys.stdout.isatty():
+        columns = os.environ.get("COLUMNS", "")
+        width = int(columns) if columns.isdigit() and int(columns) >= 40 else PIPE_WIDTH
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    sys.stdout.flush()
+    click.echo(f"rdmascope: {' '.join(message.split())}", err=True)
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(record, separators=(",", ":"), ensure_ascii=False) + "\n")
+
+
+class Meter:
+    """How far the work is; does nothing unless standard error is a terminal."""
+
+    def __init__(self, advance: Any = None) -> None:
+        self._advance = advance
+
+    def at(self, done: int, total: int | None, text: str) -> None:
+        if self._advance is not None:
+            self._advance(done, total, text)
+
+
+@contextmanager
+def meter(label: str) -> Iterator[Meter]:
+    """A progress bar on standard error that disappears when the work is done."""
+    if not sys.stderr.isatty():
+        yield Meter()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(label, total=None, text="")
+        yield Meter(lambda done, total, text: progress.update(task, completed=done, total=total, text=text))

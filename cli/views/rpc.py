@@ -1,0 +1,235 @@
+"""One RPC in full: ladder, transport headers, chunk map, contents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from rdmascope.dissect.connection import Connection
+from rdmascope.dissect.messages import ERROR_NAMES, PROCEDURE_NAMES, Message, Segment, TransportHeader
+from rdmascope.dissect.rpcs import ChunkUse, Extent, Rpc, Stitched
+from rdmascope.dissect.statistics import PARTS
+
+from ..ladder import ACKNOWLEDGEMENT, OTHER, Step
+from ..units import count, duration, moment, plural, seconds, share, size
+from .rpcs import begin, outcome, title
+from .tables import PART_NAMES, bar, grid
+
+LONGEST_RUN = 4
+MOST_STEPS = 60
+MOST_BYTES = 256
+ROW = 16
+
+
+def rpc_summary(rpc: Rpc, first_time: int) -> RenderableType:
+    lines = [Text.assemble((f"RPC {rpc.number}  ", "bold"), (title(rpc), "bold"), "  ", outcome(rpc))]
+    direction = "backward call, made by the server" if rpc.backward else "forward call"
+    lines.append(Text(f"connection {rpc.connection.number}, xid {rpc.xid:#010x} ({rpc.xid}), {direction}"))
+    when = begin(rpc)
+    lines.append(Text(f"began at {seconds(when - first_time)} s, {moment(when)}"))
+    if rpc.latency is not None:
+        parts = rpc.latency._asdict()
+        told = ", ".join(
+            f"{PART_NAMES[name]} {duration(parts[name])} ({share(parts[name], rpc.latency.total)})"
+            for name in PARTS
+            if parts[name]
+        )
+        lines.append(Text.assemble("latency ", (duration(rpc.latency.total), "bold"), f": {told}" if told else ""))
+    lines += [Text(f"damage: {one}", "red") for one in rpc.damage]
+    lines += [Text(f"note: {one}", "dim") for one in rpc.notes]
+    if rpc.retransmissions:
+        lines.append(Text(plural(rpc.retransmissions, "packet") + " sent again", "yellow"))
+    return Group(*lines)
+
+
+def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool = False) -> RenderableType:
+    """Time runs downwards; the client is on the left."""
+    if not steps:
+        return Text("  no packet of it is in the capture", "dim")
+    lane = max(24, min(76, width - 28))
+    client, server = (end.address for end in connection.endpoints)
+    start = steps[0].time
+    lines = [Text(f"  {'frame':>8} {'time':>10}  {client:<{lane // 2}}{server:>{lane - lane // 2}}", "dim")]
+    rows = list(_folded(steps, full))
+    hidden = 0
+    if not full and len(rows) > MOST_STEPS:
+        hidden = len(rows) - MOST_STEPS
+        half = MOST_STEPS // 2
+        rows[half:-half] = [f"{hidden:,} lines more (--full has all)"]
+    for row in rows:
+        if isinstance(row, str):
+            lines.append(Text(f"  {'':>8} {'':>10}  │{'⋮ ' + row:^{lane - 2}.{lane - 2}}│", "dim"))
+            continue
+        elapsed = f"+{duration(row.time - start)}" if row.time != start else "0"
+        line = Text(f"  {row.frame:>8} {elapsed:>10}  ")
+        line.append(_arrow(row, lane), _style(row))
+        lines.append(line)
+    for line in lines:
+        line.no_wrap = True
+    return Group(*lines)
+
+
+def _folded(steps: Sequence[Step], full: bool) -> Iterator[Step | str]:
+    """Long runs of packets of one sort become their first, a remark, and their last."""
+    if full:
+        yield from steps
+        return
+    for key, run in groupby(steps, lambda step: (step.kind, step.sender, step.kind == OTHER or step.label)):
+        members = list(run)
+        if key[0] == OTHER:
+            yield f"{plural(len(members), 'packet')} of other RPCs"
+        elif len(members) > LONGEST_RUN:
+            between = members[1:-1]
+            moved = sum(step.length for step in between)
+            yield members[0]
+            yield f"{count(len(between))} more, {size(moved)}" if moved else f"{count(len(between))} more"
+            yield members[-1]
+        else:
+            yield from members
+
+
+def _arrow(step: Step, lane: int) -> str:
+    label = f" {step.label[: lane - 8]} "
+    line = "─" * (lane - 4 - len(label))
+    return f"├─{label}{line}▶│" if step.sender == 0 else f"│◀{line}{label}─┤"
+
+
+def _style(step: Step) -> str:
+    if step.kind == ACKNOWLEDGEMENT:
+        return "red" if "NAK" in step.label else "dim"
+    return "cyan" if step.sender == 0 else "green"
+
+
+def header_tree(message: Message, name: str) -> Tree:
+    """A transport header as sent, field by field (RFC 8166, 4)."""
+    header = message.header
+    operation = message.operation
+    frames = f"frame {operation.first_frame}"
+    if operation.last_frame != operation.first_frame:
+        frames = f"frames {operation.first_frame} to {operation.last_frame}"
+    top = Text.assemble((name, "bold"), f": RPC-over-RDMA version {header.version}, {frames}")
+    tree = Tree(top, guide_style="dim")
+    tree.add(Text(f"rdma_xid {header.xid:#010x}"))
+    tree.add(Text(f"rdma_vers {header.version}"))
+    if header.credits is not None:
+        tree.add(Text(f"rdma_credit {header.credits}"))
+    if header.procedure is not None:
+        known = PROCEDURE_NAMES.get(header.procedure, "unknown")
+        tree.add(Text(f"rdma_proc {header.procedure} ({known})"))
+    if header.error is not None:
+        error = tree.add(Text(f"rdma_err {header.error} ({ERROR_NAMES.get(header.error, 'unknown')})", "red"))
+        if header.supported:
+            error.add(Text(f"versions {header.supported[0]} to {header.supported[1]}"))
+    _add_chunks(tree, header)
+    if header.problem:
+        tree.add(Text(f"not decoded to its end: {header.problem}", "red"))
+    tree.add(Text(f"{size(header.length)} of header, {size(message.inline_length)} of Payload stream inline"))
+    if operation.invalidate is not None:
+        tree.add(Text(f"sent with invalidate of {operation.invalidate:#010x}"))
+    return tree
+
+
+def _add_chunks(tree: Tree, header: TransportHeader) -> None:
+    if not header.chunks and not header.problem and header.error is None:
+        tree.add(Text("no chunks", "dim"))
+    for number, read in enumerate(header.reads, 1):
+        branch = tree.add(Text(f"Read chunk {number}: Position {read.position}, {size(read.length)}"))
+        _add_segments(branch, read.segments)
+    for number, write in enumerate(header.writes, 1):
+        branch = tree.add(Text(f"Write chunk {number}: {size(write.length)}"))
+        _add_segments(branch, write.segments)
+    if header.reply is not None:
+        branch = tree.add(Text(f"Reply chunk: {size(header.reply.length)}"))
+        _add_segments(branch, header.reply.segments)
+
+
+MOST_SEGMENTS = 16
+
+
+def _add_segments(branch: Tree, segments: Iterable[Segment]) -> None:
+    listed = list(segments)
+    for segment in listed[:MOST_SEGMENTS]:
+        branch.add(
+            Text(f"handle {segment.handle:#010x}  offset {segment.offset:#018x}  length {count(segment.length)}")
+        )
+    if len(listed) > MOST_SEGMENTS:
+        branch.add(Text(f"… {len(listed) - MOST_SEGMENTS} segments more", "dim"))
+
+
+def chunk_map(chunks: Sequence[ChunkUse], full: bool = False) -> RenderableType:
+    """What was offered, what was moved through it, and what the reply gave back."""
+    table = grid(["chunk", "handle", "offset"], ["offered", "moved", "returned"])
+    table.add_column("ops", justify="right")
+    table.add_column("", no_wrap=True, style="cyan")
+    numbers: dict[str, int] = {}
+    for chunk in chunks:
+        numbers[chunk.kind] = numbers.get(chunk.kind, 0) + 1
+        name = f"{chunk.kind} {numbers[chunk.kind]}" if chunk.kind != "reply" else "reply"
+        if chunk.position is not None:
+            name += f" @{chunk.position}"
+        uses = chunk.segments if full else chunk.segments[:MOST_SEGMENTS]
+        for at, use in enumerate(uses):
+            segment = use.advertised
+            returned = use.returned
+            odd = returned is not None and returned != use.moved
+            table.add_row(
+                "",
+                name if not at else "",
+                f"{segment.handle:#010x}",
+                f"{segment.offset:#x}",
+                count(segment.length),
+                count(use.moved),
+                Text("-" if returned is None else count(returned), "red" if odd else ""),
+                str(len(use.operations)),
+                bar(use.moved, segment.length, 10),
+            )
+        if len(uses) < len(chunk.segments):
+            table.add_row("", f"… {len(chunk.segments) - len(uses)} more")
+    return table
+
+
+def contents(stitched: Stitched, full: bool = False) -> RenderableType:
+    """A message as a hexdump; where bytes came from is said above them, their frames beside them."""
+    data = stitched.data
+    limit = len(data) if full else MOST_BYTES
+    lines: list[Text] = []
+    for (origin, missing), group in groupby(stitched.extents, lambda one: (one.origin, one.missing)):
+        extents = list(group)
+        start, end = extents[0].start, extents[-1].start + extents[-1].length
+        told = f"{origin}: {missing}" if missing else origin
+        lines.append(Text(f"  ── {start} to {end}: {told}", "red" if missing else "yellow"))
+        frame = 0
+        for extent in extents:
+            if extent.start >= limit:
+                break
+            mark = f"frame {extent.frame}" if extent.frame != frame and extent.frame else ""
+            frame = extent.frame
+            lines += _hex_rows(data, extent, limit, mark)
+    if len(data) > limit:
+        lines.append(Text(f"  … {count(len(data) - limit)} bytes more (--full has all)", "dim"))
+    return Group(*lines)
+
+
+def _hex_rows(data: bytes, extent: Extent, limit: int, mark: str) -> Iterator[Text]:
+    end = min(extent.start + extent.length, limit)
+    if extent.missing and end - extent.start > ROW:
+        end = extent.start + ROW
+    for at in range(extent.start, end, ROW):
+        yield _hex_row(at, data[at : min(at + ROW, end)], bool(extent.missing), mark)
+        mark = ""
+
+
+def _hex_row(at: int, row: bytes, missing: bool, mark: str) -> Text:
+    digits = "--" * len(row) if missing else row.hex()
+    words = " ".join(digits[place : place + 4] for place in range(0, len(digits), 4))
+    printable = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
+    line = Text(f"  {at:06x} ")
+    line.append(f"{words:<39} ", "red" if missing else "")
+    line.append(f"{'' if missing else printable:<16} ", "cyan")
+    line.append(mark, "dim")
+    line.no_wrap = True
+    return line

@@ -1,0 +1,106 @@
+"""One line per RPC."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from rdmascope.dissect.messages import RDMA_NOMSG
+from rdmascope.dissect.rpcs import Rpc
+
+from ..names import procedure_label, program_label
+from ..units import duration, seconds, size
+from .tables import STATE_STYLES
+
+COLUMNS = (
+    ("RPC", 6),
+    ("time", 11),
+    ("conn", 4),
+    ("xid", 10),
+    ("latency", 8),
+    ("frames", 13),
+    ("how", 3),
+    ("call", 8),
+    ("reply", 8),
+)
+"""Name and width; the procedure follows with whatever room is left."""
+
+
+def begin(rpc: Rpc) -> int:
+    """When the call began, or what is known of the reply."""
+    if rpc.call is not None:
+        return rpc.call.operation.first_time
+    return rpc.reply.operation.first_time if rpc.reply is not None else 0
+
+
+def moved(rpc: Rpc) -> int:
+    """Bytes of call and reply, inline and by chunk."""
+    inline = sum(message.inline_length for message in (rpc.call, rpc.reply) if message)
+    return inline + sum(chunk.moved for chunk in rpc.chunks)
+
+
+def how(rpc: Rpc) -> str:
+    """How payloads travelled beside the Sends: any of r 0 w R."""
+    marks = set()
+    nomsg = rpc.call is not None and rpc.call.header.procedure == RDMA_NOMSG
+    for chunk in rpc.chunks:
+        if chunk.moved:
+            read = "0" if nomsg and chunk.position == 0 else "r"
+            marks.add({"read": read, "write": "w"}.get(chunk.kind, "R"))
+    return "".join(mark for mark in "0rwR" if mark in marks)
+
+
+def call_bytes(rpc: Rpc) -> int:
+    inline = rpc.call.inline_length if rpc.call else 0
+    return inline + sum(chunk.moved for chunk in rpc.chunks if chunk.kind == "read")
+
+
+def reply_bytes(rpc: Rpc) -> int:
+    inline = rpc.reply.inline_length if rpc.reply else 0
+    return inline + sum(chunk.moved for chunk in rpc.chunks if chunk.kind != "read")
+
+
+def frames(rpc: Rpc) -> str:
+    """First frame of the call and last of the reply; '?' for the half that was not seen."""
+    first = str(rpc.call.operation.first_frame) if rpc.call else "?"
+    last = str(rpc.reply.operation.last_frame) if rpc.reply else "?"
+    return f"{first}-{last}"
+
+
+def title(rpc: Rpc, full: bool = True) -> str:
+    """'NFSv4.2 SEQUENCE PUTFH READ'."""
+    name = procedure_label(rpc.name, rpc.operations, full=full)
+    return f"{program_label(rpc.program, rpc.version, rpc.minor_version)} {name}"
+
+
+def outcome(rpc: Rpc) -> Text:
+    """The state, with the status where the call failed."""
+    text = rpc.state
+    if rpc.status and rpc.status != "OK":
+        text = rpc.status if rpc.state == "error" else f"{rpc.state}, {rpc.status}"
+    return Text(text, STATE_STYLES.get(rpc.state, ""))
+
+
+def header() -> Text:
+    cells = [f"{name:>{width}}" for name, width in COLUMNS]
+    return Text(" ".join(cells) + "  procedure")
+
+
+def line(rpc: Rpc, first_time: int) -> Text:
+    values = (
+        str(rpc.number),
+        seconds(begin(rpc) - first_time),
+        f"{rpc.connection.number}{'<' if rpc.backward else ''}",
+        f"{rpc.xid:#010x}",
+        duration(rpc.latency.total) if rpc.latency else "-",
+        frames(rpc),
+        how(rpc),
+        size(call_bytes(rpc)),
+        size(reply_bytes(rpc)),
+    )
+    cells = [f"{value:>{width}}" for value, (_, width) in zip(values, COLUMNS, strict=True)]
+    text = Text(" ".join(cells) + "  ")
+    text.append(title(rpc))
+    if rpc.state != "complete":
+        text.append("  ")
+        text.append_text(outcome(rpc))
+    return text

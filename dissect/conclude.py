@@ -1,0 +1,220 @@
+"""The end of an Rpc: its name, status, state, what is missing, and where its time went."""
+
+from __future__ import annotations
+
+from .intervals import IntervalSet
+from .messages import ERROR_NAMES, RDMA_ERROR, RDMA_NOMSG, Message
+from .onc import header as rpc_header
+from .onc import nfs4, programs, status
+from .operations import Operation
+from .rpcs import ChunkUse, Latency, Rpc
+from .stitch import call_stream_prefix, reply_items, reply_stream, reply_stream_prefix
+
+LONG_CALL = 1 << 20
+"""Bytes of a long call that are looked at for its operations."""
+REPLY_HEAD = 1024
+"""Bytes of a long reply that are looked at for its status."""
+
+
+def conclude(rpc: Rpc) -> None:
+    """Name an Rpc and read its status, from what of call and reply is there."""
+    if rpc.call is not None:
+        _name(rpc, rpc.call)
+    if rpc.reply is not None:
+        _status(rpc, rpc.reply)
+
+
+def _name(rpc: Rpc, message: Message) -> None:
+    reduced: list[tuple[int, int]] = []
+    if message.header.procedure == RDMA_NOMSG:
+        data: object = call_stream_prefix(rpc, LONG_CALL)
+        start, end = 0, len(data)  # type: ignore[arg-type]
+    else:
+        data, start, end = message.data, message.start, message.end
+    if message.header.reads:
+        reduced = [(chunk.position, chunk.length) for chunk in message.header.reads if chunk.position]
+    call = rpc_header.call_header(data, start, end)
+    if call is None or call.program is None or call.version is None or call.procedure is None:
+        return
+    rpc.program, rpc.version, rpc.procedure = call.program, call.version, call.procedure
+    rpc.name = programs.procedure_name(call.program, call.version, call.procedure)
+    if rpc.name in ("COMPOUND", "CB_COMPOUND") and call.body >= 0:
+        callback = rpc.name == "CB_COMPOUND"
+        compound = nfs4.compound_call(data, call.body, end, reduced, origin=start, callback=callback)
+        rpc.minor_version = compound.minor_version
+        rpc.operations = nfs4.operation_names(compound.operations, callback)
+        if compound.problem:
+            rpc.notes += (f"operations: {compound.problem}",)
+
+
+def _status(rpc: Rpc, message: Message) -> None:
+    header = message.header
+    if header.procedure == RDMA_ERROR:
+        rpc.failed = True
+        rpc.status = ERROR_NAMES.get(header.error or 0, f"RDMA_ERROR {header.error}")
+        return
+    if header.procedure == RDMA_NOMSG:
+        data: object = reply_stream_prefix(rpc, REPLY_HEAD)
+        start, end = 0, len(data)  # type: ignore[arg-type]
+    else:
+        data, start, end = message.data, message.start, message.end
+    reply = rpc_header.reply_header(data, start, end)
+    if reply is None or reply.accepted is None:
+        return
+    failure = reply.error
+    if failure:
+        rpc.status, rpc.failed = failure, True
+        return
+    if rpc.program is None or rpc.version is None or rpc.procedure is None:
+        return
+    found = status.reply_status(rpc.program, rpc.version, rpc.procedure, data, reply.body, end)
+    if found is not None:
+        rpc.status, rpc.failed = found
+    elif not reply.truncated:
+        rpc.status = "OK"
+
+
+def finish_state(rpc: Rpc) -> None:
+    """Say what is missing, and where the time went."""
+    damage = list(rpc.damage)
+    for side, message in (("call", rpc.call), ("reply", rpc.reply)):
+        if message is not None and _unsound(message):
+            _message_damage(rpc, side, message, damage)
+    if rpc.chunks and rpc.reply is not None and rpc.call is not None:
+        _chunk_damage(rpc, damage)
+    rpc.damage = tuple(damage)
+    if damage and rpc.contents == "whole":
+        rpc.contents = "missing"
+    if rpc.reply is None:
+        rpc.state = "no reply"
+    elif rpc.call is None:
+        rpc.state = "no call"
+    elif damage:
+        rpc.state = "damaged"
+    elif rpc.failed:
+        rpc.state = "error"
+    else:
+        rpc.state = "complete"
+    if rpc.call is not None and rpc.reply is not None:
+        rpc.latency = _latency(rpc, rpc.call.operation, rpc.reply.operation)
+
+
+def _unsound(message: Message) -> bool:
+    operation, header = message.operation, message.header
+    payload = operation.payload
+    return (
+        payload.seen != payload.length
+        or payload.truncated
+        or not operation.end_known
+        or bool(header.problem)
+    )
+
+
+def _message_damage(rpc: Rpc, side: str, message: Message, damage: list[str]) -> None:
+    operation, header = message.operation, message.header
+    for start, end in operation.holes:
+        damage.append(f"{side}: bytes {start}-{end - 1} of the Send not captured")
+    if not operation.end_known:
+        damage.append(f"{side}: the end of the Send not captured")
+    if operation.payload.truncated:
+        rpc.contents = "truncated"
+    elif header.problem and not header.truncated:
+        damage.append(f"{side}: transport header: {header.problem}")
+
+
+def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
+    assert rpc.call is not None and rpc.reply is not None
+    answered = rpc.reply.header.procedure != RDMA_ERROR
+    returned_any = False
+    for number, chunk in enumerate(rpc.chunks):
+        if chunk.kind == "read":
+            if answered and not rpc.failed:
+                _coverage(rpc, chunk, f"Read chunk at Position {chunk.position}", damage)
+        elif any(use.returned for use in chunk.segments):
+            returned_any = returned_any or chunk.kind == "write"
+            label = "Reply chunk" if chunk.kind == "reply" else f"Write chunk {_ordinal(rpc, number)}"
+            for use in chunk.segments:
+                if use.returned and use.returned > use.advertised.length:
+                    damage.append(f"{label}: returned {use.returned} bytes of {use.advertised.length} advertised")
+            _coverage(rpc, chunk, label, damage)
+    if rpc.reply.header.procedure == RDMA_NOMSG and not any(
+        chunk.kind == "reply" and chunk.returned for chunk in rpc.chunks
+    ):
+        damage.append("reply: RDMA_NOMSG without a Reply chunk in use")
+    if returned_any:
+        if rpc.reply.header.procedure == RDMA_NOMSG:
+            stream = bytes(reply_stream(rpc).data)
+        else:
+            stream = rpc.reply.data[rpc.reply.start : rpc.reply.end].tobytes()
+        _, problem = reply_items(rpc, stream)
+        if problem and rpc.contents == "whole":
+            damage.append(f"reply: Write chunks cannot be put back: {problem}")
+
+
+def _ordinal(rpc: Rpc, number: int) -> int:
+    return 1 + sum(chunk.kind == "write" for chunk in rpc.chunks[:number])
+
+
+def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str]) -> None:
+    """Whether every byte that must have moved was seen moving."""
+    at = 0
+    for use in chunk.segments:
+        handle, advertised, offset = use.advertised
+        length = advertised if chunk.kind == "read" else min(advertised, use.returned or 0)
+        operations = use.operations
+        if length and not (
+            len(operations) == 1
+            and operations[0].address <= offset
+            and operations[0].address + operations[0].length >= offset + length
+            and operations[0].payload.whole
+        ):
+            covered = IntervalSet()
+            for operation in operations:
+                payload = operation.payload
+                if payload.truncated:
+                    rpc.contents = "truncated"
+                low, high = max(offset, operation.address), min(offset + length, operation.address + operation.length)
+                if low < high:
+                    covered.add(low, high)
+            missing = IntervalSet()
+            for operation in operations:
+                for start, end in operation.holes:
+                    low, high = max(offset, operation.address + start), min(offset + length, operation.address + end)
+                    missing.add(low, high)
+            for start, end in covered.missing(offset, offset + length):
+                missing.add(start, end)
+            damage += [
+                f"{label}: bytes {at + start - offset}-{at + end - offset - 1} not in this capture"
+                for start, end in zip(missing.starts, missing.ends, strict=True)
+            ]
+        at += length
+
+
+def _latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency:
+    """Split the time between the call's first packet and the reply's last; the parts add up."""
+    begin, end = call.first_time, max(call.first_time, reply.last_time)
+    sent = min(max(call.last_time, begin), end)
+    answering = min(max(reply.first_time, sent), end)
+    reads = writes = 0
+    if rpc.chunks:
+        reached = sent
+        for kind in ("read", "write"):
+            moved = [
+                operation
+                for chunk in rpc.chunks
+                if (chunk.kind == "read") == (kind == "read")
+                for use in chunk.segments
+                for operation in use.operations
+            ]
+            if moved:
+                first = min(max(min(operation.first_time for operation in moved), reached), answering)
+                last = min(max(max(operation.last_time for operation in moved), first), answering)
+                reached = last
+                if kind == "read":
+                    reads = last - first
+                else:
+                    writes = last - first
+    server = answering - sent - reads - writes
+    return Latency(end - begin, sent - begin, reads, server, writes, end - answering)
+
+

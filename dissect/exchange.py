@@ -1,0 +1,385 @@
+"""From Operations to Rpcs: matches calls with replies and chunk data with the calls that advertised the memory.
+
+Chunk data is placed by connection, owner, handle and address, scoped by the call that advertised it: never by packet
+counts or by handle alone.  The two directions of a connection are kept apart (RFC 8167).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import count
+from typing import NamedTuple
+
+from .conclude import conclude, finish_state
+from .connection import Connection
+from .header import decode_header
+from .messages import RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, Message, TransportHeader
+from .onc import header as rpc_header
+from .operations import Kind, Operation
+from .recognise import Recogniser
+from .rpcs import ChunkUse, Rpc, SegmentUse
+
+REORDERED = 256
+"""Frames within which a capture may show an effect before its cause."""
+UNDECIDED = 4096
+"""Operations kept until it is known whether a connection carries RPC-over-RDMA."""
+LINGER = 1_000_000_000
+"""Nanoseconds an answered RPC waits for outstanding Read responses."""
+OUTSTANDING = 1 << 16
+"""Calls without a reply that are remembered per direction."""
+
+
+class Undecoded(NamedTuple):
+    """Something on an RPC-over-RDMA connection that could not be made sense of."""
+
+    frame: int
+    connection: int
+    reason: str
+
+
+class _Memory(NamedTuple):
+    """A segment that a call advertised and that is still open."""
+
+    start: int
+    end: int
+    kind: Kind
+    use: SegmentUse
+    rpc: Rpc
+
+
+class Exchange:
+    """The RPC-over-RDMA conversation on one connection.  Feed it Operations in the order of events."""
+
+    def __init__(
+        self, connection: Connection, numbers: Iterator[int] | None, ports: frozenset[int], force: bool
+    ) -> None:
+        self.connection = connection
+        self.numbers = numbers or count(1)
+        self.recogniser = Recogniser(connection, ports, force)
+        self.undecided: list[Operation] = []
+        self.calls: tuple[dict[int, list[Rpc]], ...] = ({}, {})
+        """Outstanding calls by XID, one table per caller."""
+        self.outstanding = [0, 0]
+        self.replies: deque[tuple[int, Message]] = deque()
+        """Replies whose call was not seen yet: sender, message."""
+        self.memory: tuple[dict[int, list[_Memory]], ...] = ({}, {})
+        """Open segments by handle, one table per owner."""
+        self.unplaced: deque[Operation] = deque(maxlen=64)
+        """The last Reads and Writes outside all advertised memory."""
+        self.unplaced_count = 0
+        self.rivals: dict[Operation, list[SegmentUse]] = {}
+        """Operations that more than one open call may claim."""
+        self.lingering: list[Rpc] = []
+        self.undecoded: list[Undecoded] = []
+        self.done: list[Rpc] = []
+
+    def take(self, operation: Operation) -> None:
+        """Look at the next Operation; what it finishes is appended to ``done``."""
+        protocol = self.connection.protocol
+        if protocol == "rpcrdma":
+            if operation.kind is Kind.SEND:
+                self._send(operation)
+            elif operation.kind is not Kind.ATOMIC:
+                self._move(operation)
+        elif protocol == "unknown":
+            self._consider(operation)
+
+    def settle(self, now: int, frame: int) -> None:
+        """Time has come to ``now`` (ns), the capture to ``frame``: let go of what waited long enough."""
+        if self.lingering:
+            waiting: list[Rpc] = []
+            for rpc in self.lingering:
+                assert rpc.reply is not None
+                if _reads_closed(rpc) or now - rpc.reply.operation.last_time > LINGER:
+                    self._conclude(rpc)
+                else:
+                    waiting.append(rpc)
+            self.lingering = waiting
+        while self.replies and frame - self.replies[0][1].frame > REORDERED:
+            self._no_call(*self.replies.popleft())
+
+    def finish(self) -> None:
+        """The connection is over."""
+        if self.connection.protocol == "unknown":
+            self.recogniser.conclude()
+            self._decide()
+        for rpc in self.lingering:
+            self._conclude(rpc)
+        self.lingering.clear()
+        while self.replies:
+            self._no_call(*self.replies.popleft())
+        for caller in (0, 1):
+            for rpcs in self.calls[caller].values():
+                for rpc in rpcs:
+                    self._conclude(rpc)
+            self.calls[caller].clear()
+            self.memory[caller].clear()
+
+    # Recognition
+
+    def _consider(self, operation: Operation) -> None:
+        self.undecided.append(operation)
+        if operation.kind is Kind.SEND and operation.start_known:
+            data, start, end = operation.payload.prefix()
+            header = decode_header(data, start, end, operation.length)
+            self.recogniser.look(operation.initiator, header, data, start + header.length, end)
+        if self.recogniser.decided:
+            self._decide()
+        elif len(self.undecided) > UNDECIDED:
+            self.recogniser.conclude()
+            if not self.recogniser.decided:
+                self.connection.protocol = "other"
+            self._decide()
+
+    def _decide(self) -> None:
+        waiting, self.undecided = self.undecided, []
+        if self.connection.protocol == "rpcrdma":
+            for operation in waiting:
+                self.take(operation)
+
+    # Messages
+
+    def _send(self, operation: Operation) -> None:
+        if not operation.start_known:
+            self._note(operation.last_frame, "Send without its first packet")
+            return
+        data, start, end = operation.payload.prefix()
+        header = decode_header(data, start, end, operation.length)
+        if header.length < 4:
+            self._note(operation.last_frame, header.problem or "Send too short for a transport header")
+            return
+        body = start + header.length
+        message = Message(
+            operation, header, data, body, max(body, end), max(0, operation.length - header.length)
+        )
+        if header.problem and not header.truncated:
+            self._note(operation.last_frame, f"transport header: {header.problem}")
+        sender = operation.initiator
+        if header.procedure == RDMA_DONE:
+            return
+        if self._is_call(sender, message):
+            self._call(sender, message)
+        else:
+            self._reply(sender, message)
+
+    def _is_call(self, sender: int, message: Message) -> bool:
+        header = message.header
+        procedure = header.procedure
+        if procedure in (RDMA_MSG, RDMA_MSGP):
+            kind = rpc_header.message_type(message.data, message.start, message.end)
+            if kind is not None:
+                return kind == 0
+        elif procedure == RDMA_ERROR:
+            return False
+        elif procedure == RDMA_NOMSG and not header.problem:
+            return bool(header.reads)
+        return header.xid not in self.calls[1 - sender]
+
+    def _call(self, sender: int, message: Message) -> None:
+        header = message.header
+        connection = self.connection
+        rpc = Rpc(next(self.numbers), connection, sender == 1, header.xid, message)
+        if header.credits is not None and sender == 0:
+            asked = connection.credits_asked
+            if asked is None:
+                connection.credits_asked = header.credits, header.credits
+            elif not asked[0] <= header.credits <= asked[1]:
+                connection.credits_asked = min(asked[0], header.credits), max(asked[1], header.credits)
+        if header.reads or header.writes or header.reply:
+            self._advertise(sender, rpc, header)
+        table = self.calls[sender]
+        if header.xid in table:
+            rpc.notes += ("its XID was in use by an earlier call without a reply",)
+            table[header.xid].append(rpc)
+        else:
+            table[header.xid] = [rpc]
+        self.outstanding[sender] += 1
+        if self.outstanding[sender] > OUTSTANDING:
+            self._retire_oldest(sender)
+        if self.replies:
+            self._answered_early(1 - sender, rpc)
+
+    def _retire_oldest(self, caller: int) -> None:
+        oldest = next(iter(self.calls[caller].values()))[0]
+        self._withdraw(caller, oldest)
+        self._conclude(oldest)
+
+    def _withdraw(self, caller: int, rpc: Rpc) -> None:
+        """The call is no longer outstanding: its memory is closed."""
+        same = self.calls[caller][rpc.xid]
+        same.remove(rpc)
+        if not same:
+            del self.calls[caller][rpc.xid]
+        self.outstanding[caller] -= 1
+        memory = self.memory[caller]
+        for chunk in rpc.chunks:
+            for use in chunk.segments:
+                kept = [entry for entry in memory.get(use.advertised.handle, ()) if entry.rpc is not rpc]
+                if kept:
+                    memory[use.advertised.handle] = kept
+                else:
+                    memory.pop(use.advertised.handle, None)
+
+    def _answered_early(self, sender: int, rpc: Rpc) -> None:
+        """A capture may show a reply just before its call."""
+        assert rpc.call is not None
+        for index, (from_, message) in enumerate(self.replies):
+            near = rpc.call.operation.first_frame - message.frame <= REORDERED
+            if from_ == sender and message.header.xid == rpc.xid and near:
+                del self.replies[index]
+                self._reply(sender, message)
+                return
+
+    def _reply(self, sender: int, message: Message) -> None:
+        header = message.header
+        candidates = self.calls[1 - sender].get(header.xid)
+        if not candidates:
+            self.replies.append((sender, message))
+            if len(self.replies) > REORDERED:
+                self._no_call(*self.replies.popleft())
+            return
+        if header.credits is not None and sender == 1:
+            granted = self.connection.credits_granted
+            if granted is None:
+                self.connection.credits_granted = header.credits, header.credits
+            elif not granted[0] <= header.credits <= granted[1]:
+                self.connection.credits_granted = (
+                    min(granted[0], header.credits),
+                    max(granted[1], header.credits),
+                )
+        rpc = candidates[0]
+        rpc.reply = message
+        if rpc.chunks:
+            self._returned(rpc, header)
+        self._withdraw(1 - sender, rpc)
+        if rpc.chunks and not _reads_closed(rpc):
+            self.lingering.append(rpc)
+        else:
+            self._conclude(rpc)
+
+    def _no_call(self, sender: int, message: Message) -> None:
+        """The call was sent before the capture began, or is missing from it."""
+        rpc = Rpc(
+            next(self.numbers), self.connection, sender == 0, message.header.xid, reply=message
+        )
+        self._conclude(rpc)
+
+    def _conclude(self, rpc: Rpc) -> None:
+        conclude(rpc)
+        finish_state(rpc)
+        self.done.append(rpc)
+
+    def _note(self, frame: int, reason: str) -> None:
+        if len(self.undecoded) < 1000:
+            self.undecoded.append(Undecoded(frame, self.connection.number, reason))
+
+    # Memory
+
+    def _advertise(self, owner: int, rpc: Rpc, header: TransportHeader) -> None:
+        chunks = [
+            ChunkUse("read", chunk.position, [SegmentUse(segment) for segment in chunk.segments])
+            for chunk in header.reads
+        ]
+        chunks += [
+            ChunkUse("write", None, [SegmentUse(segment) for segment in chunk.segments])
+            for chunk in header.writes
+        ]
+        if header.reply:
+            chunks.append(
+                ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments])
+            )
+        rpc.chunks = chunks
+        memory = self.memory[owner]
+        for chunk in chunks:
+            kind = Kind.READ if chunk.kind == "read" else Kind.WRITE
+            for use in chunk.segments:
+                handle, length, offset = use.advertised
+                memory.setdefault(handle, []).append(_Memory(offset, offset + length, kind, use, rpc))
+        if self.unplaced:
+            self._place_early(rpc)
+
+    def _place_early(self, rpc: Rpc) -> None:
+        """A capture may show an RDMA Read or Write just before the call that allows it."""
+        assert rpc.call is not None
+        frame = rpc.call.operation.first_frame
+        for operation in list(self.unplaced):
+            if 0 <= frame - operation.first_frame <= REORDERED and self._place(operation):
+                self.unplaced.remove(operation)
+                self.unplaced_count -= 1
+
+    def _move(self, operation: Operation) -> None:
+        if operation.length and not self._place(operation):
+            self.unplaced.append(operation)
+            self.unplaced_count += 1
+
+    def _place(self, operation: Operation) -> bool:
+        """Attach a Read or Write to the segments it touches; False where no call advertised them."""
+        start, end = operation.address, operation.address + operation.length
+        entries = self.memory[1 - operation.initiator].get(operation.handle)
+        if not entries:
+            return False
+        found = [
+            entry
+            for entry in entries
+            if entry.start < end and start < entry.end and entry.kind is operation.kind
+        ]
+        for entry in found:
+            entry.use.operations.append(operation)
+        if len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):
+            self.rivals[operation] = [entry.use for entry in found]
+        return bool(found)
+
+    def _returned(self, rpc: Rpc, header: TransportHeader) -> None:
+        """Note what the reply says of the call's Write and Reply chunks, and claim what was moved for it."""
+        writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
+        for chunk, returned in zip(writes, header.writes, strict=False):
+            for use, segment in zip(chunk.segments, returned.segments, strict=False):
+                use.returned = segment.length
+        if header.reply:
+            for chunk in rpc.chunks:
+                if chunk.kind == "reply":
+                    for use, segment in zip(chunk.segments, header.reply.segments, strict=False):
+                        use.returned = segment.length
+        if self.rivals:
+            self._claim(rpc)
+
+    def _claim(self, rpc: Rpc) -> None:
+        """The same memory was offered by several open calls: the first one answered takes what was moved."""
+        for chunk in rpc.chunks:
+            for use in chunk.segments:
+                reached: dict[tuple[int, int], Operation] = {}
+                for operation in list(use.operations):
+                    shared = self.rivals.pop(operation, None)
+                    if shared is None:
+                        continue
+                    span = operation.address, operation.address + operation.length
+                    clash = next((o for s, o in reached.items() if s[0] < span[1] and span[0] < s[1]), None)
+                    if clash is not None and chunk.kind == "read":
+                        # It was read twice: the second time for another of the calls that offer it.
+                        use.operations.remove(operation)
+                        self.rivals[operation] = [other for other in shared if other is not use]
+                        continue
+                    if clash is not None:
+                        rpc.damage += (
+                            "several open calls offered the same memory, and it was written more than once",
+                        )
+                    reached[span] = operation
+                    if chunk.kind != "read" and not use.returned:
+                        use.operations.remove(operation)
+                        self.rivals[operation] = [other for other in shared if other is not use]
+                        continue
+                    for other in shared:
+                        if other is not use and operation in other.operations:
+                            other.operations.remove(operation)
+
+
+def _reads_closed(rpc: Rpc) -> bool:
+    """Whether no Read response is outstanding."""
+    for chunk in rpc.chunks:
+        if chunk.kind == "read":
+            for use in chunk.segments:
+                for operation in use.operations:
+                    if not operation.closed:
+                        return False
+    return True

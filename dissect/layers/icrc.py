@@ -1,0 +1,190 @@
+"""The Invariant CRC of RoCE packets: computed and verified on bytes, one packet or a column of them.
+
+The ICRC is the CRC-32 of Ethernet over everything that routers must not change.  Eight bytes of ones stand for
+the Local Route Header; fields that may change on the way count as ones: IPv4 type of service, time to live and
+header checksum; IPv6 (and GRH) traffic class, flow label and hop limit; the UDP checksum; FECN, BECN and the
+six reserved bits behind them in the BTH.  IBA volume 1, 7.8.1; annex A16 (RoCE); annex A17 (RoCEv2).
+
+Here an ICRC is the integer that its four bytes on the wire make when read big-endian, as Wireshark shows it; the
+CRC itself goes out least significant byte first.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..frames import Bytes, FrameBatch, Int64s, Rows
+from .opcodes import BTH_BYTES, EXTENDED_BYTES, ICRC_BYTES
+
+UDP_BYTES = 8
+ROCE_PORT = 4791
+IPV6_BYTES = 40
+
+_UDP, _BTH_IN_GRH = 17, 0x1B
+_EXTENSIONS = (0, 43, 60, 135, 139, 140)
+"""IPv6 extension headers with a length in units of eight bytes (RFC 8200, 4); a fragment has no place here."""
+
+
+class Extent(NamedTuple):
+    """Where the parts of a packet are, counted from its IPv4 header, IPv6 header or GRH."""
+
+    ipv4: bool
+    udp: bool
+    bth: int
+    end: int
+    """Behind the ICRC, as the network header says."""
+
+
+def icrc(packet: bytes | memoryview) -> int | None:
+    """The ICRC that belongs behind ``packet``.
+
+    ``packet`` runs from the IPv4 header, IPv6 header or GRH to the last byte before the ICRC, pad included; its
+    length fields already count the ICRC.  None where the headers are none of a RoCE packet.
+    """
+    packet = bytes(packet)
+    extent = find_extent(packet)
+    if extent is None or len(packet) < extent.bth + BTH_BYTES:
+        return None
+    masked = extent.bth + BTH_BYTES
+    variant = _variant(extent.ipv4, extent.udp, extent.bth)
+    return _finish(crc32(packet[masked:], crc32(_ones(packet[:masked], variant))))
+
+
+def verify(packet: bytes | memoryview) -> bool | None:
+    """Whether the ICRC of ``packet`` is right.
+
+    ``packet`` starts with its IPv4 header, IPv6 header or GRH; bytes behind the length that this header gives
+    (Ethernet padding) are ignored.  None where the packet is cut short or is no RoCE packet.
+    """
+    packet = bytes(packet)
+    extent = find_extent(packet)
+    if extent is None or len(packet) < extent.end or extent.end < extent.bth + BTH_BYTES + ICRC_BYTES:
+        return None
+    end = extent.end - ICRC_BYTES
+    return icrc(packet[:end]) == int.from_bytes(packet[end : extent.end], "big")
+
+
+def find_extent(packet: bytes) -> Extent | None:
+    """Where the BTH starts and the packet ends; None where ``packet`` does not start with headers of RoCE."""
+    if len(packet) < 20:
+        return None
+    if packet[0] >> 4 == 4:
+        at = (packet[0] & 15) * 4
+        fragment = (packet[6] & 0x3F) | packet[7]
+        if at < 20 or packet[9] != _UDP or fragment or not _is_roce(packet, at):
+            return None
+        return Extent(True, True, at + UDP_BYTES, int.from_bytes(packet[2:4], "big"))
+    if packet[0] >> 4 != 6 or len(packet) < IPV6_BYTES:
+        return None
+    end = IPV6_BYTES + int.from_bytes(packet[4:6], "big")
+    protocol, at = packet[6], IPV6_BYTES
+    if protocol == _BTH_IN_GRH:
+        return Extent(False, False, at, end)
+    while protocol in _EXTENSIONS and at + 2 <= len(packet):
+        protocol, at = packet[at], at + (packet[at + 1] + 1) * 8
+    if protocol != _UDP or not _is_roce(packet, at):
+        return None
+    return Extent(False, True, at + UDP_BYTES, end)
+
+
+def _is_roce(packet: bytes, udp: int) -> bool:
+    return int.from_bytes(packet[udp + 2 : udp + 4], "big") == ROCE_PORT
+
+
+@cache
+def _variant(ipv4: bool, udp: bool, bth: int) -> bytes:
+    """Ones where the bytes from the network header to the end of the BTH do not count."""
+    mask = bytearray(bth + BTH_BYTES)
+    if ipv4:
+        mask[1] = mask[8] = mask[10] = mask[11] = 0xFF
+    else:
+        mask[0] = 0x0F
+        mask[1] = mask[2] = mask[3] = mask[7] = 0xFF
+    if udp:
+        mask[bth - 2] = mask[bth - 1] = 0xFF
+    mask[bth + 4] = 0xFF
+    return bytes(mask)
+
+
+def _ones(header: bytes, variant: bytes) -> bytes:
+    """The header with ones in its variant fields, behind the eight bytes of ones."""
+    size = len(header)
+    masked = int.from_bytes(header, "big") | int.from_bytes(variant, "big")
+    return b"\xff" * 8 + masked.to_bytes(size, "big")
+
+
+def _finish(crc: int) -> int:
+    return int.from_bytes(crc.to_bytes(4, "little"), "big")
+
+
+def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
+    """Whether the ICRCs of some packets of a batch are right; None where one is not wholly captured.
+
+    ``rows`` are PACKET rows that were decoded from ``batch``.  They do not say where the network header starts, so
+    it is looked for in front of the BTH: the IPv4 header (any options), plain IPv6 header or GRH whose length and
+    protocol fields fit; a header that is none of these (IPv6 with extension headers) gives None too.
+    """
+    bth = rows["bth"].astype(np.int64)
+    frames = batch.rows[np.searchsorted(batch.rows["number"], rows["frame"])]
+    start, stop = frames["offset"], frames["offset"] + frames["captured"]
+    end = bth + BTH_BYTES + EXTENDED_BYTES[rows["opcode"]] + rows["length"] + rows["pad"] + ICRC_BYTES
+    verdicts: list[bool | None] = [None] * len(rows)
+    open_ = end <= stop
+    shapes = [(True, True, 4 * words + UDP_BYTES) for words in range(5, 16)]
+    shapes += [(False, True, IPV6_BYTES + UDP_BYTES), (False, False, IPV6_BYTES)]
+    for ipv4, udp, before in shapes:
+        where = np.flatnonzero(open_ & (bth - before >= start))
+        if not len(where):
+            continue
+        where = where[_fits(batch.data, bth[where] - before, end[where], ipv4, udp, before)]
+        if not len(where):
+            continue
+        open_[where] = False
+        good = _verify_shape(batch.data, bth[where], end[where], ipv4, udp, before)
+        for index, verdict in zip(where.tolist(), good, strict=True):
+            verdicts[index] = verdict
+        if not open_.any():
+            break
+    return verdicts
+
+
+def _fits(
+    data: Bytes, start: Int64s, end: Int64s, ipv4: bool, udp: bool, before: int
+) -> NDArray[np.bool_]:
+    """Whether a network header of this shape starts at ``start``."""
+
+    def word(at: Int64s) -> Int64s:
+        return data[at].astype(np.int64) << 8 | data[at + 1]
+
+    if ipv4:
+        first, protocol, place, length = 0x40 | (before - UDP_BYTES) // 4, _UDP, 9, word(start + 2)
+        version = data[start] == first
+    else:
+        protocol, place, length = (_UDP if udp else _BTH_IN_GRH), 6, word(start + 4) + IPV6_BYTES
+        version = data[start] >> 4 == 6
+    fits: NDArray[np.bool_] = version & (data[start + place] == protocol) & (start + length == end)
+    if udp:
+        fits &= word(start + before - 6) == ROCE_PORT
+    return fits
+
+
+def _verify_shape(
+    data: Bytes, bth: Int64s, end: Int64s, ipv4: bool, udp: bool, before: int
+) -> list[bool]:
+    """The verdicts for packets that share one shape of headers."""
+    size = before + BTH_BYTES
+    headers = np.full((len(bth), 8 + size), 0xFF, np.uint8)
+    anywhere = np.ndarray((len(data) - size + 1,), np.dtype((np.void, size)), data, strides=(1,))
+    headers[:, 8:] = anywhere[bth - before].view(np.uint8).reshape(-1, size)
+    headers[:, 8:] |= np.frombuffer(_variant(ipv4, udp, before), np.uint8)
+    head, view, step = headers.tobytes(), memoryview(data), 8 + size
+    verdicts = []
+    for index, (first, last) in enumerate(zip((bth + BTH_BYTES).tolist(), (end - 4).tolist(), strict=True)):
+        crc = crc32(view[first:last], crc32(head[index * step : (index + 1) * step]))
+        verdicts.append(crc == int.from_bytes(view[last : last + 4], "little"))
+    return verdicts

@@ -1,0 +1,183 @@
+"""The upper-layer binding of NFS: which data items may travel in chunks, and where they belong (RFC 8267).
+
+=========  ==============================  =================================
+program    arguments (Read chunks)         results (Write chunks)
+=========  ==============================  =================================
+NFS 2, 3   WRITE data, SYMLINK path        READ data, READLINK path
+NFS 4      WRITE data, CREATE link text    READ data, READLINK link text
+NFSACL     none                            none
+NFS_CB     none                            none
+=========  ==============================  =================================
+
+Nothing else is eligible, READ_PLUS included.  Other programs have no binding, so nothing of theirs may be
+reduced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import error as StructError
+from typing import NamedTuple
+
+from .header import GssCredential, call_header, reply_header
+from .nfs4 import Item, argument_item, compound_call, compound_reply, result_item
+from .programs import NFS, NFS_CALLBACK, NFSACL
+from .xdr import Data, Malformed, Skip, as_skip, opaque, struct, union, word
+
+_BOUND = frozenset(((NFS, 2), (NFS, 3), (NFS, 4), (NFSACL, 2), (NFSACL, 3), (NFS_CALLBACK, 1)))
+
+_FH2, _FATTR2 = 32, 68  # RFC 1094, 2.3.3 and 2.3.5
+_POST_OP_ATTR = union({1: 84, 0: 0})  # RFC 1813, 2.5
+# RFC 1813, 2.5, sattr3: mode, uid, gid, size, atime, mtime, each behind a word that says whether it is there
+_SATTR3 = struct(
+    union({1: 4, 0: 0}),
+    union({1: 4, 0: 0}),
+    union({1: 4, 0: 0}),
+    union({1: 8, 0: 0}),
+    union({0: 0, 1: 0, 2: 8}),
+    union({0: 0, 1: 0, 2: 8}),
+)
+
+# version: procedure: name, and what stands between the status and the count word of the eligible item
+_RESULTS: dict[int, dict[int, tuple[str, Skip]]] = {
+    2: {
+        5: ("READLINK", as_skip(0)),  # RFC 1094, 2.2.6
+        6: ("READ", as_skip(_FATTR2)),  # RFC 1094, 2.2.7
+    },
+    3: {
+        5: ("READLINK", as_skip(_POST_OP_ATTR)),  # RFC 1813, 3.3.5
+        6: ("READ", as_skip(struct(_POST_OP_ATTR, 8))),  # RFC 1813, 3.3.6: attributes, count, eof
+    },
+}
+# version: procedure: name, and what stands before the count word of the eligible item
+_ARGUMENTS: dict[int, dict[int, tuple[str, Skip]]] = {
+    2: {
+        8: ("WRITE", as_skip(_FH2 + 12)),  # RFC 1094, 2.2.9
+        13: ("SYMLINK", as_skip(struct(_FH2, opaque))),  # RFC 1094, 2.2.14
+    },
+    3: {
+        7: ("WRITE", as_skip(struct(opaque, 16))),  # RFC 1813, 3.3.7: handle, offset, count, stable
+        10: ("SYMLINK", as_skip(struct(opaque, opaque, _SATTR3))),  # RFC 1813, 3.3.10
+    },
+}
+
+
+class Items(NamedTuple):
+    """The eligible items of one message, in order."""
+
+    items: tuple[Item, ...] = ()
+    problem: str = ""
+    """Why not all could be found, or what contradicts; '' where all is well."""
+    complete: bool = False
+    """The walk reached the end of the arguments or results: there are no more items."""
+
+
+def has_binding(program: int, version: int) -> bool:
+    """Whether RFC 8267 binds this program, so that its items may be reduced."""
+    return (program, version) in _BOUND
+
+
+def reply_items(
+    program: int,
+    version: int,
+    procedure: int,
+    data: Data,
+    start: int,
+    end: int,
+    chunk_lengths: Sequence[int],
+    gss: GssCredential | None = None,
+) -> Items:
+    """The eligible results of the reply whose Payload stream is ``data[start:end]``, from the XID on.
+
+    ``chunk_lengths`` are the returned lengths of the Write chunks, in order; ``gss`` is the call's
+    credential.  The i-th eligible item that is in the results takes the i-th chunk; it is reduced where that
+    chunk returned anything. Where it returned nothing the item is empty, or inline.  Behind a reduced item
+    the stream goes on with the next word: no pad.  Positions count from ``start``.
+    """
+    header = reply_header(data, start, end, gss)
+    if header is None:
+        return Items((), "no RPC reply")
+    if header.body < 0:
+        return _unclaimed((), header.reason, bool(header.error), chunk_lengths)
+    if program == NFS and version == 4 and procedure == 1:
+        results = compound_reply(data, header.body, end, chunk_lengths, origin=start)
+        return _unclaimed(results.items, results.problem, results.complete, chunk_lengths)
+    if program == NFS and version in _RESULTS and procedure in _RESULTS[version]:
+        name, before = _RESULTS[version][procedure]
+        view = memoryview(data)[start:end]
+        problems: list[str] = []
+        found: list[Item] = []
+        try:
+            at = header.body - start
+            if word(view, at)[0] == 0:
+                found.append(result_item(view, before(view, at + 4), name, 0, chunk_lengths, problems))
+        except StructError:
+            return Items((), f"the bytes end inside {name}")
+        except Malformed as error:
+            return Items((), f"{name}: {error}")
+        return _unclaimed(tuple(found), "; ".join(problems), True, chunk_lengths)
+    return _unclaimed((), "", True, chunk_lengths)
+
+
+def call_items(
+    program: int,
+    version: int,
+    procedure: int,
+    data: Data,
+    start: int,
+    end: int,
+    reduced: Sequence[tuple[int, int]],
+) -> Items:
+    """The eligible arguments of the call whose Payload stream is ``data[start:end]``, from the XID on.
+
+    ``reduced`` are the Read chunks as (Position, length), those at Position zero left out.  An item is
+    reduced where a chunk stands at its place.  Positions count from ``start`` in the unreduced stream, data
+    and pads included.
+    """
+    header = call_header(data, start, end)
+    if header is None:
+        return Items((), "no RPC call")
+    if header.body < 0:
+        return Items((), header.reason)
+    if program == NFS and version == 4 and procedure == 1:
+        call = compound_call(data, header.body, end, reduced, origin=start)
+        return _unplaced(call.items, call.problem, call.complete, reduced)
+    if program == NFS and version in _ARGUMENTS and procedure in _ARGUMENTS[version]:
+        name, before = _ARGUMENTS[version][procedure]
+        view = memoryview(data)[start:end]
+        problems: list[str] = []
+        try:
+            item = argument_item(view, before(view, header.body - start), name, 0, reduced, problems)
+        except StructError:
+            return Items((), f"the bytes end inside {name}")
+        except Malformed as error:
+            return Items((), f"{name}: {error}")
+        return _unplaced((item,), "; ".join(problems), True, reduced)
+    return _unplaced((), "", True, reduced)
+
+
+def _unclaimed(items: tuple[Item, ...], problem: str, complete: bool, chunk_lengths: Sequence[int]) -> Items:
+    """Note Write chunks that returned data which no result can be."""
+    problems = [problem] if problem else []
+    if complete:
+        problems += [
+            f"Write chunk {index} returned {length} bytes that belong to no result"
+            for index, length in enumerate(chunk_lengths)
+            if length and index >= len(items)
+        ]
+    return Items(items, "; ".join(problems), complete)
+
+
+def _unplaced(
+    items: tuple[Item, ...], problem: str, complete: bool, reduced: Sequence[tuple[int, int]]
+) -> Items:
+    """Note Read chunks that stand at no eligible argument."""
+    problems = [problem] if problem else []
+    if complete:
+        taken = {item.chunk for item in items}
+        problems += [
+            f"Read chunk {index} at Position {position} belongs to no argument"
+            for index, (position, _) in enumerate(reduced)
+            if index not in taken
+        ]
+    return Items(items, "; ".join(problems), complete)

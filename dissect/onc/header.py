@@ -1,0 +1,277 @@
+"""The RPC message header: call and reply (RFC 5531, 9), and what RPCSEC_GSS wraps (RFC 2203, 5)."""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from .xdr import Data, round_up, word, words2
+
+CALL, REPLY = 0, 1
+MESSAGE_TYPES = {CALL: "Call", REPLY: "Reply"}
+
+RPC_VERSION = 2
+
+AUTH_NONE, AUTH_SYS, AUTH_SHORT, AUTH_DH, RPCSEC_GSS, AUTH_TLS = 0, 1, 2, 3, 6, 7
+FLAVOR_NAMES = {
+    AUTH_NONE: "AUTH_NONE",  # RFC 5531, 8.2
+    AUTH_SYS: "AUTH_SYS",
+    AUTH_SHORT: "AUTH_SHORT",
+    AUTH_DH: "AUTH_DH",
+    RPCSEC_GSS: "RPCSEC_GSS",
+    AUTH_TLS: "AUTH_TLS",  # RFC 9289, 4.1
+}
+
+MSG_ACCEPTED, MSG_DENIED = 0, 1
+
+SUCCESS, PROG_UNAVAIL, PROG_MISMATCH, PROC_UNAVAIL, GARBAGE_ARGS, SYSTEM_ERR = range(6)
+ACCEPT_STATUS_NAMES = {
+    SUCCESS: "SUCCESS",
+    PROG_UNAVAIL: "PROG_UNAVAIL",
+    PROG_MISMATCH: "PROG_MISMATCH",
+    PROC_UNAVAIL: "PROC_UNAVAIL",
+    GARBAGE_ARGS: "GARBAGE_ARGS",
+    SYSTEM_ERR: "SYSTEM_ERR",
+}
+
+RPC_MISMATCH, AUTH_ERROR = 0, 1
+REJECT_STATUS_NAMES = {RPC_MISMATCH: "RPC_MISMATCH", AUTH_ERROR: "AUTH_ERROR"}
+
+AUTH_STATUS_NAMES = {
+    0: "AUTH_OK",
+    1: "AUTH_BADCRED",
+    2: "AUTH_REJECTEDCRED",
+    3: "AUTH_BADVERF",
+    4: "AUTH_REJECTEDVERF",
+    5: "AUTH_TOOWEAK",
+    6: "AUTH_INVALIDRESP",
+    7: "AUTH_FAILED",
+    8: "AUTH_KERB_GENERIC",
+    9: "AUTH_TIMEEXPIRE",
+    10: "AUTH_TKT_FILE",
+    11: "AUTH_DECODE",
+    12: "AUTH_NET_ADDR",
+    13: "RPCSEC_GSS_CREDPROBLEM",
+    14: "RPCSEC_GSS_CTXPROBLEM",
+}
+
+RPCSEC_GSS_DATA, RPCSEC_GSS_INIT, RPCSEC_GSS_CONTINUE_INIT, RPCSEC_GSS_DESTROY = range(4)
+GSS_PROCEDURE_NAMES = {
+    RPCSEC_GSS_DATA: "RPCSEC_GSS_DATA",
+    RPCSEC_GSS_INIT: "RPCSEC_GSS_INIT",
+    RPCSEC_GSS_CONTINUE_INIT: "RPCSEC_GSS_CONTINUE_INIT",
+    RPCSEC_GSS_DESTROY: "RPCSEC_GSS_DESTROY",
+}
+GSS_NONE, GSS_INTEGRITY, GSS_PRIVACY = 1, 2, 3
+GSS_SERVICE_NAMES = {GSS_NONE: "none", GSS_INTEGRITY: "integrity", GSS_PRIVACY: "privacy"}
+
+MAX_AUTH = 400
+"""Longest body of a credential or verifier (RFC 5531, 8.2)."""
+
+_CALL = Struct(">8I")
+_GSS = Struct(">4I")
+_REPLY = Struct(">5I")
+
+
+class GssCredential(NamedTuple):
+    """The RPCSEC_GSS credential without its context handle (RFC 2203, 5.3.1)."""
+
+    version: int
+    procedure: int
+    sequence: int
+    service: int
+
+
+class CallHeader(NamedTuple):
+    xid: int
+    rpc_version: int
+    program: int
+    version: int
+    procedure: int
+    flavor: int | None = None
+    """Of the credential; see FLAVOR_NAMES."""
+    gss: GssCredential | None = None
+    body: int = -1
+    """Offset of the arguments in ``data``, behind the length and sequence number where RPCSEC_GSS protects
+    their integrity; -1 where they cannot be reached, see ``reason``."""
+    truncated: bool = False
+    """The bytes end inside the header."""
+    reason: str = ""
+    """Why there is no body."""
+
+
+class ReplyHeader(NamedTuple):
+    xid: int
+    accepted: bool | None = None
+    accept_status: int | None = None
+    reject_status: int | None = None
+    auth_status: int | None = None
+    low: int | None = None
+    """Lowest version supported (PROG_MISMATCH, RPC_MISMATCH)."""
+    high: int | None = None
+    flavor: int | None = None
+    """Of the verifier."""
+    body: int = -1
+    """Offset of the results in ``data``; -1 where there are none or they cannot be reached."""
+    truncated: bool = False
+    reason: str = ""
+
+    @property
+    def error(self) -> str:
+        """What the reply refuses the call with: 'PROG_MISMATCH', 'AUTH_BADCRED'; '' where it does not."""
+        if self.accept_status:
+            return ACCEPT_STATUS_NAMES.get(self.accept_status) or f"accept_stat {self.accept_status}"
+        if self.reject_status == AUTH_ERROR:
+            if self.auth_status is None:
+                return REJECT_STATUS_NAMES[AUTH_ERROR]
+            return AUTH_STATUS_NAMES.get(self.auth_status) or f"auth_stat {self.auth_status}"
+        if self.reject_status is not None:
+            return REJECT_STATUS_NAMES.get(self.reject_status) or f"reject_stat {self.reject_status}"
+        return ""
+
+
+def message_type(data: Data, start: int, end: int) -> int | None:
+    """0 for a call, 1 for a reply, None where it is neither or not in the bytes."""
+    if end - start < 8:
+        return None
+    kind = word(memoryview(data)[start:end], 4)[0]
+    return kind if kind in (CALL, REPLY) else None
+
+
+def call_header(data: Data, start: int, end: int) -> CallHeader | None:
+    """Decode call_body (RFC 5531, 9); None where it is no call, or cut before the procedure number."""
+    view = memoryview(data)[start:end]
+    limit = len(view)
+    if limit < 32:
+        return _cut_call(view)
+    xid, kind, rpc_version, program, version, procedure, flavor, length = _CALL.unpack_from(view, 0)
+    if kind != CALL:
+        return None
+
+    def stop(reason: str, gss: GssCredential | None = None, truncated: bool = False) -> CallHeader:
+        return CallHeader(xid, rpc_version, program, version, procedure, flavor, gss, -1, truncated, reason)
+
+    if rpc_version != RPC_VERSION:
+        return stop(f"RPC version {rpc_version}")
+    if length > MAX_AUTH:
+        return stop(f"credential of {length} bytes")
+    gss: GssCredential | None = None
+    if flavor == RPCSEC_GSS and length >= 16 and limit >= 48:
+        gss = GssCredential(*_GSS.unpack_from(view, 32))
+    at = 32 + round_up(length)
+    if at + 8 > limit:
+        return stop("the bytes end inside the credential", gss, True)
+    verifier = words2(view, at)[1]
+    if verifier > MAX_AUTH:
+        return stop(f"verifier of {verifier} bytes", gss)
+    at += 8 + round_up(verifier)
+    if at > limit:
+        return stop("the bytes end inside the verifier", gss, True)
+    if flavor == RPCSEC_GSS:
+        if gss is None:
+            return stop("RPCSEC_GSS credential too short")
+        if gss.procedure != RPCSEC_GSS_DATA:
+            name = GSS_PROCEDURE_NAMES.get(gss.procedure) or f"RPCSEC_GSS procedure {gss.procedure}"
+            return stop(name, gss)
+        if gss.service == GSS_PRIVACY:
+            return stop("encrypted by RPCSEC_GSS", gss)
+        if gss.service == GSS_INTEGRITY:
+            at += 8
+            if at > limit:
+                return stop("the bytes end inside the RPCSEC_GSS wrapping", gss, True)
+    return CallHeader(xid, rpc_version, program, version, procedure, flavor, gss, start + at)
+
+
+def _cut_call(view: memoryview) -> CallHeader | None:
+    if len(view) < 24:
+        return None
+    xid, kind, rpc_version, program, version, procedure = Struct(">6I").unpack_from(view, 0)
+    if kind != CALL:
+        return None
+    flavor = word(view, 24)[0] if len(view) >= 28 else None
+    return CallHeader(
+        xid,
+        rpc_version,
+        program,
+        version,
+        procedure,
+        flavor,
+        truncated=True,
+        reason="the bytes end inside the credential",
+    )
+
+
+def reply_header(data: Data, start: int, end: int, gss: GssCredential | None = None) -> ReplyHeader | None:
+    """Decode reply_body (RFC 5531, 9); None where it is no reply or cut before the message type.
+
+    ``gss`` is the call's: the reply itself does not say whether its results are wrapped (RFC 2203, 5.3.3.4),
+    so without it a reply with an RPCSEC_GSS verifier has no body.
+    """
+    view = memoryview(data)[start:end]
+    limit = len(view)
+    if limit < 8:
+        return None
+    xid, kind = words2(view, 0)
+    if kind != REPLY:
+        return None
+    try:
+        return _reply(view, start, xid, gss)
+    except StructError:
+        accepted = {MSG_ACCEPTED: True, MSG_DENIED: False}.get(word(view, 8)[0]) if limit >= 12 else None
+        flavor = word(view, 12)[0] if accepted and limit >= 16 else None
+        return ReplyHeader(
+            xid, accepted, flavor=flavor, truncated=True, reason="the bytes end inside the reply header"
+        )
+
+
+def _reply(view: memoryview, start: int, xid: int, gss: GssCredential | None) -> ReplyHeader:
+    state = word(view, 8)[0]
+    if state == MSG_ACCEPTED:
+        flavor, length = words2(view, 12)
+        if length > MAX_AUTH:
+            return ReplyHeader(xid, True, flavor=flavor, reason=f"verifier of {length} bytes")
+        at = 20 + round_up(length)
+        status = word(view, at)[0]
+        at += 4
+        if status == SUCCESS:
+            return _success(view, start, at, xid, flavor, gss)
+        if status == PROG_MISMATCH:
+            if at + 8 > len(view):
+                return ReplyHeader(xid, True, status, flavor=flavor, truncated=True)
+            low, high = words2(view, at)
+            return ReplyHeader(xid, True, status, low=low, high=high, flavor=flavor)
+        return ReplyHeader(xid, True, status, flavor=flavor)
+    if state == MSG_DENIED:
+        reason = word(view, 12)[0]
+        if reason == RPC_MISMATCH:
+            if len(view) < 24:
+                return ReplyHeader(xid, False, None, reason, truncated=True)
+            low, high = words2(view, 16)
+            return ReplyHeader(xid, False, None, reason, low=low, high=high)
+        if reason == AUTH_ERROR:
+            if len(view) < 20:
+                return ReplyHeader(xid, False, None, reason, truncated=True)
+            return ReplyHeader(xid, False, None, reason, word(view, 16)[0])
+        return ReplyHeader(xid, False, None, reason)
+    return ReplyHeader(xid, reason=f"reply_stat {state}")
+
+
+def _success(
+    view: memoryview, start: int, at: int, xid: int, flavor: int, gss: GssCredential | None
+) -> ReplyHeader:
+    if gss is None:
+        if flavor == RPCSEC_GSS:
+            return ReplyHeader(
+                xid, True, SUCCESS, flavor=flavor, reason="RPCSEC_GSS, and the call is not known"
+            )
+    else:
+        if gss.procedure != RPCSEC_GSS_DATA:
+            return ReplyHeader(xid, True, SUCCESS, flavor=flavor, reason="RPCSEC_GSS context")
+        if gss.service == GSS_PRIVACY:
+            return ReplyHeader(xid, True, SUCCESS, flavor=flavor, reason="encrypted by RPCSEC_GSS")
+        if gss.service == GSS_INTEGRITY:
+            at += 8
+            if at > len(view):
+                return ReplyHeader(xid, True, SUCCESS, flavor=flavor, truncated=True)
+    return ReplyHeader(xid, True, SUCCESS, flavor=flavor, body=start + at)

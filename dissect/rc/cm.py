@@ -1,0 +1,119 @@
+"""Connection Management as an observer reads it: what two queue pairs agreed (IBA volume 1, chapter 12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..columns import compile_header
+from ..frames import Bytes
+from ..layers.opcodes import PATH_MTU
+
+MAD_SIZE, MAD_HEADER_SIZE = 256, 24
+
+
+@dataclass(frozen=True, slots=True)
+class CMMessage:
+    """One Communication Management message.  None is: the message has no such field, or it was cut off."""
+
+    kind: str
+    """REQ, REP, RTU, REJ, MRA, DREQ, DREP, LAP, APR, SIDR_REQ, SIDR_REP."""
+    transaction_id: int | None
+    local_comm_id: int | None = None
+    """The sender's; of SIDR messages the Request ID."""
+    remote_comm_id: int | None = None
+    local_qpn: int | None = None
+    """The sender's queue pair: REQ, REP; SIDR_REP: the one that answers."""
+    remote_qpn: int | None = None
+    """The receiver's queue pair: DREQ, LAP."""
+    start_psn: int | None = None
+    """Of the first request the sender expects, so of the receiver's first: REQ, REP (12.7.31)."""
+    service_id: int | None = None
+    service_port: int | None = None
+    """Port, where the service ID is one of the RDMA IP CM Service (A11)."""
+    responder_resources: int | None = None
+    """RDMA Reads and Atomics the sender can serve at a time."""
+    initiator_depth: int | None = None
+    """RDMA Reads and Atomics the sender wants to have outstanding."""
+    retry_count: int | None = None
+    rnr_retry: int | None = None
+    path_mtu: int | None = None
+    """Bytes."""
+    reason: int | None = None
+    """REJ."""
+    reason_name: str = ""
+    ip_addresses: tuple[str, str] | None = None
+    """Source and destination of the RDMA IP CM header (REQ, SIDR_REQ)."""
+    private_data: bytes = b""
+    """The consumer's, as far as captured; behind the RDMA IP CM header where there is one."""
+    truncated: bool = False
+    """The capture ends before the message does."""
+
+
+def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage | None:
+    """The CM message in the Management Datagram ``data[start:end]``, or None where it holds none.
+
+    ``start`` is the first byte of the MAD header.  Never raises: fields behind the end of the captured bytes
+    are None.  None too for a MAD too short to tell what it is, or of another class, method or attribute.
+    """
+    from ..layers import cm, mad
+
+    datagram = bytes(data[max(0, start) : min(max(0, end), max(0, start) + MAD_SIZE)])
+    header = _values(mad.MAD, datagram[:MAD_HEADER_SIZE])
+    if header["mgmtclass"] != mad.CLASS_CM or header["method"] != mad.METHOD_SEND:
+        return None
+    if header["attributeid"] not in cm.CM_MESSAGES:
+        return None
+    kind, layer = cm.CM_MESSAGES[header["attributeid"]]
+    body = datagram[MAD_HEADER_SIZE:]
+    field = _values(layer, body).get
+    private_data = body[MAD_SIZE - MAD_HEADER_SIZE - layer.private_data_size :]
+    service_id = field("serviceid")
+    port = None if service_id is None else cm.service_port(service_id)
+    addresses = None
+    if port is not None and kind in ("REQ", "SIDR_REQ"):
+        ip_cm = _values(cm.IPCMRequest, private_data)
+        if ip_cm["dip"] is not None:
+            addresses = (
+                cm.address_text(ip_cm["sip"], ip_cm["ipv"]),
+                cm.address_text(ip_cm["dip"], ip_cm["ipv"]),
+            )
+        private_data = private_data[cm.IP_CM_SIZE :]
+    reason = field("reason")
+    return CMMessage(
+        kind,
+        header["transactionid"],
+        local_comm_id=field("localcommid", field("requestid")),
+        remote_comm_id=field("remotecommid"),
+        local_qpn=field("localqpn", field("qpn")),
+        remote_qpn=field("remoteqpneecn"),
+        start_psn=field("startpsn"),
+        service_id=service_id,
+        service_port=port,
+        responder_resources=field("responderres", field("respres")),
+        initiator_depth=field("initdepth"),
+        retry_count=field("retrcount"),
+        rnr_retry=field("rnrretrcount"),
+        path_mtu=PATH_MTU.get(field("pppmtu", 0)),
+        reason=reason,
+        reason_name="" if reason is None else cm.REJECT_REASONS.get(reason, f"Reason {reason}"),
+        ip_addresses=addresses,
+        private_data=private_data,
+        truncated=len(datagram) < MAD_SIZE,
+    )
+
+
+def _values(layer: Any, data: bytes) -> dict[str, Any]:
+    """The fields of one header by name, None for those that do not lie wholly in ``data``."""
+    layout = compile_header(layer)
+    header = int.from_bytes(data[: layout.size].ljust(layout.size, b"\0"), "big")
+    values: dict[str, Any] = {}
+    end = 0
+    for name, column in layout.columns.items():
+        end += column.bits
+        value = header >> (layout.size * 8 - end) & ((1 << column.bits) - 1)
+        if end > len(data) * 8:
+            values[name] = None
+        else:
+            values[name] = value.to_bytes(column.bits // 8, "big") if column.bits > 64 else value
+    return values

@@ -1,0 +1,375 @@
+"""The Reliable Connection observer: sorts packets into connections and follows both send queues of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from operator import itemgetter
+
+import numpy as np
+
+from ..addresses import AddressTable
+from ..connection import Connection, Endpoint
+from ..frames import Bytes, Int64s, Rows
+from ..layers import opcodes
+from ..operations import Operation
+from ..packets import PacketBatch
+from .cm import CMMessage, read_cm
+from .pairing import HELD_PACKETS, Flow, Pair, pair, requester_score
+from .sendqueue import Delivered, SendQueue
+
+_UD_SEND_ONLY = 0x64
+_GSI = 1
+"""The queue pair of the General Services Interface, where CM messages go (IBA 3.9)."""
+PENDING_REQUESTS = 1 << 14
+"""CM requests without an answer that are remembered."""
+
+
+class Link:
+    """A connection and the observers of its two send queues."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.queues = tuple(
+            SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn) for sender in (0, 1)
+        )
+        self.packets = 0
+        self.waiting: Delivered = []
+
+    def feed(self, data: Bytes, sent: tuple[Rows, Rows]) -> Delivered:
+        """Packets of one batch, by sender, each in capture order; Operations in the order of events."""
+        connection = self.connection
+        split: list[tuple[Rows, Rows]] = []
+        for sender, rows in enumerate(sent):
+            responding = opcodes.IS_RESPONSE[rows["opcode"]]
+            split.append((rows[~responding], rows[responding]))
+            if not len(rows):
+                continue
+            connection.packets[sender] += len(rows)
+            connection.bytes[sender] += int(rows["length"].sum())
+            if not connection.first_frame or rows["frame"][0] < connection.first_frame:
+                connection.first_frame, connection.first_time = int(rows["frame"][0]), int(rows["time"][0])
+            if rows["frame"][-1] > connection.last_frame:
+                connection.last_frame, connection.last_time = int(rows["frame"][-1]), int(rows["time"][-1])
+        self.packets += len(sent[0]) + len(sent[1])
+        for sender in (0, 1):
+            self.waiting += self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets)
+        return self._release()
+
+    def _release(self) -> Delivered:
+        """What happened before the first packet that still waits behind a hole, on either queue."""
+        self.waiting.sort(key=itemgetter(0))
+        marks = [mark for queue in self.queues if (mark := queue.waiting_since()) is not None]
+        if not marks:
+            ready, self.waiting = self.waiting, []
+            return ready
+        mark = min(marks)
+        cut = next((index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting))
+        ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
+        return ready
+
+    def finish(self) -> Delivered:
+        for queue in self.queues:
+            self.waiting += queue.finish()
+        self.waiting.sort(key=itemgetter(0))
+        ready, self.waiting = self.waiting, []
+        return ready
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A CM REQ that waits for its REP or REJ."""
+
+    message: CMMessage
+    source: int
+    destination: int
+    frame: int
+    time: int
+
+
+Event = tuple[int, Link, Operation]
+"""Frame number in whose place it stands, where, what."""
+
+
+class Observer:
+    """Feed it PacketBatches; it gives Operations in the order of events, over all connections."""
+
+    def __init__(self, addresses: AddressTable) -> None:
+        self.addresses = addresses
+        self.links: list[Link] = []
+        self.bound: dict[int, tuple[Link, int]] = {}
+        """Flow key -> connection and sender."""
+        self.flows: dict[int, Flow] = {}
+        """Flows that have no partner yet."""
+        self.requests: dict[tuple[int, int, int], _Request] = {}
+        self.half_known: dict[int, tuple[Endpoint, int, _Request | None]] = {}
+        """Flow key -> the endpoint it goes to and its number, where only one side of the CM exchange was seen."""
+        self.other: Counter[str] = Counter()
+        """Packets of other transport services, by name."""
+
+    def feed(self, batch: PacketBatch) -> list[Event]:
+        """Take a batch; give every Operation that became clear."""
+        rows = batch.rows
+        opcode = rows["opcode"]
+        reliable = opcodes.IS_RC[opcode]
+        changes: dict[int, list[tuple[int, Link, int]]] = {}
+        management = np.flatnonzero((opcode == _UD_SEND_ONLY) & (rows["dest_qp"] == _GSI))
+        for index in management.tolist():
+            self._manage(batch.data, rows[index], index, changes)
+        if not reliable.all():
+            for value, count in zip(*np.unique(opcode[~reliable], return_counts=True), strict=True):
+                self.other[opcodes.opcode_name(int(value)).split(" ")[0]] += int(count)
+        events = self._sort_out(batch.data, rows, np.flatnonzero(reliable), changes)
+        events += self._pair(last_chance=False)
+        events.sort(key=itemgetter(0))
+        return events
+
+    def finish(self) -> list[Event]:
+        """The capture is over."""
+        events = self._pair(last_chance=True)
+        for key in list(self.flows):
+            events += self._unpaired(key)
+        for link in self.links:
+            events += [(order, link, operation) for order, operation in link.finish()]
+        events.sort(key=itemgetter(0))
+        return events
+
+    # Sorting packets into connections
+
+    def _sort_out(
+        self, data: Bytes, rows: Rows, indices: Int64s, changes: dict[int, list[tuple[int, Link, int]]]
+    ) -> list[Event]:
+        keys = _keys(rows["source"], rows["destination"], rows["dest_qp"])[indices]
+        order = np.argsort(keys, kind="stable")
+        edges = np.flatnonzero(np.diff(keys[order])) + 1
+        portions: dict[int, tuple[Link, list[list[Int64s]]]] = {}
+        for members in np.split(indices[order], edges) if len(indices) else []:
+            key = int(_keys(*(rows[name][members[:1]] for name in ("source", "destination", "dest_qp")))[0])
+            for binding, part in self._bindings(key, members, changes.get(key, [])):
+                if binding is None:
+                    self._hold(key, data, rows[part])
+                else:
+                    link, sender = binding
+                    portions.setdefault(id(link), (link, [[], []]))[1][sender].append(part)
+        for key, moves in changes.items():
+            self.bound[key] = moves[-1][1:]
+        events: list[Event] = []
+        for link, (first, second) in portions.values():
+            sent = rows[_joined(first)], rows[_joined(second)]
+            events += [(order, link, operation) for order, operation in link.feed(data, sent)]
+        return events
+
+    def _bindings(
+        self, key: int, members: Int64s, moves: list[tuple[int, Link, int]]
+    ) -> list[tuple[tuple[Link, int] | None, Int64s]]:
+        """Who a flow's packets belong to, where a CM exchange inside the batch may have changed it."""
+        binding = self.bound.get(key)
+        found: list[tuple[tuple[Link, int] | None, Int64s]] = []
+        for index, link, sender in moves:
+            cut = int(np.searchsorted(members, index))
+            if cut:
+                found.append((binding, members[:cut]))
+            members = members[cut:]
+            binding = link, sender
+        if len(members):
+            found.append((binding, members))
+        return found
+
+    # Connections by their CM exchange
+
+    def _manage(
+        self, data: Bytes, row: Rows, index: int, changes: dict[int, list[tuple[int, Link, int]]]
+    ) -> None:
+        start = int(row["payload"])
+        message = read_cm(data, start, start + int(row["captured"]))
+        if message is None:
+            return
+        source, destination = int(row["source"]), int(row["destination"])
+        if message.kind == "REQ" and message.local_comm_id is not None and message.local_qpn is not None:
+            request = _Request(message, source, destination, int(row["frame"]), int(row["time"]))
+            known = self.requests.get((source, destination, message.local_comm_id))
+            if known is None or known.message.local_qpn != message.local_qpn:
+                if len(self.requests) >= PENDING_REQUESTS:
+                    self.requests.pop(next(iter(self.requests)))
+                self.requests[source, destination, message.local_comm_id] = request
+                endpoint = self._endpoint(request.source, request.message)
+                self.half_known[_key(destination, source, message.local_qpn)] = endpoint, 0, request
+        elif message.kind == "REP" and message.local_qpn is not None and message.remote_comm_id is not None:
+            passive = self._endpoint(source, message)
+            answered = self.requests.get((destination, source, message.remote_comm_id))
+            if answered is not None:
+                self._established(answered, passive, index, changes)
+            else:
+                self.half_known[_key(destination, source, message.local_qpn)] = passive, 1, None
+        elif message.kind == "REJ" and message.remote_comm_id is not None:
+            refused = self.requests.pop((destination, source, message.remote_comm_id), None)
+            if refused is not None:
+                endpoints = self._endpoint(refused.source, refused.message), Endpoint(self.addresses.name(source), 0)
+                link = self._link(Connection(len(self.links) + 1, "RoCEv2", endpoints), refused)
+                link.connection.ended_by = f"REJ ({message.reason_name})"
+                link.connection.last_frame, link.connection.last_time = int(row["frame"]), int(row["time"])
+        elif message.kind in ("DREQ", "DREP"):
+            self._disconnected(message, source, destination)
+
+    def _endpoint(self, source: int, message: CMMessage) -> Endpoint:
+        """The end that sent a REQ or REP."""
+        from ..layers.private_data import find_private_data
+
+        found = find_private_data(message.private_data)
+        return Endpoint(
+            self.addresses.name(source),
+            message.local_qpn or 0,
+            message.start_psn,
+            found[0] if found else None,
+            bool(found) or not message.truncated,
+            message.responder_resources,
+            message.initiator_depth,
+        )
+
+    def _established(
+        self,
+        request: _Request,
+        passive: Endpoint,
+        index: int,
+        changes: dict[int, list[tuple[int, Link, int]]],
+    ) -> None:
+        """REQ and REP together name both queue pairs."""
+        active = self._endpoint(request.source, request.message)
+        to_passive = _key(request.source, request.destination, passive.qpn)
+        to_active = _key(request.destination, request.source, active.qpn)
+        latest = changes.get(to_passive, [])
+        current = latest[-1][1] if latest else self.bound.get(to_passive, (None, 0))[0]
+        if current is not None and not current.connection.ended_by:
+            known = current.connection.endpoints
+            if (known[0].qpn, known[0].start_psn, known[1].start_psn) == (
+                active.qpn,
+                active.start_psn,
+                passive.start_psn,
+            ):
+                return  # the REP again
+        link = self._link(Connection(len(self.links) + 1, "RoCEv2", (active, passive)), request)
+        link.connection.path_mtu = request.message.path_mtu
+        for key, sender in ((to_passive, 0), (to_active, 1)):
+            changes.setdefault(key, []).append((index, link, sender))
+            self.half_known.pop(key, None)
+
+    def _link(self, connection: Connection, request: _Request | None) -> Link:
+        if request is not None:
+            connection.service_port = request.message.service_port
+            connection.first_frame, connection.first_time = request.frame, request.time
+        link = Link(connection)
+        self.links.append(link)
+        return link
+
+    def _disconnected(self, message: CMMessage, source: int, destination: int) -> None:
+        if message.kind == "DREQ" and message.remote_qpn is not None:
+            binding = self.bound.get(_key(source, destination, message.remote_qpn))
+            if binding is not None and not binding[0].connection.ended_by:
+                connection = binding[0].connection
+                side = "active" if binding[1] == 0 else "passive"
+                connection.ended_by = f"DREQ from the {side} side"
+
+    # Connections from the traffic
+
+    def _hold(self, key: int, data: Bytes, rows: Rows) -> None:
+        flow = self.flows.get(key)
+        if flow is None:
+            flow = self.flows[key] = Flow(
+                int(rows["source"][0]), int(rows["destination"][0]), int(rows["dest_qp"][0])
+            )
+        if flow.packets < HELD_PACKETS:
+            flow.add(data, rows)
+        else:
+            self.other["unpaired, beyond what is held"] += len(rows)
+
+    def _pair(self, last_chance: bool) -> list[Event]:
+        """Pair what can be paired between every two hosts."""
+        if not self.flows:
+            return []
+        hosts: dict[tuple[int, int], tuple[list[Flow], list[Flow]]] = {}
+        for flow in self.flows.values():
+            forward = flow.source <= flow.destination
+            pair_key = (flow.source, flow.destination) if forward else (flow.destination, flow.source)
+            hosts.setdefault(pair_key, ([], []))[0 if forward else 1].append(flow)
+        events: list[Event] = []
+        for forth, back in hosts.values():
+            if forth and back:
+                for found in pair(forth, back, last_chance):
+                    events += self._inferred(found)
+        return events
+
+    def _inferred(self, found: Pair) -> list[Event]:
+        active, passive = found.active, found.passive
+        to_passive = _key(active.source, active.destination, active.dest_qp)
+        to_active = _key(passive.source, passive.destination, passive.dest_qp)
+        known = self.half_known.pop(to_active, None), self.half_known.pop(to_passive, None)
+        if (known[0] and known[0][1] == 1) or (known[1] and known[1][1] == 0):
+            active, passive = passive, active
+            to_passive, to_active = to_active, to_passive
+            known = known[1], known[0]
+        ends = (
+            known[0][0] if known[0] else Endpoint(self.addresses.name(active.source), passive.dest_qp),
+            known[1][0] if known[1] else Endpoint(self.addresses.name(active.destination), active.dest_qp),
+        )
+        connection = Connection(
+            len(self.links) + 1,
+            "RoCEv2",
+            ends,
+            paired_by="inferred",
+            confidence=found.confidence,
+            evidence=found.evidence,
+        )
+        link = self._link(connection, known[0][2] if known[0] else None)
+        self.bound[to_passive], self.bound[to_active] = (link, 0), (link, 1)
+        del self.flows[to_passive], self.flows[to_active]
+        return self._replay(link, active, passive)
+
+    def _replay(self, link: Link, active: Flow | None, passive: Flow | None) -> list[Event]:
+        """Feed what was held, batch by batch as it came."""
+        pieces: dict[int, tuple[int, Bytes, list[Rows]]] = {}
+        for sender, flow in enumerate((active, passive)):
+            for data, rows in flow.pieces if flow else []:
+                slot = pieces.setdefault(id(data), (int(rows["frame"][0]), data, [rows[:0], rows[:0]]))
+                slot[2][sender] = np.concatenate((slot[2][sender], rows))
+        events: list[Event] = []
+        for _, data, sent in sorted(pieces.values(), key=itemgetter(0)):
+            events += [(order, link, operation) for order, operation in link.feed(data, (sent[0], sent[1]))]
+        return events
+
+    def _unpaired(self, key: int) -> list[Event]:
+        """Only one direction was captured."""
+        flow = self.flows.pop(key)
+        near, far = self.addresses.name(flow.source), self.addresses.name(flow.destination)
+        known = self.half_known.pop(key, None)
+        end = known[0] if known else Endpoint(far, flow.dest_qp)
+        from_active = known[1] == 1 if known else requester_score(flow) >= 0
+        ends = (Endpoint(near, 0), end) if from_active else (end, Endpoint(near, 0))
+        connection = Connection(
+            len(self.links) + 1,
+            "RoCEv2",
+            ends,
+            paired_by="one direction only",
+            confidence=0.0,
+            evidence=("no packet of the other direction fits",),
+        )
+        link = self._link(connection, known[2] if known else None)
+        return self._replay(link, flow if from_active else None, None if from_active else flow)
+
+
+def _key(source: int, destination: int, dest_qp: int) -> int:
+    return source << 44 | destination << 24 | dest_qp
+
+
+def _keys(source: Rows, destination: Rows, dest_qp: Rows) -> Rows:
+    """Flow keys of packets: 20 bits for either address, 24 for the queue pair."""
+    return (
+        source.astype(np.uint64) << np.uint64(44)
+        | destination.astype(np.uint64) << np.uint64(24)
+        | dest_qp.astype(np.uint64)
+    )
+
+
+def _joined(parts: list[Int64s]) -> Int64s:
+    if len(parts) == 1:
+        return parts[0]
+    return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)

@@ -1,0 +1,94 @@
+"""Is it RPC-over-RDMA?  More than one word must say so, and which did is reported."""
+
+from __future__ import annotations
+
+from .connection import Connection
+from .frames import Bytes
+from .messages import RDMA_MSG, RDMA_NOMSG, TransportHeader
+from .onc import header as rpc
+
+FOREIGN_PORTS = {4420: "NVMe/RDMA", 3260: "iSER", 5445: "SMB Direct"}
+"""Service ports of other storage protocols (IANA)."""
+
+TRIALS = 16
+"""So many Sends that do not fit make it something else."""
+
+
+class Recogniser:
+    """Looks at the Sends of a connection until it knows."""
+
+    def __init__(self, connection: Connection, ports: frozenset[int], force: bool) -> None:
+        self.connection = connection
+        self.ports = ports
+        self.misfits = 0
+        self.valid = 0
+        self.cut: tuple[set[int], set[int]] = set(), set()
+        """XIDs of Sends whose header is cut, by sender."""
+        if force:
+            self._accept("forced")
+        elif connection.service_port in ports:
+            words = ["service port"]
+            if any(end.private_data for end in connection.endpoints):
+                words.append("private data")
+            self._accept(*words)
+
+    @property
+    def decided(self) -> bool:
+        return self.connection.protocol != "unknown"
+
+    def look(self, sender: int, header: TransportHeader, data: Bytes, start: int, end: int) -> None:
+        """Judge a Send: its decoded header, and where its captured Payload stream is."""
+        known_format = header.version == 1 and header.length >= 8
+        if header.truncated and known_format and header.procedure in (None, RDMA_MSG, RDMA_NOMSG):
+            self.cut[sender].add(header.xid)
+            if len(self.cut[0] & self.cut[1]) >= 2:
+                self._accept("XIDs called and answered")
+        elif header.problem or not known_format:
+            self.misfits += 1
+        elif header.procedure == RDMA_MSG:
+            if _rpc_inside(header.xid, data, start, end):
+                self._accept("header validation", "RPC inside")
+            else:
+                self.misfits += 1
+        elif header.procedure == RDMA_NOMSG and header.chunks:
+            self.valid += 1
+            if self._private_data():
+                self._accept("private data", "header validation")
+        if self.misfits >= TRIALS or (self.misfits and self.connection.service_port in FOREIGN_PORTS):
+            self._reject()
+
+    def conclude(self) -> None:
+        """No more Sends will come."""
+        if self.decided:
+            return
+        if self.valid and not self.misfits:
+            self._accept("header validation")
+        elif self.cut[0] & self.cut[1] and not self.misfits:
+            self._accept("XIDs called and answered")
+        elif self.misfits:
+            self._reject()
+
+    def _private_data(self) -> bool:
+        return any(end.private_data for end in self.connection.endpoints)
+
+    def _accept(self, *words: str) -> None:
+        self.connection.protocol = "rpcrdma"
+        if self._private_data() and "private data" not in words and "forced" not in words:
+            words = ("private data", *words)
+        self.connection.recognised_by = words
+
+    def _reject(self) -> None:
+        self.connection.protocol = "other"
+        self.connection.protocol_name = FOREIGN_PORTS.get(self.connection.service_port or 0, "")
+
+
+def _rpc_inside(xid: int, data: Bytes, start: int, end: int) -> bool:
+    """Whether the Payload stream begins with an RPC call or reply of this XID (RFC 5531, 9)."""
+    kind = rpc.message_type(data, start, end)
+    if kind == 0:
+        call = rpc.call_header(data, start, end)
+        return call is not None and call.xid == xid and call.rpc_version == 2
+    if kind == 1:
+        reply = rpc.reply_header(data, start, end)
+        return reply is not None and reply.xid == xid
+    return False

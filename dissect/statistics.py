@@ -1,0 +1,421 @@
+"""What RPCs cost: counters and latency samples, gathered while RPCs end; no Rpc is kept.
+
+Give every Rpc to ``Statistics.add``, then ask for ``procedures()``, ``transfers``, ``slowest()`` and the rest.
+An RPC costs 8 bytes for its latency, 4 for each part of it that is not zero, and nothing else.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .messages import RDMA_NOMSG
+from .rpcs import Latency, Rpc
+
+PARTS = ("call", "reads", "server", "writes", "reply")
+"""Parts of ``Latency``, in the order of the wire."""
+
+WAYS = ("inline call", "inline reply", "read chunk", "position zero", "write chunk", "reply chunk")
+"""How Payload streams travel (RFC 8166, 3.4 and 3.5): in a Send, or through memory."""
+
+MOST_PROCEDURES = 2048
+"""Distinct COMPOUNDs told apart; what comes after is counted under operations ``('other',)``."""
+MOST_REASONS = 64
+MOST_BINS = 4096
+
+
+class ProcedureKey(NamedTuple):
+    """What RPCs are grouped by."""
+
+    program: int | None
+    version: int | None
+    minor_version: int | None
+    procedure: int | None
+    operations: tuple[str, ...]
+    backward: bool
+    name: str
+
+
+class Distribution(NamedTuple):
+    """Latencies in nanoseconds.  Percentiles are samples: the smallest with that share of all at or below it."""
+
+    count: int
+    minimum: int
+    median: int
+    p95: int
+    p99: int
+    maximum: int
+    total: int
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count if self.count else 0.0
+
+
+class Slow(NamedTuple):
+    """One of the slowest RPCs."""
+
+    latency: Latency
+    number: int
+    connection: int
+    xid: int
+    key: ProcedureKey
+    state: str
+    status: str
+    call_frame: int
+    reply_frame: int
+    call_bytes: int
+    reply_bytes: int
+    retransmissions: int
+
+
+@dataclass(slots=True)
+class Transfer:
+    """One of ``WAYS``: how often it was taken, and what went through."""
+
+    messages: int = 0
+    chunks: int = 0
+    segments: int = 0
+    advertised: int = 0
+    """Bytes of memory offered; inline: 0."""
+    moved: int = 0
+    unused: int = 0
+    """Chunks through which nothing was moved."""
+
+
+class Procedure:
+    """What the RPCs of one procedure, or of one COMPOUND, came to."""
+
+    __slots__ = ("_parts", "_total", "call_bytes", "calls", "failed", "key", "reply_bytes", "states", "statuses")
+
+    def __init__(self, key: ProcedureKey) -> None:
+        self.key = key
+        self.calls = 0
+        """RPCs, those included of which only one half was seen."""
+        self.failed = 0
+        self.call_bytes = 0
+        """Inline and by Read chunk."""
+        self.reply_bytes = 0
+        """Inline, by Write chunk and by Reply chunk."""
+        self.states: dict[str, int] = {}
+        self.statuses: dict[str, int] = {}
+        """Failures by name."""
+        self._total = array("q")
+        self._parts = tuple(array("f") for _ in PARTS)
+        # Parts that are zero are not stored: most RPCs have no RDMA Read, and one-packet Sends take no time.
+
+    def latency(self) -> Distribution | None:
+        """None where no RPC had both halves."""
+        return distribution(self.samples())
+
+    def parts(self) -> dict[str, Distribution]:
+        """By the names in ``PARTS``; empty where ``latency()`` is None."""
+        count = len(self._total)
+        found = {}
+        for name, samples in zip(PARTS, self._parts, strict=True):
+            part = distribution(np.frombuffer(samples, np.float32) if samples else np.empty(0), count)
+            if part is not None:
+                found[name] = part
+        return found
+
+    def samples(self) -> NDArray[np.int64]:
+        """Latencies in nanoseconds, in the order in which the RPCs ended."""
+        return np.frombuffer(self._total, np.int64) if self._total else np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Share:
+    """What one connection carried."""
+
+    calls: int = 0
+    backward: int = 0
+    failed: int = 0
+    call_bytes: int = 0
+    reply_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Bin:
+    """What ended in one stretch of time."""
+
+    calls: int = 0
+    call_bytes: int = 0
+    reply_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Traffic over time, in bins that widen as time goes on, so that their number stays bounded."""
+
+    width: int = 1_000_000
+    """Nanoseconds."""
+    bins: dict[int, Bin] = field(default_factory=dict)
+    """By time // width; stretches in which nothing ended are absent."""
+
+    def add(self, time: int, call_bytes: int, reply_bytes: int) -> None:
+        at = time // self.width
+        here = self.bins.get(at)
+        if here is None:
+            here = self.bins[at] = Bin()
+            if len(self.bins) > MOST_BINS:
+                self._widen()
+                here = self.bins[time // self.width]
+        here.calls += 1
+        here.call_bytes += call_bytes
+        here.reply_bytes += reply_bytes
+
+    def _widen(self) -> None:
+        wider: dict[int, Bin] = {}
+        for at, old in self.bins.items():
+            new = wider.setdefault(at // 2, Bin())
+            new.calls += old.calls
+            new.call_bytes += old.call_bytes
+            new.reply_bytes += old.reply_bytes
+        self.bins = wider
+        self.width *= 2
+
+    def spread(self, count: int) -> tuple[float, list[Bin]]:
+        """The whole time in at most ``count`` equal stretches: seconds of each, and what ended in it."""
+        if not self.bins:
+            return 0.0, []
+        first, last = min(self.bins), max(self.bins)
+        each = -(-(last - first + 1) // count)
+        spread = [Bin() for _ in range(-(-(last - first + 1) // each))]
+        for at, old in self.bins.items():
+            new = spread[(at - first) // each]
+            new.calls += old.calls
+            new.call_bytes += old.call_bytes
+            new.reply_bytes += old.reply_bytes
+        return each * self.width / 1e9, spread
+
+
+class Statistics:
+    """The sum of what a report says about RPCs."""
+
+    def __init__(self, keep_slowest: int = 10) -> None:
+        self.states: dict[str, int] = {}
+        self.transfers = {way: Transfer() for way in WAYS}
+        self.connections: dict[int, Share] = {}
+        """By connection number."""
+        self.damage: dict[str, int] = {}
+        """Reasons why RPCs are damaged; numbers in them replaced by N."""
+        self.notes: dict[str, int] = {}
+        self.timeline = Timeline()
+        self._procedures: dict[tuple[Any, ...], Procedure] = {}
+        self._slowest: list[tuple[int, int, Slow]] = []
+        self._keep = keep_slowest
+
+    @property
+    def calls(self) -> int:
+        """RPCs, whole or in part."""
+        return sum(self.states.values())
+
+    def add(self, rpc: Rpc) -> None:
+        """Take one RPC that has ended."""
+        key = (
+            rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.backward, rpc.name,
+        )  # fmt: skip
+        entry = self._procedures.get(key)
+        if entry is None:
+            entry = self._new_procedure(ProcedureKey(*key))
+        number = rpc.connection.number
+        share = self.connections.get(number)
+        if share is None:
+            share = self.connections[number] = Share()
+
+        state = rpc.state
+        self.states[state] = self.states.get(state, 0) + 1
+        entry.calls += 1
+        entry.states[state] = entry.states.get(state, 0) + 1
+        share.calls += 1
+        if rpc.backward:
+            share.backward += 1
+        if rpc.failed:
+            entry.failed += 1
+            share.failed += 1
+            entry.statuses[rpc.status] = entry.statuses.get(rpc.status, 0) + 1
+        if rpc.damage:
+            _count_reasons(self.damage, rpc.damage)
+        if rpc.notes:
+            _count_reasons(self.notes, rpc.notes)
+
+        call, reply = rpc.call, rpc.reply
+        call_bytes = reply_bytes = 0
+        time = 0
+        if call is not None:
+            time = call.operation.last_time
+            call_bytes = call.inline_length
+            if call_bytes > 0:
+                self._inline("inline call", call_bytes)
+        if reply is not None:
+            time = reply.operation.last_time
+            reply_bytes = reply.inline_length
+            if reply_bytes > 0:
+                self._inline("inline reply", reply_bytes)
+        if rpc.chunks:
+            by_call, by_reply = self._add_chunks(rpc)
+            call_bytes += by_call
+            reply_bytes += by_reply
+        entry.call_bytes += call_bytes
+        entry.reply_bytes += reply_bytes
+        share.call_bytes += call_bytes
+        share.reply_bytes += reply_bytes
+        self.timeline.add(time, call_bytes, reply_bytes)
+
+        latency = rpc.latency
+        if latency is not None:
+            total, call_part, reads, server, writes, reply_part = latency
+            entry._total.append(total)
+            parts = entry._parts
+            if call_part:
+                parts[0].append(call_part)
+            if reads:
+                parts[1].append(reads)
+            if server:
+                parts[2].append(server)
+            if writes:
+                parts[3].append(writes)
+            if reply_part:
+                parts[4].append(reply_part)
+            slowest = self._slowest
+            if len(slowest) < self._keep:
+                heapq.heappush(slowest, (total, -rpc.number, _slow(rpc, entry.key, call_bytes, reply_bytes)))
+            elif slowest and total > slowest[0][0]:
+                heapq.heapreplace(slowest, (total, -rpc.number, _slow(rpc, entry.key, call_bytes, reply_bytes)))
+
+    def procedures(self) -> list[Procedure]:
+        """The busiest first: by the time spent waiting for them, then by calls."""
+        return sorted(self._procedures.values(), key=lambda one: (-int(one.samples().sum()), -one.calls))
+
+    def slowest(self) -> list[Slow]:
+        """The slowest first."""
+        return [slow for _, _, slow in sorted(self._slowest, key=lambda one: (-one[0], -one[1]))]
+
+    def latencies(self) -> NDArray[np.int64]:
+        """All latencies, in nanoseconds, in no particular order."""
+        parts = [one.samples() for one in self._procedures.values()]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def _new_procedure(self, key: ProcedureKey) -> Procedure:
+        if len(self._procedures) >= MOST_PROCEDURES:
+            key = ProcedureKey(None, None, None, None, ("other",), key.backward, "")
+        return self._procedures.setdefault(key, Procedure(key))
+
+    def _inline(self, way: str, length: int) -> None:
+        transfer = self.transfers[way]
+        transfer.messages += 1
+        transfer.moved += length
+
+    def _add_chunks(self, rpc: Rpc) -> tuple[int, int]:
+        """Bytes that the chunks moved for the call and for the reply."""
+        by_call = by_reply = 0
+        ways = set()
+        for chunk in rpc.chunks:
+            kind = chunk.kind
+            moved = chunk.moved
+            if kind == "read":
+                way = "read chunk"
+                by_call += moved
+                if chunk.position == 0 and rpc.call is not None and rpc.call.header.procedure == RDMA_NOMSG:
+                    way = "position zero"
+            else:
+                way = "write chunk" if kind == "write" else "reply chunk"
+                by_reply += moved
+            transfer = self.transfers[way]
+            if way not in ways:
+                ways.add(way)
+                transfer.messages += 1
+            transfer.chunks += 1
+            transfer.segments += len(chunk.segments)
+            transfer.advertised += chunk.advertised
+            transfer.moved += moved
+            if not moved:
+                transfer.unused += 1
+        return by_call, by_reply
+
+
+def distribution(samples: NDArray[Any], count: int | None = None) -> Distribution | None:
+    """The Distribution of ``samples``; where ``count`` is more than their number, the rest are zeros."""
+    stored = len(samples)
+    count = stored if count is None else count
+    if not count:
+        return None
+    zeros = count - stored
+    ordered = np.sort(samples)
+
+    def at(percent: int) -> int:
+        rank = -(-count * percent // 100) - 1
+        return int(ordered[rank - zeros]) if rank >= zeros else 0
+
+    total = int(ordered.sum(dtype=np.int64 if ordered.dtype == np.int64 else np.float64))
+    smallest = 0 if zeros else int(ordered[0])
+    return Distribution(count, smallest, at(50), at(95), at(99), at(100), total)
+
+
+def histogram(samples: NDArray[np.int64], most: int = 24) -> list[tuple[int, int, int]]:
+    """``(low, high, count)`` over [low, high) nanoseconds, ascending, bounds in steps of 1-2-5, at most ``most``."""
+    if not len(samples):
+        return []
+    bounds = [0, *_steps(int(samples.max()))]
+    counts = np.histogram(samples, bins=np.array([*bounds[:-1], bounds[-1]], np.float64))[0].tolist()
+    rows = list(zip(bounds, bounds[1:], counts, strict=False))
+    while rows and not rows[0][2]:
+        rows.pop(0)
+    while rows and not rows[-1][2]:
+        rows.pop()
+    if len(rows) > most:
+        spare = len(rows) - most + 1
+        rows = [(rows[0][0], rows[spare - 1][1], sum(row[2] for row in rows[:spare])), *rows[spare:]]
+    return rows
+
+
+def _steps(largest: int) -> Iterator[int]:
+    """1 µs, 2 µs, 5 µs, 10 µs … up to one above ``largest``."""
+    decade = 1000
+    while True:
+        for step in (1, 2, 5):
+            yield decade * step
+            if decade * step > largest:
+                return
+        decade *= 10
+
+
+def _slow(rpc: Rpc, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> Slow:
+    assert rpc.latency is not None
+    return Slow(
+        rpc.latency,
+        rpc.number,
+        rpc.connection.number,
+        rpc.xid,
+        key,
+        rpc.state,
+        rpc.status,
+        rpc.call.operation.first_frame if rpc.call else 0,
+        rpc.reply.operation.last_frame if rpc.reply else 0,
+        call_bytes,
+        reply_bytes,
+        rpc.retransmissions,
+    )
+
+
+def _count_reasons(counts: dict[str, int], reasons: Iterable[str]) -> None:
+    for reason in set(map(_general, reasons)):
+        if reason not in counts and len(counts) >= MOST_REASONS:
+            reason = "other"
+        counts[reason] = counts.get(reason, 0) + 1
+
+
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d[\d,]*")
+
+
+@lru_cache(1024)
+def _general(reason: str) -> str:
+    return _NUMBER.sub("N", reason)

@@ -1,0 +1,47 @@
+"""A playbook of RPC-over-RDMA conversations: a script in, frames out, and the truth beside them.
+
+    wire = Wire(mtu=1024, seed=7)
+    conn = wire.connect(client_psn=0xFFFFF0)
+    rpc = call(conn, nfs3.read(0, 8192), writes=[conn.register(8192)])
+    reply(rpc, nfs3.read_reply(data), split=3000)
+    packets = faults.lose(wire, wire.packets, faults.where(wire.packets, kind="write")[2])
+    capture = Capture(wire, packets)
+    capture.frames, capture.missing(wire.truth[0], "reply")
+
+Modules: packets (bytes of one packet), cm (connection management), wire (connections and verbs),
+rpc, nfs3 and nfs4 (messages), rpcrdma (calls, chunks, replies), foreign (other users of queue pairs),
+faults, capture, strategies (Hypothesis).
+"""
+
+from . import cm, faults, foreign, nfs3, nfs4
+from .capture import Capture, frame_batch, frame_batches, write_pcap
+from .packets import Frame, Packet
+from .rpc import Call, Reply
+from .rpcrdma import Exchange, call, error, fetch, pad_segment, reply
+from .wire import Connection, Segment, TrueRpc, Wire
+
+__all__ = [
+    "Call",
+    "Capture",
+    "Connection",
+    "Exchange",
+    "Frame",
+    "Packet",
+    "Reply",
+    "Segment",
+    "TrueRpc",
+    "Wire",
+    "call",
+    "cm",
+    "error",
+    "faults",
+    "fetch",
+    "foreign",
+    "frame_batch",
+    "frame_batches",
+    "nfs3",
+    "nfs4",
+    "pad_segment",
+    "reply",
+    "write_pcap",
+]
