@@ -11,14 +11,13 @@ PLUMBING = frozenset({"SEQUENCE", "CB_SEQUENCE", "PUTFH", "PUTROOTFH", "GETFH", 
 
 
 def program_label(program: int | None, version: int | None, minor_version: int | None = None) -> str:
-    """'NFSv4.2', 'MOUNTv3', 'program 400000 v1'."""
+    """'NFSv4.2', 'MOUNTv3', 'program-400000v1'."""
     if program is None:
         return "unknown program"
-    name = program_name(program)
     number = "" if version is None else f"v{version}"
-    if minor_version is not None and version is not None:
+    if minor_version is not None:
         number += f".{minor_version}"
-    return f"{name}{number}" if name else f"program {program} {number}".rstrip()
+    return program_name(program) + number
 
 
 def procedure_label(name: str, operations: Sequence[str], full: bool = False) -> str:

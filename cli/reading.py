@@ -60,6 +60,11 @@ class Reading:
         self.analyzer = Analyzer(options)
         self.damage: CaptureError | None = None
 
+    @property
+    def first_time(self) -> int:
+        """Nanoseconds; of the first frame, 0 before there is one."""
+        return self.analyzer.first_time or 0
+
     def batches(self) -> Iterator[FrameBatch]:
         """The batches of frames, up to the damage if there is any."""
         frames = 0

@@ -1,6 +1,12 @@
 """The Base Transport Header and its extended headers as Scapy packets (IBA volume 1, chapter 9).
 
-Only the fixed-size headers themselves: what lies around them (UDP, GRH, the ICRC) is in ``roce``.
+Everything InfiniBand transport, whatever is beneath it; ``roce`` puts it on top of UDP and Ethernet.  Fields are
+named as in Wireshark where it has a name of its own.
+
+Which extended headers follow a BTH is read from the opcode table.  What the payload behind the last of them is
+comes, in this order, from ``bind_layers(<last header>, …)``, from ``bind_layers(BTH, …, <BTH fields>)`` and, for
+datagrams to queue pairs 0 and 1, is a Management Datagram.  So ``bind_layers(BTH, MyProtocol, dest_qp=0x11)``
+dissects what arrives at queue pair 0x11, behind whatever extended headers the packet has.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from scapy.fields import (
     BitField,
     ByteEnumField,
     ByteField,
+    Field,
     IntField,
     LongField,
     ThreeBytesField,
@@ -20,9 +27,15 @@ from scapy.fields import (
     XLongField,
     XShortField,
 )
-from scapy.packet import Packet
+from scapy.packet import Packet, Raw, bind_top_down
 
 from . import opcodes
+from .icrc import icrc, verify
+
+MAD_BYTES = 24
+"""The common header of a Management Datagram (IBA 13.4.3)."""
+GENERAL_SERVICES_QP = 1
+"""Queue pairs 0 (subnet management) and 1 (general services) take Management Datagrams (IBA 3.9)."""
 
 
 class Header(Packet):  # type: ignore[misc]
@@ -31,8 +44,72 @@ class Header(Packet):  # type: ignore[misc]
     __slots__ = ()
 
 
-class BTH(Header):
-    """Base Transport Header (IBA 9.2), 12 bytes."""
+class _Chained(Header):
+    """A header whose successor is told by the opcode of the BTH at the bottom."""
+
+    __slots__ = ()
+
+    def guess_payload_class(self, payload: bytes) -> type[Any]:
+        base: Any = self
+        while base is not None and not isinstance(base, BTH):
+            base = base.underlayer
+        if base is None:
+            return super().guess_payload_class(payload)  # type: ignore[no-any-return]
+        row = opcodes.OPCODES.get(base.opcode)
+        after = row.headers if row else ()
+        if base is not self:
+            name = type(self).__name__
+            after = after[after.index(name) + 1 :] if name in after else ()
+        if after:
+            whole = len(payload) >= opcodes.HEADER_BYTES[after[0]]
+            return EXTENDED_HEADERS[after[0]] if whole else Raw  # type: ignore[no-any-return]
+        if base is not self:
+            bound = super().guess_payload_class(payload)
+            if bound is not Raw:
+                return bound  # type: ignore[no-any-return]
+        return base.payload_class(payload)
+
+
+class TrailingField(Field):  # type: ignore[misc]
+    """A field that stands behind the payload: it takes no room in the header, the BTH looks after it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, None, "0s")
+
+    def getfield(self, pkt: Any, s: bytes) -> tuple[bytes, None]:
+        return s, None
+
+    def addfield(self, pkt: Any, s: bytes, val: Any) -> bytes:
+        return s
+
+    def any2i(self, pkt: Any, x: Any) -> Any:
+        return x
+
+    def i2repr(self, pkt: Any, x: Any) -> str:
+        return x.hex() if isinstance(x, bytes) else repr(x)
+
+
+class IcrcField(TrailingField):
+    """The ICRC with a verdict, where one is possible."""
+
+    def __init__(self) -> None:
+        super().__init__("icrc")
+
+    def i2repr(self, pkt: Any, x: Any) -> str:
+        if not isinstance(x, int):
+            return f"{super().i2repr(pkt, x)} (cut)" if x is not None else "None"
+        verdict = pkt.verify_icrc() if isinstance(pkt, BTH) else None
+        return f"0x{x:08x}" + {True: " (good)", False: " (wrong)", None: ""}[verdict]
+
+
+class BTH(_Chained):
+    """Base Transport Header (IBA 9.2), 12 bytes, with the pad bytes and the ICRC that end the packet.
+
+    Left None, ``padcnt``, ``pad`` and ``icrc`` are computed when the packet is built; the ICRC covers the headers
+    beneath, so without them it is 0.  In a dissected packet they hold what was on the wire: delete them
+    (``del pkt.icrc``) after a change.  ``icrc`` is an integer, its four bytes read big-endian; where the packet
+    was cut short, the bytes that are there (perhaps none).
+    """
 
     name = "BTH"
     fields_desc = (
@@ -49,39 +126,100 @@ class BTH(Header):
         BitField("a", 0, 1),
         BitField("resv7", 0, 7),
         ThreeBytesField("psn", 0),
+        TrailingField("pad"),
+        IcrcField(),
     )
 
+    def payload_class(self, payload: bytes) -> type[Any]:
+        """The layer behind the last extended header, by this header's fields."""
+        bound = Packet.guess_payload_class(self, payload)
+        datagram = opcodes.HAS_DETH[self.opcode] and self.dest_qp <= GENERAL_SERVICES_QP
+        if bound is Raw and datagram and len(payload) >= MAD_BYTES:
+            from .mad import MAD
 
-class RDETH(Header):
+            return MAD
+        return bound  # type: ignore[no-any-return]
+
+    def post_dissect(self, s: bytes) -> bytes:
+        length = max(len(s), self._announced())
+        end = max(0, length - opcodes.ICRC_BYTES)
+        body = max(0, end - self.padcnt)
+        trailer = s[end:]
+        self.fields["pad"] = s[body:end]
+        self.fields["icrc"] = int.from_bytes(trailer, "big") if len(trailer) == 4 else trailer
+        self.raw_packet_cache = None  # else post_build is passed over, and the trailer lost
+        return s[:body]
+
+    def _announced(self) -> int:
+        """Bytes behind the BTH by the length field beneath; 0 where nothing tells."""
+        below = self.underlayer
+        if below is None:
+            return 0
+        if below.fields.get("paylen") is not None:
+            return int(below.paylen) - opcodes.BTH_BYTES
+        if below.name == "UDP" and below.len is not None:
+            return int(below.len) - 8 - opcodes.BTH_BYTES
+        return 0
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        pad = self.pad
+        if pad is None:
+            count = -len(pay) % 4 if self.padcnt is None else self.padcnt
+            pad = bytes(count)
+        if self.padcnt is None:
+            pkt = pkt[:1] + bytes([pkt[1] & 0xCF | (len(pad) & 3) << 4]) + pkt[2:]
+        packet, trailer = pkt + pay + pad, self.icrc
+        if trailer is None:
+            trailer = icrc(self._beneath(packet)) or 0
+        if isinstance(trailer, int):
+            trailer = (trailer & 0xFFFFFFFF).to_bytes(4, "big")
+        return packet + bytes(trailer)
+
+    def _beneath(self, packet: bytes) -> bytes:
+        """``packet`` behind the headers beneath, from the network header on, lengths set as for a whole packet."""
+        stack: Any = Raw(packet + bytes(opcodes.ICRC_BYTES))
+        layer = self.underlayer
+        while layer is not None:
+            stack = type(layer)(**{**layer.overloaded_fields, **layer.fields}) / stack
+            if layer.name in ("IP", "IPv6", "GRH"):
+                return bytes(stack)[: -opcodes.ICRC_BYTES]
+            layer = layer.underlayer
+        return b""
+
+    def verify_icrc(self) -> bool | None:
+        """Whether the ICRC is right; None where it, or the network header, is not there."""
+        layer = self.underlayer
+        while layer is not None and layer.name not in ("IP", "IPv6", "GRH"):
+            layer = layer.underlayer
+        return None if layer is None else verify(bytes(layer))
+
+    def mysummary(self) -> str:
+        return f"{opcodes.opcode_name(self.opcode)} QP 0x{self.dest_qp:06x} PSN {self.psn}"
+
+
+class RDETH(_Chained):
     """Reliable Datagram Extended Transport Header (IBA 9.3.1), 4 bytes."""
 
     name = "RDETH"
     fields_desc = (XBitField("reserved", 0, 8), X3BytesField("ee_context", 0))
 
 
-class DETH(Header):
+class DETH(_Chained):
     """Datagram Extended Transport Header (IBA 9.3.2), 8 bytes."""
 
     name = "DETH"
     fields_desc = (XIntField("q_key", 0), XBitField("reserved", 0, 8), X3BytesField("src_qp", 0))
 
 
-class XRCETH(Header):
-    """Extended Reliable Connection Extended Transport Header (IBA annex A14), 4 bytes."""
-
-    name = "XRCETH"
-    fields_desc = (XBitField("reserved", 0, 8), X3BytesField("xrc_srq", 0))
-
-
-class RETH(Header):
+class RETH(_Chained):
     """RDMA Extended Transport Header (IBA 9.3.3), 16 bytes."""
 
     name = "RETH"
     fields_desc = (XLongField("va", 0), XIntField("r_key", 0), IntField("dma_len", 0))
 
 
-class AtomicETH(Header):
-    """Atomic Extended Transport Header (IBA 9.3.4), 28 bytes: swap_data is the addend of a FetchAdd."""
+class AtomicETH(_Chained):
+    """Atomic Extended Transport Header (IBA 9.3.4), 28 bytes: swap_data is what FetchAdd adds."""
 
     name = "AtomicETH"
     fields_desc = (
@@ -95,33 +233,68 @@ class AtomicETH(Header):
 class SyndromeField(ByteField):  # type: ignore[misc]
     """The AETH syndrome, shown in words."""
 
-    def i2repr(self, pkt: Any, value: int) -> str:
-        return f"0x{value:02x} ({opcodes.syndrome_name(value)})"
+    def i2repr(self, pkt: Any, x: Any) -> str:
+        return f"0x{x:02x} ({opcodes.syndrome_name(x)})" if isinstance(x, int) else repr(x)
 
 
-class AETH(Header):
-    """Acknowledge Extended Transport Header (IBA 9.3.5), 4 bytes.  The syndrome's codes: IBA 9.7.5.2."""
+class AETH(_Chained):
+    """Acknowledge Extended Transport Header (IBA 9.3.5), 4 bytes; its syndrome: IBA 9.7.5.2."""
 
     name = "AETH"
     fields_desc = (SyndromeField("syndrome", 0x1F), ThreeBytesField("msn", 0))
 
+    def mysummary(self) -> str:
+        return f"{opcodes.syndrome_name(self.syndrome)} MSN {self.msn}"
 
-class AtomicAckETH(Header):
+
+class AtomicAckETH(_Chained):
     """Atomic Acknowledge Extended Transport Header (IBA 9.3.5), 8 bytes."""
 
     name = "AtomicAckETH"
     fields_desc = (LongField("original_data", 0),)
 
 
-class ImmDt(Header):
+class ImmDt(_Chained):
     """Immediate data (IBA 9.3.6), 4 bytes."""
 
     name = "ImmDt"
     fields_desc = (XIntField("immediate", 0),)
 
 
-class IETH(Header):
+class IETH(_Chained):
     """Invalidate Extended Transport Header (IBA 9.3.7), 4 bytes."""
 
     name = "IETH"
     fields_desc = (XIntField("r_key", 0),)
+
+
+class XRCETH(_Chained):
+    """Extended Reliable Connection Extended Transport Header (IBA annex A14), 4 bytes."""
+
+    name = "XRCETH"
+    fields_desc = (XBitField("reserved", 0, 8), X3BytesField("xrc_srq", 0))
+
+
+class FETH(_Chained):
+    """Flush Extended Transport Header (IBA annex A19), 4 bytes."""
+
+    name = "FETH"
+    fields_desc = (XBitField("reserved", 0, 26), BitField("selectivity", 0, 2), BitField("placement", 0, 4))
+
+
+class CNPPadding(_Chained):
+    """The reserved bytes of a Congestion Notification Packet (IBA annex A17), 16 of them."""
+
+    name = "CNP padding"
+    fields_desc = (XLongField("reserved1", 0), XLongField("reserved2", 0))
+
+
+EXTENDED_HEADERS: dict[str, type[Any]] = {
+    header.__name__: header
+    for header in (RDETH, DETH, RETH, AtomicETH, AETH, AtomicAckETH, ImmDt, IETH, XRCETH, FETH, CNPPadding)
+}
+"""By the names of the opcode table."""
+
+bind_top_down(BTH, AETH, opcode=0x11)
+bind_top_down(BTH, DETH, opcode=0x64)
+bind_top_down(BTH, CNPPadding, opcode=opcodes.CNP, becn=1)

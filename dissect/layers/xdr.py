@@ -42,8 +42,8 @@ def _present(data: bytes, at: int) -> bool:
 class Structure(Header):
     """A header with items inside.
 
-    Always built from its fields: Scapy keeps the bytes a packet was dissected from, and does not notice a change
-    two levels below.
+    Always built from its fields: Scapy keeps the bytes a packet was dissected from, and does not notice a
+    change two levels below.
     """
 
     def do_dissect(self, data: bytes) -> bytes:

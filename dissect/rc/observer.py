@@ -23,6 +23,8 @@ _GSI = 1
 """The queue pair of the General Services Interface, where CM messages go (IBA 3.9)."""
 PENDING_REQUESTS = 1 << 14
 """CM requests without an answer that are remembered."""
+REPEATED = 60_000_000_000
+"""Nanoseconds within which the same CM message is a repetition, not a new connection."""
 
 
 class Link:
@@ -33,6 +35,8 @@ class Link:
         self.queues = tuple(
             SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn) for sender in (0, 1)
         )
+        self.requested = connection.first_frame
+        """Frame of the CM REQ, 0 where none was seen."""
         self.packets = 0
         self.waiting: Delivered = []
 
@@ -53,7 +57,9 @@ class Link:
                 connection.last_frame, connection.last_time = int(rows["frame"][-1]), int(rows["time"][-1])
         self.packets += len(sent[0]) + len(sent[1])
         for sender in (0, 1):
-            self.waiting += self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets)
+            self.waiting += self.queues[sender].feed(
+                data, split[sender][0], split[1 - sender][1], self.packets
+            )
         return self._release()
 
     def _release(self) -> Delivered:
@@ -64,7 +70,9 @@ class Link:
             ready, self.waiting = self.waiting, []
             return ready
         mark = min(marks)
-        cut = next((index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting))
+        cut = next(
+            (index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting)
+        )
         ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
         return ready
 
@@ -187,11 +195,14 @@ class Observer:
         source, destination = int(row["source"]), int(row["destination"])
         if message.kind == "REQ" and message.local_comm_id is not None and message.local_qpn is not None:
             request = _Request(message, source, destination, int(row["frame"]), int(row["time"]))
-            known = self.requests.get((source, destination, message.local_comm_id))
-            if known is None or known.message.local_qpn != message.local_qpn:
+            name = source, destination, message.local_comm_id
+            known = self.requests.get(name)
+            again = known is not None and 0 <= request.time - known.time < REPEATED
+            if not again or (known and known.message.local_qpn != message.local_qpn):
+                self.requests.pop(name, None)
                 if len(self.requests) >= PENDING_REQUESTS:
                     self.requests.pop(next(iter(self.requests)))
-                self.requests[source, destination, message.local_comm_id] = request
+                self.requests[name] = request
                 endpoint = self._endpoint(request.source, request.message)
                 self.half_known[_key(destination, source, message.local_qpn)] = endpoint, 0, request
         elif message.kind == "REP" and message.local_qpn is not None and message.remote_comm_id is not None:
@@ -204,12 +215,20 @@ class Observer:
         elif message.kind == "REJ" and message.remote_comm_id is not None:
             refused = self.requests.pop((destination, source, message.remote_comm_id), None)
             if refused is not None:
-                endpoints = self._endpoint(refused.source, refused.message), Endpoint(self.addresses.name(source), 0)
+                endpoints = (
+                    self._endpoint(refused.source, refused.message),
+                    Endpoint(self.addresses.name(source), 0),
+                )
                 link = self._link(Connection(len(self.links) + 1, "RoCEv2", endpoints), refused)
                 link.connection.ended_by = f"REJ ({message.reason_name})"
                 link.connection.last_frame, link.connection.last_time = int(row["frame"]), int(row["time"])
         elif message.kind in ("DREQ", "DREP"):
-            self._disconnected(message, source, destination)
+            self._disconnected(message, row, changes)
+
+    def _current(self, key: int, changes: dict[int, list[tuple[int, Link, int]]]) -> tuple[Link, int] | None:
+        """What a flow belongs to at this point of the batch."""
+        moves = changes.get(key)
+        return moves[-1][1:] if moves else self.bound.get(key)
 
     def _endpoint(self, source: int, message: CMMessage) -> Endpoint:
         """The end that sent a REQ or REP."""
@@ -237,15 +256,9 @@ class Observer:
         active = self._endpoint(request.source, request.message)
         to_passive = _key(request.source, request.destination, passive.qpn)
         to_active = _key(request.destination, request.source, active.qpn)
-        latest = changes.get(to_passive, [])
-        current = latest[-1][1] if latest else self.bound.get(to_passive, (None, 0))[0]
-        if current is not None and not current.connection.ended_by:
-            known = current.connection.endpoints
-            if (known[0].qpn, known[0].start_psn, known[1].start_psn) == (
-                active.qpn,
-                active.start_psn,
-                passive.start_psn,
-            ):
+        current = self._current(to_passive, changes)
+        if current is not None and not current[0].connection.ended_by:
+            if current[0].requested == request.frame and current[0].connection.endpoints == (active, passive):
                 return  # the REP again
         link = self._link(Connection(len(self.links) + 1, "RoCEv2", (active, passive)), request)
         link.connection.path_mtu = request.message.path_mtu
@@ -261,9 +274,12 @@ class Observer:
         self.links.append(link)
         return link
 
-    def _disconnected(self, message: CMMessage, source: int, destination: int) -> None:
+    def _disconnected(
+        self, message: CMMessage, row: Rows, changes: dict[int, list[tuple[int, Link, int]]]
+    ) -> None:
         if message.kind == "DREQ" and message.remote_qpn is not None:
-            binding = self.bound.get(_key(source, destination, message.remote_qpn))
+            key = _key(int(row["source"]), int(row["destination"]), message.remote_qpn)
+            binding = self._current(key, changes)
             if binding is not None and not binding[0].connection.ended_by:
                 connection = binding[0].connection
                 side = "active" if binding[1] == 0 else "passive"

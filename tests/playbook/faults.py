@@ -1,8 +1,8 @@
 """What goes wrong, as functions from the list of packets to a new list.
 
-There are two sorts.  On the wire: lose(), lose_response(), refuse(), ghost(), mark(), corrupt(); where the endpoints
-react, what they send then is in the list.  In the capture: drop(), cut(), snap(), swap(), duplicate(): nobody
-on the wire noticed.
+There are two sorts.  On the wire: lose(), lose_response(), refuse(), ghost(), mark(), corrupt(); where the
+endpoints react, what they send then is in the list.  In the capture: drop(), cut(), snap(), swap(),
+duplicate(): nobody on the wire noticed.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def lose(
         time += 4_000_000
     for packet in again:
         time += 900
-        insert.append(replace(packet, time=time, copy=packet.copy + 1))
+        insert.append(replace(packet, time=time, copy=packet.copy + 1, corrupt=False))
     kept = packets[:until] if recorded else packets[:index] + packets[index + 1 : until]
     return kept + insert + _later(packets[until:], time)
 
@@ -169,7 +169,7 @@ def lose_response(
         if packet.kind in REQUESTS and packet.psn not in seen and packet.operation > op.number:
             seen.add(packet.psn)
             time += 900
-            insert.append(replace(packet, time=time, copy=packet.copy + 1))
+            insert.append(replace(packet, time=time, copy=packet.copy + 1, corrupt=False))
             if packet.kind == "read":
                 asked.append((wire.operations[packet.operation], 0))
     for again, start in asked:

@@ -50,13 +50,16 @@ class Author:
     backward: set[int] = field(default_factory=set)
     """XIDs of backward calls."""
 
+    def toss(self) -> bool:
+        return self.draw(st.booleans())
+
     def data(self, size: int) -> bytes:
         return self.connection.wire.random.randbytes(size)
 
     def chunk(self, length: int, *, exact: bool = False) -> list[Segment]:
         """Segments that sum up to ``length``; not ``exact``: to that or more."""
         again = [segment for segment in self.free if segment.length == length]
-        if again and self.draw(st.booleans()):
+        if again and self.toss():
             self.free.remove(again[0])
             return [again[0]]
         count = self.draw(st.integers(1, 4)) if length >= 16 else 1
@@ -74,7 +77,7 @@ class Author:
 
     def write_chunk(self, length: int) -> list[Segment]:
         chunk = self.chunk(length)
-        if sum(segment.length for segment in chunk) % 4 and self.draw(st.booleans()):
+        if sum(segment.length for segment in chunk) % 4 and self.toss():
             chunk.append(pad_segment(self.connection, self.pad_handle))
         return chunk
 
@@ -97,7 +100,7 @@ class Author:
             if message is None:
                 error(exchange, draw(st.sampled_from([1, 2])))
                 return
-            invalidate = offered[0].handle if offered and draw(st.booleans()) else None
+            invalidate = offered[0].handle if offered and self.toss() else None
             reply(exchange, message, invalidate=invalidate, split=split, joined=joined, order=order)
             self.free += [segment for segment in offered if segment.handle != self.pad_handle]
 
@@ -175,7 +178,7 @@ def long_call(author: Author) -> tuple[Exchange, Reply | None]:
 
 
 def compound_reads(author: Author) -> tuple[Exchange, Reply | None]:
-    """A COMPOUND of several READs, each with its Write chunk; perhaps the last fails; perhaps a Reply chunk too."""
+    """A COMPOUND of several READs, each with its Write chunk; the last may fail; a Reply chunk too."""
     counts = author.draw(st.lists(SIZES, min_size=1, max_size=3))
     minor = author.draw(st.sampled_from([0, 1, 2]))
     lead = [nfs4.putfh()] if minor == 0 else [nfs4.sequence(), nfs4.putfh()]
@@ -274,8 +277,9 @@ def conversations(
             kind = draw(st.sampled_from(KINDS))
             story.append(f"  {kind.__name__}")
             open_calls.append(author.begin(kind))
-            while open_calls and draw(st.booleans()):
-                open_calls.pop(draw(st.integers(0, len(open_calls) - 1)))()
+            while open_calls and author.toss():
+                which = author.draw(st.integers(0, len(open_calls) - 1))
+                open_calls.pop(which)()
         for finish in open_calls:
             finish()
         connection.flush_acks()
@@ -283,9 +287,9 @@ def conversations(
             connection.disconnect()
             story.append("  disconnected")
     if strangers and draw(st.booleans()):
-        stranger = draw(st.sampled_from(FOREIGN))
+        stranger: Callable[[Wire], object] = draw(st.sampled_from(FOREIGN))
         stranger(wire)
-        story.append(f"beside it: {stranger.__name__}")
+        story.append(f"beside it: {stranger!r}")
     packets = wire.packets
     if draw(st.booleans()):
         packets = faults.interleave(wire, packets, wire.random)

@@ -1,0 +1,161 @@
+"""``rdmascope show``: one RPC or one frame in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import click
+import numpy as np
+from rich.console import Console
+
+from rdmascope.dissect.frames import FrameBatch, Rows
+from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.stitch import stitched_call, stitched_reply
+
+from . import records
+from .ladder import frames_of, packet_batches, steps
+from .options import Xid
+from .reading import Reading, analyzer_options, file_argument, recognition_options, rereadable
+from .terminal import console, print_json
+from .views import rpc as views
+from .views.rpcs import frames, title
+from .views.tables import heading
+
+
+@click.command("show")
+@file_argument
+@click.option("--rpc", "number", type=click.IntRange(1), metavar="N", help="The RPC of this number.")
+@click.option("--xid", type=Xid(), help="The first RPC of this XID: 0x1a2b3c4d or decimal.")
+@click.option("--frame", type=click.IntRange(1), metavar="F", help="This frame, and the RPC it belongs to.")
+@click.option("--full", is_flag=True, help="Every packet, every segment, every byte.")
+@click.option("--json", "as_json", is_flag=True, help="An rdmascope.rpc/1 object, with contents if --full.")
+@recognition_options
+def command(
+    file: str,
+    number: int | None,
+    xid: int | None,
+    frame: int | None,
+    full: bool,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+) -> None:
+    """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, what became of
+    every chunk, and the whole call and reply as bytes with the frames they came from.  Or one frame in full.
+
+    \b
+    Example: EXAMPLE
+    """
+    if sum(choice is not None for choice in (number, xid, frame)) != 1:
+        raise click.UsageError("give one of --rpc, --xid and --frame", click.get_current_context())
+    options = analyzer_options(ports, force)
+    with rereadable(file) as path:
+        if frame is not None:
+            _show_frame(Reading(path, options), frame, as_json)
+            return
+        reading = Reading(path, options)
+        wanted: Callable[[Rpc], bool] = (
+            (lambda rpc: rpc.number == number) if number is not None else (lambda rpc: rpc.xid == xid)
+        )
+        found, others = _find(reading.rpcs(), wanted, first=number is not None)
+        if found is None:
+            reading.check()
+            what = f"RPC {number}" if number is not None else f"RPC with xid {xid:#010x}"
+            raise click.ClickException(f"{file}: no {what}")
+        if as_json:
+            print_json(records.rpc_record(found))
+        else:
+            out = console()
+            _print_rpc(out, found, reading, Reading(path, options), full)
+            if others:
+                out.print()
+                out.print(f"The same xid: RPC {', '.join(map(str, others))}", style="dim")
+        reading.check()
+
+
+def _find(rpcs: Iterator[Rpc], wanted: Callable[[Rpc], bool], first: bool) -> tuple[Rpc | None, list[int]]:
+    """The first that is wanted, and the numbers of the others, unless ``first`` is enough."""
+    found: Rpc | None = None
+    others: list[int] = []
+    for rpc in rpcs:
+        if not wanted(rpc):
+            continue
+        if found is not None:
+            others.append(rpc.number)
+            continue
+        found = rpc
+        if first:
+            break
+    return found, others
+
+
+def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: bool) -> None:
+    out.print(views.rpc_summary(rpc, reading.first_time))
+    out.print()
+    out.print(heading("Packets"))
+    out.print(views.ladder(steps(rpc, packet_batches(again)), rpc.connection, out.width, full))
+    for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
+        out.print()
+        if message is None:
+            out.print(heading(f"The {name}'s transport header", "not seen"))
+        else:
+            out.print(heading(f"The {name}'s transport header"))
+            out.print(views.header_tree(message))
+    if rpc.chunks:
+        out.print()
+        out.print(heading("Chunks", "bytes offered, moved through them, and given back by the reply"))
+        out.print(views.chunk_map(rpc.chunks, full))
+    for stitched, name in ((stitched_call(rpc), "call"), (stitched_reply(rpc), "reply")):
+        out.print()
+        if stitched is None:
+            out.print(heading(f"The {name}", "no RPC message"))
+            continue
+        whole = "whole" if stitched.complete else "with bytes missing"
+        out.print(heading(f"The {name}", f"{len(stitched.data):,} bytes, {whole}"))
+        out.print(views.contents(stitched, full))
+
+
+def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
+    from .views.frame import frame_fields, frame_tree
+
+    seen: list[tuple[FrameBatch, Rows]] = []
+
+    def watched() -> Iterator[Rpc]:
+        for batch in reading.batches():
+            at = np.flatnonzero(batch.rows["number"] == number)
+            if len(at):
+                seen.append((batch, batch.rows[at[0]]))
+            yield from reading.analyzer.feed(batch)
+        yield from reading.analyzer.finish()
+
+    def carries(rpc: Rpc) -> bool:
+        return number in frames_of(rpc)
+
+    owner, _ = _find(watched(), carries, first=True)
+    if not seen:
+        reading.check()
+        raise click.ClickException(f"{reading.path}: no frame {number}")
+    batch, row = seen[0]
+    data = batch.data[int(row["offset"]) : int(row["offset"]) + int(row["captured"])].tobytes()
+    if as_json:
+        print_json(
+            records.record(
+                "frame",
+                number=number,
+                time_ns=int(row["time"]),
+                captured=len(data),
+                original=int(row["original"]),
+                rpc=None if owner is None else owner.number,
+                layers=frame_fields(data, int(row["link_type"])),
+            )
+        )
+    else:
+        out = console()
+        out.print(frame_tree(data, row, reading.first_time))
+        out.print()
+        if owner is None:
+            out.print("It carries no part of an RPC.", style="dim")
+        else:
+            label = f"{title(owner)}, frames {frames(owner)}"
+            out.print(f"It belongs to RPC {owner.number} ({label}): rdmascope show FILE --rpc {owner.number}")
+    reading.check()

@@ -1,0 +1,113 @@
+"""One frame as Scapy dissects it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from rdmascope.dissect import layers
+from rdmascope.dissect.frames import Rows
+from rdmascope.dissect.network import COOKED, ETHERNET, LINUX_SLL2, RAW_IP
+
+from ..units import count, seconds
+
+MOST_VALUE = 96
+"""Characters of one value."""
+
+
+def dissect(data: bytes, link_type: int) -> Any:
+    """The Scapy packet of a frame; Raw where the link type is not known."""
+    from scapy.layers.inet import IP
+    from scapy.layers.inet6 import IPv6
+    from scapy.layers.l2 import CookedLinux, CookedLinuxV2, Ether
+    from scapy.packet import Raw
+
+    layers.bind()
+    if link_type == ETHERNET:
+        return Ether(data)
+    if link_type in COOKED:
+        return (CookedLinuxV2 if link_type == LINUX_SLL2 else CookedLinux)(data)
+    if link_type in RAW_IP and data:
+        return (IPv6 if data[0] >> 4 == 6 else IP)(data)
+    return Raw(data)
+
+
+def frame_tree(data: bytes, row: Rows, first_time: int) -> RenderableType:
+    captured, original = int(row["captured"]), int(row["original"])
+    cut = "" if captured >= original else f", {count(captured)} of them captured"
+    when = seconds(int(row["time"]) - first_time)
+    parts: list[RenderableType] = [
+        Text(f"Frame {int(row['number'])}: {count(original)} bytes{cut}, at {when} s", "bold")
+    ]
+    parts += layer_trees(data, int(row["link_type"]))
+    return Group(*parts)
+
+
+def layer_trees(data: bytes, link_type: int) -> list[RenderableType]:
+    trees: list[RenderableType] = []
+    for layer in _layers(dissect(data, link_type)):
+        tree = Tree(Text(layer.name, "bold cyan"), guide_style="dim")
+        _add_fields(tree, layer)
+        trees.append(tree)
+    return trees
+
+
+def frame_fields(data: bytes, link_type: int) -> list[dict[str, Any]]:
+    """The layers as plain values, for JSON."""
+    return [_plain(layer) for layer in _layers(dissect(data, link_type))]
+
+
+def _layers(packet: Any) -> Iterator[Any]:
+    from scapy.packet import NoPayload
+
+    while packet is not None and not isinstance(packet, NoPayload):
+        yield packet
+        packet = packet.payload
+
+
+def _fields(layer: Any) -> Iterator[tuple[Any, Any]]:
+    for field in layer.fields_desc:
+        if hasattr(field, "cond") and not field._evalcond(layer):
+            continue
+        if field.name in layer.fields or field.name in layer.default_fields:
+            yield field, layer.getfieldval(field.name)
+
+
+def _add_fields(tree: Tree, layer: Any) -> None:
+    from scapy.packet import Packet
+
+    for field, value in _fields(layer):
+        nested = value if isinstance(value, list) else [value]
+        if nested and all(isinstance(one, Packet) for one in nested):
+            branch = tree.add(Text(field.name))
+            for one in nested:
+                for inner in _layers(one):
+                    _add_fields(branch.add(Text(inner.name)), inner)
+            continue
+        if isinstance(value, bytes):
+            shown = value[: MOST_VALUE // 2].hex()
+            text = f"{count(len(value))} bytes {shown}{'…' if len(value) > MOST_VALUE // 2 else ''}"
+        else:
+            text = str(field.i2repr(layer, value))
+            if len(text) > MOST_VALUE:
+                text = text[:MOST_VALUE] + "…"
+        tree.add(Text.assemble((field.name, "dim"), " ", text))
+
+
+def _plain(layer: Any) -> dict[str, Any]:
+    from scapy.packet import Packet
+
+    def value_of(value: Any) -> Any:
+        if isinstance(value, Packet):
+            return [_plain(inner) for inner in _layers(value)]
+        if isinstance(value, list):
+            return [value_of(one) for one in value]
+        if isinstance(value, bytes):
+            return value.hex()
+        return value if isinstance(value, int | float | str | None) else str(value)
+
+    return {"layer": layer.name, **{field.name: value_of(value) for field, value in _fields(layer)}}
