@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import dropwhile
 
 from rdmascope.dissect.onc.programs import program_name
 
-PLUMBING = frozenset({"SEQUENCE", "CB_SEQUENCE", "PUTFH", "PUTROOTFH", "GETFH", "SAVEFH", "RESTOREFH", "GETATTR"})
-"""Operations that stand in most COMPOUNDs and say little about what one is for."""
+PREAMBLE = frozenset({"SEQUENCE", "CB_SEQUENCE", "PUTFH", "PUTROOTFH"})
+"""Operations that most COMPOUNDs begin with and that say little about what one is for."""
 
 
 def program_label(program: int | None, version: int | None, minor_version: int | None = None) -> str:
@@ -21,8 +22,8 @@ def program_label(program: int | None, version: int | None, minor_version: int |
 
 
 def procedure_label(name: str, operations: Sequence[str], full: bool = False) -> str:
-    """The procedure's name, or what is telling in a COMPOUND; ``full``: all its operations."""
+    """The procedure's name; of a COMPOUND its operations, without the preamble unless ``full``."""
     if not operations:
         return name or "?"
-    telling = operations if full else [one for one in operations if one not in PLUMBING]
+    telling = operations if full else list(dropwhile(PREAMBLE.__contains__, operations))
     return " ".join(telling or operations)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import click
+from rich.text import Text
 
 from rdmascope.dissect.statistics import Statistics, histogram
 
 from . import records
 from .reading import Reading, analyzer_options, recognition_options
-from .terminal import EXIT_BAD_INPUT, complain, console, print_json
+from .terminal import EXIT_BAD_INPUT, complain, console, print_json, show
 from .views import report as views
 from .views.tables import heading
 
@@ -19,9 +20,10 @@ THROUGHPUT_BINS = 100
 @click.command("report")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--top", default=10, show_default=True, type=click.IntRange(0, 1000), help="How many of the slowest.")
+@click.option("--all", "everything", is_flag=True, help="Every procedure, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @recognition_options
-def command(files: tuple[str, ...], top: int, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
+def command(files: tuple[str, ...], top: int, everything: bool, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
     """Say what a capture holds: who talks, what is called, how long it takes, and what was slow.
 
     FILE is a pcap or pcapng file, plain or compressed, or - for standard input.  Several files are reported one
@@ -55,7 +57,7 @@ def command(files: tuple[str, ...], top: int, as_json: bool, ports: tuple[int, .
             if as_json:
                 _print_json(reading, statistics)
             else:
-                _print_page(reading, statistics)
+                _print_page(reading, statistics, everything)
             reading.check()
         except click.ClickException as error:
             complain(error.format_message())
@@ -64,11 +66,12 @@ def command(files: tuple[str, ...], top: int, as_json: bool, ports: tuple[int, .
         click.get_current_context().exit(EXIT_BAD_INPUT)
 
 
-def _print_page(reading: Reading, statistics: Statistics) -> None:
+def _print_page(reading: Reading, statistics: Statistics, everything: bool) -> None:
     analyzer = reading.analyzer
     out = console()
     connections = analyzer.connections
-    out.print(
+    show(
+        out,
         views.summary(
             reading.path,
             frames=analyzer.frames,
@@ -77,25 +80,23 @@ def _print_page(reading: Reading, statistics: Statistics) -> None:
             last_time=analyzer.last_time,
             connections=connections,
             statistics=statistics,
-        )
+        ),
     )
     sections = [("Connections", "", views.connections_view(connections, statistics.connections))]
     if statistics.calls:
         slowest = statistics.slowest()
         sections += [
             ("Procedures", "latency as seen where the capture was taken",
-             views.procedures_view(statistics.procedures(), out.width)),
-            ("How payloads travelled", "", views.transfers_view(statistics.transfers)),
+             views.procedures_view(statistics.procedures(), out.width, everything)),
+            ("How payloads travelled", "", views.transfers_view(statistics.transfers, out.width)),
             ("Latency", "RPCs by latency", views.histogram_view(statistics, out.width)),
             ("Over time", "", views.throughput_view(statistics, out.width)),
         ]  # fmt: skip
         if slowest:
-            sections.append(("Slowest", "rdmascope show FILE --rpc N has each in full", views.slowest_view(slowest)))
+            sections.append(("Slowest", "rdmascope show FILE --rpc N has each in full", views.slowest_view(slowest, out.width)))
     sections.append(("Not decoded", "", views.undecoded_view(_undecoded(reading, statistics))))
     for title, remark, view in sections:
-        out.print()
-        out.print(heading(title, remark))
-        out.print(view)
+        show(out, Text(), heading(title, remark), view)
 
 
 def _print_json(reading: Reading, statistics: Statistics) -> None:

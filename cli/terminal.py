@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -30,6 +30,16 @@ def console() -> Console:
         columns = os.environ.get("COLUMNS", "")
         width = int(columns) if columns.isdigit() and int(columns) >= 40 else PIPE_WIDTH
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+def show(out: Console, *renderables: RenderableType) -> None:
+    """Print; without the blanks at line ends that tables have, where the output is no terminal."""
+    if out.is_terminal:
+        out.print(*renderables, sep="\n")
+        return
+    with out.capture() as captured:
+        out.print(*renderables, sep="\n")
+    sys.stdout.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
 def complain(message: str) -> None:

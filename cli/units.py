@@ -16,10 +16,18 @@ def duration(nanoseconds: float) -> str:
     return f"{nanoseconds:.0f} ns" if nanoseconds else "0"
 
 
+def bound(nanoseconds: int) -> str:
+    """A round duration without its zeros: '5 ms'."""
+    for unit, name in TIMES:
+        if nanoseconds >= unit:
+            return f"{nanoseconds / unit:,g} {name}"
+    return f"{nanoseconds} ns" if nanoseconds else "0"
+
+
 def size(count: float) -> str:
     """Three significant figures and a unit: '512 B', '1.02 MiB'."""
     for unit, name in SIZES:
-        if abs(count) >= unit * 0.9995:
+        if abs(count) >= unit * 0.9765:
             return f"{_figures(count / unit)} {name}"
     return f"{count:.0f} B"
 

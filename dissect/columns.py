@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scapy.fields import BitField, Field, LEIntField, LELongField, LEShortField, ThreeBytesField
+from scapy.fields import BitField, Field, StrFixedLenField, ThreeBytesField
 
 from .frames import Bytes, Int64s
 
@@ -79,14 +79,12 @@ class Extractor:
         self.columns, self.size = columns, size
         self._block = np.dtype((np.void, size))
 
-    def __call__(
-        self, data: Bytes, offsets: Int64s, fields: Iterable[str] | None = None
-    ) -> dict[str, NDArray[Any]]:
+    def __call__(self, data: Bytes, offsets: Int64s, fields: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
         """The fields, or those named, of the headers that start at ``offsets`` of ``data``.
 
-        ``data`` is contiguous uint8[N], ``offsets`` int64[n]; every header must end inside ``data``, which is the
-        caller's to see to (IndexError where one does not).  Values are unsigned native integers of the smallest
-        width that holds the field, shape (n,); fields wider than 64 bits are bytes, shape (n, width).
+        ``data`` is contiguous uint8[N], ``offsets`` int64[n]; every header must end inside ``data``, which is
+        the caller's to see to (IndexError where one does not).  Values are unsigned native integers of the
+        smallest width that holds the field, shape (n,); those wider than 64 bits are bytes, shape (n, width).
         """
         names = self.columns if fields is None else fields
         header = self.gather(data, offsets)
@@ -104,27 +102,33 @@ class Extractor:
 
 def _bits(field: Any) -> int:
     """Width of a field in bits; TypeError where it is not an unsigned big-endian field of fixed size."""
-    if isinstance(field, (LEShortField, LEIntField, LELongField)) or not isinstance(field, Field):
-        raise TypeError(f"{field.name}: {type(field).__name__} has no fixed place and big-endian byte order")
-    if isinstance(field, BitField):
-        if field.size <= 0 or getattr(field, "rev", False):
-            raise TypeError(f"{field.name}: little-endian bit fields are not compiled")
+    reader = getattr(type(field), "getfield", None)
+    if isinstance(field, BitField) and field.size > 0 and not field.rev:
         return int(field.size)
     if isinstance(field, ThreeBytesField):
         return 24
-    if field.fmt[0] not in "!>" or not (field.fmt[1:].isupper() or field.fmt[1:].endswith("s")):
-        raise TypeError(f"{field.name}: format {field.fmt!r} is not unsigned and big-endian")
-    if field.sz <= 0:
-        raise TypeError(f"{field.name}: no fixed size")
-    return int(field.sz) * 8
+    if isinstance(field, StrFixedLenField):
+        fixed = field.sz if field.length_from(None) == field.sz else 0
+        if fixed:
+            return int(fixed) * 8
+    elif reader is Field.getfield and _is_plain(field.fmt):
+        return int(field.sz) * 8
+    elif isinstance(field, Field) and field.sz == 0:  # stands behind the payload, not in the header
+        return 0
+    raise TypeError(f"{field.name}: a {type(field).__name__} has no fixed place and big-endian byte order")
+
+
+def _is_plain(format: str) -> bool:
+    """Whether a struct format is one unsigned big-endian number, or bytes."""
+    return format[0] in "!>" and (format[1:] in ("B", "H", "I", "L", "Q") or format.endswith("s"))
 
 
 @cache
 def compile_header(header: type[Any]) -> Extractor:
     """The NumPy reader of a Scapy ``Packet`` class whose fields are all of fixed size.
 
-    Bits count from the most significant bit of the first byte, multi-byte fields are big-endian, as on the wire.
-    Raises TypeError for fields that have no fixed place (conditional, length-dependent, trailing).
+    Bits count from the most significant bit of the first byte, multi-byte fields are big-endian, as on the
+    wire.  Raises TypeError for fields that have no fixed place (conditional, length-dependent).
     """
     widths = [(field.name, _bits(field)) for field in header.fields_desc]
     total = sum(bits for _, bits in widths)
@@ -133,6 +137,8 @@ def compile_header(header: type[Any]) -> Extractor:
     columns: dict[str, Column] = {}
     start = 0
     for name, bits in widths:
+        if not bits:
+            continue
         columns[name] = Column(name, start, bits, total // 8)
         start += bits
     return Extractor(columns, total // 8)

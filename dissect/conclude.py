@@ -102,12 +102,7 @@ def finish_state(rpc: Rpc) -> None:
 def _unsound(message: Message) -> bool:
     operation, header = message.operation, message.header
     payload = operation.payload
-    return (
-        payload.seen != payload.length
-        or payload.truncated
-        or not operation.end_known
-        or bool(header.problem)
-    )
+    return payload.seen != payload.length or payload.truncated or not operation.end_known or bool(header.problem)
 
 
 def _message_damage(rpc: Rpc, side: str, message: Message, damage: list[str]) -> None:
@@ -159,7 +154,7 @@ def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str]) -> None:
     """Whether every byte that must have moved was seen moving."""
     at = 0
     for use in chunk.segments:
-        handle, advertised, offset = use.advertised
+        _, advertised, offset = use.advertised
         length = advertised if chunk.kind == "read" else min(advertised, use.returned or 0)
         operations = use.operations
         if length and not (
@@ -216,5 +211,3 @@ def _latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency:
                     writes = last - first
     server = answering - sent - reads - writes
     return Latency(end - begin, sent - begin, reads, server, writes, end - answering)
-
-

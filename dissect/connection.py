@@ -61,7 +61,7 @@ class Connection:
     protocol: str = "unknown"
     """'rpcrdma', 'other' (something else was recognised, or nothing fits) or 'unknown' (nothing to judge by)."""
     recognised_by: tuple[str, ...] = ()
-    """Why it is taken for RPC-over-RDMA: 'service port', 'private data', 'header validation', 'RPC inside', 'forced'."""
+    """Why it is taken for it: 'service port', 'private data', 'header validation', 'RPC inside', 'forced'."""
     protocol_name: str = ""
     """A guess at a foreign protocol by its port: 'NVMe/RDMA', 'iSER', 'SMB Direct'."""
     first_frame: int = 0

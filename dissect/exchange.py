@@ -150,9 +150,7 @@ class Exchange:
             self._note(operation.last_frame, header.problem or "Send too short for a transport header")
             return
         body = start + header.length
-        message = Message(
-            operation, header, data, body, max(body, end), max(0, operation.length - header.length)
-        )
+        message = Message(operation, header, data, body, max(body, end), max(0, operation.length - header.length))
         if header.problem and not header.truncated:
             self._note(operation.last_frame, f"transport header: {header.problem}")
         sender = operation.initiator
@@ -260,9 +258,7 @@ class Exchange:
 
     def _no_call(self, sender: int, message: Message) -> None:
         """The call was sent before the capture began, or is missing from it."""
-        rpc = Rpc(
-            next(self.numbers), self.connection, sender == 0, message.header.xid, reply=message
-        )
+        rpc = Rpc(next(self.numbers), self.connection, sender == 0, message.header.xid, reply=message)
         self._conclude(rpc)
 
     def _conclude(self, rpc: Rpc) -> None:
@@ -282,13 +278,10 @@ class Exchange:
             for chunk in header.reads
         ]
         chunks += [
-            ChunkUse("write", None, [SegmentUse(segment) for segment in chunk.segments])
-            for chunk in header.writes
+            ChunkUse("write", None, [SegmentUse(segment) for segment in chunk.segments]) for chunk in header.writes
         ]
         if header.reply:
-            chunks.append(
-                ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments])
-            )
+            chunks.append(ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments]))
         rpc.chunks = chunks
         memory = self.memory[owner]
         for chunk in chunks:
@@ -319,11 +312,7 @@ class Exchange:
         entries = self.memory[1 - operation.initiator].get(operation.handle)
         if not entries:
             return False
-        found = [
-            entry
-            for entry in entries
-            if entry.start < end and start < entry.end and entry.kind is operation.kind
-        ]
+        found = [entry for entry in entries if entry.start < end and start < entry.end and entry.kind is operation.kind]
         for entry in found:
             entry.use.operations.append(operation)
         if len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):
@@ -361,9 +350,7 @@ class Exchange:
                         self.rivals[operation] = [other for other in shared if other is not use]
                         continue
                     if clash is not None:
-                        rpc.damage += (
-                            "several open calls offered the same memory, and it was written more than once",
-                        )
+                        rpc.damage += ("several open calls offered the same memory, and it was written more than once",)
                     reached[span] = operation
                     if chunk.kind != "read" and not use.returned:
                         use.operations.remove(operation)

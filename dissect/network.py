@@ -94,7 +94,7 @@ def _measured(found: Rows, skipped: Counter[str], odd: Counter[str]) -> Located:
     by_frame = found["wire_end"] - bth
     sane = np.minimum(length, by_ip) >= SHORTEST
     if (beyond := length > by_ip).any():
-        length = np.minimum(length, np.minimum(by_ip, by_frame))
+        length = np.where(beyond, np.minimum(by_ip, by_frame), length)
         sane &= length >= SHORTEST
         count(odd, "UDP length beyond the IP packet", int(np.count_nonzero(beyond & sane)))
     if (outside := length > by_frame).any():

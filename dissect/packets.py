@@ -92,9 +92,10 @@ _COLUMNS = {
 def decode(batch: FrameBatch, located: Located) -> PacketBatch:
     """The packets that ``located`` found in the frames of ``batch``, in columns.
 
-    Frames cut inside the BTH give no packet but count in ``skipped``.  Where the capture cuts an extended header,
-    its columns are 0 and so is ``headers``; an opcode that is not in the table counts as having none.  ``length``
-    follows from the lengths on the wire, so it holds for cut frames too; ``captured`` never exceeds it.
+    Frames cut inside the BTH give no packet but count in ``skipped``.  Where the capture cuts an extended
+    header, its columns are 0 and so is ``headers``; an opcode that is not in the table counts as having none.
+    ``length`` follows from the lengths on the wire, so it holds for cut frames too; ``captured`` never
+    exceeds it.
     """
     data, skipped = batch.data, dict(located.skipped)
     index, bth, available, wire = located.rows, located.bth, located.available, located.length
@@ -144,7 +145,7 @@ def _fill(
     extractor: Extractor,
     columns: dict[str, str],
 ) -> None:
-    """Write one extended header's columns; ``places`` are its offsets from the BTH, 0 where a packet has none."""
+    """Write one extended header's columns; ``places`` are its offsets from the BTH, 0 where there is none."""
     where = np.flatnonzero((places > 0) & (available >= places + extractor.size))
     if not len(where):
         return

@@ -50,9 +50,7 @@ class SegmentUse:
     def moved(self) -> int:
         """Bytes announced by the Reads or Writes on it, cut to the segment."""
         start, end = self.advertised.offset, self.advertised.offset + self.advertised.length
-        return sum(
-            max(0, min(end, op.address + op.length) - max(start, op.address)) for op in self.operations
-        )
+        return sum(max(0, min(end, op.address + op.length) - max(start, op.address)) for op in self.operations)
 
 
 @dataclass(slots=True)

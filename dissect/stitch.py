@@ -66,9 +66,7 @@ def reply_items(rpc: Rpc, stream: bytes | memoryview) -> tuple[list[tuple[int, i
     if not binding.has_binding(rpc.program, rpc.version):
         return [], "the program has no known upper-layer binding"
     lengths = [chunk.returned or 0 for chunk in writes]
-    found = binding.reply_items(
-        rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), lengths
-    )
+    found = binding.reply_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), lengths)
     placed = [
         (item.position, item.chunk)
         for item in found.items
@@ -110,10 +108,7 @@ def call_stream_prefix(rpc: Rpc, limit: int) -> bytes:
 def reply_stream_prefix(rpc: Rpc, limit: int) -> bytes:
     """The first bytes of a reply that travels in the Reply chunk, as far as they are there."""
     stretches = (
-        stretch
-        for chunk in rpc.chunks
-        if chunk.kind == "reply"
-        for stretch in _chunk_stretches(chunk, returned=True)
+        stretch for chunk in rpc.chunks if chunk.kind == "reply" for stretch in _chunk_stretches(chunk, returned=True)
     )
     return _prefix(stretches, limit)
 
@@ -152,9 +147,7 @@ class _Stream:
     def inline(self, message: Message) -> None:
         """The Payload stream behind the transport header of a Send."""
         skip = message.header.length
-        for data, length, frame, missing in _operation_stretches(
-            message.operation, skip, message.operation.length
-        ):
+        for data, length, frame, missing in _operation_stretches(message.operation, skip, message.operation.length):
             self.add(data, length, "inline", frame, missing)
         if not message.operation.end_known:
             self.add(b"", 1, "inline", 0, "end not captured")

@@ -127,7 +127,12 @@ def walk_headers(batch: FrameBatch, index: Int64s, addresses: AddressTable, skip
     walk = _network_layer(data, _link_layer(data, walk, rows["link_type"], skipped), skipped)
     walk = _extension_headers(data, walk, skipped)
 
-    walk = _keep(walk, walk["next"] == UDP, skipped, lambda other: map(_protocol, other["next"].tolist()))
+    walk = _keep(
+        walk,
+        walk["next"] == UDP,
+        skipped,
+        lambda other: map(_protocol, other["next"].tolist(), other["version"].tolist()),
+    )
     walk = _keep(walk, walk["at"] + 4 <= walk["end"], skipped, CUT)
     source_port, port = _u16(data, walk["at"], walk["end"]), _u16(data, walk["at"] + 2, walk["end"])
     if len(others := np.flatnonzero(port != ROCE_PORT)):
@@ -290,8 +295,8 @@ def _ethertype(number: int) -> str:
     return ETHERTYPES.get(number, f"ethertype 0x{number:04x}")
 
 
-def _protocol(number: int) -> str:
-    if number in EXTENSIONS or number in (FRAGMENT, AUTHENTICATION):
+def _protocol(number: int, version: int) -> str:
+    if number == AUTHENTICATION or (version == 6 and number in (FRAGMENT, *EXTENSIONS)):
         return "too many extension headers"
     return PROTOCOLS.get(number, f"IP protocol {number}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -21,13 +22,23 @@ from rdmascope.dissect.statistics import (
 )
 
 from ..names import procedure_label, program_label
-from ..units import count, duration, moment, plural, seconds, share, size
-from .tables import PART_NAMES, STATE_STYLES, bar, grid, heading, sparkline
+from ..units import bound, count, duration, moment, plural, share, size
+from .tables import PART_NAMES, STATE_STYLES, Cell, bar, grid, heading, sparkline
 
+MEANING = {
+    "inline call": "in the call's Send",
+    "inline reply": "in the reply's Send",
+    "read chunk": "part of the call, fetched by the server",
+    "position zero": "the whole call, fetched by the server",
+    "write chunk": "results, written into the client's memory",
+    "reply chunk": "the whole reply, written into the client's memory",
+}
 WIDE = 150
 """From this many columns on, latency and its parts stand in one table."""
 MOST_CONNECTIONS = 24
-MOST_PROCEDURES = 40
+MOST_PROCEDURES = 30
+LATENCY_COLUMNS = ("RPCs", "err", "min", "median", "95%", "99%", "max")
+PART_COLUMNS = ("bytes up", "down", *PART_NAMES.values())
 
 
 def summary(
@@ -41,10 +52,9 @@ def summary(
     statistics: Statistics,
 ) -> RenderableType:
     lines = [Text(name, "bold")]
-    when = ""
+    lines.append(Text(f"{plural(frames, 'frame')}, {count(packets)} of them RDMA packets"))
     if first_time is not None and last_time is not None:
-        when = f", {seconds(last_time - first_time)} s from {moment(first_time)}"
-    lines.append(Text(f"{plural(frames, 'frame')}, {count(packets)} of them RDMA{when}"))
+        lines.append(Text(f"{duration(last_time - first_time)} from {moment(first_time)}"))
     line = Text()
     carriers = sum(one.protocol == "rpcrdma" for one in connections)
     line.append(plural(statistics.calls, "RPC"), "bold")
@@ -63,26 +73,29 @@ def connections_view(connections: Sequence[Connection], shares: dict[int, Share]
     busiest = sorted(connections, key=lambda one: -(shares[one.number].calls if one.number in shares else 0))
     shown = sorted(busiest[:MOST_CONNECTIONS], key=lambda one: one.number)
     lossy = any(sum(one.retransmitted_packets) or sum(one.missing_packets) for one in shown)
-    columns = ["RPCs", "calls", "replies", "sent again", "missing"] if lossy else ["RPCs", "calls", "replies"]
-    table = grid(["#", "client", "server", "QPs", "ended"], columns)
+    rows = []
     for one in shown:
         part = shares.get(one.number, Share())
         active, passive = one.endpoints
         port = f":{one.service_port}" if one.service_port else ""
         bracketed = f"[{passive.address}]" if port and ":" in passive.address else passive.address
-        cells = [
+        carrier = one.protocol == "rpcrdma"
+        row: list[Cell] = [
             str(one.number),
             active.address,
+            f"{active.qpn:#x}",
             f"{bracketed}{port}",
-            f"{active.qpn:#x} {passive.qpn:#x}",
-            one.ended_by or "open",
-            count(part.calls) if one.protocol == "rpcrdma" else one.protocol_name or one.protocol,
-            size(part.call_bytes),
-            size(part.reply_bytes),
+            f"{passive.qpn:#x}",
+            one.ended_by or "-",
+            count(part.calls) if carrier else "-",
+            size(part.call_bytes) if carrier else "-",
+            size(part.reply_bytes) if carrier else "-",
         ]
         if lossy:
-            cells += [count(sum(one.retransmitted_packets)), count(sum(one.missing_packets))]
-        table.add_row("", *cells)
+            row += [count(sum(one.retransmitted_packets)), count(sum(one.missing_packets))]
+        rows.append(row)
+    columns = ["RPCs", "calls", "replies", *(["again", "missing"] if lossy else [])]
+    table = grid(["#", "client", "QP", "server", "QP", "ended by"], columns, rows, flexible=1)
     parts: list[RenderableType] = [table]
     if len(connections) > len(shown):
         parts.append(Text(f"  … and {len(connections) - len(shown)} more, less busy", "dim"))
@@ -92,12 +105,11 @@ def connections_view(connections: Sequence[Connection], shares: dict[int, Share]
     for lines, numbers in alike.items():
         label = "all" if len(alike) == 1 and len(numbers) > 1 else "#" + _ranges(numbers)
         agreed = Table.grid(padding=(0, 1, 0, 0))
-        agreed.add_column(width=2)
         agreed.add_column(no_wrap=True, style="dim")
         agreed.add_column(overflow="fold")
         for at, line in enumerate(lines):
-            agreed.add_row("", label if not at else "", line)
-        parts.append(agreed)
+            agreed.add_row(label if not at else "", line)
+        parts.append(Padding(agreed, (0, 0, 0, 2), expand=False))
     return Group(*parts)
 
 
@@ -159,45 +171,36 @@ def _ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 
-def procedures_view(procedures: Sequence[Procedure], width: int) -> RenderableType:
+def procedures_view(procedures: Sequence[Procedure], width: int, everything: bool = False) -> RenderableType:
     """Latency and its parts by procedure; one table where there is room, else two."""
-    if not procedures:
-        return Text("  none seen", "dim")
-    shown = procedures[:MOST_PROCEDURES]
-    rest = procedures[MOST_PROCEDURES:]
-    latency_columns = ["min", "median", "95%", "99%", "max"]
-    part_columns = ["call", "reply", *PART_NAMES.values()]
-    tables: list[Table]
-    if width >= WIDE:
-        tables = [grid(["procedure"], ["RPCs", "errors", *latency_columns, *part_columns])]
-    else:
-        tables = [
-            grid(["procedure"], ["RPCs", "errors", *latency_columns]),
-            grid(["procedure"], part_columns),
-        ]
+    limit = len(procedures) if everything else MOST_PROCEDURES
+    shown, rest = procedures[:limit], procedures[limit:]
+    labels: list[Cell] = []
+    latencies: list[list[Cell]] = []
+    parts: list[list[Cell]] = []
     for program, members in _by_program(shown):
-        for table in tables:
-            table.add_row("", Text(program, "bold"))
-        labels = _distinct_labels(members)
+        labels.append(Text(program, "bold"))
+        latencies.append([""] * len(LATENCY_COLUMNS))
+        parts.append([""] * len(PART_COLUMNS))
+        names = _distinct_labels(members)
         for one in members:
-            label = Text("  " + labels[id(one)], "" if not one.failed else "yellow")
-            latency = _latency_cells(one)
-            parts = _part_cells(one)
-            if len(tables) == 1:
-                tables[0].add_row("", label, *latency, *parts)
-            else:
-                tables[0].add_row("", label, *latency)
-                tables[1].add_row("", label, *parts)
-    lines: list[RenderableType] = []
-    titles = ("", "bytes of calls and replies; mean time in each part")
-    for table, title in zip(tables, titles, strict=False):
-        if title:
-            lines += [Text(), heading("Where the time goes", title)]
-        lines.append(table)
+            labels.append(Text("  " + names[id(one)], "yellow" if one.failed else ""))
+            latencies.append(_latency_cells(one))
+            parts.append(_part_cells(one))
+    views: list[RenderableType] = []
+    if width >= WIDE:
+        rows = [[label, *one, *other] for label, one, other in zip(labels, latencies, parts, strict=True)]
+        views.append(grid(["procedure"], [*LATENCY_COLUMNS, *PART_COLUMNS], rows, flexible=0, gap=2))
+    else:
+        rows = [[label, *cells] for label, cells in zip(labels, latencies, strict=True)]
+        views.append(grid(["procedure"], LATENCY_COLUMNS, rows, flexible=0))
+        views += [Text(), heading("Where the time goes", "mean time in each part, and bytes in all")]
+        rows = [[label, *cells] for label, cells in zip(labels, parts, strict=True)]
+        views.append(grid(["procedure"], PART_COLUMNS, rows, flexible=0))
     if rest:
         calls = sum(one.calls for one in rest)
-        lines.append(Text(f"  … and {len(rest)} more with {plural(calls, 'RPC')} (--json has all)", "dim"))
-    return Group(*lines)
+        views.append(Text(f"  … and {len(rest)} more with {plural(calls, 'RPC')} (--all has them)", "dim"))
+    return Group(*views)
 
 
 def _by_program(procedures: Iterable[Procedure]) -> list[tuple[str, list[Procedure]]]:
@@ -221,20 +224,20 @@ def _distinct_labels(members: Sequence[Procedure]) -> dict[int, str]:
     }
 
 
-def _latency_cells(one: Procedure) -> list[Text | str]:
-    failed: Text | str = Text(count(one.failed), "yellow") if one.failed else "-"
+def _latency_cells(one: Procedure) -> list[Cell]:
+    failed: Cell = Text(count(one.failed), "yellow") if one.failed else "-"
     latency = one.latency()
     return [count(one.calls), failed, *(_five(latency) if latency else ["-"] * 5)]
 
 
-def _five(one: Distribution) -> list[Text | str]:
+def _five(one: Distribution) -> list[Cell]:
     values = one.minimum, one.median, one.p95, one.p99, one.maximum
     return [duration(value) for value in values]
 
 
-def _part_cells(one: Procedure) -> list[Text | str]:
+def _part_cells(one: Procedure) -> list[Cell]:
     parts = one.parts()
-    cells: list[Text | str] = [size(one.call_bytes), size(one.reply_bytes)]
+    cells: list[Cell] = [size(one.call_bytes), size(one.reply_bytes)]
     largest = max((part.mean for part in parts.values()), default=0)
     for name in PARTS:
         mean = parts[name].mean if name in parts else 0
@@ -242,83 +245,69 @@ def _part_cells(one: Procedure) -> list[Text | str]:
     return cells
 
 
-def transfers_view(transfers: dict[str, Transfer]) -> RenderableType:
-    table = grid(["", "what it is"], ["messages", "chunks", "segments", "offered", "moved", ""])
-    meaning = {
-        "inline call": "in the call's Send",
-        "inline reply": "in the reply's Send",
-        "read chunk": "fetched by the server",
-        "position zero": "whole call fetched",
-        "write chunk": "results written to client",
-        "reply chunk": "whole reply written",
-    }
+def transfers_view(transfers: dict[str, Transfer], width: int) -> RenderableType:
     everything = sum(one.moved for one in transfers.values())
+    rows: list[list[Cell]] = []
     for way, one in transfers.items():
         if not one.messages:
             continue
-        chunked = bool(one.chunks)
-        table.add_row(
-            "",
-            way,
-            Text(meaning[way], "dim"),
-            count(one.messages),
-            count(one.chunks) if chunked else "-",
-            count(one.segments) if chunked else "-",
-            size(one.advertised) if chunked else "-",
-            size(one.moved),
-            share(one.moved, everything),
-        )
-    unused = {way: one.unused for way, one in transfers.items() if one.unused}
-    parts: list[RenderableType] = [table]
+        chunks = [count(one.chunks), count(one.segments), size(one.advertised)] if one.chunks else ["-"] * 3
+        moved = [size(one.moved), share(one.moved, everything)]
+        meaning = f"  {MEANING[way]}" if width >= 100 else ""
+        rows.append([Text.assemble(way, (meaning, "dim")), count(one.messages), *chunks, *moved])
+    views: list[RenderableType] = [
+        grid([""], ["messages", "chunks", "segments", "offered", "moved", ""], rows, flexible=0, gap=2)
+    ]
+    unused = [plural(one.unused, way) for way, one in transfers.items() if one.unused]
     if unused:
-        told = ", ".join(f"{plural(number, way)}" for way, number in unused.items())
-        parts.append(Text(f"  offered and not used: {told}", "dim"))
-    return Group(*parts)
+        views.append(Text(f"  offered and not used: {', '.join(unused)}", "dim"))
+    return Group(*views)
 
 
-def slowest_view(slowest: Sequence[Slow]) -> RenderableType:
-    table = grid(["RPC", "procedure"], ["latency", "most of it in", "conn", "xid", "frames", ""])
+def slowest_view(slowest: Sequence[Slow], width: int) -> RenderableType:
+    wide = width >= 100
+    rows: list[list[Cell]] = []
     for one in slowest:
         key = one.key
         parts = one.latency._asdict()
         name = max(PARTS, key=lambda part: parts[part])
-        most = f"{PART_NAMES[name]} {share(parts[name], one.latency.total)}"
         label = program_label(key.program, key.version, key.minor_version) + " "
         label += procedure_label(key.name, key.operations)
         remark = one.status if one.state == "error" else "" if one.state == "complete" else one.state
         if one.retransmissions:
             remark = f"{remark} {one.retransmissions} sent again".strip()
-        table.add_row(
-            "",
+        row: list[Cell] = [Text(label)]
+        if remark:
+            row[0] = Text.assemble(label, (f"  {remark}", STATE_STYLES.get(one.state, "")))
+        row += [
             str(one.number),
-            label,
             Text(duration(one.latency.total), "bold"),
-            most,
+            f"{PART_NAMES[name]} {share(parts[name], one.latency.total)}",
             str(one.connection),
-            f"{one.xid:#010x}",
             f"{one.call_frame}-{one.reply_frame}",
-            Text(remark, STATE_STYLES.get(one.state, "")),
-        )
-    return table
+        ]
+        if wide:
+            row += [f"{one.xid:#010x}", size(one.call_bytes), size(one.reply_bytes)]
+        rows.append(row)
+    columns = ["RPC", "latency", "most in", "conn", "frames", *(["xid", "bytes up", "down"] if wide else [])]
+    return grid(["procedure"], columns, rows, flexible=0, gap=2)
 
 
 def histogram_view(statistics: Statistics, width: int) -> RenderableType:
-    rows = histogram(statistics.latencies())
-    if not rows:
+    buckets = histogram(statistics.latencies())
+    if not buckets:
         return Text("  no RPC with both halves", "dim")
-    highest = max(row[2] for row in rows)
-    table = grid([""], ["", ""], gap=1)
-    table.add_column(no_wrap=True)
-    room = min(48, max(10, width - 44))
-    for low, high, number in rows:
-        table.add_row(
-            "",
-            f"{duration(low)} to",
-            duration(high),
-            count(number) if number else "",
+    highest = max(number for _, _, number in buckets)
+    room = min(48, max(10, width - 36))
+    rows: list[list[Cell]] = [
+        [
+            f"{bound(low):>7} to {bound(high):>7}",
+            f"{count(number) if number else '':>7}",
             Text(bar(number, highest, room), "cyan"),
-        )
-    return table
+        ]
+        for low, high, number in buckets
+    ]
+    return grid(["", "", ""], [], rows)
 
 
 def throughput_view(statistics: Statistics, width: int) -> RenderableType:
@@ -326,9 +315,7 @@ def throughput_view(statistics: Statistics, width: int) -> RenderableType:
     each, bins = statistics.timeline.spread(room)
     if not bins or not each:
         return Text("  nothing to draw", "dim")
-    table = grid([""], gap=1)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, justify="right", style="dim")
+    rows: list[list[Cell]] = []
     lines: tuple[tuple[str, list[float], str, str], ...] = (
         ("RPCs", [float(one.calls) for one in bins], "magenta", "count"),
         ("to server", [float(one.call_bytes) for one in bins], "blue", "size"),
@@ -337,19 +324,19 @@ def throughput_view(statistics: Statistics, width: int) -> RenderableType:
     for name, values, style, unit in lines:
         peak = max(values) / each
         told = f"{size(peak)}/s" if unit == "size" else f"{peak:,.0f}/s"
-        table.add_row("", name, Text(sparkline(values), style), f"peak {told}")
-    return Group(table, Text(f"  one column is {duration(each * 1e9)}", "dim"))
+        rows.append([name, Text(sparkline(values), style), Text(f"peak {told}", "dim")])
+    view = grid(["", ""], [""], rows)
+    return Group(view, Text(f"  one column is {duration(each * 1e9)}", "dim"))
 
 
 def undecoded_view(rows: Sequence[tuple[str, str, int]]) -> RenderableType:
     """Rows of (what, reason, count)."""
     if not rows:
         return Text("  nothing", "dim")
-    table = grid(["", "", ""])
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_column(overflow="fold")
     for what, reason, number in rows:
-        noun = what.removesuffix("s") if number == 1 else what
-        table.add_row("", Text(count(number), justify="right"), noun, reason)
-    table.columns[1].justify = "right"
-    table.columns[3].no_wrap = False
-    table.columns[3].overflow = "fold"
-    return table
+        table.add_row(count(number), what.removesuffix("s") if number == 1 else what, reason)
+    return Padding(table, (0, 0, 0, 2), expand=False)

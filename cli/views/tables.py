@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -16,13 +18,13 @@ STATE_STYLES = {
 }
 
 PART_NAMES = {
-    "call": "call Send",
+    "call": "call",
     "reads": "Reads",
     "server": "server",
     "writes": "Writes",
-    "reply": "reply Send",
+    "reply": "reply",
 }
-"""Columns for the parts of a latency."""
+"""The parts of a latency: the call's Send, RDMA Reads, the server, RDMA Writes, the reply's Send."""
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 LEVELS = "▁▂▃▄▅▆▇█"
@@ -32,16 +34,39 @@ def heading(title: str, remark: str = "") -> Text:
     return Text.assemble((title, "bold"), (f"  {remark}" if remark else "", "dim"))
 
 
-def grid(left: Sequence[str], right: Sequence[str] = (), *, indent: int = 2, gap: int = 2) -> Table:
-    """A table without lines: columns ``left``-aligned, then ``right``-aligned ones; '' is a column without name."""
-    named = any((*left, *right))
-    table = Table(box=None, show_header=named, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    table.add_column("", width=indent - gap if indent > gap else 0)
-    for name in left:
-        table.add_column(name, overflow="ellipsis", no_wrap=True)
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+Cell = Text | str
+
+
+def grid(
+    left: Sequence[str],
+    right: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    flexible: int | None = None,
+    gap: int = 1,
+    indent: int = 2,
+) -> Padding:
+    """A table without lines: columns ``left``-aligned, then ``right``-aligned ones; '' is a column without name.
+
+    Where the table is too wide, column ``flexible`` gives way, and none else.
+    """
+    listed = [list(row) for row in rows]
+    names = [*left, *right]
+    table = Table(
+        box=None, show_header=any(names), pad_edge=False, padding=(0, gap, 0, 0), header_style="dim"
+    )
+    for at, name in enumerate(names):
+        widest = max([cell_len(name), *(cell_len(str(row[at])) for row in listed if at < len(row))])
+        table.add_column(
+            name,
+            justify="left" if at < len(left) else "right",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=None if at == flexible else widest,
+        )
+    for row in listed:
+        table.add_row(*row)
+    return Padding(table, (0, 0, 0, indent), expand=False)
 
 
 def bar(part: float, whole: float, width: int) -> str:

@@ -1,13 +1,12 @@
 """The headers, as Scapy packets named and documented after their specifications.
 
-``from rdmascope.dissect.layers import *`` gives a Scapy user every layer and binds them; so does naming one, as in
-``from rdmascope.dissect.layers import BTH, RETH``.  Nothing is loaded before that, because the tables beside the
-layers (``opcodes``) are used where starting Scapy would take longer than the work itself.
+``from rdmascope.dissect.layers import *`` gives a Scapy user every layer and binds them; so does naming one, as
+in ``from rdmascope.dissect.layers import BTH, RETH``.  Nothing is loaded before that, because the tables beside
+the layers (``opcodes``) are used where starting Scapy would take longer than the work itself.
 """
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -31,7 +30,7 @@ def _layers() -> dict[str, type[Any]]:
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return sorted(_layers())
-    if name.startswith("__") or f"{__name__}.{name}" in sys.modules:
+    if name.startswith("__") or any(module.name == name for module in iter_modules(__path__)):
         raise AttributeError(name)
     try:
         return _layers()[name]

@@ -1,12 +1,13 @@
 """The Base Transport Header and its extended headers as Scapy packets (IBA volume 1, chapter 9).
 
-Everything InfiniBand transport, whatever is beneath it; ``roce`` puts it on top of UDP and Ethernet.  Fields are
-named as in Wireshark where it has a name of its own.
+Everything InfiniBand transport, whatever is beneath it; ``roce`` puts it on top of UDP and Ethernet.  Fields
+have Wireshark's names, with the underscores of the specification (``dest_qp``, ``src_qp``, ``dma_len``).
 
-Which extended headers follow a BTH is read from the opcode table.  What the payload behind the last of them is
-comes, in this order, from ``bind_layers(<last header>, …)``, from ``bind_layers(BTH, …, <BTH fields>)`` and, for
-datagrams to queue pairs 0 and 1, is a Management Datagram.  So ``bind_layers(BTH, MyProtocol, dest_qp=0x11)``
-dissects what arrives at queue pair 0x11, behind whatever extended headers the packet has.
+The opcode table says which extended headers follow a BTH.  What the payload behind the last of them is, say, in
+this order: what was bound to that header with ``bind_layers``; what was bound to BTH, by fields of the BTH; and,
+for datagrams to queue pairs 0 and 1, that they are Management Datagrams.  So
+``bind_layers(BTH, MyProtocol, dest_qp=0x11)`` dissects what arrives at queue pair 0x11, behind whatever extended
+headers the packet has.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from . import opcodes
 from .icrc import icrc, verify
 
 MAD_BYTES = 24
-"""The common header of a Management Datagram (IBA 13.4.3)."""
+"""The common header of a Management Datagram (IBA 13.4)."""
 GENERAL_SERVICES_QP = 1
-"""Queue pairs 0 (subnet management) and 1 (general services) take Management Datagrams (IBA 3.9)."""
+"""Queue pairs 0 (subnet management) and 1 (general services) take Management Datagrams (IBA 13.5)."""
 
 
 class Header(Packet):  # type: ignore[misc]
@@ -54,7 +55,7 @@ class _Chained(Header):
         while base is not None and not isinstance(base, BTH):
             base = base.underlayer
         if base is None:
-            return super().guess_payload_class(payload)  # type: ignore[no-any-return]
+            return Packet.guess_payload_class(self, payload)  # type: ignore[no-any-return]
         row = opcodes.OPCODES.get(base.opcode)
         after = row.headers if row else ()
         if base is not self:
@@ -62,9 +63,9 @@ class _Chained(Header):
             after = after[after.index(name) + 1 :] if name in after else ()
         if after:
             whole = len(payload) >= opcodes.HEADER_BYTES[after[0]]
-            return EXTENDED_HEADERS[after[0]] if whole else Raw  # type: ignore[no-any-return]
+            return EXTENDED_HEADERS[after[0]] if whole else Raw
         if base is not self:
-            bound = super().guess_payload_class(payload)
+            bound = Packet.guess_payload_class(self, payload)
             if bound is not Raw:
                 return bound  # type: ignore[no-any-return]
         return base.payload_class(payload)
@@ -105,10 +106,10 @@ class IcrcField(TrailingField):
 class BTH(_Chained):
     """Base Transport Header (IBA 9.2), 12 bytes, with the pad bytes and the ICRC that end the packet.
 
-    Left None, ``padcnt``, ``pad`` and ``icrc`` are computed when the packet is built; the ICRC covers the headers
-    beneath, so without them it is 0.  In a dissected packet they hold what was on the wire: delete them
-    (``del pkt.icrc``) after a change.  ``icrc`` is an integer, its four bytes read big-endian; where the packet
-    was cut short, the bytes that are there (perhaps none).
+    Left None, ``padcnt``, ``pad`` and ``icrc`` are computed when the packet is built; the ICRC covers the
+    headers beneath, so without them it is 0.  In a dissected packet they hold what was on the wire: delete them
+    (``del pkt.icrc``) after a change.  ``icrc`` is an integer, its four bytes read big-endian; where the
+    packet was cut short, the bytes that are there (perhaps none).
     """
 
     name = "BTH"
@@ -168,7 +169,8 @@ class BTH(_Chained):
             pad = bytes(count)
         if self.padcnt is None:
             pkt = pkt[:1] + bytes([pkt[1] & 0xCF | (len(pad) & 3) << 4]) + pkt[2:]
-        packet, trailer = pkt + pay + pad, self.icrc
+        packet: bytes = pkt + pay + pad
+        trailer = self.icrc
         if trailer is None:
             trailer = icrc(self._beneath(packet)) or 0
         if isinstance(trailer, int):
@@ -176,7 +178,7 @@ class BTH(_Chained):
         return packet + bytes(trailer)
 
     def _beneath(self, packet: bytes) -> bytes:
-        """``packet`` behind the headers beneath, from the network header on, lengths set as for a whole packet."""
+        """``packet`` behind the headers beneath, from the network header on, their lengths those to be sent."""
         stack: Any = Raw(packet + bytes(opcodes.ICRC_BYTES))
         layer = self.underlayer
         while layer is not None:
@@ -248,21 +250,21 @@ class AETH(_Chained):
 
 
 class AtomicAckETH(_Chained):
-    """Atomic Acknowledge Extended Transport Header (IBA 9.3.5), 8 bytes."""
+    """Atomic Acknowledge Extended Transport Header (IBA 9.3), 8 bytes."""
 
     name = "AtomicAckETH"
     fields_desc = (LongField("original_data", 0),)
 
 
 class ImmDt(_Chained):
-    """Immediate data (IBA 9.3.6), 4 bytes."""
+    """Immediate data (IBA 9.3), 4 bytes."""
 
     name = "ImmDt"
     fields_desc = (XIntField("immediate", 0),)
 
 
 class IETH(_Chained):
-    """Invalidate Extended Transport Header (IBA 9.3.7), 4 bytes."""
+    """Invalidate Extended Transport Header (IBA 9.3), 4 bytes."""
 
     name = "IETH"
     fields_desc = (XIntField("r_key", 0),)

@@ -1,12 +1,12 @@
 """The Invariant CRC of RoCE packets: computed and verified on bytes, one packet or a column of them.
 
-The ICRC is the CRC-32 of Ethernet over everything that routers must not change.  Eight bytes of ones stand for
-the Local Route Header; fields that may change on the way count as ones: IPv4 type of service, time to live and
-header checksum; IPv6 (and GRH) traffic class, flow label and hop limit; the UDP checksum; FECN, BECN and the
-six reserved bits behind them in the BTH.  IBA volume 1, 7.8.1; annex A16 (RoCE); annex A17 (RoCEv2).
+The ICRC is the CRC-32 of Ethernet over everything that routers must not change.  Eight bytes of ones stand
+for the Local Route Header; fields that may change on the way count as ones: IPv4 type of service, time to live
+and header checksum; IPv6 (and GRH) traffic class, flow label and hop limit; the UDP checksum; FECN, BECN and
+the six reserved bits behind them in the BTH.  IBA volume 1, 7.8.1; annex A16 (RoCE); annex A17 (RoCEv2).
 
-Here an ICRC is the integer that its four bytes on the wire make when read big-endian, as Wireshark shows it; the
-CRC itself goes out least significant byte first.
+Here an ICRC is the integer that its four bytes on the wire make when read big-endian, as Wireshark shows it;
+the CRC itself goes out least significant byte first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IPV6_BYTES = 40
 
 _UDP, _BTH_IN_GRH = 17, 0x1B
 _EXTENSIONS = (0, 43, 60, 135, 139, 140)
-"""IPv6 extension headers with a length in units of eight bytes (RFC 8200, 4); a fragment has no place here."""
+"""IPv6 extension headers with a length in units of eight bytes (RFC 8200, 4); fragments are not among them."""
 
 
 class Extent(NamedTuple):
@@ -43,8 +43,8 @@ class Extent(NamedTuple):
 def icrc(packet: bytes | memoryview) -> int | None:
     """The ICRC that belongs behind ``packet``.
 
-    ``packet`` runs from the IPv4 header, IPv6 header or GRH to the last byte before the ICRC, pad included; its
-    length fields already count the ICRC.  None where the headers are none of a RoCE packet.
+    ``packet`` runs from the IPv4 header, IPv6 header or GRH to the last byte before the ICRC, pad included;
+    its length fields already count the ICRC.  None where the headers are none of a RoCE packet.
     """
     packet = bytes(packet)
     extent = find_extent(packet)
@@ -125,9 +125,9 @@ def _finish(crc: int) -> int:
 def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
     """Whether the ICRCs of some packets of a batch are right; None where one is not wholly captured.
 
-    ``rows`` are PACKET rows that were decoded from ``batch``.  They do not say where the network header starts, so
-    it is looked for in front of the BTH: the IPv4 header (any options), plain IPv6 header or GRH whose length and
-    protocol fields fit; a header that is none of these (IPv6 with extension headers) gives None too.
+    ``rows`` are PACKET rows that were decoded from ``batch``.  They do not say where the network header starts,
+    so it is looked for in front of the BTH: the IPv4 header, IPv6 header or GRH whose length and protocol fields
+    fit the packet.  Where none fits the answer is None, too.
     """
     bth = rows["bth"].astype(np.int64)
     frames = batch.rows[np.searchsorted(batch.rows["number"], rows["frame"])]
@@ -150,12 +150,22 @@ def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
             verdicts[index] = verdict
         if not open_.any():
             break
+    for index in np.flatnonzero(open_).tolist():
+        verdicts[index] = _behind_extensions(batch.data, int(start[index]), int(bth[index]), int(end[index]))
     return verdicts
 
 
-def _fits(
-    data: Bytes, start: Int64s, end: Int64s, ipv4: bool, udp: bool, before: int
-) -> NDArray[np.bool_]:
+def _behind_extensions(data: Bytes, start: int, bth: int, end: int) -> bool | None:
+    """The verdict for a packet whose IPv6 header is followed by extension headers, of a frame at ``start``."""
+    for at in range(bth - UDP_BYTES - IPV6_BYTES - 8, start - 1, -8):
+        if data[at] >> 4 == 6:
+            packet = data[at:end].tobytes()
+            if find_extent(packet) == Extent(False, True, bth - at, end - at):
+                return verify(packet)
+    return None
+
+
+def _fits(data: Bytes, start: Int64s, end: Int64s, ipv4: bool, udp: bool, before: int) -> NDArray[np.bool_]:
     """Whether a network header of this shape starts at ``start``."""
 
     def word(at: Int64s) -> Int64s:
@@ -173,16 +183,15 @@ def _fits(
     return fits
 
 
-def _verify_shape(
-    data: Bytes, bth: Int64s, end: Int64s, ipv4: bool, udp: bool, before: int
-) -> list[bool]:
+def _verify_shape(data: Bytes, bth: Int64s, end: Int64s, ipv4: bool, udp: bool, before: int) -> list[bool]:
     """The verdicts for packets that share one shape of headers."""
     size = before + BTH_BYTES
     headers = np.full((len(bth), 8 + size), 0xFF, np.uint8)
     anywhere = np.ndarray((len(data) - size + 1,), np.dtype((np.void, size)), data, strides=(1,))
     headers[:, 8:] = anywhere[bth - before].view(np.uint8).reshape(-1, size)
     headers[:, 8:] |= np.frombuffer(_variant(ipv4, udp, before), np.uint8)
-    head, view, step = headers.tobytes(), memoryview(data), 8 + size
+    view: memoryview = data.data
+    head, step = headers.tobytes(), 8 + size
     verdicts = []
     for index, (first, last) in enumerate(zip((bth + BTH_BYTES).tolist(), (end - 4).tolist(), strict=True)):
         crc = crc32(view[first:last], crc32(head[index * step : (index + 1) * step]))

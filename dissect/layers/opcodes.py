@@ -1,7 +1,7 @@
 """InfiniBand transport opcodes and the codes of the Acknowledge Extended Transport Header, as tables.
 
-Sections are those of the InfiniBand Architecture Specification, volume 1 ("IBA").  The tables are plain Python;
-the NumPy arrays behind them answer the same questions for a whole column of opcodes at once.
+Sections are those of the InfiniBand Architecture Specification, volume 1 ("IBA").  The tables are plain
+Python; the NumPy arrays behind them answer the same questions for a whole column of opcodes at once.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ HEADER_BYTES = {
     "RETH": 16,  # IBA 9.3.3
     "AtomicETH": 28,  # IBA 9.3.4
     "AETH": 4,  # IBA 9.3.5
-    "AtomicAckETH": 8,  # IBA 9.3.5
-    "ImmDt": 4,  # IBA 9.3.6
-    "IETH": 4,  # IBA 9.3.7
+    "AtomicAckETH": 8,  # IBA 9.3
+    "ImmDt": 4,  # IBA 9.3
+    "IETH": 4,  # IBA 9.3
     "XRCETH": 4,  # IBA annex A14
     "FETH": 4,  # IBA annex A19
     "CNPPadding": 16,  # IBA annex A17
@@ -246,16 +246,16 @@ SYNDROME_NAMES = {
     NAK: "NAK",
 }
 
-NAK_CODES = {
-    0: "PSN Sequence Error",  # IBA 9.7.5.2.3
-    1: "Invalid Request",  # IBA 9.7.5.2.4
-    2: "Remote Access Error",  # IBA 9.7.5.2.5
-    3: "Remote Operational Error",  # IBA 9.7.5.2.6
-    4: "Invalid RD Request",  # IBA 9.7.5.2.7
+NAK_CODES = {  # IBA 9.7.5.2
+    0: "PSN Sequence Error",
+    1: "Invalid Request",
+    2: "Remote Access Error",
+    3: "Remote Operational Error",
+    4: "Invalid RD Request",
 }
 
 # fmt: off
-RNR_TIMER_MS = (  # IBA 9.7.5.2.8
+RNR_TIMER_MS = (  # IBA 9.7.5.2
     655.36, 0.01,  0.02,  0.03,  0.04,  0.06,  0.08,  0.12,
     0.16,   0.24,  0.32,  0.48,  0.64,  0.96,  1.28,  1.92,
     2.56,   3.84,  5.12,  7.68,  10.24, 15.36, 20.48, 30.72,
@@ -263,7 +263,7 @@ RNR_TIMER_MS = (  # IBA 9.7.5.2.8
 )
 """How long the requester is asked to wait, in milliseconds, by the timer field of an RNR NAK."""
 
-CREDITS = (  # IBA 9.7.7.2
+CREDITS = (  # IBA 9.7.7
     0,    1,    2,    3,    4,     6,     8,     12,
     16,   24,   32,   48,   64,    96,    128,   192,
     256,  384,  512,  768,  1024,  1536,  2048,  3072,
@@ -292,4 +292,4 @@ def syndrome_name(syndrome: int) -> str:
 
 
 PATH_MTU = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
-"""Payload bytes by the path MTU code of CM messages and queue pair attributes (IBA 12.7.3)."""
+"""Payload bytes by the path MTU code of CM messages and queue pair attributes (IBA 12.7)."""

@@ -4,8 +4,8 @@ Importing this module is all it takes::
 
     >>> from scapy.layers.inet import IP, UDP
     >>> from rdmascope.dissect.layers.roce import BTH, RETH
-    >>> write = IP(src="10.0.0.1", dst="10.0.0.2") / UDP() / BTH(opcode=0x0A, dest_qp=17) / RETH(dma_len=3) / b"abc"
-    >>> sent = IP(bytes(write))
+    >>> write = BTH(opcode=0x0A, dest_qp=17) / RETH(dma_len=3) / b"abc"
+    >>> sent = IP(bytes(IP(src="10.0.0.1", dst="10.0.0.2") / UDP() / write))
     >>> sent[BTH].padcnt, sent[BTH].verify_icrc(), sent[RETH].dma_len, sent[BTH].lastlayer().load
     (1, True, 3, b'abc')
 
@@ -62,7 +62,7 @@ __all__ = [
 ROCE_ETHERTYPE = 0x8915
 """RoCEv1 (IBA annex A16)."""
 IBA_TRANSPORT = 0x1B
-"""GRH next header: an InfiniBand transport packet (IBA 8.3.6)."""
+"""GRH next header: an InfiniBand transport packet (IBA 8.3)."""
 
 
 class GRH(Header):

@@ -56,29 +56,30 @@ def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage
     ``start`` is the first byte of the MAD header.  Never raises: fields behind the end of the captured bytes
     are None.  None too for a MAD too short to tell what it is, or of another class, method or attribute.
     """
-    from ..layers import cm, mad
+    from ..layers.cm import CM_MESSAGES, IP_CM_SIZE, REJECT_REASONS, IPCMRequest, address_text, service_port
+    from ..layers.mad import CLASS_CM, MAD, METHOD_SEND
 
     datagram = bytes(data[max(0, start) : min(max(0, end), max(0, start) + MAD_SIZE)])
-    header = _values(mad.MAD, datagram[:MAD_HEADER_SIZE])
-    if header["mgmtclass"] != mad.CLASS_CM or header["method"] != mad.METHOD_SEND:
+    header = _values(MAD, datagram[:MAD_HEADER_SIZE])
+    if header["mgmtclass"] != CLASS_CM or header["method"] != METHOD_SEND:
         return None
-    if header["attributeid"] not in cm.CM_MESSAGES:
+    if header["attributeid"] not in CM_MESSAGES:
         return None
-    kind, layer = cm.CM_MESSAGES[header["attributeid"]]
+    kind, layer = CM_MESSAGES[header["attributeid"]]
     body = datagram[MAD_HEADER_SIZE:]
     field = _values(layer, body).get
     private_data = body[MAD_SIZE - MAD_HEADER_SIZE - layer.private_data_size :]
     service_id = field("serviceid")
-    port = None if service_id is None else cm.service_port(service_id)
+    port = None if service_id is None else service_port(service_id)
     addresses = None
     if port is not None and kind in ("REQ", "SIDR_REQ"):
-        ip_cm = _values(cm.IPCMRequest, private_data)
+        ip_cm = _values(IPCMRequest, private_data)
         if ip_cm["dip"] is not None:
             addresses = (
-                cm.address_text(ip_cm["sip"], ip_cm["ipv"]),
-                cm.address_text(ip_cm["dip"], ip_cm["ipv"]),
+                address_text(ip_cm["sip"], ip_cm["ipv"]),
+                address_text(ip_cm["dip"], ip_cm["ipv"]),
             )
-        private_data = private_data[cm.IP_CM_SIZE :]
+        private_data = private_data[IP_CM_SIZE:]
     reason = field("reason")
     return CMMessage(
         kind,
@@ -96,7 +97,7 @@ def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage
         rnr_retry=field("rnrretrcount"),
         path_mtu=PATH_MTU.get(field("pppmtu", 0)),
         reason=reason,
-        reason_name="" if reason is None else cm.REJECT_REASONS.get(reason, f"Reason {reason}"),
+        reason_name="" if reason is None else REJECT_REASONS.get(reason, f"Reason {reason}"),
         ip_addresses=addresses,
         private_data=private_data,
         truncated=len(datagram) < MAD_SIZE,

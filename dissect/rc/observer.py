@@ -14,9 +14,10 @@ from ..frames import Bytes, Int64s, Rows
 from ..layers import opcodes
 from ..operations import Operation
 from ..packets import PacketBatch
+from .assembly import Delivered
 from .cm import CMMessage, read_cm
 from .pairing import HELD_PACKETS, Flow, Pair, pair, requester_score
-from .sendqueue import Delivered, SendQueue
+from .sendqueue import SendQueue
 
 _UD_SEND_ONLY = 0x64
 _GSI = 1
@@ -57,9 +58,7 @@ class Link:
                 connection.last_frame, connection.last_time = int(rows["frame"][-1]), int(rows["time"][-1])
         self.packets += len(sent[0]) + len(sent[1])
         for sender in (0, 1):
-            self.waiting += self.queues[sender].feed(
-                data, split[sender][0], split[1 - sender][1], self.packets
-            )
+            self.waiting += self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets)
         return self._release()
 
     def _release(self) -> Delivered:
@@ -70,9 +69,7 @@ class Link:
             ready, self.waiting = self.waiting, []
             return ready
         mark = min(marks)
-        cut = next(
-            (index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting)
-        )
+        cut = next((index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting))
         ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
         return ready
 
@@ -185,9 +182,7 @@ class Observer:
 
     # Connections by their CM exchange
 
-    def _manage(
-        self, data: Bytes, row: Rows, index: int, changes: dict[int, list[tuple[int, Link, int]]]
-    ) -> None:
+    def _manage(self, data: Bytes, row: Rows, index: int, changes: dict[int, list[tuple[int, Link, int]]]) -> None:
         start = int(row["payload"])
         message = read_cm(data, start, start + int(row["captured"]))
         if message is None:
@@ -257,9 +252,13 @@ class Observer:
         to_passive = _key(request.source, request.destination, passive.qpn)
         to_active = _key(request.destination, request.source, active.qpn)
         current = self._current(to_passive, changes)
-        if current is not None and not current[0].connection.ended_by:
-            if current[0].requested == request.frame and current[0].connection.endpoints == (active, passive):
-                return  # the REP again
+        if (
+            current is not None
+            and not current[0].connection.ended_by
+            and current[0].requested == request.frame
+            and current[0].connection.endpoints == (active, passive)
+        ):
+            return  # the REP again
         link = self._link(Connection(len(self.links) + 1, "RoCEv2", (active, passive)), request)
         link.connection.path_mtu = request.message.path_mtu
         for key, sender in ((to_passive, 0), (to_active, 1)):
@@ -274,9 +273,7 @@ class Observer:
         self.links.append(link)
         return link
 
-    def _disconnected(
-        self, message: CMMessage, row: Rows, changes: dict[int, list[tuple[int, Link, int]]]
-    ) -> None:
+    def _disconnected(self, message: CMMessage, row: Rows, changes: dict[int, list[tuple[int, Link, int]]]) -> None:
         if message.kind == "DREQ" and message.remote_qpn is not None:
             key = _key(int(row["source"]), int(row["destination"]), message.remote_qpn)
             binding = self._current(key, changes)
@@ -290,9 +287,7 @@ class Observer:
     def _hold(self, key: int, data: Bytes, rows: Rows) -> None:
         flow = self.flows.get(key)
         if flow is None:
-            flow = self.flows[key] = Flow(
-                int(rows["source"][0]), int(rows["destination"][0]), int(rows["dest_qp"][0])
-            )
+            flow = self.flows[key] = Flow(int(rows["source"][0]), int(rows["destination"][0]), int(rows["dest_qp"][0]))
         if flow.packets < HELD_PACKETS:
             flow.add(data, rows)
         else:

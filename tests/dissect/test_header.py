@@ -1,4 +1,4 @@
-"""The fast transport header decoder: real messages, illegal ones, cut ones, and its equality with the layer."""
+"""The fast transport header decoder: real messages, illegal ones, cut ones, and the layer as its equal."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from hypothesis.vendor.pretty import RepresentationPrinter
 
 from . import faults, foreign, nfs3, nfs4
 from .capture import Capture
@@ -34,7 +35,10 @@ class Conversation:
         return Capture(self.wire, self.packets)
 
     def __repr__(self) -> str:
-        return "\n".join(["Conversation:", *self.story])
+        return "; ".join(self.story)
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
+        printer.text(repr(self))
 
 
 @dataclass(slots=True)
@@ -249,7 +253,12 @@ KINDS: tuple[Kind, ...] = (
     compound_writes,
     callback,
 )
-FOREIGN = (foreign.nvme, foreign.perftest, foreign.rping, foreign.zeros)
+FOREIGN: tuple[Callable[[Wire], Connection], ...] = (
+    foreign.nvme,
+    foreign.perftest,
+    foreign.rping,
+    foreign.zeros,
+)
 
 
 @st.composite
@@ -287,9 +296,9 @@ def conversations(
             connection.disconnect()
             story.append("  disconnected")
     if strangers and draw(st.booleans()):
-        stranger: Callable[[Wire], object] = draw(st.sampled_from(FOREIGN))
+        stranger = draw(st.sampled_from(FOREIGN))
         stranger(wire)
-        story.append(f"beside it: {stranger!r}")
+        story.append(f"beside it: {stranger.__name__}")
     packets = wire.packets
     if draw(st.booleans()):
         packets = faults.interleave(wire, packets, wire.random)

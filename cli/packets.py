@@ -1,0 +1,213 @@
+"""``rdmascope packets``: one line per packet."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import click
+import numpy as np
+from rich.text import Text
+
+from rdmascope.dissect.analyzer import Analyzer
+from rdmascope.dissect.connection import Connection
+from rdmascope.dissect.frames import FrameBatch, Rows
+from rdmascope.dissect.layers import opcodes
+from rdmascope.dissect.network import locate
+from rdmascope.dissect.packets import PACKET, decode
+from rdmascope.dissect.rpcs import Rpc
+
+from . import records
+from .reading import Reading, analyzer_options, file_argument, recognition_options
+from .terminal import console, print_json, show
+from .views import packets as views
+
+SLICE = 4096
+"""Packets made into lines at a time."""
+
+
+class FrameRange(click.ParamType[tuple[int, int]]):
+    """'46' or '40-60'."""
+
+    name = "frames"
+
+    def convert(
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            self.fail(f"{value!r} is neither a frame number nor a range such as 40-60", param, ctx)
+        return int(match[1]), int(match[2] or match[1])
+
+
+class Line(NamedTuple):
+    """A packet and what is told of it."""
+
+    packet: SimpleNamespace
+    source: str
+    destination: str
+    protocol: str
+    info: str
+    rpc: int | None
+    batch: FrameBatch
+
+
+@click.command("packets")
+@file_argument
+@click.option("-V", "trees", is_flag=True, help="Every header of each packet as a tree.")
+@click.option("-c", "most", type=click.IntRange(1), metavar="N", help="Stop after N packets.")
+@click.option("--frame", "span", type=FrameRange(), metavar="F", help="Only frame F, or frames F-G.")
+@click.option("--json", "as_json", is_flag=True, help="One rdmascope.packet/1 object a line.")
+@recognition_options
+def command(
+    file: str,
+    trees: bool,
+    most: int | None,
+    span: tuple[int, int] | None,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+) -> None:
+    """One line per RDMA packet, as tshark would list it.
+
+    Frames keep their numbers; those that are not RDMA are passed over.  The Sends of RPC-over-RDMA say what RPC
+    they belong to, RDMA Reads and Writes for which RPC they move data.
+
+    \b
+    Example: EXAMPLE
+    """
+    reading = Reading(file, analyzer_options(ports, force, contents=False))
+    first, last = span or (1, 1 << 62)
+    out = console()
+    shown = 0
+    for line in _lines(reading, first, last):
+        if as_json:
+            print_json(_record(line))
+        else:
+            if not shown and not trees:
+                show(out, Text(views.header_line(), "dim"))
+            text = views.packet_line(
+                line.packet, line.source, line.destination, reading.first_time, (line.protocol, line.info)
+            )
+            if out.is_terminal:
+                style = views.PROTOCOL_STYLES.get(line.protocol, "")
+                out.print(Text(text, style), no_wrap=True, overflow="ellipsis")
+            else:
+                sys.stdout.write(text + "\n")
+            if trees:
+                from .views.frame import layer_trees
+
+                at = int(np.searchsorted(line.batch.rows["number"], line.packet.frame))
+                row = line.batch.rows[at]
+                start = int(row["offset"])
+                data = line.batch.data[start : start + int(row["captured"])].tobytes()
+                show(out, *layer_trees(data, int(row["link_type"])), Text())
+        shown += 1
+        if most is not None and shown >= most:
+            return
+    reading.check()
+
+
+def _lines(reading: Reading, first: int, last: int) -> Iterator[Line]:
+    """The packets of frames ``first`` to ``last``; a batch is analysed before its packets are told."""
+    analyzer = reading.analyzer
+    sends: dict[int, tuple[str, str, int]] = {}
+    uses: dict[int, tuple[str, int]] = {}
+    waiting: FrameBatch | None = None
+    for batch in reading.batches():
+        _note(analyzer.feed(batch), sends, uses)
+        if waiting is not None:
+            yield from _batch_lines(waiting, analyzer, sends, uses, first, last)
+            if int(batch.rows["number"][0]) > last:
+                return
+        waiting = batch
+    _note(analyzer.finish(), sends, uses)
+    if waiting is not None:
+        yield from _batch_lines(waiting, analyzer, sends, uses, first, last)
+
+
+def _note(
+    rpcs: list[Rpc], sends: dict[int, tuple[str, str, int]], uses: dict[int, tuple[str, int]]
+) -> None:
+    """Remember by frame what the RPCs that ended tell about their packets."""
+    for rpc in rpcs:
+        if rpc.call is not None:
+            sends[rpc.call.frame] = (*views.call_shown(rpc), rpc.number)
+        if rpc.reply is not None:
+            sends[rpc.reply.frame] = (*views.reply_shown(rpc), rpc.number)
+        for chunk in rpc.chunks:
+            for segment in chunk.segments:
+                for operation in segment.operations:
+                    uses[operation.first_frame] = f"RPC {rpc.number} {chunk.kind} chunk", rpc.number
+
+
+def _batch_lines(
+    batch: FrameBatch,
+    analyzer: Analyzer,
+    sends: dict[int, tuple[str, str, int]],
+    uses: dict[int, tuple[str, int]],
+    first: int,
+    last: int,
+) -> Iterator[Line]:
+    addresses = analyzer.addresses
+    rows = decode(batch, locate(batch, addresses)).rows
+    rows = rows[(rows["frame"] >= first) & (rows["frame"] <= last)]
+    ends = _ends(analyzer)
+    for at in range(0, len(rows), SLICE):
+        for packet in _packets(rows[at : at + SLICE]):
+            source, destination = addresses.name(packet.source), addresses.name(packet.destination)
+            connection = ends.get((destination, packet.dest_qp))
+            opcode = packet.opcode
+            rpc: int | None = None
+            if packet.frame in sends:
+                protocol, info, rpc = sends.pop(packet.frame)
+            elif (
+                connection is not None
+                and connection.protocol == "rpcrdma"
+                and opcodes.IS_SEND[opcode]
+                and opcodes.IS_ONLY[opcode]
+            ):
+                protocol, info = views.alone_shown(batch.data, packet)
+            else:
+                use, rpc = uses.pop(packet.frame, ("", None))
+                protocol, info = "RRoCE", views.packet_info(batch.data, packet, connection, use)
+            yield Line(packet, source, destination, protocol, info, rpc, batch)
+
+
+def _ends(analyzer: Analyzer) -> dict[tuple[str, int], Connection]:
+    """(address, queue pair) -> the latest connection that ends there."""
+    return {
+        (end.address, end.qpn): connection for connection in analyzer.connections for end in connection.endpoints
+    }
+
+
+def _packets(rows: Rows) -> Iterator[SimpleNamespace]:
+    names = PACKET.names or ()
+    for values in rows.tolist():
+        yield SimpleNamespace(**dict(zip(names, values, strict=True)))
+
+
+def _record(line: Line) -> records.Record:
+    packet = line.packet
+    return records.record(
+        "packet",
+        frame=packet.frame,
+        time_ns=packet.time,
+        source=line.source,
+        destination=line.destination,
+        length=packet.wire,
+        protocol=line.protocol,
+        info=line.info,
+        rpc=line.rpc,
+        opcode=packet.opcode,
+        opcode_name=opcodes.opcode_name(packet.opcode),
+        dest_qp=packet.dest_qp,
+        psn=packet.psn,
+        payload_length=packet.length,
+        payload_captured=packet.captured,
+    )

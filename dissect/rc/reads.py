@@ -1,0 +1,124 @@
+"""RDMA Reads and their responses: every response has its place by its PSN (IBA volume 1, 9.7.5.1)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import numpy as np
+
+from ..connection import Connection
+from ..frames import Bytes, Int64s, Rows
+from ..intervals import IntervalSet
+from ..operations import Operation
+
+READ_REQUEST = 0x0C
+DEFAULT_MTU = 4096
+OPEN_READS = 4096
+"""More RDMA Reads than this cannot be outstanding; the oldest are given up."""
+
+
+class _OpenRead:
+    """An RDMA Read whose responses are not all there: PSNs [start, end)."""
+
+    __slots__ = ("complete", "end", "operation", "overdue", "seen", "start")
+
+    def __init__(self, start: int, end: int, operation: Operation) -> None:
+        self.start, self.end, self.operation = start, end, operation
+        self.seen = IntervalSet()
+        self.complete = False
+        self.overdue = 0
+        """Packet count at which a later response proved that its own had been sent; 0 while none has."""
+
+
+class Reads:
+    """The Reads that one send queue issued and that are not complete."""
+
+    def __init__(self, connection: Connection, sender: int) -> None:
+        self.connection = connection
+        self.sender = sender
+        self.reads: list[_OpenRead] = []
+        """Ascending by PSN."""
+
+    def open(self, psn: int, operation: Operation) -> None:
+        operation.closed = False
+        mtu = self.connection.path_mtu or DEFAULT_MTU
+        span = max(1, -(-operation.length // mtu))
+        self.reads.insert(bisect_right(self.reads, psn, key=_start), _OpenRead(psn, psn + span, operation))
+        if len(self.reads) > OPEN_READS:
+            self.reads.pop(0).operation.closed = True
+
+    def responses(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        if not self.reads:
+            return
+        starts = np.array([read.start for read in self.reads])
+        owners = np.searchsorted(starts, psns, side="right") - 1
+        edges = np.flatnonzero((psns[1:] != psns[:-1] + 1) | (owners[1:] != owners[:-1])) + 1
+        finished = False
+        reads = self.reads
+        for a, b in zip([0, *edges.tolist()], [*edges.tolist(), len(rows)], strict=True):
+            owner = int(owners[a])
+            if owner < 0:
+                continue
+            read = reads[owner]
+            low, high = int(psns[a]), int(psns[b - 1]) + 1
+            if low >= read.end:
+                continue
+            if high > read.end:
+                b -= high - read.end
+                high = read.end
+            finished = self._take(read, low, high, data, rows[a:b]) or finished
+        if finished:
+            self.reads = [read for read in reads if not read.complete]
+
+    def _take(self, read: _OpenRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:
+        """Responses with PSNs [low, high) of one Read; True where they complete it."""
+        operation, mtu = read.operation, self.connection.path_mtu or DEFAULT_MTU
+        fresh = read.seen.add(low, high)
+        repeated = high - low - sum(end - start for start, end in fresh)
+        if repeated:
+            operation.retransmissions += repeated
+            operation.last_sent = int(rows["time"][-1])
+            self.connection.retransmitted_packets[1 - self.sender] += repeated
+        payload = operation.payload
+        for start, end in fresh:
+            part = rows[start - low : end - low]
+            lengths = part["length"]
+            if len(part) > 1 and not bool((lengths[:-1] == mtu).all()):
+                # A response of another size than the path MTU would shift what follows it: place each by its PSN.
+                for index in range(len(part)):
+                    payload.runs.append(((start + index - read.start) * mtu, data, part[index : index + 1]))
+            else:
+                payload.runs.append(((start - read.start) * mtu, data, part))
+            payload.seen += int(lengths.sum())
+            payload.truncated = payload.truncated or bool((part["captured"] < lengths).any())
+            operation.last_frame = max(operation.last_frame, int(part["frame"][-1]))
+            operation.last_time = max(operation.last_time, int(part["time"][-1]))
+            operation.packets += len(part)
+        if fresh and len(read.seen.starts) == 1 and read.seen.starts[0] == read.start and read.seen.ends[0] == read.end:
+            operation.closed = read.complete = True
+        return read.complete
+
+    def issued_again(self, psn: int) -> None:
+        """A request with this PSN was repeated: more responses will come."""
+        place = bisect_right(self.reads, psn, key=_start) - 1
+        if place >= 0 and psn < self.reads[place].end:
+            self.reads[place].overdue = 0
+
+    def settle(self, acked: int, packets: int, grace: int) -> None:
+        """Give up Reads whose responses must have been sent: something later was acknowledged."""
+        for read in self.reads:
+            if acked < read.end:
+                break
+            if not read.overdue:
+                read.overdue = packets
+            elif packets - read.overdue >= grace:
+                read.operation.closed = True
+
+    def give_up(self) -> None:
+        for read in self.reads:
+            read.operation.closed = True
+        self.reads.clear()
+
+
+def _start(read: _OpenRead) -> int:
+    return read.start

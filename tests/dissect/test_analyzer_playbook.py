@@ -1,0 +1,52 @@
+"""The analyzer against conversations whose truth is known: right, or a clear word about what is missing."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from playbook import Capture, faults
+from playbook.judge import analyze, judge, judge_whole
+from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
+
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+CUTS = st.lists(st.integers(0, 1000), max_size=4)
+
+
+@QUICK
+@given(conversations(cm=st.just(True)), CUTS)
+def test_a_conversation_without_faults_comes_out_whole(conversation: Conversation, cuts: list[int]) -> None:
+    capture = conversation.capture
+    findings = judge_whole(capture, analyze(capture, cuts))
+    assert len(findings) == len(conversation.wire.truth)
+
+
+@QUICK
+@given(faulty(WIRE_FAULTS, conversations(cm=st.just(True))), CUTS)
+def test_what_the_endpoints_repaired_comes_out_whole(conversation: Conversation, cuts: list[int]) -> None:
+    capture = conversation.capture
+    judge_whole(capture, analyze(capture, cuts))
+
+
+@QUICK
+@given(faulty(CAPTURE_FAULTS, conversations(cm=st.just(True))), CUTS)
+def test_what_the_capture_lost_is_never_made_up(conversation: Conversation, cuts: list[int]) -> None:
+    capture = conversation.capture
+    judge(capture, analyze(capture, cuts))
+
+
+@QUICK
+@given(faulty(conversation=conversations()), st.integers(0, 40), CUTS)
+def test_a_late_start_and_everything_else_is_never_wrong(
+    conversation: Conversation, count: int, cuts: list[int]
+) -> None:
+    capture = Capture(conversation.wire, faults.cut(conversation.packets, count))
+    judge(capture, analyze(capture, cuts))
+
+
+@QUICK
+@given(faulty(conversation=conversations()), st.sampled_from([64, 96, 128, 160, 256]), CUTS)
+def test_cut_frames_are_never_wrong(conversation: Conversation, snaplen: int, cuts: list[int]) -> None:
+    capture = Capture(conversation.wire, faults.snap(conversation.packets, snaplen))
+    judge(capture, analyze(capture, cuts))

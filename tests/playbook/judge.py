@@ -1,0 +1,130 @@
+"""What the analyzer says of a capture, held against the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rdmascope.dissect.analyzer import Analyzer
+from rdmascope.dissect.messages import Message
+from rdmascope.dissect.rpcs import Rpc, Stitched
+from rdmascope.dissect.stitch import stitched_call, stitched_reply
+
+from .capture import Capture, Ranges, frame_batches, merge
+from .wire import TrueRpc
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An Rpc of the analyzer and the true RPC whose Sends it was made of."""
+
+    rpc: Rpc
+    true: TrueRpc
+    call: Stitched | None
+    reply: Stitched | None
+
+
+def analyze(capture: Capture, cuts: Sequence[int] = ()) -> list[Rpc]:
+    """The analyzer's Rpcs; ``cuts`` are the frame indices where one batch ends and the next begins."""
+    analyzer = Analyzer()
+    found: list[Rpc] = []
+    for batch in frame_batches(capture.frames, cuts):
+        found += analyzer.feed(batch)
+    return found + analyzer.finish()
+
+
+def judge(capture: Capture, rpcs: Sequence[Rpc]) -> list[Finding]:
+    """Nothing may be wrong and silent: raises AssertionError where an Rpc says what the truth does not."""
+    findings = [_identify(capture, rpc) for rpc in rpcs]
+    calls = [finding.true.index for finding in findings if finding.rpc.call]
+    replies = [finding.true.index for finding in findings if finding.rpc.reply]
+    assert len(calls) == len(set(calls)), f"a call was found twice: {sorted(calls)}"
+    assert len(replies) == len(set(replies)), f"a reply was found twice: {sorted(replies)}"
+    for finding in findings:
+        _never_wrong(f"call of RPC {finding.true.index}", finding.call, finding.true.call)
+        if finding.reply is not None:
+            assert finding.true.reply is not None, "a reply where RDMA_ERROR was sent"
+            _never_wrong(f"reply of RPC {finding.true.index}", finding.reply, finding.true.reply)
+    return findings
+
+
+def judge_whole(capture: Capture, rpcs: Sequence[Rpc]) -> list[Finding]:
+    """Also: every call and reply whose bytes are all in the capture is there, matched and complete."""
+    findings = judge(capture, rpcs)
+    by_true = {finding.true.index: finding for finding in findings if finding.rpc.call}
+    for true in capture.wire.truth:
+        if not capture.header(true, "call"):
+            continue
+        name = f"RPC {true.index}, XID 0x{true.xid:08x}"
+        assert true.index in by_true, f"{name}: its call was not found"
+        finding = by_true[true.index]
+        if not capture.missing(true, "call"):
+            assert finding.call is not None and finding.call.complete, (
+                f"{name}: call incomplete {finding.call}"
+            )
+            assert finding.call.data == true.call
+        if not capture.header(true, "reply"):
+            continue
+        assert finding.rpc.reply is not None, f"{name}: its reply was not matched"
+        if true.error is None and not capture.missing(true, "reply"):
+            assert finding.reply is not None, f"{name}: no reply message"
+            assert finding.reply.complete, f"{name}: reply incomplete {missing(finding.reply)}"
+            assert finding.reply.data == true.reply
+            if not capture.missing(true, "call"):
+                assert finding.rpc.state in ("complete", "error"), (
+                    name,
+                    finding.rpc.state,
+                    finding.rpc.damage,
+                )
+    return findings
+
+
+def missing(stitched: Stitched) -> Ranges:
+    """The byte ranges that the analyzer calls missing."""
+    gaps = [extent for extent in stitched.extents if extent.missing]
+    return merge([(extent.start, extent.start + extent.length) for extent in gaps])
+
+
+def _identify(capture: Capture, rpc: Rpc) -> Finding:
+    """By the frames that the Rpc names: they are in the truth's own list of packets."""
+    owners = {}
+    for true in capture.wire.truth:
+        owners["call", true.call_operation] = owners["reply", true.reply_operation] = true
+    found: list[TrueRpc] = []
+    for part, message in (("call", rpc.call), ("reply", rpc.reply)):
+        if message is not None:
+            operation = _operation(capture, message)
+            assert (part, operation) in owners, f"the {part} in frame {message.frame} is none"
+            found.append(owners[part, operation])
+    assert found, "an Rpc without call and reply"
+    assert all(true is found[0] for true in found), (
+        f"the reply of RPC {found[-1].index} was given to the call of RPC {found[0].index}"
+    )
+    true = found[0]
+    assert rpc.xid == true.xid
+    ends = capture.wire.connections[true.connection - 1].ends
+    requester = rpc.connection.endpoints[1 if rpc.backward else 0]
+    caller = ends[1 if true.backward else 0]
+    assert (requester.address, requester.qpn) == (caller.address, caller.qpn), "the direction is wrong"
+    return Finding(rpc, true, stitched_call(rpc), stitched_reply(rpc))
+
+
+def _operation(capture: Capture, message: Message) -> int:
+    return capture.packets[message.operation.first_frame - 1].operation
+
+
+def _never_wrong(name: str, stitched: Stitched | None, true: bytes) -> None:
+    if stitched is None:
+        return
+    reached = 0
+    for extent in stitched.extents:
+        assert extent.start == reached, f"{name}: the extents do not follow each other"
+        reached += extent.length
+        if extent.missing:
+            assert not any(stitched.data[extent.start : reached]), f"{name}: bytes where there are none"
+            continue
+        given = stitched.data[extent.start : reached]
+        assert given == true[extent.start : reached], f"{name}: wrong bytes {extent} and no word of it"
+    assert reached == len(stitched.data)
+    if stitched.complete:
+        assert stitched.data == true, f"{name}: complete, but {reached} of {len(true)} bytes"
