@@ -105,9 +105,7 @@ class TcpExport:
         self._spool.flush()
         stored: Bytes = np.zeros(0, np.uint8)
         if self._end:
-            stored = np.frombuffer(
-                mmap.mmap(self._spool.fileno(), self._end, access=mmap.ACCESS_READ), np.uint8
-            )
+            stored = np.frombuffer(mmap.mmap(self._spool.fileno(), self._end, access=mmap.ACCESS_READ), np.uint8)
         packets = 0
         with self.path.open("wb") as file:
             writer = PcapngWriter(file, LINKTYPE_RAW)
@@ -157,8 +155,7 @@ class _Stream:
         ends = ipaddress.ip_address(conversation.client), ipaddress.ip_address(conversation.server)
         self._version = 4 if all(end.version == 4 for end in ends) else 6
         self._addresses = [
-            end.packed if end.version == self._version else bytes(10) + b"\xff\xff" + end.packed
-            for end in ends
+            end.packed if end.version == self._version else bytes(10) + b"\xff\xff" + end.packed for end in ends
         ]
         self._ports = conversation.client_port, conversation.server_port
         self._next = list(INITIAL_SEQUENCE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ class Step(NamedTuple):
     time: int
     sender: int
     """Endpoint of the connection."""
+    family: str
+    """'SEND', 'RDMA WRITE', 'RDMA READ Request', 'Acknowledge', …: packets that may stand for each other."""
     label: str
     length: int
     """Payload bytes."""
@@ -82,7 +85,7 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
                     continue
             kind = OWN if frame in own else ACKNOWLEDGEMENT if acknowledges else OTHER
             label = _label(opcode, row, messages.get(frame))
-            found.append(Step(frame, int(row["time"]), end, label, int(row["length"]), kind))
+            found.append(Step(frame, int(row["time"]), end, _family(opcode), label, int(row["length"]), kind))
             if frame > last:
                 return found
     return found
@@ -96,10 +99,13 @@ def _senders(packets: PacketBatch, addresses: AddressTable, connection: Connecti
     ends = [(names.get(end.address, -1), end.qpn) for end in connection.endpoints]
     for end in (0, 1):
         address, qpn = ends[1 - end]
-        sender[
-            (rows["dest_qp"] == qpn) & (rows["destination"] == address) & (rows["source"] == ends[end][0])
-        ] = end
+        sender[(rows["dest_qp"] == qpn) & (rows["destination"] == address) & (rows["source"] == ends[end][0])] = end
     return sender
+
+
+def _family(opcode: int) -> str:
+    name = opcodes.opcode_name(opcode).removeprefix("RC ")
+    return re.split(" (?:First|Middle|Last|Only)", name)[0]
 
 
 def _label(opcode: int, row: np.void, message: Message | None) -> str:

@@ -61,9 +61,7 @@ class MomentType(click.ParamType[Moment]):
 
     name = "time"
 
-    def convert(
-        self, value: str | Moment, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Moment:
+    def convert(self, value: str | Moment, param: click.Parameter | None, ctx: click.Context | None) -> Moment:
         if isinstance(value, Moment):
             return value
         try:

@@ -131,9 +131,7 @@ def _lines(reading: Reading, first: int, last: int) -> Iterator[Line]:
         yield from _batch_lines(waiting, analyzer, sends, uses, first, last)
 
 
-def _note(
-    rpcs: list[Rpc], sends: dict[int, tuple[str, str, int]], uses: dict[int, tuple[str, int]]
-) -> None:
+def _note(rpcs: list[Rpc], sends: dict[int, tuple[str, str, int]], uses: dict[int, tuple[str, int]]) -> None:
     """Remember by frame what the RPCs that ended tell about their packets."""
     for rpc in rpcs:
         if rpc.call is not None:
@@ -181,9 +179,7 @@ def _batch_lines(
 
 def _ends(analyzer: Analyzer) -> dict[tuple[str, int], Connection]:
     """(address, queue pair) -> the latest connection that ends there."""
-    return {
-        (end.address, end.qpn): connection for connection in analyzer.connections for end in connection.endpoints
-    }
+    return {(end.address, end.qpn): connection for connection in analyzer.connections for end in connection.endpoints}
 
 
 def _packets(rows: Rows) -> Iterator[SimpleNamespace]:

@@ -23,7 +23,9 @@ THROUGHPUT_BINS = 100
 @click.option("--all", "everything", is_flag=True, help="Every procedure, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @recognition_options
-def command(files: tuple[str, ...], top: int, everything: bool, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
+def command(
+    files: tuple[str, ...], top: int, everything: bool, as_json: bool, ports: tuple[int, ...], force: str | None
+) -> None:
     """Say what a capture holds: who talks, what is called, how long it takes, and what was slow.
 
     FILE is a pcap or pcapng file, plain or compressed, or - for standard input.  Several files are reported one
@@ -93,7 +95,9 @@ def _print_page(reading: Reading, statistics: Statistics, everything: bool) -> N
             ("Over time", "", views.throughput_view(statistics, out.width)),
         ]  # fmt: skip
         if slowest:
-            sections.append(("Slowest", "rdmascope show FILE --rpc N has each in full", views.slowest_view(slowest, out.width)))
+            sections.append(
+                ("Slowest", "rdmascope show FILE --rpc N has each in full", views.slowest_view(slowest, out.width))
+            )
     sections.append(("Not decoded", "", views.undecoded_view(_undecoded(reading, statistics))))
     for title, remark, view in sections:
         show(out, Text(), heading(title, remark), view)

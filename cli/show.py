@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import click
 import numpy as np
 from rich.console import Console
+from rich.text import Text
 
 from rdmascope.dissect.frames import FrameBatch, Rows
 from rdmascope.dissect.rpcs import Rpc
@@ -16,7 +17,7 @@ from . import records
 from .ladder import frames_of, packet_batches, steps
 from .options import Xid
 from .reading import Reading, analyzer_options, file_argument, recognition_options, rereadable
-from .terminal import console, print_json
+from .terminal import console, print_json, show
 from .views import rpc as views
 from .views.rpcs import frames, title
 from .views.tables import heading
@@ -68,8 +69,8 @@ def command(
             out = console()
             _print_rpc(out, found, reading, Reading(path, options), full)
             if others:
-                out.print()
-                out.print(f"The same xid: RPC {', '.join(map(str, others))}", style="dim")
+                show(out, Text())
+                show(out, Text(f"The same xid: RPC {', '.join(map(str, others))}", "dim"))
         reading.check()
 
 
@@ -90,29 +91,29 @@ def _find(rpcs: Iterator[Rpc], wanted: Callable[[Rpc], bool], first: bool) -> tu
 
 
 def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: bool) -> None:
-    out.print(views.rpc_summary(rpc, reading.first_time))
-    out.print()
-    out.print(heading("Packets"))
-    out.print(views.ladder(steps(rpc, packet_batches(again)), rpc.connection, out.width, full))
+    show(out, views.rpc_summary(rpc, reading.first_time))
+    show(out, Text())
+    show(out, heading("Packets"))
+    show(out, views.ladder(steps(rpc, packet_batches(again)), rpc.connection, out.width, full))
     for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
-        out.print()
+        show(out, Text())
         if message is None:
-            out.print(heading(f"The {name}'s transport header", "not seen"))
+            show(out, heading(f"The {name}'s transport header", "not seen"))
         else:
-            out.print(heading(f"The {name}'s transport header"))
-            out.print(views.header_tree(message))
+            show(out, heading(f"The {name}'s transport header"))
+            show(out, views.header_tree(message))
     if rpc.chunks:
-        out.print()
-        out.print(heading("Chunks", "bytes offered, moved through them, and given back by the reply"))
-        out.print(views.chunk_map(rpc.chunks, full))
+        show(out, Text())
+        show(out, heading("Chunks", "bytes offered, moved through them, and given back by the reply"))
+        show(out, views.chunk_map(rpc.chunks, full))
     for stitched, name in ((stitched_call(rpc), "call"), (stitched_reply(rpc), "reply")):
-        out.print()
+        show(out, Text())
         if stitched is None:
-            out.print(heading(f"The {name}", "no RPC message"))
+            show(out, heading(f"The {name}", "no RPC message"))
             continue
         whole = "whole" if stitched.complete else "with bytes missing"
-        out.print(heading(f"The {name}", f"{len(stitched.data):,} bytes, {whole}"))
-        out.print(views.contents(stitched, full))
+        show(out, heading(f"The {name}", f"{len(stitched.data):,} bytes, {whole}"))
+        show(out, views.contents(stitched, full))
 
 
 def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
@@ -151,11 +152,12 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
         )
     else:
         out = console()
-        out.print(frame_tree(data, row, reading.first_time))
-        out.print()
+        show(out, frame_tree(data, row, reading.first_time))
+        show(out, Text())
         if owner is None:
-            out.print("It carries no part of an RPC.", style="dim")
+            show(out, Text("It carries no part of an RPC.", "dim"))
         else:
             label = f"{title(owner)}, frames {frames(owner)}"
-            out.print(f"It belongs to RPC {owner.number} ({label}): rdmascope show FILE --rpc {owner.number}")
+            hint = f"rdmascope show FILE --rpc {owner.number}"
+            show(out, Text(f"It belongs to RPC {owner.number} ({label}): {hint}"))
     reading.check()

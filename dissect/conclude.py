@@ -27,8 +27,8 @@ def conclude(rpc: Rpc) -> None:
 def _name(rpc: Rpc, message: Message) -> None:
     reduced: list[tuple[int, int]] = []
     if message.header.procedure == RDMA_NOMSG:
-        data: object = call_stream_prefix(rpc, LONG_CALL)
-        start, end = 0, len(data)  # type: ignore[arg-type]
+        data = memoryview(call_stream_prefix(rpc, LONG_CALL))
+        start, end = 0, len(data)
     else:
         data, start, end = message.data, message.start, message.end
     if message.header.reads:
@@ -37,6 +37,7 @@ def _name(rpc: Rpc, message: Message) -> None:
     if call is None or call.program is None or call.version is None or call.procedure is None:
         return
     rpc.program, rpc.version, rpc.procedure = call.program, call.version, call.procedure
+    rpc.gss = call.gss
     rpc.name = programs.procedure_name(call.program, call.version, call.procedure)
     if rpc.name in ("COMPOUND", "CB_COMPOUND") and call.body >= 0:
         callback = rpc.name == "CB_COMPOUND"
@@ -54,11 +55,11 @@ def _status(rpc: Rpc, message: Message) -> None:
         rpc.status = ERROR_NAMES.get(header.error or 0, f"RDMA_ERROR {header.error}")
         return
     if header.procedure == RDMA_NOMSG:
-        data: object = reply_stream_prefix(rpc, REPLY_HEAD)
-        start, end = 0, len(data)  # type: ignore[arg-type]
+        data = memoryview(reply_stream_prefix(rpc, REPLY_HEAD))
+        start, end = 0, len(data)
     else:
         data, start, end = message.data, message.start, message.end
-    reply = rpc_header.reply_header(data, start, end)
+    reply = rpc_header.reply_header(data, start, end, rpc.gss)
     if reply is None or reply.accepted is None:
         return
     failure = reply.error
@@ -187,7 +188,11 @@ def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str]) -> None:
 
 def _latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency:
     """Split the time between the call's first packet and the reply's last; the parts add up."""
-    begin, end = call.first_time, max(call.first_time, reply.last_time)
+    begin, end = call.first_time, reply.last_time
+    if not rpc.chunks and begin <= call.last_time <= reply.first_time <= end:
+        sent, answering = call.last_time, reply.first_time
+        return Latency(end - begin, sent - begin, 0, answering - sent, 0, end - answering)
+    end = max(begin, end)
     sent = min(max(call.last_time, begin), end)
     answering = min(max(reply.first_time, sent), end)
     reads = writes = 0

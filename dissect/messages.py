@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .frames import Bytes
 from .operations import Operation
 
 RDMA_MSG, RDMA_NOMSG, RDMA_MSGP, RDMA_DONE, RDMA_ERROR = range(5)
@@ -86,7 +85,7 @@ class Message:
 
     operation: Operation
     header: TransportHeader
-    data: Bytes
+    data: memoryview
     start: int
     """Of the inline Payload stream, in ``data``."""
     end: int

@@ -46,7 +46,7 @@ class Payload:
     runs: list[tuple[int, Bytes, Rows]] = field(default_factory=list)
     """``(at, data, rows)``: PACKET rows that follow each other without a hole, the first of them at byte ``at``.
     Runs do not overlap."""
-    only: tuple[Bytes, int, int] | None = None
+    only: tuple[memoryview, int, int] | None = None
     """``(data, start, end)`` of the captured bytes where a single packet carries all, a short cut to them."""
 
     def pieces(self) -> Iterator[Piece]:
@@ -82,7 +82,7 @@ class Payload:
         """Every byte is in the capture: no hole, no cut frame."""
         return self.seen == self.length and not self.truncated
 
-    def prefix(self) -> tuple[Bytes, int, int]:
+    def prefix(self) -> tuple[memoryview, int, int]:
         """``(data, start, end)`` of the bytes available from the start on, without a hole.
 
         Copies only where more than one frame carried them.
@@ -98,7 +98,7 @@ class Payload:
             reached += piece.captured
             if piece.captured < piece.length:
                 break
-        joined = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+        joined = np.concatenate(parts).data if parts else memoryview(b"")
         return joined, 0, len(joined)
 
 

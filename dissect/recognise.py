@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .connection import Connection
-from .frames import Bytes
 from .messages import RDMA_MSG, RDMA_NOMSG, TransportHeader
 from .onc import header as rpc
 
@@ -36,7 +35,7 @@ class Recogniser:
     def decided(self) -> bool:
         return self.connection.protocol != "unknown"
 
-    def look(self, sender: int, header: TransportHeader, data: Bytes, start: int, end: int) -> None:
+    def look(self, sender: int, header: TransportHeader, data: memoryview, start: int, end: int) -> None:
         """Judge a Send: its decoded header, and where its captured Payload stream is."""
         known_format = header.version == 1 and header.length >= 8
         if header.truncated and known_format and header.procedure in (None, RDMA_MSG, RDMA_NOMSG):
@@ -82,7 +81,7 @@ class Recogniser:
         self.connection.protocol_name = FOREIGN_PORTS.get(self.connection.service_port or 0, "")
 
 
-def _rpc_inside(xid: int, data: Bytes, start: int, end: int) -> bool:
+def _rpc_inside(xid: int, data: memoryview, start: int, end: int) -> bool:
     """Whether the Payload stream begins with an RPC call or reply of this XID (RFC 5531, 9)."""
     kind = rpc.message_type(data, start, end)
     if kind == 0:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .connection import Connection
 from .messages import Message, Segment
+from .onc.header import GssCredential
 from .operations import Operation
 
 
@@ -116,6 +117,8 @@ class Rpc:
     procedure: int | None = None
     minor_version: int | None = None
     """NFSv4 COMPOUND and CB_COMPOUND."""
+    gss: GssCredential | None = None
+    """The RPCSEC_GSS credential of the call; without it a reply's results may be wrapped unseen."""
     operations: tuple[str, ...] = ()
     """Operation names of a COMPOUND, in call order."""
     name: str = ""

@@ -66,7 +66,7 @@ def reply_items(rpc: Rpc, stream: bytes | memoryview) -> tuple[list[tuple[int, i
     if not binding.has_binding(rpc.program, rpc.version):
         return [], "the program has no known upper-layer binding"
     lengths = [chunk.returned or 0 for chunk in writes]
-    found = binding.reply_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), lengths)
+    found = binding.reply_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), lengths, rpc.gss)
     placed = [
         (item.position, item.chunk)
         for item in found.items

@@ -47,9 +47,7 @@ def header_line() -> str:
 def packet_line(packet: SimpleNamespace, source: str, destination: str, first_time: int, shown: Shown) -> str:
     protocol, info = shown
     when = seconds(packet.time - first_time)
-    return (
-        f"{packet.frame:>7} {when:>12} {source:>15} → {destination:<15} {protocol:<8} {packet.wire:>6} {info}"
-    )
+    return f"{packet.frame:>7} {when:>12} {source:>15} → {destination:<15} {protocol:<8} {packet.wire:>6} {info}"
 
 
 def call_shown(rpc: Rpc) -> Shown:
@@ -132,9 +130,7 @@ def packet_info(data: Bytes, packet: SimpleNamespace, connection: Connection | N
     if packet.length:
         info += f" {count(packet.length)} bytes"
     flags = [
-        text
-        for flag, text in ((FLAG_ACK_REQUEST, "AckReq"), (FLAG_SOLICITED, "Solicited"))
-        if packet.flags & flag
+        text for flag, text in ((FLAG_ACK_REQUEST, "AckReq"), (FLAG_SOLICITED, "Solicited")) if packet.flags & flag
     ]
     if packet.ecn == 3:
         flags.append("ECN-CE")

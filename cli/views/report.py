@@ -23,7 +23,7 @@ from rdmascope.dissect.statistics import (
 
 from ..names import procedure_label, program_label
 from ..units import bound, count, duration, moment, plural, share, size
-from .tables import PART_NAMES, STATE_STYLES, Cell, bar, grid, heading, sparkline
+from .tables import PART_NAMES, STATE_STYLES, Cell, Grid, bar, heading, sparkline
 
 MEANING = {
     "inline call": "in the call's Send",
@@ -38,7 +38,7 @@ WIDE = 150
 MOST_CONNECTIONS = 24
 MOST_PROCEDURES = 30
 LATENCY_COLUMNS = ("RPCs", "err", "min", "median", "95%", "99%", "max")
-PART_COLUMNS = ("bytes up", "down", *PART_NAMES.values())
+PART_COLUMNS = ("up", "down", *PART_NAMES.values())
 
 
 def summary(
@@ -86,7 +86,6 @@ def connections_view(connections: Sequence[Connection], shares: dict[int, Share]
             f"{active.qpn:#x}",
             f"{bracketed}{port}",
             f"{passive.qpn:#x}",
-            one.ended_by or "-",
             count(part.calls) if carrier else "-",
             size(part.call_bytes) if carrier else "-",
             size(part.reply_bytes) if carrier else "-",
@@ -95,7 +94,7 @@ def connections_view(connections: Sequence[Connection], shares: dict[int, Share]
             row += [count(sum(one.retransmitted_packets)), count(sum(one.missing_packets))]
         rows.append(row)
     columns = ["RPCs", "calls", "replies", *(["again", "missing"] if lossy else [])]
-    table = grid(["#", "client", "QP", "server", "QP", "ended by"], columns, rows, flexible=1)
+    table = Grid(["#", "client", "QP", "server", "QP"], columns, rows, flexible=1)
     parts: list[RenderableType] = [table]
     if len(connections) > len(shown):
         parts.append(Text(f"  … and {len(connections) - len(shown)} more, less busy", "dim"))
@@ -133,6 +132,7 @@ def _agreed(one: Connection) -> Iterator[str]:
     yield f"private data: client {_private(one.endpoints[0])}; server {_private(one.endpoints[1])}"
     asked, granted = _range(one.credits_asked), _range(one.credits_granted)
     yield f"credits: {asked} asked, {granted} granted{_depths(one)}"
+    yield f"ended by {one.ended_by}" if one.ended_by else "its end was not seen"
 
 
 def _private(end: Endpoint) -> str:
@@ -190,13 +190,13 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
     views: list[RenderableType] = []
     if width >= WIDE:
         rows = [[label, *one, *other] for label, one, other in zip(labels, latencies, parts, strict=True)]
-        views.append(grid(["procedure"], [*LATENCY_COLUMNS, *PART_COLUMNS], rows, flexible=0, gap=2))
+        views.append(Grid(["procedure"], [*LATENCY_COLUMNS, *PART_COLUMNS], rows, flexible=0, gap=2))
     else:
         rows = [[label, *cells] for label, cells in zip(labels, latencies, strict=True)]
-        views.append(grid(["procedure"], LATENCY_COLUMNS, rows, flexible=0))
-        views += [Text(), heading("Where the time goes", "mean time in each part, and bytes in all")]
+        views.append(Grid(["procedure"], LATENCY_COLUMNS, rows, flexible=0))
+        views += [Text(), heading("Where the time goes", "bytes up to the server and down, mean time in each part")]
         rows = [[label, *cells] for label, cells in zip(labels, parts, strict=True)]
-        views.append(grid(["procedure"], PART_COLUMNS, rows, flexible=0))
+        views.append(Grid(["procedure"], PART_COLUMNS, rows, flexible=0))
     if rest:
         calls = sum(one.calls for one in rest)
         views.append(Text(f"  … and {len(rest)} more with {plural(calls, 'RPC')} (--all has them)", "dim"))
@@ -253,10 +253,11 @@ def transfers_view(transfers: dict[str, Transfer], width: int) -> RenderableType
             continue
         chunks = [count(one.chunks), count(one.segments), size(one.advertised)] if one.chunks else ["-"] * 3
         moved = [size(one.moved), share(one.moved, everything)]
-        meaning = f"  {MEANING[way]}" if width >= 100 else ""
-        rows.append([Text.assemble(way, (meaning, "dim")), count(one.messages), *chunks, *moved])
+        meaning = [Text(MEANING[way], "dim")] if width >= 110 else []
+        rows.append([way, *meaning, count(one.messages), *chunks, *moved])
+    left = ["", ""] if width >= 110 else [""]
     views: list[RenderableType] = [
-        grid([""], ["messages", "chunks", "segments", "offered", "moved", ""], rows, flexible=0, gap=2)
+        Grid(left, ["messages", "chunks", "segments", "offered", "moved", ""], rows, flexible=0, gap=2)
     ]
     unused = [plural(one.unused, way) for way, one in transfers.items() if one.unused]
     if unused:
@@ -289,8 +290,8 @@ def slowest_view(slowest: Sequence[Slow], width: int) -> RenderableType:
         if wide:
             row += [f"{one.xid:#010x}", size(one.call_bytes), size(one.reply_bytes)]
         rows.append(row)
-    columns = ["RPC", "latency", "most in", "conn", "frames", *(["xid", "bytes up", "down"] if wide else [])]
-    return grid(["procedure"], columns, rows, flexible=0, gap=2)
+    columns = ["RPC", "latency", "most in", "conn", "frames", *(["xid", "up", "down"] if wide else [])]
+    return Grid(["procedure"], columns, rows, flexible=0, gap=2)
 
 
 def histogram_view(statistics: Statistics, width: int) -> RenderableType:
@@ -307,7 +308,7 @@ def histogram_view(statistics: Statistics, width: int) -> RenderableType:
         ]
         for low, high, number in buckets
     ]
-    return grid(["", "", ""], [], rows)
+    return Grid(["", "", ""], [], rows)
 
 
 def throughput_view(statistics: Statistics, width: int) -> RenderableType:
@@ -325,7 +326,7 @@ def throughput_view(statistics: Statistics, width: int) -> RenderableType:
         peak = max(values) / each
         told = f"{size(peak)}/s" if unit == "size" else f"{peak:,.0f}/s"
         rows.append([name, Text(sparkline(values), style), Text(f"peak {told}", "dim")])
-    view = grid(["", ""], [""], rows)
+    view = Grid(["", ""], [""], rows)
     return Group(view, Text(f"  one column is {duration(each * 1e9)}", "dim"))
 
 

@@ -11,13 +11,13 @@ from rich.tree import Tree
 
 from rdmascope.dissect.connection import Connection
 from rdmascope.dissect.messages import ERROR_NAMES, PROCEDURE_NAMES, Message, Segment, TransportHeader
-from rdmascope.dissect.rpcs import ChunkUse, Extent, Rpc, Stitched
+from rdmascope.dissect.rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
 from rdmascope.dissect.statistics import PARTS
 
-from ..ladder import ACKNOWLEDGEMENT, OTHER, Step
+from ..ladder import ACKNOWLEDGEMENT, OTHER, OWN, Step
 from ..units import count, duration, moment, plural, seconds, share, size
 from .rpcs import begin, outcome, title
-from .tables import PART_NAMES, bar, grid
+from .tables import PART_NAMES, Cell, Grid, bar
 
 LONGEST_RUN = 4
 MOST_STEPS = 60
@@ -47,19 +47,18 @@ def rpc_summary(rpc: Rpc, first_time: int) -> RenderableType:
 
 
 def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool = False) -> RenderableType:
-    """Time runs downwards; the client is on the left."""
+    """Time runs downwards; the client is on the left.  Packets of other RPCs are left out unless ``full``."""
     if not steps:
         return Text("  no packet of it is in the capture", "dim")
     lane = max(24, min(76, width - 28))
     client, server = (end.address for end in connection.endpoints)
     start = steps[0].time
     lines = [Text(f"  {'frame':>8} {'time':>10}  {client:<{lane // 2}}{server:>{lane - lane // 2}}", "dim")]
-    rows = list(_folded(steps, full))
-    hidden = 0
+    shown = list(steps) if full else _own(steps)
+    rows = list(_folded(shown, full))
     if not full and len(rows) > MOST_STEPS:
-        hidden = len(rows) - MOST_STEPS
         half = MOST_STEPS // 2
-        rows[half:-half] = [f"{hidden:,} lines more (--full has all)"]
+        rows[half:-half] = [f"{len(rows) - 2 * half:,} lines more"]
     for row in rows:
         if isinstance(row, str):
             lines.append(Text(f"  {'':>8} {'':>10}  │{'⋮ ' + row:^{lane - 2}.{lane - 2}}│", "dim"))
@@ -68,28 +67,37 @@ def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool
         line = Text(f"  {row.frame:>8} {elapsed:>10}  ")
         line.append(_arrow(row, lane), _style(row))
         lines.append(line)
+    if len(shown) < len(steps):
+        lines.append(Text(f"  {plural(len(steps) - len(shown), 'packet')} of other RPCs in between", "dim"))
     for line in lines:
         line.no_wrap = True
     return Group(*lines)
 
 
+def _own(steps: Sequence[Step]) -> list[Step]:
+    """Packets of the RPC, each with the acknowledgement that comes next, and every NAK."""
+    kept: list[Step] = []
+    before = OTHER
+    for step in steps:
+        acknowledges = step.kind == ACKNOWLEDGEMENT
+        if step.kind == OWN or "NAK" in step.label or (acknowledges and before == OWN):
+            kept.append(step)
+        before = step.kind
+    return kept
+
+
 def _folded(steps: Sequence[Step], full: bool) -> Iterator[Step | str]:
     """Long runs of packets of one sort become their first, a remark, and their last."""
-    if full:
-        yield from steps
-        return
-    for key, run in groupby(steps, lambda step: (step.kind, step.sender, step.kind == OTHER or step.label)):
+    for key, run in groupby(steps, lambda step: (step.kind, step.sender, step.family)):
         members = list(run)
-        if key[0] == OTHER:
-            yield f"{plural(len(members), 'packet')} of other RPCs"
-        elif len(members) > LONGEST_RUN:
-            between = members[1:-1]
-            moved = sum(step.length for step in between)
-            yield members[0]
-            yield f"{count(len(between))} more, {size(moved)}" if moved else f"{count(len(between))} more"
-            yield members[-1]
-        else:
+        if full or len(members) <= LONGEST_RUN or key[0] != OWN:
             yield from members
+            continue
+        between = members[1:-1]
+        moved = sum(step.length for step in between)
+        yield members[0]
+        yield f"{count(len(between))} more, {size(moved)}" if moved else f"{count(len(between))} more"
+        yield members[-1]
 
 
 def _arrow(step: Step, lane: int) -> str:
@@ -99,20 +107,21 @@ def _arrow(step: Step, lane: int) -> str:
 
 
 def _style(step: Step) -> str:
+    if step.kind == OTHER:
+        return "dim"
     if step.kind == ACKNOWLEDGEMENT:
         return "red" if "NAK" in step.label else "dim"
     return "cyan" if step.sender == 0 else "green"
 
 
-def header_tree(message: Message, name: str) -> Tree:
+def header_tree(message: Message) -> Tree:
     """A transport header as sent, field by field (RFC 8166, 4)."""
     header = message.header
     operation = message.operation
     frames = f"frame {operation.first_frame}"
     if operation.last_frame != operation.first_frame:
         frames = f"frames {operation.first_frame} to {operation.last_frame}"
-    top = Text.assemble((name, "bold"), f": RPC-over-RDMA version {header.version}, {frames}")
-    tree = Tree(top, guide_style="dim")
+    tree = Tree(Text(f"RPC-over-RDMA version {header.version}, {frames}"), guide_style="dim")
     tree.add(Text(f"rdma_xid {header.xid:#010x}"))
     tree.add(Text(f"rdma_vers {header.version}"))
     if header.credits is not None:
@@ -162,34 +171,39 @@ def _add_segments(branch: Tree, segments: Iterable[Segment]) -> None:
 
 def chunk_map(chunks: Sequence[ChunkUse], full: bool = False) -> RenderableType:
     """What was offered, what was moved through it, and what the reply gave back."""
-    table = grid(["chunk", "handle", "offset"], ["offered", "moved", "returned"])
-    table.add_column("ops", justify="right")
-    table.add_column("", no_wrap=True, style="cyan")
+    rows: list[list[Cell]] = []
     numbers: dict[str, int] = {}
     for chunk in chunks:
         numbers[chunk.kind] = numbers.get(chunk.kind, 0) + 1
         name = f"{chunk.kind} {numbers[chunk.kind]}" if chunk.kind != "reply" else "reply"
         if chunk.position is not None:
-            name += f" @{chunk.position}"
+            name += f" at {chunk.position}"
         uses = chunk.segments if full else chunk.segments[:MOST_SEGMENTS]
         for at, use in enumerate(uses):
-            segment = use.advertised
-            returned = use.returned
+            segment, returned = use.advertised, use.returned
             odd = returned is not None and returned != use.moved
-            table.add_row(
-                "",
-                name if not at else "",
-                f"{segment.handle:#010x}",
-                f"{segment.offset:#x}",
-                count(segment.length),
-                count(use.moved),
-                Text("-" if returned is None else count(returned), "red" if odd else ""),
-                str(len(use.operations)),
-                bar(use.moved, segment.length, 10),
+            rows.append(
+                [
+                    name if not at else "",
+                    f"{segment.handle:#010x}",
+                    f"{segment.offset:#x}",
+                    Text(bar(use.moved, segment.length, 8), "cyan"),
+                    count(segment.length),
+                    count(use.moved),
+                    Text("-" if returned is None else count(returned), "red" if odd else ""),
+                    _frames(use),
+                ]
             )
         if len(uses) < len(chunk.segments):
-            table.add_row("", f"… {len(chunk.segments) - len(uses)} more")
-    return table
+            rows.append([f"… {len(chunk.segments) - len(uses)} more", *[""] * 7])
+    return Grid(["chunk", "handle", "offset", ""], ["offered", "moved", "returned", "frames"], rows, gap=2)
+
+
+def _frames(use: SegmentUse) -> str:
+    """First and last frame of what was moved through a segment."""
+    if not use.operations:
+        return "-"
+    return f"{min(op.first_frame for op in use.operations)}-{max(op.last_frame for op in use.operations)}"
 
 
 def contents(stitched: Stitched, full: bool = False) -> RenderableType:

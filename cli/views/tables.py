@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -36,37 +38,48 @@ def heading(title: str, remark: str = "") -> Text:
 
 Cell = Text | str
 
+MINIMUM = 8
+"""Columns that are left to the flexible column at least."""
 
-def grid(
-    left: Sequence[str],
-    right: Sequence[str],
-    rows: Iterable[Sequence[Cell]],
-    *,
-    flexible: int | None = None,
-    gap: int = 1,
-    indent: int = 2,
-) -> Padding:
+
+@dataclass(frozen=True, slots=True)
+class Grid:
     """A table without lines: columns ``left``-aligned, then ``right``-aligned ones; '' is a column without name.
 
-    Where the table is too wide, column ``flexible`` gives way, and none else.
+    Where the table is too wide, the column ``flexible`` gives way and none else.
     """
-    listed = [list(row) for row in rows]
-    names = [*left, *right]
-    table = Table(
-        box=None, show_header=any(names), pad_edge=False, padding=(0, gap, 0, 0), header_style="dim"
-    )
-    for at, name in enumerate(names):
-        widest = max([cell_len(name), *(cell_len(str(row[at])) for row in listed if at < len(row))])
-        table.add_column(
-            name,
-            justify="left" if at < len(left) else "right",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=None if at == flexible else widest,
+
+    left: Sequence[str]
+    right: Sequence[str]
+    rows: Iterable[Sequence[Cell]]
+    flexible: int = 0
+    gap: int = 1
+    indent: int = 2
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        names = [*self.left, *self.right]
+        rows = list(self.rows)
+        widths = [max(map(_width, column)) for column in zip(names, *rows, strict=True)]
+        spare = options.max_width - self.indent - sum(widths) - self.gap * (len(widths) - 1)
+        if spare < 0:
+            widths[self.flexible] = max(MINIMUM, widths[self.flexible] + spare)
+        table = Table(
+            box=None,
+            show_header=any(names),
+            pad_edge=False,
+            padding=(0, self.gap, 0, 0),
+            header_style="dim",
         )
-    for row in listed:
-        table.add_row(*row)
-    return Padding(table, (0, 0, 0, indent), expand=False)
+        for at, (name, width) in enumerate(zip(names, widths, strict=True)):
+            side: JustifyMethod = "left" if at < len(self.left) else "right"
+            table.add_column(name, justify=side, width=width, no_wrap=True, overflow="ellipsis")
+        for row in rows:
+            table.add_row(*row)
+        yield Padding(table, (0, 0, 0, self.indent), expand=False)
+
+
+def _width(cell: Cell) -> int:
+    return cell_len(str(cell))
 
 
 def bar(part: float, whole: float, width: int) -> str:

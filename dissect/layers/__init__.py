@@ -1,8 +1,8 @@
 """The headers, as Scapy packets named and documented after their specifications.
 
-``from rdmascope.dissect.layers import *`` gives a Scapy user every layer and binds them; so does naming one, as
-in ``from rdmascope.dissect.layers import BTH, RETH``.  Nothing is loaded before that, because the tables beside
-the layers (``opcodes``) are used where starting Scapy would take longer than the work itself.
+``from rdmascope.dissect.layers import *`` gives a Scapy user every layer and binds them; so does naming one,
+as in ``from rdmascope.dissect.layers import BTH, RETH``.  Nothing is loaded before that, because the tables
+beside the layers (``opcodes``) are used where starting Scapy would take longer than the work itself.
 """
 
 from __future__ import annotations

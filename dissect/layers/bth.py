@@ -3,11 +3,11 @@
 Everything InfiniBand transport, whatever is beneath it; ``roce`` puts it on top of UDP and Ethernet.  Fields
 have Wireshark's names, with the underscores of the specification (``dest_qp``, ``src_qp``, ``dma_len``).
 
-The opcode table says which extended headers follow a BTH.  What the payload behind the last of them is, say, in
-this order: what was bound to that header with ``bind_layers``; what was bound to BTH, by fields of the BTH; and,
-for datagrams to queue pairs 0 and 1, that they are Management Datagrams.  So
-``bind_layers(BTH, MyProtocol, dest_qp=0x11)`` dissects what arrives at queue pair 0x11, behind whatever extended
-headers the packet has.
+The opcode table says which extended headers follow a BTH.  What the payload behind the last of them is, say,
+in this order: what was bound to that header with ``bind_layers``; what was bound to BTH, by fields of the
+BTH; and, for datagrams to queue pairs 0 and 1, that they are Management Datagrams.  So ``bind_layers(BTH,
+MyProtocol, dest_qp=0x11)`` dissects what arrives at queue pair 0x11, behind whatever extended headers the
+packet has.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class BTH(_Chained):
     """Base Transport Header (IBA 9.2), 12 bytes, with the pad bytes and the ICRC that end the packet.
 
     Left None, ``padcnt``, ``pad`` and ``icrc`` are computed when the packet is built; the ICRC covers the
-    headers beneath, so without them it is 0.  In a dissected packet they hold what was on the wire: delete them
-    (``del pkt.icrc``) after a change.  ``icrc`` is an integer, its four bytes read big-endian; where the
+    headers beneath, so without them it is 0.  In a dissected packet they hold what was on the wire: delete
+    them (``del pkt.icrc``) after a change.  ``icrc`` is an integer, its four bytes read big-endian; where the
     packet was cut short, the bytes that are there (perhaps none).
     """
 
@@ -178,7 +178,7 @@ class BTH(_Chained):
         return packet + bytes(trailer)
 
     def _beneath(self, packet: bytes) -> bytes:
-        """``packet`` behind the headers beneath, from the network header on, their lengths those to be sent."""
+        """``packet`` behind the headers beneath, from the network header on, with lengths as sent."""
         stack: Any = Raw(packet + bytes(opcodes.ICRC_BYTES))
         layer = self.underlayer
         while layer is not None:

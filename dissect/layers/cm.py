@@ -437,7 +437,7 @@ class CMServiceIDReply(CMMessage):
     )
 
 
-CM_MESSAGES: dict[int, tuple[str, type[CMMessage]]] = {  # 16.7.3
+CM_MESSAGES: dict[int, tuple[str, Any]] = {  # 16.7.3
     0x0010: ("REQ", CMRequest),
     0x0011: ("MRA", CMMsgRcptAck),
     0x0012: ("REJ", CMReject),

@@ -1,9 +1,9 @@
 """The Invariant CRC of RoCE packets: computed and verified on bytes, one packet or a column of them.
 
 The ICRC is the CRC-32 of Ethernet over everything that routers must not change.  Eight bytes of ones stand
-for the Local Route Header; fields that may change on the way count as ones: IPv4 type of service, time to live
-and header checksum; IPv6 (and GRH) traffic class, flow label and hop limit; the UDP checksum; FECN, BECN and
-the six reserved bits behind them in the BTH.  IBA volume 1, 7.8.1; annex A16 (RoCE); annex A17 (RoCEv2).
+for the Local Route Header; fields that may change on the way count as ones: IPv4 type of service, time to
+live and header checksum; IPv6 (and GRH) traffic class, flow label and hop limit; the UDP checksum; FECN, BECN
+and the six reserved bits behind them in the BTH.  IBA volume 1, 7.8.1; annex A16 (RoCE); annex A17 (RoCEv2).
 
 Here an ICRC is the integer that its four bytes on the wire make when read big-endian, as Wireshark shows it;
 the CRC itself goes out least significant byte first.
@@ -27,7 +27,7 @@ IPV6_BYTES = 40
 
 _UDP, _BTH_IN_GRH = 17, 0x1B
 _EXTENSIONS = (0, 43, 60, 135, 139, 140)
-"""IPv6 extension headers with a length in units of eight bytes (RFC 8200, 4); fragments are not among them."""
+"""IPv6 extension headers with a length in units of eight bytes (RFC 8200, 4); fragments are not here."""
 
 
 class Extent(NamedTuple):
@@ -125,9 +125,9 @@ def _finish(crc: int) -> int:
 def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
     """Whether the ICRCs of some packets of a batch are right; None where one is not wholly captured.
 
-    ``rows`` are PACKET rows that were decoded from ``batch``.  They do not say where the network header starts,
-    so it is looked for in front of the BTH: the IPv4 header, IPv6 header or GRH whose length and protocol fields
-    fit the packet.  Where none fits the answer is None, too.
+    ``rows`` are PACKET rows that were decoded from ``batch``.  They do not say where the network header
+    starts, so it is looked for in front of the BTH: the IPv4 header, IPv6 header or GRH whose length and
+    protocol fields fit the packet.  Where none fits the answer is None, too.
     """
     bth = rows["bth"].astype(np.int64)
     frames = batch.rows[np.searchsorted(batch.rows["number"], rows["frame"])]
@@ -156,7 +156,7 @@ def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
 
 
 def _behind_extensions(data: Bytes, start: int, bth: int, end: int) -> bool | None:
-    """The verdict for a packet whose IPv6 header is followed by extension headers, of a frame at ``start``."""
+    """The verdict for IPv6 with extension headers, in a frame that starts at ``start``."""
     for at in range(bth - UDP_BYTES - IPV6_BYTES - 8, start - 1, -8):
         if data[at] >> 4 == 6:
             packet = data[at:end].tobytes()

@@ -121,16 +121,17 @@ def compound_call(
     truncated = complete = False
     shift = 0
     try:
-        length, minor, count = words3(view, at)
-        if length or callback:
+        length, second, third = words3(view, at)
+        if callback:
+            tag, at = _tag(view, at)
+            minor, _, count = words3(view, at)  # between them: callback_ident
+        elif length:
             tag, at = _tag(view, at)
             minor, count = words2(view, at)
-            at += 8
-            if callback:
-                count = word(view, at)[0]
-                at += 4
+            at -= 4
         else:
-            at += 12
+            minor, count = second, third
+        at += 12
         for _ in range(count):
             number = word(view, at)[0]
             at += 4
@@ -153,8 +154,6 @@ def compound_call(
             complete = True
     except _struct.error:
         truncated = True
-        if count is None or (callback and not operations):
-            minor = count = None
     except Malformed as error:
         problems.append(f"{_last(operations, callback)}: {error}")
     if truncated:

@@ -141,6 +141,7 @@ class Assembly:
         last_opcode = last["opcode"]
         extra = np.where(opcodes.HAS_IETH[last_opcode], 1, np.where(opcodes.HAS_IMMDT[last_opcode], 2, 0)).tolist()
         out, sender, order = self.out, self.sender, self.order
+        view = data.data
         for (
             kind,
             a,
@@ -184,7 +185,7 @@ class Assembly:
             else:
                 payload = Payload(length, seen, truncated, [(0, data, rows[a:b])])
                 if b - a == 1:
-                    payload.only = data, offset, offset + captured
+                    payload.only = view, offset, offset + captured
             operation = Operation(
                 _KINDS[kind],
                 sender,

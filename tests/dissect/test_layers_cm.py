@@ -46,8 +46,8 @@ REP = mad(
 )
 DREQ = mad("010702030000000000000002e306ae73001500000000000073ae06e35713388e00001100")
 
-# What tshark 4.0.17 says of these three (its reading of the primary path's flow label and rate is left out: it
-# takes them from the wrong bytes).
+# What tshark 4.0.17 says of these three.  Its reading of the primary path's flow label and rate is left out: it
+# takes them from the wrong bytes.
 REQ_FIELDS = {
     "localcommid": 0x73AE06E3,
     "serviceid": 0x0000000001064E51,
@@ -233,9 +233,7 @@ def test_all_matches_are_told_in_order() -> None:
 
 
 def test_the_layer_finds_the_message_behind_other_private_data() -> None:
-    reply = MAD(
-        bytes(MAD() / CMReply() / ConsumerPrivateData(load=b"other") / RPCRDMAPrivateData(send_size=15))
-    )
+    reply = MAD(bytes(MAD() / CMReply() / ConsumerPrivateData(load=b"other") / RPCRDMAPrivateData(send_size=15)))
     assert reply[ConsumerPrivateData].load == b"other"
     assert reply[RPCRDMAPrivateData].send_size == 15
 

@@ -196,7 +196,7 @@ EMPTY = {
     71,
 }
 RESULTS: dict[int, Draw] = {
-    **{number: nothing for number in EMPTY},
+    **dict.fromkeys(EMPTY, nothing),
     3: join(uint, uint),
     4: stateid,
     5: verifier,
