@@ -14,6 +14,7 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 
@@ -178,7 +179,7 @@ class _Stream:
         """The segments of one record; known and unknown bytes never share one."""
         bounds = sorted({0, len(record), *(edge for hole in holes for edge in hole)})
         unknown = {start for start, _ in holes}
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in pairwise(bounds):
             captured = start not in unknown
             for at in range(start, end, SEGMENT):
                 until = min(at + SEGMENT, end)

@@ -35,14 +35,11 @@ class Xid(click.ParamType[int]):
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        for base in (0, 16):
-            try:
-                xid = int(value, base)
-            except ValueError:
-                continue
-            if 0 <= xid < 1 << 32:
-                return xid
-        self.fail(f"{value!r} is no 32-bit number, hexadecimal (0x1a2b3c4d) or decimal", param, ctx)
+        match = re.fullmatch(r"0[xX]([0-9a-fA-F]+)|(\d+)|([0-9a-fA-F]+)", value.strip())
+        xid = -1 if match is None else int(match[2]) if match[2] else int(match[1] or match[3], 16)
+        if not 0 <= xid < 1 << 32:
+            self.fail(f"{value!r} is no 32-bit number, hexadecimal (0x1a2b3c4d) or decimal", param, ctx)
+        return xid
 
 
 class Moment(NamedTuple):

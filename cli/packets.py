@@ -84,12 +84,11 @@ def command(
     reading = Reading(file, analyzer_options(ports, force, contents=False))
     first, last = span or (1, 1 << 62)
     out = console()
-    shown = 0
-    for line in _lines(reading, first, last):
+    for shown, line in enumerate(_lines(reading, first, last), 1):
         if as_json:
             print_json(_record(line))
         else:
-            if not shown and not trees:
+            if shown == 1 and not trees:
                 show(out, Text(views.header_line(), "dim"))
             text = views.packet_line(
                 line.packet, line.source, line.destination, reading.first_time, (line.protocol, line.info)
@@ -107,8 +106,7 @@ def command(
                 start = int(row["offset"])
                 data = line.batch.data[start : start + int(row["captured"])].tobytes()
                 show(out, *layer_trees(data, int(row["link_type"])), Text())
-        shown += 1
-        if most is not None and shown >= most:
+        if shown == most:
             return
     reading.check()
 

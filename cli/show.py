@@ -105,7 +105,7 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: b
     if rpc.chunks:
         show(out, Text())
         show(out, heading("Chunks", "bytes offered, moved through them, and given back by the reply"))
-        show(out, views.chunk_map(rpc.chunks, full))
+        show(out, views.chunk_map(rpc.chunks, out.width, full))
     for stitched, name in ((stitched_call(rpc), "call"), (stitched_reply(rpc), "reply")):
         show(out, Text())
         if stitched is None:

@@ -7,7 +7,7 @@ from .messages import ERROR_NAMES, RDMA_ERROR, RDMA_NOMSG, Message
 from .onc import header as rpc_header
 from .onc import nfs4, programs, status
 from .operations import Operation
-from .rpcs import ChunkUse, Latency, Rpc
+from .rpcs import ChunkUse, Latency, Rpc, SegmentUse
 from .stitch import call_stream_prefix, reply_items, reply_stream, reply_stream_prefix
 
 LONG_CALL = 1 << 20
@@ -157,33 +157,31 @@ def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str]) -> None:
     for use in chunk.segments:
         _, advertised, offset = use.advertised
         length = advertised if chunk.kind == "read" else min(advertised, use.returned or 0)
-        operations = use.operations
-        if length and not (
-            len(operations) == 1
-            and operations[0].address <= offset
-            and operations[0].address + operations[0].length >= offset + length
-            and operations[0].payload.whole
-        ):
-            covered = IntervalSet()
-            for operation in operations:
-                payload = operation.payload
-                if payload.truncated:
-                    rpc.contents = "truncated"
-                low, high = max(offset, operation.address), min(offset + length, operation.address + operation.length)
-                if low < high:
-                    covered.add(low, high)
-            missing = IntervalSet()
-            for operation in operations:
-                for start, end in operation.holes:
-                    low, high = max(offset, operation.address + start), min(offset + length, operation.address + end)
-                    missing.add(low, high)
-            for start, end in covered.missing(offset, offset + length):
-                missing.add(start, end)
-            damage += [
-                f"{label}: bytes {at + start - offset}-{at + end - offset - 1} not in this capture"
-                for start, end in zip(missing.starts, missing.ends, strict=True)
-            ]
+        reached = offset
+        for operation in use.operations:
+            if operation.payload.whole and operation.address <= reached:
+                reached = max(reached, operation.address + operation.length)
+        if reached < offset + length:
+            _missing(rpc, use, length, at, label, damage)
         at += length
+
+
+def _missing(rpc: Rpc, use: SegmentUse, length: int, at: int, label: str, damage: list[str]) -> None:
+    """Name the bytes of a segment's first ``length`` that the capture does not hold; it begins ``at`` in its chunk."""
+    offset = use.advertised.offset
+    covered = IntervalSet()
+    for operation in use.operations:
+        if operation.payload.truncated:
+            rpc.contents = "truncated"
+        reached = operation.address
+        for start, end in operation.holes:
+            covered.add(reached, operation.address + start)
+            reached = operation.address + end
+        covered.add(reached, operation.address + operation.length)
+    damage += [
+        f"{label}: bytes {at + start - offset}-{at + end - offset - 1} not in this capture"
+        for start, end in covered.missing(offset, offset + length)
+    ]
 
 
 def _latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency:

@@ -11,7 +11,7 @@ from rich.tree import Tree
 
 from rdmascope.dissect import layers
 from rdmascope.dissect.frames import Rows
-from rdmascope.dissect.network import COOKED, ETHERNET, LINUX_SLL2, RAW_IP
+from rdmascope.dissect.walk import COOKED, ETHERNET, LINUX_SLL2, RAW_IP
 
 from ..units import count, seconds
 

@@ -169,15 +169,16 @@ def _add_segments(branch: Tree, segments: Iterable[Segment]) -> None:
         branch.add(Text(f"… {len(listed) - MOST_SEGMENTS} segments more", "dim"))
 
 
-def chunk_map(chunks: Sequence[ChunkUse], full: bool = False) -> RenderableType:
+def chunk_map(chunks: Sequence[ChunkUse], width: int, full: bool = False) -> RenderableType:
     """What was offered, what was moved through it, and what the reply gave back."""
+    wide = width >= 100
     rows: list[list[Cell]] = []
     numbers: dict[str, int] = {}
     for chunk in chunks:
         numbers[chunk.kind] = numbers.get(chunk.kind, 0) + 1
         name = f"{chunk.kind} {numbers[chunk.kind]}" if chunk.kind != "reply" else "reply"
         if chunk.position is not None:
-            name += f" at {chunk.position}"
+            name += f" @{chunk.position}"
         uses = chunk.segments if full else chunk.segments[:MOST_SEGMENTS]
         for at, use in enumerate(uses):
             segment, returned = use.advertised, use.returned
@@ -187,7 +188,7 @@ def chunk_map(chunks: Sequence[ChunkUse], full: bool = False) -> RenderableType:
                     name if not at else "",
                     f"{segment.handle:#010x}",
                     f"{segment.offset:#x}",
-                    Text(bar(use.moved, segment.length, 8), "cyan"),
+                    *([Text(bar(use.moved, segment.length, 8), "cyan")] if wide else []),
                     count(segment.length),
                     count(use.moved),
                     Text("-" if returned is None else count(returned), "red" if odd else ""),
@@ -195,8 +196,9 @@ def chunk_map(chunks: Sequence[ChunkUse], full: bool = False) -> RenderableType:
                 ]
             )
         if len(uses) < len(chunk.segments):
-            rows.append([f"… {len(chunk.segments) - len(uses)} more", *[""] * 7])
-    return Grid(["chunk", "handle", "offset", ""], ["offered", "moved", "returned", "frames"], rows, gap=2)
+            rows.append([f"… {len(chunk.segments) - len(uses)} more", *[""] * (7 if wide else 6)])
+    left = ["chunk", "handle", "offset", *([""] if wide else [])]
+    return Grid(left, ["offered", "moved", "returned", "frames"], rows, gap=2 if wide else 1)
 
 
 def _frames(use: SegmentUse) -> str:

@@ -48,27 +48,47 @@ class Reads:
             self.reads.pop(0).operation.closed = True
 
     def responses(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Response packets that carry data, in capture order."""
         if not self.reads:
             return
         starts = np.array([read.start for read in self.reads])
         owners = np.searchsorted(starts, psns, side="right") - 1
         edges = np.flatnonzero((psns[1:] != psns[:-1] + 1) | (owners[1:] != owners[:-1])) + 1
+        firsts = np.concatenate(([0], edges))
+        lasts = np.concatenate((edges, [len(rows)])) - 1
+        mtu = self.connection.path_mtu or DEFAULT_MTU
+        totals = np.concatenate(([0], np.cumsum(rows["length"], dtype=np.int64)))
+        # A response of another size than the path MTU in the middle of a run would shift what follows it.
+        odd = rows["length"] != mtu
+        odd[lasts] = False
+        regular = not odd.any() and not (rows["captured"] < rows["length"]).any()
         finished = False
-        reads = self.reads
-        for a, b in zip([0, *edges.tolist()], [*edges.tolist(), len(rows)], strict=True):
-            owner = int(owners[a])
+        for owner, a, b, low, frame, time, seen in zip(
+            owners[firsts].tolist(),
+            firsts.tolist(),
+            (lasts + 1).tolist(),
+            psns[firsts].tolist(),
+            rows["frame"][lasts].tolist(),
+            rows["time"][lasts].tolist(),
+            (totals[lasts + 1] - totals[firsts]).tolist(),
+            strict=True,
+        ):
             if owner < 0:
                 continue
-            read = reads[owner]
-            low, high = int(psns[a]), int(psns[b - 1]) + 1
-            if low >= read.end:
-                continue
-            if high > read.end:
-                b -= high - read.end
-                high = read.end
-            finished = self._take(read, low, high, data, rows[a:b]) or finished
+            read = self.reads[owner]
+            high = low + b - a
+            if regular and low == read.start and high == read.end and not read.seen.starts:
+                operation = read.operation
+                operation.payload.runs.append((0, data, rows[a:b]))
+                operation.payload.seen = seen
+                operation.packets += b - a
+                operation.last_frame, operation.last_time = frame, time
+                operation.closed = read.complete = finished = True
+            elif low < read.end:
+                extra = max(0, high - read.end)
+                finished = self._take(read, low, high - extra, data, rows[a : b - extra]) or finished
         if finished:
-            self.reads = [read for read in reads if not read.complete]
+            self.reads = [read for read in self.reads if not read.complete]
 
     def _take(self, read: _OpenRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:
         """Responses with PSNs [low, high) of one Read; True where they complete it."""
@@ -83,18 +103,17 @@ class Reads:
         for start, end in fresh:
             part = rows[start - low : end - low]
             lengths = part["length"]
-            if len(part) > 1 and not bool((lengths[:-1] == mtu).all()):
-                # A response of another size than the path MTU would shift what follows it: place each by its PSN.
+            if bool((lengths[:-1] == mtu).all()):
+                payload.runs.append(((start - read.start) * mtu, data, part))
+            else:
                 for index in range(len(part)):
                     payload.runs.append(((start + index - read.start) * mtu, data, part[index : index + 1]))
-            else:
-                payload.runs.append(((start - read.start) * mtu, data, part))
             payload.seen += int(lengths.sum())
             payload.truncated = payload.truncated or bool((part["captured"] < lengths).any())
             operation.last_frame = max(operation.last_frame, int(part["frame"][-1]))
             operation.last_time = max(operation.last_time, int(part["time"][-1]))
             operation.packets += len(part)
-        if fresh and len(read.seen.starts) == 1 and read.seen.starts[0] == read.start and read.seen.ends[0] == read.end:
+        if read.seen.covers(read.start, read.end):
             operation.closed = read.complete = True
         return read.complete
 

@@ -1,0 +1,57 @@
+# Every target makes its own set-up: a virtual environment in .venv, renewed when pyproject.toml changes.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+SAMPLE ?= captures/samples/rxe-nfs-all.pcap.zst
+
+# $(call apt,PACKAGE): install it where that is possible, that is for root on Debian.  Fails where it is not.
+apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRONTEND=noninteractive && \
+	{ apt-get -qq install -y --no-install-recommends $(1) || \
+	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends $(1); }; } >/dev/null 2>&1 </dev/null
+
+.PHONY: help demo test bench lint format types check clean tshark
+help:
+	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
+	@echo 'make test    the tests'
+	@echo 'make bench   speed and memory, beside tshark (minutes; about 1.5 GB in bench/work)'
+	@echo 'make lint    ruff, rules and format        make format  rewrite the files in that format'
+	@echo 'make types   mypy, strict                  make check   test, lint and types'
+	@echo 'make clean   remove everything that was made here'
+
+demo: $(READY)
+	$(BIN)/rdmascope report $(SAMPLE)
+
+test: $(READY) tshark
+	$(BIN)/pytest
+
+bench: $(READY) tshark
+	$(BIN)/python -m bench
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(READY)
+	$(BIN)/mypy
+
+check: test lint types
+
+clean:
+	rm -rf .venv build dist *.egg-info bench/work .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+tshark:
+	@command -v tshark >/dev/null || { $(call apt,tshark); } || \
+		echo 'tshark is not installed and could not be: the tests that want it are skipped' >&2
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'Python 3.11 or later is needed: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { $(call apt,python3-venv); } || \
+		{ echo 'Python cannot make virtual environments here: apt install python3-venv' >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
