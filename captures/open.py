@@ -116,12 +116,9 @@ class Capture:
             batches = pcap.read_batches(self._feed, self._header, self._limits)
         else:
             batches = pcapng.read_batches(self._feed, self._sections, self._limits)
-        try:
-            for batch in batches:
-                yield batch
-                self._feed.release()
-        except OSError as error:
-            raise CaptureError(f"{self._name}: {error.strerror}") from error
+        for batch in batches:
+            yield batch
+            self._feed.release()
 
     def _prepare(self) -> Feed:
         """The bytes, decompressed."""

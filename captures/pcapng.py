@@ -31,6 +31,8 @@ PREFIX = {ENHANCED: 28, PACKET: 28, SIMPLE: 12}
 SMALLEST = {kind: prefix + 4 for kind, prefix in PREFIX.items()} | {SECTION: 28, INTERFACE: 20}
 FEWEST = 12
 """Bytes of a block without a body."""
+APART = 1 << 32
+"""More than any length: a block of this type changes how the next ones are read."""
 
 END_OF_OPTIONS, IF_NAME, IF_TSRESOL, IF_TSOFFSET = 0, 2, 9, 14  # (3.5, 4.2)
 
@@ -108,31 +110,40 @@ def read_batches(feed: Feed, sections: Sections, limits: Limits) -> Iterator[Fra
     while True:
         starts, kinds, lengths, stopped = _boundaries(feed, sections.byte_order, limits)
         if len(starts):
-            rows, problem = _rows(feed, sections, starts, kinds, lengths)
+            rows, whole, problem = _rows(feed, sections, starts, kinds, lengths)
+            if whole:
+                feed.at = int(starts[whole - 1]) + int(lengths[whole - 1])
             if len(rows):
                 rows["number"] = np.arange(number + 1, number + 1 + len(rows))
                 number += len(rows)
-                last = len(rows) - 1
-                feed.at = int(starts[last]) + int(lengths[last])
                 yield FrameBatch(feed.data, rows)
             if problem:
-                feed.damaged(f"the block of frame {number + 1} {problem}")
+                feed.damaged(f"{_subject(int(kinds[whole]), number)} {problem}")
         if stopped:
             _other_block(feed, sections, number)
         elif not len(starts) and not feed.more():
-            feed.finish(f"the block of frame {number + 1}", _claimed(feed, sections.byte_order))
+            kind, size = _claimed(feed, sections.byte_order)
+            feed.finish(_subject(kind, number), size)
             return
 
 
-def _claimed(feed: Feed, byte_order: str) -> int:
+def _subject(kind: int, number: int) -> str:
+    if kind == INTERFACE:
+        return "an interface description"
+    return f"the block of frame {number + 1}" if kind in PREFIX else f"a block of type {kind}"
+
+
+def _claimed(feed: Feed, byte_order: str) -> tuple[int, int]:
+    """Type and length of a block that is not all there; where not even they are, it counts as a frame's."""
     head = feed.data[feed.at : feed.at + 8].tobytes()
-    return int(struct.unpack(byte_order + "II", head)[1]) if len(head) == 8 else 0
+    kind, length = struct.unpack(byte_order + "II", head) if len(head) == 8 else (ENHANCED, 0)
+    return kind, length
 
 
 def _boundaries(
     feed: Feed, byte_order: str, limits: Limits
 ) -> tuple[Int64s, NDArray[np.uint32], Int64s, bool]:
-    """Offsets, types and lengths of the next blocks that hold frames; whether another block comes then."""
+    """Offsets, types and lengths of the next blocks up to one that must be read apart; whether there is one."""
     head = struct.Struct(byte_order + "II").unpack_from
     view = feed.data.data
     size = len(view)
@@ -140,13 +151,13 @@ def _boundaries(
     last = min(size, at + limits.bytes) - 8
     starts: list[int] = []
     append = starts.append
-    smallest = {kind: SMALLEST[kind] for kind in PREFIX}.get
+    smallest = {**SMALLEST, SECTION: APART, INTERFACE: APART}.get
     stopped = False
     for _ in range(limits.frames):
         if at > last:
             break
         kind, length = head(view, at)
-        if length < smallest(kind, 1 << 33):
+        if length < smallest(kind, FEWEST):
             stopped = True
             break
         append(at)
@@ -161,15 +172,12 @@ def _boundaries(
 
 
 def _other_block(feed: Feed, sections: Sections, number: int) -> None:
-    """Takes in, or passes over, the block at the feed's place."""
+    """Takes in the section or interface at the feed's place; raises where the block is another, for its length."""
     kind = int(struct.unpack_from(sections.byte_order + "I", feed.data.data, feed.at)[0])
     if kind == SECTION:
         read_section_header(feed, sections)
         return
-    what = "an interface description" if kind == INTERFACE else f"a block of type {kind}"
-    if kind in PREFIX:
-        what = f"the block of frame {number + 1}"
-    length = _whole_block(feed, sections.byte_order, what)
+    length = _whole_block(feed, sections.byte_order, _subject(kind, number))
     if kind == INTERFACE:
         if len(sections.interfaces) == MOST_INTERFACES:
             feed.damaged(f"more than {MOST_INTERFACES} interfaces")
@@ -216,8 +224,8 @@ def _layout(kind: int, byte_order: str) -> list[tuple[str, str]]:
 
 def _rows(
     feed: Feed, sections: Sections, starts: Int64s, kinds: NDArray[np.uint32], lengths: Int64s
-) -> tuple[Rows, str]:
-    """FRAME rows of whole blocks, up to the first bad one, and what is bad about that."""
+) -> tuple[Rows, int, str]:
+    """FRAME rows of the blocks up to the first bad one, how many blocks these are, and what is bad about it."""
     data, byte_order = feed.data, sections.byte_order
     size = len(starts)
     prefix, interface, captured, original = (np.zeros(size, np.int64) for _ in range(4))
@@ -238,6 +246,7 @@ def _rows(
             interface[which] = heads["interface"]
             ticks[which] = heads["high"].astype(np.uint64) << np.uint64(32) | heads["low"]
 
+    holds_frame = prefix > 0
     behind = gather(data, starts + lengths - 4, [("length", byte_order + "u4")])["length"]
     problem = ""
     for bad, what in (
@@ -245,25 +254,26 @@ def _rows(
         (lengths % 4 != 0, "has a length that is no multiple of four"),
         (behind != lengths, "gives two different lengths"),
         (captured > lengths - prefix - 4, "claims more captured bytes than it holds"),
-        (interface >= sections.own, "names an interface that was not described"),
+        (holds_frame & (interface >= sections.own), "names an interface that was not described"),
     ):
         if bad[:size].any():
             size, problem = int(np.argmax(bad)), what
-    rows = np.zeros(size, FRAME)
-    interface = interface[:size]
-    rows["offset"] = (starts + prefix)[:size]
-    rows["captured"] = captured[:size]
-    rows["original"] = np.minimum(original[:size], 0x7FFFFFFF)
+    good = slice(size) if holds_frame[:size].all() else np.flatnonzero(holds_frame[:size])
+    interface, ticks = interface[good], ticks[good]
+    rows = np.zeros(len(interface), FRAME)
+    rows["offset"] = (starts + prefix)[good]
+    rows["captured"] = captured[good]
+    rows["original"] = np.minimum(original[good], 0x7FFFFFFF)
     rows["interface"] = interface + sections.first
-    timed = kinds[:size] != SIMPLE
+    timed = kinds[good] != SIMPLE
     for index in _distinct(interface):
         here = sections.interfaces[sections.first + index]
         which = interface == index
         rows["link_type"][which] = here.link_type
         which &= timed
         if which.any():
-            rows["time"][which] = nanoseconds(ticks[:size][which], here.units, here.offset)
-    return rows, problem
+            rows["time"][which] = nanoseconds(ticks[which], here.units, here.offset)
+    return rows, size, problem
 
 
 def _distinct(values: Int64s) -> list[int]:

@@ -94,6 +94,9 @@ class Feed:
                 except CaptureError as error:
                     self._pieces, self._failure = None, error
                     break
+                except OSError as error:
+                    self._pieces, self._failure = None, CaptureError(f"{self.name}: {error.strerror}")
+                    break
             size = min(len(self._piece), len(fresh) - filled)
             view[filled : filled + size] = self._piece[:size]
             self._piece = self._piece[size:]
@@ -132,7 +135,14 @@ class Feed:
         raise CaptureError(f"{self.name}: truncated in {what}, at byte {self.offset}: {there} there")
 
     def damaged(self, what: str) -> NoReturn:
-        raise CaptureError(f"{self.name}: damaged at byte {self.offset}: {what}")
+        offset = self.offset
+        # A corrupt gzip stream gives wrong bytes until its checksum comes; then that is what is wrong.
+        while self._poll is None and self._pieces is not None:
+            self.at = len(self.data)
+            self.more()
+        if self._failure is not None:
+            raise self._failure
+        raise CaptureError(f"{self.name}: damaged at byte {offset}: {what}")
 
 
 def gather(data: Bytes, at: Int64s, layout: DTypeLike) -> Rows:

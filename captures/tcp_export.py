@@ -2,8 +2,7 @@
 
 Each message gets a record mark (RFC 5531, 11) and goes, in segments of at most ``SEGMENT`` bytes, into the TCP
 stream of its connection, with right sequence and acknowledgement numbers and checksums, between a handshake and
-a FIN.  Bytes that the capture does not have are written as a snaplen would have: the segment is there, its
-length is right, its payload is not captured.
+a FIN.  A segment with bytes that the capture does not have is cut before the first of them, as a snaplen would.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 
@@ -176,17 +174,14 @@ class _Stream:
         yield self._packet(0, ACK)
 
     def message(self, sender: int, record: Bytes, holes: Sequence[tuple[int, int]]) -> Written:
-        """The segments of one record; known and unknown bytes never share one."""
-        bounds = sorted({0, len(record), *(edge for hole in holes for edge in hole)})
-        unknown = {start for start, _ in holes}
-        for start, end in pairwise(bounds):
-            captured = start not in unknown
-            for at in range(start, end, SEGMENT):
-                until = min(at + SEGMENT, end)
-                flags = ACK | PSH if until == len(record) else ACK
-                comment = None if captured else "not in the RDMA capture"
-                yield self._packet(sender, flags, record[at:until], captured=captured, comment=comment)
-                self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
+        """The segments of one record, each cut before its first unknown byte."""
+        for at in range(0, len(record), SEGMENT):
+            until = min(at + SEGMENT, len(record))
+            known = min((max(at, start) for start, end in holes if start < until and end > at), default=until)
+            flags = ACK | PSH if until == len(record) else ACK
+            comment = None if known == until else "cut: what follows is not in the RDMA capture"
+            yield self._packet(sender, flags, record[at:until], captured=known - at, comment=comment)
+            self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
 
     def _packet(
         self,
@@ -195,7 +190,7 @@ class _Stream:
         payload: Bytes | None = None,
         *,
         options: bytes = b"",
-        captured: bool = True,
+        captured: int | None = None,
         comment: str | None = None,
     ) -> tuple[bytes, int, str | None]:
         data = b"" if payload is None else payload.tobytes()
@@ -211,7 +206,7 @@ class _Stream:
         unsummed = _TCP.pack(*fields, 0, 0) + options
         tcp = _TCP.pack(*fields, checksum(pseudo + unsummed + data), 0) + options
         ip = self._ip(source, destination, length)
-        return ip + tcp + (data if captured else b""), len(ip) + length, comment
+        return ip + tcp + data[:captured], len(ip) + length, comment
 
     def _ip(self, source: bytes, destination: bytes, length: int) -> bytes:
         if self._version == 6:

@@ -58,8 +58,8 @@ def command(
     look for it (20049 is NFS over RDMA); elsewhere it is the original service port.  The client's port is 32768
     and up, one for each connection: RDMA has no such thing.
 
-    Of a message with missing bytes the known ones are written, and the others as packets of which the payload
-    was not captured; nothing is filled in.  An RDMA_ERROR is no RPC message and leaves its call without reply.
+    A message with missing bytes is written as a snaplen would leave it: packets of the right length, cut before
+    the first byte that is not known.  Nothing is filled in.  An RDMA_ERROR is no RPC message and leaves its call without reply.
 
     \b
     Example: EXAMPLE

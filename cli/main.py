@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from .terminal import EXIT_BAD_INPUT, EXIT_INTERRUPTED, complain
+from .terminal import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, complain
 
 COMMANDS = {
     "report": "What a capture holds: connections, procedures, latencies, payloads, the slowest RPCs.",
@@ -45,15 +45,24 @@ class Commands(click.Group):
             raise click.UsageError(f"no command {args[0]!r}; there are {', '.join(COMMANDS)}")
         return super().resolve_command(ctx, args)
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:
-        extra["standalone_mode"] = False
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run; with ``standalone_mode`` end the process with a status, never with a traceback."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         try:
-            status = super().main(args, prog_name or "rdmascope", **extra)
+            status = super().main(args, prog_name or "rdmascope", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
         except BrokenPipeError:
             # Whoever read our output has seen enough; Python would complain once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
+            sys.exit(EXIT_FAULT)
         except (KeyboardInterrupt, click.Abort):
             sys.exit(EXIT_INTERRUPTED)
         except click.UsageError as error:
@@ -69,12 +78,19 @@ class Commands(click.Group):
         except OSError as error:
             complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
             sys.exit(EXIT_BAD_INPUT)
+        except Exception as error:
+            # A fault of this program.  Whoever wants to find it sets RDMASCOPE_TRACEBACK.
+            if os.environ.get("RDMASCOPE_TRACEBACK"):
+                raise
+            complain(f"internal error, please report it: {type(error).__name__}: {error}")
+            sys.exit(EXIT_FAULT)
         sys.exit(status if isinstance(status, int) else 0)
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rdmascope", message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """See the RPCs inside RDMA: NFS over RoCE, put together again, timed and named.
 
     \b
@@ -83,3 +99,5 @@ def main() -> None:
       $ rdmascope rpcs nfs.pcap --slower-than 10ms --sort latency
       $ rdmascope show nfs.pcap --rpc 118
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -54,6 +54,8 @@ class Line(NamedTuple):
     protocol: str
     info: str
     rpc: int | None
+    rpcrdma: bool
+    """It begins a Send of RPC-over-RDMA."""
     batch: FrameBatch
 
 
@@ -105,7 +107,7 @@ def command(
                 row = line.batch.rows[at]
                 start = int(row["offset"])
                 data = line.batch.data[start : start + int(row["captured"])].tobytes()
-                show(out, *layer_trees(data, int(row["link_type"])), Text())
+                show(out, *layer_trees(data, int(row["link_type"]), line.rpcrdma), Text())
         if shown == most:
             return
     reading.check()
@@ -160,19 +162,17 @@ def _batch_lines(
             connection = ends.get((destination, packet.dest_qp))
             opcode = packet.opcode
             rpc: int | None = None
+            carrier = connection is not None and connection.protocol == "rpcrdma"
+            alone = bool(opcodes.IS_ONLY[opcode])
+            begins = carrier and bool(opcodes.IS_SEND[opcode]) and (alone or bool(opcodes.IS_FIRST[opcode]))
             if packet.frame in sends:
                 protocol, info, rpc = sends.pop(packet.frame)
-            elif (
-                connection is not None
-                and connection.protocol == "rpcrdma"
-                and opcodes.IS_SEND[opcode]
-                and opcodes.IS_ONLY[opcode]
-            ):
+            elif begins and alone:
                 protocol, info = views.alone_shown(batch.data, packet)
             else:
                 use, rpc = uses.pop(packet.frame, ("", None))
                 protocol, info = "RRoCE", views.packet_info(batch.data, packet, connection, use)
-            yield Line(packet, source, destination, protocol, info, rpc, batch)
+            yield Line(packet, source, destination, protocol, info, rpc, begins, batch)
 
 
 def _ends(analyzer: Analyzer) -> dict[tuple[str, int], Connection]:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -17,7 +17,7 @@ from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcs import Rpc
 
 from .terminal import meter
-from .units import count
+from .units import count, plural
 
 NFS_RDMA_PORT = 20049
 """IANA: nfsrdma, RFC 8267, section 10."""
@@ -89,8 +89,21 @@ class Reading:
     def check(self) -> None:
         """Raise what was wrong with the file, after what it gave was shown."""
         if self.damage is not None:
-            sys.stdout.flush()
             raise click.ClickException(str(self.damage))
+        frames = self.analyzer.frames
+        if not frames:
+            raise click.ClickException(f"{self.path}: no frames in it")
+        if not self.analyzer.packets:
+            kinds = ", ".join(kind for kind, _ in self.analyzer.skipped.most_common(3))
+            raise click.ClickException(f"{self.path}: no RDMA packet among {plural(frames, 'frame')} ({kinds})")
+
+    def lacks(self, what: str) -> NoReturn:
+        """Raise that ``what`` is not in the file, and why that may be."""
+        try:
+            self.check()
+        except click.ClickException as error:
+            raise click.ClickException(f"no {what}; {error.message}") from None
+        raise click.ClickException(f"{self.path}: no {what}")
 
 
 @contextmanager

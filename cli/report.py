@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import click
 from rich.text import Text
 
@@ -138,15 +140,28 @@ def _print_json(reading: Reading, statistics: Statistics) -> None:
 
 def _undecoded(reading: Reading, statistics: Statistics) -> list[tuple[str, str, int]]:
     """Rows of (what is counted, why it was not decoded, how many)."""
-    rows = [("frames", f"{kind}, not RDMA", number) for kind, number in reading.analyzer.skipped.items()]
-    for connection in reading.analyzer.connections:
+    analyzer = reading.analyzer
+    rows = [("frames", f"{kind}, not RDMA", number) for kind, number in analyzer.skipped.items()]
+    rows += [("packets", f"{kind}, not Reliable Connection", number) for kind, number in analyzer.other_packets.items()]
+    others: Counter[str] = Counter()
+    for connection in analyzer.connections:
         if connection.protocol != "rpcrdma":
             name = connection.protocol_name or "not recognised as RPC-over-RDMA"
-            rows.append(("packets", f"connection {connection.number}: {name}", sum(connection.packets)))
-    rows += [("RPCs", reason, number) for reason, number in statistics.damage.items()]
+            others[f"connections of another protocol: {name}"] += sum(connection.packets)
+    rows += [("packets", reason, number) for reason, number in others.items()]
+    first: dict[str, int] = {}
+    reasons: Counter[str] = Counter()
+    for note in analyzer.undecoded:
+        first.setdefault(note.reason, note.frame)
+        reasons[note.reason] += 1
+    rows += [("Sends", f"{reason} (the first in frame {first[reason]})", number) for reason, number in reasons.items()]
     rows += [
-        ("RPCs", state, statistics.states[state]) for state in ("no reply", "no call") if state in statistics.states
+        ("operations", f"connection {connection}: memory that no captured call advertised", number)
+        for connection, number in analyzer.unplaced.items()
     ]
+    rows += [("RPCs", reason, number) for reason, number in statistics.damage.items()]
+    states = statistics.states
+    rows += [("RPCs", state, states[state]) for state in ("no reply", "no call") if state in states]
     if reading.damage is not None:
         rows.append(("errors", str(reading.damage), 1))
     return sorted(rows, key=lambda row: (row[0], -row[2]))

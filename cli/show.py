@@ -60,9 +60,7 @@ def command(
         )
         found, others = _find(reading.rpcs(), wanted, first=number is not None)
         if found is None:
-            reading.check()
-            what = f"RPC {number}" if number is not None else f"RPC with xid {xid:#010x}"
-            raise click.ClickException(f"{file}: no {what}")
+            reading.lacks(f"RPC {number}" if number is not None else f"RPC with xid {xid:#010x}")
         if as_json:
             print_json(records.rpc_record(found))
         else:
@@ -134,10 +132,11 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
 
     owner, _ = _find(watched(), carries, first=True)
     if not seen:
-        reading.check()
-        raise click.ClickException(f"{reading.path}: no frame {number}")
+        reading.lacks(f"frame {number}")
     batch, row = seen[0]
     data = batch.data[int(row["offset"]) : int(row["offset"]) + int(row["captured"])].tobytes()
+    sends = [m.operation.first_frame for m in (owner.call, owner.reply) if m] if owner else []
+    rpcrdma = number in sends
     if as_json:
         print_json(
             records.record(
@@ -147,12 +146,12 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
                 captured=len(data),
                 original=int(row["original"]),
                 rpc=None if owner is None else owner.number,
-                layers=frame_fields(data, int(row["link_type"])),
+                layers=frame_fields(data, int(row["link_type"]), rpcrdma),
             )
         )
     else:
         out = console()
-        show(out, frame_tree(data, row, reading.first_time))
+        show(out, frame_tree(data, row, reading.first_time, rpcrdma))
         show(out, Text())
         if owner is None:
             show(out, Text("It carries no part of an RPC.", "dim"))

@@ -14,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+EXIT_FAULT = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scapy.fields import BitField, Field, StrFixedLenField, ThreeBytesField
+from scapy.fields import Field, StrFixedLenField, ThreeBytesField, _BitField
 
 from .frames import Bytes, Int64s
 
@@ -103,7 +103,7 @@ class Extractor:
 def _bits(field: Any) -> int:
     """Width of a field in bits; TypeError where it is not an unsigned big-endian field of fixed size."""
     reader = getattr(type(field), "getfield", None)
-    if isinstance(field, BitField) and field.size > 0 and not field.rev:
+    if isinstance(field, _BitField) and field.size > 0 and not field.rev:
         return int(field.size)
     if isinstance(field, ThreeBytesField):
         return 24

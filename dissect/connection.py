@@ -77,6 +77,8 @@ class Connection:
     retransmitted_packets: list[int] = field(default_factory=lambda: [0, 0])
     missing_packets: list[int] = field(default_factory=lambda: [0, 0])
     """Packets that were sent but are not in the capture."""
+    stray_packets: list[int] = field(default_factory=lambda: [0, 0])
+    """Packets whose PSN fits nothing before or after them."""
     credits_asked: tuple[int, int] | None = None
     """Lowest and highest credit value in forward calls."""
     credits_granted: tuple[int, int] | None = None

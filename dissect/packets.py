@@ -61,6 +61,8 @@ class PacketBatch:
     """PACKET rows."""
     skipped: dict[str, int]
     """Frames that are no RDMA packet, by what they are: 'ARP', 'TCP', 'IPv6 ICMP', 'IP fragment', …"""
+    frames: FrameBatch | None = None
+    """Where the packets came from."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -133,7 +135,7 @@ def decode(batch: FrameBatch, located: Located) -> PacketBatch:
     for header, columns in _COLUMNS.items():
         places = opcodes.OFFSET[header][opcode]
         _fill(rows, data, bth, available, places, extract[header], columns)
-    return PacketBatch(data, rows, skipped)
+    return PacketBatch(data, rows, skipped, batch)
 
 
 def _fill(

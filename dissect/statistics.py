@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -44,7 +45,8 @@ class ProcedureKey(NamedTuple):
     name: str
 
 
-class Distribution(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Distribution:
     """Latencies in nanoseconds.  Percentiles are samples: the smallest with that share of all at or below it."""
 
     count: int
@@ -161,13 +163,11 @@ class Timeline:
     """By time // width; stretches in which nothing ended are absent."""
 
     def add(self, time: int, call_bytes: int, reply_bytes: int) -> None:
-        at = time // self.width
-        here = self.bins.get(at)
+        here = self.bins.get(time // self.width)
         if here is None:
-            here = self.bins[at] = Bin()
-            if len(self.bins) > MOST_BINS:
+            while len(self.bins) >= MOST_BINS:
                 self._widen()
-                here = self.bins[time // self.width]
+            here = self.bins.setdefault(time // self.width, Bin())
         here.calls += 1
         here.call_bytes += call_bytes
         here.reply_bytes += reply_bytes
@@ -201,7 +201,6 @@ class Statistics:
     """The sum of what a report says about RPCs."""
 
     def __init__(self, keep_slowest: int = 10) -> None:
-        self.states: dict[str, int] = {}
         self.transfers = {way: Transfer() for way in WAYS}
         self.connections: dict[int, Share] = {}
         """By connection number."""
@@ -212,11 +211,21 @@ class Statistics:
         self._procedures: dict[tuple[Any, ...], Procedure] = {}
         self._slowest: list[tuple[int, int, Slow]] = []
         self._keep = keep_slowest
+        self._inline_call = self.transfers["inline call"]
+        self._inline_reply = self.transfers["inline reply"]
 
     @property
     def calls(self) -> int:
         """RPCs, whole or in part."""
-        return sum(self.states.values())
+        return sum(one.calls for one in self._procedures.values())
+
+    @property
+    def states(self) -> dict[str, int]:
+        """RPCs by ``Rpc.state``, the most frequent first."""
+        counts: Counter[str] = Counter()
+        for one in self._procedures.values():
+            counts.update(one.states)
+        return dict(counts.most_common())
 
     def add(self, rpc: Rpc) -> None:
         """Take one RPC that has ended."""
@@ -232,7 +241,6 @@ class Statistics:
             share = self.connections[number] = Share()
 
         state = rpc.state
-        self.states[state] = self.states.get(state, 0) + 1
         entry.calls += 1
         entry.states[state] = entry.states.get(state, 0) + 1
         share.calls += 1
@@ -253,13 +261,17 @@ class Statistics:
         if call is not None:
             time = call.operation.last_time
             call_bytes = call.inline_length
-            if call_bytes > 0:
-                self._inline("inline call", call_bytes)
+            if call_bytes:
+                inline = self._inline_call
+                inline.messages += 1
+                inline.moved += call_bytes
         if reply is not None:
             time = reply.operation.last_time
             reply_bytes = reply.inline_length
-            if reply_bytes > 0:
-                self._inline("inline reply", reply_bytes)
+            if reply_bytes:
+                inline = self._inline_reply
+                inline.messages += 1
+                inline.moved += reply_bytes
         if rpc.chunks:
             by_call, by_reply = self._add_chunks(rpc)
             call_bytes += by_call
@@ -308,11 +320,6 @@ class Statistics:
         if len(self._procedures) >= MOST_PROCEDURES:
             key = ProcedureKey(None, None, None, None, ("other",), key.backward, "")
         return self._procedures.setdefault(key, Procedure(key))
-
-    def _inline(self, way: str, length: int) -> None:
-        transfer = self.transfers[way]
-        transfer.messages += 1
-        transfer.moved += length
 
     def _add_chunks(self, rpc: Rpc) -> tuple[int, int]:
         """Bytes that the chunks moved for the call and for the reply."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from .messages import RDMA_ERROR, RDMA_NOMSG, Message
 from .onc import binding
+from .onc import header as rpc_header
 from .operations import Operation
 from .rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
 
@@ -47,15 +48,21 @@ def stitched_reply(rpc: Rpc) -> Stitched | None:
         return None
     stream = reply_stream(rpc)
     whole = _Builder(stream)
+    if not any(segment.length for chunk in rpc.reply.header.writes for segment in chunk.segments):
+        return whole.finish()
     writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
-    if any(chunk.returned for chunk in writes):
-        items, _ = reply_items(rpc, bytes(stream.data))
-        reached = 0
-        for position, number in items:
-            whole.take_source(position - reached)
-            reached = position
-            whole.insert(f"write chunk {number + 1}", _chunk_stretches(writes[number], returned=True))
-    return whole.finish()
+    items, problem = reply_items(rpc, bytes(stream.data))
+    reached = 0
+    for position, number in items:
+        whole.take_source(position - reached)
+        reached = position
+        whole.insert(f"write chunk {number + 1}", _chunk_stretches(writes[number], returned=True))
+    if not problem:
+        return whole.finish()
+    if not items:
+        header = rpc_header.reply_header(stream.data, 0, len(stream.data), rpc.gss)
+        whole.take_source(header.body if header and header.body > 0 else 12)
+    return whole.finish("a Write chunk belongs somewhere behind this: " + problem)
 
 
 def reply_items(rpc: Rpc, stream: bytes | memoryview) -> tuple[list[tuple[int, int]], str]:
@@ -147,6 +154,10 @@ class _Stream:
     def inline(self, message: Message) -> None:
         """The Payload stream behind the transport header of a Send."""
         skip = message.header.length
+        if message.header.problem:
+            # Where the header does not end, the Payload stream does not begin.
+            self.add(b"", max(1, message.inline_length), "inline", message.frame, "behind an unfinished header")
+            return
         for data, length, frame, missing in _operation_stretches(message.operation, skip, message.operation.length):
             self.add(data, length, "inline", frame, missing)
         if not message.operation.end_known:
@@ -192,8 +203,13 @@ class _Builder:
         if odd:
             self.out.add(bytes(4 - odd), 4 - odd, "round-up", 0, "")
 
-    def finish(self) -> Stitched:
-        self.take_source(len(self.source.data) - self.taken)
+    def finish(self, doubt: str = "") -> Stitched:
+        """The rest of the source; with a ``doubt`` its place is not known, so its bytes are not shown."""
+        rest = len(self.source.data) - self.taken
+        if doubt:
+            self.out.add(b"", rest, "inline", 0, doubt)
+        else:
+            self.take_source(rest)
         return Stitched(bytes(self.out.data), tuple(self.out.extents))
 
 

@@ -38,9 +38,7 @@ def test_icrc_of_a_real_packet() -> None:
     assert icrc(ip, udp, packet[:-4]) == packet[-4:]
 
 
-@pytest.mark.parametrize(
-    ("hosts", "ip_length"), [(("10.0.0.2", "10.0.0.1"), 20), (("fd00::2", "fd00::1"), 40)]
-)
+@pytest.mark.parametrize(("hosts", "ip_length"), [(("10.0.0.2", "10.0.0.1"), 20), (("fd00::2", "fd00::1"), 40)])
 def test_icrc_computed_the_slow_way(hosts: tuple[str, str], ip_length: int) -> None:
     wire = Wire(seed=1)
     wire.connect(*hosts, cm=False).send(0, b"odd")
@@ -190,9 +188,7 @@ def test_tshark_finds_nothing_malformed(tmp_path: Path) -> None:
     write_pcap(wire.frames(), file)
 
     def tshark(*arguments: str) -> list[str]:
-        done = subprocess.run(
-            ["tshark", "-2", "-r", file, *arguments], capture_output=True, text=True, check=True
-        )
+        done = subprocess.run(["tshark", "-2", "-r", file, *arguments], capture_output=True, text=True, check=True)
         return done.stdout.splitlines()
 
     assert tshark("-Y", "_ws.malformed") == []

@@ -9,7 +9,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from rdmascope.dissect import layers
 from rdmascope.dissect.frames import Rows
 from rdmascope.dissect.walk import COOKED, ETHERNET, LINUX_SLL2, RAW_IP
 
@@ -19,46 +18,59 @@ MOST_VALUE = 96
 """Characters of one value."""
 
 
-def dissect(data: bytes, link_type: int) -> Any:
-    """The Scapy packet of a frame; Raw where the link type is not known."""
+def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
+    """The Scapy packet of a frame; Raw where the link type is not known.
+
+    ``rpcrdma``: it is known that the frame begins a Send of RPC-over-RDMA, which no field of it tells.
+    """
     from scapy.layers.inet import IP
     from scapy.layers.inet6 import IPv6
     from scapy.layers.l2 import CookedLinux, CookedLinuxV2, Ether
     from scapy.packet import Raw
 
-    layers.bind()
+    from rdmascope.dissect.layers import roce
+    from rdmascope.dissect.layers.rpcrdma import RPCRDMA
+
+    roce.bind()
     if link_type == ETHERNET:
-        return Ether(data)
-    if link_type in COOKED:
-        return (CookedLinuxV2 if link_type == LINUX_SLL2 else CookedLinux)(data)
-    if link_type in RAW_IP and data:
-        return (IPv6 if data[0] >> 4 == 6 else IP)(data)
-    return Raw(data)
+        packet = Ether(data)
+    elif link_type in COOKED:
+        packet = (CookedLinuxV2 if link_type == LINUX_SLL2 else CookedLinux)(data)
+    elif link_type in RAW_IP and data:
+        packet = (IPv6 if data[0] >> 4 == 6 else IP)(data)
+    else:
+        return Raw(data)
+    last = packet.lastlayer()
+    if rpcrdma and isinstance(last, Raw) and last.underlayer is not None:
+        beneath = last.underlayer
+        beneath.remove_payload()
+        beneath.add_payload(RPCRDMA(last.load))
+    return packet
 
 
-def frame_tree(data: bytes, row: Rows, first_time: int) -> RenderableType:
+def frame_tree(data: bytes, row: Rows, first_time: int, rpcrdma: bool = False) -> RenderableType:
     captured, original = int(row["captured"]), int(row["original"])
     cut = "" if captured >= original else f", {count(captured)} of them captured"
     when = seconds(int(row["time"]) - first_time)
     parts: list[RenderableType] = [
         Text(f"Frame {int(row['number'])}: {count(original)} bytes{cut}, at {when} s", "bold")
     ]
-    parts += layer_trees(data, int(row["link_type"]))
+    parts += layer_trees(data, int(row["link_type"]), rpcrdma)
     return Group(*parts)
 
 
-def layer_trees(data: bytes, link_type: int) -> list[RenderableType]:
+def layer_trees(data: bytes, link_type: int, rpcrdma: bool = False) -> list[RenderableType]:
     trees: list[RenderableType] = []
-    for layer in _layers(dissect(data, link_type)):
+    for layer in _layers(dissect(data, link_type, rpcrdma)):
         tree = Tree(Text(layer.name, "bold cyan"), guide_style="dim")
         _add_fields(tree, layer)
         trees.append(tree)
     return trees
 
 
-def frame_fields(data: bytes, link_type: int) -> list[dict[str, Any]]:
+def frame_fields(data: bytes, link_type: int, rpcrdma: bool = False) -> list[dict[str, Any]]:
     """The layers as plain values, for JSON."""
-    return [_plain(layer) for layer in _layers(dissect(data, link_type))]
+    return [_plain(layer) for layer in _layers(dissect(data, link_type, rpcrdma))]
 
 
 def _layers(packet: Any) -> Iterator[Any]:

@@ -8,14 +8,21 @@ from rdmascope.dissect.connection import Connection
 from rdmascope.dissect.frames import Bytes
 from rdmascope.dissect.header import decode_header
 from rdmascope.dissect.layers import opcodes
-from rdmascope.dissect.messages import ERROR_NAMES, PROCEDURE_NAMES, RDMA_ERROR, Message, TransportHeader
-from rdmascope.dissect.onc.header import call_header, message_type
-from rdmascope.dissect.onc.programs import procedure_name, program_name
+from rdmascope.dissect.messages import (
+    ERROR_NAMES,
+    PROCEDURE_NAMES,
+    RDMA_ERROR,
+    RDMA_MSG,
+    Message,
+    TransportHeader,
+)
+from rdmascope.dissect.onc.header import call_header
+from rdmascope.dissect.onc.programs import program_name
+from rdmascope.dissect.onc.summary import call_summary, reply_summary
 from rdmascope.dissect.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
 from rdmascope.dissect.rc.cm import CMMessage, read_cm
 from rdmascope.dissect.rpcs import Rpc
 
-from ..names import procedure_label
 from ..units import count, plural, seconds, size
 
 GENERAL_SERVICES_QP = 1
@@ -51,25 +58,53 @@ def packet_line(packet: SimpleNamespace, source: str, destination: str, first_ti
 
 
 def call_shown(rpc: Rpc) -> Shown:
-    assert rpc.call is not None
+    message = rpc.call
+    assert message is not None
+    summary = ""
+    if message.header.procedure == RDMA_MSG:
+        reduced = [(chunk.position, chunk.length) for chunk in message.header.reads]
+        summary = call_summary(message.data, message.start, message.end, reduced)
     reply = f" (Reply In {rpc.reply.frame})" if rpc.reply else ""
-    return _rpc_shown(rpc, rpc.call, f"Call{reply}")
+    return _rpc_shown(rpc, message, summary or _title(rpc, "Call"), reply)
 
 
 def reply_shown(rpc: Rpc) -> Shown:
-    assert rpc.reply is not None
-    call = f" (Call In {rpc.call.frame})" if rpc.call else ""
-    status = f" {rpc.status}" if rpc.status and rpc.status != "OK" else ""
-    return _rpc_shown(rpc, rpc.reply, f"Reply{call}{status}")
+    message = rpc.reply
+    assert message is not None
+    summary = ""
+    known = rpc.program is not None and rpc.version is not None and rpc.procedure is not None
+    if known and message.header.procedure == RDMA_MSG:
+        call = rpc.call and call_header(rpc.call.data, rpc.call.start, rpc.call.end)
+        summary = reply_summary(
+            rpc.program or 0,
+            rpc.version or 0,
+            rpc.procedure or 0,
+            message.data,
+            message.start,
+            message.end,
+            [chunk.returned or 0 for chunk in rpc.chunks if chunk.kind == "write"],
+            rpc.minor_version,
+            call.gss if call else None,
+        )
+    status = f" {rpc.status}" if not summary and rpc.status not in ("", "OK") else ""
+    call_in = f" (Call In {rpc.call.frame})" if rpc.call else ""
+    return _rpc_shown(rpc, message, (summary or _title(rpc, "Reply")) + status, call_in)
 
 
-def _rpc_shown(rpc: Rpc, message: Message, what: str) -> Shown:
-    if rpc.program is None or message.header.procedure == RDMA_ERROR:
-        return "RPCoRDMA", f"{transport_info(message.header)}; RPC {rpc.number} {what}"
+def _title(rpc: Rpc, what: str) -> str:
+    if rpc.program is None:
+        return what
     version = f"V{rpc.version}" + ("" if rpc.minor_version is None else f".{rpc.minor_version}")
-    name = procedure_label(rpc.name, rpc.operations, full=True)
-    info = f"{version} {name} {what}; RPC {rpc.number}; {transport_info(message.header)}"
-    return program_name(rpc.program), info
+    operations = f" {' | '.join(rpc.operations)}" if rpc.operations else ""
+    return f"{program_name(rpc.program)} {version} {rpc.name} {what}{operations}"
+
+
+def _rpc_shown(rpc: Rpc, message: Message, summary: str, other: str) -> Shown:
+    protocol = "RPCoRDMA"
+    if rpc.program is not None and message.header.procedure != RDMA_ERROR:
+        protocol = program_name(rpc.program)
+        summary = summary.removeprefix(f"{protocol} ")
+    return protocol, f"{summary}{other}; RPC {rpc.number}; {transport_info(message.header)}"
 
 
 def transport_info(header: TransportHeader) -> str:
@@ -98,11 +133,12 @@ def alone_shown(data: Bytes, packet: SimpleNamespace) -> Shown:
     header = decode_header(data, start, end, packet.length)
     info = transport_info(header)
     body = start + header.length
-    if header.procedure is not None and not header.problem and message_type(data, body, end) == 0:
+    if header.procedure == RDMA_MSG and not header.problem:
         call = call_header(data, body, end)
-        if call is not None:
-            name = procedure_name(call.program, call.version, call.procedure)
-            return program_name(call.program), f"V{call.version} {name} Call; {info}"
+        summary = call_summary(data, body, end, [(chunk.position, chunk.length) for chunk in header.reads])
+        if call is not None and summary:
+            protocol = program_name(call.program)
+            return protocol, f"{summary.removeprefix(protocol + ' ')}; {info}"
     return "RPCoRDMA", info
 
 

@@ -25,6 +25,8 @@ from ..names import procedure_label, program_label
 from ..units import bound, count, duration, moment, plural, share, size
 from .tables import PART_NAMES, STATE_STYLES, Cell, Grid, bar, heading, sparkline
 
+PAIRINGS = {"CM": "paired by the CM exchange", "inferred": "paired by inference from the traffic"}
+PROTOCOLS = {"other": "not RPC-over-RDMA", "unknown": "too little to tell what it carries"}
 MEANING = {
     "inline call": "in the call's Send",
     "inline reply": "in the reply's Send",
@@ -59,7 +61,7 @@ def summary(
     carriers = sum(one.protocol == "rpcrdma" for one in connections)
     line.append(plural(statistics.calls, "RPC"), "bold")
     line.append(f" on {plural(carriers, 'RPC-over-RDMA connection')}")
-    for at, (state, number) in enumerate(sorted(statistics.states.items(), key=lambda one: -one[1])):
+    for at, (state, number) in enumerate(statistics.states.items()):
         line.append(": " if not at else ", ")
         line.append(f"{count(number)} {state}", STATE_STYLES.get(state, ""))
     lines.append(line)
@@ -113,13 +115,15 @@ def connections_view(connections: Sequence[Connection], shares: dict[int, Share]
 
 
 def _agreed(one: Connection) -> Iterator[str]:
-    sure = "" if one.confidence >= 1 else f", {one.confidence:.0%} sure"
-    pairing = "by the CM exchange" if one.paired_by == "CM" else f"{one.paired_by}{sure}"
-    recognised = ", ".join(one.recognised_by) or "nothing"
-    protocol = {"rpcrdma": "RPC-over-RDMA", "unknown": "an unknown protocol"}.get(
-        one.protocol, one.protocol_name or "another protocol"
-    )
-    yield f"{one.transport}, paired {pairing}; {protocol}, recognised by {recognised}"
+    sure = "" if one.confidence >= 1 else f" ({one.confidence:.0%} sure)"
+    pairing = PAIRINGS.get(one.paired_by, one.paired_by) + sure
+    if one.protocol == "rpcrdma":
+        carried = f"RPC-over-RDMA, recognised by {', '.join(one.recognised_by)}"
+    elif one.protocol_name:
+        carried = f"{one.protocol_name}, judging by its port"
+    else:
+        carried = PROTOCOLS.get(one.protocol, one.protocol)
+    yield f"{one.transport}, {pairing}; {carried}"
     if one.evidence:
         yield "evidence: " + "; ".join(one.evidence)
     if one.protocol != "rpcrdma":

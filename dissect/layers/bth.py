@@ -131,6 +131,11 @@ class BTH(_Chained):
         IcrcField(),
     )
 
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> type[Any]:
+        """Fewer than 12 bytes are no BTH."""
+        return Raw if _pkt is not None and len(_pkt) < opcodes.BTH_BYTES else cls
+
     def payload_class(self, payload: bytes) -> type[Any]:
         """The layer behind the last extended header, by this header's fields."""
         bound = Packet.guess_payload_class(self, payload)

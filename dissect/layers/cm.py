@@ -454,6 +454,4 @@ CM_MESSAGES: dict[int, tuple[str, Any]] = {  # 16.7.3
 
 for _attribute, (_kind, _message) in CM_MESSAGES.items():
     bind_bottom_up(MAD, _message, mgmtclass=CLASS_CM, method=METHOD_SEND, attributeid=_attribute)
-    bind_top_down(
-        MAD, _message, mgmtclass=CLASS_CM, classversion=2, method=METHOD_SEND, attributeid=_attribute
-    )
+    bind_top_down(MAD, _message, mgmtclass=CLASS_CM, classversion=2, method=METHOD_SEND, attributeid=_attribute)

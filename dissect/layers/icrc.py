@@ -40,7 +40,7 @@ class Extent(NamedTuple):
     """Behind the ICRC, as the network header says."""
 
 
-def icrc(packet: bytes | memoryview) -> int | None:
+def icrc(packet: bytes | bytearray | memoryview) -> int | None:
     """The ICRC that belongs behind ``packet``.
 
     ``packet`` runs from the IPv4 header, IPv6 header or GRH to the last byte before the ICRC, pad included;
@@ -55,7 +55,7 @@ def icrc(packet: bytes | memoryview) -> int | None:
     return _finish(crc32(packet[masked:], crc32(_ones(packet[:masked], variant))))
 
 
-def verify(packet: bytes | memoryview) -> bool | None:
+def verify(packet: bytes | bytearray | memoryview) -> bool | None:
     """Whether the ICRC of ``packet`` is right.
 
     ``packet`` starts with its IPv4 header, IPv6 header or GRH; bytes behind the length that this header gives

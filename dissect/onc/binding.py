@@ -20,7 +20,15 @@ from struct import error as StructError
 from typing import NamedTuple
 
 from .header import GssCredential, call_header, reply_header
-from .nfs4 import Item, argument_item, compound_call, compound_reply, result_item
+from .nfs4 import (
+    Item,
+    argument_item,
+    chunks_by_position,
+    compound_call,
+    compound_reply,
+    join_problems,
+    result_item,
+)
 from .programs import NFS, NFS_CALLBACK, NFSACL
 from .xdr import Data, Malformed, Skip, as_skip, opaque, struct, union, word
 
@@ -115,7 +123,7 @@ def reply_items(
             return Items((), f"the bytes end inside {name}")
         except Malformed as error:
             return Items((), f"{name}: {error}")
-        return _unclaimed(tuple(found), "; ".join(problems), True, chunk_lengths)
+        return _unclaimed(tuple(found), join_problems(problems), True, chunk_lengths)
     return _unclaimed((), "", True, chunk_lengths)
 
 
@@ -147,12 +155,14 @@ def call_items(
         view = memoryview(data)[start:end]
         problems: list[str] = []
         try:
-            item = argument_item(view, before(view, header.body - start), name, 0, reduced, problems)
+            item = argument_item(
+                view, before(view, header.body - start), name, 0, chunks_by_position(reduced), problems
+            )
         except StructError:
             return Items((), f"the bytes end inside {name}")
         except Malformed as error:
             return Items((), f"{name}: {error}")
-        return _unplaced((item,), "; ".join(problems), True, reduced)
+        return _unplaced((item,), join_problems(problems), True, reduced)
     return _unplaced((), "", True, reduced)
 
 
@@ -165,12 +175,10 @@ def _unclaimed(items: tuple[Item, ...], problem: str, complete: bool, chunk_leng
             for index, length in enumerate(chunk_lengths)
             if length and index >= len(items)
         ]
-    return Items(items, "; ".join(problems), complete)
+    return Items(items, join_problems(problems), complete)
 
 
-def _unplaced(
-    items: tuple[Item, ...], problem: str, complete: bool, reduced: Sequence[tuple[int, int]]
-) -> Items:
+def _unplaced(items: tuple[Item, ...], problem: str, complete: bool, reduced: Sequence[tuple[int, int]]) -> Items:
     """Note Read chunks that stand at no eligible argument."""
     problems = [problem] if problem else []
     if complete:
@@ -180,4 +188,4 @@ def _unplaced(
             for index, (position, _) in enumerate(reduced)
             if index not in taken
         ]
-    return Items(items, "; ".join(problems), complete)
+    return Items(items, join_problems(problems), complete)

@@ -220,9 +220,7 @@ def reply_header(data: Data, start: int, end: int, gss: GssCredential | None = N
     except StructError:
         accepted = {MSG_ACCEPTED: True, MSG_DENIED: False}.get(word(view, 8)[0]) if limit >= 12 else None
         flavor = word(view, 12)[0] if accepted and limit >= 16 else None
-        return ReplyHeader(
-            xid, accepted, flavor=flavor, truncated=True, reason="the bytes end inside the reply header"
-        )
+        return ReplyHeader(xid, accepted, flavor=flavor, truncated=True, reason="the bytes end inside the reply header")
 
 
 def _reply(view: memoryview, start: int, xid: int, gss: GssCredential | None) -> ReplyHeader:
@@ -257,14 +255,10 @@ def _reply(view: memoryview, start: int, xid: int, gss: GssCredential | None) ->
     return ReplyHeader(xid, reason=f"reply_stat {state}")
 
 
-def _success(
-    view: memoryview, start: int, at: int, xid: int, flavor: int, gss: GssCredential | None
-) -> ReplyHeader:
+def _success(view: memoryview, start: int, at: int, xid: int, flavor: int, gss: GssCredential | None) -> ReplyHeader:
     if gss is None:
         if flavor == RPCSEC_GSS:
-            return ReplyHeader(
-                xid, True, SUCCESS, flavor=flavor, reason="RPCSEC_GSS, and the call is not known"
-            )
+            return ReplyHeader(xid, True, SUCCESS, flavor=flavor, reason="RPCSEC_GSS, and the call is not known")
     else:
         if gss.procedure != RPCSEC_GSS_DATA:
             return ReplyHeader(xid, True, SUCCESS, flavor=flavor, reason="RPCSEC_GSS context")

@@ -8,7 +8,7 @@ to go on, and stops, saying so, at an operation that is in neither table.
 from __future__ import annotations
 
 import struct as _struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -65,6 +65,8 @@ class Compound(NamedTuple):
     items: tuple[Item, ...]
     end: int
     """Where the walk stopped, an offset in ``data``."""
+    places: tuple[int, ...]
+    """Where the arguments of each operation begin, offsets in ``data``."""
 
 
 class CompoundReply(NamedTuple):
@@ -81,6 +83,8 @@ class CompoundReply(NamedTuple):
     problem: str
     items: tuple[Item, ...]
     end: int
+    places: tuple[int, ...]
+    """Where each result's body begins, behind its status; offsets in ``data``."""
 
 
 @lru_cache(maxsize=2048)
@@ -116,10 +120,12 @@ def compound_call(
     minor: int | None = None
     count: int | None = None
     operations: list[int] = []
+    places: list[int] = []
     items: list[Item] = []
     problems: list[str] = []
     truncated = complete = False
     shift = 0
+    chunks = chunks_by_position(reduced) if reduced else {}
     try:
         length, second, third = words3(view, at)
         if callback:
@@ -136,8 +142,9 @@ def compound_call(
             number = word(view, at)[0]
             at += 4
             operations.append(number)
+            places.append(first + at)
             if number in eligible:
-                at, shift = _eligible_argument(view, at, number, shift, reduced, items, problems)
+                at, shift = _eligible_argument(view, at, number, shift, chunks, items, problems)
             else:
                 shape = shapes.get(number)
                 if isinstance(shape, int):
@@ -165,9 +172,10 @@ def compound_call(
         count,
         complete,
         truncated,
-        "; ".join(problems),
+        join_problems(problems),
         tuple(items),
         first + min(at, limit),
+        tuple(places),
     )
 
 
@@ -197,6 +205,7 @@ def compound_reply(
     status: int | None = None
     count: int | None = None
     results: list[tuple[int, int]] = []
+    places: list[int] = []
     items: list[Item] = []
     problems: list[str] = []
     truncated = complete = False
@@ -210,6 +219,7 @@ def compound_reply(
             number, outcome = words2(view, at)
             at += 8
             results.append((number, outcome))
+            places.append(first + at)
             if outcome:
                 shape = FAILURES.get((number, outcome), 0) if not callback else 0
                 if not callback and number in ALWAYS:
@@ -248,9 +258,10 @@ def compound_reply(
         count,
         complete,
         truncated,
-        "; ".join(problems),
+        join_problems(problems),
         tuple(items),
         first + min(at, limit),
+        tuple(places),
     )
 
 
@@ -267,18 +278,34 @@ def result_item(
     return Item(at + 4, count, index, returned > 0, name)
 
 
+def chunks_by_position(reduced: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Read chunks as Position: (index, length); of several at one Position the first."""
+    return {place: (index, length) for index, (place, length) in reversed(list(enumerate(reduced)))}
+
+
 def argument_item(
-    view: memoryview, at: int, name: str, shift: int, reduced: Sequence[tuple[int, int]], problems: list[str]
+    view: memoryview,
+    at: int,
+    name: str,
+    shift: int,
+    chunks: Mapping[int, tuple[int, int]],
+    problems: list[str],
 ) -> Item:
     """The eligible argument whose count word is at ``at``; ``shift`` bytes were taken out before it."""
     count = word(view, at)[0]
     position = at + 4 + shift
-    for index, (place, length) in enumerate(reduced):
-        if place == position:
-            if length not in (count, round_up(count)):
-                problems.append(f"Read chunk {index} has {length} bytes for {count} bytes of {name}")
-            return Item(position, count, index, True, name)
-    return Item(position, count, None, False, name)
+    if position not in chunks:
+        return Item(position, count, None, False, name)
+    index, length = chunks[position]
+    if length not in (count, round_up(count)):
+        problems.append(f"Read chunk {index} has {length} bytes for {count} bytes of {name}")
+    return Item(position, count, index, True, name)
+
+
+def join_problems(problems: Sequence[str]) -> str:
+    """One text, however many there are."""
+    more = f"; and {len(problems) - 4} more" if len(problems) > 4 else ""
+    return "; ".join(problems[:4]) + more
 
 
 def _eligible_argument(
@@ -286,7 +313,7 @@ def _eligible_argument(
     at: int,
     number: int,
     shift: int,
-    reduced: Sequence[tuple[int, int]],
+    chunks: Mapping[int, tuple[int, int]],
     items: list[Item],
     problems: list[str],
 ) -> tuple[int, int]:
@@ -299,7 +326,7 @@ def _eligible_argument(
             shape = _CALL_SHAPES[OP_CREATE]
             return as_skip(shape)(view, at), shift
         at += 4
-    item = argument_item(view, at, OPERATION_NAMES[number], shift, reduced, problems)
+    item = argument_item(view, at, OPERATION_NAMES[number], shift, chunks, problems)
     items.append(item)
     size = round_up(item.count)
     at += 4

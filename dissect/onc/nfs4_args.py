@@ -63,16 +63,18 @@ WRITE_RESPONSE = struct(array(STATEID), HYPER + INT + VERIFIER)
 
 # RFC 8881, 18.16: UNCHECKED4, GUARDED4, EXCLUSIVE4, EXCLUSIVE4_1
 _CREATE_HOW = union({0: FATTR, 1: FATTR, 2: VERIFIER, 3: struct(VERIFIER, FATTR)})
-_OPEN_CLAIM = union({0: opaque, 1: INT, 2: struct(STATEID, opaque), 3: opaque, 4: 0, 5: STATEID, 6: 0})
+OPEN_HEAD = struct(3 * INT, STATE_OWNER)
+OPEN_HOW = union({1: _CREATE_HOW}, 0)
+OPEN_CLAIM = union({0: opaque, 1: INT, 2: struct(STATEID, opaque), 3: opaque, 4: 0, 5: STATEID, 6: 0})
 # RFC 8881, 18.4: NF4LNK has the link's text, NF4BLK and NF4CHR a device
-_CREATE_TYPE = union({5: opaque, 3: 2 * INT, 4: 2 * INT}, 0)
+CREATE_TYPE = union({5: opaque, 3: 2 * INT, 4: 2 * INT}, 0)
 _LAYOUT_UPDATE = struct(INT, opaque)
 
 ARGUMENTS: dict[int, tuple[str, Shape]] = {
     3: ("ACCESS", INT),  # 18.1
     4: ("CLOSE", INT + STATEID),  # 18.2
     5: ("COMMIT", HYPER + INT),  # 18.3
-    6: ("CREATE", struct(_CREATE_TYPE, opaque, FATTR)),  # 18.4
+    6: ("CREATE", struct(CREATE_TYPE, opaque, FATTR)),  # 18.4
     7: ("DELEGPURGE", HYPER),  # 18.5
     8: ("DELEGRETURN", STATEID),  # 18.6
     9: ("GETATTR", BITMAP),  # 18.7
@@ -92,7 +94,7 @@ ARGUMENTS: dict[int, tuple[str, Shape]] = {
     17: ("NVERIFY", FATTR),  # 18.15
     18: (
         "OPEN",  # 18.16
-        struct(3 * INT, STATE_OWNER, union({1: _CREATE_HOW}, 0), _OPEN_CLAIM),
+        struct(OPEN_HEAD, OPEN_HOW, OPEN_CLAIM),
     ),
     19: ("OPENATTR", BOOL),  # 18.17
     20: ("OPEN_CONFIRM", STATEID + INT),  # RFC 7530, 16.18

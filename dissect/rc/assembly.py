@@ -13,6 +13,7 @@ from ..layers import opcodes
 from ..operations import Kind, Operation, Payload
 from .psn import MODULUS, unwrap_all
 from .reads import DEFAULT_MTU, READ_REQUEST, Reads
+from .repair import replace_damaged
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
@@ -266,6 +267,7 @@ class Assembly:
             int(first["va"][0]) if has_address else 0,
             psn % MODULUS,
             sum(len(rows) for _, _, rows in parts),
+            retransmissions=self.partial_repeats,
             start_known=start_known,
             end_known=end_known or (kind is Kind.WRITE and has_address),
         )
@@ -274,17 +276,20 @@ class Assembly:
             operation.invalidate = int(last["immediate"][-1])
         elif opcodes.HAS_IMMDT[last_opcode]:
             operation.immediate = int(last["immediate"][-1])
+        self.partial_repeats = 0
         self.order = max(self.order, operation.last_frame)
         self.out.append((self.order, operation))
 
-    def repeated(self, rows: Rows, psns: Int64s) -> None:
-        """Charge repeated packets to the Operations they belong to."""
+    def repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Charge repeated packets to the Operations they belong to; they replace damaged first copies."""
         if not len(rows):
             return
         self.connection.retransmitted_packets[self.sender] += len(rows)
         reference = int(psns[0])
         if self.partial and reference >= self.partial[0][0]:
             self.partial_repeats += len(rows)
+            for index in range(len(rows)):
+                replace_damaged(self.partial, data, rows[index : index + 1])
             return
         recent = self.recent[-RECENT:] + [operation for _, operation in self.out[-RECENT:]]
         if not recent:
@@ -292,6 +297,12 @@ class Assembly:
         starts = unwrap_all(reference, np.array([operation.psn for operation in recent]))
         owners = np.searchsorted(starts, psns, side="right") - 1
         for owner in np.unique(owners[owners >= 0]).tolist():
-            mine = owners == owner
-            recent[owner].retransmissions += int(mine.sum())
-            recent[owner].last_sent = max(recent[owner].last_sent, int(rows["time"][mine].max()))
+            operation = recent[owner]
+            mine = np.flatnonzero((owners == owner) & (psns < starts[owner] + operation.packets))
+            if not len(mine):
+                continue
+            operation.retransmissions += len(mine)
+            operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
+            if operation.kind is Kind.WRITE:
+                for index in mine.tolist():
+                    replace_damaged(operation.payload.runs, data, rows[index : index + 1])

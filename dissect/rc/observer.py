@@ -17,6 +17,7 @@ from ..packets import PacketBatch
 from .assembly import Delivered
 from .cm import CMMessage, read_cm
 from .pairing import HELD_PACKETS, Flow, Pair, pair, requester_score
+from .repair import Damage
 from .sendqueue import SendQueue
 
 _UD_SEND_ONLY = 0x64
@@ -109,6 +110,7 @@ class Observer:
         self.requests: dict[tuple[int, int, int], _Request] = {}
         self.half_known: dict[int, tuple[Endpoint, int, _Request | None]] = {}
         """Flow key -> the endpoint it goes to and its number, where only one side of the CM exchange was seen."""
+        self.damage = Damage()
         self.other: Counter[str] = Counter()
         """Packets of other transport services, by name."""
 
@@ -124,7 +126,7 @@ class Observer:
         if not reliable.all():
             for value, count in zip(*np.unique(opcode[~reliable], return_counts=True), strict=True):
                 self.other[opcodes.opcode_name(int(value)).split(" ")[0]] += int(count)
-        events = self._sort_out(batch.data, rows, np.flatnonzero(reliable), changes)
+        events = self._sort_out(batch.data, rows, self.damage.find(batch, np.flatnonzero(reliable)), changes)
         events += self._pair(last_chance=False)
         events.sort(key=itemgetter(0))
         return events

@@ -10,9 +10,12 @@ from ..connection import Connection
 from ..frames import Bytes, Int64s, Rows
 from ..intervals import IntervalSet
 from ..operations import Operation
+from .repair import replace_damaged
 
 READ_REQUEST = 0x0C
 DEFAULT_MTU = 4096
+KEPT = 64
+"""Complete Reads that are remembered for repetitions of their responses."""
 OPEN_READS = 4096
 """More RDMA Reads than this cannot be outstanding; the oldest are given up."""
 
@@ -83,12 +86,15 @@ class Reads:
                 operation.payload.seen = seen
                 operation.packets += b - a
                 operation.last_frame, operation.last_time = frame, time
+                read.seen.add(low, high)
                 operation.closed = read.complete = finished = True
             elif low < read.end:
                 extra = max(0, high - read.end)
                 finished = self._take(read, low, high - extra, data, rows[a : b - extra]) or finished
         if finished:
-            self.reads = [read for read in self.reads if not read.complete]
+            spare = sum(read.complete for read in self.reads) - KEPT
+            if spare > 0:
+                self.reads = [read for index, read in enumerate(self.reads) if not read.complete or index >= spare]
 
     def _take(self, read: _OpenRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:
         """Responses with PSNs [low, high) of one Read; True where they complete it."""
@@ -99,6 +105,9 @@ class Reads:
             operation.retransmissions += repeated
             operation.last_sent = int(rows["time"][-1])
             self.connection.retransmitted_packets[1 - self.sender] += repeated
+            for index in range(len(rows)):
+                if not any(start <= low + index < end for start, end in fresh):
+                    replace_damaged(operation.payload.runs, data, rows[index : index + 1])
         payload = operation.payload
         for start, end in fresh:
             part = rows[start - low : end - low]
@@ -126,6 +135,8 @@ class Reads:
     def settle(self, acked: int, packets: int, grace: int) -> None:
         """Give up Reads whose responses must have been sent: something later was acknowledged."""
         for read in self.reads:
+            if read.complete:
+                continue
             if acked < read.end:
                 break
             if not read.overdue:

@@ -20,6 +20,7 @@ from ..layers import opcodes
 from .assembly import Assembly, Delivered
 from .psn import MODULUS, unwrap, unwrap_all
 from .reads import DEFAULT_MTU, READ_REQUEST, Reads
+from .repair import replace_damaged
 
 GRACE_PACKETS = 256
 """So many packets of the connection after proof that a packet existed, it is taken as missing from the capture:
@@ -60,6 +61,10 @@ class SendQueue:
         self.held: list[_Held] = []
         """Runs that wait behind a hole, ascending, disjoint."""
         self.held_packets = 0
+        self.stray: _Held | None = None
+        """A packet far from the head that nothing has confirmed yet."""
+        self.started = False
+        """Something was seen; until then the PSN from the CM exchange is only a hint."""
         self.reads = Reads(connection, sender)
         self.messages = Assembly(connection, sender, self.reads)
         self.packets = 0
@@ -83,6 +88,9 @@ class SendQueue:
     def finish(self) -> Delivered:
         """The capture or the connection is over: what waits will not be completed."""
         self._give_up()
+        if self.stray is not None:
+            self.messages.deliver(self.stray.data, self.stray.rows, self.stray.start)
+            self.messages.close()
         return self.messages.take()
 
     def waiting_since(self) -> int | None:
@@ -138,8 +146,11 @@ class SendQueue:
         """Requests without a hole between them, PSNs [start, end)."""
         if self.head is None:
             self.head = self.base = start
-        if start < self.head - RESTART:
-            self._restart(start)
+        if abs(start - self.head) > RESTART:
+            if not self._restart(start, end, data, rows, psns):
+                return
+        elif self.stray is not None:
+            self._drop_stray()
         if self.base is not None and start < self.base:
             before = int(np.searchsorted(psns, self.base))
             self._before_base(data, rows[:before], psns[:before])
@@ -149,11 +160,12 @@ class SendQueue:
             start = int(psns[0])
         if start < self.head:
             known = int(np.searchsorted(psns, self.head))
-            self._repeated(rows[:known], psns[:known])
+            self._repeated(data, rows[:known], psns[:known])
             rows, psns = rows[known:], psns[known:]
             if not len(rows):
                 return
             start = int(psns[0])
+        self.started = True
         if start == self.head:
             self.messages.deliver(data, rows, start)
             self.head = end
@@ -167,11 +179,34 @@ class SendQueue:
         self.messages.close()
         self.reads.give_up()
 
-    def _restart(self, start: int) -> None:
+    def _restart(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> bool:
+        """Far from the head: another life of the queue pair number, unless it is one stray packet.
+
+        True where the head is now at ``start``; False where the rows wait until a second packet confirms them.
+        """
+        if self.started and len(rows) == 1:
+            stray = self.stray
+            if stray is None or stray.end != start:
+                self._drop_stray()
+                self.stray = _Held(start, end, data, rows, psns, int(rows["frame"][0]))
+                return False
         self._give_up()
-        self.head = self.base = start
         self.acked = -1
         self.before_base = IntervalSet()
+        stray, self.stray = self.stray, None
+        if stray is not None and stray.end == start:
+            self.base = stray.start
+            self.messages.deliver(stray.data, stray.rows, stray.start)
+        else:
+            self.base = start
+        self.head = start
+        return True
+
+    def _drop_stray(self) -> None:
+        """It was never confirmed."""
+        if self.stray is not None:
+            self.connection.stray_packets[self.sender] += 1
+            self.stray = None
 
     def _before_base(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Packets older than the first one: reordered, or repetitions of what the capture missed."""
@@ -203,7 +238,10 @@ class SendQueue:
         ends = np.array([held.end for held in self.held])
         owner = np.searchsorted(starts, psns, side="right") - 1
         known = (owner >= 0) & (psns < ends[owner])
-        self.messages.repeated(rows[known], psns[known])
+        for index in np.flatnonzero(known).tolist():
+            held = self.held[int(owner[index])]
+            replace_damaged([(0, held.data, held.rows)], data, rows[index : index + 1])
+        self.messages.repeated(data, rows[known], psns[known])
         spans = np.append(psns[1:], end)
         edges = np.flatnonzero(np.diff(np.concatenate(([0], (~known).astype(np.int8), [0])))).tolist()
         for a, b in zip(edges[::2], edges[1::2], strict=True):
@@ -221,7 +259,7 @@ class SendQueue:
             held = self._take_held()
             self.messages.order = max(self.messages.order, frame)
             known = int(np.searchsorted(held.psns, self.head))
-            self.messages.repeated(held.rows[:known], held.psns[:known])
+            self.messages.repeated(held.data, held.rows[:known], held.psns[:known])
             if known == len(held.rows):
                 continue
             start = int(held.psns[known])
@@ -235,8 +273,7 @@ class SendQueue:
         """Give up the hole before the first held run: the packets in it are not in the capture."""
         assert self.head is not None
         held = self._take_held()
-        if held.start - self.head <= RESTART:
-            self.connection.missing_packets[self.sender] += held.start - self.head
+        self.connection.missing_packets[self.sender] += held.start - self.head
         self.messages.gap(self.head, held.start, int(held.rows["opcode"][0]))
         self.messages.deliver(held.data, held.rows, held.start)
         self.head = held.end
@@ -261,9 +298,9 @@ class SendQueue:
         assert self.head is not None
         return max(self.head, self.held[-1].end if self.held else 0)
 
-    def _repeated(self, rows: Rows, psns: Int64s) -> None:
+    def _repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Requests seen before: sent again, or copied by the network."""
-        self.messages.repeated(rows, psns)
+        self.messages.repeated(data, rows, psns)
         for index in np.flatnonzero(rows["opcode"] == READ_REQUEST).tolist():
             self.reads.issued_again(int(psns[index]))
 

@@ -156,6 +156,7 @@ def test_rdma_msgp_and_done_still_decode() -> None:
         (words(9, 1, 1, RDMA_MSG, 1, 0, 0, 0), "rdma_reads entry at offset 16 runs past the end"),
         (words(9, 1, 1, RDMA_MSG, 0, 1, 0xFFFFFFFF, 0), "at offset 24 counts 4294967295 segments"),
         (words(9, 1, 1, RDMA_NOMSG, 0, 0, 1, 1), "rdma_reply's segment count at offset 28 counts 1"),
+        (words(9, 1, 1, RDMA_MSG, 0, 0, 1, 1, 2, 3, 4), "at offset 28 counts 1 segments"),
         (words(9, 1, 1, RDMA_MSG, 0, 0), "rdma_reply at offset 24 runs past the end of the Send (24 bytes)"),
         (words(9, 1, 1, RDMA_ERROR, ERR_VERS, 1), "rdma_vers_high at offset 24 runs past the end"),
         (words(9, 1), "rdma_credit at offset 8 runs past the end"),

@@ -11,10 +11,12 @@ import numpy as np
 
 from rdmascope.dissect.frames import FRAME, FrameBatch
 
-from .packets import Frame, Packet, encode_frames
+from .packets import READ_REQUEST, WRITE_FIRST, WRITE_ONLY, WRITE_ONLY_IMM, Frame, Packet, encode_frames
 from .wire import TrueRpc, Wire
 
 Ranges = list[tuple[int, int]]
+
+WITH_RETH = frozenset({READ_REQUEST, WRITE_FIRST, WRITE_ONLY, WRITE_ONLY_IMM})
 
 
 def write_pcap(frames: Sequence[Frame], path: Path, snaplen: int = 262144) -> None:
@@ -51,15 +53,17 @@ class Capture:
         self.packets = wire.packets if packets is None else packets
         self.frames = encode_frames(self.packets)
         self.covered: dict[int, Ranges] = {}
-        self.seen: set[int] = set()
+        self.located: dict[int, int] = {}
+        """Operation -> the first of its bytes whose address a captured RETH tells."""
         for packet, frame in zip(self.packets, self.frames, strict=True):
             if not packet.operation or packet.corrupt:
                 continue
-            self.seen.add(packet.operation)
-            behind = -len(packet.payload) % 4 + 4
-            lost = frame.original - len(frame.data)
-            there = len(packet.payload) - max(0, lost - behind)
-            if there > 0 and packet.payload:
+            tail = len(packet.payload) + -len(packet.payload) % 4 + 4
+            there = min(len(packet.payload), len(frame.data) - (frame.original - tail))
+            if packet.opcode in WITH_RETH and there >= 0:
+                before = self.located.get(packet.operation, packet.at)
+                self.located[packet.operation] = min(before, packet.at)
+            if there > 0:
                 self.covered.setdefault(packet.operation, []).append((packet.at, packet.at + there))
 
     def has(self, operation: int, start: int, end: int) -> bool:
@@ -67,7 +71,10 @@ class Capture:
         return not subtract([(start, end)], self.covered.get(operation, []))
 
     def missing(self, true: TrueRpc, part: str) -> Ranges:
-        """The bytes of the whole call or reply that the capture does not hold, ascending and merged."""
+        """The bytes of the whole call or reply that the capture does not hold, ascending and merged.
+
+        Bytes of a Read or Write whose RETH was not captured count as missing: nothing says where they belong.
+        """
         send = true.call_operation if part == "call" else true.reply_operation
         found: Ranges = []
         for number in [send, *true.operations]:
@@ -76,7 +83,9 @@ class Capture:
                 if place.rpc != true.index or place.part != part:
                     continue
                 wanted = [(place.start, place.start + place.length)]
-                for start, end in subtract(wanted, self.covered.get(number, [])):
+                known = 0 if operation.kind == "send" else self.located.get(number, len(operation.data))
+                covered = [(max(start, known), end) for start, end in self.covered.get(number, [])]
+                for start, end in subtract(wanted, [part for part in covered if part[0] < part[1]]):
                     found.append((start - place.start + place.at, end - place.start + place.at))
         return merge(found)
 

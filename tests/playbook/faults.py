@@ -133,9 +133,7 @@ def lose(
     return kept + insert + _later(packets[until:], time)
 
 
-def lose_response(
-    wire: Wire, packets: Packets, index: int, *, recorded: bool = True, delay: int = 50_000
-) -> Packets:
+def lose_response(wire: Wire, packets: Packets, index: int, *, recorded: bool = True, delay: int = 50_000) -> Packets:
     """A READ response never arrives: its requester asks again from there on, and for all it asked since."""
     lost = packets[index]
     if lost.kind != "response":
@@ -157,6 +155,7 @@ def lose_response(
         lost.psn,
         p.reth(op.address + lost.at, op.handle, len(op.data) - lost.at),
         operation=op.number,
+        at=lost.at,
         ack_request=True,
     )
     insert = [replace(resumed, time=time, copy=1)]

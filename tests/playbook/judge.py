@@ -11,7 +11,8 @@ from rdmascope.dissect.rpcs import Rpc, Stitched
 from rdmascope.dissect.stitch import stitched_call, stitched_reply
 
 from .capture import Capture, Ranges, frame_batches, merge
-from .wire import TrueRpc
+from .packets import Packet
+from .wire import TrueRpc, Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,7 @@ def judge_whole(capture: Capture, rpcs: Sequence[Rpc]) -> list[Finding]:
         assert true.index in by_true, f"{name}: its call was not found"
         finding = by_true[true.index]
         if not capture.missing(true, "call"):
-            assert finding.call is not None and finding.call.complete, (
-                f"{name}: call incomplete {finding.call}"
-            )
+            assert finding.call is not None and finding.call.complete, f"{name}: call incomplete {finding.call}"
             assert finding.call.data == true.call
         if not capture.header(true, "reply"):
             continue
@@ -76,6 +75,14 @@ def judge_whole(capture: Capture, rpcs: Sequence[Rpc]) -> list[Finding]:
                     finding.rpc.state,
                     finding.rpc.damage,
                 )
+    return findings
+
+
+def judge_wire(wire: Wire, packets: list[Packet] | None = None) -> list[Finding]:
+    """The analyzer's findings on what passed the wire, every RPC found once and complete."""
+    capture = Capture(wire, packets)
+    findings = judge_whole(capture, analyze(capture))
+    assert len(findings) == len(wire.truth)
     return findings
 
 
@@ -101,7 +108,7 @@ def _identify(capture: Capture, rpc: Rpc) -> Finding:
         f"the reply of RPC {found[-1].index} was given to the call of RPC {found[0].index}"
     )
     true = found[0]
-    assert rpc.xid == true.xid
+    assert rpc.xid == true.xid, f"XID 0x{rpc.xid:08x} where 0x{true.xid:08x} was sent"
     ends = capture.wire.connections[true.connection - 1].ends
     requester = rpc.connection.endpoints[1 if rpc.backward else 0]
     caller = ends[1 if true.backward else 0]

@@ -127,6 +127,7 @@ def call(
     chunks = dict(reads or {})
     stream, places = reduced(parts, set(chunks))
     if position_zero is not None:
+        assert sum(segment.length for segment in position_zero) == len(stream), len(stream)
         exchange.reads.append((0, lay_out(position_zero, stream, "call", places)))
         stream, places = b"", []
     found = items(parts)
@@ -150,9 +151,7 @@ def call(
     return exchange
 
 
-def spans(
-    regions: Sequence[Region], split: int | None, joined: bool
-) -> list[tuple[Segment, bytes, list[Region]]]:
+def spans(regions: Sequence[Region], split: int | None, joined: bool) -> list[tuple[Segment, bytes, list[Region]]]:
     """Stretches of memory to move with one verb each."""
     runs: list[list[Region]] = []
     for region in regions:
@@ -198,9 +197,7 @@ def fetch(
         pending = []
         for segment, data, regions in todo[at : at + pipelined]:
             places = tuple(
-                place
-                for region in regions
-                for place in region.cut(exchange.true.index, segment.offset, len(data))
+                place for region in regions for place in region.cut(exchange.true.index, segment.offset, len(data))
             )
             pending.append(
                 connection.read_request(1 - exchange.requester, segment.handle, segment.offset, data, places)
@@ -234,9 +231,7 @@ def reply(
     true.reply = whole(parts)
     found = items(parts)
     if via is None:
-        via = {
-            index: index for index in range(min(len(found), len(exchange.writes))) if exchange.writes[index]
-        }
+        via = {index: index for index in range(min(len(found), len(exchange.writes))) if exchange.writes[index]}
     long = exchange.reply_chunk is not None if long is None else long
     stream, places = reduced(parts, set(via))
     regions: list[Region] = []

@@ -16,9 +16,7 @@ from .rpc import Reply, call_parts, whole
 from .rpcrdma import Exchange, call, error, fetch, pad_segment, reply
 from .wire import Connection, Segment, Wire
 
-SIZES = st.one_of(
-    st.sampled_from([0, 1, 3, 4, 255, 256, 257, 1024, 4096]), st.integers(min_value=0, max_value=6000)
-)
+SIZES = st.one_of(st.sampled_from([0, 1, 3, 4, 255, 256, 257, 1024, 4096]), st.integers(min_value=0, max_value=6000))
 
 
 @dataclass(slots=True)
@@ -131,9 +129,7 @@ def read(author: Author) -> tuple[Exchange, Reply | None]:
     """NFSv3 READ into a Write chunk; short, or failed, at times."""
     count = author.draw(SIZES)
     got = author.draw(st.one_of(st.just(count), st.integers(0, count)))
-    exchange = call(
-        author.connection, nfs3.read(0, count), xid=author.xid, writes=[author.write_chunk(count)]
-    )
+    exchange = call(author.connection, nfs3.read(0, count), xid=author.xid, writes=[author.write_chunk(count)])
     if author.draw(st.integers(0, 9)) == 9:
         return exchange, nfs3.read_failed()
     return exchange, nfs3.read_reply(author.data(got), attributes=author.draw(st.booleans()))
@@ -349,9 +345,7 @@ def aim(packets: list[Packet], kind: str, start: int) -> int | None:
     return None
 
 
-def harm(
-    wire: Wire, packets: list[Packet], kind: str, index: int, recorded: bool, distance: int
-) -> list[Packet]:
+def harm(wire: Wire, packets: list[Packet], kind: str, index: int, recorded: bool, distance: int) -> list[Packet]:
     match kind:
         case "nak" | "timeout" | "rnr":
             return faults.lose(wire, packets, index, answer=kind, recorded=recorded or kind == "rnr")

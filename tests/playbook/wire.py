@@ -182,7 +182,7 @@ class Connection:
         default = cm.private_data() if self.port == 20049 else b""
         ids = [self.wire.random.getrandbits(32), self.wire.random.getrandbits(32)]
         client, server = (
-            cm.Side(end.address, end.qpn, end.psn, ids[index], default if private is None else private)
+            cm.Side(end.address, end.qpn, self.ends[1 - index].psn, ids[index], default if private is None else private)
             for index, (end, private) in enumerate(zip(self.ends, wanted, strict=True))
         )
         self.sides = client, server
@@ -240,9 +240,7 @@ class Connection:
         self._message(op, (p.WRITE_FIRST, p.WRITE_MIDDLE, last, only), head, tail)
         return op
 
-    def read(
-        self, sender: int, handle: int, address: int, data: bytes, places: tuple[Place, ...] = ()
-    ) -> Operation:
+    def read(self, sender: int, handle: int, address: int, data: bytes, places: tuple[Place, ...] = ()) -> Operation:
         """RDMA Read: request and responses."""
         op = self.read_request(sender, handle, address, data, places)
         self.read_responses(op)
@@ -301,9 +299,7 @@ class Connection:
         end = self.ends[sender]
         count = max(1, -(-len(data) // self.mtu))
         number = len(self.wire.operations) + 1
-        op = Operation(
-            number, self.number, sender, kind, end.psn, count, data, handle, address & (1 << 64) - 1, places
-        )
+        op = Operation(number, self.number, sender, kind, end.psn, count, data, handle, address & (1 << 64) - 1, places)
         end.psn = (end.psn + count) & p.PSN_MASK
         self.wire.operations[number] = op
         return op

@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from rdmascope.dissect.onc import nfs4
 
-QUICK = settings(max_examples=150, deadline=None)
+QUICK = settings(max_examples=80, deadline=None)
 Draw = SearchStrategy[bytes]
 
 FIRST = 24

@@ -1,0 +1,99 @@
+"""Runs ``rdmascope report --json`` and ``tshark -2 -q -z rpc,programs`` in turn on the same files.
+
+Prints ratios, start-up included: the median of several runs after a warm-up, and the largest resident memory.
+Exits with 1 where a requirement is missed.  RUNS in the environment says how many runs; 5 without.
+
+This process stays small on purpose: the kernel counts what a child inherits into the child's largest memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+WORK = Path(__file__).parent / "work"
+RDMASCOPE = Path(sys.executable).with_name("rdmascope")
+
+SPEED = {"bulk-4096": 3.0, "bulk-1024": 3.0, "metadata": 1.0}
+"""Input -> how many times as fast as tshark it has to be."""
+MEMORY = 1 / 3
+"""The part of tshark's memory that must not be reached."""
+
+
+class Run(NamedTuple):
+    seconds: float
+    memory: int
+    """KiB."""
+    output: str
+
+
+def run(*command: str) -> Run:
+    with tempfile.TemporaryFile("w+") as output:
+        begun = time.perf_counter()
+        pid = os.posix_spawn(
+            command[0],
+            command,
+            os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, output.fileno(), 1), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)],
+        )
+        _, status, usage = os.wait4(pid, 0)
+        seconds = time.perf_counter() - begun
+        if os.waitstatus_to_exitcode(status):
+            sys.exit(f"failed: {' '.join(command)}")
+        output.seek(0)
+        return Run(seconds, usage.ru_maxrss, output.read())
+
+
+def calls_of_rdmascope(output: str) -> tuple[int, int]:
+    """Frames, and RPC calls."""
+    first = json.loads(output.splitlines()[0])
+    return first["frames"], first["rpcs"] - first["states"].get("no call", 0)
+
+
+def calls_of_tshark(output: str) -> int:
+    return sum(int(row[1]) for row in re.finditer(r"^\S+\(\d+\)\s+\d+\s+(\d+)", output, re.MULTILINE))
+
+
+def compare(name: str, tshark: str, runs: int) -> bool:
+    """Print one input's ratios; False where a requirement is missed."""
+    path = WORK / f"{name}.pcap"
+    ours: list[Run] = []
+    theirs: list[Run] = []
+    for _ in range(runs + 1):
+        ours.append(run(str(RDMASCOPE), "report", "--json", str(path)))
+        theirs.append(run(tshark, "-2", "-q", "-z", "rpc,programs", "-r", str(path)))
+    frames, calls = calls_of_rdmascope(ours[0].output)
+    counted = calls_of_tshark(theirs[0].output)
+    speed = median(one.seconds for one in theirs[1:]) / median(one.seconds for one in ours[1:])
+    memory = max(one.memory for one in ours) / min(one.memory for one in theirs)
+    agreed = "tshark counts the same" if counted == calls else f"tshark counts {counted:,}"
+    print(f"{name}: {path.stat().st_size / 1e6:,.0f} MB, {frames:,} frames, {calls:,} RPC calls; {agreed}")
+    wanted = SPEED[name]
+    fast, small = speed >= wanted, memory < MEMORY
+    print(f"  {'ok    ' if fast else 'MISSED'} {speed:5.2f} times as fast as tshark (at least {wanted:g})")
+    print(f"  {'ok    ' if small else 'MISSED'} {memory:5.3f} of its memory (below {MEMORY:.3f})", flush=True)
+    return fast and small and counted == calls
+
+
+def main() -> None:
+    tshark = shutil.which("tshark")
+    if tshark is None:
+        sys.exit("tshark is needed to compare with: apt install tshark")
+    runs = int(os.environ.get("RUNS", "5"))
+    subprocess.run([sys.executable, "-m", "bench.build"], check=True)
+    print(f"median of {runs} runs after a warm-up, largest memory of all")
+    passed = [compare(name, tshark, runs) for name in SPEED]
+    sys.exit(not all(passed))
+
+
+if __name__ == "__main__":
+    main()

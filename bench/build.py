@@ -1,0 +1,243 @@
+"""Makes the large inputs: ``python -m bench.build``.
+
+Each repetition of a sample is a new set of connections, later in time: queue pair numbers, communication and
+transaction IDs are its own, and every ICRC is right.  Frames that carry no RDMA are left out, so that both tools
+have the same RPCs to count.  The inputs are kept in ``bench/work`` and made once.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import zstandard
+
+SAMPLES = Path(__file__).parents[1] / "captures" / "samples"
+WORK = Path(__file__).parent / "work"
+
+HEADERS = 14 + 20 + 8
+"""Ethernet, IPv4 without options, UDP: all that the samples use."""
+BTH = 12
+CM = HEADERS + BTH + 8 + 24
+"""Where a CM message starts: behind DETH and the MAD header (IBA 13.4.2)."""
+REQ, REP, DREQ = 0x10, 0x13, 0x15
+LOCAL_QPN = {REQ: 32, REP: 12, DREQ: 8}
+"""CM attribute -> offset of a queue pair number (IBA 12.6.5, 12.6.8, 12.6.10)."""
+PATH_MTU_AT = 50
+"""In a REQ, the upper half of the byte."""
+MTU_1024 = 3
+
+RETH_OPCODES = {6, 10, 12}
+AETH_OPCODES = {13, 15, 16, 17}
+SPLIT = {  # opcode -> (first, middle, last) when the packet becomes several (IBA 9.2)
+    0: (0, 1, 1), 1: (1, 1, 1), 2: (1, 1, 2), 4: (0, 1, 2), 22: (1, 1, 22), 23: (0, 1, 22),
+    6: (6, 7, 7), 7: (7, 7, 7), 8: (7, 7, 8), 10: (6, 7, 8),
+    13: (13, 14, 14), 14: (14, 14, 14), 15: (14, 14, 15), 16: (13, 14, 15),
+}  # fmt: skip
+READ_REQUEST, ACKNOWLEDGE = 12, 17
+RESPONSES = {13, 14, 15, 16}
+
+
+@dataclass(frozen=True)
+class Input:
+    name: str
+    sample: str
+    times: int
+    """How often the sample is repeated."""
+    mtu: int | None
+    """Path MTU to cut the packets to."""
+
+    @property
+    def path(self) -> Path:
+        return WORK / f"{self.name}.pcap"
+
+
+INPUTS = (
+    Input("bulk-4096", "rxe-nfs-all", 62, None),
+    Input("bulk-1024", "rxe-nfs-all", 58, 1024),
+    Input("metadata", "meta-rxe", 21, None),
+)
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A RoCEv2 packet over IPv4, up to its ICRC."""
+
+    time: int
+    """Microseconds."""
+    lower: bytes
+    """Ethernet, IP and UDP headers."""
+    bth: bytes
+    rest: bytes
+    """Extended headers, payload and pad."""
+
+    @property
+    def opcode(self) -> int:
+        return self.bth[0]
+
+    @property
+    def qpn(self) -> int:
+        return int.from_bytes(self.bth[5:8], "big")
+
+    @property
+    def psn(self) -> int:
+        return int.from_bytes(self.bth[9:12], "big")
+
+    @property
+    def extended(self) -> int:
+        """Bytes of extended headers."""
+        return 16 * (self.opcode in RETH_OPCODES) + 4 * (self.opcode in AETH_OPCODES | {22, 23})
+
+
+def packets(sample: Path) -> Iterator[Packet]:
+    """The RoCEv2 packets of a little-endian microsecond pcap."""
+    data = zstandard.ZstdDecompressor().decompressobj().decompress(sample.read_bytes())
+    at = 24
+    while at < len(data):
+        seconds, micros, captured, _ = struct.unpack_from("<4I", data, at)
+        frame = data[at + 16 : at + 16 + captured]
+        at += 16 + captured
+        if frame[12:14] == b"\x08\x00" and frame[23] == 17 and frame[36:38] == (4791).to_bytes(2, "big"):
+            bth = frame[HEADERS : HEADERS + BTH]
+            yield Packet(
+                seconds * 1_000_000 + micros, frame[:HEADERS], bth, frame[HEADERS + BTH : -4]
+            )
+
+
+def cut(whole: Iterable[Packet], mtu: int) -> Iterator[Packet]:
+    """The same conversation over a path with a smaller MTU: more packets, numbered anew (IBA 9.7.1, 9.7.2).
+
+    A request packet takes as many PSNs as it becomes packets, a Read request as many as its responses.  Responses
+    and acknowledgements carry the numbers of the requester's stream, so every stream has a map from old to new.
+    The samples lose nothing, and both ends of their connections have the same queue pair number.
+    """
+    numbers: dict[tuple[bytes, int, int], tuple[int, int]] = {}
+    following: dict[tuple[bytes, int], int] = {}
+    for packet in whole:
+        if packet.qpn == 1:
+            yield _with_path_mtu(packet)
+            continue
+        source, destination = packet.lower[26:30], packet.lower[30:34]
+        answers = packet.opcode in RESPONSES or packet.opcode == ACKNOWLEDGE
+        stream = destination if answers else source, packet.qpn
+        if not answers:
+            first = following.get(stream, packet.psn)
+            if packet.opcode == READ_REQUEST:
+                length = int.from_bytes(packet.rest[12:16], "big")
+                for number in range(-(-length // 4096)):
+                    numbers[*stream, packet.psn + number & 0xFFFFFF] = first + number * (4096 // mtu), 4096 // mtu
+                taken = -(-length // mtu)
+            else:
+                taken = max(1, -(-(len(packet.rest) - packet.extended) // mtu))
+                numbers[*stream, packet.psn] = first, taken
+            following[stream] = first + taken
+        psn, taken = numbers[*stream, packet.psn]
+        if packet.opcode == ACKNOWLEDGE:
+            psn += taken - 1
+        yield from _pieces(packet, psn, mtu)
+
+
+def _with_path_mtu(packet: Packet) -> Packet:
+    at = CM - HEADERS - BTH
+    if int.from_bytes(packet.rest[at - 8 : at - 6], "big") != REQ:
+        return packet
+    rest = bytearray(packet.rest)
+    rest[at + PATH_MTU_AT] = MTU_1024 << 4 | rest[at + PATH_MTU_AT] & 0x0F
+    return replace(packet, rest=bytes(rest))
+
+
+def _pieces(packet: Packet, psn: int, mtu: int) -> Iterator[Packet]:
+    extended, payload = packet.rest[: packet.extended], packet.rest[packet.extended :]
+    parts = [payload[at : at + mtu] for at in range(0, len(payload), mtu)] or [b""]
+    if len(parts) == 1:
+        yield _packet(packet, packet.opcode, packet.bth[1], packet.bth[8], psn, packet.rest)
+        return
+    first, middle, last = SPLIT[packet.opcode]
+    for number, part in enumerate(parts):
+        final = number == len(parts) - 1
+        opcode = last if final else middle if number else first
+        # The length is in the first packet of a Write, the acknowledgement in both ends of a response.
+        here = (number == 0 and opcode in RETH_OPCODES) or opcode in AETH_OPCODES or (final and opcode == 22)
+        # Solicited event, pad count and the wish for an acknowledgement belong to the last packet.
+        flags = packet.bth[1] if final else packet.bth[1] & 0x4F
+        wish = packet.bth[8] if final else packet.bth[8] & 0x7F
+        yield _packet(packet, opcode, flags, wish, psn + number, (extended if here else b"") + part)
+
+
+def _packet(old: Packet, opcode: int, flags: int, wish: int, psn: int, rest: bytes) -> Packet:
+    bth = bytes((opcode, flags)) + old.bth[2:8] + bytes((wish,)) + (psn & 0xFFFFFF).to_bytes(3, "big")
+    lower = bytearray(old.lower)
+    length = 20 + 8 + BTH + len(rest) + 4
+    struct.pack_into(">H", lower, 16, length)
+    struct.pack_into(">H", lower, 38, length - 20)
+    struct.pack_into(">H", lower, 24, 0)
+    total = sum(struct.unpack_from(">10H", lower, 14))
+    total = (total & 0xFFFF) + (total >> 16)
+    struct.pack_into(">H", lower, 24, ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF)
+    return replace(old, lower=bytes(lower), bth=bth, rest=rest)
+
+
+def repeated(packet: Packet, number: int) -> tuple[bytes, bytes]:
+    """BTH and the rest, in the connections of repetition ``number``."""
+    if packet.qpn != 1:
+        qpn = packet.qpn + 32 * number
+        return packet.bth[:5] + qpn.to_bytes(3, "big") + packet.bth[8:], packet.rest
+    rest = bytearray(packet.rest)
+    at = CM - HEADERS - BTH
+    attribute = int.from_bytes(rest[at - 8 : at - 6], "big")
+    _add(rest, at - 16, 8, number << 32)
+    _add(rest, at, 4, number << 8)
+    if attribute != REQ:
+        _add(rest, at + 4, 4, number << 8)
+    if attribute in LOCAL_QPN:
+        _add(rest, at + LOCAL_QPN[attribute], 3, 32 * number)
+    return packet.bth, bytes(rest)
+
+
+def _add(data: bytearray, at: int, size: int, number: int) -> None:
+    value = int.from_bytes(data[at : at + size], "big") + number
+    data[at : at + size] = (value % (1 << 8 * size)).to_bytes(size, "big")
+
+
+def masked(lower: bytes) -> bytes:
+    """What the ICRC covers in front of BTH: the fields that change on the way are ones (IBA A17.3.3)."""
+    bare = bytearray(lower[14:])
+    for at in 1, 8, 10, 11, 26, 27:
+        bare[at] = 0xFF
+    return b"\xff" * 8 + bytes(bare)
+
+
+def make(one: Input) -> None:
+    """Write the input, under its name only when it is whole."""
+    source = list(packets(SAMPLES / f"{one.sample}.pcap.zst"))
+    if one.mtu:
+        source = list(cut(source, one.mtu))
+    span = source[-1].time - source[0].time + 1_000_000
+    prepared = [(packet, masked(packet.lower)) for packet in source]
+    WORK.mkdir(exist_ok=True)
+    unfinished = one.path.with_suffix(".part")
+    with unfinished.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 0x40000, 1))
+        for number in range(one.times):
+            for packet, covered in prepared:
+                bth, rest = repeated(packet, number)
+                crc = zlib.crc32(rest, zlib.crc32(covered + bth[:4] + b"\xff" + bth[5:]))
+                frame = packet.lower + bth + rest + crc.to_bytes(4, "little")
+                seconds, micros = divmod(packet.time + number * span, 1_000_000)
+                file.write(struct.pack("<4I", seconds, micros, len(frame), len(frame)) + frame)
+    unfinished.rename(one.path)
+
+
+def main() -> None:
+    for one in INPUTS:
+        if not one.path.exists():
+            print(f"making {one.path.name}", file=sys.stderr)
+            make(one)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""One line per message, in the words that tshark's info column has made familiar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import error as StructError
+from zlib import crc32
+
+from . import nfs4
+from .header import CallHeader, GssCredential, call_header, message_type, reply_header
+from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
+from .status import OK, nfs4_status, reply_status
+from .xdr import Data, Malformed, as_skip, hyper, opaque, struct, union, word
+
+_STABLE = {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"}
+_POST_OP_ATTR = union({1: 84, 0: 0})
+_WCC_DATA = as_skip(struct(union({1: 24, 0: 0}), _POST_OP_ATTR))
+
+
+_HANDLE_ONLY = frozenset((1, 2, 4, 5, 16, 17, 18, 19, 20, 21))
+_HANDLE_AND_NAME = frozenset((3, 8, 9, 10, 11, 12, 13))
+
+
+def handle_hash(handle: bytes) -> int:
+    """The number that tshark prints for a file handle: its CRC-32."""
+    return crc32(handle)
+
+
+def call_summary(data: Data, start: int, end: int, reduced: Sequence[tuple[int, int]] = ()) -> str:
+    """'NFS V3 READ Call, FH: 0x62d40c52 Offset: 0 Len: 65536'; '' where the bytes hold no call.
+
+    ``reduced`` are the Read chunks as (Position, length), as in ``nfs4.compound_call``.
+    """
+    header = call_header(data, start, end)
+    if header is None:
+        return ""
+    detail = ""
+    minor: int | None = None
+    if header.body < 0:
+        detail = f" [{header.reason}]" if header.reason else ""
+    elif _compound(header.program, header.version, header.procedure):
+        callback = header.program == NFS_CALLBACK
+        call = nfs4.compound_call(data, header.body, end, reduced, origin=start, callback=callback)
+        minor = call.minor_version
+        detail = _operations(call.operations, call.complete, callback)
+    elif header.program == NFS and header.version == 3:
+        detail = _call3(header, memoryview(data)[:end])
+    return f"{_title(header.program, header.version, header.procedure, minor)} Call{detail}"
+
+
+def reply_summary(
+    program: int,
+    version: int,
+    procedure: int,
+    data: Data,
+    start: int,
+    end: int,
+    chunk_lengths: Sequence[int] = (),
+    minor_version: int | None = None,
+    gss: GssCredential | None = None,
+) -> str:
+    """'NFS V4.2 COMPOUND Reply SEQUENCE | PUTFH | READ NFS4_OK'; '' where the bytes hold no reply.
+
+    Program, version, procedure, ``minor_version`` and ``gss`` are the call's; ``chunk_lengths`` what the
+    Write chunks returned, as in ``nfs4.compound_reply``.
+    """
+    header = reply_header(data, start, end, gss)
+    if header is None:
+        return ""
+    title = f"{_title(program, version, procedure, minor_version)} Reply"
+    if header.error:
+        return f"{title} Error: {header.error}"
+    if header.body < 0:
+        return f"{title} [{header.reason}]" if header.reason else title
+    if _compound(program, version, procedure):
+        callback = program == NFS_CALLBACK
+        reply = nfs4.compound_reply(data, header.body, end, chunk_lengths, origin=start, callback=callback)
+        operations = _operations(tuple([op for op, _ in reply.results]), reply.complete, callback)
+        if reply.status is None:
+            return f"{title}{operations}"
+        return f"{title}{operations} {'NFS4_OK' if reply.status == 0 else nfs4_status(reply.status)}"
+    status = reply_status(program, version, procedure, data, header.body, end)
+    if status is not None and status[0] != OK:
+        return f"{title} {'Error: ' if status[1] else ''}{status[0]}"
+    if program == NFS and version == 3:
+        return title + _reply3(procedure, memoryview(data)[:end], header.body + 4)
+    return title
+
+
+def message_summary(data: Data, start: int, end: int) -> str:
+    """The line for a message whose counterpart is not at hand: a call in full, a reply by its XID."""
+    if message_type(data, start, end) == 0:
+        return call_summary(data, start, end)
+    header = reply_header(data, start, end)
+    if header is None:
+        return ""
+    return f"RPC Reply XID 0x{header.xid:08x}" + (f" Error: {header.error}" if header.error else "")
+
+
+def _compound(program: int, version: int, procedure: int) -> bool:
+    return procedure == 1 and ((program == NFS and version == 4) or (program == NFS_CALLBACK and version == 1))
+
+
+def _title(program: int, version: int, procedure: int, minor: int | None) -> str:
+    number = str(version) if minor is None or program != NFS else f"{version}.{minor}"
+    return f"{program_name(program)} V{number} {procedure_name(program, version, procedure)}"
+
+
+def _operations(numbers: tuple[int, ...], complete: bool, callback: bool) -> str:
+    names = " | ".join(nfs4.operation_names(numbers, callback))
+    return (f" {names}" if names else "") + ("" if complete else " …")
+
+
+def _handle(view: memoryview, at: int) -> str:
+    length = word(view, at)[0]
+    if at + 4 + length > len(view):
+        raise StructError
+    return f"0x{handle_hash(bytes(view[at + 4 : at + 4 + length])):08x}"
+
+
+def _name(view: memoryview, at: int) -> str:
+    length = word(view, at)[0]
+    text = bytes(view[at + 4 : at + 4 + min(length, 255)]).decode("utf-8", "backslashreplace")
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _call3(header: CallHeader, view: memoryview) -> str:
+    """Handles, names, offsets and lengths of the arguments (RFC 1813, 3.3)."""
+    procedure = header.procedure
+    if not 0 < procedure < 22:
+        return ""
+    try:
+        handle = _handle(view, header.body)
+        at = opaque(view, header.body)
+        if procedure == 6:
+            return f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
+        if procedure == 7:
+            stable = word(view, at + 12)[0]
+            return (
+                f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
+                f" {_STABLE.get(stable) or f'stable {stable}'}"
+            )
+        if procedure in _HANDLE_ONLY:
+            return f", FH: {handle}"
+        if procedure in _HANDLE_AND_NAME:
+            return f", DH: {handle}/{_name(view, at)}"
+        if procedure == 14:
+            target = opaque(view, at)
+            name = _name(view, opaque(view, target))
+            return f", From DH: {handle}/{_name(view, at)} To DH: {_handle(view, target)}/{name}"
+        return f", FH: {handle}, DH: {_handle(view, at)}/{_name(view, opaque(view, at))}"
+    except StructError:
+        return " …"
+
+
+def _reply3(procedure: int, view: memoryview, at: int) -> str:
+    """Bytes read or written (RFC 1813, 3.3.6 and 3.3.7)."""
+    try:
+        if procedure == 6:
+            return f" Len: {word(view, _POST_OP_ATTR(view, at))[0]}"
+        if procedure == 7:
+            at = _WCC_DATA(view, at)
+            stable = word(view, at + 4)[0]
+            return f" Len: {word(view, at)[0]} {_STABLE.get(stable) or f'stable {stable}'}"
+    except (StructError, Malformed):
+        return " …"
+    return ""

@@ -1,0 +1,87 @@
+"""Packets that arrived damaged: a receiver drops what fails its ICRC and gets it again (IBA volume 1, 7.8 and 9.7)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..frames import Bytes, Int64s, Rows
+from ..layers import opcodes
+from ..layers.icrc import icrc_ok, verify
+from ..packets import PacketBatch
+from .psn import MODULUS
+
+SAMPLE = 64
+"""Packets of a host among which one with a right ICRC is looked for."""
+
+Runs = list[tuple[int, Bytes, Rows]]
+
+
+class Damage:
+    """Finds Sends with a wrong ICRC before they are taken for messages.
+
+    A wrong ICRC means something only where the host's other packets have right ones: a switch that mirrors
+    traffic may rewrite headers, and then none fits.
+    """
+
+    def __init__(self) -> None:
+        self.trusted: set[int] = set()
+        """Address ids of hosts that sent a packet with a right ICRC."""
+        self.frames: list[int] = []
+
+    def find(self, batch: PacketBatch, reliable: Int64s) -> Int64s:
+        """Indices of ``reliable`` without the damaged Sends."""
+        if batch.frames is None:
+            return reliable
+        rows = batch.rows
+        sends = reliable[opcodes.IS_SEND[rows["opcode"][reliable]]]
+        if not len(sends):
+            return reliable
+        verdicts = icrc_ok(batch.frames, rows[sends])
+        if False not in verdicts:
+            return reliable
+        right = np.array([verdict is True for verdict in verdicts])
+        wrong = sends[np.array([verdict is False for verdict in verdicts])]
+        self.trusted.update(np.unique(rows["source"][sends[right]]).tolist())
+        for host in np.unique(rows["source"][wrong]).tolist():
+            if host not in self.trusted:
+                others = reliable[rows["source"][reliable] == host][:SAMPLE]
+                if True in icrc_ok(batch.frames, rows[others]):
+                    self.trusted.add(host)
+        wrong = wrong[np.isin(rows["source"][wrong], list(self.trusted))]
+        self.frames += rows["frame"][wrong].tolist()
+        return np.setdiff1d(reliable, wrong)
+
+
+def replace_damaged(runs: Runs, data: Bytes, row: Rows) -> bool:
+    """``row`` (one PACKET row in an array) repeats a packet of ``runs``: take it where that one's ICRC is wrong."""
+    psn = int(row["psn"][0])
+    for number, (at, where, rows) in enumerate(runs):
+        index = (psn - int(rows["psn"][0])) % MODULUS
+        if index >= len(rows):
+            continue
+        if int(rows["psn"][index]) != psn or _right(where, rows[index]) is not False or _right(data, row[0]) is False:
+            return False
+        if where is data:
+            rows[index] = row[0]
+            return True
+        before = at + int(rows["length"][:index].sum())
+        behind = before + int(row["length"][0])
+        parts = [(at, where, rows[:index]), (before, data, row), (behind, where, rows[index + 1 :])]
+        runs[number : number + 1] = [part for part in parts if len(part[2])]
+        return True
+    return False
+
+
+def _right(data: Bytes, row: Rows) -> bool | None:
+    """Whether the ICRC of one packet fits; None where that cannot be told."""
+    bth = int(row["bth"])
+    end = bth + opcodes.BTH_BYTES + int(opcodes.EXTENDED_BYTES[int(row["opcode"])])
+    end += int(row["length"]) + int(row["pad"]) + opcodes.ICRC_BYTES
+    if row["captured"] < row["length"] or end > len(data):
+        return None
+    for before in (28, 48):
+        if bth >= before and int(data[bth - before]) >> 4 == (4 if before == 28 else 6):
+            verdict = verify(data[bth - before : end].data)
+            if verdict is not None:
+                return verdict
+    return None

@@ -1,0 +1,142 @@
+"""tshark's second opinion: what it reads in the TCP export is what we say was there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from click.testing import CliRunner
+
+from rdmascope.cli.main import main
+
+SAMPLES = Path(__file__).parents[1] / "captures" / "samples"
+NAMES = sorted(path.name.removesuffix(".pcap.zst") for path in SAMPLES.glob("*.pcap.zst"))
+
+pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+
+
+FIELDS = (
+    "tcp.stream", "rpc.xid", "rpc.msgtyp", "rpc.program", "rpc.programversion", "rpc.procedure",
+    "nfs.status3", "nfs.nfsstat4", "nfs.opcode", "nfs.cb.operation", "_ws.malformed",
+)  # fmt: skip
+
+
+class Half(NamedTuple):
+    """A call or a reply, as either tool tells it."""
+
+    connection: int
+    """0-based, in order of appearance, among those that carried RPCs."""
+    xid: int
+    reply: bool
+    program: int
+    version: int
+    procedure: int
+    operations: tuple[str, ...]
+    status: str
+    """Of a reply; '' in a call."""
+
+
+def rdmascope(*arguments: str) -> str:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def tshark(*arguments: str) -> str:
+    return subprocess.run(["tshark", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+@cache
+def names() -> dict[str, dict[int, str]]:
+    """Field -> value -> tshark's own name for it."""
+    found: dict[str, dict[int, str]] = {}
+    with subprocess.Popen(["tshark", "-G", "values"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith(b"V\tnfs."):
+                _, field, value, name = line.decode().rstrip("\n").split("\t")
+                found.setdefault(field, {})[int(value, 0)] = name
+    return found
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A sample and its export."""
+    sample = str(SAMPLES / f"{request.param}.pcap.zst")
+    output = str(tmp_path_factory.mktemp("export") / f"{request.param}.pcapng")
+    rdmascope("export", sample, "--to", "tcp-pcapng", "-o", output)
+    return sample, output
+
+
+def ours(sample: str) -> list[Half]:
+    """What tshark should see: a call is left out when not all of it was transferred, as on a connection that broke."""
+    halves: list[Half] = []
+    order: dict[int, int] = {}
+    for line in rdmascope("rpcs", "--json", sample).splitlines():
+        rpc: dict[str, Any] = json.loads(line)
+        if rpc["type"] != "rpc":
+            continue
+        connection = order.setdefault(rpc["connection"], len(order))
+        for reply in False, True:
+            whole = reply or all(
+                chunk["moved"] == chunk["advertised"] for chunk in rpc["chunks"] if chunk["kind"] == "read"
+            )
+            if whole and rpc["reply" if reply else "call"] is not None:
+                halves.append(
+                    Half(
+                        connection,
+                        rpc["xid"],
+                        reply,
+                        rpc["program"],
+                        rpc["version"],
+                        rpc["procedure"],
+                        () if reply else tuple(rpc["operations"]),
+                        rpc["status"] if reply else "",
+                    )
+                )
+    return halves
+
+
+def theirs(output: str) -> list[Half]:
+    options = [option for field in FIELDS for option in ("-e", field)]
+    halves: list[Half] = []
+    for line in tshark("-2", "-r", output, "-Y", "rpc", "-T", "fields", *options).splitlines():
+        stream, xid, kind, program, version, procedure, status3, status4, forward, backward, bad = line.split("\t")
+        assert bad == ""
+        reply = kind == "1"
+        table = names()["nfs.cb.operation" if backward else "nfs.opcode"]
+        operations = [table[int(number)] for number in (backward or forward).split(",") if number]
+        status = ""
+        if reply:
+            field, numbers = ("nfs.nfsstat4", status4) if status4 else ("nfs.status3", status3 or "0")
+            status = names()[field][int(numbers.split(",")[0])]
+            status = "OK" if status in ("NFS3_OK", "NFS4_OK") else status
+        halves.append(
+            Half(
+                int(stream),
+                int(xid, 16),
+                reply,
+                int(program),
+                int(version.split(",")[0]),
+                int(procedure),
+                () if reply else tuple(operations),
+                status,
+            )
+        )
+    return halves
+
+
+def test_the_same_calls_and_replies(exported: tuple[str, str]) -> None:
+    sample, output = exported
+    assert sorted(theirs(output)) == sorted(ours(sample))
+
+
+def test_nothing_is_malformed(exported: tuple[str, str]) -> None:
+    wrong = "_ws.malformed || tcp.analysis.flags || tcp.checksum.status == 0 || ip.checksum.status == 0"
+    checked = ("-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE")
+    assert tshark("-2", "-r", exported[1], *checked, "-Y", wrong) == ""
