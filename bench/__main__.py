@@ -38,13 +38,10 @@ class Run(NamedTuple):
 
 def run(*command: str) -> Run:
     with tempfile.TemporaryFile("w+") as output:
+        to_output = (os.POSIX_SPAWN_DUP2, output.fileno(), 1)
+        to_nowhere = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
         begun = time.perf_counter()
-        pid = os.posix_spawn(
-            command[0],
-            command,
-            os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, output.fileno(), 1), (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)],
-        )
+        pid = os.posix_spawn(command[0], command, os.environ, file_actions=[to_output, to_nowhere])
         _, status, usage = os.wait4(pid, 0)
         seconds = time.perf_counter() - begun
         if os.waitstatus_to_exitcode(status):
@@ -53,10 +50,17 @@ def run(*command: str) -> Run:
         return Run(seconds, usage.ru_maxrss, output.read())
 
 
-def calls_of_rdmascope(output: str) -> tuple[int, int]:
-    """Frames, and RPC calls."""
-    first = json.loads(output.splitlines()[0])
-    return first["frames"], first["rpcs"] - first["states"].get("no call", 0)
+def calls_of_rdmascope(output: str) -> tuple[int, int, int]:
+    """Frames, RPC calls, and packets that were sent again."""
+    records = [json.loads(line) for line in output.splitlines()]
+    capture = next(record for record in records if record["type"] == "capture")
+    again = sum(
+        record[end]["retransmitted_packets"]
+        for record in records
+        if record["type"] == "connection"
+        for end in ("active", "passive")
+    )
+    return capture["frames"], capture["rpcs"] - capture["states"].get("no call", 0), again
 
 
 def calls_of_tshark(output: str) -> int:
@@ -71,17 +75,19 @@ def compare(name: str, tshark: str, runs: int) -> bool:
     for _ in range(runs + 1):
         ours.append(run(str(RDMASCOPE), "report", "--json", str(path)))
         theirs.append(run(tshark, "-2", "-q", "-z", "rpc,programs", "-r", str(path)))
-    frames, calls = calls_of_rdmascope(ours[0].output)
+    frames, calls, again = calls_of_rdmascope(ours[0].output)
     counted = calls_of_tshark(theirs[0].output)
     speed = median(one.seconds for one in theirs[1:]) / median(one.seconds for one in ours[1:])
     memory = max(one.memory for one in ours) / min(one.memory for one in theirs)
-    agreed = "tshark counts the same" if counted == calls else f"tshark counts {counted:,}"
-    print(f"{name}: {path.stat().st_size / 1e6:,.0f} MB, {frames:,} frames, {calls:,} RPC calls; {agreed}")
+    # tshark counts a call once more when its packet was sent again.
+    agree = calls <= counted <= calls + again
+    told = "as many as" if counted == calls else f"{counted - calls} fewer, sent again, than" if agree else "NOT as"
+    print(f"{name}: {path.stat().st_size / 1e6:,.0f} MB, {frames:,} frames, {calls:,} RPC calls, {told} tshark counts")
     wanted = SPEED[name]
     fast, small = speed >= wanted, memory < MEMORY
     print(f"  {'ok    ' if fast else 'MISSED'} {speed:5.2f} times as fast as tshark (at least {wanted:g})")
     print(f"  {'ok    ' if small else 'MISSED'} {memory:5.3f} of its memory (below {MEMORY:.3f})", flush=True)
-    return fast and small and counted == calls
+    return fast and small and agree
 
 
 def main() -> None:

@@ -103,9 +103,7 @@ def packets(sample: Path) -> Iterator[Packet]:
         at += 16 + captured
         if frame[12:14] == b"\x08\x00" and frame[23] == 17 and frame[36:38] == (4791).to_bytes(2, "big"):
             bth = frame[HEADERS : HEADERS + BTH]
-            yield Packet(
-                seconds * 1_000_000 + micros, frame[:HEADERS], bth, frame[HEADERS + BTH : -4]
-            )
+            yield Packet(seconds * 1_000_000 + micros, frame[:HEADERS], bth, frame[HEADERS + BTH : -4])
 
 
 def cut(whole: Iterable[Packet], mtu: int) -> Iterator[Packet]:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
+from typing import BinaryIO
 
 import numpy as np
 
@@ -58,14 +59,13 @@ class Conversation:
 class TcpExport:
     """Collects messages in any order, then writes them in the order of time.
 
-    Their bytes wait in a temporary file beside ``path``, not in memory.
+    Their bytes wait in a temporary file in ``directory``, not in memory.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, directory: Path | None = None) -> None:
         self.incomplete = 0
         """Messages of which bytes are missing."""
-        self._spool = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115, closed by close()
+        self._spool = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115, closed by close()
         self._end = 0
         self._times = array("q")
         self._starts = array("q")
@@ -97,8 +97,8 @@ class TcpExport:
         self._spool.write(data)
         self._end += 4 + len(data)
 
-    def write(self, conversations: Sequence[Conversation]) -> int:
-        """Write the capture; returns the number of packets.  Conversations without a message are left out."""
+    def write(self, file: BinaryIO, conversations: Sequence[Conversation]) -> int:
+        """Write a pcapng; returns the number of packets.  Conversations without a message are left out."""
         used = set(self._conversations)
         streams = {one.number: _Stream(one) for one in conversations if one.number in used}
         self._spool.flush()
@@ -106,20 +106,19 @@ class TcpExport:
         if self._end:
             stored = np.frombuffer(mmap.mmap(self._spool.fileno(), self._end, access=mmap.ACCESS_READ), np.uint8)
         packets = 0
-        with self.path.open("wb") as file:
-            writer = PcapngWriter(file, LINKTYPE_RAW)
-            for time, what, which in self._events(streams):
-                if what == _MESSAGE:
-                    stream = streams[self._conversations[which]]
-                    start = self._starts[which]
-                    end = self._starts[which + 1] if which + 1 < len(self) else self._end
-                    holes = [(4 + low, 4 + high) for low, high in self._missing.get(which, ())]
-                    written = stream.message(self._senders[which], stored[start:end], holes)
-                else:
-                    written = streams[which].handshake() if what == _OPEN else streams[which].finish()
-                for packet, length, comment in written:
-                    writer.write(time, packet, length, comment)
-                    packets += 1
+        writer = PcapngWriter(file, LINKTYPE_RAW)
+        for time, what, which in self._events(streams):
+            if what == _MESSAGE:
+                stream = streams[self._conversations[which]]
+                start = self._starts[which]
+                end = self._starts[which + 1] if which + 1 < len(self) else self._end
+                holes = [(4 + low, 4 + high) for low, high in self._missing.get(which, ())]
+                written = stream.message(self._senders[which], stored[start:end], holes)
+            else:
+                written = streams[which].handshake() if what == _OPEN else streams[which].finish()
+            for packet, length, comment in written:
+                writer.write(time, packet, length, comment)
+                packets += 1
         return packets
 
     def close(self) -> None:

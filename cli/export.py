@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -35,7 +37,14 @@ FIRST_CLIENT_PORT, CLIENT_PORTS = 32768, 28232
     show_default=True,
     help="What to write: ONC RPC over TCP in a pcapng file.",
 )
-@click.option("-o", "--output", required=True, metavar="OUT", type=click.Path(path_type=Path), help="File to write.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="OUT",
+    type=click.Path(path_type=Path),
+    help="File to write, - for standard output.",
+)
 @click.option("--skip-incomplete", is_flag=True, help="Leave out messages of which bytes are missing.")
 @click.option("--json", "as_json", is_flag=True, help="Say what was written as one rdmascope.export/1 object.")
 @recognition_options
@@ -59,17 +68,29 @@ def command(
     and up, one for each connection: RDMA has no such thing.
 
     A message with missing bytes is written as a snaplen would leave it: packets of the right length, cut before
-    the first byte that is not known.  Nothing is filled in.  An RDMA_ERROR is no RPC message and leaves its call without reply.
+    the first byte that is not known.  Nothing is filled in.  An RDMA_ERROR is no RPC message: its call stays
+    without reply.
+
+    Example: what does tshark say to these RPCs?
 
     \b
-    Example: EXAMPLE
+      $ rdmascope export rxe-nfs-all.pcap.zst -o nfs-tcp.pcapng
+      nfs-tcp.pcapng: 458 messages in 606 packets
+      $ tshark -r nfs-tcp.pcapng -q -z rpc,programs
+      Program    Version  Calls    Min SRT    Max SRT    Avg SRT
+      NFS(100003)      3     43   0.006533   0.050235   0.040449
+      NFS(100003)      4    181   0.002358   0.207951   0.046630
+      NFSACL(100227)   3      5   0.040918   0.045185   0.042295
+      $ tshark -r nfs-tcp.pcapng -Y _ws.malformed | wc -l
+      0
     """
     reading = Reading(file, analyzer_options(ports, force))
-    if not output.parent.is_dir():
+    to_stdout = str(output) == "-"
+    if not to_stdout and not output.parent.is_dir():
         raise click.ClickException(f"{output.parent}: no such directory")
-    if file != "-" and output.exists() and os.path.exists(file) and os.path.samefile(file, output):
+    if output.exists() and os.path.exists(file) and os.path.samefile(file, output):
         raise click.ClickException(f"{output}: is the capture itself")
-    export = TcpExport(output)
+    export = TcpExport(None if to_stdout else output.parent)
     skipped = 0
     lost = 0
     nfs: set[int] = set()
@@ -87,10 +108,11 @@ def command(
                     continue
                 export.add(rpc.connection.number, sender, time, message.data, missing)
         conversations = [_conversation(one, one.number in nfs) for one in reading.analyzer.connections]
-        packets = export.write(conversations)
+        with nullcontext(sys.stdout.buffer) if to_stdout else output.open("wb") as target_file:
+            packets = export.write(target_file, conversations)
     finally:
         export.close()
-    if as_json:
+    if as_json and not to_stdout:
         print_json(
             records.record(
                 "export",
@@ -103,7 +125,7 @@ def command(
             )
         )
     else:
-        click.echo(f"{output}: {plural(len(export), 'message')} in {plural(packets, 'packet')}")
+        click.echo(f"{output}: {plural(len(export), 'message')} in {plural(packets, 'packet')}", err=to_stdout)
         for number, told in (
             (export.incomplete, "written with bytes missing"),
             (skipped, "left out, bytes are missing"),

@@ -80,10 +80,29 @@ def command(
     Frames keep their numbers; those that are not RDMA are passed over.  The Sends of RPC-over-RDMA say what RPC
     they belong to, RDMA Reads and Writes for which RPC they move data.
 
+    Example: what happened around the READLINK in frame 104?
+
     \b
-    Example: EXAMPLE
+      $ rdmascope packets rxe-nfs-all.pcap.zst --frame 104-110
+      No.     Time      Source   Destination Protocol Length Info
+      104 8.750054   10.77.0.2 → 10.77.0.1   NFS         230 V3 READLINK Call, FH: ...
+      105 8.752466   10.77.0.1 → 10.77.0.2   RRoCE        62 RC Acknowledge QP=0x000011 ...
+      106 8.794825   10.77.0.1 → 10.77.0.2   RRoCE       194 RC RDMA WRITE Only ... RPC 13 reply chunk
+      ...
+      109 8.794886   10.77.0.1 → 10.77.0.2   NFS         138 V3 READLINK Reply (Call In 104); RPC 13 ...
+
+    And every header of one of them, the ICRC checked:
+
+    \b
+      $ rdmascope packets rxe-nfs-all.pcap.zst --frame 109 -V
+      ...
+      BTH
+      ├── opcode RC SEND Only
+      ├── dest_qp 0x11
+      ├── psn 5400891
+      └── icrc 0xb381ef8b (good)
     """
-    reading = Reading(file, analyzer_options(ports, force, contents=False))
+    reading = Reading(file, analyzer_options(ports, force, contents=False), streaming=True)
     first, last = span or (1, 1 << 62)
     out = console()
     for shown, line in enumerate(_lines(reading, first, last), 1):

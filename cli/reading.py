@@ -55,8 +55,10 @@ class Reading:
     raises it at the end.
     """
 
-    def __init__(self, path: str, options: Options) -> None:
+    def __init__(self, path: str, options: Options, streaming: bool = False) -> None:
+        """``streaming``: the command prints while it reads."""
         self.path = path
+        self.streaming = streaming
         self.analyzer = Analyzer(options)
         self.damage: CaptureError | None = None
 
@@ -69,7 +71,7 @@ class Reading:
         """The batches of frames, up to the damage if there is any."""
         frames = 0
         try:
-            with meter(self.path) as progress, open_capture(self.path) as capture:
+            with meter(self.path, self.streaming) as progress, open_capture(self.path) as capture:
                 for batch in capture.batches():
                     frames += len(batch)
                     yield batch

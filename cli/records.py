@@ -13,7 +13,7 @@ from typing import Any
 from rdmascope.dissect.connection import Connection, Endpoint
 from rdmascope.dissect.messages import PROCEDURE_NAMES, Message
 from rdmascope.dissect.onc.programs import program_name
-from rdmascope.dissect.rpcs import ChunkUse, Latency, Rpc, SegmentUse
+from rdmascope.dissect.rpcs import ChunkUse, Latency, Rpc, SegmentUse, Stitched
 from rdmascope.dissect.statistics import (
     Bin,
     Distribution,
@@ -246,6 +246,17 @@ def rpc_record(rpc: Rpc) -> Record:
         damage=list(rpc.damage),
         notes=list(rpc.notes),
     )
+
+
+def stitched_fields(stitched: Stitched | None) -> Record | None:
+    """A whole RPC message: its bytes in hexadecimal, and where each stretch of them came from."""
+    if stitched is None:
+        return None
+    return {
+        "data": stitched.data.hex(),
+        "complete": stitched.complete,
+        "extents": [{**extent._asdict(), "missing": extent.missing or None} for extent in stitched.extents],
+    }
 
 
 def _message(message: Message | None) -> Record | None:

@@ -33,9 +33,33 @@ def command(
     FILE is a pcap or pcapng file, plain or compressed, or - for standard input.  Several files are reported one
     after the other.
 
+    Example: a client lost packets.  What did it cost?
+
     \b
-    Example: why do reads take so long here?
-    EXAMPLE
+      $ rdmascope report loss-rxe.pcap.zst
+      78 RPCs on 2 RPC-over-RDMA connections: 64 complete, 8 no reply, 6 error
+      ...
+        # client    QP   server          QP   RPCs    calls  replies again missing
+        1 10.77.0.2 0x11 10.77.0.1:20049 0x11   30 1.51 MiB 3.53 KiB   219       0
+        2 10.77.0.2 0x12 10.77.0.1:20049 0x12   48 7.51 MiB 1.04 MiB   779       0
+
+    Some 1,000 packets were sent again ("again"), none is missing from the capture ("missing"): the loss was real.
+
+    \b
+        procedure              RPCs err     min  median     95%     99%     max
+        NFSv4.1
+          WRITE GETATTR          44   6 86.1 ms  128 ms  369 ms  373 ms  373 ms
+          READ                    4   - 8.14 ms 10.3 ms 14.5 ms 14.5 ms 14.5 ms
+    \b
+        procedure                  up     down call   Reads  server  Writes reply
+        NFSv4.1
+          WRITE GETATTR      9.01 MiB 5.91 KiB    - 23.1 ms  174 ms       -     -
+
+    Writes pay.  The parts of a latency are the call's Send, the RDMA Reads by which the server fetches data, the
+    server, its RDMA Writes, and the reply's Send.  For one of the slowest, and every packet of it:
+
+    \b
+      $ rdmascope show loss-rxe.pcap.zst --rpc 55
 
     \b
     With --json, for each file in this order; "schema" is rdmascope.TYPE/1:

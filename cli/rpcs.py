@@ -65,10 +65,25 @@ def command(
     0 position-zero Read chunk, w Write chunk, R Reply chunk, nothing where all was inline; "<" marks a backward
     call, made by the server.
 
+    Example: which calls took more than 100 ms, the slowest first?
+
     \b
-    Example: EXAMPLE
+      $ rdmascope rpcs rxe-nfs-all.pcap.zst --slower-than 100ms --sort latency
+      RPC       time conn        xid latency    frames how      up  down procedure
+      173 106.636979    3 0x9bc24159  208 ms 2803-2805        92 B  44 B NFSv4.1 DESTROY_CLIENTID
+      ...
+       96 100.962649    2 0xe16103b9  121 ms 1509-1835   r 256 KiB 140 B NFSv4.0 PUTFH WRITE GETATTR
+
+    RPC 96 sent 256 KiB in a Read chunk.  And for a script: the latency of every READ, and what it moved:
+
+    \b
+      $ rdmascope rpcs rxe-nfs-all.pcap.zst --procedure READ --json |
+          jq -r '[.xid, .latency.total_ns, .chunks[0].moved] | @tsv'
+      1017653947  43260000  6
+      1067985595  10542000  262144
+      ...
     """
-    reading = Reading(file, analyzer_options(ports, force, contents=False))
+    reading = Reading(file, analyzer_options(ports, force, contents=False), streaming=sort is None)
 
     def wanted(rpc: Rpc) -> bool:
         return not (
@@ -95,13 +110,14 @@ def command(
 def _print_lines(reading: Reading, found: Iterator[Rpc]) -> None:
     out = console()
     if out.is_terminal:
-        out.print(views.header(), no_wrap=True, overflow="ellipsis", style="dim")
+        narrow = out.width < views.NARROW
+        out.print(views.header(narrow), no_wrap=True, overflow="ellipsis", style="dim")
         for rpc in found:
-            out.print(views.line(rpc, reading.first_time), no_wrap=True, overflow="ellipsis")
+            out.print(views.line(rpc, reading.first_time, narrow), no_wrap=True, overflow="ellipsis")
     else:
-        sys.stdout.write(views.header().plain.rstrip() + "\n")
+        sys.stdout.write(views.header().plain + "\n")
         for rpc in found:
-            sys.stdout.write(views.line(rpc, reading.first_time).plain.rstrip() + "\n")
+            sys.stdout.write(views.line(rpc, reading.first_time).plain + "\n")
 
 
 def is_procedure(rpc: Rpc, name: str) -> bool:

@@ -29,7 +29,9 @@ from .views.tables import heading
 @click.option("--xid", type=Xid(), help="The first RPC of this XID: 0x1a2b3c4d or decimal.")
 @click.option("--frame", type=click.IntRange(1), metavar="F", help="This frame, and the RPC it belongs to.")
 @click.option("--full", is_flag=True, help="Every packet, every segment, every byte.")
-@click.option("--json", "as_json", is_flag=True, help="An rdmascope.rpc/1 object, with contents if --full.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="An rdmascope.rpc/1 or rdmascope.frame/1 object, with contents if --full."
+)
 @recognition_options
 def command(
     file: str,
@@ -44,8 +46,34 @@ def command(
     """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, what became of
     every chunk, and the whole call and reply as bytes with the frames they came from.  Or one frame in full.
 
+    Example: where did the 45 ms of this READLINK go?
+
     \b
-    Example: EXAMPLE
+      $ rdmascope show rxe-nfs-all.pcap.zst --rpc 13
+      RPC 13  NFSv3 READLINK  complete
+      latency 44.8 ms: server 44.8 ms (100%), Writes 60.0 µs (0%)
+    \b
+      frame     time  10.77.0.2                                10.77.0.1
+        104        0  ├─ SEND Only 172 B, RDMA_MSG ───────────────────▶│
+        105 +2.41 ms  │◀───────────────────────────────────────── ACK ─┤
+        106 +44.8 ms  │◀───── RDMA WRITE Only 120 B, R_key 0x0000099b ─┤
+        107 +44.8 ms  │◀────── RDMA WRITE Only 37 B, R_key 0x00000879 ─┤
+        108 +44.8 ms  │◀─────── RDMA WRITE Only 3 B, R_key 0x00000879 ─┤
+        109 +44.8 ms  │◀────────────────── SEND Only 80 B, RDMA_NOMSG ─┤
+        110 +45.4 ms  ├─ ACK ─────────────────────────────────────────▶│
+
+    The server took it: nothing moved until it answered.  The reply went through the Reply chunk, 160 bytes of it:
+
+    \b
+      chunk handle     offset             offered moved returned  frames
+      reply 0x0000099b 0x34a82abbc49e2000     120   120      120 106-106
+            0x00000879 0x34a82abb1fe95000   4,096    40       40 107-108
+            0x000007e4 0x34a82abbc49e2078       4     0        0       -
+    \b
+      ── 0 to 160: reply chunk
+      000000 34a8 2abb 0000 0001 0000 0000 0000 0000 4·*············· frame 106
+      ...
+      000078 2f61 2f6c 6f6e 672f 7461 7267 6574 2f70 /a/long/target/p frame 107
     """
     if sum(choice is not None for choice in (number, xid, frame)) != 1:
         raise click.UsageError("give one of --rpc, --xid and --frame", click.get_current_context())
@@ -62,7 +90,11 @@ def command(
         if found is None:
             reading.lacks(f"RPC {number}" if number is not None else f"RPC with xid {xid:#010x}")
         if as_json:
-            print_json(records.rpc_record(found))
+            record = records.rpc_record(found)
+            if full:
+                record["call_message"] = records.stitched_fields(stitched_call(found))
+                record["reply_message"] = records.stitched_fields(stitched_reply(found))
+            print_json(record)
         else:
             out = console()
             _print_rpc(out, found, reading, Reading(path, options), full)

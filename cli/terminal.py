@@ -65,15 +65,23 @@ class Meter:
 
 
 @contextmanager
-def meter(label: str) -> Iterator[Meter]:
-    """A progress bar on standard error that disappears when the work is done."""
-    if not sys.stderr.isatty():
+def meter(label: str, streaming: bool = False) -> Iterator[Meter]:
+    """A progress bar on standard error that disappears when the work is done.
+
+    With ``streaming`` there is none where the output goes to the terminal, too: it is progress enough.
+    """
+    if not sys.stderr.isatty() or (streaming and sys.stdout.isatty()):
         yield Meter()
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(label, total=None, text="")
         yield Meter(lambda done, total, text: progress.update(task, completed=done, total=total, text=text))

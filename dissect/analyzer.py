@@ -14,6 +14,7 @@ from .network import locate
 from .packets import decode
 from .rc.observer import Event, Observer
 from .rpcs import Rpc
+from .transport import TransportHealth
 
 NFS_RDMA_PORT = 20049
 """RFC 8267, 8."""
@@ -29,6 +30,8 @@ class Options:
     """Every connection is RPC-over-RDMA."""
     contents: bool = True
     """Keep the payload references of finished Rpcs; without, they are dropped when an Rpc ends."""
+    icrc: bool = False
+    """Verify the invariant CRC of every packet, for ``Analyzer.health``; costs time."""
 
 
 class Analyzer:
@@ -44,7 +47,7 @@ class Analyzer:
         self.first_time: int | None = None
         """Nanoseconds since the epoch; None before the first frame."""
         self.last_time: int | None = None
-        self._observer = Observer(self.addresses)
+        self._observer = Observer(self.addresses, self.options.icrc)
         self._exchanges: dict[int, Exchange] = {}
         self._numbers = count(1)
 
@@ -70,6 +73,13 @@ class Analyzer:
             for exchange in self._exchanges.values()
             if exchange.unplaced_count
         }
+
+    def health(self, number: int) -> TransportHealth:
+        """How the transport of connection ``number`` fared, as far as the capture was fed."""
+        notes = self._observer.notes
+        notes.settle(self._observer.bound)
+        health = self._observer.links[number - 1].health
+        return health.result(self.last_time, notes.verified if notes.verify else None)
 
     def feed(self, batch: FrameBatch) -> list[Rpc]:
         """Take a batch, give the Rpcs that ended in it."""
@@ -115,6 +125,10 @@ class Analyzer:
 
     def _collect(self, exchange: Exchange) -> list[Rpc]:
         done, exchange.done = exchange.done, []
+        costs = self._observer.links[exchange.connection.number - 1].health.costs if done else None
+        if costs:
+            for rpc in done:
+                rpc.retransmission_delay = costs.of(rpc)
         if not self.options.contents:
             for rpc in done:
                 _drop_contents(rpc)

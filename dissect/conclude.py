@@ -133,8 +133,11 @@ def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
                 if use.returned and use.returned > use.advertised.length:
                     damage.append(f"{label}: returned {use.returned} bytes of {use.advertised.length} advertised")
             _coverage(rpc, chunk, label, damage)
-    if rpc.reply.header.procedure == RDMA_NOMSG and not any(
-        chunk.kind == "reply" and chunk.returned for chunk in rpc.chunks
+    cut = rpc.call.header.truncated or rpc.reply.header.truncated
+    if (
+        rpc.reply.header.procedure == RDMA_NOMSG
+        and not cut
+        and not any(chunk.kind == "reply" and chunk.returned for chunk in rpc.chunks)
     ):
         damage.append("reply: RDMA_NOMSG without a Reply chunk in use")
     if returned_any:

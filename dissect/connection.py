@@ -70,6 +70,8 @@ class Connection:
     last_time: int = 0
     ended_by: str = ""
     """'DREQ', 'REJ (reason)', ''."""
+    ended_time: int = 0
+    """Nanoseconds; of the DREQ, 0 where none was seen."""
     packets: list[int] = field(default_factory=lambda: [0, 0])
     """Packets sent by each endpoint."""
     bytes: list[int] = field(default_factory=lambda: [0, 0])

@@ -40,3 +40,11 @@ class FrameBatch:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def take(rows: Rows, index: NDArray[Any]) -> Rows:
+    """``rows[index]``, with each row copied as one piece: field by field is many times slower."""
+    rows = np.ascontiguousarray(rows)
+    whole: Rows = rows.view(np.dtype((np.void, rows.dtype.itemsize)))
+    taken: Rows = whole[index].view(rows.dtype)
+    return taken

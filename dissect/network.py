@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .addresses import AddressTable as AddressTable
-from .frames import FrameBatch, Int64s, Rows
+from .frames import FrameBatch, Int64s, Rows, take
 from .walk import (
     COOKED,
     ETHERNET,
@@ -32,7 +32,6 @@ from .walk import (
     TAGS,
     UDP,
     count,
-    take,
     walk_headers,
 )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .columns import Extractor, compile_header
-from .frames import Bytes, FrameBatch, Int64s, Rows
+from .frames import Bytes, FrameBatch, Int64s, Rows, take
 from .layers import opcodes
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def decode(batch: FrameBatch, located: Located) -> PacketBatch:
     headers = opcodes.BTH_BYTES + opcodes.EXTENDED_BYTES[opcode]
 
     rows = np.zeros(len(index), PACKET)
-    frames = batch.rows if len(index) == len(batch.rows) else batch.rows[index]
+    frames = batch.rows if len(index) == len(batch.rows) else take(batch.rows, index)
     rows["frame"], rows["time"], rows["wire"] = frames["number"], frames["time"], frames["original"]
     rows["bth"] = bth
     rows["payload"] = bth + np.minimum(headers, available)

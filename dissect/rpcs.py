@@ -136,6 +136,8 @@ class Rpc:
     """What was inferred or is odd, in words."""
     chunks: list[ChunkUse] = field(default_factory=list)
     latency: Latency | None = None
+    retransmission_delay: int = 0
+    """Nanoseconds that it waited for packets to be sent again: from each loss to the retransmission."""
 
     @property
     def retransmissions(self) -> int:

@@ -22,11 +22,14 @@ Stretch = tuple[bytes, int, int, str]
 
 
 def stitched_call(rpc: Rpc) -> Stitched | None:
-    """The RPC call message, or None where no call was seen or it carries no RPC message."""
-    if rpc.call is None or rpc.call.header.procedure == RDMA_ERROR:
+    """The RPC call message, or None where no call was seen or it is not known to carry an RPC message."""
+    if rpc.call is None or rpc.call.header.procedure in (None, RDMA_ERROR):
         return None
     reads = [chunk for chunk in rpc.chunks if chunk.kind == "read"]
     stream = _Stream()
+    if rpc.call.header.problem:
+        stream.inline(rpc.call)
+        return _Builder(stream).finish()
     if rpc.call.header.procedure == RDMA_NOMSG:
         zero = [chunk for chunk in reads if chunk.position == 0]
         for chunk in zero:
@@ -43,8 +46,8 @@ def stitched_call(rpc: Rpc) -> Stitched | None:
 
 
 def stitched_reply(rpc: Rpc) -> Stitched | None:
-    """The RPC reply message, or None where no reply was seen or it carries no RPC message."""
-    if rpc.reply is None or rpc.reply.header.procedure == RDMA_ERROR:
+    """The RPC reply message, or None where no reply was seen or it is not known to carry an RPC message."""
+    if rpc.reply is None or rpc.reply.header.procedure in (None, RDMA_ERROR):
         return None
     stream = reply_stream(rpc)
     whole = _Builder(stream)
@@ -89,15 +92,16 @@ def reply_stream(rpc: Rpc) -> _Stream:
     """The reply's Payload stream before Write chunks are put back."""
     assert rpc.reply is not None
     stream = _Stream()
-    if rpc.reply.header.procedure == RDMA_NOMSG:
-        for chunk in rpc.chunks:
-            if chunk.kind == "reply":
-                stream.chunk("reply chunk", _chunk_stretches(chunk, returned=True))
-        if not any(chunk.kind == "reply" for chunk in rpc.chunks) and rpc.reply.header.reply:
-            lost = sum(segment.length for segment in rpc.reply.header.reply.segments)
-            stream.chunk("reply chunk", [(b"", min(lost, LARGEST), 0, "not advertised in this capture")])
-    else:
+    header = rpc.reply.header
+    if header.procedure != RDMA_NOMSG or header.problem:
         stream.inline(rpc.reply)
+        return stream
+    for chunk in rpc.chunks:
+        if chunk.kind == "reply":
+            stream.chunk("reply chunk", _chunk_stretches(chunk, returned=True))
+    if not stream.data:
+        lost = header.reply.length if header.reply else 0
+        stream.add(b"", max(1, min(lost, LARGEST)), "reply chunk", 0, "not advertised in this capture")
     return stream
 
 

@@ -238,7 +238,7 @@ class Costs:
     def __init__(self, episodes: Iterable[Episode], mtu: int) -> None:
         self._mtu = mtu
         self._episodes = sorted(
-            (one for one in episodes if one.loss_to_again and one.lost != "nothing" or one.cause == "RNR NAK"),
+            (one for one in episodes if one.loss_to_again and one.cause != "duplicated by the network"),
             key=_again,
         )
         self._times = [_again(one) for one in self._episodes]

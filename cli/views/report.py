@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -39,6 +40,7 @@ WIDE = 150
 """From this many columns on, latency and its parts stand in one table."""
 MOST_CONNECTIONS = 24
 MOST_PROCEDURES = 30
+MOST_ERRORS = 6
 LATENCY_COLUMNS = ("RPCs", "err", "min", "median", "95%", "99%", "max")
 PART_COLUMNS = ("up", "down", *PART_NAMES.values())
 
@@ -201,10 +203,23 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
         views += [Text(), heading("Where the time goes", "bytes up to the server and down, mean time in each part")]
         rows = [[label, *cells] for label, cells in zip(labels, parts, strict=True)]
         views.append(Grid(["procedure"], PART_COLUMNS, rows, flexible=0))
+    errors = _errors(procedures)
+    if errors:
+        views.append(Padding(Text(f"errors: {errors}", "yellow"), (0, 0, 0, 2)))
     if rest:
         calls = sum(one.calls for one in rest)
         views.append(Text(f"  … and {len(rest)} more with {plural(calls, 'RPC')} (--all has them)", "dim"))
     return Group(*views)
+
+
+def _errors(procedures: Iterable[Procedure]) -> str:
+    """'6 NFS3ERR_NOENT (LOOKUP), …', the most frequent first."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for one in procedures:
+        for status, number in one.statuses.items():
+            counts[status, procedure_label(one.key.name, one.key.operations)] += number
+    told = [f"{number:,} {status} ({label})" for (status, label), number in counts.most_common(MOST_ERRORS)]
+    return ", ".join([*told, *(["…"] if len(counts) > MOST_ERRORS else [])])
 
 
 def _by_program(procedures: Iterable[Procedure]) -> list[tuple[str, list[Procedure]]]:
@@ -330,7 +345,7 @@ def throughput_view(statistics: Statistics, width: int) -> RenderableType:
         peak = max(values) / each
         told = f"{size(peak)}/s" if unit == "size" else f"{peak:,.0f}/s"
         rows.append([name, Text(sparkline(values), style), Text(f"peak {told}", "dim")])
-    view = Grid(["", ""], [""], rows)
+    view = Grid(["", "", ""], [], rows)
     return Group(view, Text(f"  one column is {duration(each * 1e9)}", "dim"))
 
 

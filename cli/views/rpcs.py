@@ -19,10 +19,13 @@ COLUMNS = (
     ("latency", 8),
     ("frames", 13),
     ("how", 3),
-    ("call", 8),
-    ("reply", 8),
+    ("up", 8),
+    ("down", 8),
 )
 """Name and width; the procedure follows with whatever room is left."""
+FEW = ("RPC", "time", "conn", "latency", "frames")
+"""Columns of a narrow terminal."""
+NARROW = 110
 
 
 def begin(rpc: Rpc) -> int:
@@ -80,12 +83,12 @@ def outcome(rpc: Rpc) -> Text:
     return Text(text, STATE_STYLES.get(rpc.state, ""))
 
 
-def header() -> Text:
-    cells = [f"{name:>{width}}" for name, width in COLUMNS]
+def header(narrow: bool = False) -> Text:
+    cells = [f"{name:>{width}}" for name, width in COLUMNS if not narrow or name in FEW]
     return Text(" ".join(cells) + "  procedure")
 
 
-def line(rpc: Rpc, first_time: int) -> Text:
+def line(rpc: Rpc, first_time: int, narrow: bool = False) -> Text:
     values = (
         str(rpc.number),
         seconds(begin(rpc) - first_time),
@@ -97,10 +100,12 @@ def line(rpc: Rpc, first_time: int) -> Text:
         size(call_bytes(rpc)),
         size(reply_bytes(rpc)),
     )
-    cells = [f"{value:>{width}}" for value, (_, width) in zip(values, COLUMNS, strict=True)]
+    cells = [
+        f"{value:>{width}}" for value, (name, width) in zip(values, COLUMNS, strict=True) if not narrow or name in FEW
+    ]
     text = Text(" ".join(cells) + "  ")
-    text.append(title(rpc))
     if rpc.state != "complete":
-        text.append("  ")
         text.append_text(outcome(rpc))
+        text.append("  ")
+    text.append(title(rpc, full=not narrow))
     return text

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..connection import Connection
-from ..frames import Bytes, Int64s, Rows
+from ..frames import Bytes, Int64s, Rows, take
 from ..layers import opcodes
 from ..operations import Kind, Operation, Payload
 from .psn import MODULUS, unwrap_all
@@ -131,7 +131,7 @@ class Assembly:
 
     def _emit_all(self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s) -> None:
         """Messages that lie wholly in ``rows``, the bulk of all traffic."""
-        first, last = rows[starts], rows[ends]
+        first, last = take(rows, starts), take(rows, ends)
         opcode = first["opcode"]
         kinds = _KIND[opcode]
         sums = np.add.reduceat(rows["length"], starts).tolist() if len(rows) else []

@@ -233,7 +233,7 @@ class Repeats:
     def _run(self, rows: Columns, a: int, b: int) -> None:
         """Requests without a gap between them."""
         start, end = int(rows.psns[a]), int(rows.ends[b - 1])
-        if self.head is None or not self.started and not 0 <= start - self.head < RESTART:
+        if self.head is None or (not self.started and not 0 <= start - self.head < RESTART):
             self.head = start
         self.started = True
         if abs(start - self.head) > RESTART:
@@ -338,7 +338,9 @@ class Repeats:
             loss = _Loss("acknowledgement", True, *(got or beyond or (None, None)))
         else:
             loss = _Loss("request", True, before_frame, before_time)
-        if cause == _COPY:
+        if cause == _COPY and start > before_psn:
+            cause = "unknown"  # a Read that resumes is none that the network copied
+        elif cause == _COPY:
             loss = _Loss("nothing", True, before_frame, before_time)
         return _Episode(start, start, cause, loss, None, frame, time)
 
@@ -356,9 +358,7 @@ class Repeats:
         last = int(where[-1])
         return int(sent.psns[last]), int(sent.frames[last]), int(sent.times[last])
 
-    def _responded(
-        self, psn: int, after: int, before: int
-    ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    def _responded(self, psn: int, after: int, before: int) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """``(frame, time)`` of the first response to ``psn``, and of the first to a later PSN, between two frames."""
         answers = self._answers.all()
         if answers is None:

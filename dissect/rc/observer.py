@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
 
 from ..addresses import AddressTable
 from ..connection import Connection, Endpoint
-from ..frames import Bytes, Int64s, Rows
+from ..frames import Bytes, Int64s, Rows, take
 from ..layers import opcodes
 from ..operations import Operation
 from ..packets import PacketBatch
 from .assembly import Delivered
-from .cm import CMMessage, read_cm
+from .cm import read_cm
+from .flownotes import FlowNotes
+from .health import Health
+from .management import Disconnected, Established, Management, Refused, Request, flow_key
 from .pairing import HELD_PACKETS, Flow, Pair, pair, requester_score
 from .repair import Damage
 from .sendqueue import SendQueue
@@ -23,10 +25,6 @@ from .sendqueue import SendQueue
 _UD_SEND_ONLY = 0x64
 _GSI = 1
 """The queue pair of the General Services Interface, where CM messages go (IBA 3.9)."""
-PENDING_REQUESTS = 1 << 14
-"""CM requests without an answer that are remembered."""
-REPEATED = 60_000_000_000
-"""Nanoseconds within which the same CM message is a repetition, not a new connection."""
 
 
 class Link:
@@ -37,6 +35,7 @@ class Link:
         self.queues = tuple(
             SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn) for sender in (0, 1)
         )
+        self.health = Health(connection)
         self.requested = connection.first_frame
         """Frame of the CM REQ, 0 where none was seen."""
         self.packets = 0
@@ -48,7 +47,7 @@ class Link:
         split: list[tuple[Rows, Rows]] = []
         for sender, rows in enumerate(sent):
             responding = opcodes.IS_RESPONSE[rows["opcode"]]
-            split.append((rows[~responding], rows[responding]))
+            split.append((take(rows, ~responding), take(rows, responding)))
             if not len(rows):
                 continue
             connection.packets[sender] += len(rows)
@@ -60,6 +59,7 @@ class Link:
         self.packets += len(sent[0]) + len(sent[1])
         for sender in (0, 1):
             self.waiting += self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets)
+        self.health.feed(sent, split)
         return self._release()
 
     def _release(self) -> Delivered:
@@ -82,17 +82,6 @@ class Link:
         return ready
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A CM REQ that waits for its REP or REJ."""
-
-    message: CMMessage
-    source: int
-    destination: int
-    frame: int
-    time: int
-
-
 Event = tuple[int, Link, Operation]
 """Frame number in whose place it stands, where, what."""
 
@@ -100,16 +89,19 @@ Event = tuple[int, Link, Operation]
 class Observer:
     """Feed it PacketBatches; it gives Operations in the order of events, over all connections."""
 
-    def __init__(self, addresses: AddressTable) -> None:
+    def __init__(self, addresses: AddressTable, verify: bool = False) -> None:
         self.addresses = addresses
+        self.notes = FlowNotes(_keys, verify)
         self.links: list[Link] = []
         self.bound: dict[int, tuple[Link, int]] = {}
         """Flow key -> connection and sender."""
         self.flows: dict[int, Flow] = {}
         """Flows that have no partner yet."""
-        self.requests: dict[tuple[int, int, int], _Request] = {}
-        self.half_known: dict[int, tuple[Endpoint, int, _Request | None]] = {}
-        """Flow key -> the endpoint it goes to and its number, where only one side of the CM exchange was seen."""
+        self.management = Management(addresses)
+        self.moves: dict[int, list[tuple[int, Link, int]]] = {}
+        """Flow key -> the rows of this batch from which on it belongs to another connection and sender."""
+        self.replayed: list[tuple[Link, Bytes, tuple[Rows, Rows]]] = []
+        """Packets that were held and now have a connection."""
         self.damage = Damage()
         self.other: Counter[str] = Counter()
         """Packets of other transport services, by name."""
@@ -119,14 +111,20 @@ class Observer:
         rows = batch.rows
         opcode = rows["opcode"]
         reliable = opcodes.IS_RC[opcode]
-        changes: dict[int, list[tuple[int, Link, int]]] = {}
-        management = np.flatnonzero((opcode == _UD_SEND_ONLY) & (rows["dest_qp"] == _GSI))
-        for index in management.tolist():
-            self._manage(batch.data, rows[index], index, changes)
+        self.moves = {}
+        for index in np.flatnonzero((opcode == _UD_SEND_ONLY) & (rows["dest_qp"] == _GSI)).tolist():
+            self._manage(batch, index)
         if not reliable.all():
             for value, count in zip(*np.unique(opcode[~reliable], return_counts=True), strict=True):
                 self.other[opcodes.opcode_name(int(value)).split(" ")[0]] += int(count)
-        events = self._sort_out(batch.data, rows, self.damage.find(batch, np.flatnonzero(reliable)), changes)
+        indices = np.flatnonzero(reliable)
+        kept = self.damage.find(batch, indices)
+        events: list[Event] = []
+        for link, data, sent in self.replayed:
+            events += [(order, link, operation) for order, operation in link.feed(data, sent)]
+        self.replayed.clear()
+        events += self._sort_out(batch.data, rows, kept)
+        self.notes.look(batch, indices, kept, self.bound)
         events += self._pair(last_chance=False)
         events.sort(key=itemgetter(0))
         return events
@@ -143,36 +141,32 @@ class Observer:
 
     # Sorting packets into connections
 
-    def _sort_out(
-        self, data: Bytes, rows: Rows, indices: Int64s, changes: dict[int, list[tuple[int, Link, int]]]
-    ) -> list[Event]:
+    def _sort_out(self, data: Bytes, rows: Rows, indices: Int64s) -> list[Event]:
         keys = _keys(rows["source"], rows["destination"], rows["dest_qp"])[indices]
         order = np.argsort(keys, kind="stable")
         edges = np.flatnonzero(np.diff(keys[order])) + 1
         portions: dict[int, tuple[Link, list[list[Int64s]]]] = {}
         for members in np.split(indices[order], edges) if len(indices) else []:
             key = int(_keys(*(rows[name][members[:1]] for name in ("source", "destination", "dest_qp")))[0])
-            for binding, part in self._bindings(key, members, changes.get(key, [])):
+            for binding, part in self._bindings(key, members):
                 if binding is None:
-                    self._hold(key, data, rows[part])
+                    self._hold(key, data, take(rows, part))
                 else:
                     link, sender = binding
                     portions.setdefault(id(link), (link, [[], []]))[1][sender].append(part)
-        for key, moves in changes.items():
+        for key, moves in self.moves.items():
             self.bound[key] = moves[-1][1:]
         events: list[Event] = []
         for link, (first, second) in portions.values():
-            sent = rows[_joined(first)], rows[_joined(second)]
+            sent = take(rows, _joined(first)), take(rows, _joined(second))
             events += [(order, link, operation) for order, operation in link.feed(data, sent)]
         return events
 
-    def _bindings(
-        self, key: int, members: Int64s, moves: list[tuple[int, Link, int]]
-    ) -> list[tuple[tuple[Link, int] | None, Int64s]]:
+    def _bindings(self, key: int, members: Int64s) -> list[tuple[tuple[Link, int] | None, Int64s]]:
         """Who a flow's packets belong to, where a CM exchange inside the batch may have changed it."""
         binding = self.bound.get(key)
         found: list[tuple[tuple[Link, int] | None, Int64s]] = []
-        for index, link, sender in moves:
+        for index, link, sender in self.moves.get(key, ()):
             cut = int(np.searchsorted(members, index))
             if cut:
                 found.append((binding, members[:cut]))
@@ -184,76 +178,37 @@ class Observer:
 
     # Connections by their CM exchange
 
-    def _manage(self, data: Bytes, row: Rows, index: int, changes: dict[int, list[tuple[int, Link, int]]]) -> None:
+    def _manage(self, batch: PacketBatch, index: int) -> None:
+        """Take the CM message in row ``index``."""
+        row = batch.rows[index]
         start = int(row["payload"])
-        message = read_cm(data, start, start + int(row["captured"]))
-        if message is None:
-            return
-        source, destination = int(row["source"]), int(row["destination"])
-        if message.kind == "REQ" and message.local_comm_id is not None and message.local_qpn is not None:
-            request = _Request(message, source, destination, int(row["frame"]), int(row["time"]))
-            name = source, destination, message.local_comm_id
-            known = self.requests.get(name)
-            again = known is not None and 0 <= request.time - known.time < REPEATED
-            if not again or (known and known.message.local_qpn != message.local_qpn):
-                self.requests.pop(name, None)
-                if len(self.requests) >= PENDING_REQUESTS:
-                    self.requests.pop(next(iter(self.requests)))
-                self.requests[name] = request
-                endpoint = self._endpoint(request.source, request.message)
-                self.half_known[_key(destination, source, message.local_qpn)] = endpoint, 0, request
-        elif message.kind == "REP" and message.local_qpn is not None and message.remote_comm_id is not None:
-            passive = self._endpoint(source, message)
-            answered = self.requests.get((destination, source, message.remote_comm_id))
-            if answered is not None:
-                self._established(answered, passive, index, changes)
-            else:
-                self.half_known[_key(destination, source, message.local_qpn)] = passive, 1, None
-        elif message.kind == "REJ" and message.remote_comm_id is not None:
-            refused = self.requests.pop((destination, source, message.remote_comm_id), None)
-            if refused is not None:
-                endpoints = (
-                    self._endpoint(refused.source, refused.message),
-                    Endpoint(self.addresses.name(source), 0),
-                )
-                link = self._link(Connection(len(self.links) + 1, "RoCEv2", endpoints), refused)
-                link.connection.ended_by = f"REJ ({message.reason_name})"
-                link.connection.last_frame, link.connection.last_time = int(row["frame"]), int(row["time"])
-        elif message.kind in ("DREQ", "DREP"):
-            self._disconnected(message, row, changes)
+        message = read_cm(batch.data, start, start + int(row["captured"]))
+        event = self.management.take(message, row) if message is not None else None
+        if isinstance(event, Established):
+            self._established(event, batch.rows, index)
+        elif isinstance(event, Refused):
+            number = len(self.links) + 1
+            connection = Connection(number, "RoCEv2", (event.request.endpoint, event.passive))
+            self._link(connection, event.request)
+            connection.ended_by = f"REJ ({event.reason})"
+            connection.last_frame, connection.last_time = int(row["frame"]), int(row["time"])
+        elif isinstance(event, Disconnected):
+            binding = self._current(event.key)
+            if binding is not None and not binding[0].connection.ended_by:
+                side = "active" if binding[1] == 0 else "passive"
+                binding[0].connection.ended_by = f"DREQ from the {side} side"
 
-    def _current(self, key: int, changes: dict[int, list[tuple[int, Link, int]]]) -> tuple[Link, int] | None:
+    def _current(self, key: int) -> tuple[Link, int] | None:
         """What a flow belongs to at this point of the batch."""
-        moves = changes.get(key)
+        moves = self.moves.get(key)
         return moves[-1][1:] if moves else self.bound.get(key)
 
-    def _endpoint(self, source: int, message: CMMessage) -> Endpoint:
-        """The end that sent a REQ or REP."""
-        from ..layers.private_data import find_private_data
-
-        found = find_private_data(message.private_data)
-        return Endpoint(
-            self.addresses.name(source),
-            message.local_qpn or 0,
-            message.start_psn,
-            found[0] if found else None,
-            bool(found) or not message.truncated,
-            message.responder_resources,
-            message.initiator_depth,
-        )
-
-    def _established(
-        self,
-        request: _Request,
-        passive: Endpoint,
-        index: int,
-        changes: dict[int, list[tuple[int, Link, int]]],
-    ) -> None:
-        """REQ and REP together name both queue pairs."""
-        active = self._endpoint(request.source, request.message)
-        to_passive = _key(request.source, request.destination, passive.qpn)
-        to_active = _key(request.destination, request.source, active.qpn)
-        current = self._current(to_passive, changes)
+    def _established(self, event: Established, rows: Rows, index: int) -> None:
+        request, passive = event
+        active = request.endpoint
+        to_passive = flow_key(request.source, request.destination, passive.qpn)
+        to_active = flow_key(request.destination, request.source, active.qpn)
+        current = self._current(to_passive)
         if (
             current is not None
             and not current[0].connection.ended_by
@@ -264,25 +219,29 @@ class Observer:
         link = self._link(Connection(len(self.links) + 1, "RoCEv2", (active, passive)), request)
         link.connection.path_mtu = request.message.path_mtu
         for key, sender in ((to_passive, 0), (to_active, 1)):
-            changes.setdefault(key, []).append((index, link, sender))
-            self.half_known.pop(key, None)
+            old = self._current(key)
+            start = index
+            if old is None or old[0].connection.ended_by:
+                # A capture may show the first packets before the REP; before the REQ there were none.
+                start = int(np.searchsorted(rows["frame"][:index], request.frame))
+                self._early(link, sender, self.flows.pop(key, None), request.frame)
+            self.moves.setdefault(key, []).append((start, link, sender))
+            self.management.half_known.pop(key, None)
 
-    def _link(self, connection: Connection, request: _Request | None) -> Link:
+    def _early(self, link: Link, sender: int, flow: Flow | None, since: int) -> None:
+        """Packets of a flow from frame ``since`` on belong to the link; what is older does not."""
+        for data, rows in flow.pieces if flow else []:
+            part = rows[rows["frame"] >= since]
+            if len(part):
+                self.replayed.append((link, data, (part[: len(part) * (1 - sender)], part[: len(part) * sender])))
+
+    def _link(self, connection: Connection, request: Request | None) -> Link:
         if request is not None:
             connection.service_port = request.message.service_port
             connection.first_frame, connection.first_time = request.frame, request.time
         link = Link(connection)
         self.links.append(link)
         return link
-
-    def _disconnected(self, message: CMMessage, row: Rows, changes: dict[int, list[tuple[int, Link, int]]]) -> None:
-        if message.kind == "DREQ" and message.remote_qpn is not None:
-            key = _key(int(row["source"]), int(row["destination"]), message.remote_qpn)
-            binding = self._current(key, changes)
-            if binding is not None and not binding[0].connection.ended_by:
-                connection = binding[0].connection
-                side = "active" if binding[1] == 0 else "passive"
-                connection.ended_by = f"DREQ from the {side} side"
 
     # Connections from the traffic
 
@@ -313,9 +272,9 @@ class Observer:
 
     def _inferred(self, found: Pair) -> list[Event]:
         active, passive = found.active, found.passive
-        to_passive = _key(active.source, active.destination, active.dest_qp)
-        to_active = _key(passive.source, passive.destination, passive.dest_qp)
-        known = self.half_known.pop(to_active, None), self.half_known.pop(to_passive, None)
+        to_passive = flow_key(active.source, active.destination, active.dest_qp)
+        to_active = flow_key(passive.source, passive.destination, passive.dest_qp)
+        known = self.management.half_known.pop(to_active, None), self.management.half_known.pop(to_passive, None)
         if (known[0] and known[0][1] == 1) or (known[1] and known[1][1] == 0):
             active, passive = passive, active
             to_passive, to_active = to_active, to_passive
@@ -353,7 +312,7 @@ class Observer:
         """Only one direction was captured."""
         flow = self.flows.pop(key)
         near, far = self.addresses.name(flow.source), self.addresses.name(flow.destination)
-        known = self.half_known.pop(key, None)
+        known = self.management.half_known.pop(key, None)
         end = known[0] if known else Endpoint(far, flow.dest_qp)
         from_active = known[1] == 1 if known else requester_score(flow) >= 0
         ends = (Endpoint(near, 0), end) if from_active else (end, Endpoint(near, 0))
@@ -367,10 +326,6 @@ class Observer:
         )
         link = self._link(connection, known[2] if known else None)
         return self._replay(link, flow if from_active else None, None if from_active else flow)
-
-
-def _key(source: int, destination: int, dest_qp: int) -> int:
-    return source << 44 | destination << 24 | dest_qp
 
 
 def _keys(source: Rows, destination: Rows, dest_qp: Rows) -> Rows:

@@ -52,7 +52,7 @@ class Reads:
 
     def responses(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Response packets that carry data, in capture order."""
-        if not self.reads:
+        if not self.reads or not len(rows):
             return
         starts = np.array([read.start for read in self.reads])
         owners = np.searchsorted(starts, psns, side="right") - 1

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..connection import Connection
-from ..frames import Bytes, Int64s, Rows
+from ..frames import Bytes, Int64s, Rows, take
 from ..intervals import IntervalSet
 from ..layers import opcodes
 from .assembly import Assembly, Delivered
@@ -66,6 +66,8 @@ class SendQueue:
         self.started = False
         """Something was seen; until then the PSN from the CM exchange is only a hint."""
         self.reads = Reads(connection, sender)
+        self.responses: list[tuple[Bytes, Rows, Int64s]] = []
+        """Read responses that have not found their Read."""
         self.messages = Assembly(connection, sender, self.reads)
         self.packets = 0
         """Packets of the connection so far, the clock of the grace period."""
@@ -83,6 +85,7 @@ class SendQueue:
         if len(responses) and self.head is not None:
             self._responses(data, responses)
         self._settle()
+        self._place_responses()
         return self.messages.take()
 
     def finish(self) -> Delivered:
@@ -177,6 +180,8 @@ class SendQueue:
         while self.held:
             self._skip_hole()
         self.messages.close()
+        self._place_responses()
+        self.responses.clear()
         self.reads.give_up()
 
     def _restart(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> bool:
@@ -291,7 +296,24 @@ class SendQueue:
             self.acked = max(self.acked, min(int(psns[positive].max()) + 1, self._furthest()))
         carrying = np.flatnonzero(opcodes.IS_READ_RESPONSE[opcode])
         if len(carrying):
-            self.reads.responses(data, rows[carrying], psns[carrying])
+            self.responses.append((data, take(rows, carrying), psns[carrying]))
+
+    def _place_responses(self) -> None:
+        """Give the Reads their data; responses to requests behind a hole wait as long as those do."""
+        if not self.responses or self.head is None:
+            return
+        waiting: list[tuple[Bytes, Rows, Int64s]] = []
+        room = HELD_PACKETS
+        for data, rows, psns in self.responses:
+            early = psns >= self.head
+            if not early.any():
+                self.reads.responses(data, rows, psns)
+                continue
+            self.reads.responses(data, take(rows, ~early), psns[~early])
+            room -= int(early.sum())
+            if room > 0:
+                waiting.append((data, take(rows, early), psns[early]))
+        self.responses = waiting
 
     def _furthest(self) -> int:
         """No PSN from here on was seen sent: an acknowledgement beyond it is not of this queue."""

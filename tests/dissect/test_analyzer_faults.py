@@ -260,7 +260,7 @@ def test_rpcs_in_cut_frames_are_matched_timed_and_named() -> None:
     assert all(finding.rpc.latency is not None for finding in findings)
     assert [chunk.moved for finding in findings for chunk in finding.rpc.chunks] == [8192, 8192]
     for finding in findings[:2]:
-        assert finding.rpc.state == "damaged"
+        assert finding.rpc.contents == "truncated"
 
 
 def test_batches_of_one_frame_say_the_same_as_one_batch() -> None:
@@ -280,3 +280,63 @@ def test_foreign_connections_are_known_as_such() -> None:
     analyzer.feed(frame_batch(wire.frames()))
     analyzer.finish()
     assert [connection.protocol for connection in analyzer.connections] == ["other", "rpcrdma"]
+
+
+@pytest.mark.parametrize("snaplen", range(64, 200, 4))
+def test_a_chunk_list_that_is_cut_is_not_taken_for_a_whole_one(snaplen: int) -> None:
+    """Segments behind the cut are unknown, and with them how long the message is."""
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    rpc = call(conn, nfs3.write(0, DATA[:999]), reads={0: conn.register(401, 299, 299)})
+    fetch(rpc)
+    reply(rpc, nfs3.write_reply(999))
+    rpc = call(conn, nfs3.symlink(b"name", DATA[:100]), position_zero=conn.register(100, 56, 100))
+    fetch(rpc)
+    reply(rpc, nfs3.symlink_reply())
+    rpc = call(conn, nfs3.readdirplus(), reply_chunk=conn.register(300, 300, 600))
+    reply(rpc, nfs3.readdirplus_reply([b"name"]))
+    capture = Capture(wire, faults.snap(wire.packets, snaplen))
+    judge(capture, analyze(capture))
+
+
+@pytest.mark.parametrize("hosts", [("10.0.0.2", "10.0.0.1"), ("fd00::2", "fd00::1")])
+@pytest.mark.parametrize("snaplen", range(64, 260, 4))
+def test_a_cut_reply_does_not_guess_where_its_write_chunk_belongs(snaplen: int, hosts: tuple[str, str]) -> None:
+    wire = Wire(mtu=4096)
+    conn = wire.connect(*hosts)
+    read(conn, DATA[:30])
+    rpc = call(conn, nfs3.readlink(), writes=[conn.register(100)])
+    reply(rpc, nfs3.readlink_reply(DATA[:99]))
+    ops = (nfs4.sequence(), nfs4.putfh(), nfs4.read(0, 33), nfs4.read(0, 44))
+    results = (nfs4.sequence_done(), nfs4.putfh_done(), nfs4.read_done(DATA[:33]), nfs4.read_done(DATA[:44]))
+    rpc = call(conn, nfs4.compound(*ops), writes=[conn.register(33), conn.register(44)])
+    reply(rpc, nfs4.compound_reply(*results))
+    capture = Capture(wire, faults.snap(wire.packets, snaplen))
+    judge(capture, analyze(capture))
+
+
+@pytest.mark.parametrize("snaplen", [64, 96])
+def test_a_reply_is_not_taken_for_a_call_when_its_rpc_header_is_cut(snaplen: int) -> None:
+    """Without CM nothing but the RPC header tells the direction."""
+    wire = Wire()
+    conn = wire.connect(cm=False)
+    rpc = call(conn, nfs3.read(0, 100), writes=[conn.register(100)])
+    reply(rpc, nfs3.read_failed())
+    capture = Capture(wire, faults.snap(wire.packets, snaplen))
+    judge(capture, analyze(capture))
+
+
+def test_the_first_request_of_the_server_was_not_captured() -> None:
+    """It was a backward call; the RDMA Reads behind it are still in time for their call."""
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    recall = nfs4.callback(nfs4.cb_sequence(), nfs4.cb_recall())
+    backward = call(conn, recall, backward=True)
+    forward = call(conn, nfs3.write(0, DATA), reads={0: conn.register(8192)})
+    null = call(conn, nfs3.null())
+    reply(backward, nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done()))
+    fetch(forward)
+    reply(forward, nfs3.write_reply(8192))
+    reply(null, nfs3.null_reply())
+    capture = Capture(wire, faults.drop(wire.packets, [CM_FRAMES]))
+    judge_whole(capture, analyze(capture))

@@ -9,7 +9,10 @@ from playbook import Capture, faults
 from playbook.judge import analyze, judge, judge_whole
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+
+CHECKABLE = tuple(kind for kind in WIRE_FAULTS + CAPTURE_FAULTS if kind != "corrupt")
+"""A cut frame has lost its ICRC: nobody can tell that its bytes were changed on the way."""
 
 CUTS = st.lists(st.integers(0, 1000), max_size=4)
 
@@ -46,7 +49,7 @@ def test_a_late_start_and_everything_else_is_never_wrong(
 
 
 @QUICK
-@given(faulty(conversation=conversations()), st.sampled_from([64, 96, 128, 160, 256]), CUTS)
+@given(faulty(CHECKABLE, conversations()), st.sampled_from([64, 96, 128, 160, 256]), CUTS)
 def test_cut_frames_are_never_wrong(conversation: Conversation, snaplen: int, cuts: list[int]) -> None:
     capture = Capture(conversation.wire, faults.snap(conversation.packets, snaplen))
     judge(capture, analyze(capture, cuts))

@@ -9,8 +9,9 @@
     capture.frames, capture.missing(wire.truth[0], "reply")
 
 Modules: packets (bytes of one packet), cm (connection management), wire (connections and verbs),
-rpc, nfs3 and nfs4 (messages), rpcrdma (calls, chunks, replies), shapes (whole RPCs in a word), foreign (other users of queue pairs),
-faults, capture, judge (the analyzer against the truth), strategies (Hypothesis).
+rpc, nfs3 and nfs4 (messages), rpcrdma (calls, chunks, replies), shapes (whole RPCs in a word),
+foreign (other users of queue pairs), faults, capture,
+judge (the analyzer against the truth), strategies (Hypothesis).
 """
 
 from . import cm, faults, foreign, nfs3, nfs4

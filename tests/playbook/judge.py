@@ -44,8 +44,8 @@ def judge(capture: Capture, rpcs: Sequence[Rpc]) -> list[Finding]:
     for finding in findings:
         _never_wrong(f"call of RPC {finding.true.index}", finding.call, finding.true.call)
         if finding.reply is not None:
-            assert finding.true.reply is not None, "a reply where RDMA_ERROR was sent"
-            _never_wrong(f"reply of RPC {finding.true.index}", finding.reply, finding.true.reply)
+            assert finding.true.reply is not None or _nothing(finding.reply), "a reply where RDMA_ERROR was sent"
+            _never_wrong(f"reply of RPC {finding.true.index}", finding.reply, finding.true.reply or b"")
     return findings
 
 
@@ -118,6 +118,11 @@ def _identify(capture: Capture, rpc: Rpc) -> Finding:
 
 def _operation(capture: Capture, message: Message) -> int:
     return capture.packets[message.operation.first_frame - 1].operation
+
+
+def _nothing(stitched: Stitched) -> bool:
+    """It claims no byte, nor that there is none."""
+    return not stitched.complete and all(extent.missing for extent in stitched.extents)
 
 
 def _never_wrong(name: str, stitched: Stitched | None, true: bytes) -> None:

@@ -1,0 +1,180 @@
+"""How one end answers the other's requests: acknowledgement delay and coalescing, Reads outstanding; in columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..frames import Int64s
+from ..layers import opcodes
+from ..transport import Spread
+from .episodes import Columns
+
+EXACT = 4096
+"""Samples kept as they are; more become a histogram."""
+MOST_PENDING = 16384
+"""Requests whose acknowledgement is waited for."""
+
+_MANTISSA = 18
+"""Bits of a 32-bit float that a histogram's bin leaves out: 32 bins for each doubling, so 1.6 % around the middle."""
+_FIRST_BIN = 127 << 5
+_BINS = 45 << 5
+_READ_REQUEST = 0x0C
+
+
+class Samples:
+    """Durations in nanoseconds, of any number, in little memory."""
+
+    __slots__ = ("_bins", "_exact", "count", "maximum", "minimum")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.minimum = self.maximum = 0
+        self._exact: list[Int64s] = []
+        self._bins: NDArray[np.int64] | None = None
+
+    def add(self, durations: Int64s) -> None:
+        if not len(durations):
+            return
+        low, high = int(durations.min()), int(durations.max())
+        self.minimum = min(self.minimum, low) if self.count else low
+        self.maximum = max(self.maximum, high) if self.count else high
+        self.count += len(durations)
+        if self._bins is None:
+            self._exact.append(durations)
+            if self.count <= EXACT:
+                return
+            durations = np.concatenate(self._exact)
+            self._exact.clear()
+            self._bins = np.zeros(_BINS, np.int64)
+        places = (np.maximum(durations, 1).astype(np.float32).view(np.uint32) >> _MANTISSA).astype(np.int64)
+        self._bins += np.bincount(np.minimum(places - _FIRST_BIN, _BINS - 1), minlength=_BINS)
+
+    def at(self, share: float) -> int:
+        """The smallest duration that ``share`` of all do not exceed."""
+        rank = max(0, min(self.count - 1, int(np.ceil(self.count * share)) - 1))
+        if self._bins is None:
+            return int(np.partition(np.concatenate(self._exact), rank)[rank])
+        place = int(np.searchsorted(np.cumsum(self._bins), rank, side="right"))
+        edges = np.array([place + _FIRST_BIN, place + 1 + _FIRST_BIN], np.uint32) << np.uint32(_MANTISSA)
+        middle = int(edges.view(np.float32).astype(np.float64).mean())
+        return max(self.minimum, min(self.maximum, middle))
+
+    def spread(self) -> Spread | None:
+        if not self.count:
+            return None
+        return Spread(self.count, self.minimum, self.at(0.5), self.at(0.99), self.maximum)
+
+
+class Acknowledgements:
+    """The answers to what one end initiates."""
+
+    def __init__(self) -> None:
+        self.delay = Samples()
+        """From a Send or Write packet to what acknowledges it."""
+        self.turnaround = Samples()
+        """The same, only where the packet was the one that caused the ACK."""
+        self.read_delay = Samples()
+        """From a Read request to its first response."""
+        self.acks = 0
+        """ACK packets."""
+        self.advancing = self.acknowledged = self.most = 0
+        """ACK packets that acknowledged something; request packets they acknowledged; most by one."""
+        self.reads_outstanding = 0
+        self.acked = -1 << 62
+        """Highest PSN that was acknowledged."""
+        self.last_answer = 0
+        """Nanoseconds; of the last response of any kind."""
+        self._psns = np.empty(0, np.int64)
+        self._times = np.empty(0, np.int64)
+        self._reads = np.empty(0, np.bool_)
+        self._open_reads = np.empty(0, np.int64)
+        """PSN behind the last response of each Read under way."""
+
+    def feed(self, requests: Columns | None, responses: Columns | None, head: int | None, furthest: int | None) -> None:
+        """Take the packets of one batch; ``head``: PSN expected before it, ``furthest``: the one expected behind it."""
+        reads: Columns | None = None
+        if requests is not None:
+            fresh = self._fresh(requests, head)
+            is_read = fresh.opcodes == _READ_REQUEST
+            self._psns = np.concatenate((self._psns, fresh.psns))[-MOST_PENDING:]
+            self._times = np.concatenate((self._times, fresh.times))[-MOST_PENDING:]
+            self._reads = np.concatenate((self._reads, is_read))[-MOST_PENDING:]
+            if is_read.any():
+                reads = Columns(*(column[is_read] for column in fresh))
+        positive: Columns | None = None
+        if responses is not None:
+            self.last_answer = int(responses.times[-1])
+            good = responses.ends > responses.psns
+            if furthest is not None:
+                good &= responses.psns < furthest
+            positive = responses if good.all() else Columns(*(column[good] for column in responses))
+        before = self.acked
+        reached = None
+        if positive is not None and len(positive.psns):
+            reached = np.maximum.accumulate(positive.psns)
+            np.maximum(reached, before, out=reached)
+            self._answered(positive, reached)
+            self.acked = int(reached[-1])
+        if reads is not None or len(self._open_reads):
+            self._count_reads(reads, positive, reached, before)
+
+    def _fresh(self, requests: Columns, head: int | None) -> Columns:
+        """The requests that were not seen before."""
+        start = int(requests.psns[0]) if head is None else head
+        furthest = np.maximum.accumulate(requests.ends)
+        fresh = requests.psns >= start
+        fresh[1:] &= requests.psns[1:] >= furthest[:-1]
+        fresh &= requests.psns > self.acked
+        return requests if fresh.all() else Columns(*(column[fresh] for column in requests))
+
+    def _answered(self, positive: Columns, reached: Int64s) -> None:
+        is_ack = opcodes.IS_ACKNOWLEDGE[positive.opcodes]
+        self.acks += int(np.count_nonzero(is_ack))
+        covered = int(np.searchsorted(self._psns, reached[-1], side="right"))
+        if not covered:
+            return
+        psns, times, reads = self._psns[:covered], self._times[:covered], self._reads[:covered]
+        by = np.searchsorted(reached, psns)
+        delays = np.maximum(positive.times[by] - times, 0)
+        if reads.any():
+            answered = positive.psns[by] == psns
+            self.read_delay.add(delays[reads & answered])
+            delays, by, psns = delays[~reads], by[~reads], psns[~reads]
+        self.delay.add(delays)
+        ack = is_ack[by]
+        self.turnaround.add(delays[ack & (positive.psns[by] == psns)])
+        by = by[ack]
+        if len(by):
+            starts = np.flatnonzero(by[1:] != by[:-1]) + 1
+            sizes = np.diff(np.concatenate(([0], starts, [len(by)])))
+            self.advancing += len(sizes)
+            self.acknowledged += len(by)
+            self.most = max(self.most, int(sizes.max()))
+        self._psns, self._times, self._reads = self._psns[covered:], self._times[covered:], self._reads[covered:]
+
+    def _count_reads(
+        self, reads: Columns | None, positive: Columns | None, reached: Int64s | None, before: int
+    ) -> None:
+        """How many Reads were open when each was issued."""
+        ends = self._open_reads
+        if reads is not None:
+            ends = np.concatenate((ends, reads.ends))[-MOST_PENDING:]
+            done = np.full(len(reads.psns), before, np.int64)
+            if positive is not None and reached is not None:
+                at = np.searchsorted(positive.frames, reads.frames) - 1
+                done = np.where(at >= 0, reached[np.maximum(at, 0)], before)
+            issued = np.arange(len(ends) - len(reads.psns), len(ends)) + 1
+            complete = np.searchsorted(ends, done + 1, side="right")
+            self.reads_outstanding = max(self.reads_outstanding, int((issued - complete).max()))
+        self._open_reads = ends[int(np.searchsorted(ends, self.acked + 1, side="right")) :]
+
+    @property
+    def unanswered(self) -> int:
+        """Requests without any acknowledgement."""
+        return len(self._psns)
+
+    @property
+    def waiting_since(self) -> int | None:
+        """Nanoseconds; when the first of them was sent."""
+        return int(self._times[0]) if len(self._times) else None

@@ -1,0 +1,261 @@
+"""The health of one Reliable Connection, followed packet by packet in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..connection import Connection, Endpoint
+from ..frames import Int64s, Rows
+from ..layers import opcodes
+from ..transport import Costs, Direction, Episode, Tally, TransportHealth
+from .acknowledgements import Acknowledgements, Samples
+from .ending import ending
+from .episodes import Columns, Repeats
+from .psn import unwrap, unwrap_all
+from .reads import DEFAULT_MTU, READ_REQUEST
+from .vantage import vantage
+
+PAUSE = 100_000_000
+"""Nanoseconds; an endpoint that sends no payload for longer is not active."""
+MARKED_KEPT = 4096
+MOST_FAILURES = 1000
+CONGESTION_EXPERIENCED = 3
+"""IP ECN field (RFC 3168, 5)."""
+
+
+class _Sent:
+    """What one endpoint sent, beside the order of its packets."""
+
+    def __init__(self) -> None:
+        self.packets = self.bytes = self.active = self.marked = self.cnps = 0
+        self.last_payload: int | None = None
+        self.last_time: int | None = None
+        self.marks = np.empty(0, np.int64)
+        """Times of the last marked packets."""
+        self.notices = np.empty(0, np.int64)
+        """Times of CNPs not yet compared with the marks."""
+        self.last_cnp: int | None = None
+        self.cnp_gap, self.cnp_delay = Samples(), Samples()
+        self.failures: list[tuple[int, int, int]] = []
+        """``(frame, PSN, time)`` of packets with a wrong invariant CRC."""
+        self.failure_count = 0
+
+    def feed(self, rows: Rows) -> None:
+        lengths = rows["length"]
+        self.packets += len(rows)
+        self.bytes += int(lengths.sum())
+        self.last_time = int(rows["time"][-1])
+        times = rows["time"][lengths > 0]
+        if len(times):
+            if self.last_payload is not None:
+                times = np.concatenate(([self.last_payload], times))
+            gaps = np.diff(times)
+            self.active += int(gaps[(gaps >= 0) & (gaps <= PAUSE)].sum())
+            self.last_payload = int(times[-1])
+        marked = rows["ecn"] == CONGESTION_EXPERIENCED
+        if marked.any():
+            self.marked += int(np.count_nonzero(marked))
+            self.marks = np.concatenate((self.marks, rows["time"][marked]))[-MARKED_KEPT:]
+
+    def notified(self, times: Int64s) -> None:
+        """It sent CNPs."""
+        self.cnps += len(times)
+        self.notices = np.concatenate((self.notices, times))
+        if self.last_cnp is not None:
+            times = np.concatenate(([self.last_cnp], times))
+        self.cnp_gap.add(np.diff(times))
+        self.last_cnp = int(times[-1])
+
+    def settle(self, marks: Int64s) -> None:
+        """Compare its CNPs with the times at which packets of the other end came marked."""
+        notices, self.notices = self.notices, self.notices[:0]
+        at = np.searchsorted(marks, notices, side="right") - 1
+        caused = at >= 0
+        self.cnp_delay.add(notices[caused] - marks[at[caused]])
+
+
+class Health:
+    """One connection's; feed it what the connection's observers are fed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.sent = _Sent(), _Sent()
+        self.repeats = tuple(Repeats(end, connection.endpoints[1 - end].start_psn) for end in (0, 1))
+        self.answers = Acknowledgements(), Acknowledgements()
+        """What endpoint 0 and 1 initiated, and how the other answered."""
+        self._costs: Costs | None = None
+
+    def feed(self, sent: Sequence[Rows], split: Sequence[tuple[Rows, Rows]]) -> None:
+        """Take a batch, in capture order: what each end sent, and the same as requests and responses.
+
+        The connection's path MTU is known as well as this batch tells it.
+        """
+        for end in (0, 1):
+            if len(sent[end]):
+                self.sent[end].feed(sent[end])
+        for end in (0, 1):
+            if len(self.sent[end].notices):
+                self.sent[end].settle(self.sent[1 - end].marks)
+            self._queue(end, split[end][0], split[1 - end][1])
+        self._costs = None
+
+    def _queue(self, initiator: int, requests: Rows, responses: Rows) -> None:
+        repeats, answers = self.repeats[initiator], self.answers[initiator]
+        head = repeats.head
+        asked = told = None
+        syndromes = None
+        if len(requests):
+            psns = unwrap_all(int(requests["psn"][0]) if head is None else head, requests["psn"])
+            asked = _columns(requests, psns, psns + self._spans(requests))
+        reference = head if asked is None else int(asked.psns[0])
+        if len(responses) and reference is not None:
+            psns = unwrap_all(unwrap(reference, int(responses["psn"][0])), responses["psn"])
+            syndromes = responses["syndrome"]
+            told = _columns(responses, psns, psns + ((syndromes >> 5 & 3 == opcodes.ACK) & (responses["headers"] == 1)))
+        repeats.feed(asked, told, syndromes)
+        answers.feed(asked, told, head, repeats.head)
+
+    def _spans(self, rows: Rows) -> Int64s:
+        spans = np.ones(len(rows), np.int64)
+        reads = np.flatnonzero(rows["opcode"] == READ_REQUEST)
+        if len(reads):
+            mtu = self.connection.path_mtu or DEFAULT_MTU
+            spans[reads] = np.maximum(1, -(-rows["dma_length"][reads].astype(np.int64) // mtu))
+        return spans
+
+    def notified(self, sender: int, times: Int64s) -> None:
+        """``sender`` sent Congestion Notification Packets to this connection's other queue pair."""
+        self.sent[sender].notified(times)
+
+    def corrupt(self, sender: int, rows: Rows) -> None:
+        """PACKET rows of ``sender`` whose invariant CRC is wrong."""
+        sent = self.sent[sender]
+        sent.failure_count += len(rows)
+        for row in rows[: MOST_FAILURES - len(sent.failures)]:
+            sent.failures.append((int(row["frame"]), int(row["psn"]), int(row["time"])))
+        self._costs = None
+
+    def _episodes(self) -> list[Episode]:
+        """In order; where the lost packet came damaged, that is the loss."""
+        found: list[Episode] = []
+        for queue in self.repeats:
+            damaged = {psn: (frame, time) for frame, psn, time in self.sent[queue.initiator].failures}
+            for one in queue.snapshot()[3]:
+                episode = one.noun(queue.initiator)
+                frame, time = damaged.get(episode.psn, (0, 0))
+                if frame and episode.lost == "request" and frame < (episode.again_frame or episode.nak_frame or 0):
+                    episode = replace(episode, seen_before=True, lost_frame=frame, lost_time=time)
+                found.append(episode)
+        return sorted(found, key=_moment)
+
+    @property
+    def costs(self) -> Costs | None:
+        """What retransmissions cost RPCs; None where there was none."""
+        if not (self.repeats[0].complaining or self.repeats[1].complaining):
+            return None
+        if self._costs is None:
+            self._costs = Costs(self._episodes(), self.connection.path_mtu or DEFAULT_MTU)
+        return self._costs
+
+    def result(self, now: int | None = None, icrc_checked: int | None = None) -> TransportHealth:
+        """The state of things; ``now``: nanoseconds, the capture's last moment."""
+        for end in (0, 1):
+            self.sent[end].settle(self.sent[1 - end].marks)
+        snapshots = [queue.snapshot() for queue in self.repeats]
+        episodes = self._episodes()
+        counts = snapshots[0][0] + snapshots[1][0]
+        waits = []
+        for name in ("loss_to_nak", "nak_to_again", "loss_to_again"):
+            samples = Samples()
+            real = [one for one in episodes if one.lost != "nothing"]
+            known = [value for one in real if (value := getattr(one, name)) is not None]
+            samples.add(np.array(known, np.int64))
+            waits.append(samples.spread())
+        return TransportHealth(
+            self.connection.number,
+            self.connection.transport,
+            (self._direction(0, snapshots), self._direction(1, snapshots)),
+            tuple(episodes),
+            sum(counts.values()),
+            self.connection.path_mtu,
+            ending(self, now),
+            vantage(self.answers[1].turnaround, self.answers[0].turnaround),
+            icrc_checked,
+            *waits,
+            dict(counts),
+        )
+
+    def _direction(
+        self, end: int, snapshots: Sequence[tuple[object, dict[str, Tally], dict[str, Tally], object]]
+    ) -> Direction:
+        connection, sent = self.connection, self.sent[end]
+        mine, theirs = self.repeats[end], self.repeats[1 - end]
+        answered, answers = self.answers[end], self.answers[1 - end]
+        repeated = [snapshots[end][1], theirs.responses_repeated]
+        recovered = [snapshots[end][2], theirs.responses_recovered]
+        causes: dict[str, Tally] = {}
+        for tallies in repeated + recovered:
+            for cause, tally in tallies.items():
+                causes[cause] = causes.get(cause, Tally()) + tally
+        return Direction(
+            packets=sent.packets,
+            bytes=sent.bytes,
+            repeated=_total(repeated),
+            recovered=_total(recovered),
+            reordered=mine.reordered + theirs.responses_reordered,
+            causes=causes,
+            missing=connection.missing_packets[end],
+            active_time=sent.active,
+            acknowledgements=answers.acks,
+            requests_acknowledged=answers.acknowledged,
+            requests_per_ack=answers.acknowledged / answers.advancing if answers.advancing else None,
+            most_per_ack=answers.most,
+            ack_delay=answers.delay.spread(),
+            read_delay=answers.read_delay.spread(),
+            sequence_naks=theirs.sequence_naks,
+            rnr_naks=tuple(theirs.rnr_naks),
+            rnr_count=theirs.rnr_count,
+            fatal_naks=tuple(theirs.fatal_naks),
+            ecn_marked=sent.marked,
+            cnps=sent.cnps,
+            cnp_gap=sent.cnp_gap.spread(),
+            cnp_delay=sent.cnp_delay.spread(),
+            icrc_failures=tuple(frame for frame, _, _ in sent.failures),
+            icrc_failure_count=sent.failure_count,
+            reads_outstanding=answered.reads_outstanding,
+            read_depth=read_depth(connection.endpoints[end], connection.endpoints[1 - end]),
+            unanswered=answered.unanswered,
+        )
+
+
+def _moment(episode: Episode) -> int:
+    return episode.nak_time or episode.again_time or 0
+
+
+def read_depth(initiator: Endpoint, responder: Endpoint) -> int | None:
+    """RDMA Reads that ``initiator`` may have open: what both ends offered in their CM messages (IBA 12.7.29, 12.7.30)."""
+    if initiator.initiator_depth is None or responder.responder_resources is None:
+        return None
+    return min(initiator.initiator_depth, responder.responder_resources)
+
+
+def _columns(rows: Rows, psns: Int64s, ends: Int64s) -> Columns:
+    return Columns(
+        psns,
+        ends,
+        np.ascontiguousarray(rows["time"]),
+        np.ascontiguousarray(rows["frame"]),
+        np.ascontiguousarray(rows["length"]),
+        np.ascontiguousarray(rows["opcode"]),
+    )
+
+
+def _total(tallies: Sequence[dict[str, Tally]]) -> Tally:
+    total = Tally()
+    for one in tallies:
+        for tally in one.values():
+            total += tally
+    return total

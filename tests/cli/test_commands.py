@@ -1,0 +1,457 @@
+"""Every command on real traffic, and on what is no traffic at all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from click.testing import CliRunner, Result
+
+from rdmascope.cli.main import COMMANDS, main
+
+SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
+LONG_CALLS = str(SAMPLES / "longcall-rxe.pcap.zst")
+BOTH_WAYS = str(SAMPLES / "bidir-rxe.pcap.zst")
+EVERYTHING = str(SAMPLES / "rxe-nfs-all.pcap.zst")
+LOSS = str(SAMPLES / "loss-rxe.pcap.zst")
+
+PROGRAM = [sys.executable, "-c", "from rdmascope.cli.main import main; main()"]
+"""For what CliRunner cannot show: descriptors, and modules not imported yet."""
+
+
+def run(*arguments: str, columns: int = 120, stdin: bytes | None = None) -> Result:
+    return CliRunner(env={"COLUMNS": str(columns), "RDMASCOPE_TRACEBACK": "1"}).invoke(main, arguments, input=stdin)
+
+
+def objects(*arguments: str) -> list[dict[str, Any]]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def unpacked(path: str) -> bytes:
+    return zstandard.ZstdDecompressor().stream_reader(Path(path).read_bytes()).read()
+
+
+def names(record: dict[str, Any]) -> set[str]:
+    return set(record)
+
+
+# The names that scripts rely on.  A name may be added; one that goes away needs a new schema version.
+NAMES = {
+    "capture": "frames packets first_time_ns last_time_ns connections rpcs states error file",
+    "connection": "number transport protocol protocol_name recognised_by service_port paired_by confidence evidence"
+    " path_mtu active passive credits_asked credits_granted first_frame last_frame first_time_ns last_time_ns"
+    " ended_by rpcs backward_rpcs failed call_bytes reply_bytes file",
+    "procedure": "direction program program_name version minor_version procedure name operations rpcs failed statuses"
+    " states call_bytes reply_bytes latency parts file",
+    "transfer": "way messages chunks segments advertised moved unused_chunks file",
+    "slowest": "rank number connection xid direction program program_name version minor_version procedure name"
+    " operations state status call_frame reply_frame call_bytes reply_bytes retransmissions latency file",
+    "histogram": "low_ns high_ns rpcs file",
+    "throughput": "seconds_each rpcs call_bytes reply_bytes file",
+    "undecoded": "what reason count file",
+    "rpc": "number connection direction xid program program_name version minor_version procedure name operations"
+    " state status failed contents call reply latency chunks retransmissions damage notes",
+    "packet": "frame time_ns source destination length protocol info rpc opcode opcode_name dest_qp psn"
+    " payload_length payload_captured",
+    "export": "output messages incomplete skipped not_reconstructed packets",
+    "frame": "number time_ns captured original rpc layers",
+}
+ENDPOINT = (
+    "address qpn start_psn private_data_seen private_data responder_resources initiator_depth inline_threshold"
+    " inline_threshold_from packets bytes retransmitted_packets missing_packets"
+)
+MESSAGE = (
+    "first_frame last_frame first_time_ns last_time_ns rdma_procedure credits header_length inline_length"
+    " send_length invalidate problem"
+)
+
+
+def hold_names(records: Iterable[dict[str, Any]]) -> None:
+    for record in records:
+        kind = record["type"]
+        assert record["schema"] == f"rdmascope.{kind}/1"
+        assert names(record) == {"schema", "type", *NAMES[kind].split()}, kind
+
+
+class TestReport:
+    def test_json_has_stable_names(self) -> None:
+        records = objects("report", LONG_CALLS)
+        hold_names(records)
+        kinds = list(dict.fromkeys(record["type"] for record in records))
+        assert kinds == [
+            "capture",
+            "connection",
+            "procedure",
+            "transfer",
+            "slowest",
+            "histogram",
+            "throughput",
+            "undecoded",
+        ]
+        connection = next(record for record in records if record["type"] == "connection")
+        assert names(connection["active"]) == names(connection["passive"]) == set(ENDPOINT.split())
+        procedure = next(record for record in records if record["type"] == "procedure")
+        assert names(procedure["latency"]) == {"count", "min_ns", "median_ns", "p95_ns", "p99_ns", "max_ns", "total_ns"}
+        assert names(procedure["parts"]) == {"call", "reads", "server", "writes", "reply"}
+
+    def test_the_sums_agree(self) -> None:
+        records = objects("report", EVERYTHING)
+        capture = records[0]
+        assert capture["rpcs"] == 229
+        for kind in ("procedure", "connection", "histogram"):
+            assert sum(record["rpcs"] for record in records if record["type"] == kind) == 229
+        (throughput,) = (record for record in records if record["type"] == "throughput")
+        assert sum(throughput["rpcs"]) == 229
+        procedures = [record for record in records if record["type"] == "procedure"]
+        transfers = [record for record in records if record["type"] == "transfer"]
+        for way in ("call", "reply"):
+            assert sum(record[f"{way}_bytes"] for record in procedures) == sum(throughput[f"{way}_bytes"])
+        moved = sum(record["call_bytes"] + record["reply_bytes"] for record in procedures)
+        assert moved == sum(record["moved"] for record in transfers)
+        for record in procedures:
+            parts = sum(part["total_ns"] for part in record["parts"].values())
+            assert parts == pytest.approx(record["latency"]["total_ns"], rel=1e-6)
+
+    def test_what_both_sides_agreed(self) -> None:
+        connection = next(record for record in objects("report", EVERYTHING) if record["type"] == "connection")
+        assert connection["recognised_by"][:2] == ["service port", "private data"]
+        assert connection["paired_by"] == "CM"
+        assert connection["path_mtu"] == 4096
+        assert connection["credits_asked"] == {"lowest": 128, "highest": 128}
+        assert connection["credits_granted"] == {"lowest": 64, "highest": 64}
+        assert connection["active"]["private_data"]["remote_invalidation"] is True
+        assert connection["passive"]["private_data"]["remote_invalidation"] is False
+        assert {connection[end]["inline_threshold"] for end in ("active", "passive")} == {4096}
+
+    @pytest.mark.parametrize("columns", [80, 100, 160])
+    def test_the_page_fits(self, columns: int) -> None:
+        result = run("report", EVERYTHING, columns=columns)
+        assert result.exit_code == 0
+        lines = result.stdout.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert not [line for line in lines if line != line.rstrip()]
+        for title in ("Connections", "Procedures", "How payloads travelled", "Latency", "Over time", "Slowest"):
+            assert any(line.startswith(title) for line in lines), title
+        assert "229 RPCs on 4 RPC-over-RDMA connections: 211 complete, 18 error" in lines
+        assert "3 NFS3ERR_NOENT (LOOKUP)" in " ".join(result.stdout.split())
+
+    def test_several_files_one_after_the_other(self) -> None:
+        files = [record["file"] for record in objects("report", LONG_CALLS, BOTH_WAYS) if record["type"] == "capture"]
+        assert files == [LONG_CALLS, BOTH_WAYS]
+
+    def test_one_bad_file_does_not_hide_the_others(self, tmp_path: Path) -> None:
+        result = run("report", str(tmp_path), LONG_CALLS)
+        assert result.exit_code == 2
+        assert "41 RPCs" in result.stdout
+        assert result.stderr == f"rdmascope: {tmp_path}: is a directory\n"
+
+    def test_from_standard_input(self) -> None:
+        program = [*PROGRAM, "report", "-"]
+        result = subprocess.run(program, input=unpacked(LONG_CALLS), capture_output=True, check=True)
+        assert b"41 RPCs" in result.stdout
+
+
+class TestRpcs:
+    def test_json_has_stable_names(self) -> None:
+        records = objects("rpcs", LONG_CALLS)
+        hold_names(records)
+        assert len(records) == 41
+        for record in records:
+            assert names(record["call"]) == names(record["reply"]) == set(MESSAGE.split())
+            assert names(record["latency"]) == {
+                f"{part}_ns" for part in ("total", "call", "reads", "server", "writes", "reply")
+            }
+            for chunk in record["chunks"]:
+                assert names(chunk) == {"kind", "position", "advertised", "returned", "moved", "segments"}
+                for segment in chunk["segments"]:
+                    assert names(segment) == {"handle", "offset", "advertised", "returned", "moved", "operations"}
+
+    def test_the_parts_add_up(self) -> None:
+        for record in objects("rpcs", EVERYTHING):
+            latency = record["latency"]
+            assert latency.pop("total_ns") == sum(latency.values())
+
+    def test_filters(self) -> None:
+        everything = objects("rpcs", EVERYTHING)
+
+        def numbers(*options: str) -> list[int]:
+            return [record["number"] for record in objects("rpcs", EVERYTHING, *options)]
+
+        def those(keep: Any) -> list[int]:
+            return [record["number"] for record in everything if keep(record)]
+
+        one = everything[20]
+        assert numbers("--xid", str(one["xid"])) == numbers("--xid", hex(one["xid"])) == [one["number"]]
+        reads = those(lambda record: record["name"] == "READ" or "READ" in record["operations"])
+        assert len(reads) == 20
+        assert numbers("--procedure", "read") == numbers("--procedure", "NFS.READ") == reads
+        assert numbers("--procedure", "NFSv3.READ") == those(lambda record: record["name"] == "READ")
+        assert numbers("--procedure", "MOUNT.READ") == []
+        assert numbers("--connection", "3") == those(lambda record: record["connection"] == 3)
+        assert numbers("--errors") == those(lambda record: record["state"] != "complete")
+        assert numbers("--slower-than", "100ms") == those(lambda record: record["latency"]["total_ns"] > 100_000_000)
+
+    def test_a_stretch_of_time(self) -> None:
+        first = objects("report", EVERYTHING)[0]["first_time_ns"]
+        begun = [record["call"]["first_time_ns"] - first for record in objects("rpcs", EVERYTHING)]
+        found = objects("rpcs", EVERYTHING, "--since", "100", "--until", "103.5")
+        assert len(found) == sum(100 * 10**9 <= time < 103.5 * 10**9 for time in begun)
+        assert found
+
+    def test_sorting(self) -> None:
+        latencies = [r["latency"]["total_ns"] for r in objects("rpcs", EVERYTHING, "--sort", "latency")]
+        assert latencies == sorted(latencies, reverse=True)
+        xids = [record["xid"] for record in objects("rpcs", EVERYTHING, "--sort", "xid")]
+        assert xids == sorted(xids)
+        times = [record["call"]["first_time_ns"] for record in objects("rpcs", EVERYTHING, "--sort", "time")]
+        assert times == sorted(times)
+        largest = objects("rpcs", EVERYTHING, "--sort", "size")[0]
+        assert sum(chunk["moved"] for chunk in largest["chunks"]) >= 262_144
+
+    def test_lines_tell_direction_and_payload(self) -> None:
+        backward = [line for line in run("rpcs", BOTH_WAYS).stdout.splitlines() if "NFS_CB" in line]
+        assert len(backward) == 2
+        assert all(line.split()[2] == "1<" and "CB_RECALL" in line for line in backward)
+        long = run("rpcs", LONG_CALLS, "--procedure", "SETXATTR").stdout.splitlines()[1:]
+        assert Counter(" 0 " in line for line in long) == {True: 3, False: 2}
+
+
+class TestShow:
+    def test_an_rpc_in_full(self) -> None:
+        result = run("show", EVERYTHING, "--rpc", "13", columns=100)
+        assert result.exit_code == 0
+        page = result.stdout
+        assert "RPC 13  NFSv3 READLINK  complete" in page
+        assert [line.split()[0] for line in page.splitlines() if "▶" in line or "◀" in line] == [
+            "104", "105", "106", "107", "108", "109", "110",
+        ]  # fmt: skip
+        assert "├── rdma_proc 1 (RDMA_NOMSG)" in page
+        assert "── 0 to 160: reply chunk" in page
+        assert "2f61 2f6c 6f6e 672f 7461 7267 6574 2f70 /a/long/target/p frame 107" in page
+        (pad,) = (line for line in page.splitlines() if "0x000007e4" in line and "offset" not in line)
+        assert pad.split()[-4:] == ["4", "0", "0", "-"]
+        assert max(map(len, page.splitlines())) <= 100
+
+    def test_by_xid(self) -> None:
+        assert run("show", EVERYTHING, "--xid", "0x34a82abb").stdout == run("show", EVERYTHING, "--rpc", "13").stdout
+
+    def test_long_ones_are_folded_unless_full(self) -> None:
+        short = run("show", EVERYTHING, "--xid", "0xe16103b9")
+        assert "⋮ 62 more, 248 KiB" in short.stdout
+        assert "262,048 bytes more (--full has all)" in short.stdout
+        full = run("show", EVERYTHING, "--xid", "0xe16103b9", "--full")
+        assert "more" not in full.stdout
+        assert len(full.stdout.splitlines()) > 262_304 // 16
+
+    def test_contents_as_json(self) -> None:
+        (record,) = objects("show", EVERYTHING, "--rpc", "13", "--full")
+        reply = record["reply_message"]
+        assert bytes.fromhex(reply["data"])[120:157] == b"/a/long/target/path/for/readlink/test"
+        assert reply["complete"] is True
+        assert sum(extent["length"] for extent in reply["extents"]) == 160
+        assert [extent["frame"] for extent in reply["extents"]] == [106, 107, 108]
+        assert "data" not in objects("show", EVERYTHING, "--rpc", "13")[0]
+
+    def test_a_frame(self) -> None:
+        page = run("show", EVERYTHING, "--frame", "109").stdout
+        assert "RDMA_NOMSG" in page
+        assert "(good)" in page
+        assert "It belongs to RPC 13 (NFSv3 READLINK" in page
+        (record,) = objects("show", EVERYTHING, "--frame", "43")
+        hold_names([record])
+        assert record["rpc"] is None
+        assert "RPC-over-RDMA private data" in [layer["layer"] for layer in record["layers"]]
+
+    def test_from_standard_input(self) -> None:
+        result = run("show", "-", "--rpc", "20", stdin=unpacked(LONG_CALLS))
+        assert result.stdout == run("show", LONG_CALLS, "--rpc", "20").stdout
+        assert "▶" in result.stdout
+
+    @pytest.mark.parametrize("options", [(), ("--rpc", "1", "--frame", "2")])
+    def test_one_thing_at_a_time(self, options: tuple[str, ...]) -> None:
+        result = run("show", EVERYTHING, *options)
+        assert result.exit_code == 2
+        assert result.stderr.startswith("rdmascope: give one of --rpc, --xid and --frame")
+
+    @pytest.mark.parametrize("option", ["--rpc", "--xid", "--frame"])
+    def test_what_is_not_there(self, option: str) -> None:
+        result = run("show", LONG_CALLS, option, "999999")
+        assert result.exit_code == 2
+        assert not result.stdout
+        assert result.stderr.startswith(f"rdmascope: {LONG_CALLS}: no ")
+        assert len(result.stderr.splitlines()) == 1
+
+
+class TestPackets:
+    def test_json_has_stable_names(self) -> None:
+        records = objects("packets", LONG_CALLS)
+        hold_names(records)
+        assert len(records) == 216
+        halves = Counter(record["rpc"] for record in records if record["protocol"].startswith("NFS"))
+        assert set(halves) == set(range(1, 42))
+        assert set(halves.values()) == {2}
+
+    def test_lines(self) -> None:
+        lines = run("packets", EVERYTHING, "--frame", "104-110").stdout.splitlines()
+        assert [line.split()[0] for line in lines] == ["No.", *map(str, range(104, 111))]
+        assert "10.77.0.2 → 10.77.0.1       NFS         230 V3 READLINK Call" in lines[1]
+        assert "(Reply In 109)" in lines[1]
+        assert "RC Acknowledge" in lines[2]
+        assert "RPC 13 reply chunk" in lines[3]
+        assert "(Call In 104)" in lines[6]
+
+    def test_no_more_than_asked_for(self) -> None:
+        assert len(run("packets", EVERYTHING, "-c", "5").stdout.splitlines()) == 6
+        assert run("packets", EVERYTHING, "--frame", "1").stdout == ""
+
+    def test_trees(self) -> None:
+        page = run("packets", EVERYTHING, "--frame", "104", "-V").stdout
+        for line in ("BTH", "RPC-over-RDMA", "├── opcode RC SEND Only"):
+            assert line in page.splitlines()
+
+    def test_a_range_that_is_none(self) -> None:
+        assert "neither a frame number nor a range" in run("packets", EVERYTHING, "--frame", "9-3").stderr
+
+
+class TestExport:
+    def test_says_what_it_wrote(self, tmp_path: Path) -> None:
+        out = tmp_path / "out.pcapng"
+        (record,) = objects("export", LONG_CALLS, "-o", str(out))
+        hold_names([record])
+        assert (record["messages"], record["incomplete"], record["not_reconstructed"]) == (82, 0, 0)
+        assert list(tmp_path.iterdir()) == [out]
+
+    def test_incomplete_messages_are_never_passed_off_as_whole(self, tmp_path: Path) -> None:
+        result = run("export", LOSS, "-o", str(tmp_path / "whole"), "--json")
+        written = json.loads(result.stdout)
+        assert written["incomplete"] == 8
+        skipping = run("export", LOSS, "-o", str(tmp_path / "part"), "--skip-incomplete", "--json")
+        assert json.loads(skipping.stdout)["messages"] == written["messages"] - 8
+        told = run("export", LOSS, "-o", str(tmp_path / "told")).stderr
+        assert told == "rdmascope: 8 messages written with bytes missing\n"
+
+    def test_to_standard_output(self, tmp_path: Path) -> None:
+        out = tmp_path / "out.pcapng"
+        run("export", LONG_CALLS, "-o", str(out))
+        result = run("export", LONG_CALLS, "-o", "-")
+        assert result.stdout_bytes == out.read_bytes()
+        assert "82 messages" in result.stderr
+
+    def test_never_overwrites_its_input(self, tmp_path: Path) -> None:
+        source = tmp_path / "capture.pcap"
+        source.write_bytes(unpacked(LONG_CALLS))
+        result = run("export", str(source), "-o", str(source))
+        assert result.exit_code == 2
+        assert source.read_bytes() == unpacked(LONG_CALLS)
+
+
+ONE_FILE = ["report", "rpcs", "packets"]
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("command", ONE_FILE)
+    @pytest.mark.parametrize(
+        ("content", "complaint"),
+        [
+            (b"", "is empty"),
+            (b"a text file, if a short one\n", "a text file"),
+            (b"\xd4\xc3\xb2\xa1\2\0\4\0\0\0", "truncated"),
+            (b"\xd4\xc3\xb2\xa1\2\0\4\0" + bytes(8) + b"\xff\xff\0\0\1\0\0\0", "no frames"),
+        ],
+    )
+    def test_one_line_and_a_status(self, command: str, content: bytes, complaint: str, tmp_path: Path) -> None:
+        path = tmp_path / "input"
+        path.write_bytes(content)
+        result = run(command, str(path))
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"rdmascope: {path}: ")
+        assert complaint in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+    def test_a_capture_of_something_else(self, tmp_path: Path) -> None:
+        whole = unpacked(EVERYTHING)
+        path = tmp_path / "other.pcap"
+        path.write_bytes(whole[: 24 + 16 + int.from_bytes(whole[32:36], "little")])
+        result = run("report", str(path))
+        assert result.exit_code == 2
+        assert "1 frame, 0 of them RDMA" in result.stdout
+        assert result.stderr == f"rdmascope: {path}: no RDMA packet among 1 frame (ICMPv6)\n"
+
+    @pytest.mark.parametrize("command", ONE_FILE)
+    def test_what_came_before_the_damage_is_shown(self, command: str, tmp_path: Path) -> None:
+        path = tmp_path / "cut.pcap"
+        path.write_bytes(unpacked(EVERYTHING)[:2_000_000])
+        result = run(command, str(path))
+        assert result.exit_code == 2
+        assert len(result.stdout.splitlines()) > 30
+        assert len(result.stderr.splitlines()) == 1
+        assert "truncated in frame" in result.stderr
+
+    def test_the_report_says_where_it_ends(self, tmp_path: Path) -> None:
+        path = tmp_path / "cut.pcap"
+        path.write_bytes(unpacked(EVERYTHING)[:2_000_000])
+        result = run("report", "--json", str(path))
+        capture = json.loads(result.stdout.splitlines()[0])
+        assert capture["error"] == result.stderr.removeprefix("rdmascope: ").strip()
+        assert capture["rpcs"] > 20
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [("nonsense",), ("report",), ("rpcs", LONG_CALLS, "--sort", "colour"), ("--bogus",)]
+        + [("export", LONG_CALLS), ("packets", LONG_CALLS, "-c", "0")],
+    )
+    def test_bad_options(self, arguments: tuple[str, ...]) -> None:
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert not result.stdout
+        assert result.stderr.startswith("rdmascope: ")
+        assert len(result.stderr.splitlines()) == 1
+
+
+class TestManners:
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_help_has_an_example(self, command: str) -> None:
+        result = run(command, "--help")
+        assert result.exit_code == 0
+        assert f"$ rdmascope {command}" in result.stdout
+
+    def test_help_lists_the_commands(self) -> None:
+        page = run().stdout
+        assert run("--help").stdout == page
+        assert all(f"  {command} " in page for command in COMMANDS)
+
+    def test_help_does_not_wait_for_what_it_does_not_need(self) -> None:
+        loaded = modules("--help")
+        assert "click" in loaded
+        assert not {"numpy", "rich", "scapy"} & loaded
+
+    def test_the_report_does_without_scapy_layers(self) -> None:
+        assert not {name for name in modules("report", LONG_CALLS) if name.startswith("scapy.layers")}
+
+    def test_a_closed_pipe_is_no_reason_to_complain(self) -> None:
+        with subprocess.Popen(
+            [*PROGRAM, "packets", EVERYTHING], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.stderr.read() == b""
+
+
+def modules(*arguments: str) -> set[str]:
+    """What a run of the command imports."""
+    program = (
+        "import sys\nfrom rdmascope.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stderr.split())
