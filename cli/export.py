@@ -13,6 +13,7 @@ import click
 
 from rdmascope.captures.tcp_export import Conversation, TcpExport
 from rdmascope.dissect.connection import Connection
+from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.rpcs import Rpc, Stitched
 from rdmascope.dissect.stitch import stitched_call, stitched_reply
 
@@ -21,7 +22,6 @@ from .reading import Reading, analyzer_options, file_argument, recognition_optio
 from .terminal import complain, print_json
 from .units import count, plural
 
-NFS = 100003
 NFS_TCP_PORT = 2049
 FIRST_CLIENT_PORT, CLIENT_PORTS = 32768, 28232
 """The range that Linux takes ephemeral ports from."""

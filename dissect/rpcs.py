@@ -38,6 +38,10 @@ class Stitched:
         return not any(extent.missing for extent in self.extents)
 
 
+def _address(operation: Operation) -> int:
+    return operation.address
+
+
 @dataclass(slots=True)
 class SegmentUse:
     """One advertised segment and what was moved through it."""
@@ -49,9 +53,15 @@ class SegmentUse:
 
     @property
     def moved(self) -> int:
-        """Bytes announced by the Reads or Writes on it, cut to the segment."""
+        """Bytes of the segment that the Reads or Writes on it announced, each counted once."""
         start, end = self.advertised.offset, self.advertised.offset + self.advertised.length
-        return sum(max(0, min(end, op.address + op.length) - max(start, op.address)) for op in self.operations)
+        reached, total = start, 0
+        for operation in sorted(self.operations, key=_address):
+            last = min(end, operation.address + operation.length)
+            if last > reached:
+                total += last - max(reached, operation.address)
+                reached = last
+        return total
 
 
 @dataclass(slots=True)

@@ -13,18 +13,22 @@ from .rpcs import Rpc
 SEQUENCE_MODULUS = 1 << 24
 
 
-class Tally(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Tally:
     """A number of packets and their payload bytes."""
 
     packets: int = 0
     bytes: int = 0
 
-    def __add__(self, other: tuple[object, ...]) -> Tally:
-        packets, count = other
-        return Tally(self.packets + packets, self.bytes + count)  # type: ignore[operator]
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.packets + other.packets, self.bytes + other.bytes)
 
 
-class Spread(NamedTuple):
+NONE = Tally()
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
     """Some durations, in nanoseconds.  Percentiles of more than a few thousand are good to 2 %."""
 
     count: int
@@ -40,7 +44,7 @@ CAUSES = (
     "RNR NAK",  # the responder had no receive buffer (IBA 9.7.5.2.8)
     "timeout",  # nothing came for a while (IBA 9.7.6.1.3)
     "unknown",  # sent again, but the capture does not show why
-    "duplicated by the network",  # one packet twice, and its sender went on
+    "duplicate",  # one packet twice, and its sender went on
 )
 """Why packets were seen again."""
 
@@ -174,9 +178,9 @@ class Direction:
     @property
     def retransmitted(self) -> Tally:
         """Packets that were sent again, wherever the first transmission was lost."""
-        total = Tally()
+        total = NONE
         for cause, tally in self.causes.items():
-            if cause != "duplicated by the network":
+            if cause != "duplicate":
                 total += tally
         return total
 
@@ -238,7 +242,7 @@ class Costs:
     def __init__(self, episodes: Iterable[Episode], mtu: int) -> None:
         self._mtu = mtu
         self._episodes = sorted(
-            (one for one in episodes if one.loss_to_again and one.cause != "duplicated by the network"),
+            (one for one in episodes if one.loss_to_again and one.cause != "duplicate"),
             key=_again,
         )
         self._times = [_again(one) for one in self._episodes]

@@ -29,7 +29,7 @@ def sessions() -> list[list[tuple[str, str]]]:
 
 def shown(commands: list[str], folder: Path) -> list[str]:
     """What the commands of one block print at 80 columns, beside the samples."""
-    for sample in (ROOT / "captures" / "samples").glob("*.zst"):
+    for sample in (ROOT / "captures" / "samples").iterdir():
         (folder / sample.name).symlink_to(sample)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "COLUMNS": "80", "LC_ALL": "C.UTF-8"}
@@ -37,7 +37,7 @@ def shown(commands: list[str], folder: Path) -> list[str]:
     for command in commands:
         done = subprocess.run(
             ["bash", "-c", command], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            capture_output=True, text=True,
         )  # fmt: skip
         text = done.stdout + "".join(line for line in done.stderr.splitlines(True) if line.startswith("rdmascope:"))
         printed.append("".join(f"{line.rstrip()}\n" for line in text.splitlines()))

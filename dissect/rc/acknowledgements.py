@@ -34,6 +34,7 @@ class Samples:
         self._bins: NDArray[np.int64] | None = None
 
     def add(self, durations: Int64s) -> None:
+        """None of them negative."""
         if not len(durations):
             return
         low, high = int(durations.min()), int(durations.max())

@@ -44,9 +44,10 @@ def _silence(health: Health, now: int | None) -> str:
             continue
         waited = now - max(since, answered)
         if waited >= SILENCE:
-            again = repeats.counts.total() + bool(repeats.snapshot()[3] and not repeats.counts.total())
+            again = sum((one.time or 0) >= since for one in repeats.snapshot()[3])
+            attempts = "attempt" if again == 1 else "attempts"
+            tried = f"; {again} {attempts} to send again" if again else "; nothing was sent again"
             plural = "" if answers.unanswered == 1 else "s"
-            tried = f", {again} attempts to send again before" if again else ", none of them sent again"
             return (
                 f"{answers.unanswered} request{plural} of the {SIDES[initiator]} side unanswered"
                 f" for {waited / 1e9:.3g} s{tried}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..frames import Int64s, Rows
 from ..layers import opcodes
-from ..transport import Episode, Refusal, Tally
+from ..transport import NONE, Episode, Refusal, Tally
 from .psn import MODULUS
 
 KEPT = 4096
@@ -30,7 +30,7 @@ TIMEOUT_LEAST = 1_000_000
 """Nanoseconds; what comes again sooner, and without being asked for, was no timeout."""
 
 _READ_REQUEST = 0x0C
-_COPY = "duplicated by the network"
+_COPY = "duplicate"
 _LATE = "late"
 """Came late, but nothing shows that it was sent twice."""
 
@@ -122,8 +122,8 @@ class _Episode:
     nak: _Nak | None
     frame: int | None
     time: int | None
-    repeated: Tally = Tally()
-    recovered: Tally = Tally()
+    repeated: Tally = NONE
+    recovered: Tally = NONE
 
     def noun(self, initiator: int) -> Episode:
         total = self.repeated + self.recovered
@@ -388,8 +388,8 @@ class Repeats:
         if cause == _LATE:
             return
         counts[cause] += 1
-        repeated[cause] = repeated.get(cause, Tally()) + episode.repeated
-        recovered[cause] = recovered.get(cause, Tally()) + episode.recovered
+        repeated[cause] = repeated.get(cause, NONE) + episode.repeated
+        recovered[cause] = recovered.get(cause, NONE) + episode.recovered
 
     # Responses
 
@@ -440,10 +440,10 @@ class Repeats:
         cause = asked.cause if asked else _COPY
         if seen:
             tally = Tally(seen, int(lengths[known].sum()))
-            self.responses_repeated[cause] = self.responses_repeated.get(cause, Tally()) + tally
+            self.responses_repeated[cause] = self.responses_repeated.get(cause, NONE) + tally
         if new and asked:
             tally = Tally(new, int(lengths[~known].sum()))
-            self.responses_recovered[cause] = self.responses_recovered.get(cause, Tally()) + tally
+            self.responses_recovered[cause] = self.responses_recovered.get(cause, NONE) + tally
         elif new:
             self.responses_reordered += new
 

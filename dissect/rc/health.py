@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from ..connection import Connection, Endpoint
 from ..frames import Int64s, Rows
 from ..layers import opcodes
-from ..transport import Costs, Direction, Episode, Tally, TransportHealth
+from ..transport import NONE, Costs, Direction, Episode, Spread, Tally, TransportHealth
 from .acknowledgements import Acknowledgements, Samples
 from .ending import ending
 from .episodes import Columns, Repeats
@@ -20,10 +21,23 @@ from .vantage import vantage
 
 PAUSE = 100_000_000
 """Nanoseconds; an endpoint that sends no payload for longer is not active."""
+TOGETHER = 8192
+"""Packets that are counted at a time."""
 MARKED_KEPT = 4096
 MOST_FAILURES = 1000
 CONGESTION_EXPERIENCED = 3
 """IP ECN field (RFC 3168, 5)."""
+
+
+class _Batch(NamedTuple):
+    """One send queue's packets of a batch."""
+
+    requests: Columns | None
+    responses: Columns | None
+    head: int | None
+    """PSN expected before it."""
+    furthest: int | None
+    """PSN expected behind it."""
 
 
 class _Sent:
@@ -44,21 +58,30 @@ class _Sent:
         self.failure_count = 0
 
     def feed(self, rows: Rows) -> None:
-        lengths = rows["length"]
+        """What a batch costs is told by these few: the packets' times and lengths come in ``count``."""
         self.packets += len(rows)
-        self.bytes += int(lengths.sum())
         self.last_time = int(rows["time"][-1])
-        times = rows["time"][lengths > 0]
+        marked = rows["ecn"] == CONGESTION_EXPERIENCED
+        if marked.any():
+            self.marked += int(np.count_nonzero(marked))
+            self.marks = np.concatenate((self.marks, rows["time"][marked]))[-MARKED_KEPT:]
+
+    def count(self, parts: Sequence[Columns | None]) -> None:
+        """Its requests and its responses."""
+        carrying: list[Int64s] = []
+        for part in parts:
+            if part is not None:
+                self.bytes += int(part.lengths.sum())
+                carrying.append(part.times[part.lengths > 0])
+        times = np.concatenate(carrying) if carrying else np.empty(0, np.int64)
+        if len(carrying) > 1:
+            times.sort(kind="stable")
         if len(times):
             if self.last_payload is not None:
                 times = np.concatenate(([self.last_payload], times))
             gaps = np.diff(times)
             self.active += int(gaps[(gaps >= 0) & (gaps <= PAUSE)].sum())
             self.last_payload = int(times[-1])
-        marked = rows["ecn"] == CONGESTION_EXPERIENCED
-        if marked.any():
-            self.marked += int(np.count_nonzero(marked))
-            self.marks = np.concatenate((self.marks, rows["time"][marked]))[-MARKED_KEPT:]
 
     def notified(self, times: Int64s) -> None:
         """It sent CNPs."""
@@ -87,6 +110,9 @@ class Health:
         self.answers = Acknowledgements(), Acknowledgements()
         """What endpoint 0 and 1 initiated, and how the other answered."""
         self._costs: Costs | None = None
+        self._waiting: list[tuple[_Batch, _Batch]] = []
+        """Batches that were not counted yet."""
+        self._waiting_packets = 0
 
     def feed(self, sent: Sequence[Rows], split: Sequence[tuple[Rows, Rows]]) -> None:
         """Take a batch, in capture order: what each end sent, and the same as requests and responses.
@@ -99,11 +125,14 @@ class Health:
         for end in (0, 1):
             if len(self.sent[end].notices):
                 self.sent[end].settle(self.sent[1 - end].marks)
-            self._queue(end, split[end][0], split[1 - end][1])
+        self._waiting.append((self._queue(0, split[0][0], split[1][1]), self._queue(1, split[1][0], split[0][1])))
+        self._waiting_packets += len(sent[0]) + len(sent[1])
+        if self._waiting_packets >= TOGETHER:
+            self._count()
         self._costs = None
 
-    def _queue(self, initiator: int, requests: Rows, responses: Rows) -> None:
-        repeats, answers = self.repeats[initiator], self.answers[initiator]
+    def _queue(self, initiator: int, requests: Rows, responses: Rows) -> _Batch:
+        repeats = self.repeats[initiator]
         head = repeats.head
         asked = told = None
         syndromes = None
@@ -111,12 +140,27 @@ class Health:
             psns = unwrap_all(int(requests["psn"][0]) if head is None else head, requests["psn"])
             asked = _columns(requests, psns, psns + self._spans(requests))
         reference = head if asked is None else int(asked.psns[0])
-        if len(responses) and reference is not None:
-            psns = unwrap_all(unwrap(reference, int(responses["psn"][0])), responses["psn"])
+        if len(responses):
+            start = int(responses["psn"][0]) if reference is None else unwrap(reference, int(responses["psn"][0]))
+            psns = unwrap_all(start, responses["psn"])
             syndromes = responses["syndrome"]
-            told = _columns(responses, psns, psns + ((syndromes >> 5 & 3 == opcodes.ACK) & (responses["headers"] == 1)))
+            positive = (syndromes >> 5 & 3 == opcodes.ACK) & (responses["headers"] == 1)
+            told = _columns(responses, psns, psns + positive)
         repeats.feed(asked, told, syndromes)
-        answers.feed(asked, told, head, repeats.head)
+        if reference is None:
+            self.sent[1 - initiator].count((told,))
+            return _Batch(None, None, None, None)
+        return _Batch(asked, told, head, repeats.head)
+
+    def _count(self) -> None:
+        """Look at several batches together: a look costs more than a packet."""
+        waiting, self._waiting, self._waiting_packets = self._waiting, [], 0
+        if not waiting:
+            return
+        queues = [_joined([batches[end] for batches in waiting]) for end in (0, 1)]
+        for end in (0, 1):
+            self.answers[end].feed(*queues[end])
+            self.sent[end].count((queues[end].requests, queues[1 - end].responses))
 
     def _spans(self, rows: Rows) -> Int64s:
         spans = np.ones(len(rows), np.int64)
@@ -162,12 +206,13 @@ class Health:
 
     def result(self, now: int | None = None, icrc_checked: int | None = None) -> TransportHealth:
         """The state of things; ``now``: nanoseconds, the capture's last moment."""
+        self._count()
         for end in (0, 1):
             self.sent[end].settle(self.sent[1 - end].marks)
         snapshots = [queue.snapshot() for queue in self.repeats]
         episodes = self._episodes()
         counts = snapshots[0][0] + snapshots[1][0]
-        waits = []
+        waits: list[Spread | None] = []
         for name in ("loss_to_nak", "nak_to_again", "loss_to_again"):
             samples = Samples()
             real = [one for one in episodes if one.lost != "nothing"]
@@ -184,7 +229,9 @@ class Health:
             ending(self, now),
             vantage(self.answers[1].turnaround, self.answers[0].turnaround),
             icrc_checked,
-            *waits,
+            waits[0],
+            waits[1],
+            waits[2],
             dict(counts),
         )
 
@@ -199,7 +246,7 @@ class Health:
         causes: dict[str, Tally] = {}
         for tallies in repeated + recovered:
             for cause, tally in tallies.items():
-                causes[cause] = causes.get(cause, Tally()) + tally
+                causes[cause] = causes.get(cause, NONE) + tally
         return Direction(
             packets=sent.packets,
             bytes=sent.bytes,
@@ -236,7 +283,7 @@ def _moment(episode: Episode) -> int:
 
 
 def read_depth(initiator: Endpoint, responder: Endpoint) -> int | None:
-    """RDMA Reads that ``initiator`` may have open: what both ends offered in their CM messages (IBA 12.7.29, 12.7.30)."""
+    """RDMA Reads that ``initiator`` may have open, by what both ends said in their CM messages (IBA 12.7)."""
     if initiator.initiator_depth is None or responder.responder_resources is None:
         return None
     return min(initiator.initiator_depth, responder.responder_resources)
@@ -253,8 +300,21 @@ def _columns(rows: Rows, psns: Int64s, ends: Int64s) -> Columns:
     )
 
 
+def _joined(batches: Sequence[_Batch]) -> _Batch:
+    if len(batches) == 1:
+        return batches[0]
+    parts: list[Columns | None] = []
+    for listed in ([one.requests for one in batches], [one.responses for one in batches]):
+        there = [one for one in listed if one is not None]
+        parts.append(Columns(*map(np.concatenate, zip(*there, strict=True))) if there else None)
+    known = [one for one in batches if one.furthest is not None]
+    if not known:
+        return _Batch(None, None, None, None)
+    return _Batch(parts[0], parts[1], known[0].head, known[-1].furthest)
+
+
 def _total(tallies: Sequence[dict[str, Tally]]) -> Tally:
-    total = Tally()
+    total = NONE
     for one in tallies:
         for tally in one.values():
             total += tally

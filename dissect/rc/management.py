@@ -16,7 +16,8 @@ Value = TypeVar("Value")
 PENDING = 1 << 14
 """REQs, and REPs without their REQ, that are remembered."""
 REPEATED = 60_000_000_000
-"""Nanoseconds within which the same CM message is a repetition, not a new connection."""
+REPEATED_FRAMES = 1000
+"""Nanoseconds and frames within which the same REQ is a repetition, not a new connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,19 @@ class Management:
             return Disconnected(flow_key(source, destination, message.remote_qpn))
         return None
 
+    def forget(self, request: Request) -> None:
+        """Its connection has ended: the same REQ again asks for another one."""
+        name = request.source, request.destination, request.message.local_comm_id or 0
+        if self.requests.get(name) is request:
+            del self.requests[name]
+
     def _requested(self, name: tuple[int, int, int], request: Request) -> Established | None:
         known = self.requests.get(name)
         if (
             known is not None
             and known.endpoint.qpn == request.endpoint.qpn
             and 0 <= request.time - known.time < REPEATED
+            and request.frame - known.frame < REPEATED_FRAMES
         ):
             return None
         self.requests.pop(name, None)

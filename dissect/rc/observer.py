@@ -30,14 +30,14 @@ _GSI = 1
 class Link:
     """A connection and the observers of its two send queues."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, request: Request | None) -> None:
         self.connection = connection
         self.queues = tuple(
             SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn) for sender in (0, 1)
         )
         self.health = Health(connection)
-        self.requested = connection.first_frame
-        """Frame of the CM REQ, 0 where none was seen."""
+        self.request = request
+        """The CM REQ, None where none was seen."""
         self.packets = 0
         self.waiting: Delivered = []
 
@@ -111,11 +111,13 @@ class Observer:
         rows = batch.rows
         opcode = rows["opcode"]
         reliable = opcodes.IS_RC[opcode]
+        managing = (opcode == _UD_SEND_ONLY) & (rows["dest_qp"] == _GSI)
         self.moves = {}
-        for index in np.flatnonzero((opcode == _UD_SEND_ONLY) & (rows["dest_qp"] == _GSI)).tolist():
+        for index in np.flatnonzero(managing).tolist():
             self._manage(batch, index)
-        if not reliable.all():
-            for value, count in zip(*np.unique(opcode[~reliable], return_counts=True), strict=True):
+        unreliable = opcode[~(reliable | managing)]
+        if len(unreliable):
+            for value, count in zip(*np.unique(unreliable, return_counts=True), strict=True):
                 self.other[opcodes.opcode_name(int(value)).split(" ")[0]] += int(count)
         indices = np.flatnonzero(reliable)
         kept = self.damage.find(batch, indices)
@@ -197,6 +199,9 @@ class Observer:
             if binding is not None and not binding[0].connection.ended_by:
                 side = "active" if binding[1] == 0 else "passive"
                 binding[0].connection.ended_by = f"DREQ from the {side} side"
+                binding[0].connection.ended_time = int(row["time"])
+                if binding[0].request is not None:
+                    self.management.forget(binding[0].request)
 
     def _current(self, key: int) -> tuple[Link, int] | None:
         """What a flow belongs to at this point of the batch."""
@@ -212,7 +217,7 @@ class Observer:
         if (
             current is not None
             and not current[0].connection.ended_by
-            and current[0].requested == request.frame
+            and current[0].request is request
             and current[0].connection.endpoints == (active, passive)
         ):
             return  # the REP again
@@ -239,7 +244,7 @@ class Observer:
         if request is not None:
             connection.service_port = request.message.service_port
             connection.first_frame, connection.first_time = request.frame, request.time
-        link = Link(connection)
+        link = Link(connection, request)
         self.links.append(link)
         return link
 

@@ -18,7 +18,9 @@ APART = 3.0
 FAR_APART = 10.0
 ALIKE = 1.5
 LEAST = 1000
-"""Nanoseconds that the delays must differ."""
+"""Nanoseconds that the delays must differ; captures often have a clock of microseconds."""
+SLOW = 50_000
+"""Nanoseconds; an end that always takes longer hides the network's time behind its own."""
 FAST = 0.05
 """The share of acknowledgements by whose delay an end is judged: its fastest, but no freak."""
 
@@ -49,7 +51,12 @@ def vantage(requester: Samples, responder: Samples) -> Vantage:
     if far - near >= LEAST and far / near >= APART:
         place = "beside the requester" if mine < theirs else "beside the responder"
         return _vantage(place, (0.9 if many else 0.7) if far / near >= FAR_APART else 0.6, evidence)
-    if far / near <= ALIKE or far - near < LEAST:
+    if far < LEAST:
+        return _vantage("undecidable", 0.0, f"{evidence}: too short for the capture's clock")
+    if far - near < LEAST or far / near <= ALIKE:
+        if near > SLOW:
+            reason = "alike, but both ends take longer themselves than a network does"
+            return _vantage("undecidable", 0.0, f"{evidence}: {reason}")
         return _vantage("between", 0.6 if many else 0.5, f"{evidence}: about the same")
     return _vantage("undecidable", 0.0, f"{evidence}: neither alike nor far apart")
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from playbook import Capture, faults
 from playbook.judge import analyze, judge, judge_whole
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
 
-QUICK = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(
+    max_examples=50,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a conversation says enough unshrunk, and at once
+    suppress_health_check=list(HealthCheck),
+)
 
 CHECKABLE = tuple(kind for kind in WIRE_FAULTS + CAPTURE_FAULTS if kind != "corrupt")
 """A cut frame has lost its ICRC: nobody can tell that its bytes were changed on the way."""

@@ -22,7 +22,7 @@ from rdmascope.dissect.statistics import (
 )
 
 CONNECTION = Connection(1, "RoCEv2", (Endpoint("10.0.0.1", 17), Endpoint("10.0.0.2", 18)))
-NOTHING = np.zeros(0, np.uint8)
+NOTHING = memoryview(b"")
 SECOND = 1_000_000_000
 
 
