@@ -47,13 +47,10 @@ class Analyzer:
         self.first_time: int | None = None
         """Nanoseconds since the epoch; None before the first frame."""
         self.last_time: int | None = None
-        self._observer = Observer(self.addresses, self.options.icrc)
+        self.connections: list[Connection] = []
+        self._observer = Observer(self.addresses, self.connections, self.options.icrc)
         self._exchanges: dict[int, Exchange] = {}
         self._numbers = count(1)
-
-    @property
-    def connections(self) -> list[Connection]:
-        return [link.connection for link in self._observer.links]
 
     @property
     def other_packets(self) -> Counter[str]:
@@ -78,7 +75,7 @@ class Analyzer:
         """How the transport of connection ``number`` fared, as far as the capture was fed."""
         notes = self._observer.notes
         notes.settle(self._observer.bound)
-        health = self._observer.links[number - 1].health
+        health = self._observer.links[number].health
         return health.result(self.last_time, notes.verified if notes.verify else None)
 
     def feed(self, batch: FrameBatch) -> list[Rpc]:
@@ -125,7 +122,7 @@ class Analyzer:
 
     def _collect(self, exchange: Exchange) -> list[Rpc]:
         done, exchange.done = exchange.done, []
-        costs = self._observer.links[exchange.connection.number - 1].health.costs if done else None
+        costs = self._observer.links[exchange.connection.number].health.costs if done else None
         if costs:
             for rpc in done:
                 rpc.retransmission_delay = costs.of(rpc)

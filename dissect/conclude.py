@@ -18,9 +18,9 @@ REPLY_HEAD = 1024
 
 def conclude(rpc: Rpc) -> None:
     """Name an Rpc and read its status, from what of call and reply is there."""
-    if rpc.call is not None:
+    if rpc.call is not None and not rpc.call.header.problem:
         _name(rpc, rpc.call)
-    if rpc.reply is not None:
+    if rpc.reply is not None and not rpc.reply.header.problem:
         _status(rpc, rpc.reply)
 
 
@@ -142,7 +142,7 @@ def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
         damage.append("reply: RDMA_NOMSG without a Reply chunk in use")
     if returned_any:
         if rpc.reply.header.procedure == RDMA_NOMSG:
-            stream = bytes(reply_stream(rpc).data)
+            stream = reply_stream(rpc).known()
         else:
             stream = rpc.reply.data[rpc.reply.start : rpc.reply.end].tobytes()
         _, problem = reply_items(rpc, stream)

@@ -164,7 +164,7 @@ class Exchange:
     def _is_call(self, sender: int, message: Message) -> bool:
         header = message.header
         procedure = header.procedure
-        if procedure in (RDMA_MSG, RDMA_MSGP):
+        if procedure in (RDMA_MSG, RDMA_MSGP) and not header.problem:
             kind = rpc_header.message_type(message.data, message.start, message.end)
             if kind is not None:
                 return kind == 0

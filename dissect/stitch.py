@@ -54,7 +54,7 @@ def stitched_reply(rpc: Rpc) -> Stitched | None:
     if not any(segment.length for chunk in rpc.reply.header.writes for segment in chunk.segments):
         return whole.finish()
     writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
-    items, problem = reply_items(rpc, bytes(stream.data))
+    items, problem = reply_items(rpc, stream.known())
     reached = 0
     for position, number in items:
         whole.take_source(position - reached)
@@ -63,8 +63,9 @@ def stitched_reply(rpc: Rpc) -> Stitched | None:
     if not problem:
         return whole.finish()
     if not items:
-        header = rpc_header.reply_header(stream.data, 0, len(stream.data), rpc.gss)
-        whole.take_source(header.body if header and header.body > 0 else 12)
+        known = stream.known()
+        header = rpc_header.reply_header(known, 0, len(known), rpc.gss)
+        whole.take_source(header.body if header and header.body > 0 else min(12, len(known)))
     return whole.finish("a Write chunk belongs somewhere behind this: " + problem)
 
 
@@ -154,6 +155,11 @@ class _Stream:
             self.extents[-1] = last._replace(length=last.length + length)
         else:
             self.extents.append(Extent(start, length, origin, frame, missing))
+
+    def known(self) -> bytes:
+        """What stands before the first missing byte."""
+        missing = next((extent.start for extent in self.extents if extent.missing), len(self.data))
+        return bytes(self.data[:missing])
 
     def inline(self, message: Message) -> None:
         """The Payload stream behind the transport header of a Send."""

@@ -95,7 +95,7 @@ class Assembly:
         psns = start + np.arange(len(rows)) if not (kinds == _READ).any() else unwrap_all(start, rows["psn"])
         if legal:
             if len(starts):
-                self._emit_all(data, rows, psns, starts, ends)
+                self._emit_all(data, rows[:tail], psns[:tail], starts, ends)
             if tail < len(rows):
                 self.partial.append((int(psns[tail]), data, rows[tail:]))
             return

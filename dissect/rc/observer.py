@@ -89,10 +89,13 @@ Event = tuple[int, Link, Operation]
 class Observer:
     """Feed it PacketBatches; it gives Operations in the order of events, over all connections."""
 
-    def __init__(self, addresses: AddressTable, verify: bool = False) -> None:
+    def __init__(self, addresses: AddressTable, connections: list[Connection], verify: bool = False) -> None:
+        """``connections`` is shared with the observers of other transports; new ones are numbered on from it."""
         self.addresses = addresses
+        self.connections = connections
         self.notes = FlowNotes(_keys, verify)
-        self.links: list[Link] = []
+        self.links: dict[int, Link] = {}
+        """By connection number."""
         self.bound: dict[int, tuple[Link, int]] = {}
         """Flow key -> connection and sender."""
         self.flows: dict[int, Flow] = {}
@@ -136,7 +139,7 @@ class Observer:
         events = self._pair(last_chance=True)
         for key in list(self.flows):
             events += self._unpaired(key)
-        for link in self.links:
+        for link in self.links.values():
             events += [(order, link, operation) for order, operation in link.finish()]
         events.sort(key=itemgetter(0))
         return events
@@ -189,8 +192,7 @@ class Observer:
         if isinstance(event, Established):
             self._established(event, batch.rows, index)
         elif isinstance(event, Refused):
-            number = len(self.links) + 1
-            connection = Connection(number, "RoCEv2", (event.request.endpoint, event.passive))
+            connection = Connection(0, "RoCEv2", (event.request.endpoint, event.passive))
             self._link(connection, event.request)
             connection.ended_by = f"REJ ({event.reason})"
             connection.last_frame, connection.last_time = int(row["frame"]), int(row["time"])
@@ -221,7 +223,7 @@ class Observer:
             and current[0].connection.endpoints == (active, passive)
         ):
             return  # the REP again
-        link = self._link(Connection(len(self.links) + 1, "RoCEv2", (active, passive)), request)
+        link = self._link(Connection(0, "RoCEv2", (active, passive)), request)
         link.connection.path_mtu = request.message.path_mtu
         for key, sender in ((to_passive, 0), (to_active, 1)):
             old = self._current(key)
@@ -245,7 +247,9 @@ class Observer:
             connection.service_port = request.message.service_port
             connection.first_frame, connection.first_time = request.frame, request.time
         link = Link(connection, request)
-        self.links.append(link)
+        self.connections.append(connection)
+        connection.number = len(self.connections)
+        self.links[connection.number] = link
         return link
 
     # Connections from the traffic
@@ -289,7 +293,7 @@ class Observer:
             known[1][0] if known[1] else Endpoint(self.addresses.name(active.destination), active.dest_qp),
         )
         connection = Connection(
-            len(self.links) + 1,
+            0,
             "RoCEv2",
             ends,
             paired_by="inferred",
@@ -322,7 +326,7 @@ class Observer:
         from_active = known[1] == 1 if known else requester_score(flow) >= 0
         ends = (Endpoint(near, 0), end) if from_active else (end, Endpoint(near, 0))
         connection = Connection(
-            len(self.links) + 1,
+            0,
             "RoCEv2",
             ends,
             paired_by="one direction only",

@@ -1,0 +1,435 @@
+"""Transport health: what went wrong on the wire, who noticed, what it cost, and where the capture was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from playbook import Capture, Wire, call, faults, fetch, nfs3, reply
+from playbook.capture import frame_batches
+from playbook.packets import NAK_ACCESS, NAK_INVALID, NAK_OPERATIONAL, REQUESTS, Packet
+from playbook.strategies import WIRE_FAULTS, Conversation, conversations, faulty
+from rdmascope.dissect.analyzer import Analyzer, Options
+from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.transport import Episode, Tally, TransportHealth
+
+DATA = bytes(range(256)) * 64
+CM_FRAMES = 3
+SECOND = 1_000_000_000
+
+
+def talk(acks: str = "message", psn: int | None = None) -> Wire:
+    """Three calls: READ into a Write chunk, WRITE from a Read chunk, GETATTR."""
+    wire = Wire(mtu=1024, seed=5)
+    conn = wire.connect(acks=acks, client_psn=psn, server_psn=psn)
+    reply(call(conn, nfs3.read(0, 8192), writes=[conn.register(8192)]), nfs3.read_reply(DATA[:8192]))
+    written = call(conn, nfs3.write(0, DATA[:5000]), reads={0: conn.register(5000)})
+    fetch(written)
+    reply(written, nfs3.write_reply(5000))
+    reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+    conn.flush_acks()
+    return wire
+
+
+def examine(
+    wire: Wire, packets: Sequence[Packet] | None = None, cuts: Sequence[int] = (), icrc: bool = False
+) -> tuple[TransportHealth, list[Rpc]]:
+    """The health of the first connection, and the Rpcs."""
+    analyzer = Analyzer(Options(icrc=icrc))
+    capture = Capture(wire, list(wire.packets if packets is None else packets))
+    rpcs = [rpc for batch in frame_batches(capture.frames, cuts) for rpc in analyzer.feed(batch)]
+    rpcs += analyzer.finish()
+    return analyzer.health(1), rpcs
+
+
+def times(wire: Wire, packets: list[Packet]) -> list[int]:
+    return [frame.time for frame in Capture(wire, packets).frames]
+
+
+def only(health: TransportHealth) -> Episode:
+    assert health.episode_count == len(health.episodes) == 1
+    return health.episodes[0]
+
+
+def test_a_conversation_without_trouble() -> None:
+    wire = talk()
+    wire.connections[0].disconnect()
+    health, rpcs = examine(wire)
+    client, server = health.directions
+    sent = [[packet for packet in wire.packets if packet.sender == end and packet.kind != "cm"] for end in (0, 1)]
+    assert (client.packets, server.packets) == (len(sent[0]), len(sent[1]))
+    assert client.unique_bytes == client.bytes == sum(len(packet.payload) for packet in sent[0])
+    assert server.unique_bytes == server.bytes == sum(len(packet.payload) for packet in sent[1])
+    assert not health.troubled and not client.causes and not server.causes
+    assert [rpc.retransmission_delay for rpc in rpcs] == [0, 0, 0]
+    assert health.path_mtu == 1024
+    assert health.icrc_checked is None
+    assert health.ended == "DREQ from the active side"
+    assert client.unanswered == server.unanswered == 0
+    assert (server.reads_outstanding, server.read_depth) == (1, 16)
+
+
+def test_goodput_counts_active_time_only() -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    conn.send(0, DATA[:1000])
+    conn.send(0, DATA[:1000])
+    wire.pause(3 * SECOND)
+    conn.send(0, DATA[:1000])
+    conn.send(0, DATA[:1000])
+    health, _ = examine(wire)
+    stamps = [packet.time for packet in wire.packets if packet.kind == "send"]
+    active = stamps[1] - stamps[0] + stamps[3] - stamps[2]
+    assert health.directions[0].active_time == active
+    assert health.directions[0].goodput == pytest.approx(4000 * 8e9 / active)
+    assert health.directions[1].goodput is None
+
+
+# Acknowledgements
+
+
+def test_each_message_acknowledged_at_once() -> None:
+    wire = talk()
+    health, _ = examine(wire)
+    packets = wire.packets
+    delays = []
+    for index, packet in enumerate(packets):
+        if packet.sender == 0 and packet.kind == "send":
+            ack = next(
+                one for one in packets[index:] if one.kind in ("ack", "response") and one.sender == 1 and one.psn == packet.psn
+            )
+            delays.append(ack.time - packet.time)
+    spread = health.directions[1].ack_delay
+    assert spread is not None
+    assert (spread.count, spread.minimum, spread.maximum) == (len(delays), min(delays), max(delays))
+    assert spread.median == sorted(delays)[(len(delays) - 1) // 2]
+    assert health.directions[1].requests_per_ack == 1
+
+
+def test_acknowledgements_are_coalesced() -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect(acks="none")
+    for _ in range(5):
+        conn.send(0, b"x" * 100)
+    conn.acknowledge(1)
+    conn.send(0, b"x" * 3000)
+    conn.acknowledge(1)
+    health, _ = examine(wire)
+    server = health.directions[1]
+    assert (server.acknowledgements, server.requests_acknowledged, server.most_per_ack) == (2, 8, 5)
+    assert server.requests_per_ack == 4
+
+
+def test_reads_outstanding_against_the_depth_agreed() -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    written = call(conn, nfs3.write(0, DATA[:8000]), reads={0: conn.register(8000)})
+    fetch(written, split=1000, pipelined=5)
+    reply(written, nfs3.write_reply(8000))
+    health, _ = examine(wire)
+    assert (health.directions[1].reads_outstanding, health.directions[1].read_depth) == (5, 16)
+    assert health.directions[0].reads_outstanding == 0
+    assert health.directions[0].read_delay is not None and health.directions[0].read_delay.count == 8
+
+
+# Losses
+
+
+@pytest.mark.parametrize("psn", [None, (1 << 24) - 6, (1 << 24) - 3])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_lost_write_is_complained_of_and_sent_again(recorded: bool, psn: int | None) -> None:
+    """WRITE packet 3 of 8 is lost; NAK; 3 to 8 come again."""
+    wire = talk(psn=psn)
+    index = faults.where(wire.packets, kind="write")[2]
+    packets = faults.lose(wire, wire.packets, index, recorded=recorded)
+    health, rpcs = examine(wire, packets)
+    stamps = times(wire, packets)
+    nak = faults.where(packets, kind="nak")[0]
+    again = nak + 1
+    lost = index  # not recorded: the packet behind it, that shows the gap, has taken its place
+    episode = only(health)
+    assert (episode.cause, episode.lost, episode.initiator) == ("NAK sequence error", "request", 1)
+    assert episode.seen_before is recorded
+    assert episode.psn == wire.packets[index].psn
+    assert (episode.lost_frame, episode.nak_frame, episode.again_frame) == (lost + 1, nak + 1, again + 1)
+    assert episode.loss_to_nak == stamps[nak] - stamps[lost]
+    assert episode.nak_to_again == stamps[again] - stamps[nak]
+    assert episode.loss_to_again == stamps[again] - stamps[lost]
+    server = health.directions[1]
+    repeats = [packet for packet in packets if packet.copy]
+    assert (episode.packets, server.retransmitted.packets) == (len(repeats), len(repeats))
+    assert server.retransmitted.bytes == sum(len(packet.payload) for packet in repeats)
+    assert server.recovered.packets == (0 if recorded else 1)
+    assert server.causes == {"NAK sequence error": server.retransmitted}
+    assert health.directions[0].sequence_naks == 1 and server.sequence_naks == 0
+    assert health.loss_to_nak is not None and health.loss_to_nak.median == episode.loss_to_nak
+    read, write, getattr_ = sorted(rpcs, key=lambda rpc: rpc.number)
+    assert read.retransmission_delay == episode.loss_to_again
+    assert (write.retransmission_delay, getattr_.retransmission_delay) == (0, 0)
+
+
+def test_a_lost_call_times_out() -> None:
+    wire = talk()
+    index = faults.where(wire.packets, kind="send", sender=0)[2]
+    packets = faults.lose(wire, wire.packets, index, answer="timeout")
+    health, rpcs = examine(wire, packets)
+    episode = only(health)
+    stamps = times(wire, packets)
+    again = next(at for at, packet in enumerate(packets) if packet.copy)
+    assert (episode.cause, episode.initiator, episode.seen_before) == ("timeout", 0, True)
+    assert episode.nak_frame is None and episode.loss_to_nak is None
+    assert episode.loss_to_again == stamps[again] - stamps[index]
+    assert [rpc.retransmission_delay for rpc in sorted(rpcs, key=lambda rpc: rpc.number)][2] == episode.loss_to_again
+
+
+def test_a_lost_acknowledgement_times_out() -> None:
+    """The capture shows the ACK; its receiver did not get it."""
+    wire = talk()
+    send = faults.where(wire.packets, kind="send", sender=0)[2]
+    ack = next(at for at in range(send, len(wire.packets)) if wire.packets[at].kind == "ack")
+    again = replace(wire.packets[send], time=wire.packets[ack].time + 20_000_000, copy=1)
+    rest = [replace(packet, time=packet.time + 30_000_000) for packet in wire.packets[ack + 1 :]]
+    health, _ = examine(wire, [*wire.packets[: ack + 1], again, *rest])
+    episode = only(health)
+    assert (episode.cause, episode.lost, episode.lost_frame) == ("timeout", "acknowledgement", ack + 1)
+
+
+def test_a_receiver_without_buffers_asks_to_wait() -> None:
+    wire = talk()
+    index = faults.where(wire.packets, kind="send", sender=0)[2]
+    packets = faults.lose(wire, wire.packets, index, answer="rnr")
+    health, rpcs = examine(wire, packets)
+    episode = only(health)
+    assert (episode.cause, episode.lost) == ("RNR NAK", "nothing")
+    server = health.directions[1]
+    assert server.rnr_count == 1 and server.sequence_naks == 0
+    (rnr,) = server.rnr_naks
+    assert (rnr.frame, rnr.timer, rnr.name) == (faults.where(packets, kind="nak")[0] + 1, 1_280_000, "RNR NAK, 1.28 ms")
+    assert health.loss_to_nak is None  # nothing was lost
+    assert rpcs[-1].retransmission_delay == episode.loss_to_again
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_lost_read_response_is_asked_for_again(recorded: bool) -> None:
+    """Response 3 of 5 is lost; the Read resumes there: an implied NAK."""
+    wire = talk()
+    index = faults.where(wire.packets, kind="response")[2]
+    packets = faults.lose_response(wire, wire.packets, index, recorded=recorded)
+    health, rpcs = examine(wire, packets)
+    episode = only(health)
+    assert (episode.cause, episode.lost, episode.initiator) == ("implied NAK", "response", 1)
+    assert episode.seen_before is recorded
+    assert (episode.psn, episode.lost_frame) == (wire.packets[index].psn, index + 1)
+    assert episode.again_frame == 1 + next(at for at, packet in enumerate(packets) if packet.copy)
+    assert health.directions[1].causes == {"implied NAK": Tally(1, 0)}
+    client = health.directions[0]
+    responses = [packet for packet in packets if packet.kind == "response" and packet.copy]
+    assert client.retransmitted.packets == len(responses) == 3
+    assert client.recovered.packets == (0 if recorded else 1)
+    write = next(rpc for rpc in rpcs if rpc.name == "WRITE")
+    assert write.retransmission_delay == episode.loss_to_again
+
+
+def test_a_copy_is_no_retransmission() -> None:
+    wire = talk()
+    index = faults.where(wire.packets, kind="write")[2]
+    health, rpcs = examine(wire, faults.ghost(wire.packets, index, 3))
+    episode = only(health)
+    assert (episode.cause, episode.lost) == ("duplicate", "nothing")
+    server = health.directions[1]
+    assert server.causes == {"duplicate": Tally(1, 1024)}
+    assert server.retransmitted == Tally()
+    assert server.unique_bytes == server.bytes - 1024
+    assert not any(rpc.retransmission_delay for rpc in rpcs)
+
+
+def test_a_packet_recorded_late_is_no_retransmission() -> None:
+    wire = talk()
+    health, _ = examine(wire, faults.swap(wire.packets, faults.where(wire.packets, kind="write")[2], 2))
+    assert not health.episodes and not health.directions[1].causes
+    assert health.directions[1].reordered == 1
+
+
+def test_a_packet_not_recorded_is_no_loss_on_the_wire() -> None:
+    wire = talk(acks="packet")
+    health, _ = examine(wire, faults.drop(wire.packets, faults.where(wire.packets, kind="write")[2:3]))
+    assert not health.episodes and not health.directions[1].causes
+    assert health.directions[1].sequence_naks == 0
+
+
+# Ends
+
+
+@pytest.mark.parametrize(
+    ("syndrome", "name"),
+    [
+        (NAK_INVALID, "Invalid Request"),
+        (NAK_ACCESS, "Remote Access Error"),
+        (NAK_OPERATIONAL, "Remote Operational Error"),
+    ],
+)
+def test_a_fatal_nak_ends_the_connection(syndrome: int, name: str) -> None:
+    wire = talk()
+    packets = faults.refuse(wire, wire.packets, faults.where(wire.packets, kind="read")[0], syndrome)
+    health, _ = examine(wire, packets)
+    frame = faults.where(packets, kind="nak")[0] + 1
+    (fatal,) = health.directions[0].fatal_naks
+    assert (fatal.frame, fatal.name) == (frame, f"NAK, {name}")
+    assert health.ended == f"fatal NAK, {name} from the active side in frame {frame}"
+
+
+def test_silence_ends_the_connection() -> None:
+    """The client's last call is never answered, while another connection goes on."""
+    wire = talk()
+    last = faults.where(wire.packets, kind="send", sender=0)[-1]
+    packets = wire.packets[: last + 1]
+    other = Wire(seed=9, start=packets[-1].time + 5 * SECOND)
+    other.connect(client="10.0.0.9").send(0, b"hello, world")
+    health, _ = examine(wire, [*packets, *(replace(packet, connection=1) for packet in other.packets)])
+    assert health.ended.startswith("silence: 1 request of the active side unanswered for 5")
+    assert health.ended.endswith("; nothing was sent again")
+    assert health.directions[0].unanswered == 1
+
+
+def test_an_open_connection() -> None:
+    health, _ = examine(talk())
+    assert health.ended == "open at the end of the capture"
+
+
+# Congestion and damage
+
+
+def test_marks_and_notifications() -> None:
+    wire = talk()
+    packets = wire.packets
+    for number in (6, 3, 1):
+        packets = faults.mark(wire, packets, faults.where(wire.packets, kind="write")[number])
+    health, _ = examine(wire, packets)
+    client, server = health.directions
+    assert (server.ecn_marked, client.ecn_marked) == (3, 0)
+    assert (client.cnps, server.cnps) == (3, 0)
+    stamps = times(wire, packets)
+    notices = [stamps[at] for at in faults.where(packets, kind="cnp")]
+    gaps = [notices[1] - notices[0], notices[2] - notices[1]]
+    assert client.cnp_gap is not None and client.cnp_delay is not None
+    assert (client.cnp_gap.count, client.cnp_gap.minimum, client.cnp_gap.maximum) == (2, min(gaps), max(gaps))
+    assert client.cnp_delay.count == 3 and client.cnp_delay.minimum > 0
+
+
+@pytest.mark.parametrize("kind", ["write", "send"])
+def test_a_damaged_packet_is_named_by_its_frame(kind: str) -> None:
+    wire = talk()
+    index = faults.where(wire.packets, kind=kind)[2]
+    packets = faults.lose(wire, faults.corrupt(wire.packets, index), index)
+    sender = packets[index].sender
+    health, _ = examine(wire, packets, icrc=True)
+    assert health.directions[sender].icrc_failures == (index + 1,)
+    assert health.directions[1 - sender].icrc_failures == ()
+    assert health.icrc_checked == len(packets)
+    if kind == "write":
+        episode = only(health)
+        assert (episode.seen_before, episode.lost_frame, episode.cause) == (True, index + 1, "NAK sequence error")
+
+
+# Where the capture was taken
+
+
+def beside(ways: tuple[int, int], own: int = 2_000) -> TransportHealth:
+    """Both ends send and acknowledge; ``ways``: nanoseconds from the capture point to either."""
+    wire = Wire(seed=3)
+    conn = wire.connect(acks="none")
+    for _ in range(20):
+        for sender in (0, 1):
+            conn.send(sender, b"x" * 64)
+            wire.now += 2 * ways[1 - sender] + own
+            conn.acknowledge(1 - sender)
+    packets = list(wire.packets)
+    for at in faults.where(packets, kind="ack"):
+        asked = packets[at - 1]
+        packets[at] = replace(packets[at], time=asked.time + 2 * ways[1 - asked.sender] + own)
+    return examine(wire, packets)[0]
+
+
+@pytest.mark.parametrize(
+    ("ways", "own", "place"),
+    [
+        ((100, 40_000), 2_000, "beside the requester"),
+        ((40_000, 100), 2_000, "beside the responder"),
+        ((12_000, 11_000), 2_000, "between"),
+        ((10_000, 20_000), 2_000, "undecidable"),
+        ((100, 200), 500_000, "undecidable"),
+    ],
+)
+def test_the_capture_point(ways: tuple[int, int], own: int, place: str) -> None:
+    vantage = beside(ways, own).vantage
+    assert vantage.place == place
+    assert (vantage.confidence > 0) is (place != "undecidable")
+
+
+def test_too_few_acknowledgements_tell_no_capture_point() -> None:
+    vantage = examine(talk())[0].vantage
+    assert (vantage.place, vantage.confidence) == ("undecidable", 0.0)
+
+
+# Everything together
+
+QUICK = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def seen_again(packets: Sequence[Packet], connection: int, sender: int, mtu: int) -> int:
+    """Packets of one sender that the capture shows a second time."""
+    requests: set[int] = set()
+    responses: set[int] = set()
+    again = 0
+    for packet in packets:
+        if packet.connection != connection or packet.sender != sender:
+            continue
+        if packet.kind == "response":
+            again += packet.psn in responses
+            responses.add(packet.psn)
+        elif packet.kind in REQUESTS:
+            length = int.from_bytes(packet.extended[12:16], "big") if packet.kind == "read" else 0
+            again += packet.psn in requests
+            requests.update((packet.psn + step) & 0xFFFFFF for step in range(max(1, -(-length // mtu))))
+    return again
+
+
+@QUICK
+@given(
+    faulty(
+        tuple(kind for kind in WIRE_FAULTS if kind != "corrupt"),
+        conversations(cm=st.just(True), max_connections=2, strangers=False),
+    ),
+    st.lists(st.integers(0, 1000), max_size=4),
+)
+def test_repetitions_are_counted_however_the_capture_is_cut(conversation: Conversation, cuts: list[int]) -> None:
+    capture = conversation.capture
+    results = []
+    for edges in ([], cuts):
+        analyzer = Analyzer()
+        for batch in frame_batches(capture.frames, edges):
+            analyzer.feed(batch)
+        analyzer.finish()
+        healths = [analyzer.health(one.number) for one in analyzer.connections]
+        results.append(healths)
+        for health, connection in zip(healths, analyzer.connections, strict=True):
+            (number,) = (
+                one.number
+                for one in conversation.wire.connections
+                if [end.qpn for end in one.ends] == [end.qpn for end in connection.endpoints]
+            )
+            for end, direction in enumerate(health.directions):
+                again = seen_again(conversation.packets, number, end, conversation.wire.mtu)
+                assert direction.repeated.packets == again
+                assert connection.retransmitted_packets[end] == again
+                assert direction.packets == connection.packets[end]
+                assert direction.bytes == connection.bytes[end]
+                assert direction.unique_bytes <= direction.bytes
+    for whole, cut in zip(*results, strict=True):
+        for one, other in zip(whole.directions, cut.directions, strict=True):
+            assert (one.repeated, one.recovered, one.reordered) == (other.repeated, other.recovered, other.reordered)
+            assert (one.ack_delay, one.cnps, one.sequence_naks) == (other.ack_delay, other.cnps, other.sequence_naks)
