@@ -17,6 +17,7 @@ COMMANDS = {
     "rpcs": "One line per RPC, with filters and sorting.",
     "show": "One RPC or one frame in full.",
     "packets": "One line per RDMA packet, as tshark would list it.",
+    "transport": "How the transport fared: losses, retransmissions, congestion, and which RPC paid.",
     "export": "Write the RPCs as a capture of ONC RPC over TCP.",
 }
 """Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""

@@ -30,6 +30,9 @@ OUTSTANDING = 1 << 16
 """Calls without a reply that are remembered per direction."""
 
 
+BY_XID_ALONE = "reply matched by its XID alone: its RPC header is cut"
+
+
 class Undecoded(NamedTuple):
     """Something on an RPC-over-RDMA connection that could not be made sense of."""
 
@@ -65,11 +68,13 @@ class Exchange:
         """Replies whose call was not seen yet: sender, message."""
         self.memory: tuple[dict[int, list[_Memory]], ...] = ({}, {})
         """Open segments by handle, one table per owner."""
-        self.unplaced: deque[Operation] = deque(maxlen=64)
+        self.unplaced: deque[Operation] = deque(maxlen=REORDERED)
         """The last Reads and Writes outside all advertised memory."""
         self.unplaced_count = 0
         self.rivals: dict[Operation, list[SegmentUse]] = {}
         """Operations that more than one open call may claim."""
+        self.cut: tuple[dict[int, Message], ...] = ({}, {})
+        """Messages cut so short that their direction is open, by sender and XID."""
         self.lingering: list[Rpc] = []
         self.undecoded: list[Undecoded] = []
         self.done: list[Rpc] = []
@@ -110,6 +115,9 @@ class Exchange:
         while self.replies:
             self._no_call(*self.replies.popleft())
         for caller in (0, 1):
+            for message in self.cut[caller].values():
+                self._undirected(message)
+            self.cut[caller].clear()
             for rpcs in self.calls[caller].values():
                 for rpc in rpcs:
                     self._conclude(rpc)
@@ -156,12 +164,39 @@ class Exchange:
         sender = operation.initiator
         if header.procedure == RDMA_DONE:
             return
-        if self._is_call(sender, message):
+        is_call = self._is_call(sender, message)
+        if is_call is None:
+            self._cut_short(sender, message)
+        elif is_call:
             self._call(sender, message)
         else:
+            earlier = self.cut[1 - sender].pop(header.xid, None) if self.cut[1 - sender] else None
+            if earlier is not None:
+                self._call(1 - sender, earlier)
             self._reply(sender, message)
 
-    def _is_call(self, sender: int, message: Message) -> bool:
+    def _cut_short(self, sender: int, message: Message) -> None:
+        """Neither call nor reply by its own words, and no call with its XID is outstanding."""
+        xid = message.header.xid
+        earlier = self.cut[1 - sender].pop(xid, None)
+        if earlier is not None:
+            self._call(1 - sender, earlier)
+            self._doubt(1 - sender, xid)
+            self._reply(sender, message)
+        else:
+            if len(self.cut[sender]) >= OUTSTANDING:
+                self._undirected(self.cut[sender].pop(next(iter(self.cut[sender]))))
+            self.cut[sender][xid] = message
+
+    def _doubt(self, caller: int, xid: int) -> None:
+        for rpc in self.calls[caller][xid]:
+            rpc.notes += (BY_XID_ALONE,)
+
+    def _undirected(self, message: Message) -> None:
+        self._note(message.frame, "cut before it says whether it is a call or a reply")
+
+    def _is_call(self, sender: int, message: Message) -> bool | None:
+        """By the RPC header, the transport header or a call that waits for this XID; None where none of them tells."""
         header = message.header
         procedure = header.procedure
         if procedure in (RDMA_MSG, RDMA_MSGP) and not header.problem:
@@ -172,7 +207,11 @@ class Exchange:
             return False
         elif procedure == RDMA_NOMSG and not header.problem:
             return bool(header.reads)
-        return header.xid not in self.calls[1 - sender]
+        if header.xid in self.calls[1 - sender]:
+            self._doubt(1 - sender, header.xid)
+            return False
+        # Only calls have a Read list.
+        return True if header.reads else None
 
     def _call(self, sender: int, message: Message) -> None:
         header = message.header
@@ -297,7 +336,7 @@ class Exchange:
         assert rpc.call is not None
         frame = rpc.call.operation.first_frame
         for operation in list(self.unplaced):
-            if 0 <= frame - operation.first_frame <= REORDERED and self._place(operation):
+            if frame - operation.first_frame <= REORDERED and self._place(operation):
                 self.unplaced.remove(operation)
                 self.unplaced_count -= 1
 

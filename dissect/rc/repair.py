@@ -33,23 +33,25 @@ class Damage:
         if batch.frames is None:
             return reliable
         rows = batch.rows
+        self._trust(batch)
         sends = reliable[opcodes.IS_SEND[rows["opcode"][reliable]]]
         if not len(sends):
             return reliable
         verdicts = icrc_ok(batch.frames, rows[sends])
         if False not in verdicts:
             return reliable
-        right = np.array([verdict is True for verdict in verdicts])
         wrong = sends[np.array([verdict is False for verdict in verdicts])]
-        self.trusted.update(np.unique(rows["source"][sends[right]]).tolist())
-        for host in np.unique(rows["source"][wrong]).tolist():
-            if host not in self.trusted:
-                others = reliable[rows["source"][reliable] == host][:SAMPLE]
-                if True in icrc_ok(batch.frames, rows[others]):
-                    self.trusted.add(host)
         wrong = wrong[np.isin(rows["source"][wrong], list(self.trusted))]
         self.frames += rows["frame"][wrong].tolist()
         return np.setdiff1d(reliable, wrong)
+
+    def _trust(self, batch: PacketBatch) -> None:
+        """Look for a right ICRC among the first packets of hosts that are not trusted yet."""
+        assert batch.frames is not None
+        source = batch.rows["source"]
+        for host in set(np.unique(source).tolist()) - self.trusted:
+            if True in icrc_ok(batch.frames, batch.rows[np.flatnonzero(source == host)[:SAMPLE]]):
+                self.trusted.add(host)
 
 
 def replace_damaged(runs: Runs, data: Bytes, row: Rows) -> bool:

@@ -377,7 +377,7 @@ def test_too_few_acknowledgements_tell_no_capture_point() -> None:
 
 # Everything together
 
-QUICK = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def seen_again(packets: Sequence[Packet], connection: int, sender: int, mtu: int) -> int:

@@ -1,0 +1,294 @@
+"""Transport health: per connection what was lost, who noticed, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from rdmascope.dissect.connection import Connection
+from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.transport import CAUSES, Direction, Episode, Spread, Tally, TransportHealth
+
+from ..names import procedure_label, program_label
+from ..units import count, duration, plural, share, size
+from .tables import Cell, grid
+
+MOST_EPISODES = 12
+MOST_PAID = 10
+MOST_FRAMES = 8
+WIDE = 120
+"""From this many columns on, episodes show their frames and where the packet was lost."""
+
+WHERE = {True: "behind the capture point", False: "before the capture point", None: "-"}
+
+
+class Paid(NamedTuple):
+    """What is told of an RPC that waited for a retransmission."""
+
+    number: int
+    xid: int
+    program: str
+    name: str
+    waited: int
+    """Nanoseconds."""
+    latency: int | None
+    retransmissions: int
+
+    @classmethod
+    def of(cls, rpc: Rpc) -> Paid:
+        return cls(
+            rpc.number,
+            rpc.xid,
+            program_label(rpc.program, rpc.version, rpc.minor_version),
+            procedure_label(rpc.name, rpc.operations),
+            rpc.retransmission_delay,
+            rpc.latency.total if rpc.latency else None,
+            rpc.retransmissions,
+        )
+
+
+def nothing(name: str, frames: int) -> Text:
+    return Text(f"{name}: no connection in {plural(frames, 'frame')}")
+
+
+def connection_view(
+    connection: Connection, health: TransportHealth, paid: Sequence[Paid], width: int, everything: bool = False
+) -> RenderableType:
+    """All of one connection."""
+    active, passive = connection.endpoints
+    port = f":{connection.service_port}" if connection.service_port else ""
+    there = f"[{passive.address}]" if port and ":" in passive.address else passive.address
+    parts: list[RenderableType] = [
+        Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}{port}"),
+        Padding(Text(_sentence("ended by", health.ended), _ended_style(health)), (0, 0, 0, 2)),
+        *(Padding(Text(line), (0, 0, 0, 2)) for line in _place(health)),
+        Text(),
+        grid([""], ["client", "server"], list(_rows(health)), gap=2),
+    ]
+    if health.episode_count:
+        parts += [Text(), causes_view(health)]
+        shown = health.episodes if everything else health.episodes[:MOST_EPISODES]
+        parts += [Text(), episodes_view(connection, shown, width)]
+        parts += _more(len(health.episodes) - len(shown), "retransmissions")
+    listed = paid if everything else paid[:MOST_PAID]
+    if listed:
+        rows: list[list[Cell]] = [
+            [str(one.number), f"{one.program} {one.name}", duration(one.waited), _latency(one), str(one.retransmissions)]
+            for one in listed
+        ]
+        parts += [Text(), grid(["RPC", ""], ["waited", "of latency", "packets again"], rows, flexible=1, gap=2)]
+        parts += _more(len(paid) - len(listed), "RPCs, that waited less")
+    return Group(*parts)
+
+
+def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
+    """A connection's troubles in a line or a few, for a page about everything; none where there were none."""
+    lines: list[str] = []
+    client, server = health.directions
+    for name, one in (("client", client), ("server", server)):
+        told: list[str] = []
+        again = one.retransmitted
+        if again.packets:
+            told.append(f"sent {plural(again.packets, 'packet')} again ({size(again.bytes)}: {_causes(one)})")
+        if copies := one.causes.get("duplicate"):
+            told.append(f"{plural(copies.packets, 'packet')} seen twice")
+        if one.reordered:
+            told.append(f"{count(one.reordered)} out of order")
+        if one.rnr_count:
+            told.append(f"not ready {plural(one.rnr_count, 'time')} (RNR NAK)")
+        told += [f"{nak.name} in frame {nak.frame}" for nak in one.fatal_naks[:2]]
+        if one.ecn_marked or one.cnps:
+            told.append(f"{count(one.ecn_marked)} marked for congestion, {plural(one.cnps, 'CNP')} sent")
+        if one.icrc_failure_count:
+            told.append(f"{plural(one.icrc_failure_count, 'packet')} damaged (ICRC)")
+        if told:
+            lines.append(f"{name}: " + "; ".join(told))
+    spread = health.loss_to_again
+    if spread:
+        lines.append(f"from loss to retransmission: median {duration(spread.median)}, at most {duration(spread.maximum)}")
+    if health.ended.startswith(("silence", "fatal")) or ", after " in health.ended:
+        lines.append(_sentence("ended by", health.ended))
+    if lines:
+        lines += [line for line in _place(health)][:1]
+        lines[0] = f"#{connection.number} {lines[0]}"
+    return [Text(line) for line in lines]
+
+
+def _sentence(lead: str, ended: str) -> str:
+    return ended if ended.startswith("open") else f"{lead} {ended}"
+
+
+def _ended_style(health: TransportHealth) -> str:
+    return "" if health.ended.startswith(("open", "DREQ")) and ", after " not in health.ended else "red"
+
+
+def _place(health: TransportHealth) -> Iterator[str]:
+    vantage = health.vantage
+    if vantage.place == "undecidable":
+        yield f"where the capture was taken is undecidable: {vantage.evidence}"
+    else:
+        yield f"captured {vantage.place} ({vantage.confidence:.0%} sure; {vantage.evidence})"
+    yield f"so {vantage.meaning}"
+
+
+def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
+    """One per number; of what went wrong only what did."""
+    client, server = health.directions
+
+    def row(name: str, *cells: str, always: bool = False) -> Iterator[list[Cell]]:
+        if always or any(cell != "-" for cell in cells):
+            yield [name, *cells]
+
+    both = (client, server)
+    yield from row("packets", *(count(one.packets) for one in both), always=True)
+    yield from row("payload, each byte once", *(size(one.unique_bytes) for one in both), always=True)
+    yield from row("goodput", *(_rate(one) for one in both), always=True)
+    yield from row("sent again", *(_packets(one.retransmitted, one.packets) for one in both))
+    yield from row("  lost before the capture", *(_packets(one.recovered) for one in both))
+    yield from row("seen twice, sent once?", *(_packets(one.causes.get("duplicate")) for one in both))
+    yield from row("out of order", *(_number(one.reordered) for one in both))
+    yield from row("missing from the capture", *(_number(one.missing) for one in both))
+    yield from row("ACKs sent", *(_number(one.acknowledgements) for one in both), always=True)
+    yield from row("  request packets per ACK", *(_per_ack(one) for one in both))
+    yield from row("  delay: median, 99%", *(_delay(one.ack_delay) for one in both))
+    yield from row("Read answered: median, 99%", *(_delay(one.read_delay) for one in both))
+    yield from row("NAKs sent, sequence error", *(_number(one.sequence_naks) for one in both))
+    yield from row("RNR NAKs sent", *(_rnr(one) for one in both))
+    yield from row("fatal NAKs sent", *(_fatal(one) for one in both))
+    yield from row("marked: congestion (CE)", *(_number(one.ecn_marked) for one in both))
+    yield from row("CNPs sent", *(_number(one.cnps) for one in both))
+    yield from row("  gap: least, median", *(_least(one.cnp_gap) for one in both))
+    yield from row("  after a mark: least, median", *(_least(one.cnp_delay) for one in both))
+    yield from row("damaged (ICRC), frames", *(_frames(one) for one in both))
+    yield from row("Reads open at once, of", *(_reads(one) for one in both))
+    yield from row("requests never answered", *(_number(one.unanswered) for one in both))
+    yield from row("path MTU", count(health.path_mtu) if health.path_mtu else "-", "")
+    checked = "of Sends only" if health.icrc_checked is None else plural(health.icrc_checked, "packet")
+    yield from row("ICRC checked", checked, "", always=True)
+
+
+def causes_view(health: TransportHealth) -> RenderableType:
+    """Per cause how often, and the times it took."""
+    rows: list[list[Cell]] = []
+    for cause in CAUSES:
+        if not health.causes.get(cause):
+            continue
+        mine = [one for one in health.episodes if one.cause == cause]
+        rows.append(
+            [
+                cause,
+                count(health.causes[cause]),
+                _range([one.loss_to_nak for one in mine]),
+                _range([one.nak_to_again for one in mine]),
+                _range([one.loss_to_again for one in mine]),
+            ]
+        )
+    return grid(["sent again because of"], ["times", "loss to NAK", "NAK to again", "loss to again"], rows, gap=2)
+
+
+def episodes_view(connection: Connection, episodes: Sequence[Episode], width: int) -> RenderableType:
+    """One line per return to an earlier packet, with the frames that show it."""
+    rows: list[list[Cell]] = []
+    for one in episodes:
+        row: list[Cell] = [
+            ("client", "server")[one.initiator],
+            one.cause,
+            f"{one.lost_frame or '-'} {one.nak_frame or '-'} {one.again_frame or '-'}",
+            count(one.packets),
+            _time(one.loss_to_again),
+        ]
+        if width >= WIDE:
+            row[3:3] = [one.lost, WHERE[one.seen_before]]
+            row[-1:] = [_time(one.loss_to_nak), _time(one.nak_to_again), _time(one.loss_to_again)]
+        rows.append(row)
+    left = ["sender", "because of", "frames: loss NAK again"]
+    if width >= WIDE:
+        wide = ["packets", "loss to NAK", "NAK to again", "loss to again"]
+        return grid([*left, "lost", "where"], wide, rows, gap=2)
+    return grid(left, ["packets", "loss to again"], rows, gap=2)
+
+
+def _more(number: int, what: str) -> list[RenderableType]:
+    return [Text(f"  … and {number:,} more {what} (--all lists them)", "dim")] if number > 0 else []
+
+
+def _latency(one: Paid) -> str:
+    return "-" if one.latency is None else f"{duration(one.latency)} ({share(one.waited, one.latency)})"
+
+
+def _causes(one: Direction) -> str:
+    told = [f"{tally.packets:,} {cause}" for cause, tally in one.causes.items() if cause != "duplicate" and tally.packets]
+    return ", ".join(told)
+
+
+def _number(number: int) -> str:
+    return count(number) if number else "-"
+
+
+def _packets(tally: Tally | None, whole: int = 0) -> str:
+    if tally is None or not tally.packets:
+        return "-"
+    part = f" ({100 * tally.packets / whole:.1f}%)" if whole else ""
+    return f"{count(tally.packets)}{part}, {size(tally.bytes)}"
+
+
+def _rate(one: Direction) -> str:
+    if one.goodput is None:
+        return "-"
+    for unit, name in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if one.goodput >= unit:
+            return f"{one.goodput / unit:.3g} {name}"
+    return f"{one.goodput:.0f} bit/s"
+
+
+def _per_ack(one: Direction) -> str:
+    return "-" if one.requests_per_ack is None else f"{one.requests_per_ack:.1f}, at most {one.most_per_ack}"
+
+
+def _delay(spread: Spread | None) -> str:
+    return "-" if spread is None else f"{duration(spread.median)}, {duration(spread.p99)}"
+
+
+def _least(spread: Spread | None) -> str:
+    return "-" if spread is None else f"{duration(spread.minimum)}, {duration(spread.median)}"
+
+
+def _rnr(one: Direction) -> str:
+    if not one.rnr_count:
+        return "-"
+    timers = sorted({nak.timer for nak in one.rnr_naks if nak.timer is not None})
+    return f"{count(one.rnr_count)}, wait {', '.join(duration(timer) for timer in timers[:3])}"
+
+
+def _fatal(one: Direction) -> str:
+    return ", ".join(f"{nak.name.removeprefix('NAK, ')} (frame {nak.frame})" for nak in one.fatal_naks[:2]) or "-"
+
+
+def _frames(one: Direction) -> str:
+    if not one.icrc_failure_count:
+        return "-"
+    listed = ", ".join(str(frame) for frame in one.icrc_failures[:MOST_FRAMES])
+    return f"{count(one.icrc_failure_count)}: {listed}" + (", …" if one.icrc_failure_count > MOST_FRAMES else "")
+
+
+def _reads(one: Direction) -> str:
+    if not one.reads_outstanding:
+        return "-"
+    return f"{one.reads_outstanding} of {'?' if one.read_depth is None else one.read_depth}"
+
+
+def _time(nanoseconds: int | None) -> str:
+    return "-" if nanoseconds is None else duration(nanoseconds)
+
+
+def _range(times: Sequence[int | None]) -> str:
+    known = sorted(time for time in times if time is not None)
+    if not known:
+        return "-"
+    if known[0] == known[-1]:
+        return duration(known[0])
+    return f"{duration(known[0])} to {duration(known[-1])}"
