@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scapy.fields import Field, StrFixedLenField, ThreeBytesField, _BitField
 
 from .frames import Bytes, Int64s
+from .layers.layouts import LAYOUTS
 
 _WORDS = {1: ">u1", 2: ">u2", 4: ">u4", 8: ">u8"}
 
@@ -102,6 +102,8 @@ class Extractor:
 
 def _bits(field: Any) -> int:
     """Width of a field in bits; TypeError where it is not an unsigned big-endian field of fixed size."""
+    from scapy.fields import Field, StrFixedLenField, ThreeBytesField, _BitField
+
     reader = getattr(type(field), "getfield", None)
     if isinstance(field, _BitField) and field.size > 0 and not field.rev:
         return int(field.size)
@@ -123,6 +125,14 @@ def _is_plain(format: str) -> bool:
     return format[0] in "!>" and (format[1:] in ("B", "H", "I", "L", "Q") or format.endswith("s"))
 
 
+def layout(header: type[Any]) -> tuple[tuple[str, int], ...]:
+    """Names and widths in bits of the fields of a Scapy ``Packet`` class, all of fixed size, in header order.
+
+    Raises TypeError for fields that have no fixed place (conditional, length-dependent).
+    """
+    return tuple((field.name, bits) for field in header.fields_desc if (bits := _bits(field)))
+
+
 @cache
 def compile_header(header: type[Any]) -> Extractor:
     """The NumPy reader of a Scapy ``Packet`` class whose fields are all of fixed size.
@@ -130,15 +140,22 @@ def compile_header(header: type[Any]) -> Extractor:
     Bits count from the most significant bit of the first byte, multi-byte fields are big-endian, as on the
     wire.  Raises TypeError for fields that have no fixed place (conditional, length-dependent).
     """
-    widths = [(field.name, _bits(field)) for field in header.fields_desc]
+    return _compile(header.__name__, layout(header))
+
+
+@cache
+def compiled(name: str) -> Extractor:
+    """The same for a header whose layout was compiled ahead, so that Scapy need not be started (layers/layouts.py)."""
+    return _compile(name, LAYOUTS[name])
+
+
+def _compile(name: str, widths: tuple[tuple[str, int], ...]) -> Extractor:
     total = sum(bits for _, bits in widths)
     if total % 8:
-        raise TypeError(f"{header.__name__}: {total} bits are no whole number of bytes")
+        raise TypeError(f"{name}: {total} bits are no whole number of bytes")
     columns: dict[str, Column] = {}
     start = 0
-    for name, bits in widths:
-        if not bits:
-            continue
-        columns[name] = Column(name, start, bits, total // 8)
+    for field, bits in widths:
+        columns[field] = Column(field, start, bits, total // 8)
         start += bits
     return Extractor(columns, total // 8)

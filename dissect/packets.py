@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .columns import Extractor, compile_header
+from .columns import Extractor, compiled
 from .frames import Bytes, FrameBatch, Int64s, Rows, take
 from .layers import opcodes
 
@@ -26,7 +25,7 @@ PACKET = np.dtype(
         ("wire", "i4"),  # bytes of the whole frame on the wire
         ("source", "u4"),  # address ids, see network.AddressTable
         ("destination", "u4"),
-        ("source_port", "u2"),  # UDP
+        ("source_port", "u2"),  # UDP; 0 where there is none
         ("opcode", "u1"),  # BTH opcode, see layers/opcodes.py
         ("flags", "u1"),  # FLAG_ bits below
         ("dest_qp", "u4"),
@@ -41,6 +40,7 @@ PACKET = np.dtype(
         ("pad", "u1"),  # pad count
         ("ecn", "u1"),  # IP ECN field
         ("headers", "u1"),  # 1 where BTH and every extended header of the opcode is in the capture
+        ("transport", "u1"),  # index into cursor.TRANSPORTS
     ]
 )
 
@@ -72,14 +72,6 @@ CUT = "RoCE, header truncated"
 """Key of PacketBatch.skipped: frames cut inside the Base Transport Header."""
 
 
-@cache
-def _extractors() -> dict[str, Extractor]:
-    from .layers import bth
-
-    names = ("BTH", "RETH", "AtomicETH", "AETH", "DETH", "ImmDt", "IETH")
-    return {name: compile_header(getattr(bth, name)) for name in names}
-
-
 # Header -> {its field: the PACKET column}.
 _COLUMNS = {
     "RETH": {"va": "va", "r_key": "r_key", "dma_len": "dma_length"},
@@ -102,14 +94,15 @@ def decode(batch: FrameBatch, located: Located) -> PacketBatch:
     data, skipped = batch.data, dict(located.skipped)
     index, bth, available, wire = located.rows, located.bth, located.available, located.length
     source, destination, port, ecn = located.source, located.destination, located.source_port, located.ecn
+    transport = located.transport
     whole = available >= opcodes.BTH_BYTES
     if not whole.all():
         skipped[CUT] = skipped.get(CUT, 0) + int(len(whole) - np.count_nonzero(whole))
         index, bth, available, wire = index[whole], bth[whole], available[whole], wire[whole]
         source, destination, port, ecn = source[whole], destination[whole], port[whole], ecn[whole]
+        transport = transport[whole]
 
-    extract = _extractors()
-    head = extract["BTH"](data, bth)
+    head = compiled("BTH")(data, bth)
     opcode = head["opcode"]
     headers = opcodes.BTH_BYTES + opcodes.EXTENDED_BYTES[opcode]
 
@@ -124,7 +117,7 @@ def decode(batch: FrameBatch, located: Located) -> PacketBatch:
     rows["source"], rows["destination"], rows["source_port"] = source, destination, port
     rows["opcode"], rows["dest_qp"], rows["psn"] = opcode, head["dest_qp"], head["psn"]
     rows["pad"], rows["ecn"] = head["padcnt"], ecn
-    rows["headers"] = available >= headers
+    rows["headers"], rows["transport"] = available >= headers, transport
     rows["flags"] = (
         head["a"] * FLAG_ACK_REQUEST
         | head["se"] * FLAG_SOLICITED
@@ -134,7 +127,7 @@ def decode(batch: FrameBatch, located: Located) -> PacketBatch:
     )
     for header, columns in _COLUMNS.items():
         places = opcodes.OFFSET[header][opcode]
-        _fill(rows, data, bth, available, places, extract[header], columns)
+        _fill(rows, data, bth, available, places, compiled(header), columns)
     return PacketBatch(data, rows, skipped, batch)
 
 

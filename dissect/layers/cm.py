@@ -6,7 +6,7 @@ bytes behind the MAD header; its private data are its payload, and are padded wi
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import Any
 
 from scapy.fields import (
@@ -27,93 +27,25 @@ from scapy.fields import (
 from scapy.packet import bind_bottom_up, bind_top_down
 
 from .bth import Header
-from .mad import CLASS_CM, MAD, METHOD_SEND
+from .cm_codes import (
+    ALTERNATE_PATH_STATUSES,
+    CLASS_CM,
+    CM_LAYERS,
+    IP_CM_SIZE,
+    METHOD_SEND,
+    RECEIVED_MESSAGES,
+    REJECT_REASONS,
+    REJECTED_MESSAGES,
+    SIDR_STATUSES,
+    TRANSPORT_SERVICES,
+    address_text,
+    service_port,
+)
+from .mad import MAD
 from .opcodes import PATH_MTU
 from .private_data import private_data_class
 
-REJECT_REASONS = {  # 12.6.7
-    1: "No QP available",
-    2: "No EEC available",
-    3: "No resources available",
-    4: "Timeout",
-    5: "Unsupported request",
-    6: "Invalid Communication ID",
-    7: "Invalid Communication Instance",
-    8: "Invalid Service ID",
-    9: "Invalid transport service type",
-    10: "Stale connection",
-    11: "RDC does not exist",
-    12: "Primary remote port GID rejected",
-    13: "Primary remote port LID rejected",
-    14: "Invalid primary SL",
-    15: "Invalid primary traffic class",
-    16: "Invalid primary hop limit",
-    17: "Invalid primary packet rate",
-    18: "Alternate remote port GID rejected",
-    19: "Alternate remote port LID rejected",
-    20: "Invalid alternate SL",
-    21: "Invalid alternate traffic class",
-    22: "Invalid alternate hop limit",
-    23: "Invalid alternate packet rate",
-    24: "Port and CM redirection",
-    25: "Port redirection",
-    26: "Invalid path MTU",
-    27: "Insufficient responder resources",
-    28: "Consumer reject",
-    29: "RNR retry count reject",
-    30: "Duplicate Local Communication ID",
-    31: "Invalid class version",
-    32: "Invalid primary flow label",
-    33: "Invalid alternate flow label",
-    35: "Vendor option is not supported",
-}
-
-REJECTED_MESSAGES = {0: "REQ", 1: "REP", 2: "No message"}  # 12.6.7
-RECEIVED_MESSAGES = {0: "REQ", 1: "REP", 2: "LAP"}  # 12.6.6
-TRANSPORT_SERVICES = {0: "RC", 1: "UC", 2: "RD", 3: "Extended"}  # 12.7
 _PATH_MTU_NAMES = {code: f"{size} bytes" for code, size in PATH_MTU.items()}
-
-ALTERNATE_PATH_STATUSES = {  # 12.8.2
-    0: "Alternate path information loaded",
-    1: "Invalid Communication ID",
-    2: "Alternate paths not supported",
-    3: "Failover port rejected",
-    4: "Redirect",
-    5: "Proposed alternate path matches current primary path",
-    6: "QPN or EECN does not match the Communication IDs",
-    7: "Proposed alternate remote port LID rejected",
-    8: "Proposed alternate remote port GID rejected",
-    9: "Proposed alternate flow label rejected",
-    10: "Proposed alternate traffic class rejected",
-    11: "Proposed alternate hop limit rejected",
-    12: "Proposed alternate packet rate rejected",
-    13: "Proposed alternate SL rejected",
-}
-
-SIDR_STATUSES = {  # 12.11.2
-    0: "QPN and Q_Key valid",
-    1: "Service ID not supported",
-    2: "Rejected by service provider",
-    3: "No QP available",
-    4: "Redirect",
-    5: "Class version not supported",
-}
-
-IP_CM_SERVICE = 0x01
-"""Bits 63..24 of the service IDs of the RDMA IP CM Service (A11.3)."""
-
-
-def service_port(service_id: int) -> int | None:
-    """Port of a service ID of the RDMA IP CM Service, 0x0000000001PPNNNN: protocol PP, port NNNN (A11.3)."""
-    return service_id & 0xFFFF if service_id >> 24 == IP_CM_SERVICE else None
-
-
-def address_text(address: bytes, version: int | None = None) -> str:
-    """A 16-byte address as text: IPv4 where it is an IPv4-mapped GID, or where ``version`` 4 says so."""
-    if version == 4:
-        return str(ip_address(address[12:]))
-    ipv6 = IPv6Address(address)
-    return str(ipv6.ipv4_mapped or ipv6)
 
 
 class NamedBits(BitField):  # type: ignore[misc]
@@ -238,9 +170,6 @@ class CMRequest(CMMessage):
 
     def mysummary(self) -> str:
         return f"CM REQ QPN 0x{self.localqpn:06x} PSN 0x{self.startpsn:06x}"
-
-
-IP_CM_SIZE = 36
 
 
 class IPCMRequest(Header):
@@ -437,18 +366,8 @@ class CMServiceIDReply(CMMessage):
     )
 
 
-CM_MESSAGES: dict[int, tuple[str, Any]] = {  # 16.7.3
-    0x0010: ("REQ", CMRequest),
-    0x0011: ("MRA", CMMsgRcptAck),
-    0x0012: ("REJ", CMReject),
-    0x0013: ("REP", CMReply),
-    0x0014: ("RTU", CMReadyToUse),
-    0x0015: ("DREQ", CMDisconnectRequest),
-    0x0016: ("DREP", CMDisconnectReply),
-    0x0017: ("SIDR_REQ", CMServiceIDRequest),
-    0x0018: ("SIDR_REP", CMServiceIDReply),
-    0x0019: ("LAP", CMLoadAlternatePath),
-    0x001A: ("APR", CMAlternatePathResponse),
+CM_MESSAGES: dict[int, tuple[str, Any]] = {
+    attribute: (kind, globals()[layer]) for attribute, (kind, layer) in CM_LAYERS.items()
 }
 """Attribute ID of a ComMgt MAD with method Send: the message's short name and its layer."""
 

@@ -16,8 +16,9 @@ from scapy.fields import (
 )
 
 from .bth import Header
+from .cm_codes import CLASS_CM, METHOD_SEND
 
-CLASS_SUBN, CLASS_SUBN_DIRECTED, CLASS_SUBN_ADM, CLASS_PERF, CLASS_CM = 0x01, 0x81, 0x03, 0x04, 0x07
+CLASS_SUBN, CLASS_SUBN_DIRECTED, CLASS_SUBN_ADM, CLASS_PERF = 0x01, 0x81, 0x03, 0x04
 
 MANAGEMENT_CLASSES = {  # 13.4.4
     0x01: "Subn (LID routed)",
@@ -34,7 +35,6 @@ MANAGEMENT_CLASSES = {  # 13.4.4
     0x21: "CongestionControl",
 }
 
-METHOD_SEND = 0x03
 
 METHODS = {
     0x01: "Get",  # 13.4.5

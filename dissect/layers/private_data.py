@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Any
 
 from scapy.fields import BitField, ByteField, StrField, XIntField
 
-from ..connection import PrivateData
+from ..private_data import FORMAT_IDENTIFIER, SIZE_UNIT
+from ..private_data import find_private_data as find_private_data
 from .bth import Header
-
-FORMAT_IDENTIFIER = 0xF6AB0E18
-SIZE = 8
-SIZE_UNIT = 1024
-"""Send and Receive Size count these beyond the first (4.2)."""
-
-_MAGIC = FORMAT_IDENTIFIER.to_bytes(4, "big")
-_MESSAGE = Struct(">IBBBB").unpack_from
-
-
-def find_private_data(data: bytes) -> list[PrivateData]:
-    """Every RFC 8797 message in the consumer private data ``data``, by ascending offset.
-
-    The format identifier is looked for at every offset (5.2).  A match counts where its version is 1 and its
-    eight bytes lie wholly inside; the first one is in force, more than one is an ambiguity worth telling.
-    """
-    found: list[PrivateData] = []
-    at = data.find(_MAGIC)
-    while at >= 0:
-        if at + SIZE <= len(data):
-            _, version, flags, send, receive = _MESSAGE(data, at)
-            if version == 1:
-                sizes = (send + 1) * SIZE_UNIT, (receive + 1) * SIZE_UNIT
-                found.append(PrivateData(version, bool(flags & 1), *sizes, at))
-        at = data.find(_MAGIC, at + 1)
-    return found
 
 
 class SizeField(ByteField):  # type: ignore[misc]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..columns import compile_header
+from ..columns import compiled
 from ..frames import Bytes
+from ..layers.cm_codes import CLASS_CM, CM_LAYERS, IP_CM_SIZE, METHOD_SEND, REJECT_REASONS, address_text, service_port
 from ..layers.opcodes import PATH_MTU
 
 MAD_SIZE, MAD_HEADER_SIZE = 256, 24
@@ -56,24 +57,21 @@ def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage
     ``start`` is the first byte of the MAD header.  Never raises: fields behind the end of the captured bytes
     are None.  None too for a MAD too short to tell what it is, or of another class, method or attribute.
     """
-    from ..layers.cm import CM_MESSAGES, IP_CM_SIZE, REJECT_REASONS, IPCMRequest, address_text, service_port
-    from ..layers.mad import CLASS_CM, MAD, METHOD_SEND
-
     datagram = bytes(data[max(0, start) : min(max(0, end), max(0, start) + MAD_SIZE)])
-    header = _values(MAD, datagram[:MAD_HEADER_SIZE])
+    header = _values("MAD", datagram[:MAD_HEADER_SIZE])
     if header["mgmtclass"] != CLASS_CM or header["method"] != METHOD_SEND:
         return None
-    if header["attributeid"] not in CM_MESSAGES:
+    if header["attributeid"] not in CM_LAYERS:
         return None
-    kind, layer = CM_MESSAGES[header["attributeid"]]
+    kind, layer = CM_LAYERS[header["attributeid"]]
     body = datagram[MAD_HEADER_SIZE:]
     field = _values(layer, body).get
-    private_data = body[MAD_SIZE - MAD_HEADER_SIZE - layer.private_data_size :]
+    private_data = body[compiled(layer).size :]
     service_id = field("serviceid")
     port = None if service_id is None else service_port(service_id)
     addresses = None
     if port is not None and kind in ("REQ", "SIDR_REQ"):
-        ip_cm = _values(IPCMRequest, private_data)
+        ip_cm = _values("IPCMRequest", private_data)
         if ip_cm["dip"] is not None:
             addresses = (
                 address_text(ip_cm["sip"], ip_cm["ipv"]),
@@ -104,9 +102,9 @@ def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage
     )
 
 
-def _values(layer: Any, data: bytes) -> dict[str, Any]:
+def _values(layer: str, data: bytes) -> dict[str, Any]:
     """The fields of one header by name, None for those that do not lie wholly in ``data``."""
-    layout = compile_header(layer)
+    layout = compiled(layer)
     header = int.from_bytes(data[: layout.size].ljust(layout.size, b"\0"), "big")
     values: dict[str, Any] = {}
     end = 0

@@ -129,7 +129,7 @@ class Management:
 
     def _endpoint(self, source: int, message: CMMessage) -> Endpoint:
         """The end that sent a REQ or REP."""
-        from ..layers.private_data import find_private_data
+        from ..private_data import find_private_data
 
         found = find_private_data(message.private_data)
         return Endpoint(

@@ -138,3 +138,11 @@ def test_what_has_no_fixed_place_is_refused(field: Any) -> None:
 def test_tcp_has_options() -> None:
     with pytest.raises(TypeError, match="options"):
         compile_header(TCP)
+
+
+def test_the_layouts_compiled_ahead_are_those_of_the_layers() -> None:
+    """After a change to a layer: make layouts."""
+    from rdmascope.dissect.layers import ahead
+    from rdmascope.dissect.layers.layouts import LAYOUTS
+
+    assert {header.__name__: columns.layout(header) for header in ahead.HEADERS} == LAYOUTS
