@@ -1,13 +1,25 @@
 """The half of rdmascope that touches the outside: capture files, and what is written from them.
 
-``open.py`` is the door; ``pcap.py`` and ``pcapng.py`` know the formats, ``streams.py`` and ``compression.py``
+``open.py`` is the door, ``merge.py`` that for several files; ``pcap.py``, ``pcapng.py`` with ``blocks.py``, and
+``erf.py`` know the formats, ``convert.py`` who knows others, ``streams.py`` and ``compression.py``
 bring the bytes, ``writer.py`` writes pcapng.
 """
 
 from .errors import CaptureError
-from .open import Capture, open_capture
+from .merge import Captures, open_captures
+from .open import Capture, Follow, open_capture
 from .pcapng import Interface
 from .streams import Limits
 from .writer import PcapngWriter
 
-__all__ = ["Capture", "CaptureError", "Interface", "Limits", "PcapngWriter", "open_capture"]
+__all__ = [
+    "Capture",
+    "CaptureError",
+    "Captures",
+    "Follow",
+    "Interface",
+    "Limits",
+    "PcapngWriter",
+    "open_capture",
+    "open_captures",
+]

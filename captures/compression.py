@@ -13,10 +13,11 @@ import zstandard
 
 from .errors import CaptureError
 
-MAGICS = {  # RFC 1952, 2.3.1; RFC 8878, 3.1.1; the .xz file format, 2.1.1.1
+MAGICS = {  # RFC 1952, 2.3.1; RFC 8878, 3.1.1; the .xz file format, 2.1.1.1; the LZ4 frame format
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\xfd7zXZ\x00": "xz",
+    b"\x04\x22\x4d\x18": "lz4",
 }
 
 PIECE = 1 << 18
@@ -32,8 +33,8 @@ def compression_of(head: bytes) -> str:
 
 
 def decompress(name: str, compression: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The decompressed bytes of all members (gzip), frames (zstd) or streams (xz) of a file."""
-    member = {"gzip": _gunzip, "zstd": _unzstd, "xz": _unxz}[compression]
+    """The decompressed bytes of all members (gzip), frames (zstd, lz4) or streams (xz) of a file."""
+    member = {"gzip": _gunzip, "zstd": _unzstd, "xz": _unxz, "lz4": _unlz4}[compression]
     rest = b""
     try:
         while True:
@@ -46,6 +47,8 @@ def decompress(name: str, compression: str, chunks: Iterator[bytes]) -> Iterator
         raise CaptureError(f"{name}: the {compression} stream is corrupt ({error})") from None
     except EOFError:
         raise CaptureError(f"{name}: the {compression} stream is truncated") from None
+    except RuntimeError as error:  # lz4 has no exception of its own
+        raise CaptureError(f"{name}: the {compression} stream is corrupt ({error})") from None
 
 
 def _next(chunks: Iterator[bytes]) -> bytes:
@@ -96,3 +99,15 @@ def _unzstd(chunk: bytes, chunks: Iterator[bytes]) -> Generator[bytes, None, byt
             if decoder.eof:
                 return decoder.unused_data + chunk[i + SIP :]
         chunk = _next(chunks)
+
+
+def _unlz4(chunk: bytes, chunks: Iterator[bytes]) -> Generator[bytes, None, bytes]:
+    from lz4.frame import LZ4FrameDecompressor
+
+    decoder = LZ4FrameDecompressor()
+    while not decoder.eof:
+        if decoder.needs_input and not chunk:
+            chunk = _next(chunks)
+        yield decoder.decompress(chunk, PIECE)
+        chunk = b""
+    return decoder.unused_data or b""

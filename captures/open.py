@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
 from typing import Self
 
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.numbers import ERF
 
-from . import pcap, pcapng
+from . import erf, pcap, pcapng
+from .blocks import Told
 from .compression import compression_of, decompress
+from .convert import convert, format_of
 from .errors import CaptureError
 from .pcapng import Interface
 from .streams import Feed, Limits
@@ -21,15 +26,13 @@ CHUNK = 1 << 16
 """Bytes asked of the system at once, where a file is not mapped."""
 HEAD = 8
 """Bytes that tell what a file is."""
+ERF_PROBE = 1 << 16
+"""Bytes that tell whether it is ERF, which has no magic number."""
 
 OTHERS = {  # first bytes: what it is
     b"BZh": "a bzip2 file; unpack it first",
-    b"\x04\x22\x4d\x18": "an lz4 file; unpack it first",
     b"PK\x03\x04": "a Zip archive; unpack it first",
     b"\x1f\x9d": "a compress (.Z) file; unpack it first",
-    b"snoop\0\0\0": "a snoop capture; convert it with editcap",
-    b"\xa1\xb2\xcd\x34": "a modified pcap; convert it with editcap",
-    b"\x34\xcd\xb2\xa1": "a modified pcap; convert it with editcap",
     b"\x7fELF": "a program",
     b"%PDF": "a PDF document",
     b"\x89PNG": "a picture",
@@ -38,28 +41,42 @@ OTHERS = {  # first bytes: what it is
 }
 
 
+PAUSE = 0.1
+"""Seconds between two looks at a file that grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Read on where the file ends now, until it has not grown for ``idle`` seconds or ``stop`` says so."""
+
+    idle: float | None = None
+    stop: Callable[[], bool] = bool
+
+
 class Capture:
     """An open capture; a context manager.
 
     Attributes:
         path: as it was given, '-' for standard input.
-        format: 'pcap' or 'pcapng'.
-        compression: 'gzip', 'zstd', 'xz', or '' for none.
+        format: 'pcap', 'pcapng', 'ERF', or the name of a format that was converted.
+        compression: 'gzip', 'zstd', 'xz', 'lz4', or '' for none.
         byte_order: 'little' or 'big'; of the section being read, in a pcapng.
         size: bytes of the file as it is stored; None where nobody knows (a pipe).
     """
 
-    def __init__(self, path: str, limits: Limits) -> None:
+    def __init__(self, path: str, limits: Limits, follow: Follow | None = None) -> None:
         self.path = path
         self.format = ""
         self.compression = ""
         self.size: int | None = None
         self._name = "standard input" if path == "-" else path
         self._limits = limits
+        self._follow = follow
         self._taken = 0
         self._header: pcap.Header | None = None
         self._sections = pcapng.Sections()
         self._file = _open(path, self._name)
+        self._converted = -1
         try:
             self._feed = self._prepare()
             self._read_header()
@@ -80,14 +97,20 @@ class Capture:
 
     def close(self) -> None:
         """Frame batches that were given stay valid."""
-        if self._file > 0:
-            os.close(self._file)
-        self._file = -1
+        for file in (self._file, self._converted):
+            if file > 0:
+                os.close(file)
+        self._file = self._converted = -1
 
     @property
     def byte_order(self) -> str:
         order = self._header.byte_order if self._header else self._sections.byte_order
         return "big" if order == ">" else "little"
+
+    @property
+    def told(self) -> Told:
+        """What a pcapng told so far beside its frames."""
+        return self._sections.told
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
@@ -110,10 +133,17 @@ class Capture:
         """Bytes read of ``size``."""
         return self._taken if self._taken else self._feed.offset
 
+    @property
+    def read(self) -> int:
+        """Bytes of the capture that were read, after decompression or conversion."""
+        return self._feed.offset
+
     def batches(self) -> Iterator[FrameBatch]:
         """The frames, once; raises CaptureError behind the last whole frame where the file is damaged."""
         if self._header is not None:
             batches = pcap.read_batches(self._feed, self._header, self._limits)
+        elif self.format == "ERF":
+            batches = erf.read_batches(self._feed, self._limits)
         else:
             batches = pcapng.read_batches(self._feed, self._sections, self._limits)
         for batch in batches:
@@ -126,32 +156,48 @@ class Capture:
         if stat.S_ISDIR(about.st_mode):
             raise CaptureError(f"{self._name}: is a directory")
         regular = stat.S_ISREG(about.st_mode)
-        if regular:
+        if regular and self._follow is None:
             self.size = about.st_size
         elif os.isatty(self._file):
             raise CaptureError(f"{self._name}: is a terminal; pipe a capture into it")
-        chunks = self._chunks()
+        growing = self._follow if regular else None
+        chunks = self._chunks() if growing is None else self._growing(growing)
         head = b""
-        while len(head) < HEAD and (chunk := next(chunks, b"")):
-            head += chunk
+        for chunk in chunks:
+            head += chunk or b""
+            if len(head) >= HEAD:
+                break
         if not head:
             raise CaptureError(f"{self._name}: is empty")
         self.compression = compression_of(head)
-        if (
-            regular
-            and about.st_size
-            and not self.compression
-            and os.lseek(self._file, 0, os.SEEK_CUR) == len(head)
-        ):
+        if growing is not None:
+            if self.compression:
+                raise CaptureError(f"{self._name}: compressed by {self.compression}, so it cannot be followed")
+            return Feed(self._name, chain((head,), chunks), self._limits.window, growing=True)
+        if regular and about.st_size and not self.compression and os.lseek(self._file, 0, os.SEEK_CUR) == len(head):
             self._taken = 0
             return Feed.mapped(self._name, self._file)
-        pieces = chain((head,), chunks)
+        pieces = chain((head,), filter(None, chunks))
         window = self._limits.window
         if self.compression:
             return Feed(self._name, decompress(self._name, self.compression, pieces), window)
         return Feed(self._name, pieces, window, live=None if regular else self._file)
 
-    def _chunks(self) -> Iterator[bytes]:
+    def _growing(self, follow: Follow) -> Iterator[bytes | None]:
+        """What is written to the file; None where there is nothing new for now."""
+        since = time.monotonic()
+        while not follow.stop():
+            if chunk := os.read(self._file, CHUNK):
+                self._taken += len(chunk)
+                since = time.monotonic()
+                yield chunk
+                continue
+            if follow.idle is not None and time.monotonic() - since >= follow.idle:
+                return
+            yield None
+            time.sleep(PAUSE)
+
+    def _chunks(self) -> Iterator[bytes | None]:
         while chunk := os.read(self._file, CHUNK):
             self._taken += len(chunk)
             yield chunk
@@ -169,18 +215,34 @@ class Capture:
         elif head[:4] == pcapng.MAGIC:
             self.format = "pcapng"
             pcapng.read_section_header(feed, self._sections)
+        elif kind := format_of(head):
+            self.format = kind
+            self._converted = convert(self._name, kind, feed.rest())
+            self._feed = Feed.mapped(self._name, self._converted)
+            pcapng.read_section_header(self._feed, self._sections)
+        elif self._is_erf():
+            self.format = "ERF"
+            self._sections.interfaces.append(Interface(ERF, 0, units=1 << 32))
         else:
             if len(feed.data) < HEAD:
                 feed.finish("the file header")
             raise CaptureError(f"{self._name}: not a capture but {_resemblance(head)}")
 
+    def _is_erf(self) -> bool:
+        feed = self._feed
+        more = True
+        while more and len(feed.data) < ERF_PROBE:
+            more = feed.more()
+        return erf.looks_like(feed.data[:ERF_PROBE].data, whole=len(feed.data) <= ERF_PROBE and not more)
 
-def open_capture(path: str | os.PathLike[str], limits: Limits | None = None) -> Capture:
-    """Opens a pcap or pcapng file, plain or compressed by gzip, zstd or xz; '-' is standard input.
 
-    Raises CaptureError where it cannot be opened or is no capture.
+def open_capture(path: str | os.PathLike[str], limits: Limits | None = None, follow: Follow | None = None) -> Capture:
+    """Opens a pcap, pcapng or ERF file, plain or compressed by gzip, zstd, xz or lz4; '-' is standard input.
+
+    What else editcap knows is converted by it.  ``follow``: the file is still being written.  Raises
+    CaptureError where it cannot be opened or is no capture.
     """
-    return Capture(os.fspath(path), limits or Limits())
+    return Capture(os.fspath(path), limits or Limits(), follow)
 
 
 def _open(path: str, name: str) -> int:

@@ -6,6 +6,7 @@ https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/; the numbers in paren
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,6 +15,25 @@ from numpy.typing import NDArray
 
 from rdmascope.dissect.frames import FRAME, FrameBatch, Int64s, Rows
 
+from .blocks import (
+    COMMENT,
+    IF_DESCRIPTION,
+    IF_FILTER,
+    IF_NAME,
+    IF_OS,
+    IF_SPEED,
+    IF_TSOFFSET,
+    IF_TSRESOL,
+    MOST_COMMENTS,
+    PASSED_OVER,
+    STATISTICS,
+    Told,
+    frame_options,
+    options,
+    read_section,
+    read_statistics,
+    text,
+)
 from .streams import MOST_IN_RECORD, Feed, Limits, gather
 
 SECTION = 0x0A0D0D0A  # (4.1)
@@ -34,8 +54,8 @@ FEWEST = 12
 APART = 1 << 32
 """More than any length: a block of this type changes how the next ones are read."""
 
-END_OF_OPTIONS, IF_NAME, IF_TSRESOL, IF_TSOFFSET = 0, 2, 9, 14  # (3.5, 4.2)
-
+UNKNOWN_DROPS = 0xFFFF
+"""Of a Packet Block: nobody counted."""
 MOST_INTERFACES = 1 << 16
 """FRAME holds their index in 16 bits."""
 INT64 = np.iinfo(np.int64)
@@ -54,6 +74,12 @@ class Interface:
     """Time stamp units in a second."""
     offset: int = 0
     """Seconds to add to every time stamp."""
+    description: str = ""
+    filter: str = ""
+    """The capture filter, in its own words."""
+    system: str = ""
+    speed: int = 0
+    """Bits per second; 0: not told."""
 
 
 @dataclass(slots=True)
@@ -65,6 +91,7 @@ class Sections:
     """Of all sections."""
     first: int = 0
     """Index of this section's first interface."""
+    told: Told = field(default_factory=Told)
 
     @property
     def own(self) -> int:
@@ -85,6 +112,7 @@ def read_section_header(feed: Feed, sections: Sections) -> None:
     major, minor = struct.unpack_from(sections.byte_order + "HH", feed.data.data, feed.at + 12)
     if major != 1:
         feed.damaged(f"pcapng version {major}.{minor} is not known")
+    read_section(sections.told, feed.data[feed.at + 8 : feed.at + length - 4].tobytes(), sections.byte_order)
     feed.at += length
 
 
@@ -110,13 +138,13 @@ def read_batches(feed: Feed, sections: Sections, limits: Limits) -> Iterator[Fra
     while True:
         starts, kinds, lengths, stopped = _boundaries(feed, sections.byte_order, limits)
         if len(starts):
-            rows, whole, problem = _rows(feed, sections, starts, kinds, lengths)
+            rows, whole, problem, comments = _rows(feed, sections, starts, kinds, lengths)
             if whole:
                 feed.at = int(starts[whole - 1]) + int(lengths[whole - 1])
             if len(rows):
                 rows["number"] = np.arange(number + 1, number + 1 + len(rows))
                 number += len(rows)
-                yield FrameBatch(feed.data, rows)
+                yield FrameBatch(feed.data, rows, {int(rows["number"][at]): comment for at, comment in comments})
             if problem:
                 feed.damaged(f"{_subject(int(kinds[whole]), number)} {problem}")
         if stopped:
@@ -140,9 +168,7 @@ def _claimed(feed: Feed, byte_order: str) -> tuple[int, int]:
     return kind, length
 
 
-def _boundaries(
-    feed: Feed, byte_order: str, limits: Limits
-) -> tuple[Int64s, NDArray[np.uint32], Int64s, bool]:
+def _boundaries(feed: Feed, byte_order: str, limits: Limits) -> tuple[Int64s, NDArray[np.uint32], Int64s, bool]:
     """Offsets, types and lengths of the next blocks up to one that must be read apart; whether there is one."""
     head = struct.Struct(byte_order + "II").unpack_from
     view = feed.data.data
@@ -182,33 +208,40 @@ def _other_block(feed: Feed, sections: Sections, number: int) -> None:
         if len(sections.interfaces) == MOST_INTERFACES:
             feed.damaged(f"more than {MOST_INTERFACES} interfaces")
         body = feed.data[feed.at + 8 : feed.at + length - 4].tobytes()
-        sections.interfaces.append(_interface(body, sections.byte_order))
+        sections.interfaces.append(_interface(body, sections))
     feed.at += length
 
 
-def _interface(body: bytes, byte_order: str) -> Interface:
+def _interface(body: bytes, sections: Sections) -> Interface:
+    byte_order = sections.byte_order
     link_type, snaplen = struct.unpack_from(byte_order + "HxxI", body)
-    options = dict(_options(body[8:], byte_order))
+    told: dict[int, bytes] = {}
+    for code, value in options(body[8:], byte_order):
+        if code == COMMENT and len(sections.told.comments) < MOST_COMMENTS:
+            sections.told.comments.append(text(value))
+        told[code] = value
     units = 1_000_000
-    if resolution := options.get(IF_TSRESOL):
+    if resolution := told.get(IF_TSRESOL):
         exponent = resolution[0] & 0x7F
         units = (2 if resolution[0] & 0x80 else 10) ** exponent
-    offset = 0
-    if len(seconds := options.get(IF_TSOFFSET, b"")) == 8:
+    offset = speed = 0
+    if len(seconds := told.get(IF_TSOFFSET, b"")) == 8:
         offset = struct.unpack(byte_order + "q", seconds)[0]
-    name = options.get(IF_NAME, b"").rstrip(b"\0").decode(errors="replace")
-    return Interface(link_type, snaplen, name, units, offset)
-
-
-def _options(data: bytes, byte_order: str) -> Iterator[tuple[int, bytes]]:
-    """Code and value of each; ends quietly where the list does not make sense any more."""
-    at = 0
-    while at + 4 <= len(data):
-        code, length = struct.unpack_from(byte_order + "HH", data, at)
-        if code == END_OF_OPTIONS or at + 4 + length > len(data):
-            return
-        yield code, data[at + 4 : at + 4 + length]
-        at += 4 + (length + 3 & -4)
+    if len(rate := told.get(IF_SPEED, b"")) == 8:
+        speed = struct.unpack(byte_order + "Q", rate)[0]
+    # The filter's first byte says whether it is a string (0) or a program.
+    wanted = told.get(IF_FILTER, b"")
+    return Interface(
+        link_type,
+        snaplen,
+        told.get(IF_NAME, b"").rstrip(b"\0").decode(errors="replace"),
+        units,
+        offset,
+        text(told.get(IF_DESCRIPTION, b"")),
+        text(wanted[1:]) if wanted[:1] == b"\0" else "",
+        text(told.get(IF_OS, b"")),
+        speed,
+    )
 
 
 def _layout(kind: int, byte_order: str) -> list[tuple[str, str]]:
@@ -224,12 +257,16 @@ def _layout(kind: int, byte_order: str) -> list[tuple[str, str]]:
 
 def _rows(
     feed: Feed, sections: Sections, starts: Int64s, kinds: NDArray[np.uint32], lengths: Int64s
-) -> tuple[Rows, int, str]:
-    """FRAME rows of the blocks up to the first bad one, how many blocks these are, and what is bad about it."""
+) -> tuple[Rows, int, str, list[tuple[int, str]]]:
+    """FRAME rows of the blocks up to the first bad one, how many blocks these are, what is bad about it, comments.
+
+    A comment comes with the index of its row.
+    """
     data, byte_order = feed.data, sections.byte_order
     size = len(starts)
     prefix, interface, captured, original = (np.zeros(size, np.int64) for _ in range(4))
     ticks = np.zeros(size, np.uint64)
+    lost = np.zeros(size, np.uint64)
     for kind in PREFIX:
         which = kinds == kind
         if not which.any():
@@ -244,6 +281,8 @@ def _rows(
         else:
             captured[which] = heads["captured"]
             interface[which] = heads["interface"]
+            if kind == PACKET:
+                lost[which] = np.where(heads["drops"] == UNKNOWN_DROPS, 0, heads["drops"])
             ticks[which] = heads["high"].astype(np.uint64) << np.uint64(32) | heads["low"]
 
     holds_frame = prefix > 0
@@ -259,7 +298,13 @@ def _rows(
         if bad[:size].any():
             size, problem = int(np.argmax(bad)), what
     good = slice(size) if holds_frame[:size].all() else np.flatnonzero(holds_frame[:size])
+    ends, behind_frame = (starts + lengths - 4)[good], (starts + prefix + (captured + 3 & -4))[good]
+    comments, more = frame_options(data, behind_frame, ends, byte_order)
+    _note(sections, feed, starts[:size], kinds[:size], lengths[:size])
     interface, ticks = interface[good], ticks[good]
+    for at in np.flatnonzero(lost := lost[good] + more).tolist():
+        sections.told.lost[int(interface[at]) + sections.first] += int(lost[at])
+    sections.told.frame_comments += len(comments)
     rows = np.zeros(len(interface), FRAME)
     rows["offset"] = (starts + prefix)[good]
     rows["captured"] = captured[good]
@@ -273,7 +318,22 @@ def _rows(
         which &= timed
         if which.any():
             rows["time"][which] = nanoseconds(ticks[which], here.units, here.offset)
-    return rows, size, problem
+    return rows, size, problem, comments
+
+
+def _note(sections: Sections, feed: Feed, starts: Int64s, kinds: NDArray[np.uint32], lengths: Int64s) -> None:
+    """Counts blocks that hold no frame, and takes in interface statistics."""
+    others = np.flatnonzero(~np.isin(kinds, list(PREFIX)))
+    if not len(others):
+        return
+    told = sections.told
+    names = Counter(kinds[others].tolist())
+    told.passed_over.update({PASSED_OVER.get(kind, f"type {kind:#x}"): many for kind, many in names.items()})
+    for at in others[(kinds[others] == STATISTICS) & (lengths[others] >= 24)].tolist():
+        body = feed.data[int(starts[at]) + 8 : int(starts[at] + lengths[at]) - 4].tobytes()
+        interface, statistics = read_statistics(body, sections.byte_order)
+        if interface < sections.own:
+            told.statistics[interface + sections.first] = statistics
 
 
 def _distinct(values: Int64s) -> list[int]:

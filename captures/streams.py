@@ -30,7 +30,7 @@ RELEASED = 1 << 30
 class Limits:
     """A batch ends at whichever is reached first."""
 
-    frames: int = 1 << 16
+    frames: int = 1 << 14
     bytes: int = 32 << 20
     window: int = 8 << 20
     """Bytes read at once from what cannot be mapped."""
@@ -40,9 +40,18 @@ class Feed:
     """The bytes a reader works on: ``data`` from ``at``; ``more`` brings further ones."""
 
     def __init__(
-        self, name: str, pieces: Iterator[bytes] | None, window: int, live: int | None = None
+        self,
+        name: str,
+        pieces: Iterator[bytes] | Iterator[bytes | None] | None,
+        window: int,
+        live: int | None = None,
+        growing: bool = False,
     ) -> None:
-        """``live`` is the descriptor behind ``pieces``, where what came should not wait for a full window."""
+        """``live`` is the descriptor behind ``pieces``, where what came should not wait for a full window.
+
+        ``growing``: a piece that is None says that nothing comes for now, and a record that is not whole at the
+        end is not written yet.
+        """
         self.name = name
         self.data: Bytes = np.zeros(0, np.uint8)
         self.at = 0
@@ -55,6 +64,7 @@ class Feed:
             self._poll = select.poll()
             self._poll.register(live, select.POLLIN)
         self._failure: CaptureError | None = None
+        self._growing = growing
         self._map: mmap.mmap | None = None
 
     @classmethod
@@ -87,7 +97,12 @@ class Feed:
                     if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
                         break
                 try:
-                    self._piece = memoryview(next(self._pieces))
+                    piece = next(self._pieces)
+                    if piece is None:
+                        if filled > rest:
+                            break
+                        continue
+                    self._piece = memoryview(piece)
                 except StopIteration:
                     self._pieces = None
                     break
@@ -124,8 +139,18 @@ class Feed:
         """To be called where no more comes: raises unless the capture ends here, between two records."""
         if self._failure is not None:
             raise self._failure
-        if self.at < len(self.data):
+        if self.at < len(self.data) and not self._growing:
             self.cut_short(what, size)
+
+    def rest(self) -> Iterator[bytes]:
+        """All bytes that were not read, to the end or a failure of what brings them."""
+        while True:
+            yield self.data[self.at :].tobytes()
+            self.at = len(self.data)
+            if not self.more():
+                break
+        if self._failure is not None:
+            raise self._failure
 
     def cut_short(self, what: str, size: int = 0) -> NoReturn:
         if self._failure is not None:

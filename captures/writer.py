@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from typing import BinaryIO
 
-from .pcapng import END_OF_OPTIONS, ENHANCED, IF_TSRESOL, INTERFACE, SECTION
+from .blocks import COMMENT, END_OF_OPTIONS, IF_TSRESOL
+from .pcapng import ENHANCED, INTERFACE, SECTION
 
 BYTE_ORDER_MAGIC = 0x1A2B3C4D
-COMMENT = 1  # (3.5)
 UNKNOWN_LENGTH = -1
 
 

@@ -18,7 +18,7 @@ from rdmascope.dissect.rpcs import Rpc, Stitched
 from rdmascope.dissect.stitch import stitched_call, stitched_reply
 
 from . import records
-from .reading import Reading, analyzer_options, file_argument, recognition_options
+from .reading import Reading, Source, analyzer_options, file_argument, recognition_options
 from .terminal import complain, print_json
 from .units import count, plural
 
@@ -49,7 +49,7 @@ FIRST_CLIENT_PORT, CLIENT_PORTS = 32768, 28232
 @click.option("--json", "as_json", is_flag=True, help="Say what was written as one rdmascope.export/1 object.")
 @recognition_options
 def command(
-    file: str,
+    file: Source,
     target: str,
     output: Path,
     skip_incomplete: bool,
@@ -88,7 +88,7 @@ def command(
     to_stdout = str(output) == "-"
     if not to_stdout and not output.parent.is_dir():
         raise click.ClickException(f"{output.parent}: no such directory")
-    if output.exists() and os.path.exists(file) and os.path.samefile(file, output):
+    if output.exists() and any(os.path.exists(path) and os.path.samefile(path, output) for path in reading.paths):
         raise click.ClickException(f"{output}: is the capture itself")
     export = TcpExport(None if to_stdout else output.parent)
     skipped = 0

@@ -13,12 +13,15 @@ import click
 from .terminal import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, complain
 
 COMMANDS = {
+    "info": "What a capture file is: format, interfaces, time span, drops, cut frames, what its frames hold.",
     "report": "What a capture holds: connections, procedures, latencies, payloads, the slowest RPCs.",
     "rpcs": "One line per RPC, with filters and sorting.",
     "show": "One RPC or one frame in full.",
     "packets": "One line per RDMA packet, as tshark would list it.",
     "transport": "How the transport fared: losses, retransmissions, congestion, and which RPC paid.",
+    "files": "The files that were read and written, and their contents.",
     "export": "Write the RPCs as a capture of ONC RPC over TCP.",
+    "verify": "Compare with Wireshark, and say who is right where the two differ.",
 }
 """Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""
 

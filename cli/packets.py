@@ -21,7 +21,7 @@ from rdmascope.dissect.packets import PACKET, decode
 from rdmascope.dissect.rpcs import Rpc
 
 from . import records
-from .reading import Reading, analyzer_options, file_argument, recognition_options
+from .reading import Reading, Source, analyzer_options, file_argument, follow_options, following, recognition_options
 from .terminal import console, print_json, show
 from .views import packets as views
 
@@ -65,15 +65,18 @@ class Line(NamedTuple):
 @click.option("-c", "most", type=click.IntRange(1), metavar="N", help="Stop after N packets.")
 @click.option("--frame", "span", type=FrameRange(), metavar="F", help="Only frame F, or frames F-G.")
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.packet/1 object a line.")
+@follow_options
 @recognition_options
 def command(
-    file: str,
+    file: Source,
     trees: bool,
     most: int | None,
     span: tuple[int, int] | None,
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    follow: bool,
+    idle: float | None,
 ) -> None:
     """One line per RDMA packet, as tshark would list it.
 
@@ -102,7 +105,8 @@ def command(
       ├── psn 5400891
       └── icrc 0xb381ef8b (good)
     """
-    reading = Reading(file, analyzer_options(ports, force, contents=False), streaming=True)
+    options = analyzer_options(ports, force, contents=False)
+    reading = Reading(file, options, streaming=True, follow=following(follow, idle))
     first, last = span or (1, 1 << 62)
     out = console()
     for shown, line in enumerate(_lines(reading, first, last), 1):
@@ -119,6 +123,8 @@ def command(
                 out.print(Text(text, style), no_wrap=True, overflow="ellipsis")
             else:
                 sys.stdout.write(text + "\n")
+            if comment := line.batch.comments.get(line.packet.frame):
+                sys.stdout.write(views.comment_line(comment) + "\n")
             if trees:
                 from .views.frame import layer_trees
 
@@ -145,6 +151,9 @@ def _lines(reading: Reading, first: int, last: int) -> Iterator[Line]:
             if int(batch.rows["number"][0]) > last:
                 return
         waiting = batch
+        if reading.follow is not None:
+            yield from _batch_lines(batch, analyzer, sends, uses, first, last)
+            waiting = None
     _note(analyzer.finish(), sends, uses)
     if waiting is not None:
         yield from _batch_lines(waiting, analyzer, sends, uses, first, last)
@@ -190,7 +199,10 @@ def _batch_lines(
                 protocol, info = views.alone_shown(batch.data, packet)
             else:
                 use, rpc = uses.pop(packet.frame, ("", None))
-                protocol, info = "RRoCE", views.packet_info(batch.data, packet, connection, use)
+                protocol, info = (
+                    views.PROTOCOLS[packet.transport],
+                    views.packet_info(batch.data, packet, connection, use),
+                )
             yield Line(packet, source, destination, protocol, info, rpc, begins, batch)
 
 
@@ -207,6 +219,7 @@ def _packets(rows: Rows) -> Iterator[SimpleNamespace]:
 
 def _record(line: Line) -> records.Record:
     packet = line.packet
+    comment = line.batch.comments.get(packet.frame)
     return records.record(
         "packet",
         frame=packet.frame,
@@ -223,4 +236,5 @@ def _record(line: Line) -> records.Record:
         psn=packet.psn,
         payload_length=packet.length,
         payload_captured=packet.captured,
+        **({"comment": comment} if comment else {}),
     )

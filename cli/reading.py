@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,12 +13,12 @@ from typing import Any, NoReturn
 
 import click
 
-from rdmascope.captures import CaptureError, open_capture
+from rdmascope.captures import CaptureError, Captures, Follow, open_captures
 from rdmascope.dissect.analyzer import NFS_RDMA_PORT, Analyzer, Options
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcs import Rpc
 
-from .terminal import meter
+from .terminal import complain, meter
 from .units import count, plural
 
 
@@ -38,8 +39,58 @@ def recognition_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-file_argument = click.argument("file", metavar="FILE")
-"""A path, or - for standard input; opened by the captures folder, which explains what is wrong with it."""
+Source = str | tuple[str, ...]
+"""One path, or several to be read as one capture."""
+
+
+def _source(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> Source:
+    return paths[0] if len(paths) == 1 else paths
+
+
+file_argument = click.argument("file", metavar="FILE...", nargs=-1, required=True, callback=_source)
+"""Paths of captures or of directories of captures, all of them one capture in the order of time; or - for standard
+input.  They are opened by the captures folder, which explains what is wrong with them."""
+
+
+def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--follow`` and ``--idle``: read a file that is still being written."""
+    command = click.option(
+        "--idle",
+        type=click.FloatRange(0),
+        metavar="SECONDS",
+        help="With --follow: stop when the file has not grown for so long.",
+    )(command)
+    return click.option(
+        "--follow", is_flag=True, help="The file is still being written: read on as it grows, until Ctrl-C."
+    )(command)
+
+
+def following(follow: bool, idle: float | None) -> Follow | None:
+    """What the follow options ask for."""
+    if idle is not None and not follow:
+        raise click.UsageError("--idle says when --follow ends; give both", click.get_current_context())
+    return Follow(idle) if follow else None
+
+
+@contextmanager
+def _until_interrupted(follow: Follow | None) -> Iterator[Follow | None]:
+    """While the file is followed, the first Ctrl-C ends the reading and not the command."""
+    if follow is None:
+        yield None
+        return
+    stopped = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopped
+        if stopped:
+            raise KeyboardInterrupt
+        stopped = True
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield Follow(follow.idle, lambda: stopped)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def analyzer_options(ports: tuple[int, ...], force: str | None, contents: bool = True) -> Options:
@@ -53,9 +104,13 @@ class Reading:
     raises it at the end.
     """
 
-    def __init__(self, path: str, options: Options, streaming: bool = False) -> None:
+    def __init__(self, source: Source, options: Options, streaming: bool = False, follow: Follow | None = None) -> None:
         """``streaming``: the command prints while it reads."""
-        self.path = path
+        self.paths = (source,) if isinstance(source, str) else source
+        self.path = self.paths[0] + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
+        self.follow = follow
+        self.passed_over: list[str] = []
+        """Files of a directory that are no captures, and why."""
         self.streaming = streaming
         self.analyzer = Analyzer(options)
         self.damage: CaptureError | None = None
@@ -71,10 +126,18 @@ class Reading:
         # The nouns hold no cycles, and looking for some takes longer than all the decoding.
         gc.disable()
         try:
-            with meter(self.path, self.streaming) as progress, open_capture(self.path) as capture:
+            with (
+                _until_interrupted(self.follow) as follow,
+                meter(self.path, self.streaming) as progress,
+                open_captures(self.paths, follow=follow) as capture,
+            ):
+                if isinstance(capture, Captures):
+                    self.passed_over = capture.passed_over
                 for batch in capture.batches():
                     frames += len(batch)
                     yield batch
+                    if follow is not None:
+                        sys.stdout.flush()
                     progress.at(capture.position, capture.size, f"{count(frames)} frames")
         except CaptureError as error:
             if not frames:
@@ -90,6 +153,9 @@ class Reading:
 
     def check(self) -> None:
         """Raise what was wrong with the file, after what it gave was shown."""
+        if self.passed_over:
+            others = f" (and {len(self.passed_over) - 1} other files)" if len(self.passed_over) > 1 else ""
+            complain(f"passed over: {self.passed_over[0]}{others}")
         if self.damage is not None:
             raise click.ClickException(str(self.damage))
         frames = self.analyzer.frames
@@ -109,10 +175,10 @@ class Reading:
 
 
 @contextmanager
-def rereadable(path: str) -> Iterator[str]:
-    """A path that can be read twice: standard input is copied to a temporary file."""
-    if path != "-":
-        yield path
+def rereadable(source: Source) -> Iterator[Source]:
+    """What can be read twice: standard input is copied to a temporary file."""
+    if source != "-":
+        yield source
         return
     with tempfile.NamedTemporaryFile(prefix="rdmascope-") as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)

@@ -243,6 +243,7 @@ def rpc_record(rpc: Rpc) -> Record:
         latency=latency_fields(rpc.latency),
         chunks=[_chunk(chunk) for chunk in rpc.chunks],
         retransmissions=rpc.retransmissions,
+        retransmission_delay_ns=rpc.retransmission_delay,
         damage=list(rpc.damage),
         notes=list(rpc.notes),
     )

@@ -10,10 +10,12 @@ from rich.text import Text
 from rdmascope.dissect.statistics import Statistics, histogram
 
 from . import records
-from .reading import Reading, analyzer_options, recognition_options
+from .reading import Reading, Source, analyzer_options, follow_options, following, recognition_options
 from .terminal import EXIT_BAD_INPUT, complain, console, print_json, show
+from .transport import transport_record
 from .views import report as views
 from .views.tables import heading
+from .views.transport import troubles_view
 
 THROUGHPUT_BINS = 100
 """Stretches of time in --json."""
@@ -23,15 +25,25 @@ THROUGHPUT_BINS = 100
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--top", default=10, show_default=True, type=click.IntRange(0, 1000), help="How many of the slowest.")
 @click.option("--all", "everything", is_flag=True, help="Every procedure, however many there are.")
+@click.option("--each", is_flag=True, help="Several files are so many captures, reported one after the other.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
+@follow_options
 @recognition_options
 def command(
-    files: tuple[str, ...], top: int, everything: bool, as_json: bool, ports: tuple[int, ...], force: str | None
+    files: tuple[str, ...],
+    top: int,
+    everything: bool,
+    each: bool,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+    follow: bool,
+    idle: float | None,
 ) -> None:
     """Say what a capture holds: who talks, what is called, how long it takes, and what was slow.
 
-    FILE is a pcap or pcapng file, plain or compressed, or - for standard input.  Several files are reported one
-    after the other.
+    FILE is a pcap, pcapng or ERF file, plain or compressed, a directory of such, or - for standard input.  Several
+    files are one capture in the order of time, unless --each is given.
 
     Example: a client lost packets.  What did it cost?
 
@@ -62,9 +74,10 @@ def command(
       $ rdmascope show loss-rxe.pcap.zst --rpc 55
 
     \b
-    With --json, for each file in this order; "schema" is rdmascope.TYPE/1:
+    With --json, for each capture in this order; "schema" is rdmascope.TYPE/1:
       capture      frames, packets, times, RPCs by state
       connection   endpoints, queue pairs, private data, thresholds, credits
+      transport    losses, retransmissions, congestion, as rdmascope transport has it
       procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
       transfer     messages, chunks, bytes of one way a payload travels
       slowest      the slowest RPCs with their frames
@@ -73,10 +86,11 @@ def command(
       undecoded    what was passed over or is damaged, and why
     """
     failed = False
-    for at, file in enumerate(files):
+    sources: list[Source] = list(files) if each else [files]
+    for at, source in enumerate(sources):
         if at and not as_json:
             click.echo()
-        reading = Reading(file, analyzer_options(ports, force, contents=False))
+        reading = Reading(source, analyzer_options(ports, force), follow=following(follow, idle))
         try:
             statistics = Statistics(keep_slowest=top)
             add = statistics.add
@@ -124,6 +138,9 @@ def _print_page(reading: Reading, statistics: Statistics, everything: bool) -> N
             sections.append(
                 ("Slowest", "rdmascope show FILE --rpc N has each in full", views.slowest_view(slowest, out.width))
             )
+    if connections:
+        healths = [(connection, analyzer.health(connection.number)) for connection in connections]
+        sections.append(("Transport", "rdmascope transport FILE has each connection in full", troubles_view(healths)))
     sections.append(("Not decoded", "", views.undecoded_view(_undecoded(reading, statistics))))
     for title, remark, view in sections:
         show(out, Text(), heading(title, remark), view)
@@ -148,6 +165,8 @@ def _print_json(reading: Reading, statistics: Statistics) -> None:
     )
     for connection in analyzer.connections:
         emit(records.connection_record(connection, statistics.connections.get(connection.number)))
+    for connection in analyzer.connections:
+        emit(transport_record(connection, analyzer.health(connection.number)))
     for procedure in statistics.procedures():
         emit(records.procedure_record(procedure))
     for way, transfer in statistics.transfers.items():

@@ -13,7 +13,7 @@ from rdmascope.dissect.rpcs import Rpc
 from . import records
 from .names import program_label
 from .options import Duration, Moment, MomentType, Xid
-from .reading import Reading, analyzer_options, file_argument, recognition_options
+from .reading import Reading, Source, analyzer_options, file_argument, follow_options, following, recognition_options
 from .terminal import console, print_json
 from .views import rpcs as views
 
@@ -44,9 +44,10 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
     help="Oldest call, slowest, lowest XID, or largest first; else in the order in which RPCs ended.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.rpc/1 object a line.")
+@follow_options
 @recognition_options
 def command(
-    file: str,
+    file: Source,
     xid: int | None,
     procedure: str | None,
     connection: int | None,
@@ -58,6 +59,8 @@ def command(
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    follow: bool,
+    idle: float | None,
 ) -> None:
     """One line per RPC, with filters and sorting.
 
@@ -83,7 +86,8 @@ def command(
       1067985595  10542000  262144
       ...
     """
-    reading = Reading(file, analyzer_options(ports, force, contents=False), streaming=sort is None)
+    options = analyzer_options(ports, force, contents=False)
+    reading = Reading(file, options, streaming=sort is None, follow=following(follow, idle))
 
     def wanted(rpc: Rpc) -> bool:
         return not (

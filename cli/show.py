@@ -16,7 +16,7 @@ from rdmascope.dissect.stitch import stitched_call, stitched_reply
 from . import records
 from .ladder import frames_of, packet_batches, steps
 from .options import Xid
-from .reading import Reading, analyzer_options, file_argument, recognition_options, rereadable
+from .reading import Reading, Source, analyzer_options, file_argument, recognition_options, rereadable
 from .terminal import console, print_json, show
 from .views import rpc as views
 from .views.rpcs import frames, title
@@ -34,7 +34,7 @@ from .views.tables import heading
 )
 @recognition_options
 def command(
-    file: str,
+    file: Source,
     number: int | None,
     xid: int | None,
     frame: int | None,

@@ -45,27 +45,29 @@ def command(
     was taken.
 
     \b
-    Example: a client lost packets.  Who lost them, and who waited?
+    Example: packets were lost.  Whose, and which RPC paid?
       $ rdmascope transport loss-rxe.pcap.zst --connection 2
       Connection 2  10.77.0.2 → 10.77.0.1:20049
         ended by DREQ from the active side
         ...
-                                              client           server
-        sent again                 599 pkts 2.34 MiB 193 pkts 97.5 KiB
-          lost before the capture   10 pkts 40.0 KiB  3 pkts 4.00 KiB
+                                                   client                 server
+        sent again                  599 (22.4%), 2.34 MiB  193 (19.9%), 97.5 KiB
+          lost before the capture            10, 40.0 KiB            3, 4.00 KiB
+        NAKs sent, sequence error                       3                      -
         ...
-        why                 times  loss to NAK  NAK to again  loss to again
-        implied NAK             8            -             -  12.0 to 21.6 ms
-        NAK sequence error      3      3.99 ms       3.99 ms         10.2 ms
+        because of          times      loss to NAK       NAK to again
+        NAK sequence error      3  3.59 to 6.25 ms  616 µs to 15.5 ms
+        implied NAK             8                -                  -
+
+    Thirteen packets were lost, and 792 sent again for them: RDMA goes back to the lost one and repeats all that
+    came after it.  "Lost before the capture": only the repetition was recorded, so the loss is between the
+    sender and the capture point.  An implied NAK is a Read repeated because a response did not come.
 
     \b
-    "lost before the capture": only the retransmission was recorded, so the
-    first transmission was lost between its sender and the capture point.  An
-    implied NAK is a Read that its requester repeats because a response did
-    not come.  "loss to again" is what an RPC waits for; the list of RPCs at
-    the end says which did, and how long:
-      RPC                       waited of latency
-       60 NFSv4.1 WRITE GETATTR 35.3 ms   104 ms
+        RPC                          waited     of latency  packets again
+        60   NFSv4.1 WRITE GETATTR  35.3 ms   104 ms (34%)             39
+
+    A third of that WRITE's time went by between losses and retransmissions.
     """
     options = analyzer_options(ports, force, contents=False)
     reading = Reading(file, Options(options.ports, options.force, options.contents, icrc))
@@ -102,7 +104,7 @@ def _keep(entries: list[tuple[int, int, Paid]], rpc: Rpc) -> None:
         heapq.heappushpop(entries, entry)
 
 
-def transport_record(connection: Connection, health: TransportHealth, paid: Iterable[Paid]) -> Record:
+def transport_record(connection: Connection, health: TransportHealth, paid: Iterable[Paid] = ()) -> Record:
     """The connection's health as a JSON object."""
     names = ("active", "passive")
     return record(

@@ -7,15 +7,19 @@ import ipaddress
 import numpy as np
 from numpy.typing import NDArray
 
+from .frames import Int64s
+
 MAPPED = np.uint64(0xFFFF00000000)
 """Bytes 8 to 15 of ::ffff:0.0.0.0."""
 
+LID = b"InfiniBand LID"
+"""Bytes 0 to 13 where bytes 14 and 15 are a Local Identifier: no IPv6 address or GID (RFC 4291, 2.4) begins so."""
 
 NOT_KNOWN = np.uint32(0xFFFFFFFF)
 
 
 class AddressTable:
-    """Gives each address a small number: 16 bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291, 2.5.5.2)."""
+    """Gives each address a small number: 16 bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291, 2.5.5.2), a LID behind ``LID``."""
 
     def __init__(self) -> None:
         self._ids: dict[bytes, int] = {}
@@ -41,7 +45,7 @@ class AddressTable:
         return self._addresses[id]
 
     def name(self, id: int) -> str:
-        """The address as people write it: '10.77.0.1', 'fd77::1'."""
+        """The address as people write it: '10.77.0.1', 'fd77::1', 'LID 3'."""
         return self._names[id]
 
     def ids(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.uint32]:
@@ -65,6 +69,11 @@ class AddressTable:
         low |= MAPPED
         return self.ids(np.zeros(len(low), np.uint64), low)
 
+    def lid_ids(self, lids: Int64s) -> NDArray[np.uint32]:
+        """Numbers of many Local Identifiers (IBA 3.5.10)."""
+        high, low = (np.uint64(int.from_bytes(half)) for half in (LID[:8], LID[8:] + bytes(2)))
+        return self.ids(np.full(len(lids), high), lids.astype(np.uint64) | low)
+
     def _known(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.uint32]:
         if not len(self._hashes):
             return np.full(len(high), NOT_KNOWN, np.uint32)
@@ -79,8 +88,7 @@ class AddressTable:
             raise ValueError(f"an address has 16 bytes, not {len(address)}")
         number = self._ids[address] = len(self._addresses)
         self._addresses.append(address)
-        parsed = ipaddress.IPv6Address(address)
-        self._names.append(str(parsed.ipv4_mapped or parsed))
+        self._names.append(_name(address))
         return number
 
     def _index(self) -> None:
@@ -90,6 +98,13 @@ class AddressTable:
         hashes = _hash(self._high, self._low)
         self._order = np.argsort(hashes, kind="stable").astype(np.uint32)
         self._hashes = hashes[self._order]
+
+
+def _name(address: bytes) -> str:
+    if address.startswith(LID):
+        return f"LID {int.from_bytes(address[-2:])}"
+    parsed = ipaddress.IPv6Address(address)
+    return str(parsed.ipv4_mapped or parsed)
 
 
 def _hash(high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
+from operator import itemgetter
 
 from .addresses import AddressTable
 from .connection import Connection
-from .exchange import Exchange, Undecoded
-from .frames import FrameBatch
+from .duplicates import Duplicates
+from .exchange import Exchange, Undecoded, Watch
+from .frames import FrameBatch, Rows
+from .iwarp.link import Link as IwarpLink
+from .iwarp.observer import Observer as IwarpObserver
 from .network import locate
+from .operations import Operation
 from .packets import decode
-from .rc.observer import Event, Observer
+from .rc.observer import Link, Observer
 from .rpcs import Rpc
 from .transport import TransportHealth
 
 NFS_RDMA_PORT = 20049
 """RFC 8267, 8."""
+
+Event = tuple[int, Link | IwarpLink, Operation]
+"""Frame number in whose place it stands, where, what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,9 @@ class Options:
 class Analyzer:
     """Carries all state from batch to batch.  Never raises on what it sees."""
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(self, options: Options | None = None, watch: Callable[[Connection], Watch] | None = None) -> None:
+        """``watch`` gives who looks on at the RPC-over-RDMA conversation of a new connection."""
+        self.watch = watch
         self.options = options or Options()
         self.addresses = AddressTable()
         self.frames = 0
@@ -49,8 +60,11 @@ class Analyzer:
         self.last_time: int | None = None
         self.connections: list[Connection] = []
         self._observer = Observer(self.addresses, self.connections, self.options.icrc)
+        self._iwarp = IwarpObserver(self.connections, self.options.ports)
+        self._duplicates = Duplicates()
         self._exchanges: dict[int, Exchange] = {}
         self._numbers = count(1)
+        self._done: list[Rpc] = []
 
     @property
     def other_packets(self) -> Counter[str]:
@@ -73,6 +87,8 @@ class Analyzer:
 
     def health(self, number: int) -> TransportHealth:
         """How the transport of connection ``number`` fared, as far as the capture was fed."""
+        if number in self._iwarp.links:
+            return self._iwarp.links[number].health.result(self.last_time)
         notes = self._observer.notes
         notes.settle(self._observer.bound)
         health = self._observer.links[number].health
@@ -87,44 +103,63 @@ class Analyzer:
         if self.first_time is None:
             self.first_time = int(times[0])
         self.last_time = int(times[-1])
-        packets = decode(batch, locate(batch, self.addresses))
+        located = self._duplicates.drop(batch, locate(batch, self.addresses))
+        packets = decode(batch, located)
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
-        done = self._take(self._observer.feed(packets) if len(packets) else [])
+        events: Sequence[Event] = self._observer.feed(packets) if len(packets) else ()
+        if located.tcp:
+            events = self._feed_iwarp(batch, located.tcp, events)
+        self._take(events)
         frame = int(batch.rows["number"][-1])
         for exchange in self._exchanges.values():
-            exchange.settle(self.last_time, frame)
-            done += self._collect(exchange)
-        return done
+            if exchange.waiting:
+                exchange.settle(self.last_time, frame)
+        return self._collect()
+
+    def _feed_iwarp(self, batch: FrameBatch, tcp: list[Rows], events: Sequence[Event]) -> Sequence[Event]:
+        """The events of both transports, in their order."""
+        observer = self._iwarp
+        packets, taken = observer.packets, observer.taken
+        found = observer.feed(batch, tcp)
+        self.packets += observer.packets - packets
+        self.skipped["TCP"] -= observer.taken - taken
+        if self.skipped["TCP"] <= 0:
+            del self.skipped["TCP"]
+        return sorted([*events, *found], key=itemgetter(0)) if events else found
 
     def finish(self) -> list[Rpc]:
         """The input is over: give the rest."""
-        done = self._take(self._observer.finish())
+        events: list[Event] = [*self._observer.finish(), *self._iwarp.finish()]
+        self._take(sorted(events, key=itemgetter(0)))
         for exchange in self._exchanges.values():
             exchange.finish()
-            done += self._collect(exchange)
-        return done
+        return self._collect()
 
-    def _take(self, events: list[Event]) -> list[Rpc]:
+    def _take(self, events: Sequence[Event]) -> None:
         exchanges = self._exchanges
-        done: list[Rpc] = []
         for _, link, operation in events:
-            key = link.connection.number
+            connection = link.connection
+            assert connection is not None
+            key = connection.number
             exchange = exchanges.get(key)
             if exchange is None:
                 exchange = exchanges[key] = Exchange(
-                    link.connection, self._numbers, self.options.ports, self.options.force
+                    connection, self._numbers, self.options.ports, self.options.force, self._done
                 )
+                if self.watch is not None:
+                    exchange.watch = self.watch(connection)
             exchange.take(operation)
-            if exchange.done:
-                done += self._collect(exchange)
-        return done
 
-    def _collect(self, exchange: Exchange) -> list[Rpc]:
-        done, exchange.done = exchange.done, []
-        costs = self._observer.links[exchange.connection.number].health.costs if done else None
-        if costs:
-            for rpc in done:
+    def _collect(self) -> list[Rpc]:
+        """The Rpcs that ended since the last call."""
+        done = self._done[:]
+        self._done.clear()
+        links, iwarp = self._observer.links, self._iwarp.links
+        for rpc in done:
+            number = rpc.connection.number
+            costs = links[number].health.costs if number in links else iwarp[number].health.costs
+            if costs:
                 rpc.retransmission_delay = costs.of(rpc)
         if not self.options.contents:
             for rpc in done:
@@ -136,6 +171,8 @@ def _drop_contents(rpc: Rpc) -> None:
     for message in (rpc.call, rpc.reply):
         if message is not None:
             message.operation.payload.runs.clear()
+            message.operation.payload.only = None
+            message.data = memoryview(b"")
     for chunk in rpc.chunks:
         for use in chunk.segments:
             for operation in use.operations:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .intervals import IntervalSet
 from .messages import ERROR_NAMES, RDMA_ERROR, RDMA_NOMSG, Message
 from .onc import header as rpc_header
@@ -25,7 +27,7 @@ def conclude(rpc: Rpc) -> None:
 
 
 def _name(rpc: Rpc, message: Message) -> None:
-    reduced: list[tuple[int, int]] = []
+    reduced: Sequence[tuple[int, int]] = ()
     if message.header.procedure == RDMA_NOMSG:
         data = memoryview(call_stream_prefix(rpc, LONG_CALL))
         start, end = 0, len(data)
@@ -33,15 +35,14 @@ def _name(rpc: Rpc, message: Message) -> None:
         data, start, end = message.data, message.start, message.end
     if message.header.reads:
         reduced = [(chunk.position, chunk.length) for chunk in message.header.reads if chunk.position]
-    call = rpc_header.call_header(data, start, end)
-    if call is None or call.program is None or call.version is None or call.procedure is None:
+    head = rpc_header.call_head(data, start, end)
+    if head is None:
         return
-    rpc.program, rpc.version, rpc.procedure = call.program, call.version, call.procedure
-    rpc.gss = call.gss
-    rpc.name = programs.procedure_name(call.program, call.version, call.procedure)
-    if rpc.name in ("COMPOUND", "CB_COMPOUND") and call.body >= 0:
-        callback = rpc.name == "CB_COMPOUND"
-        compound = nfs4.compound_call(data, call.body, end, reduced, origin=start, callback=callback)
+    rpc.program, rpc.version, rpc.procedure, rpc.gss, body = head
+    rpc.name = name = programs.procedure_name(rpc.program, rpc.version, rpc.procedure)
+    if body and (name == "COMPOUND" or name == "CB_COMPOUND"):
+        callback = name == "CB_COMPOUND"
+        compound = nfs4.compound_call(data, start + body, end, reduced, origin=start, callback=callback)
         rpc.minor_version = compound.minor_version
         rpc.operations = nfs4.operation_names(compound.operations, callback)
         if compound.problem:
@@ -59,6 +60,16 @@ def _status(rpc: Rpc, message: Message) -> None:
         start, end = 0, len(data)
     else:
         data, start, end = message.data, message.start, message.end
+    if (
+        rpc.program is not None
+        and rpc.version is not None
+        and rpc.procedure is not None
+        and rpc.gss is None
+        and data[start + 4 : min(start + 28, end)] == rpc_header.SUCCESS_AND_ZERO
+        and status.zero_means_ok(rpc.program, rpc.version, rpc.procedure)
+    ):
+        rpc.status = "OK"
+        return
     reply = rpc_header.reply_header(data, start, end, rpc.gss)
     if reply is None or reply.accepted is None:
         return

@@ -33,10 +33,20 @@ class Endpoint:
     private_data: PrivateData | None = None
     private_data_seen: bool = False
     """The CM message that would carry private data was captured."""
+    consumer_data: bytes = b""
+    """Consumer private data of that message, as far as captured."""
+    consumer_data_cut: bool = False
+    """The capture ends before that message does."""
+    private_data_frame: int = field(default=0, compare=False)
+    """The frame of that message; 0 where none was seen."""
     responder_resources: int | None = None
     initiator_depth: int | None = None
+    port: int | None = None
+    """iWARP: the TCP port; ``qpn`` is then 0, for no packet tells it."""
 
     def __str__(self) -> str:
+        if self.port is not None:
+            return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
         return f"{self.address} QP 0x{self.qpn:06x}"
 
 
@@ -50,7 +60,7 @@ class Connection:
     """RoCEv2, RoCEv1, InfiniBand, iWARP."""
     endpoints: tuple[Endpoint, Endpoint]
     paired_by: str = "CM"
-    """'CM', or 'inferred' from the traffic."""
+    """'CM', 'inferred' from the traffic, 'one direction only', or 'TCP': both directions are one TCP connection."""
     confidence: float = 1.0
     """0 to 1; how sure the pairing is."""
     evidence: tuple[str, ...] = ()
@@ -69,7 +79,7 @@ class Connection:
     first_time: int = 0
     last_time: int = 0
     ended_by: str = ""
-    """'DREQ', 'REJ (reason)', ''."""
+    """'DREQ', 'REJ (reason)', 'FIN from the active side', 'RST …', 'Terminate (…)', 'MPA reject', ''."""
     ended_time: int = 0
     """Nanoseconds; of the DREQ, 0 where none was seen."""
     packets: list[int] = field(default_factory=lambda: [0, 0])

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from .conclude import conclude, finish_state
 from .connection import Connection
@@ -31,6 +30,26 @@ OUTSTANDING = 1 << 16
 
 
 BY_XID_ALONE = "reply matched by its XID alone: its RPC header is cut"
+XID_IN_USE = "its XID was in use by an earlier call without a reply"
+
+
+class Watch(Protocol):
+    """Who wants to see what passes on a connection as it happens, in the order of events."""
+
+    def called(self, rpc: Rpc) -> None:
+        """A call was sent."""
+
+    def replied(self, rpc: Rpc) -> None:
+        """A reply was sent; ``rpc.call`` is None where its call was not seen."""
+
+    def ended(self, rpc: Rpc) -> None:
+        """Nothing more will be known of this Rpc, which may have no reply."""
+
+    def stray(self, sender: int, message: Message) -> None:
+        """A message that is neither call nor reply, or too short to tell."""
+
+    def moved(self, operation: Operation) -> None:
+        """An RDMA Read or Write was issued."""
 
 
 class Undecoded(NamedTuple):
@@ -55,10 +74,16 @@ class Exchange:
     """The RPC-over-RDMA conversation on one connection.  Feed it Operations in the order of events."""
 
     def __init__(
-        self, connection: Connection, numbers: Iterator[int] | None, ports: frozenset[int], force: bool
+        self,
+        connection: Connection,
+        numbers: Iterator[int],
+        ports: frozenset[int],
+        force: bool,
+        done: list[Rpc],
     ) -> None:
+        """``numbers`` and ``done``, where finished Rpcs are put, are shared with the other connections."""
         self.connection = connection
-        self.numbers = numbers or count(1)
+        self.numbers = numbers
         self.recogniser = Recogniser(connection, ports, force)
         self.undecided: list[Operation] = []
         self.calls: tuple[dict[int, list[Rpc]], ...] = ({}, {})
@@ -77,7 +102,8 @@ class Exchange:
         """Messages cut so short that their direction is open, by sender and XID."""
         self.lingering: list[Rpc] = []
         self.undecoded: list[Undecoded] = []
-        self.done: list[Rpc] = []
+        self.done = done
+        self.watch: Watch | None = None
 
     def take(self, operation: Operation) -> None:
         """Look at the next Operation; what it finishes is appended to ``done``."""
@@ -89,6 +115,11 @@ class Exchange:
                 self._move(operation)
         elif protocol == "unknown":
             self._consider(operation)
+
+    @property
+    def waiting(self) -> bool:
+        """There is something to settle."""
+        return bool(self.lingering or self.replies)
 
     def settle(self, now: int, frame: int) -> None:
         """Time has come to ``now`` (ns), the capture to ``frame``: let go of what waited long enough."""
@@ -154,15 +185,19 @@ class Exchange:
             return
         data, start, end = operation.payload.prefix()
         header = decode_header(data, start, end, operation.length)
-        if header.length < 4:
-            self._note(operation.last_frame, header.problem or "Send too short for a transport header")
-            return
         body = start + header.length
         message = Message(operation, header, data, body, max(body, end), max(0, operation.length - header.length))
+        if header.length < 4:
+            self._note(operation.last_frame, header.problem or "Send too short for a transport header")
+            if self.watch is not None:
+                self.watch.stray(operation.initiator, message)
+            return
         if header.problem and not header.truncated:
             self._note(operation.last_frame, f"transport header: {header.problem}")
         sender = operation.initiator
         if header.procedure == RDMA_DONE:
+            if self.watch is not None:
+                self.watch.stray(sender, message)
             return
         is_call = self._is_call(sender, message)
         if is_call is None:
@@ -193,7 +228,9 @@ class Exchange:
             rpc.notes += (BY_XID_ALONE,)
 
     def _undirected(self, message: Message) -> None:
-        self._note(message.frame, "cut before it says whether it is a call or a reply")
+        self._note(message.frame, "nothing says whether it is a call or a reply")
+        if self.watch is not None:
+            self.watch.stray(message.operation.initiator, message)
 
     def _is_call(self, sender: int, message: Message) -> bool | None:
         """By the RPC header, the transport header or a call that waits for this XID; None where none of them tells."""
@@ -205,10 +242,13 @@ class Exchange:
                 return kind == 0
         elif procedure == RDMA_ERROR:
             return False
-        elif procedure == RDMA_NOMSG and not header.problem:
-            return bool(header.reads)
+        elif procedure == RDMA_NOMSG and not header.problem and header.reads:
+            return True
         if header.xid in self.calls[1 - sender]:
-            self._doubt(1 - sender, header.xid)
+            if procedure != RDMA_NOMSG or header.problem:
+                self._doubt(1 - sender, header.xid)
+            return False
+        if procedure == RDMA_NOMSG and header.reply and not header.problem:
             return False
         # Only calls have a Read list.
         return True if header.reads else None
@@ -227,13 +267,15 @@ class Exchange:
             self._advertise(sender, rpc, header)
         table = self.calls[sender]
         if header.xid in table:
-            rpc.notes += ("its XID was in use by an earlier call without a reply",)
+            rpc.notes += (XID_IN_USE,)
             table[header.xid].append(rpc)
         else:
             table[header.xid] = [rpc]
         self.outstanding[sender] += 1
         if self.outstanding[sender] > OUTSTANDING:
             self._retire_oldest(sender)
+        if self.watch is not None:
+            self.watch.called(rpc)
         if self.replies:
             self._answered_early(1 - sender, rpc)
 
@@ -290,6 +332,8 @@ class Exchange:
         if rpc.chunks:
             self._returned(rpc, header)
         self._withdraw(1 - sender, rpc)
+        if self.watch is not None:
+            self.watch.replied(rpc)
         if rpc.chunks and not _reads_closed(rpc):
             self.lingering.append(rpc)
         else:
@@ -298,11 +342,15 @@ class Exchange:
     def _no_call(self, sender: int, message: Message) -> None:
         """The call was sent before the capture began, or is missing from it."""
         rpc = Rpc(next(self.numbers), self.connection, sender == 0, message.header.xid, reply=message)
+        if self.watch is not None:
+            self.watch.replied(rpc)
         self._conclude(rpc)
 
     def _conclude(self, rpc: Rpc) -> None:
         conclude(rpc)
         finish_state(rpc)
+        if self.watch is not None:
+            self.watch.ended(rpc)
         self.done.append(rpc)
 
     def _note(self, frame: int, reason: str) -> None:
@@ -341,6 +389,8 @@ class Exchange:
                 self.unplaced_count -= 1
 
     def _move(self, operation: Operation) -> None:
+        if self.watch is not None:
+            self.watch.moved(operation)
         if operation.length and not self._place(operation):
             self.unplaced.append(operation)
             self.unplaced_count += 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ class FrameBatch:
     data: Bytes
     rows: Rows
     """FRAME rows, in capture order."""
+    comments: Mapping[int, str] = field(default_factory=dict)
+    """What somebody wrote about single frames, by frame number; one line each."""
 
     def __len__(self) -> int:
         return len(self.rows)

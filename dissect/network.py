@@ -1,4 +1,4 @@
-"""Finds RoCEv2 packets in frames: link, IP and UDP headers, in columns.
+"""Finds InfiniBand transport packets in frames, RoCEv2 first of all: link, IP and UDP headers, in columns.
 
 Most batches hold frames of one shape (say Ethernet, one VLAN tag, IPv4 without options, UDP to port 4791):
 those are taken out by one gather and a few comparisons.  What does not fit walks header by header.
@@ -17,23 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .addresses import AddressTable as AddressTable
+from .cursor import FOUND, ROCEV2, SHORTEST, TRANSPORTS, count
 from .frames import FrameBatch, Int64s, Rows, take
-from .walk import (
-    COOKED,
-    ETHERNET,
-    FOUND,
-    IPV4,
-    IPV4_ONLY,
-    IPV6,
-    IPV6_ONLY,
-    RAW_IP,
-    ROCE_PORT,
-    SHORTEST,
-    TAGS,
-    UDP,
-    count,
-    walk_headers,
-)
+from .numbers import COOKED, ETHERNET, IPV4, IPV4_ONLY, IPV6, IPV6_ONLY, RAW_IP, ROCE_PORT, TAGS, UDP
+from .walk import walk_headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +39,46 @@ class Located:
     """Address ids."""
     destination: NDArray[np.uint32]
     source_port: NDArray[np.uint16]
-    """UDP."""
+    """UDP; 0 where there is none."""
     ecn: NDArray[np.uint8]
     """The IP header's ECN field (RFC 3168, 5): 3 is congestion experienced."""
+    transport: NDArray[np.uint8]
+    """Index into cursor.TRANSPORTS."""
     skipped: dict[str, int]
     """Frames that are something else, by what: 'ARP', 'TCP', 'UDP port 53', 'truncated before UDP', …"""
     odd: dict[str, int] = field(default_factory=dict)
     """Packets among the rows whose lengths contradict each other, by how."""
+    tcp: list[Rows] = field(default_factory=list)
+    """WALK rows of frames with TCP inside, for ``tcp.locate_tcp``."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
 def locate(batch: FrameBatch, addresses: AddressTable) -> Located:
-    """Finds the RoCEv2 packets of a batch.  Any bytes are welcome: what is no RoCEv2 packet is counted."""
+    """Finds the packets of RoCEv2, RoCEv1 and InfiniBand in a batch.  Any bytes are welcome, others are counted."""
     skipped: Counter[str] = Counter()
     odd: Counter[str] = Counter()
+    tcp: list[Rows] = []
     shape = _common_shape(batch)
     if shape is None:
-        found = walk_headers(batch, np.arange(len(batch), dtype=np.int64), addresses, skipped)
+        found = walk_headers(batch, np.arange(len(batch), dtype=np.int64), addresses, skipped, tcp)
     else:
         found, rest = _fitting(batch, shape, addresses)
         if len(rest):
-            walked = walk_headers(batch, rest, addresses, skipped)
+            walked = walk_headers(batch, rest, addresses, skipped, tcp)
             if len(walked):
                 found = np.concatenate((found, walked))
                 found = take(found, np.argsort(found["row"], kind="stable"))
-    return _measured(found, skipped, odd)
+    return _measured(found, skipped, odd, tcp)
 
 
-def _measured(found: Rows, skipped: Counter[str], odd: Counter[str]) -> Located:
+def _measured(found: Rows, skipped: Counter[str], odd: Counter[str], tcp: list[Rows]) -> Located:
     """Decides how long each packet is.
 
     The UDP length counts, inside the IP length, inside the frame.  Only where UDP and IP agree is the packet
     allowed to be longer than the frame: then it was cut before it reached the capture (a sliced mirror, say).
+    Without UDP there is one length, and nothing to disagree with.
     """
     bth = found["bth"]
     length = found["udp_length"] - 8
@@ -103,7 +96,9 @@ def _measured(found: Rows, skipped: Counter[str], odd: Counter[str]) -> Located:
         count(odd, "IP packet longer than its frame", int(np.count_nonzero(outside & agreed & sane)))
         count(odd, "UDP length beyond the frame", int(np.count_nonzero(outside & ~agreed & sane)))
     if not sane.all():
-        count(skipped, "UDP port 4791, too short", int(np.count_nonzero(~sane)))
+        short = np.bincount(found["transport"][~sane], minlength=len(TRANSPORTS)).tolist()
+        for number, name in enumerate(TRANSPORTS):
+            count(skipped, "UDP port 4791, too short" if number == ROCEV2 else f"{name}, too short", short[number])
         found, length = take(found, sane), length[sane]
         bth = found["bth"]
     return Located(
@@ -115,8 +110,10 @@ def _measured(found: Rows, skipped: Counter[str], odd: Counter[str]) -> Located:
         destination=np.ascontiguousarray(found["destination"]),
         source_port=np.ascontiguousarray(found["source_port"]),
         ecn=np.ascontiguousarray(found["ecn"]),
+        transport=np.ascontiguousarray(found["transport"]),
         skipped=dict(skipped),
         odd=dict(odd),
+        tcp=tcp,
     )
 
 
@@ -253,6 +250,7 @@ def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[
     found["wire_end"] = offset + np.maximum(rows["original"], rows["captured"])
     found["udp_length"] = heads["udp_length"]
     found["source_port"] = heads["source_port"]
+    found["transport"] = ROCEV2
     if shape.version == 4:
         found["ip_end"] = ip + heads["total"]
         found["ecn"] = heads["tos"] & 3

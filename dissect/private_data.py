@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
+from typing import NamedTuple
 
 from .connection import PrivateData
 
@@ -13,6 +14,29 @@ SIZE_UNIT = 1024
 
 _MAGIC = FORMAT_IDENTIFIER.to_bytes(4, "big")
 _MESSAGE = Struct(">IBBBB").unpack_from
+
+
+class Identified(NamedTuple):
+    """A format identifier, and what stands behind it as far as it lies inside the private data; None where not."""
+
+    offset: int
+    version: int | None
+    reserved: int | None
+    """The seven bits beside the R flag."""
+    whole: bool
+    """All eight octets lie inside."""
+
+
+def find_identifiers(data: bytes) -> list[Identified]:
+    """Every format identifier in the consumer private data ``data``, by ascending offset, whatever follows it."""
+    found: list[Identified] = []
+    at = data.find(_MAGIC)
+    while at >= 0:
+        version = data[at + 4] if at + 4 < len(data) else None
+        reserved = data[at + 5] >> 1 if at + 5 < len(data) else None
+        found.append(Identified(at, version, reserved, at + SIZE <= len(data)))
+        at = data.find(_MAGIC, at + 1)
+    return found
 
 
 def find_private_data(data: bytes) -> list[PrivateData]:

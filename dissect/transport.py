@@ -39,10 +39,10 @@ class Spread:
 
 
 CAUSES = (
-    "NAK sequence error",  # the responder missed a PSN and said so (IBA 9.7.5.1.1)
-    "implied NAK",  # a Read response was missing, so the requester asked again (IBA 9.7.5.2.8, 9.7.2.4)
-    "RNR NAK",  # the responder had no receive buffer (IBA 9.7.5.2.8)
-    "timeout",  # nothing came for a while (IBA 9.7.6.1.3)
+    "NAK sequence error",  # the responder missed a PSN and said so (IBA 9.7.5)
+    "implied NAK",  # a Read response was missing, so the requester asked again (IBA 9.9)
+    "RNR NAK",  # the responder had no receive buffer (IBA 9.7.5)
+    "timeout",  # nothing came for a while (IBA 9.9)
     "unknown",  # sent again, but the capture does not show why
     "duplicate",  # one packet twice, and its sender went on
 )

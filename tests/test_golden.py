@@ -416,3 +416,39 @@ def test_what_the_network_lost_is_neither_missing_nor_twice() -> None:
     zeros = [transfer for transfer in writes("loss-rxe") if transfer.connection == second.number]
     assert {len(transfer.data) for transfer in zeros} == {1 << 18}
     assert not any(any(transfer.data) for transfer in zeros)
+
+
+READ_REQUEST, RESPONSES_AND_ACK = 12, range(13, 18)
+
+
+def received_by_the_client(name: str) -> Counter[str]:
+    """Requests as their responder takes them (IBA 9.7.1): expected, had already, or ahead of a lost one and dropped."""
+    taken: Counter[str] = Counter()
+    expected: dict[int, int] = {}
+    with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
+        for batch in capture.batches():
+            for start, length in zip(batch.rows["offset"].tolist(), batch.rows["captured"].tolist(), strict=True):
+                frame = bytes(batch.data[start : start + length])
+                if frame[12:14] != b"\x08\x00" or frame[30:34] != b"\x0a\x4d\x00\x02" or frame[36:38] != b"\x12\xb7":
+                    continue
+                opcode, qpn, psn = frame[42], int.from_bytes(frame[47:50], "big"), int.from_bytes(frame[51:54], "big")
+                if qpn == 1 or opcode in RESPONSES_AND_ACK:
+                    continue
+                ahead = (psn - expected.setdefault(qpn, psn)) % (1 << 24)
+                if ahead == 0:
+                    length = int.from_bytes(frame[66:70], "big") if opcode == READ_REQUEST else 0
+                    expected[qpn] = (psn + max(1, -(-length // 4096))) % (1 << 24)
+                taken["new" if ahead == 0 else "ahead" if ahead < 1 << 23 else "duplicate"] += 1
+    return taken
+
+
+def test_retransmissions_are_those_that_the_client_counted() -> None:
+    counters = MANIFEST["loss-rxe"]["client_counters"]
+    taken = received_by_the_client("loss-rxe")
+    assert taken["duplicate"] == counters["duplicate_request"]
+    analyzer = analyzed("loss-rxe").analyzer
+    health = [analyzer.health(connection.number) for connection in analyzer.connections]
+    assert sum(one.directions[0].sequence_naks for one in health) == counters["out_of_seq_request"]
+    # What came ahead of a lost packet was dropped, so it was sent again as well.
+    again = sum(one.directions[1].repeated.packets for one in health)
+    assert again == counters["duplicate_request"] + taken["ahead"]

@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from rdmascope.dissect.frames import Rows
-from rdmascope.dissect.walk import COOKED, ETHERNET, LINUX_SLL2, RAW_IP
+from rdmascope.dissect.numbers import COOKED, ERF, ETHERNET, INFINIBAND, LINUX_SLL2, RAW_IP
 
 from ..units import count, seconds
 
@@ -23,12 +23,16 @@ def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
 
     ``rpcrdma``: it is known that the frame begins a Send of RPC-over-RDMA, which no field of it tells.
     """
+    import scapy.contrib.erspan  # importing binds them to what announces them
+    import scapy.contrib.geneve
+    import scapy.contrib.mpls  # noqa: F401
     from scapy.layers.inet import IP
     from scapy.layers.inet6 import IPv6
     from scapy.layers.l2 import CookedLinux, CookedLinuxV2, Ether
+    from scapy.layers.vxlan import VXLAN  # noqa: F401, importing binds it to its port
     from scapy.packet import Raw
 
-    from rdmascope.dissect.layers import roce
+    from rdmascope.dissect.layers import lrh, roce
     from rdmascope.dissect.layers.rpcrdma import RPCRDMA
 
     roce.bind()
@@ -38,6 +42,8 @@ def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
         packet = (CookedLinuxV2 if link_type == LINUX_SLL2 else CookedLinux)(data)
     elif link_type in RAW_IP and data:
         packet = (IPv6 if data[0] >> 4 == 6 else IP)(data)
+    elif link_type in (ERF, INFINIBAND):
+        packet = (lrh.ERF if link_type == ERF else lrh.LRH)(data)
     else:
         return Raw(data)
     last = packet.lastlayer()

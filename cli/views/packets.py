@@ -41,7 +41,10 @@ CM_NAMES = {
     "SIDR_REP": "ServiceIDResolutionReply",
 }
 
-PROTOCOL_STYLES = {"RRoCE": "", "RPCoRDMA": "cyan", "NFS": "green", "NFS_CB": "magenta"}
+PROTOCOLS = "RRoCE", "RoCE", "InfiniBand"
+"""What tshark calls the transports, by their code."""
+
+PROTOCOL_STYLES = {"RPCoRDMA": "cyan", "NFS": "green", "NFS_CB": "magenta"}
 
 Shown = tuple[str, str]
 """Protocol and info column."""
@@ -55,6 +58,11 @@ def packet_line(packet: SimpleNamespace, source: str, destination: str, first_ti
     protocol, info = shown
     when = seconds(packet.time - first_time)
     return f"{packet.frame:>7} {when:>12} {source:>15} → {destination:<15} {protocol:<8} {packet.wire:>6} {info}"
+
+
+def comment_line(comment: str) -> str:
+    """What somebody wrote about the packet above."""
+    return f"{'':>7} {comment}"
 
 
 def call_shown(rpc: Rpc) -> Shown:

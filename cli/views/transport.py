@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,11 +16,12 @@ from rdmascope.dissect.transport import CAUSES, Direction, Episode, Spread, Tall
 
 from ..names import procedure_label, program_label
 from ..units import count, duration, plural, share, size
-from .tables import Cell, grid
+from .tables import Cell, Grid
 
 MOST_EPISODES = 12
 MOST_PAID = 10
 MOST_FRAMES = 8
+MOST_CONNECTIONS = 8
 WIDE = 120
 """From this many columns on, episodes show their frames and where the packet was lost."""
 
@@ -67,7 +69,7 @@ def connection_view(
         Padding(Text(_sentence("ended by", health.ended), _ended_style(health)), (0, 0, 0, 2)),
         *(Padding(Text(line), (0, 0, 0, 2)) for line in _place(health)),
         Text(),
-        grid([""], ["client", "server"], list(_rows(health)), gap=2),
+        Grid([""], ["client", "server"], list(_rows(health)), gap=2),
     ]
     if health.episode_count:
         parts += [Text(), causes_view(health)]
@@ -77,10 +79,16 @@ def connection_view(
     listed = paid if everything else paid[:MOST_PAID]
     if listed:
         rows: list[list[Cell]] = [
-            [str(one.number), f"{one.program} {one.name}", duration(one.waited), _latency(one), str(one.retransmissions)]
+            [
+                str(one.number),
+                f"{one.program} {one.name}",
+                duration(one.waited),
+                _latency(one),
+                str(one.retransmissions),
+            ]
             for one in listed
         ]
-        parts += [Text(), grid(["RPC", ""], ["waited", "of latency", "packets again"], rows, flexible=1, gap=2)]
+        parts += [Text(), Grid(["RPC", ""], ["waited", "of latency", "packets again"], rows, flexible=1, gap=2)]
         parts += _more(len(paid) - len(listed), "RPCs, that waited less")
     return Group(*parts)
 
@@ -109,13 +117,36 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
             lines.append(f"{name}: " + "; ".join(told))
     spread = health.loss_to_again
     if spread:
-        lines.append(f"from loss to retransmission: median {duration(spread.median)}, at most {duration(spread.maximum)}")
+        lines.append(
+            f"from loss to retransmission: median {duration(spread.median)}, at most {duration(spread.maximum)}"
+        )
     if health.ended.startswith(("silence", "fatal")) or ", after " in health.ended:
         lines.append(_sentence("ended by", health.ended))
     if lines:
-        lines += [line for line in _place(health)][:1]
         lines[0] = f"#{connection.number} {lines[0]}"
     return [Text(line) for line in lines]
+
+
+def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> RenderableType:
+    """The troubles of several connections, for a page about everything."""
+    told = [(connection, lines) for connection, health in pairs if (lines := health_lines(connection, health))]
+    parts: list[RenderableType] = []
+    if not told:
+        parts.append(Padding(Text("nothing was sent again, lost or marked; no connection broke"), (0, 0, 0, 2)))
+    for _, lines in told[:MOST_CONNECTIONS]:
+        parts += [Padding(line, (0, 0, 0, 2 if not at else 5)) for at, line in enumerate(lines)]
+    if len(told) > MOST_CONNECTIONS:
+        parts.append(Text(f"  … and {len(told) - MOST_CONNECTIONS} more connections", "dim"))
+    vantages = [health.vantage for _, health in pairs if health.vantage.confidence] or [
+        health.vantage for _, health in pairs
+    ]
+    if vantages:
+        place, number = Counter(one.place for one in vantages).most_common(1)[0]
+        meaning = next(one.meaning for one in vantages if one.place == place)
+        where = "where the capture was taken is undecidable" if place == "undecidable" else f"captured {place}"
+        agreed = "" if number == len(pairs) else f", {number} of {plural(len(pairs), 'connection')} say"
+        parts.append(Padding(Text(f"{where}{agreed}: {meaning}"), (0, 0, 0, 2)))
+    return Group(*parts)
 
 
 def _sentence(lead: str, ended: str) -> str:
@@ -187,7 +218,7 @@ def causes_view(health: TransportHealth) -> RenderableType:
                 _range([one.loss_to_again for one in mine]),
             ]
         )
-    return grid(["sent again because of"], ["times", "loss to NAK", "NAK to again", "loss to again"], rows, gap=2)
+    return Grid(["because of"], ["times", "loss to NAK", "NAK to again", "loss to again"], rows, gap=2)
 
 
 def episodes_view(connection: Connection, episodes: Sequence[Episode], width: int) -> RenderableType:
@@ -208,8 +239,8 @@ def episodes_view(connection: Connection, episodes: Sequence[Episode], width: in
     left = ["sender", "because of", "frames: loss NAK again"]
     if width >= WIDE:
         wide = ["packets", "loss to NAK", "NAK to again", "loss to again"]
-        return grid([*left, "lost", "where"], wide, rows, gap=2)
-    return grid(left, ["packets", "loss to again"], rows, gap=2)
+        return Grid([*left, "lost", "where"], wide, rows, gap=2)
+    return Grid(left, ["packets", "loss to again"], rows, gap=2)
 
 
 def _more(number: int, what: str) -> list[RenderableType]:
@@ -221,7 +252,9 @@ def _latency(one: Paid) -> str:
 
 
 def _causes(one: Direction) -> str:
-    told = [f"{tally.packets:,} {cause}" for cause, tally in one.causes.items() if cause != "duplicate" and tally.packets]
+    told = [
+        f"{tally.packets:,} {cause}" for cause, tally in one.causes.items() if cause != "duplicate" and tally.packets
+    ]
     return ", ".join(told)
 
 
@@ -286,9 +319,12 @@ def _time(nanoseconds: int | None) -> str:
 
 
 def _range(times: Sequence[int | None]) -> str:
+    """'3.59 ms', '3.59 to 6.25 ms', '616 µs to 15.5 ms'."""
     known = sorted(time for time in times if time is not None)
     if not known:
         return "-"
-    if known[0] == known[-1]:
-        return duration(known[0])
-    return f"{duration(known[0])} to {duration(known[-1])}"
+    low, high = duration(known[0]), duration(known[-1])
+    if low == high:
+        return low
+    number, _, unit = low.partition(" ")
+    return f"{number if high.endswith(f' {unit}') else low} to {high}"

@@ -7,7 +7,7 @@ path need not start Scapy.  A test fails where the note is stale.
 from __future__ import annotations
 
 from ..columns import layout
-from . import bth, cm, mad
+from . import bth, cm, ddp, mad
 
 HEADERS = (
     bth.BTH,
@@ -17,6 +17,9 @@ HEADERS = (
     bth.DETH,
     bth.ImmDt,
     bth.IETH,
+    ddp.DDPTagged,
+    ddp.DDPUntagged,
+    ddp.RDMAPReadRequest,
     mad.MAD,
     cm.IPCMRequest,
     *(layer for _, layer in cm.CM_MESSAGES.values()),

@@ -31,7 +31,7 @@ from scapy.fields import (
 from scapy.packet import Packet, Raw, bind_top_down
 
 from . import opcodes
-from .icrc import icrc, verify
+from .icrc import icrc, icrc_local, verify, verify_local
 
 MAD_BYTES = 24
 """The common header of a Management Datagram (IBA 13.4)."""
@@ -103,6 +103,10 @@ class IcrcField(TrailingField):
         return f"0x{x:08x}" + {True: " (good)", False: " (wrong)", None: ""}[verdict]
 
 
+_COVERED = ("IP", "IPv6", "GRH")
+"""Layers with which the part of a packet begins that the ICRC covers; where none is beneath, LRH is."""
+
+
 class BTH(_Chained):
     """Base Transport Header (IBA 9.2), 12 bytes, with the pad bytes and the ICRC that end the packet.
 
@@ -163,6 +167,8 @@ class BTH(_Chained):
             return 0
         if below.fields.get("paylen") is not None:
             return int(below.paylen) - opcodes.BTH_BYTES
+        if below.name == "LRH" and below.pktlen is not None:
+            return int(below.pktlen) * 4 - 8 - opcodes.BTH_BYTES
         if below.name == "UDP" and below.len is not None:
             return int(below.len) - 8 - opcodes.BTH_BYTES
         return 0
@@ -177,28 +183,34 @@ class BTH(_Chained):
         packet: bytes = pkt + pay + pad
         trailer = self.icrc
         if trailer is None:
-            trailer = icrc(self._beneath(packet)) or 0
+            trailer = self._icrc(packet)
         if isinstance(trailer, int):
             trailer = (trailer & 0xFFFFFFFF).to_bytes(4, "big")
         return packet + bytes(trailer)
 
-    def _beneath(self, packet: bytes) -> bytes:
-        """``packet`` behind the headers beneath, from the network header on, with lengths as sent."""
+    def _icrc(self, packet: bytes) -> int:
+        """The ICRC of ``packet`` behind the headers beneath, from the network header on, with lengths as sent."""
         stack: Any = Raw(packet + bytes(opcodes.ICRC_BYTES))
         layer = self.underlayer
         while layer is not None:
-            stack = type(layer)(**{**layer.overloaded_fields, **layer.fields}) / stack
-            if layer.name in ("IP", "IPv6", "GRH"):
-                return bytes(stack)[: -opcodes.ICRC_BYTES]
+            fields = {**layer.overloaded_fields, **layer.fields}
+            local = layer.name == "LRH"
+            if local:
+                fields["vcrc"] = b""
+            stack = type(layer)(**fields) / stack
+            if local or layer.name in _COVERED:
+                return (icrc_local if local else icrc)(bytes(stack)[: -opcodes.ICRC_BYTES]) or 0
             layer = layer.underlayer
-        return b""
+        return 0
 
     def verify_icrc(self) -> bool | None:
-        """Whether the ICRC is right; None where it, or the network header, is not there."""
+        """Whether the ICRC is right; None where it, or the header that it covers first, is not there."""
         layer = self.underlayer
-        while layer is not None and layer.name not in ("IP", "IPv6", "GRH"):
+        while layer is not None and layer.name not in (*_COVERED, "LRH"):
             layer = layer.underlayer
-        return None if layer is None else verify(bytes(layer))
+        if layer is None:
+            return None
+        return verify_local(bytes(layer)) if layer.name == "LRH" else verify(bytes(layer))
 
     def mysummary(self) -> str:
         return f"{opcodes.opcode_name(self.opcode)} QP 0x{self.dest_qp:06x} PSN {self.psn}"

@@ -1,9 +1,11 @@
 """The Invariant CRC of RoCE packets: computed and verified on bytes, one packet or a column of them.
 
 The ICRC is the CRC-32 of Ethernet over everything that routers must not change.  Eight bytes of ones stand
-for the Local Route Header; fields that may change on the way count as ones: IPv4 type of service, time to
-live and header checksum; IPv6 (and GRH) traffic class, flow label and hop limit; the UDP checksum; FECN, BECN
-and the six reserved bits behind them in the BTH.  IBA volume 1, 7.8.1; annex A16 (RoCE); annex A17 (RoCEv2).
+for the Local Route Header, or for the lack of one; in a native InfiniBand packet without a Global Route Header,
+which no router forwards, it counts itself, with ones for its virtual lane.  Other fields that may change on the
+way count as ones: IPv4 type of service, time to live and header checksum; IPv6 (and GRH) traffic class, flow
+label and hop limit; the UDP checksum; FECN, BECN and the six reserved bits behind them in the BTH.  IBA volume 1,
+7.8.1; annex A16 (RoCE); annex A17 (RoCEv2).
 
 Here an ICRC is the integer that its four bytes on the wire make when read big-endian, as Wireshark shows it;
 the CRC itself goes out least significant byte first.
@@ -18,12 +20,14 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cursor import NATIVE
 from ..frames import Bytes, FrameBatch, Int64s, Rows
 from .opcodes import BTH_BYTES, EXTENDED_BYTES, ICRC_BYTES
 
 UDP_BYTES = 8
 ROCE_PORT = 4791
 IPV6_BYTES = 40
+LRH_BYTES = 8
 
 _UDP, _BTH_IN_GRH = 17, 0x1B
 _EXTENSIONS = (0, 43, 60, 135, 139, 140)
@@ -69,6 +73,31 @@ def verify(packet: bytes | bytearray | memoryview) -> bool | None:
     return icrc(packet[:end]) == int.from_bytes(packet[end : extent.end], "big")
 
 
+def icrc_local(packet: bytes | bytearray | memoryview) -> int | None:
+    """The ICRC that belongs behind ``packet``, which runs from a Local Route Header with a BTH behind it."""
+    packet = bytes(packet)
+    masked = LRH_BYTES + BTH_BYTES
+    if len(packet) < masked:
+        return None
+    head = (int.from_bytes(packet[:masked], "big") | int.from_bytes(_LOCAL_VARIANT, "big")).to_bytes(masked, "big")
+    return _finish(crc32(packet[masked:], crc32(head)))
+
+
+def verify_local(packet: bytes | bytearray | memoryview) -> bool | None:
+    """Whether the ICRC of ``packet`` is right; it starts with a Local Route Header with a BTH behind it.
+
+    Bytes behind the length that the header gives (a VCRC) are ignored.  None where the packet is cut short or
+    is none such.
+    """
+    packet = bytes(packet)
+    if len(packet) < LRH_BYTES or packet[1] & 3 != 2:
+        return None
+    end = (int.from_bytes(packet[4:6], "big") & 0x7FF) * 4
+    if end < LRH_BYTES + BTH_BYTES + ICRC_BYTES or len(packet) < end:
+        return None
+    return icrc_local(packet[: end - ICRC_BYTES]) == int.from_bytes(packet[end - ICRC_BYTES : end], "big")
+
+
 def find_extent(packet: bytes) -> Extent | None:
     """Where the BTH starts and the packet ends; None where ``packet`` does not start with headers of RoCE."""
     if len(packet) < 20:
@@ -111,6 +140,10 @@ def _variant(ipv4: bool, udp: bool, bth: int) -> bytes:
     return bytes(mask)
 
 
+_LOCAL_VARIANT = b"\xf0" + bytes(LRH_BYTES - 1 + 4) + b"\xff" + bytes(BTH_BYTES - 5)
+"""Ones for the virtual lane of a Local Route Header, and for what does not count in the BTH behind it."""
+
+
 def _ones(header: bytes, variant: bytes) -> bytes:
     """The header with ones in its variant fields, behind the eight bytes of ones."""
     size = len(header)
@@ -122,17 +155,42 @@ def _finish(crc: int) -> int:
     return int.from_bytes(crc.to_bytes(4, "little"), "big")
 
 
+def packet_ends(rows: Rows) -> Int64s:
+    """Where the ICRCs of PACKET rows end."""
+    ends: Int64s = rows["bth"] + BTH_BYTES + EXTENDED_BYTES[rows["opcode"]] + rows["length"] + rows["pad"] + ICRC_BYTES
+    return ends
+
+
+def lrh_starts(data: Bytes, rows: Rows, start: Int64s, end: Int64s) -> Int64s:
+    """Where the Local Route Headers of PACKET rows are, -1 where there is none; frames start at ``start``.
+
+    Rows do not say whether a Global Route Header follows, so the header is that which fits the packet.
+    """
+    found = np.full(len(rows), -1, np.int64)
+    bth = rows["bth"]
+    for following, before in ((3, LRH_BYTES + IPV6_BYTES), (2, LRH_BYTES)):
+        at = bth - before
+        where = np.flatnonzero((rows["transport"] == NATIVE) & (at >= start))
+        at = at[where]
+        words = (data[at + 4].astype(np.int64) << 8 | data[at + 5]) & 0x7FF
+        fits = (data[at + 1] & 3 == following) & (at + words * 4 == end[where])
+        if following == 3:
+            fits &= (data[at + LRH_BYTES] >> 4 == 6) & (data[at + LRH_BYTES + 6] == _BTH_IN_GRH)
+        found[where[fits]] = at[fits]
+    return found
+
+
 def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
     """Whether the ICRCs of some packets of a batch are right; None where one is not wholly captured.
 
     ``rows`` are PACKET rows that were decoded from ``batch``.  They do not say where the network header
-    starts, so it is looked for in front of the BTH: the IPv4 header, IPv6 header or GRH whose length and
+    starts, so it is looked for in front of the BTH: the IPv4 header, IPv6 header, GRH or LRH whose length and
     protocol fields fit the packet.  Where none fits the answer is None, too.
     """
     bth = rows["bth"].astype(np.int64)
+    end = packet_ends(rows)
     frames = batch.rows[np.searchsorted(batch.rows["number"], rows["frame"])]
     start, stop = frames["offset"], frames["offset"] + frames["captured"]
-    end = bth + BTH_BYTES + EXTENDED_BYTES[rows["opcode"]] + rows["length"] + rows["pad"] + ICRC_BYTES
     verdicts: list[bool | None] = [None] * len(rows)
     open_ = end <= stop
     shapes = [(True, True, 4 * words + UDP_BYTES) for words in range(5, 16)]
@@ -145,11 +203,18 @@ def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
         if not len(where):
             continue
         open_[where] = False
-        good = _verify_shape(batch.data, bth[where], end[where], ipv4, udp, before)
+        good = _verify_shape(batch.data, bth[where], end[where], before, _variant(ipv4, udp, before))
         for index, verdict in zip(where.tolist(), good, strict=True):
             verdicts[index] = verdict
         if not open_.any():
             break
+    local = np.flatnonzero(open_ & (rows["transport"] == NATIVE))
+    if len(local):
+        local = local[lrh_starts(batch.data, rows[local], start[local], end[local]) == bth[local] - LRH_BYTES]
+        open_[local] = False
+        good = _verify_shape(batch.data, bth[local], end[local], LRH_BYTES, _LOCAL_VARIANT, 0)
+        for index, verdict in zip(local.tolist(), good, strict=True):
+            verdicts[index] = verdict
     for index in np.flatnonzero(open_).tolist():
         verdicts[index] = _behind_extensions(batch.data, int(start[index]), int(bth[index]), int(end[index]))
     return verdicts
@@ -183,15 +248,15 @@ def _fits(data: Bytes, start: Int64s, end: Int64s, ipv4: bool, udp: bool, before
     return fits
 
 
-def _verify_shape(data: Bytes, bth: Int64s, end: Int64s, ipv4: bool, udp: bool, before: int) -> list[bool]:
-    """The verdicts for packets that share one shape of headers."""
+def _verify_shape(data: Bytes, bth: Int64s, end: Int64s, before: int, variant: bytes, ones: int = 8) -> list[bool]:
+    """The verdicts for packets that share one shape of headers, behind a number of bytes of ones."""
     size = before + BTH_BYTES
-    headers = np.full((len(bth), 8 + size), 0xFF, np.uint8)
+    headers = np.full((len(bth), ones + size), 0xFF, np.uint8)
     anywhere = np.ndarray((len(data) - size + 1,), np.dtype((np.void, size)), data, strides=(1,))
-    headers[:, 8:] = anywhere[bth - before].view(np.uint8).reshape(-1, size)
-    headers[:, 8:] |= np.frombuffer(_variant(ipv4, udp, before), np.uint8)
+    headers[:, ones:] = anywhere[bth - before].view(np.uint8).reshape(-1, size)
+    headers[:, ones:] |= np.frombuffer(variant, np.uint8)
     view: memoryview = data.data
-    head, step = headers.tobytes(), 8 + size
+    head, step = headers.tobytes(), ones + size
     verdicts = []
     for index, (first, last) in enumerate(zip((bth + BTH_BYTES).tolist(), (end - 4).tolist(), strict=True)):
         crc = crc32(view[first:last], crc32(head[index * step : (index + 1) * step]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
@@ -9,6 +10,9 @@ from typing import NamedTuple
 from .xdr import Data, round_up, word, words2
 
 CALL, REPLY = 0, 1
+SUCCESS_AND_ZERO = bytes.fromhex("00000001 00000000 00000000 00000000 00000000 00000000")
+"""Behind the XID of most replies: REPLY, MSG_ACCEPTED, an empty AUTH_NONE verifier, SUCCESS, and results that begin
+with a zero."""
 MESSAGE_TYPES = {CALL: "Call", REPLY: "Reply"}
 
 RPC_VERSION = 2
@@ -181,6 +185,38 @@ def call_header(data: Data, start: int, end: int) -> CallHeader | None:
             if at > limit:
                 return stop("the bytes end inside the RPCSEC_GSS wrapping", gss, True)
     return CallHeader(xid, rpc_version, program, version, procedure, flavor, gss, start + at)
+
+
+def call_head(data: Data, start: int, end: int) -> tuple[int, int, int, GssCredential | None, int] | None:
+    """Program, version, procedure, RPCSEC_GSS credential and offset of the arguments from ``start`` (0: not there).
+
+    None where ``call_header`` gives None.  Callers send the same credential over and over: what was decoded for it
+    is remembered.
+    """
+    if end - start >= 40:
+        length = _CREDENTIAL(data, start + 28)[0]
+        stop = start + 40 + length
+        if length <= _SHORT_CREDENTIAL and not length & 3 and stop <= end:
+            known = _known_head(bytes(data[start + 4 : stop]))
+            if known is not None:
+                return known
+    call = call_header(data, start, end)
+    if call is None:
+        return None
+    return call.program, call.version, call.procedure, call.gss, max(0, call.body - start)
+
+
+_CREDENTIAL = Struct(">I").unpack_from
+_SHORT_CREDENTIAL = 128
+
+
+@lru_cache(maxsize=4096)
+def _known_head(raw: bytes) -> tuple[int, int, int, GssCredential | None, int] | None:
+    """Of a call header without its XID; None where it has to be looked at with what follows it."""
+    call = call_header(bytes(4) + raw, 0, 4 + len(raw))
+    if call is None or call.body < 0 or call.flavor == RPCSEC_GSS:
+        return None
+    return call.program, call.version, call.procedure, call.gss, call.body
 
 
 def _cut_call(view: memoryview) -> CallHeader | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from struct import error as StructError
 
 from .programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, RQUOTA, STATUS_MONITOR
@@ -235,6 +236,12 @@ def reply_status(
         return _status(program, version, procedure, view)
     except StructError:
         return None
+
+
+@cache
+def zero_means_ok(program: int, version: int, procedure: int) -> bool:
+    """Whether the results begin with a status word of which zero is the success."""
+    return reply_status(program, version, procedure, bytes(4), 0, 4) == (OK, False)
 
 
 def _status(program: int, version: int, procedure: int, view: memoryview) -> tuple[str, bool] | None:

@@ -120,6 +120,10 @@ class Acknowledgements:
         if reads is not None or len(self._open_reads):
             self._count_reads(reads, positive, reached, before)
 
+    def compact(self) -> None:
+        """Keep no more memory than what is pending needs."""
+        self._psns, self._times, self._reads = self._psns.copy(), self._times.copy(), self._reads.copy()
+
     def _fresh(self, requests: Columns, head: int | None) -> Columns:
         """The requests that were not seen before."""
         start = int(requests.psns[0]) if head is None else head
@@ -174,6 +178,11 @@ class Acknowledgements:
     def unanswered(self) -> int:
         """Requests without any acknowledgement."""
         return len(self._psns)
+
+    @property
+    def first_unanswered(self) -> int:
+        """PSN of the first of them, one behind the last acknowledged where there is none."""
+        return int(self._psns[0]) if len(self._psns) else self.acked + 1
 
     @property
     def waiting_since(self) -> int | None:

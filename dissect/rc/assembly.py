@@ -24,7 +24,7 @@ _KIND[opcodes.IS_ATOMIC] = Kind.ATOMIC
 _SEND, _WRITE, _READ, _ATOMIC = (int(kind) for kind in Kind)
 _KINDS = tuple(Kind)
 
-RECENT = 1024
+RECENT = 256
 """Operations among which a repeated packet is looked for."""
 
 Delivered = list[tuple[int, Operation]]

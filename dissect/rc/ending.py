@@ -44,7 +44,7 @@ def _silence(health: Health, now: int | None) -> str:
             continue
         waited = now - max(since, answered)
         if waited >= SILENCE:
-            again = sum((one.time or 0) >= since for one in repeats.snapshot()[3])
+            again = sum(one.end > answers.first_unanswered and one.time is not None for one in repeats.snapshot()[3])
             attempts = "attempt" if again == 1 else "attempts"
             tried = f"; {again} {attempts} to send again" if again else "; nothing was sent again"
             plural = "" if answers.unanswered == 1 else "s"

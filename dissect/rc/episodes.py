@@ -2,7 +2,7 @@
 
 In a conversation without trouble nothing here runs but two comparisons.  Python looks at runs of requests that start
 behind or beyond the expected PSN, at NAKs, and at Read responses seen before.
-IBA volume 1, 9.7.2.4 (detecting losses), 9.7.5.2 (NAK codes), 9.9.2 (retries).
+IBA volume 1, 9.7.5 (acknowledgements and NAKs) and 9.9 (errors and retries).
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from ..layers import opcodes
 from ..transport import NONE, Episode, Refusal, Tally
 from .psn import MODULUS
 
-KEPT = 4096
+KEPT = 2048
 """Packets behind the last one among which an earlier transmission is looked for."""
 MOST_EPISODES = 4096
-MOST_HOLES = 1024
+MOST_HOLES = 256
+MOST_NAKS = 64
 MOST_REFUSALS = 256
 RESTART = 1 << 16
 """A step of more PSNs than can be outstanding."""
@@ -178,6 +179,10 @@ class Repeats:
         self._answered = False
         """A response was captured; without any, no NAK can be expected to be."""
 
+    def forget(self) -> None:
+        """No packet will be repeated."""
+        self._sent, self._answers = _History(), _History()
+
     def feed(self, requests: Columns | None, responses: Columns | None, syndromes: Rows | None) -> None:
         """Take the packets of one batch; ``syndromes`` are those of ``responses``, 0 where one has no AETH."""
         events: list[tuple[int, int, Int64s]] = []
@@ -226,7 +231,8 @@ class Repeats:
         old = np.flatnonzero(psns <= before)
         if not len(old):
             return []
-        return np.split(reading[old], np.flatnonzero(np.diff(psns[old]) != 1) + 1)
+        breaks = (np.diff(psns[old]) != 1) | (np.diff(old) != 1)
+        return np.split(reading[old], np.flatnonzero(breaks) + 1)
 
     # Requests
 
@@ -244,7 +250,8 @@ class Repeats:
             self._holes.clear()
             self._naks.clear()
         if start >= self.head:
-            if start > self.head and len(self._holes) < MOST_HOLES:
+            if start > self.head:
+                del self._holes[: max(0, len(self._holes) - MOST_HOLES + 1)]
                 self._holes.append(_Hole(self.head, start, int(rows.frames[a]), int(rows.times[a])))
             if self._open is not None:
                 self._close()
@@ -262,6 +269,8 @@ class Repeats:
         fresh = np.zeros(c - a, np.bool_)
         hole = None
         for one in self._holes:
+            if one.end <= start or one.start >= stop:
+                continue
             inside = (psns >= one.start) & (psns < one.end)
             if inside.any():
                 fresh |= inside
@@ -412,7 +421,7 @@ class Repeats:
             return
         else:
             self.sequence_naks += 1
-        if psn not in self._naks and len(self._naks) < MOST_HOLES:
+        if psn not in self._naks and len(self._naks) < MOST_NAKS:
             self._naks[psn] = _Nak(psn, waits, frame, time, self._complained_of(psn, frame, waits))
 
     def _complained_of(self, psn: int, frame: int, waits: bool) -> _Loss:

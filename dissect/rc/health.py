@@ -21,7 +21,7 @@ from .vantage import vantage
 
 PAUSE = 100_000_000
 """Nanoseconds; an endpoint that sends no payload for longer is not active."""
-TOGETHER = 8192
+TOGETHER = 4096
 """Packets that are counted at a time."""
 MARKED_KEPT = 4096
 MOST_FAILURES = 1000
@@ -151,6 +151,14 @@ class Health:
             self.sent[1 - initiator].count((told,))
             return _Batch(None, None, None, None)
         return _Batch(asked, told, head, repeats.head)
+
+    def flush(self) -> None:
+        """Nothing more is expected: count what waits, and let go of what repetitions are looked for in."""
+        self._count()
+        for queue in self.repeats:
+            queue.forget()
+        for answers in self.answers:
+            answers.compact()
 
     def _count(self) -> None:
         """Look at several batches together: a look costs more than a packet."""

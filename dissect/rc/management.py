@@ -84,14 +84,14 @@ class Management:
         if message.kind == "REQ" and message.local_comm_id is not None and message.local_qpn is not None:
             name = source, destination, message.local_comm_id
             frame, time = int(row["frame"]), int(row["time"])
-            request = Request(message, source, destination, self._endpoint(source, message), frame, time)
+            request = Request(message, source, destination, self._endpoint(source, message, frame), frame, time)
             return self._requested(name, request)
         if message.remote_comm_id is None:
             return None
         name = destination, source, message.remote_comm_id
         request_seen = self.requests.get(name)
         if message.kind == "REP" and message.local_qpn is not None:
-            passive = self._endpoint(source, message)
+            passive = self._endpoint(source, message, int(row["frame"]))
             if request_seen is not None:
                 return Established(request_seen, passive)
             _remember(self.replies, name, passive)
@@ -127,7 +127,7 @@ class Management:
         self.half_known[key] = Half(request.endpoint, 0, request)
         return None
 
-    def _endpoint(self, source: int, message: CMMessage) -> Endpoint:
+    def _endpoint(self, source: int, message: CMMessage, frame: int) -> Endpoint:
         """The end that sent a REQ or REP."""
         from ..private_data import find_private_data
 
@@ -138,8 +138,11 @@ class Management:
             message.start_psn,
             found[0] if found else None,
             bool(found) or not message.truncated,
-            message.responder_resources,
-            message.initiator_depth,
+            responder_resources=message.responder_resources,
+            initiator_depth=message.initiator_depth,
+            consumer_data=message.private_data,
+            consumer_data_cut=message.truncated,
+            private_data_frame=frame,
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..addresses import AddressTable
 from ..connection import Connection, Endpoint
+from ..cursor import TRANSPORTS
 from ..frames import Bytes, Int64s, Rows, take
 from ..layers import opcodes
 from ..operations import Operation
@@ -74,6 +75,13 @@ class Link:
         ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
         return ready
 
+    def forget(self) -> None:
+        """The connection is over: what could be repeated will not be."""
+        self.health.flush()
+        for queue in self.queues:
+            queue.messages.recent.clear()
+            queue.reads.forget()
+
     def finish(self) -> Delivered:
         for queue in self.queues:
             self.waiting += queue.finish()
@@ -103,6 +111,8 @@ class Observer:
         self.management = Management(addresses)
         self.moves: dict[int, list[tuple[int, Link, int]]] = {}
         """Flow key -> the rows of this batch from which on it belongs to another connection and sender."""
+        self.closing: list[Link] = []
+        """Disconnected in this batch."""
         self.replayed: list[tuple[Link, Bytes, tuple[Rows, Rows]]] = []
         """Packets that were held and now have a connection."""
         self.damage = Damage()
@@ -115,6 +125,9 @@ class Observer:
         opcode = rows["opcode"]
         reliable = opcodes.IS_RC[opcode]
         managing = (opcode == _UD_SEND_ONLY) & (rows["dest_qp"] == _GSI)
+        for link in self.closing:
+            link.forget()
+        self.closing.clear()
         self.moves = {}
         for index in np.flatnonzero(managing).tolist():
             self._manage(batch, index)
@@ -192,7 +205,7 @@ class Observer:
         if isinstance(event, Established):
             self._established(event, batch.rows, index)
         elif isinstance(event, Refused):
-            connection = Connection(0, "RoCEv2", (event.request.endpoint, event.passive))
+            connection = Connection(0, _transport(row), (event.request.endpoint, event.passive))
             self._link(connection, event.request)
             connection.ended_by = f"REJ ({event.reason})"
             connection.last_frame, connection.last_time = int(row["frame"]), int(row["time"])
@@ -202,6 +215,7 @@ class Observer:
                 side = "active" if binding[1] == 0 else "passive"
                 binding[0].connection.ended_by = f"DREQ from the {side} side"
                 binding[0].connection.ended_time = int(row["time"])
+                self.closing.append(binding[0])
                 if binding[0].request is not None:
                     self.management.forget(binding[0].request)
 
@@ -223,7 +237,7 @@ class Observer:
             and current[0].connection.endpoints == (active, passive)
         ):
             return  # the REP again
-        link = self._link(Connection(0, "RoCEv2", (active, passive)), request)
+        link = self._link(Connection(0, _transport(rows[index]), (active, passive)), request)
         link.connection.path_mtu = request.message.path_mtu
         for key, sender in ((to_passive, 0), (to_active, 1)):
             old = self._current(key)
@@ -294,7 +308,7 @@ class Observer:
         )
         connection = Connection(
             0,
-            "RoCEv2",
+            _transport(active.pieces[0][1][0]),
             ends,
             paired_by="inferred",
             confidence=found.confidence,
@@ -327,7 +341,7 @@ class Observer:
         ends = (Endpoint(near, 0), end) if from_active else (end, Endpoint(near, 0))
         connection = Connection(
             0,
-            "RoCEv2",
+            _transport(flow.pieces[0][1][0]),
             ends,
             paired_by="one direction only",
             confidence=0.0,
@@ -335,6 +349,11 @@ class Observer:
         )
         link = self._link(connection, known[2] if known else None)
         return self._replay(link, flow if from_active else None, None if from_active else flow)
+
+
+def _transport(row: Rows) -> str:
+    """What carried a packet, as Connection says it."""
+    return TRANSPORTS[int(row["transport"])]
 
 
 def _keys(source: Rows, destination: Rows, dest_qp: Rows) -> Rows:

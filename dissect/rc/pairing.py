@@ -98,7 +98,7 @@ def traits(flow: Flow) -> Traits:
         xids,
         words,
         set(np.unique(rows["r_key"][opcodes.HAS_RETH[opcode]]).tolist()),
-        set(np.unique(rows["source_port"]).tolist()),
+        set(np.unique(rows["source_port"]).tolist()) - {0},
         calls,
         replies,
     )

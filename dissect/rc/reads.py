@@ -144,6 +144,10 @@ class Reads:
             elif packets - read.overdue >= grace:
                 read.operation.closed = True
 
+    def forget(self) -> None:
+        """Repetitions are no longer expected."""
+        self.reads = [read for read in self.reads if not read.complete]
+
     def give_up(self) -> None:
         for read in self.reads:
             read.operation.closed = True

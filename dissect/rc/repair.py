@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..cursor import NATIVE
 from ..frames import Bytes, Int64s, Rows
 from ..layers import opcodes
-from ..layers.icrc import icrc_ok, verify
+from ..layers.icrc import LRH_BYTES, icrc_ok, verify, verify_local
 from ..packets import PacketBatch
 from .psn import MODULUS
 
@@ -81,9 +82,11 @@ def _right(data: Bytes, row: Rows) -> bool | None:
     end += int(row["length"]) + int(row["pad"]) + opcodes.ICRC_BYTES
     if row["captured"] < row["length"] or end > len(data):
         return None
-    for before in (28, 48):
+    for before in (28, 48, 40):
         if bth >= before and int(data[bth - before]) >> 4 == (4 if before == 28 else 6):
             verdict = verify(data[bth - before : end].data)
             if verdict is not None:
                 return verdict
+    if row["transport"] == NATIVE and bth >= LRH_BYTES:
+        return verify_local(data[bth - LRH_BYTES : end].data)
     return None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import lz4.frame
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -30,6 +31,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     "gzip": gzip.compress,
     "xz": lambda data: lzma.compress(data, preset=0),
+    "lz4": lz4.frame.compress,
     "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
 }
 

@@ -59,7 +59,9 @@ NAMES = {
     "throughput": "seconds_each rpcs call_bytes reply_bytes file",
     "undecoded": "what reason count file",
     "rpc": "number connection direction xid program program_name version minor_version procedure name operations"
-    " state status failed contents call reply latency chunks retransmissions damage notes",
+    " state status failed contents call reply latency chunks retransmissions retransmission_delay_ns damage notes",
+    "transport": "number transport protocol path_mtu ended capture_point icrc_checked active passive episode_count"
+    " episodes_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission episodes paid file",
     "packet": "frame time_ns source destination length protocol info rpc opcode opcode_name dest_qp psn"
     " payload_length payload_captured",
     "export": "output messages incomplete skipped not_reconstructed packets",
@@ -90,6 +92,7 @@ class TestReport:
         assert kinds == [
             "capture",
             "connection",
+            "transport",
             "procedure",
             "transfer",
             "slowest",
@@ -139,7 +142,15 @@ class TestReport:
         lines = result.stdout.splitlines()
         assert max(map(len, lines)) <= columns
         assert not [line for line in lines if line != line.rstrip()]
-        for title in ("Connections", "Procedures", "How payloads travelled", "Latency", "Over time", "Slowest"):
+        for title in (
+            "Connections",
+            "Procedures",
+            "How payloads travelled",
+            "Latency",
+            "Over time",
+            "Slowest",
+            "Transport",
+        ):
             assert any(line.startswith(title) for line in lines), title
         assert "229 RPCs on 4 RPC-over-RDMA connections: 211 complete, 18 error" in lines
         assert "3 NFS3ERR_NOENT (LOOKUP)" in " ".join(result.stdout.split())
@@ -320,6 +331,49 @@ class TestPackets:
 
     def test_a_range_that_is_none(self) -> None:
         assert "neither a frame number nor a range" in run("packets", EVERYTHING, "--frame", "9-3").stderr
+
+
+class TestTransport:
+    def test_json_has_stable_names(self) -> None:
+        records = objects("transport", LOSS)
+        hold_names(records)
+        assert [record["number"] for record in records] == [1, 2]
+        for record in records:
+            assert record["path_mtu"] == 4096
+            assert record["episode_count"] == len(record["episodes"]) == sum(record["episodes_by_cause"].values())
+        assert objects("transport", LOSS, "--connection", "2") == records[1:]
+
+    def test_rpcs_tell_what_they_paid(self) -> None:
+        delays = {record["number"]: record["retransmission_delay_ns"] for record in objects("rpcs", LOSS)}
+        paid = {one["rpc"]: one["waited_ns"] for record in objects("transport", LOSS) for one in record["paid"]}
+        assert paid == {number: delay for number, delay in delays.items() if delay}
+        assert len(paid) > 20
+
+    @pytest.mark.parametrize("columns", [80, 160])
+    @pytest.mark.parametrize("file", [LOSS, BOTH_WAYS])
+    def test_the_page_fits(self, columns: int, file: str) -> None:
+        result = run("transport", file, "--all", columns=columns)
+        assert result.exit_code == 0
+        assert max(map(len, result.stdout.splitlines())) <= columns
+        assert "…" not in result.stdout
+        assert ("implied NAK" in result.stdout) is (file == LOSS)
+
+    def test_the_report_tells_the_troubles(self) -> None:
+        page = " ".join(run("report", LOSS).stdout.split())
+        assert "client: sent 599 packets again (2.34 MiB: 599 implied NAK)" in page
+        assert "8 requests of the active side unanswered for 61.7 s; nothing was sent again" in page
+        assert "nothing was sent again, lost or marked" in " ".join(run("report", EVERYTHING).stdout.split())
+
+    def test_invariant_crcs(self) -> None:
+        (record,) = objects("transport", LONG_CALLS, "--icrc", "--connection", "1")
+        assert record["icrc_checked"] == 216
+        assert record["active"]["icrc_failures"] == record["passive"]["icrc_failures"] == []
+        assert objects("transport", LONG_CALLS, "--connection", "1")[0]["icrc_checked"] is None
+
+    def test_a_connection_that_is_not_there(self) -> None:
+        result = run("transport", LONG_CALLS, "--connection", "9")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == f"rdmascope: {LONG_CALLS}: no connection 9; it has 2\n"
 
 
 class TestExport:

@@ -23,7 +23,7 @@ from scapy.layers.inet import TCP, UDP
 from scapy.packet import Packet
 
 from rdmascope.dissect import layers
-from rdmascope.dissect.columns import Extractor, compile_header
+from rdmascope.dissect.columns import Extractor, compile_header, layout
 from rdmascope.dissect.layers.bth import BTH, RETH
 
 
@@ -145,4 +145,4 @@ def test_the_layouts_compiled_ahead_are_those_of_the_layers() -> None:
     from rdmascope.dissect.layers import ahead
     from rdmascope.dissect.layers.layouts import LAYOUTS
 
-    assert {header.__name__: columns.layout(header) for header in ahead.HEADERS} == LAYOUTS
+    assert {header.__name__: layout(header) for header in ahead.HEADERS} == LAYOUTS

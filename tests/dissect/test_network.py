@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rdmascope.dissect.frames import FRAME, FrameBatch
 from rdmascope.dissect.network import AddressTable, Located, locate
-from rdmascope.dissect.walk import ETHERTYPES, PROTOCOLS
+from rdmascope.dissect.numbers import ETHERTYPES, PROTOCOLS
 
 ETHERNET, RAW, SLL, RAW4, RAW6, SLL2 = 1, 101, 113, 228, 229, 276
 PACKET = bytes(range(12)) + b"payload." + b"icrc"
@@ -134,7 +134,7 @@ def test_encapsulations(frame: Frame, bth: int, addresses: tuple[str, str], ecn:
     ("frame", "what"),
     [
         (ethernet(bytes(28), 0x0806), "ARP"),
-        (ethernet(bytes(60), 0x8915), "RoCEv1"),
+        (ethernet(bytes(60), 0x8915), "RoCEv1, malformed"),
         (ethernet(bytes(60), 0x88B5), "ethertype 0x88b5"),
         (ethernet(bytes(60), 60), "IEEE 802.3"),
         (ethernet(ipv4(bytes(20), protocol=6)), "TCP"),

@@ -1,0 +1,263 @@
+"""File contents that crossed the wire, written into a directory: each file by offset, holes left as holes.
+
+Nothing is ever written outside the directory: names are made safe, symbolic links are not followed, and files are
+only created, never opened for writing where they exist.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import tempfile
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rdmascope.dissect.contents import Contents, Region, Source, Step, in_time
+from rdmascope.dissect.files import ALTERED, CUT, READ, WRITE, ZEROS, Lost, Transfer
+
+KINDS = (READ, WRITE, ZEROS, CUT, ALTERED)
+
+LARGEST = (1 << 63) - 1
+"""Longest file that the operating system can name."""
+MOST_ZEROS = 4 << 30
+"""Bytes of holes up to which checksums are computed; a file may claim to be as long as it likes."""
+
+MANIFEST = "manifest.json"
+
+
+class Spool:
+    """Transfers until all are known: their bytes in a temporary file, the rest in columns."""
+
+    def __init__(self, directory: Path) -> None:
+        self._data = tempfile.TemporaryFile(dir=directory, buffering=1 << 20)  # noqa: SIM115, closed by close()
+        self._end = 0
+        self._kinds = array("b")
+        self._files = array("q")
+        self._numbers = tuple(array("q") for _ in range(6))
+        """Begin, end (-1: none), stored at, RPC, first and last frame."""
+        self._places = array("Q"), array("Q")
+        """Offset and count: a hostile one takes all 64 bits."""
+        self.lost: dict[int, list[Lost]] = {}
+        """File number -> what was moved but is not in the capture."""
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._data.close()
+
+    def add(self, transfer: Transfer) -> None:
+        number = transfer.file.number
+        if transfer.lost:
+            self.lost.setdefault(number, []).extend(transfer.lost)
+        if transfer.kind not in (READ, WRITE):
+            self._row(transfer, transfer.kind, transfer.offset, transfer.count, -1)
+        if transfer.kind == WRITE:
+            for one in transfer.lost:
+                self._row(transfer, ALTERED, one.start, one.end - one.start, -1)
+        for offset, data in transfer.stretches:
+            self._row(transfer, transfer.kind, offset, len(data), self._end)
+            self._data.write(data)
+            self._end += len(data)
+
+    def _row(self, transfer: Transfer, kind: str, offset: int, count: int, at: int) -> None:
+        if offset + count >= 1 << 64:
+            return
+        self._kinds.append(KINDS.index(kind))
+        self._files.append(transfer.file.number)
+        end = -1 if transfer.end is None else transfer.end
+        row = transfer.begin, end, at, transfer.rpc, transfer.first_frame, transfer.last_frame
+        for column, value in zip(self._numbers, row, strict=True):
+            column.append(value)
+        self._places[0].append(offset)
+        self._places[1].append(count)
+
+    def contents(self) -> Iterator[tuple[int, Contents]]:
+        """File number and contents, by number, of the files that anything is known of."""
+        self._data.flush()
+        files = np.array(self._files, np.int64)
+        order = np.argsort(files, kind="stable")
+        bounds = np.flatnonzero(np.diff(files[order], prepend=-1, append=-1))
+        for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            rows = order[start:end].tolist()
+            contents = Contents(self.stored)
+            for step in in_time(map(self._step, rows)):
+                contents.take(step)
+            yield int(files[rows[0]]), contents
+
+    def _step(self, row: int) -> Step:
+        begin, end, at, rpc, first, last = (column[row] for column in self._numbers)
+        kind = KINDS[self._kinds[row]]
+        source = Source(kind, begin, None if end < 0 else end, rpc, first, last)
+        return Step(kind, self._places[0][row], self._places[1][row], at, source)
+
+    def stored(self, at: int, count: int) -> bytes:
+        found = os.pread(self._data.fileno(), count, at)
+        while len(found) < count:
+            more = os.pread(self._data.fileno(), count - len(found), at + len(found))
+            if not more:
+                raise OSError(errno.EIO, "the temporary file became shorter")
+            found += more
+        return found
+
+
+class Written(NamedTuple):
+    """A file in the directory."""
+
+    name: str
+    length: int
+    sha256: str | None
+    """Of the whole file, holes as zeros; None where it was not computed, see ``problem``."""
+    md5: str | None
+    problem: str
+    """Why something of it was not written or not computed."""
+
+
+class Target:
+    """The directory; made where there is none."""
+
+    def __init__(self, path: Path, capture: str, force: bool = False) -> None:
+        """Raises OSError where it is no directory, a symbolic link, or, without ``force``, not empty."""
+        self.path = path
+        self.made = False
+        self._capture = os.stat(capture) if os.path.exists(capture) else None
+        try:
+            path.mkdir()
+            self.made = True
+        except FileExistsError:
+            if path.is_symlink() or not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "is there and is no directory", str(path)) from None
+        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        if not force and os.listdir(self._fd):
+            os.close(self._fd)
+            raise FileExistsError(errno.EEXIST, "is not empty; --force writes into it all the same", str(path))
+
+    def __enter__(self) -> Target:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+        if self.made and not os.listdir(self.path):
+            self.path.rmdir()
+
+    def create(self, name: str) -> int:
+        """A new file, open for writing; one that was there is replaced, never written into."""
+        where = str(self.path / name)
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise ValueError(f"{name!r} is no name in a directory")
+        try:
+            there = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+            if self._capture is not None and os.path.samestat(there, self._capture):
+                raise FileExistsError(errno.EEXIST, "is the capture itself", where)
+            os.unlink(name, dir_fd=self._fd)
+        except FileNotFoundError:
+            pass
+        except IsADirectoryError:
+            raise IsADirectoryError(errno.EISDIR, "is there and is a directory", where) from None
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        return os.open(name, flags, 0o666, dir_fd=self._fd)
+
+    def write(self, name: str, contents: Contents, length: int) -> Written:
+        """The regions at their offsets, and nothing between them."""
+        sums = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+        stored = sum(region.end - region.start for region in contents.regions if region.at >= 0)
+        problem = ""
+        if length - stored > MOST_ZEROS:
+            problem = "no checksums: too many holes"
+        reached = 0
+        fd = self.create(name)
+        try:
+            for region in contents.regions:
+                if region.at < 0:
+                    continue
+                try:
+                    _copy(fd, contents, region)
+                except OSError as error:
+                    if error.errno != errno.EFBIG:
+                        raise
+                    problem = "not all of it was written: an offset is beyond what the file system takes"
+                if not problem:
+                    _zeros(sums, region.start - reached)
+                    for block in contents.bytes_of(region):
+                        for one in sums:
+                            one.update(block)
+                    reached = region.end
+            problem = _extend(fd, length) or problem
+            length = os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+        if problem:
+            return Written(name, length, None, None, problem)
+        _zeros(sums, length - reached)
+        return Written(name, length, sums[0].hexdigest(), sums[1].hexdigest(), "")
+
+
+def _copy(fd: int, contents: Contents, region: Region) -> None:
+    if region.end > LARGEST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    at = region.start
+    for block in contents.bytes_of(region):
+        view = memoryview(block)
+        while view:
+            count = os.pwrite(fd, view, at)
+            view, at = view[count:], at + count
+
+
+def _extend(fd: int, length: int) -> str:
+    try:
+        os.ftruncate(fd, min(length, LARGEST))
+    except OSError as error:
+        if error.errno not in (errno.EFBIG, errno.EINVAL):
+            raise
+        return "it is longer than the file system takes"
+    return "" if length <= LARGEST else "it is longer than the file system takes"
+
+
+def _zeros(sums: tuple[hashlib._Hash, ...], count: int) -> None:
+    while count > 0:
+        block = bytes(min(count, 1 << 20))
+        for one in sums:
+            one.update(block)
+        count -= len(block)
+
+
+LONGEST_NAME = 120
+"""Bytes; a suffix may follow."""
+
+
+class SafeNames:
+    """Names for files in one directory: no two alike, whatever they are called on the wire."""
+
+    def __init__(self) -> None:
+        self._taken = {MANIFEST.casefold()}
+
+    def take(self, name: bytes | None, number: int) -> str:
+        """``name`` as far as it is harmless; ``number``, 32 bits, tells apart what is alike, and names the nameless."""
+        base = safe_name(name) if name is not None else ""
+        chosen = base or f"handle-{number:08x}"
+        if chosen.casefold() in self._taken:
+            chosen = f"{chosen}-{number:08x}"
+        again, copy = chosen, 1
+        while again.casefold() in self._taken:
+            copy += 1
+            again = f"{chosen}-{copy}"
+        self._taken.add(again.casefold())
+        return again
+
+
+def safe_name(name: bytes) -> str:
+    """One harmless component: printable, no separators, no leading dot, dash or blank; '' where nothing is left."""
+    text = "".join(
+        letter if letter.isprintable() and letter not in '/\\:*?"<>|' else "_"
+        for letter in name.decode("utf-8", "replace")
+    ).strip(" .")
+    if text.startswith("-") or name.startswith(b"."):
+        text = "_" + text
+    while len(text.encode()) > LONGEST_NAME:
+        text = text[:-1]
+    return text if text.strip("_") else ""

@@ -1,0 +1,235 @@
+"""Several files as one capture in the order of time: the files of a ring buffer, or of several capture points."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from rdmascope.dissect.frames import FrameBatch, Int64s, Rows, take
+
+from .errors import CaptureError
+from .open import Capture, Follow, open_capture
+from .streams import Limits
+
+FIRST = Limits(frames=1, bytes=1 << 16, window=1 << 16)
+"""Enough to see the first frame of a file."""
+TOGETHER = Limits(frames=1 << 13, bytes=8 << 20)
+"""Of each file that is read at the same time as others."""
+PLACES = 256
+"""Capture points, and interfaces of one, that are told apart."""
+
+RING = re.compile(r"(.*)_\d{5,}_\d{14}")
+"""dumpcap's names for the files of a ring: a number and the time."""
+
+
+def open_captures(
+    paths: Sequence[str], limits: Limits | None = None, follow: Follow | None = None
+) -> Capture | Captures:
+    """Opens one file as ``open_capture`` does; several, or a directory of them, as one capture.
+
+    Raises CaptureError where one cannot be opened or is no capture; in a directory, such are passed over.
+    """
+    if len(paths) == 1 and not os.path.isdir(paths[0]):
+        return open_capture(paths[0], limits, follow)
+    if follow is not None:
+        raise CaptureError("only a single file can be followed")
+    return Captures(paths, limits)
+
+
+def expand(paths: Sequence[str]) -> list[tuple[str, bool]]:
+    """The files, those of directories in order of name; and whether a directory named it."""
+    files: list[tuple[str, bool]] = []
+    for path in paths:
+        if path == "-" and len(paths) > 1:
+            raise CaptureError("standard input cannot be merged with other captures; save it in a file first")
+        if not os.path.isdir(path):
+            files.append((path, False))
+            continue
+        try:
+            with os.scandir(path) as entries:
+                found = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
+        except OSError as error:
+            raise CaptureError(f"{path}: {error.strerror}") from None
+        if not found:
+            raise CaptureError(f"{path}: no file in this directory")
+        files += [(name, True) for name in found]
+    return files
+
+
+@dataclass(slots=True)
+class _File:
+    """A file that is being read: its next batch, not yet given rows first."""
+
+    capture: Capture
+    batches: Iterator[FrameBatch]
+    ring: str
+    place: int
+    batch: FrameBatch | None = None
+    keys: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Times of the rows, where a clock went back that before."""
+    last: int = 0
+
+
+class Captures:
+    """Several captures that read as one, with the attributes of ``Capture`` that make sense for many."""
+
+    def __init__(self, paths: Sequence[str], limits: Limits | None = None) -> None:
+        self.path = paths[0] if len(paths) == 1 else f"{len(paths)} captures"
+        self._limits = limits or Limits()
+        self.passed_over: list[str] = []
+        """What is wrong with files of a directory that are no captures."""
+        self._errors: list[CaptureError] = []
+        self._waiting: list[tuple[int, str]] = []
+        """Time of the first frame and path, the earliest last."""
+        self._open: list[_File] = []
+        self.size = 0
+        self._done = 0
+        self._number = 0
+        self.files: list[str] = []
+        files = expand(paths)
+        for path, listed in files:
+            self._look(path, listed)
+        if not self.files:
+            reason = f" ({self.passed_over[0]})" if self.passed_over else ""
+            raise CaptureError(f"{self.path}: no capture in this directory{reason}")
+        self._waiting.sort(key=lambda one: one[0], reverse=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frame batches that were given stay valid."""
+        for file in self._open:
+            file.capture.close()
+        self._open.clear()
+
+    @property
+    def position(self) -> int:
+        """Bytes read of ``size``."""
+        return self._done + sum(file.capture.position for file in self._open)
+
+    def batches(self) -> Iterator[FrameBatch]:
+        """The frames, once, numbered through; raises CaptureError at the end where a file is damaged."""
+        while self._open or self._waiting:
+            if not self._open:
+                self._start()
+                continue
+            if self._waiting and self._waiting[-1][0] <= self._horizon():
+                self._start()
+                continue
+            yield from self._next()
+        if self._errors:
+            others = f" (and {len(self._errors) - 1} other files)" if len(self._errors) > 1 else ""
+            raise CaptureError(f"{self._errors[0]}{others}")
+
+    def _look(self, path: str, listed: bool) -> None:
+        """Opens a file for its first frame."""
+        try:
+            with open_capture(path, FIRST) as capture:
+                try:
+                    first = next(capture.batches(), None)
+                except CaptureError as error:
+                    self._errors.append(error)
+                    first = None
+                self.size += capture.size or 0
+        except CaptureError as error:
+            if not listed:
+                raise
+            self.passed_over.append(str(error))
+            return
+        self.files.append(path)
+        if first is not None:
+            self._waiting.append((int(first.rows["time"][0]), path))
+
+    def _start(self) -> None:
+        """Begins to read the next file."""
+        _, path = self._waiting.pop()
+        try:
+            capture = open_capture(path, self._limits if not self._waiting else TOGETHER)
+        except CaptureError as error:
+            self._errors.append(error)
+            return
+        ring = match[1] if (match := RING.match(path)) else path
+        used = {file.place: file.ring for file in self._open}
+        place = next((place for place in range(PLACES) if used.get(place, ring) == ring), 0)
+        file = _File(capture, capture.batches(), ring, place)
+        self._open.append(file)
+        self._advance(file)
+
+    def _advance(self, file: _File) -> None:
+        """The next batch of a file, or its end."""
+        try:
+            batch = next(file.batches, None)
+        except CaptureError as error:
+            self._errors.append(error)
+            batch = None
+        if batch is None:
+            self._done += file.capture.size or 0
+            file.capture.close()
+            self._open.remove(file)
+            return
+        file.batch = batch
+        file.keys = np.maximum(np.maximum.accumulate(batch.rows["time"]), file.last)
+        file.last = int(file.keys[-1])
+
+    def _horizon(self) -> int:
+        """All frames up to then are there."""
+        return min(file.last for file in self._open)
+
+    def _next(self) -> Iterator[FrameBatch]:
+        """The frames up to the horizon."""
+        horizon = self._horizon()
+        taken: list[tuple[FrameBatch, Rows, Int64s]] = []
+        exhausted: list[_File] = []
+        for file in self._open:
+            assert file.batch is not None
+            size = int(np.searchsorted(file.keys, horizon, "right"))
+            if not size:
+                continue
+            rows = file.batch.rows[:size].copy()
+            rows["interface"] = file.place * PLACES + rows["interface"] % PLACES
+            taken.append((file.batch, rows, file.keys[:size]))
+            if size == len(file.keys):
+                exhausted.append(file)
+            else:
+                file.batch = FrameBatch(file.batch.data, file.batch.rows[size:], file.batch.comments)
+                file.keys = file.keys[size:]
+        yield self._numbered(taken)
+        for file in exhausted:
+            self._advance(file)
+
+    def _numbered(self, taken: list[tuple[FrameBatch, Rows, Int64s]]) -> FrameBatch:
+        """One batch of what several files give, in the order of time."""
+        batch, rows, _ = taken[0]
+        data = batch.data
+        comments = [batch.comments.get(int(number), "") for number in rows["number"]] if batch.comments else []
+        if len(taken) > 1:
+            spans, every, at = [], [], 0
+            comments = []
+            for batch, rows, _ in taken:
+                first, end = int(rows["offset"][0]), int(rows["offset"][-1]) + int(rows["captured"][-1])
+                spans.append(batch.data[first:end])
+                rows["offset"] += at - first
+                at += end - first
+                every.append(rows)
+                comments += [batch.comments.get(int(number), "") for number in rows["number"]]
+            data = np.concatenate(spans)
+            data.flags.writeable = False
+            order = np.argsort(np.concatenate([keys for _, _, keys in taken]), kind="stable")
+            rows = take(np.concatenate(every), order)
+            comments = [comments[index] for index in order.tolist()] if any(comments) else []
+        rows["number"] = np.arange(self._number + 1, self._number + 1 + len(rows))
+        self._number += len(rows)
+        said = {int(rows["number"][at]): comment for at, comment in enumerate(comments) if comment}
+        return FrameBatch(data, rows, said)

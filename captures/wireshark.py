@@ -1,0 +1,199 @@
+"""Wireshark's opinion of a capture: finds tshark, gives it a file that it can read, and takes what it says.
+
+pyshark finds tshark, tells its version and dissects single frames in full.  What is asked of every frame comes
+as lines of fields from tshark itself: as packet trees (PDML), which is how pyshark reads it, a capture takes tens
+of times longer.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rdmascope.dissect.frames import FrameBatch
+
+from .errors import CaptureError
+from .open import open_capture
+from .writer import PcapngWriter
+
+OLDEST = "4.0.0"
+"""What is known of Wireshark's weak spots was found with this version and later ones."""
+
+PREFERENCES = {"iwarp_ddp_rdmap.reassemble_iwarp_rdma_send": "FALSE"}
+"""With it, Sends of several segments are put together wrongly."""
+
+TWO_PASSES = "-2"
+"""In one pass, tshark shows some messages twice."""
+
+NATIVE = ("pcap", "pcapng", "erf")
+"""Formats that tshark reads as we do, frame for frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tshark:
+    """The program, as it was found."""
+
+    path: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"tshark {self.version}"
+
+
+def find_tshark() -> Tshark:
+    """Raises CaptureError where it is missing, does not run, or is too old."""
+    from packaging.version import Version
+    from pyshark.tshark.tshark import (
+        TSharkNotFoundException,
+        TSharkVersionException,
+        get_process_path,
+        get_tshark_version,
+    )
+
+    try:
+        path = get_process_path()
+        version = get_tshark_version(path)
+    except TSharkNotFoundException:
+        raise CaptureError("tshark is not installed: a second opinion needs Wireshark's command line") from None
+    except (TSharkVersionException, IndexError, UnicodeDecodeError):
+        raise CaptureError(f"{path}: does not tell its version as tshark would") from None
+    except subprocess.CalledProcessError as error:
+        raise CaptureError(f"{path}: does not run (exit status {error.returncode})") from None
+    except OSError as error:
+        raise CaptureError(f"{error.filename or 'tshark'}: {error.strerror}") from None
+    if version < Version(OLDEST):
+        raise CaptureError(f"{path} is tshark {version}; {OLDEST} or later is needed")
+    return Tshark(path, str(version))
+
+
+class TsharkInput:
+    """A file of the frames that we read, for tshark; a context manager.
+
+    That is the capture itself where tshark reads its format, else a temporary pcapng that ``add`` fills.
+
+    Attributes:
+        path: what tshark is to read.
+        copied: frames in the temporary file.
+    """
+
+    def __init__(self, capture: str) -> None:
+        """Raises CaptureError where the capture cannot be opened."""
+        self.path = capture
+        self.copied = 0
+        self._copy = None
+        self._writer: PcapngWriter | None = None
+        self._link_type = -1
+        if not _plain(capture):
+            # Closed and removed by __exit__, or with the object.
+            self._copy = tempfile.NamedTemporaryFile(prefix="rdmascope-", suffix=".pcapng")  # noqa: SIM115
+            self.path = self._copy.name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._copy is not None:
+            self._copy.close()
+
+    def add(self, batch: FrameBatch) -> None:
+        """The next frames; a link type other than the last one begins a new section."""
+        if self._copy is None:
+            return
+        data, names = batch.data, ("time", "offset", "captured", "original", "link_type")
+        for time, offset, captured, original, link_type in zip(
+            *(batch.rows[name].tolist() for name in names), strict=True
+        ):
+            if self._writer is None or link_type != self._link_type:
+                self._writer, self._link_type = PcapngWriter(self._copy, link_type), link_type  # type: ignore[arg-type]
+            self._writer.write(max(0, time), data[offset : offset + captured].tobytes(), original)
+        self.copied += len(batch)
+
+    def finish(self) -> None:
+        """All frames were added."""
+        if self._copy is not None:
+            self._copy.flush()
+
+
+def _plain(path: str) -> bool:
+    """Whether tshark reads the file as it is."""
+    if not os.path.isfile(path):
+        return False
+    with open_capture(path) as capture:
+        return not capture.compression and capture.format in NATIVE
+
+
+def field_lines(
+    tshark: Tshark, path: str, fields: Sequence[str], display_filter: str, damaged: bool = False
+) -> Iterator[list[str]]:
+    """For every frame that fits the filter the values of ``fields``, those of one field joined by commas.
+
+    Raises CaptureError where tshark fails; not where it does at a place that is known to be damaged.
+    """
+    command = [tshark.path, "-n", TWO_PASSES, "-r", path, "-Y", display_filter, "-T", "fields"]
+    for name, value in PREFERENCES.items():
+        command += ["-o", f"{name}:{value}"]
+    for field in fields:
+        command += ["-e", field]
+    with tempfile.TemporaryFile() as complaints:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints, errors="replace"
+            )
+        except OSError as error:
+            raise CaptureError(f"{tshark.path}: {error.strerror}") from None
+        with process:
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:
+                    yield line.rstrip("\n").split("\t")
+            except GeneratorExit:
+                process.kill()
+                raise
+        if process.returncode and not damaged:
+            complaints.seek(0)
+            raise CaptureError(f"{tshark} failed: {_complaint(complaints.read(), process.returncode)}")
+
+
+def _complaint(text: bytes, status: int) -> str:
+    """The line of standard error that says most."""
+    lines = [line.strip() for line in text.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line.removeprefix("tshark: ") for line in lines if not line.startswith("Running as user")]
+    return lines[0] if lines else f"exit status {status}"
+
+
+def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[str]) -> dict[int, list[str]]:
+    """What Wireshark shows for ``fields`` of the given frames, and where it calls one malformed; by frame."""
+    import pyshark
+
+    listed = ", ".join(map(str, sorted(set(frames))))
+    found: dict[int, list[str]] = {}
+    if not listed:
+        return found
+    wanted = set(fields)
+    try:
+        with pyshark.FileCapture(
+            path,
+            keep_packets=False,
+            display_filter=f"frame.number in {{{listed}}}",
+            tshark_path=tshark.path,
+            custom_parameters=[TWO_PASSES],
+            override_prefs=PREFERENCES,
+        ) as capture:
+            for packet in capture:
+                shown = found.setdefault(int(packet.number), [])
+                for layer in packet.layers:
+                    if layer.layer_name.startswith("_ws.malformed"):
+                        shown.append("Malformed Packet")
+                    for field in (one for name in layer.field_names for one in layer.get_field(name).all_fields):
+                        if field.name in wanted and field.showname:
+                            shown.append(field.showname)
+    except Exception as error:  # pyshark has no common base class of its own
+        raise CaptureError(f"{tshark} through pyshark: {error}") from None
+    return found

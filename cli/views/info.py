@@ -1,0 +1,187 @@
+"""A capture file at a glance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rdmascope.captures import Capture
+from rdmascope.dissect.numbers import LINK_TYPES
+
+from ..units import count, duration, moment, plural, share, size
+from .tables import Cell, Grid, bar, heading
+
+if TYPE_CHECKING:
+    from ..info import Survey
+
+LISTED = 20
+"""Kinds of frames, interfaces and comments that are listed."""
+NARROW, WIDE = 20, 60
+"""Columns of a bar."""
+
+
+def survey_view(survey: Survey, capture: Capture, width: int) -> RenderableType:
+    parts: list[RenderableType] = [Text(survey.path, "bold"), _facts(survey, capture)]
+    if len(capture.interfaces) > 1 or any(one.name for one in capture.interfaces):
+        parts += [Text(), heading("Interfaces"), _interfaces(survey, capture)]
+    if survey.frames:
+        parts += [Text(), heading("Frames", "by what was found in them"), _decoders(survey, width)]
+    return Group(*parts)
+
+
+def _facts(survey: Survey, capture: Capture) -> RenderableType:
+    rows: list[tuple[str, Cell]] = [("format", _format(capture)), ("frames", _frames(survey))]
+    if survey.first_time is not None and survey.last_time is not None:
+        rows.append(("from", moment(survey.first_time)))
+        order = f", {plural(survey.backwards, 'time')} backwards" if survey.backwards else ""
+        rows.append(("to", f"{moment(survey.last_time)}, {duration(survey.duration)}{order}"))
+        if survey.duration:
+            seconds = survey.duration / 1e9
+            rows.append(
+                (
+                    "rate",
+                    f"{count(survey.frames / seconds)} frames/s, {_bits(survey.original * 8 / seconds)} on average",
+                )
+            )
+    rows.append(("link type", ", ".join(_link_types(survey, capture))))
+    rows.append(("cut", _cut(survey, capture)))
+    rows.append(("drops", _drops(capture)))
+    rows += _checksums(survey)
+    told = capture.told
+    for name, text in (("written by", told.application), ("on", told.system), ("hardware", told.hardware)):
+        if text:
+            rows.append((name, text))
+    if told.passed_over:
+        others = (f"{name} {count(many)}" for name, many in told.passed_over.most_common())
+        rows.append(("other blocks", ", ".join(others)))
+    if told.frame_comments:
+        rows.append(("comments", f"{plural(told.frame_comments, 'frame')}, shown by rdmascope packets"))
+    rows += [("comment", text) for text in told.comments[:LISTED]]
+    if survey.odd:
+        rows.append(("contradictions", ", ".join(f"{what} {count(many)}" for what, many in survey.odd.items())))
+    if survey.damage is not None:
+        rows.append(("damage", Text(survey.damage, "red")))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, value)
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def _format(capture: Capture) -> str:
+    parts = [capture.format]
+    if capture.format in ("pcap", "pcapng"):
+        parts.append(f"{capture.byte_order}-endian")
+    if capture.compression:
+        parts.append(capture.compression)
+    if capture.size is not None:
+        parts.append(size(capture.size) + (f" ({size(capture.read)} unpacked)" if capture.compression else ""))
+    return ", ".join(parts)
+
+
+def _frames(survey: Survey) -> str:
+    if not survey.frames:
+        return "none"
+    captured = "" if survey.captured == survey.original else f", {size(survey.captured)} of them in the file"
+    average = f", {count(survey.original / survey.frames)} bytes on average"
+    return f"{count(survey.frames)}, {size(survey.original)} on the wire{captured}{average}"
+
+
+def _bits(rate: float) -> str:
+    for unit, name in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if rate >= unit:
+            return f"{rate / unit:.3g} {name}"
+    return f"{rate:.0f} bit/s"
+
+
+def _link_types(survey: Survey, capture: Capture) -> Iterable[str]:
+    for number in survey.link_types or dict.fromkeys(capture.link_types):
+        yield f"{LINK_TYPES.get(number, 'unknown')} ({number})"
+
+
+def _cut(survey: Survey, capture: Capture) -> str:
+    snaplen = f"; snaplen {count(capture.snaplen)}" if capture.snaplen else ""
+    if not survey.frames:
+        return f"no frames{snaplen}"
+    cut = f"{plural(survey.cut, 'frame')} ({share(survey.cut, survey.frames)})" if survey.cut else "none"
+    return f"{cut}, the largest frame in the file has {count(survey.longest)} bytes{snaplen}"
+
+
+def _drops(capture: Capture) -> Cell:
+    told = capture.told
+    every = told.statistics.values()
+    parts = []
+    for name, values in (
+        ("by the interface", [one.dropped for one in every]),
+        ("by the operating system", [one.os_dropped for one in every]),
+        ("between frames", [told.lost.total()] if told.lost else []),
+    ):
+        known = [value for value in values if value is not None]
+        if known and sum(known):
+            parts.append(f"{count(sum(known))} {name}")
+    if parts:
+        received = sum(one.received or 0 for one in every)
+        return Text(", ".join(parts) + (f", of {count(received)} received" if received else ""), "red")
+    if any(one.dropped is not None or one.os_dropped is not None for one in every):
+        return "none"
+    return "not told by the file"
+
+
+def _checksums(survey: Survey) -> Iterable[tuple[str, Cell]]:
+    if not survey.checksums:
+        return
+    for name, verdicts in (("ICRC", survey.icrc), ("VCRC", survey.vcrc)):
+        yield name, _verdicts(verdicts)
+
+
+def _verdicts(verdicts: Counter[bool | None]) -> Cell:
+    good, wrong, open_ = verdicts[True], verdicts[False], verdicts[None]
+    text = f"{count(good)} of {count(good + wrong)} right" if good or wrong else "none to check"
+    text += f", {count(open_)} not there" if open_ else ""
+    return Text(text, "red") if wrong else text
+
+
+def _interfaces(survey: Survey, capture: Capture) -> RenderableType:
+    rows: list[list[Cell]] = []
+    for number, one in enumerate(capture.interfaces[:LISTED]):
+        statistics = capture.told.statistics.get(number)
+        received, dropped, missed = (
+            (statistics.received, statistics.dropped, statistics.os_dropped) if statistics else (None, None, None)
+        )
+        name = " ".join(filter(None, (one.name or "-", one.description, one.filter and f"({one.filter})")))
+        link = LINK_TYPES.get(one.link_type, str(one.link_type))
+        snaplen = count(one.snaplen) if one.snaplen else "-"
+        counters = ["-" if value is None else count(value) for value in (received, dropped, missed)]
+        rows.append([str(number), name, link, snaplen, count(survey.interfaces[number]), *counters])
+    if len(capture.interfaces) > LISTED:
+        rows.append(["", f"and {len(capture.interfaces) - LISTED} more", "", "", "", "", "", ""])
+    return Grid(
+        ("#", "interface", "link type"), ("snaplen", "frames", "received", "dropped", "by the OS"), rows, flexible=1
+    )
+
+
+def _decoders(survey: Survey, width: int) -> RenderableType:
+    found = [(name, many, "green") for name, many in survey.decoders.most_common()]
+    found += [(name, many, "") for name, many in survey.skipped.most_common()]
+    if len(found) > LISTED:
+        rest = found[LISTED:]
+        found = [*found[:LISTED], (f"{len(rest)} other kinds", sum(many for _, many, _ in rest), "")]
+    names = max(cell_len(name) for name, _, _ in found)
+    room = min(WIDE, max(NARROW, width - names - 26))
+    table = Table(box=None, show_header=True, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("what", no_wrap=True, overflow="ellipsis")
+    table.add_column("frames", justify="right", no_wrap=True)
+    table.add_column("share", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for name, many, style in found:
+        whole = survey.frames
+        table.add_row(Text(name, style), count(many), share(many, whole), Text(bar(many, whole, room), style))
+    return Padding(table, (0, 0, 0, 2), expand=False)

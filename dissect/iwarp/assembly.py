@@ -1,0 +1,396 @@
+"""Puts FPDUs together into DDP messages, and those into Operations (RFC 5040, RFC 5041, RFC 7306)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..frames import Bytes, Rows
+from ..intervals import IntervalSet
+from ..layers import iwarp_codes as codes
+from ..operations import Kind, Operation, Payload
+from .framing import Fpdus
+
+OPEN_READS = 4096
+"""More RDMA Reads than this cannot be outstanding; the oldest are given up."""
+
+Delivered = list[tuple[int, Operation]]
+"""Operations with the frame in whose place they stand in the order of events."""
+
+_NOTHING, _SEND, _WRITE, _RESPONSE, _READ, _TERMINATE, _ATOMIC, _IMMEDIATE, _ATOMIC_RESPONSE = range(9)
+_GROUP = np.array(
+    [_WRITE, _READ, _RESPONSE, _SEND, _SEND, _SEND, _SEND, _TERMINATE, _IMMEDIATE, _IMMEDIATE, _ATOMIC,
+     _ATOMIC_RESPONSE, 0, 0, 0, 0],
+    np.uint8,
+)  # fmt: skip
+"""By RDMAP opcode."""
+_TAGGED = np.array([group in (_WRITE, _RESPONSE) for group in _GROUP.tolist()])
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """A Terminate message (RFC 5040, 4.8)."""
+
+    frame: int
+    time: int
+    sender: int
+    layer: int
+    kind: int
+    code: int
+    segment_length: int | None
+    """Of the DDP Segment that is quoted."""
+    header: bytes
+    """The DDP header that is quoted, and behind it the RDMA Read Request header where the message quotes that."""
+
+    def __str__(self) -> str:
+        return codes.terminate_name(self.layer, self.kind, self.code)
+
+
+class _Fragment(NamedTuple):
+    """FPDUs of one message that follow each other."""
+
+    group: int
+    opcode: int
+    key: int
+    """STag or MSN."""
+    place: int
+    """TO or MO of the first byte."""
+    length: int
+    last: bool
+    broken: bool
+    first: int
+    """Index of the first FPDU."""
+    low: int
+    high: int
+    """``pieces[low:high]`` is the payload."""
+    packets: int
+    first_frame: int
+    last_frame: int
+    first_time: int
+    last_time: int
+    order: int
+
+
+class _OpenRead:
+    """An RDMA Read whose responses are not all there."""
+
+    __slots__ = ("operation", "order", "reached", "seen", "sink_stag", "sink_to")
+
+    def __init__(self, order: int, operation: Operation, sink_stag: int, sink_to: int) -> None:
+        self.order, self.operation, self.sink_stag, self.sink_to = order, operation, sink_stag, sink_to
+        self.seen = IntervalSet()
+        self.reached = 0
+
+
+class Reads:
+    """The RDMA Reads that one end issued, in order, and the responses of the other end."""
+
+    def __init__(self) -> None:
+        self.open: deque[_OpenRead] = deque()
+        self.gap = False
+        """Bytes of the responses were not captured since the last that fitted."""
+        self.stray = 0
+        """Response bytes that no Read asked for."""
+        self.most = 0
+        """Reads that were open at one time."""
+
+    def issue(self, order: int, operation: Operation, sink_stag: int, sink_to: int) -> None:
+        operation.closed = False
+        self.open.append(_OpenRead(order, operation, sink_stag, sink_to))
+        self.most = max(self.most, sum(1 for _ in self.open))
+        if len(self.open) > OPEN_READS:
+            self.open.popleft().operation.closed = True
+
+    def answer(self, fragment: _Fragment, runs: list[tuple[int, Bytes, Rows]]) -> None:
+        """Place response bytes: in the order of the Reads, by sink STag and Tagged Offset (RFC 5040, 5.2)."""
+        self.gap = self.gap or fragment.broken
+        fitting = [
+            read
+            for read in self.open
+            if read.sink_stag == fragment.key
+            and read.sink_to <= fragment.place
+            and fragment.place + fragment.length <= read.sink_to + read.operation.length
+            and read.order <= fragment.order
+        ]
+        if not fitting:
+            self.stray += fragment.length
+            return
+        # The same sink is used again only when it has been filled: behind a gap the latest Read is meant.
+        read = fitting[-1] if self.gap else fitting[0]
+        while self.open[0] is not read:
+            self.open.popleft().operation.closed = True
+        if self.gap and fragment.place > read.sink_to + read.reached and len(fitting) > 1:
+            self.stray += fragment.length
+            return
+        self.gap = False
+        operation = read.operation
+        at = fragment.place - read.sink_to
+        for shift, data, rows in runs:
+            place = at + shift
+            end = place + int(rows["length"].sum())
+            if read.seen.add(place, end) == [(place, end)]:
+                operation.payload.runs.append((place, data, rows))
+                operation.payload.seen += end - place
+        operation.payload.truncated |= any(bool((rows["captured"] < rows["length"]).any()) for _, _, rows in runs)
+        read.reached = at + fragment.length
+        operation.packets += fragment.packets
+        operation.last_frame = max(operation.last_frame, fragment.last_frame)
+        operation.last_time = max(operation.last_time, fragment.last_time)
+        if fragment.last or read.reached >= operation.length:
+            operation.closed = True
+            self.open.remove(read)
+
+    def give_up(self) -> None:
+        for read in self.open:
+            read.operation.closed = True
+        self.open.clear()
+
+
+class Assembly:
+    """Messages that endpoint ``sender`` sent.  What becomes complete is appended to ``out``."""
+
+    def __init__(self, sender: int, mine: Reads, theirs: Reads) -> None:
+        """``mine``: the Reads that this end issues; ``theirs``: those it answers."""
+        self.sender = sender
+        self.mine = mine
+        self.theirs = theirs
+        self.partial: dict[int, tuple[_Fragment, Operation]] = {}
+        """By group: the message that is not complete, its last fragment, what there is of it."""
+        self.terminates: list[Terminate] = []
+        self.packets = 0
+        self.bytes = 0
+        self.missing_messages = 0
+        self.skip_first = False
+        """The first message only says that its sender is ready (RFC 6581, 9.2)."""
+        self.out: Delivered = []
+
+    def take(self, fpdus: Fpdus) -> None:
+        """Cut consecutive FPDUs into messages."""
+        self.packets += len(fpdus)
+        self.bytes += int(fpdus.rows["length"].sum())
+        for fragment in _fragments(fpdus):
+            if self.skip_first:
+                self.skip_first = False
+                if fragment.group in (_SEND, _WRITE) and not fragment.length:
+                    continue
+            if fragment.group == _RESPONSE:
+                self.theirs.answer(fragment, _runs(fpdus, fragment))
+            elif fragment.group in (_SEND, _WRITE):
+                self._message(fpdus, fragment)
+            elif fragment.group == _READ:
+                self._read(fpdus, fragment)
+            elif fragment.group == _TERMINATE:
+                self._terminate(fpdus, fragment)
+            elif fragment.group in (_ATOMIC, _IMMEDIATE):
+                self._other(fpdus, fragment)
+
+    def finish(self) -> Delivered:
+        """Nothing more will come."""
+        for group in list(self.partial):
+            self._close(group)
+        self.mine.give_up()
+        return self.flush()
+
+    def flush(self) -> Delivered:
+        out, self.out = self.out, []
+        return out
+
+    def _message(self, fpdus: Fpdus, fragment: _Fragment) -> None:
+        """A Send or a Write, or a part of one."""
+        group = fragment.group
+        open_ = self.partial.get(group)
+        if open_ is not None:
+            before, operation = open_
+            if _follows(before, fragment):
+                self._extend(fpdus, fragment, operation)
+                return
+            self._close(group)
+        send = group == _SEND
+        start = 0 if send else fragment.place
+        operation = Operation(
+            Kind.SEND if send else Kind.WRITE,
+            self.sender,
+            fragment.first_frame,
+            fragment.last_frame,
+            fragment.first_time,
+            fragment.last_time,
+            0,
+            Payload(),
+            0 if send else fragment.key,
+            0 if send else start,
+            fragment.key & 0xFFFFFF if send else 0,
+            0,
+            start_known=not (send and fragment.place) and not (fragment.broken and not send),
+        )
+        self._extend(fpdus, fragment, operation)
+
+    def _extend(self, fpdus: Fpdus, fragment: _Fragment, operation: Operation) -> None:
+        payload = operation.payload
+        at = fragment.place - operation.address
+        for shift, data, rows in _runs(fpdus, fragment):
+            payload.runs.append((at + shift, data, rows))
+            seen = int(rows["length"].sum())
+            payload.seen += seen
+            payload.truncated = payload.truncated or bool((rows["captured"] < rows["length"]).any())
+        payload.length = operation.length = max(operation.length, at + fragment.length)
+        operation.packets += fragment.packets
+        operation.last_frame = max(operation.last_frame, fragment.last_frame)
+        operation.last_time = max(operation.last_time, fragment.last_time)
+        if not fragment.last:
+            self.partial[fragment.group] = fragment, operation
+            return
+        self.partial.pop(fragment.group, None)
+        if fragment.opcode in codes.INVALIDATING:
+            operation.invalidate = int(fpdus.rows["stag"][fragment.first])
+        if len(payload.runs) == 1 and not at and len(payload.runs[0][2]) == 1:
+            _, data, rows = payload.runs[0]
+            offset = int(rows["payload"][0])
+            payload.only = data.data, offset, offset + int(rows["captured"][0])
+        self.out.append((fragment.order, operation))
+
+    def _close(self, group: int) -> None:
+        """The message gets no more FPDUs."""
+        fragment, operation = self.partial.pop(group)
+        operation.end_known = False
+        self.out.append((fragment.order, operation))
+
+    def _read(self, fpdus: Fpdus, fragment: _Fragment) -> None:
+        request = fpdus.requests[fragment.first]
+        operation = self._single(Kind.READ, fragment, request.length, request.source_stag, request.source_to)
+        if request.length:
+            self.mine.issue(fragment.order, operation, request.sink_stag, request.sink_to)
+
+    def _single(self, kind: Kind, fragment: _Fragment, length: int, handle: int, address: int) -> Operation:
+        operation = Operation(
+            kind,
+            self.sender,
+            fragment.first_frame,
+            fragment.last_frame,
+            fragment.first_time,
+            fragment.last_time,
+            length,
+            Payload(length),
+            handle,
+            address,
+            fragment.key & 0xFFFFFF,
+        )
+        self.out.append((fragment.order, operation))
+        return operation
+
+    def _other(self, fpdus: Fpdus, fragment: _Fragment) -> None:
+        """Atomics and immediate data (RFC 7306)."""
+        body = _bytes(fpdus, fragment)
+        if fragment.group == _IMMEDIATE:
+            operation = self._single(Kind.SEND, fragment, fragment.length, 0, 0)
+            operation.payload.runs = _runs(fpdus, fragment)
+            operation.payload.seen = sum(int(rows["length"].sum()) for _, _, rows in operation.payload.runs)
+            operation.immediate = int.from_bytes(body, "big") if len(body) == fragment.length else None
+        elif len(body) >= 20:
+            self._single(
+                Kind.ATOMIC, fragment, 8, int.from_bytes(body[8:12], "big"), int.from_bytes(body[12:20], "big")
+            )
+
+    def _terminate(self, fpdus: Fpdus, fragment: _Fragment) -> None:
+        body = _bytes(fpdus, fragment)
+        if len(body) < 4:
+            return
+        length, header = None, b""
+        flags = body[2] >> 5  # M, D, R: segment length valid, DDP header there, RDMAP header there
+        if flags & 4 and len(body) >= 6:
+            length = int.from_bytes(body[4:6], "big")
+        if flags & 2:
+            header = body[6:]
+        self.terminates.append(
+            Terminate(
+                fragment.last_frame,
+                fragment.last_time,
+                self.sender,
+                body[0] >> 4,
+                body[0] & 15,
+                body[1],
+                length,
+                header,
+            )
+        )
+
+
+def _follows(before: _Fragment, fragment: _Fragment) -> bool:
+    """Whether a fragment belongs to the message of the one before it in its group."""
+    if fragment.group == _SEND:
+        return fragment.key == before.key and fragment.place >= before.place + before.length
+    return fragment.key == before.key and fragment.place == before.place + before.length and not fragment.broken
+
+
+def _fragments(fpdus: Fpdus) -> list[_Fragment]:
+    rows, edges = fpdus.rows, fpdus.edges
+    if not len(rows):
+        return []
+    opcode = rows["opcode"]
+    group = _GROUP[opcode]
+    key = np.where(_TAGGED[opcode], rows["stag"], rows["msn"])
+    place, length = rows["place"], rows["length"]
+    goes_on = (
+        (group[1:] == group[:-1])
+        & (key[1:] == key[:-1])
+        & (place[1:] == place[:-1] + length[:-1].astype(np.uint64))
+        & ~rows["last"][:-1]
+        & ~rows["broken"][1:]
+    )
+    starts = np.concatenate(([0], np.flatnonzero(~goes_on) + 1))
+    ends = np.concatenate((starts[1:], [len(rows)]))
+    final = ends - 1
+    return [
+        _Fragment(*one)
+        for one in zip(
+            group[starts].tolist(),
+            opcode[final].tolist(),
+            key[starts].tolist(),
+            place[starts].tolist(),
+            np.add.reduceat(length, starts, dtype=np.int64).tolist(),
+            rows["last"][final].tolist(),
+            rows["broken"][starts].tolist(),
+            starts.tolist(),
+            edges[starts].tolist(),
+            edges[ends].tolist(),
+            (ends - starts).tolist(),
+            rows["first_frame"][starts].tolist(),
+            np.maximum.reduceat(rows["last_frame"], starts).tolist(),
+            rows["first_time"][starts].tolist(),
+            np.maximum.reduceat(rows["last_time"], starts).tolist(),
+            rows["order"][final].tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _runs(fpdus: Fpdus, fragment: _Fragment) -> list[tuple[int, Bytes, Rows]]:
+    """The payload of a fragment: ``(place in the fragment, data, STRETCH rows)``, split at holes."""
+    low, high = fragment.low, fragment.high
+    if low == high:
+        return []
+    rows = fpdus.pieces[low:high]
+    chunk, first = int(rows["chunk"][0]), int(rows["at"][0])
+    total = int(rows["length"].sum())
+    if total == fragment.length and (high - low == 1 or bool((rows["chunk"] == chunk).all())):
+        return [(0, fpdus.datas[chunk], rows)]
+    # Places in the payload of an FPDU become places in the fragment.
+    owner = np.searchsorted(fpdus.edges, np.arange(low, high), side="right") - 1
+    lengths = fpdus.rows["length"][fragment.first : fragment.first + fragment.packets].astype(np.int64)
+    before = np.concatenate(([0], np.cumsum(lengths)))
+    places = rows["at"] + before[owner - fragment.first]
+    cut = (places[1:] != places[:-1] + rows["length"][:-1]) | (rows["chunk"][1:] != rows["chunk"][:-1])
+    edges = [0, *(np.flatnonzero(cut) + 1).tolist(), len(rows)]
+    return [
+        (int(places[a]), fpdus.datas[int(rows["chunk"][a])], rows[a:b])
+        for a, b in zip(edges[:-1], edges[1:], strict=True)
+    ]
+
+
+def _bytes(fpdus: Fpdus, fragment: _Fragment) -> bytes:
+    """The captured bytes of a fragment, up to the first that is missing."""
+    payload = Payload(fragment.length, 0, False, _runs(fpdus, fragment))
+    data, start, end = payload.prefix()
+    return bytes(data[start:end])

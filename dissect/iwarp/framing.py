@@ -1,0 +1,420 @@
+"""Cuts one direction of an MPA stream into FPDUs, finds their boundaries again where they were lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..columns import compiled
+from ..frames import Bytes, Int64s, Rows
+from ..layers.iwarp_codes import READ_REQUEST
+from . import rdmap
+from .mpa import (
+    BETWEEN,
+    MARKER,
+    SPACING,
+    MPAFrame,
+    crc_ok,
+    fpdu_bytes,
+    is_mpa,
+    mpa_frame,
+    mpa_length,
+    with_markers,
+    without_markers,
+)
+from .search import Evidence, Search
+from .stream import STRETCH, Chunk
+from .window import Window
+
+LENGTH = 2
+"""Bytes of the field in front of an ULPDU (RFC 5044, 4.2)."""
+HEAD = LENGTH + rdmap.UNTAGGED_HEADER + rdmap.READ_REQUEST_HEADER
+"""Bytes of an FPDU that are looked at."""
+
+FPDU = np.dtype(
+    [
+        ("opcode", "u1"),
+        ("last", "?"),
+        ("broken", "?"),  # bytes are missing, or what they are is not known, between the FPDU before and this one
+        ("stag", "u4"),  # tagged: the STag; untagged: what is to be invalidated
+        ("msn", "u4"),  # untagged
+        ("place", "u8"),  # the TO or MO
+        ("length", "i4"),  # payload bytes
+        ("first_frame", "i8"),
+        ("last_frame", "i8"),
+        ("order", "i8"),  # the frame in whose place it stands in the order of events
+        ("first_time", "i8"),
+        ("last_time", "i8"),
+    ]
+)
+
+MOST_PENDING = 1 << 20
+"""Bytes that are kept while FPDU boundaries are looked for."""
+MOST_FAILURES = 1000
+TRIED = 8
+"""FPDUs among which one with a right CRC is looked for, where Request and Reply were not seen."""
+
+
+class ReadRequest(NamedTuple):
+    """RFC 5040, 4.4."""
+
+    sink_stag: int
+    sink_to: int
+    length: int
+    source_stag: int
+    source_to: int
+
+
+@dataclass(slots=True)
+class Fpdus:
+    """Consecutive FPDUs."""
+
+    rows: Rows
+    """FPDU rows."""
+    requests: dict[int, ReadRequest]
+    """What RDMA Read Requests ask for, by the index of the FPDU."""
+    pieces: Rows
+    """STRETCH rows of all payloads; ``at`` is the place in the payload of its FPDU."""
+    edges: Int64s
+    """``pieces[edges[i]:edges[i + 1]]`` is the payload of FPDU ``i``."""
+    datas: list[Bytes]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Framing:
+    """Feed it the stretches of one direction, in order."""
+
+    def __init__(self, mpa: bool) -> None:
+        """``mpa``: the stream begins with a Request or Reply."""
+        self.awaiting = mpa
+        self.frame: MPAFrame | None = None
+        self.mpa_frame = 0
+        """Number of the frame that carried the Request or Reply."""
+        self.mpa_time = 0
+        self.at: int | None = None
+        """Where the next FPDU begins; without markers counted."""
+        self.base: int | None = None
+        """Where the first FPDU began, or a later one."""
+        self.markers: bool | None = None
+        """Markers are in the stream; None: not known."""
+        self.crc: bool | None = None
+        self.synchronised = False
+        self.trusted = False
+        """An FPDU with a right CRC was seen."""
+        self.broken = False
+        self.evidence = Evidence()
+        self.count = 0
+        self.lost = 0
+        """Times that FPDU boundaries were lost."""
+        self.crc_checked = self.crc_failure_count = self.marker_failure_count = 0
+        self.crc_failures: list[int] = []
+        """Frames; the first of them."""
+        self.order = 0
+        self.incoming: list[Rows] = []
+        self.raw = np.zeros(0, STRETCH)
+        """As they were in the stream, where markers are."""
+        self.rows = np.zeros(0, STRETCH)
+        self.datas: list[Bytes] = []
+
+    def feed(self, chunks: list[Chunk]) -> None:
+        """Take what follows in the stream."""
+        for data, rows in chunks:
+            if not self.datas or self.datas[-1] is not data:
+                self.datas.append(data)
+            rows["chunk"] = len(self.datas) - 1
+            self.incoming.append(rows)
+
+    @property
+    def waiting_since(self) -> int | None:
+        """The first frame of which it is not known where its FPDUs begin."""
+        if self.synchronised or self.at is None:
+            return None
+        first = int(np.searchsorted(self.rows["at"], self.at))
+        return int(self.rows["frame"][first:].min()) if first < len(self.rows) else None
+
+    def _gather(self) -> None:
+        if not self.incoming:
+            return
+        fresh = np.concatenate(self.incoming)
+        self.incoming.clear()
+        if self.markers:
+            self.raw = np.concatenate((self.raw, fresh))
+            assert self.base is not None
+            fresh = without_markers(fresh, self.base)
+        self.rows = np.concatenate((self.rows, fresh)) if len(self.rows) else fresh
+
+    # Set-up
+
+    def greet(self) -> bool:
+        """Take the Request or Reply; whether one was seen now."""
+        if not self.awaiting:
+            return False
+        self._gather()
+        if not len(self.rows):
+            return False
+        window = Window(self.rows, self.datas)
+        start = window.starts[0]
+        head = window.read(start, 20)
+        if len(head) < 20 and start + 20 > window.limit:
+            return False
+        length = mpa_length(head) if is_mpa(head) and len(head) == 20 else 0
+        if length and start + length > window.limit:
+            return False
+        self.frame = mpa_frame(window.read(start, length))
+        self.awaiting = False
+        self.at = self.base = start + (length if self.frame else 0)
+        self.synchronised = self.frame is not None
+        row = self.rows[0]
+        self.mpa_frame, self.mpa_time = int(row["frame"]), int(row["time"])
+        if self.frame is not None:
+            self.order = max(self.order, self.mpa_frame)
+            self._forget(window)
+        return self.frame is not None
+
+    def agree(self, markers: bool, crc: bool) -> None:
+        """What Request and Reply settled for this direction."""
+        assert self.base is not None
+        self._gather()
+        self.crc = crc
+        self.markers = markers
+        if markers:
+            self.raw, self.rows = self.rows, without_markers(self.rows, self.base)
+
+    # FPDUs
+
+    def cut(self, final: bool = False) -> list[Fpdus]:
+        """The FPDUs that are complete; with ``final`` also one that is not."""
+        if self.awaiting:
+            return []
+        self._gather()
+        if not len(self.rows):
+            return []
+        if self.at is None:
+            self.at = int(self.rows["at"][0])
+        found: list[Fpdus] = []
+        window = Window(self.rows, self.datas)
+        while self.at < window.limit:
+            if self.markers is None or not self.synchronised:
+                window, synchronised = self._synchronise(window, final)
+                if not synchronised:
+                    break
+            starts, lengths = self._walk(window, final)
+            if starts:
+                found.append(self._decode(window, np.array(starts), np.array(lengths)))
+            if self.synchronised:
+                break
+        self._forget(window)
+        return [one for one in found if len(one)]
+
+    def _walk(self, window: Window, final: bool) -> tuple[list[int], list[int]]:
+        """Positions and ULPDU lengths of the FPDUs from ``at`` on."""
+        starts: list[int] = []
+        lengths: list[int] = []
+        at, limit = self.at, window.limit
+        assert at is not None
+        ends, begins, readable = window.ends, window.starts, window.readable
+        shifts, chunks, views = window.shifts, window.chunks, window.views
+        index, last = 0, len(ends)
+        while at + 2 <= limit:
+            while index < last and ends[index] <= at:
+                index += 1
+            if begins[index] <= at and at + 2 <= readable[index]:
+                view, offset = views[chunks[index]], at + shifts[index]
+                length = view[offset] << 8 | view[offset + 1]
+            else:
+                head = window.read(at, 2)
+                if len(head) < 2:
+                    self.synchronised = False
+                    break
+                length = head[0] << 8 | head[1]
+            end = at + (length + 5 & ~3) + 4
+            if length < rdmap.TAGGED_HEADER and not (length == 0 and not self.count and not starts):
+                self.synchronised = False
+                break
+            if end > limit and not final:
+                break
+            starts.append(at)
+            lengths.append(length)
+            at = end
+        self.at = at
+        return starts, lengths
+
+    def _decode(self, window: Window, starts: Int64s, lengths: Int64s) -> Fpdus:
+        """Headers and payload of FPDUs, up to one that cannot be one."""
+        raw, there = window.heads(starts, HEAD)
+        flat, places = raw.reshape(-1), np.arange(len(starts)) * HEAD + LENGTH
+        tag = compiled("DDPTagged")(flat, places, ("stag", "tagged_offset"))
+        untag = compiled("DDPUntagged")(flat, places, ("inval_stag", "qn", "msn", "mo"))
+        control = raw[:, 2].astype(np.int64) << 8 | raw[:, 3]
+        opcode = (control & 15).astype(np.uint8)
+        tagged = control & rdmap.TAGGED << 8 != 0
+        header = np.where(tagged, rdmap.TAGGED_HEADER, rdmap.UNTAGGED_HEADER)
+        fixed = np.where(tagged, 0, rdmap.FIXED[opcode])
+        legal = rdmap.LEGAL[control] & (lengths >= header) & ((fixed == 0) | (lengths == fixed))
+        legal &= tagged | (there < 12) | (untag["qn"] == rdmap.QUEUE[opcode])
+        known = there >= np.where(opcode == READ_REQUEST, HEAD, LENGTH + header)
+        nothing = lengths == 0
+        wrong = ~legal & (there >= 4) & ~nothing
+        if wrong.any():
+            stop = int(np.argmax(wrong))
+            self.at, self.synchronised = int(starts[stop]), False
+            starts, lengths, places, known = starts[:stop], lengths[:stop], places[:stop], known[:stop]
+            opcode, tagged, header, control = opcode[:stop], tagged[:stop], header[:stop], control[:stop]
+            nothing = nothing[:stop]
+            tag = {name: column[:stop] for name, column in tag.items()}
+            untag = {name: column[:stop] for name, column in untag.items()}
+        good = known & ~nothing
+        if self.crc is None and len(starts):
+            raw = self._raw_window(window)
+            if any(
+                self._crc(raw, int(start), int(n)) for start, n in zip(starts[:TRIED], lengths[:TRIED], strict=True)
+            ):
+                self.crc = True
+        if self.markers and len(starts):
+            good &= self._markers_fit(starts, lengths)
+        if self.crc:
+            good &= self._verify(window, starts, lengths)
+        self.count += len(starts)
+        rows = np.zeros(len(starts), FPDU)
+        rows["opcode"], rows["last"] = opcode, control & rdmap.LAST << 8 != 0
+        rows["stag"], rows["msn"] = np.where(tagged, tag["stag"], untag["inval_stag"]), untag["msn"]
+        rows["place"] = np.where(tagged, tag["tagged_offset"], untag["mo"])
+        rows["length"] = np.maximum(lengths - header, 0)
+        ends = starts + (lengths + 5 & ~3) + 4
+        first = np.minimum(np.searchsorted(window.end, starts, side="right"), len(window.at) - 1)
+        final = np.maximum(np.searchsorted(window.at, ends, side="left") - 1, first)
+        frames, times = window.rows["frame"], window.rows["time"]
+        orders = np.maximum(np.maximum.accumulate(frames), self.order)
+        rows["first_frame"] = np.minimum(frames[first], frames[final])
+        rows["last_frame"] = np.maximum(frames[first], frames[final])
+        rows["first_time"] = np.minimum(times[first], times[final])
+        rows["last_time"] = np.maximum(times[first], times[final])
+        rows["order"] = orders[final]
+        if len(rows):
+            self.order = int(rows["order"][-1])
+            self._mark_broken(rows, good, nothing)
+        rows, places, starts, header = rows[good], places[good], starts[good], header[good]
+        self.evidence.saw(rows, tagged[good])
+        low = starts + LENGTH + header
+        pieces, edges = window.pieces(low, low + rows["length"])
+        pieces["at"] -= np.repeat(low, np.diff(edges))
+        return Fpdus(rows, _requests(flat, places, rows), pieces, edges, self.datas.copy())
+
+    def _mark_broken(self, rows: Rows, good: Rows, nothing: Rows) -> None:
+        bad = ~good & ~nothing
+        kept = np.flatnonzero(good)
+        before = np.cumsum(bad)[kept]
+        rows["broken"][kept] = np.diff(before, prepend=0) > 0
+        if len(kept):
+            rows["broken"][kept[0]] |= self.broken
+            self.broken = bool(bad[int(kept[-1]) :].any())
+        else:
+            self.broken = self.broken or bool(bad.any())
+
+    def _markers_fit(self, starts: Int64s, lengths: Int64s) -> Rows:
+        """Which FPDUs hold no marker that points elsewhere (RFC 5044, 4.3).
+
+        Where one does, what was taken for payload is not: a sender that puts its markers elsewhere.
+        """
+        assert self.base is not None
+        end = with_markers(int(starts[-1]) + fpdu_bytes(int(lengths[-1])), self.base)
+        first = (with_markers(int(starts[0]), self.base) - self.base + SPACING - 1) // SPACING
+        number = np.arange(first, max(first, (end - self.base + SPACING - 1) // SPACING))
+        values, there = Window(self.raw, self.datas).heads(self.base + number * SPACING, MARKER)
+        behind = self.base + number * BETWEEN
+        owner = np.searchsorted(starts, behind, side="right") - 1
+        block, inside = np.divmod(starts[owner] - self.base, BETWEEN)
+        distance = (number - block) * SPACING - MARKER - inside
+        pointer = values.view(">u4").ravel() & 0xFFFF
+        wrong = (there == MARKER) & (pointer != np.maximum(distance, 0) & 0xFFFF)
+        good = np.ones(len(starts), np.bool_)
+        good[owner[wrong]] = False
+        self.marker_failure_count += int(np.count_nonzero(~good))
+        return good
+
+    def _verify(self, window: Window, starts: Int64s, lengths: Int64s) -> Rows:
+        """Which FPDUs do not have a wrong CRC."""
+        good = np.ones(len(starts), np.bool_)
+        view = self._raw_window(window)
+        for index, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
+            verdict = self._crc(view, start, length)
+            if verdict:
+                self.trusted = True
+            good[index] = verdict is not False
+            self.crc_checked += verdict is not None
+        wrong = np.flatnonzero(~good)
+        self.crc_failure_count += len(wrong)
+        for index in wrong[: MOST_FAILURES - len(self.crc_failures)].tolist():
+            row = int(np.searchsorted(window.end, starts[index], side="right"))
+            self.crc_failures.append(int(window.rows["frame"][min(row, len(window.rows) - 1)]))
+        # A box between the ends that rewrites what passes may leave no CRC right.
+        return good if self.trusted else np.ones(len(starts), np.bool_)
+
+    def _raw_window(self, window: Window) -> Window:
+        return Window(self.raw, self.datas) if self.markers else window
+
+    def _crc(self, raw: Window, start: int, length: int) -> bool | None:
+        """Whether an FPDU has the right CRC; None where it was not captured whole."""
+        end = start + fpdu_bytes(length)
+        if self.markers:
+            assert self.base is not None
+            start, end = with_markers(start, self.base), with_markers(end, self.base)
+        fpdu = raw.read(start, end - start)
+        return crc_ok(fpdu) if len(fpdu) == end - start else None
+
+    # Finding boundaries
+
+    def _synchronise(self, window: Window, final: bool) -> tuple[Window, bool]:
+        """Move ``at`` to where an FPDU begins; the window may have to be another one then."""
+        assert self.at is not None
+        if not self.broken:
+            self.broken = True
+            self.lost += 1
+        raw = self._raw_window(window)
+        known = self.frame is not None or self.count > 0
+        search = Search(window, self.base, self.crc, self.evidence, known, lambda *one: self._crc(raw, *one))
+        found = search.find(self.at, self.markers is None, final)
+        self.at = found.at
+        if not found.confirmed:
+            if final or window.limit - self.at > MOST_PENDING:
+                self.at = window.limit
+            return window, False
+        if self.markers is None:
+            self.markers = found.marker_base is not None
+            if found.marker_base is not None:
+                self.raw, self.base = self.rows, found.marker_base
+                self.rows = without_markers(self.raw, self.base)
+                window = Window(self.rows, self.datas)
+        if self.base is None:
+            self.base = self.at
+        self.synchronised = True
+        return window, True
+
+    def _forget(self, window: Window) -> None:
+        """Let go of what lies before ``at``."""
+        assert self.at is not None
+        keep = int(np.searchsorted(window.end, self.at, side="right"))
+        self.rows = self.rows[keep:].copy()
+        if self.markers:
+            assert self.base is not None
+            at = with_markers(self.at, self.base)
+            self.raw = self.raw[int(np.searchsorted(self.raw["at"] + self.raw["length"], at, side="right")) :].copy()
+        used = np.union1d(self.rows["chunk"], self.raw["chunk"]) if self.markers else np.unique(self.rows["chunk"])
+        self.datas = [self.datas[number] for number in used.tolist()]
+        self.rows["chunk"] = np.searchsorted(used, self.rows["chunk"])
+        if self.markers:
+            self.raw["chunk"] = np.searchsorted(used, self.raw["chunk"])
+
+
+def _requests(flat: Bytes, places: Int64s, rows: Rows) -> dict[int, ReadRequest]:
+    index = np.flatnonzero(rows["opcode"] == READ_REQUEST)
+    if not len(index):
+        return {}
+    names = ("sinkstag", "sinkto", "rdmardsz", "srcstag", "srcto")
+    columns = compiled("RDMAPReadRequest")(flat, places[index] + rdmap.UNTAGGED_HEADER, names)
+    found = zip(*(columns[name].tolist() for name in names), strict=True)
+    return dict(zip(index.tolist(), map(ReadRequest._make, found), strict=True))

@@ -1,0 +1,284 @@
+"""One TCP connection that is iWARP, or may be: both streams, their FPDUs and the Operations they make."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+
+import numpy as np
+
+from ..connection import Connection, Endpoint
+from ..frames import Bytes, Rows, take
+from ..layers.iwarp_codes import READ_REQUEST, WRITE
+from ..tcp import ACK, FIN, RST
+from .assembly import Assembly, Delivered, Reads
+from .framing import Fpdus, Framing
+from .health import Health
+from .stream import MODULUS, Stream
+
+UNDECIDED = 64
+"""FPDUs after which it is settled which side is the active one."""
+
+
+class Link:
+    """Directions are 0 and 1 as the observer counts them; ``active`` tells which of them the active side sends."""
+
+    def __init__(self, names: tuple[str, str], ports: tuple[int, int], service: frozenset[int]) -> None:
+        self.names = names
+        self.ports = ports
+        self.service = service
+        self.streams = Stream(), Stream()
+        self.framings = Framing(mpa=False), Framing(mpa=False)
+        self.reads = Reads(), Reads()
+        self.acked: list[int | None] = [None, None]
+        """Sequence number up to which a direction was received."""
+        self.segments = self.counted = self.counted_packets = 0
+        self.data_segments = 0
+        self.active: int | None = None
+        self.how = ""
+        """Why the active side is taken for it, where no MPA Request tells."""
+        self.connection: Connection | None = None
+        self.assemblies: dict[int, Assembly] = {}
+        """By direction; empty before the active side is known."""
+        self.collected: list[tuple[int, Fpdus]] = []
+        self.waiting: Delivered = []
+        self.agreed = False
+        self.ends: list[tuple[int, int, str]] = []
+        """``(frame, time, what)``."""
+        self.first: tuple[int, int] | None = None
+        self.last = (0, 0)
+        self.health = Health(self)
+
+    def begin(self, direction: int, row: Rows, request: bool) -> None:
+        """A segment (one row in an array) of a direction begins with an MPA Request or Reply."""
+        other = 1 - direction
+        self.streams[direction].start(int(row["seq"][0]))
+        self.streams[direction].opened = (int(row["seq"][0]) - 1) % MODULUS
+        self.framings = Framing(mpa=True), Framing(mpa=True)
+        if int(row["flags"][0]) & ACK:
+            self.streams[other].start(int(row["ack"][0]))
+        if not request:
+            # What the active side sent so far is its Request, of which this capture knows nothing.
+            self.framings = Framing(mpa=other != 0), Framing(mpa=other != 1)
+        self.active = direction if request else other
+
+    @property
+    def packets(self) -> int:
+        """MPA Requests and Replies and FPDUs."""
+        return sum((framing.frame is not None) + framing.count for framing in self.framings)
+
+    @property
+    def confirmed(self) -> bool:
+        """It is iWARP."""
+        return any(framing.frame is not None or framing.count for framing in self.framings)
+
+    def feed(self, data: Bytes, rows: Rows, forward: Rows) -> Delivered:
+        """Take SEGMENT rows of one batch in capture order, and which of them are of direction 0."""
+        if not len(rows):
+            return []
+        self.segments += len(rows)
+        self.first = self.first or (int(rows["frame"][0]), int(rows["time"][0]))
+        self.last = int(rows["frame"][-1]), int(rows["time"][-1])
+        self.data_segments += int(np.count_nonzero(rows["length"]))
+        sent = take(rows, forward), take(rows, ~forward)
+        for direction in (0, 1):
+            self._acknowledged(1 - direction, sent[direction])
+        for direction in (0, 1):
+            mine, stream = sent[direction], self.streams[direction]
+            if len(mine):
+                # A reset may carry any sequence number.
+                usable = mine["flags"] & RST == 0
+                ready = (
+                    stream.feed(data, mine if usable.all() else take(mine, usable), self.segments)
+                    if usable.any()
+                    else []
+                )
+                self.framings[direction].feed(ready)
+            self.framings[direction].feed(stream.settle(self.acked[direction], self.segments, self.last[1]))
+        closing = np.flatnonzero(rows["flags"] & (FIN | RST))
+        for index in closing.tolist():
+            what = "RST" if rows["flags"][index] & RST else "FIN"
+            self.ends.append((int(rows["frame"][index]), int(rows["time"][index]), f"{what} {int(not forward[index])}"))
+        return self._advance(final=False)
+
+    def finish(self) -> Delivered:
+        """Nothing more will come."""
+        for direction in (0, 1):
+            self.framings[direction].feed(self.streams[direction].settle(None, self.segments, None))
+        self._advance(final=True)
+        if self.connection is None:
+            return []
+        for direction in (0, 1):
+            self.waiting += self.assemblies[direction].finish()
+        self.waiting.sort(key=itemgetter(0))
+        ready, self.waiting = self.waiting, []
+        self._count()
+        return ready
+
+    def _acknowledged(self, direction: int, rows: Rows) -> None:
+        """Rows of the other direction say how much of this one was received."""
+        acks = rows["ack"][(rows["flags"] & (ACK | RST)) == ACK].astype(np.int64)
+        if not len(acks):
+            return
+        reference = self.acked[direction]
+        if reference is None:
+            reference = int(acks[0])
+        steps = (acks - reference + (1 << 31)) % (1 << 32) - (1 << 31)
+        self.acked[direction] = reference + max(0, int(steps.max()))
+
+    def _advance(self, final: bool) -> Delivered:
+        for direction in (0, 1):
+            if self.framings[direction].greet():
+                self._greeted(direction)
+        self._agree()
+        for direction in (0, 1):
+            if self._settled(direction) or final:
+                for fpdus in self.framings[direction].cut(final):
+                    self._took(direction, fpdus)
+        self._settle_roles(final)
+        if self.connection is None:
+            return []
+        self._end()
+        self._count()
+        return self._release()
+
+    def _settled(self, direction: int) -> bool:
+        """What is to know of a direction before its FPDUs can be cut is known, or is not in the capture."""
+        framing, other = self.framings[direction], self.framings[1 - direction]
+        if framing.awaiting:
+            return False
+        return framing.markers is not None or not other.awaiting or not self.streams[1 - direction].held
+
+    # Set-up
+
+    def _greeted(self, direction: int) -> None:
+        framing = self.framings[direction]
+        frame = framing.frame
+        assert frame is not None
+        self.active = direction if frame.request else 1 - direction
+        self._connect()
+        assert self.connection is not None
+        end = self.connection.endpoints[int(direction != self.active)]
+        end.private_data_seen = frame.complete
+        end.private_data = frame.rpcrdma
+        end.responder_resources, end.initiator_depth = frame.ird, frame.ord
+        if frame.reject:
+            self._ended("MPA reject", framing.mpa_frame, framing.mpa_time)
+
+    def _agree(self) -> None:
+        """Markers and CRC, once Request and Reply were seen or are known to be missing (RFC 5044, 7.1.1)."""
+        if self.agreed:
+            return
+        frames = self.framings[0].frame, self.framings[1].frame
+        if not any(frames) or any(framing.awaiting for framing in self.framings):
+            return
+        self.agreed = True
+        crc = any(frame.crc for frame in frames if frame)
+        for direction in (0, 1):
+            framing, other = self.framings[direction], frames[1 - direction]
+            if framing.markers is not None:
+                continue
+            if other is not None and framing.base is not None:
+                framing.agree(other.markers, crc or (None if not all(frames) else False))
+            elif crc:
+                framing.crc = True
+        request = frames[self.active or 0]
+        if self.active is not None and request is not None and request.peer_to_peer:
+            self.assemblies[self.active].skip_first = True
+
+    def _connect(self) -> None:
+        if self.connection is not None:
+            return
+        assert self.active is not None
+        active, passive = self.active, 1 - self.active
+        ends = (
+            Endpoint(self.names[active], 0, port=self.ports[active]),
+            Endpoint(self.names[passive], 0, port=self.ports[passive]),
+        )
+        self.connection = Connection(0, "iWARP", ends, paired_by="TCP", service_port=self.ports[passive])
+        if self.how:
+            self.connection.evidence = (self.how,)
+        if self.first is not None:
+            self.connection.first_frame, self.connection.first_time = self.first
+        for direction in (0, 1):
+            sender = int(direction != active)
+            self.assemblies[direction] = Assembly(sender, self.reads[direction], self.reads[1 - direction])
+
+    def _settle_roles(self, final: bool) -> None:
+        """Which side is the active one, where no Request or Reply told (and no SYN)."""
+        if self.connection is None and self.collected:
+            if self.active is None:
+                self._guess(final)
+            if self.active is not None:
+                self._connect()
+        if self.connection is not None and self.collected:
+            collected, self.collected = self.collected, []
+            for direction, fpdus in collected:
+                self._took(direction, fpdus)
+
+    def _guess(self, final: bool) -> None:
+        for direction in (0, 1):
+            if self.ports[direction] in self.service and self.ports[1 - direction] not in self.service:
+                self.active, self.how = 1 - direction, f"TCP port {self.ports[direction]} is the passive side's"
+                return
+        moving = [0, 0]
+        for direction, fpdus in self.collected:
+            moving[direction] += int(np.isin(fpdus.rows["opcode"], (READ_REQUEST, WRITE)).sum())
+        if moving[0] != moving[1]:
+            self.active, self.how = int(moving[0] > moving[1]), "the passive side issues the RDMA Reads and Writes"
+        elif final or sum(len(fpdus) for _, fpdus in self.collected) >= UNDECIDED:
+            self.active, self.how = int(self.ports[1] > self.ports[0]), "the passive side has the lower TCP port"
+
+    # Operations
+
+    def _took(self, direction: int, fpdus: Fpdus) -> None:
+        if self.connection is None:
+            self.collected.append((direction, fpdus))
+            return
+        assembly = self.assemblies[direction]
+        assembly.take(fpdus)
+        self.health.sent(assembly.sender, fpdus)
+        self.waiting += assembly.flush()
+        for terminate in assembly.terminates[len(self.health.terminates[assembly.sender]) :]:
+            self.health.terminates[assembly.sender].append(terminate)
+            self._ended(
+                f"Terminate ({terminate}) from the {_side(assembly.sender)} side", terminate.frame, terminate.time
+            )
+
+    def _end(self) -> None:
+        """What FINs and resets say."""
+        for frame, time, what in self.ends:
+            name, direction = what.split()
+            self._ended(f"{name} from the {_side(int(int(direction) != self.active))} side", frame, time)
+        self.ends.clear()
+
+    def _ended(self, how: str, frame: int, time: int) -> None:
+        connection = self.connection
+        if connection is not None and not connection.ended_by:
+            connection.ended_by, connection.ended_time = how, time
+
+    def _count(self) -> None:
+        connection = self.connection
+        assert connection is not None
+        connection.last_frame, connection.last_time = self.last
+        for direction, assembly in self.assemblies.items():
+            sender, stream = assembly.sender, self.streams[direction]
+            connection.packets[sender] = assembly.packets
+            connection.bytes[sender] = assembly.bytes
+            connection.retransmitted_packets[sender] = stream.repeated
+            connection.missing_packets[sender] = stream.missing_segments
+
+    def _release(self) -> Delivered:
+        """What happened before the first frame that waits behind a hole, on either stream."""
+        self.waiting.sort(key=itemgetter(0))
+        sides = (*self.streams, *self.framings)
+        mark = min((since for side in sides if (since := side.waiting_since) is not None), default=None)
+        if mark is None:
+            ready, self.waiting = self.waiting, []
+            return ready
+        cut = next((index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting))
+        ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
+        return ready
+
+
+def _side(sender: int) -> str:
+    return "passive" if sender else "active"

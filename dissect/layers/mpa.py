@@ -1,0 +1,178 @@
+"""Marker PDU Aligned Framing as Scapy packets: start-up frames and FPDUs (RFC 5044; RFC 6581).
+
+Fields have Wireshark's names.  An FPDU here is one without markers: ``markers.remove_markers`` takes them out of a
+stream, ``markers.split_fpdus`` finds the FPDUs in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scapy.fields import BitField, ByteField, ShortField, StrFixedLenField
+from scapy.packet import Packet, Raw, bind_top_down
+
+from .bth import Header, TrailingField
+from .ddp import ddp_class
+from .iwarp_codes import MPA_ENHANCED_VERSION, MPA_VERSION, OPCODES, REPLY_KEY, REQUEST_KEY
+from .markers import CRC_BYTES, crc32c, fpdu_bytes, pad_bytes, verify_crc
+from .private_data import private_data_class
+
+STARTUP_BYTES = 20
+"""MPA Request and Reply without private data (RFC 5044, 7.1.1)."""
+
+
+def _startup_fields(key: bytes) -> tuple[Any, ...]:
+    return (
+        StrFixedLenField("key", key, 16),
+        BitField("marker_flag", 0, 1),
+        BitField("crc_flag", 1, 1),
+        BitField("rej_flag", 0, 1),
+        BitField("enhanced_flag", 0, 1),
+        BitField("res", 0, 4),
+        ByteField("rev", MPA_VERSION),
+        ShortField("pdlength", None),
+    )
+
+
+class _Startup(Header):
+    """What Request and Reply have in common; ``pdlength`` is computed where it is None."""
+
+    __slots__ = ()
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        if self.pdlength is None:
+            pkt = pkt[:-2] + len(pay).to_bytes(2, "big")
+        return pkt + pay
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes | None]:
+        return s[: self.pdlength], s[self.pdlength :]
+
+    def guess_payload_class(self, payload: bytes) -> type[Any]:
+        enhanced = self.enhanced_flag and self.rev >= MPA_ENHANCED_VERSION and len(payload) >= 4
+        return MPAEnhanced if enhanced else private_data_class(payload)
+
+    def mysummary(self) -> str:
+        flags = zip("MCRS", (self.marker_flag, self.crc_flag, self.rej_flag, self.enhanced_flag), strict=True)
+        return f"{self.name} revision {self.rev} {''.join(name for name, there in flags if there)}".rstrip()
+
+
+class MPARequest(_Startup):
+    """MPA Request Frame (RFC 5044, 7.1.1), 20 bytes; ``enhanced_flag`` is the S flag of RFC 6581, 6.
+
+    ``marker_flag``: its sender wants markers in what it receives.  ``crc_flag``: it wants CRCs in use.
+    """
+
+    name = "MPA Request"
+    fields_desc = _startup_fields(REQUEST_KEY)
+
+
+class MPAReply(_Startup):
+    """MPA Reply Frame (RFC 5044, 7.1.1), 20 bytes; ``rej_flag``: the connection is rejected."""
+
+    name = "MPA Reply"
+    fields_desc = _startup_fields(REPLY_KEY)
+
+
+class MPAEnhanced(Header):
+    """IRD and ORD with their control flags, before the private data (RFC 6581, 9), 4 bytes.
+
+    Flag ``a``: peer-to-peer set-up.  Ready-to-receive messages offered or chosen: ``b`` a zero-length FPDU,
+    ``c`` a zero-length RDMA Write, ``d`` a zero-length RDMA Read.
+    """
+
+    name = "MPA enhanced set-up"
+    fields_desc = (
+        BitField("a", 0, 1),
+        BitField("b", 0, 1),
+        BitField("ird", 0, 14),
+        BitField("c", 0, 1),
+        BitField("d", 0, 1),
+        BitField("ord", 0, 14),
+    )
+
+    def guess_payload_class(self, payload: bytes) -> type[Any]:
+        return private_data_class(payload)
+
+
+class _CrcField(TrailingField):
+    """The CRC32C with a verdict."""
+
+    def i2repr(self, pkt: Any, x: Any) -> str:
+        if not isinstance(x, int):
+            return f"{super().i2repr(pkt, x)} (cut)" if x is not None else "None"
+        verdict = pkt.verify_crc() if isinstance(pkt, FPDU) else None
+        return f"0x{x:08x}" + {True: " (good)", False: " (wrong, or CRCs are not in use)", None: ""}[verdict]
+
+
+class FPDU(Header):
+    """Framed PDU (RFC 5044, 4.1): the length, and behind the ULPDU its pad and CRC.
+
+    Left None, ``ulpdulength``, ``pad`` and ``crc`` are computed when the packet is built.  In a dissected packet they
+    hold what was on the wire: delete them (``del pkt.crc``) after a change.  ``crc`` is an integer, its four bytes
+    read big-endian; where the FPDU was cut short, the bytes that are there (perhaps none).  What follows the FPDU is
+    Padding.
+    """
+
+    name = "FPDU"
+    fields_desc = (ShortField("ulpdulength", None), TrailingField("pad"), _CrcField("crc"))
+
+    def post_dissect(self, s: bytes) -> bytes:
+        length = self.ulpdulength
+        if length is None:
+            return s
+        body = length + pad_bytes(length)
+        trailer = s[body : body + CRC_BYTES]
+        self.fields["pad"] = s[length:body]
+        self.fields["crc"] = int.from_bytes(trailer, "big") if len(trailer) == CRC_BYTES else trailer
+        self.raw_packet_cache = None  # else post_build is passed over, and the trailer lost
+        return s[:length] + s[body + CRC_BYTES :]
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes | None]:
+        return s[: self.ulpdulength], s[self.ulpdulength :] if self.ulpdulength is not None else None
+
+    def guess_payload_class(self, payload: bytes) -> type[Any]:
+        return ddp_class(payload)
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        if self.ulpdulength is None:
+            pkt = len(pay).to_bytes(2, "big")
+        pad = bytes(pad_bytes(len(pay))) if self.pad is None else self.pad
+        covered: bytes = pkt + pay + pad
+        crc = crc32c(covered) if self.crc is None else self.crc
+        return covered + (crc.to_bytes(CRC_BYTES, "big") if isinstance(crc, int) else bytes(crc))
+
+    def verify_crc(self) -> bool | None:
+        """Whether the CRC is right; None where the FPDU is cut."""
+        built = self.do_build()
+        length = int.from_bytes(built[:2], "big")
+        return verify_crc(built) if len(built) == fpdu_bytes(length) else None
+
+    def mysummary(self) -> str:
+        return f"FPDU {self.ulpdulength}"
+
+
+def mpa_class(data: bytes) -> type[Any]:
+    """The layer for what one end sent, from the start of a start-up frame or of an FPDU without marker."""
+    if len(data) >= STARTUP_BYTES and data[:16] in (REQUEST_KEY, REPLY_KEY):
+        return MPARequest if data[:16] == REQUEST_KEY else MPAReply
+    return FPDU if len(data) >= 4 and _is_control(data[2], data[3]) else Raw
+
+
+def _is_control(ddp: int, rdmap: int) -> bool:
+    """Both control bytes have version 1, nothing reserved in use, and an opcode that goes with the tagged flag."""
+    row = OPCODES.get(rdmap & 0x0F)
+    if row is None or ddp & 0x3F != 1 or rdmap & 0xF0 != 0x40:
+        return False
+    return bool(ddp & 0x80) == (row.queue is None)
+
+
+class MPA(Packet):  # type: ignore[misc]
+    """What a TCP segment carries, as ``mpa_class`` sees it: never a layer of its own."""
+
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kwargs: Any) -> type[Any]:
+        return cls if _pkt is None else mpa_class(_pkt)
+
+
+for _lower in (MPARequest, MPAReply):
+    bind_top_down(_lower, MPAEnhanced, rev=MPA_ENHANCED_VERSION, enhanced_flag=1)

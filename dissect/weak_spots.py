@@ -1,0 +1,334 @@
+"""What Wireshark is known to get wrong, as a table: where that may be, why, and where to read about it.
+
+A row's predicate says of one of our Rpcs that Wireshark cannot be relied on there.  What it tells alike all the
+same is agreement; what it tells differently is then no evidence against our reading.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from .frames import Int64s, Rows
+from .layers.opcodes import IS_LAST, IS_ONLY, IS_READ_RESPONSE, IS_SEND
+from .messages import Segment
+from .operations import Operation
+from .packets import PacketBatch
+from .rpcs import Rpc
+
+PSN_MODULUS = 1 << 24
+
+CHUNKS = "epan/dissectors/packet-rpcrdma.c"
+PACKETS = "epan/dissectors/packet-infiniband.c"
+RPCS = "epan/dissectors/packet-rpc.c"
+
+Values = tuple[int, ...]
+
+
+class Verdict(NamedTuple):
+    right: str
+    """'rdmascope', 'Wireshark' or 'both'."""
+    reason: str
+    reference: str
+    """A source file of Wireshark, or a section of a specification."""
+
+
+# The predicates.  Each looks at one Rpc.
+
+
+def _operations(rpc: Rpc) -> Iterator[Operation]:
+    """The RDMA Reads and Writes that moved its chunks."""
+    for chunk in rpc.chunks:
+        for use in chunk.segments:
+            yield from use.operations
+
+
+def _packets(operation: Operation, mtu: int) -> int:
+    return max(operation.packets, -(-operation.length // mtu))
+
+
+def cut(rpc: Rpc) -> bool:
+    return rpc.contents == "truncated"
+
+
+def missing_packets(rpc: Rpc) -> bool:
+    messages = [message.operation for message in (rpc.call, rpc.reply) if message is not None]
+    return bool(rpc.damage) or any(
+        operation.payload.seen < operation.payload.length for operation in (*messages, *_operations(rpc))
+    )
+
+
+def unfinished(rpc: Rpc) -> bool:
+    """Some of what the call offered to be read was not read."""
+    return any(chunk.kind == "read" and chunk.moved < chunk.advertised for chunk in rpc.chunks)
+
+
+def repeated_packets(rpc: Rpc) -> bool:
+    return rpc.retransmissions > 0
+
+
+def out_of_order(rpc: Rpc) -> bool:
+    """Reads or Writes were captured before the call that offers the memory, or behind the reply."""
+    for operation in _operations(rpc):
+        if rpc.call is not None and operation.first_frame < rpc.call.operation.first_frame:
+            return True
+        if rpc.reply is not None and operation.last_frame > rpc.reply.frame:
+            return True
+    return False
+
+
+def without_cm(rpc: Rpc) -> bool:
+    return rpc.connection.paired_by != "CM"
+
+
+def one_handle_twice(rpc: Rpc) -> bool:
+    handles = [use.advertised.handle for chunk in rpc.chunks for use in chunk.segments]
+    return len(handles) != len(set(handles))
+
+
+def several_chunks(rpc: Rpc) -> bool:
+    kinds = [chunk.kind for chunk in rpc.chunks]
+    return kinds.count("read") > 1 or kinds.count("write") > 1
+
+
+def mixed_sizes(rpc: Rpc) -> bool:
+    """A Write that is not the last one into its chunk ends with a packet that is not full."""
+    mtu = rpc.connection.path_mtu or 0
+    for chunk in rpc.chunks:
+        moved = [operation for use in chunk.segments for operation in use.operations]
+        if mtu and chunk.kind != "read" and any(operation.length % mtu for operation in moved[:-1]):
+            return True
+    return False
+
+
+def psn_wraps(rpc: Rpc) -> bool:
+    mtu = rpc.connection.path_mtu or 256
+    sends = [message.operation for message in (rpc.call, rpc.reply) if message is not None]
+    return any(operation.psn + _packets(operation, mtu) > PSN_MODULUS for operation in (*sends, *_operations(rpc)))
+
+
+# The table.
+
+PRESENCE = frozenset({"infiniband", "rpcordma", "rpc"})
+"""Names that stand for the whole thing, where one of the two has none."""
+MATCHING = frozenset({"frame.number", "rpc.reqframe", "rpc.repframe", "rpc.time"})
+"""Where an RPC is, what belongs to it, and how long it took."""
+MESSAGE = MATCHING | {"rpcordma", "rpc"}
+RPC = MATCHING | {"rpc"}
+
+
+class WeakSpot(NamedTuple):
+    name: str
+    applies: Callable[[Rpc], bool] | None
+    """None: one Rpc does not show it; ``Circumstances``, ``Repetitions`` or the frame does."""
+    reason: str
+    reference: str
+    right: str = "rdmascope"
+    names: frozenset[str] = RPC
+    """What it can spoil; the values of what Wireshark does find are never among them."""
+
+
+TABLE = (
+    WeakSpot(
+        "cut frame",
+        None,
+        "the capture cut the frame, and Wireshark stops where the bytes end",
+        PACKETS,
+        names=MESSAGE | {"infiniband"},
+    ),
+    WeakSpot(
+        "sent again",
+        None,
+        "the packet was sent more than once: Wireshark shows its message each time, rdmascope where the receiver"
+        " took it",
+        "InfiniBand Architecture vol. 1, 9.7.5.1",
+        "both",
+        frozenset({"rpcordma", "rpc"}),
+    ),
+    WeakSpot(
+        "cut",
+        cut,
+        "the capture cut frames of it, and Wireshark stops where the bytes end",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
+        "unfinished",
+        unfinished,
+        "its Read chunk was not read to the end, and Wireshark shows a call when all of it is there",
+        CHUNKS,
+        "both",
+    ),
+    WeakSpot(
+        "repeated packets",
+        repeated_packets,
+        "packets of it were sent again, and Wireshark counts the bytes of a chunk whether they are new or not",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
+        "missing packets",
+        missing_packets,
+        "packets of it are missing, and Wireshark does not ask which bytes of a chunk they carried",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
+        "out of order",
+        out_of_order,
+        "its packets were captured out of order, and Wireshark follows the order of the frames",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
+        "no CM",
+        without_cm,
+        "the connection's set-up is not in the capture, and only from that does Wireshark learn which queue pairs"
+        " belong together",
+        PACKETS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
+        "one XID both ways",
+        None,
+        "both ends used its XID, and Wireshark does not keep the two directions apart",
+        RPCS,
+        names=MATCHING,
+    ),
+    WeakSpot(
+        "XID again",
+        None,
+        "another call had its XID, and Wireshark gives a reply to the wrong one of them",
+        RPCS,
+        names=MATCHING,
+    ),
+    WeakSpot(
+        "one handle twice",
+        one_handle_twice,
+        "two of its segments have one handle, and Wireshark knows one segment for each handle",
+        CHUNKS,
+    ),
+    WeakSpot(
+        "memory offered again",
+        None,
+        "an earlier call offered the same memory, and Wireshark takes the second offer for the first one's reply",
+        CHUNKS,
+    ),
+    WeakSpot(
+        "several chunks",
+        several_chunks,
+        "it has several Read or several Write chunks, which Wireshark puts together in the wrong places",
+        CHUNKS,
+    ),
+    WeakSpot(
+        "mixed sizes",
+        mixed_sizes,
+        "RDMA Writes of different sizes fill one chunk, and Wireshark orders them as if all were of one size",
+        CHUNKS,
+    ),
+    WeakSpot(
+        "PSN wrap",
+        psn_wraps,
+        "its packet sequence numbers begin again at 0, and Wireshark compares them as plain numbers",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+)
+"""The first row that applies gives the reason."""
+
+LATE = Verdict(
+    "both",
+    "Wireshark shows a call with a Read chunk in the last Read response and counts its time from there, rdmascope"
+    " from the Send",
+    CHUNKS,
+)
+
+
+def touched(rpc: Rpc) -> frozenset[str]:
+    """Names of the rows that apply to an Rpc by itself."""
+    return frozenset(row.name for row in TABLE if row.applies is not None and row.applies(rpc))
+
+
+def explain(name: str, ours: Values | None, theirs: Values | None, touched: frozenset[str]) -> Verdict | None:
+    """The verdict on a difference, where the table has one; ``touched`` are the rows that apply there."""
+    for row in TABLE:
+        spoils = name in row.names or (row.name == "cut frame" and theirs is None)
+        if row.name in touched and spoils and (row.name != "sent again" or ours is None):
+            return Verdict(row.right, row.reason, row.reference)
+    return None
+
+
+# What one Rpc does not show.
+
+
+@dataclass(slots=True)
+class Circumstances:
+    """The XIDs and the memory of all calls, to be asked when all were seen."""
+
+    offers: list[tuple[int, tuple[int, bool], list[Segment]]] = field(default_factory=list)
+    """Frame of a call, its connection and direction, what it offers."""
+    callers: defaultdict[int, list[tuple[int, bool]]] = field(default_factory=lambda: defaultdict(list))
+    """XID -> connection and direction of each call that had it."""
+
+    def add(self, rpc: Rpc) -> None:
+        caller = rpc.connection.number, rpc.backward
+        self.callers[rpc.xid].append(caller)
+        if rpc.call is not None and rpc.chunks:
+            segments = [use.advertised for chunk in rpc.chunks for use in chunk.segments]
+            self.offers.append((rpc.call.frame, caller, segments))
+
+    def by_xid(self, xid: int) -> frozenset[str]:
+        """Rows that apply to every call with that XID."""
+        callers = self.callers[xid]
+        if len(callers) < 2:
+            return frozenset()
+        both = any((number, not backward) in callers for number, backward in callers)
+        return frozenset({"one XID both ways"} if both else {"XID again"})
+
+    def offered_again(self) -> set[int]:
+        """Frames of the calls that offer memory which an earlier call of the same end offered under the same handle."""
+        known: dict[tuple[int, bool, int], Segment] = {}
+        found: set[int] = set()
+        for frame, caller, segments in sorted(self.offers, key=itemgetter(0)):
+            for segment in segments:
+                earlier = known.get((*caller, segment.handle))
+                if earlier is not None and earlier.offset <= segment.offset < earlier.offset + earlier.length:
+                    found.add(frame)
+            for segment in segments:
+                known[*caller, segment.handle] = segment
+        return found
+
+
+_KEY = np.dtype(
+    [("source", "u4"), ("destination", "u4"), ("dest_qp", "u4"), ("psn", "u4"), ("opcode", "u1"), ("length", "i4")]
+)
+_SHOWN = (IS_SEND | IS_READ_RESPONSE) & (IS_LAST | IS_ONLY)
+"""Packets that Wireshark shows messages in."""
+
+
+@dataclass(slots=True)
+class Repetitions:
+    """Finds the packets that were sent more than once, by queue pair and PSN, among those that end a message."""
+
+    keys: list[Rows] = field(default_factory=list)
+    frames: list[Int64s] = field(default_factory=list)
+
+    def add(self, packets: PacketBatch) -> None:
+        rows = packets.rows[_SHOWN[packets.rows["opcode"]]]
+        keys = np.empty(len(rows), _KEY)
+        for name in _KEY.names or ():
+            keys[name] = rows[name]
+        self.keys.append(keys)
+        self.frames.append(rows["frame"].astype(np.int64))
+
+    def found(self) -> set[int]:
+        """Frames of all their transmissions, the first ones too: the receiver may have dropped those."""
+        if not self.keys:
+            return set()
+        _, which, times = np.unique(np.concatenate(self.keys), return_inverse=True, return_counts=True)
+        return set(np.concatenate(self.frames)[times[which] > 1].tolist())
