@@ -9,13 +9,14 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 	{ apt-get -qq install -y --no-install-recommends $(1) || \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends $(1); }; } >/dev/null 2>&1 </dev/null
 
-.PHONY: help demo test bench lint format types check clean tshark
+.PHONY: help demo test bench lint format types check clean layouts tshark
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
 	@echo 'make test    the tests'
 	@echo 'make bench   speed and memory, beside tshark (minutes; about 1.5 GB in bench/work)'
 	@echo 'make lint    ruff, rules and format        make format  rewrite the files in that format'
 	@echo 'make types   mypy, strict                  make check   test, lint and types'
+	@echo 'make layouts after a change to a layer: note its field widths anew'
 	@echo 'make clean   remove everything that was made here'
 
 demo: $(READY)
@@ -39,6 +40,9 @@ types: $(READY)
 	$(BIN)/mypy
 
 check: test lint types
+
+layouts: $(READY)
+	$(BIN)/python tests/layouts.py
 
 clean:
 	rm -rf .venv build dist *.egg-info bench/work .pytest_cache .mypy_cache .ruff_cache .hypothesis

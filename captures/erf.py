@@ -42,6 +42,8 @@ def looks_like(data: memoryview, whole: bool) -> bool:
         if before is not None and abs(when - before) > NEAR:
             return False
         at, before, found = at + length, when, found + 1
+    if found == PROBED:
+        return True
     # The last of a file that is shorter must end where the file does, or be cut by its end.
     return found >= 2 if not whole or at > len(data) else found >= 1 and at == len(data)
 

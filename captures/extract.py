@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import tempfile
 from array import array
 from collections.abc import Iterator
@@ -251,12 +252,16 @@ class SafeNames:
 
 
 def safe_name(name: bytes) -> str:
-    """One harmless component: printable, no separators, no leading dot, dash or blank; '' where nothing is left."""
+    """One harmless component: printable, no separators, no dots in a row, no leading dot, dash or blank.
+
+    '' where nothing is left of it.
+    """
     text = "".join(
         letter if letter.isprintable() and letter not in '/\\:*?"<>|' else "_"
         for letter in name.decode("utf-8", "replace")
-    ).strip(" .")
-    if text.startswith("-") or name.startswith(b"."):
+    )
+    text = re.sub(r"\.\.+", "_", text).strip(" .")
+    if text.startswith("-") or (name.startswith(b".") and not text.startswith("_")):
         text = "_" + text
     while len(text.encode()) > LONGEST_NAME:
         text = text[:-1]

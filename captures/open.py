@@ -220,6 +220,7 @@ class Capture:
             self._converted = convert(self._name, kind, feed.rest())
             self._feed = Feed.mapped(self._name, self._converted)
             pcapng.read_section_header(self._feed, self._sections)
+            self._sections.told = Told()  # the converter tells of itself
         elif self._is_erf():
             self.format = "ERF"
             self._sections.interfaces.append(Interface(ERF, 0, units=1 << 32))

@@ -49,9 +49,7 @@ def read_header(feed: Feed) -> Header:
 
 def read_batches(feed: Feed, header: Header, limits: Limits) -> Iterator[FrameBatch]:
     """The frames, in batches; raises CaptureError behind the last whole one where the file is damaged."""
-    layout = np.dtype(
-        [(name, header.byte_order + "u4") for name in ("seconds", "fraction", "captured", "original")]
-    )
+    layout = np.dtype([(name, header.byte_order + "u4") for name in ("seconds", "fraction", "captured", "original")])
     most = min(max(header.snaplen, USUAL_SNAPLEN), MOST_IN_RECORD)
     number = 0
     while True:

@@ -21,9 +21,7 @@ class PcapngWriter:
         resolution = _option(IF_TSRESOL, b"\x09") + _option(END_OF_OPTIONS, b"")
         self._block(INTERFACE, struct.pack("<HxxI", link_type, snaplen) + resolution)
 
-    def write(
-        self, time: int, frame: bytes, original_length: int | None = None, comment: str | None = None
-    ) -> None:
+    def write(self, time: int, frame: bytes, original_length: int | None = None, comment: str | None = None) -> None:
         """One frame; ``time`` is nanoseconds since the epoch, not negative."""
         original = len(frame) if original_length is None else original_length
         head = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, len(frame), original)

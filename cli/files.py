@@ -53,7 +53,7 @@ def command(
     A file is a file handle on one server, shown by its CRC-32 as Wireshark does.  A path begins with / at the
     server's root, with ./ in the first directory seen where no root is known, and with a handle in brackets in
     a directory that no call has named.  "read" and "written" count every byte as often as it was moved, "holes"
-    the bytes of which nothing was seen; >= is a size that no reply told.
+    the bytes of which nothing was seen; ≥ is the least size, where no reply told it.
 
     --extract writes every file that anything was read from or written to, by offset, and only what was seen: the
     rest is left as holes.  Where contents contradict, the last seen counts; the manifest has every range with the
@@ -64,6 +64,32 @@ def command(
 
     \b
       $ rdmascope files rxe-nfs-all.pcap.zst
+      handle      path                 size      read   written  calls  holes
+      0x62d40c52  /                       -         -         -     72      -
+      ...
+      0x696acad5  /r1m             0.98 MiB  3.91 MiB         -     36   none
+      0x765c6af5  /hello.txt            6 B      24 B         -     24   none
+      0xf8f59022  /d3/w3           1.00 MiB         -  1.00 MiB      7   none
+      0x02a6e74c  /odd3                 3 B         -       3 B      4   none
+      ...
+    \b
+      200 more files were only named; --all lists them
+
+    r1m was read once in each of four protocol versions.  And was what a client read on a network that loses
+    packets the file that the server has, which md5sum knows?
+
+    \b
+      $ rdmascope files loss-rxe.pcap.zst --extract contents
+      ...
+      /big: 2.00 MiB written without a reply: whether they arrived is not known
+      /big: 2.00 MiB read or written, but unseen: not transferred in this capture
+      200 more files were only named; --all lists them
+      contents: 2 files and a manifest; 2 complete
+      $ md5sum contents/r1m
+      cd0370fb1fcc9bd88804d295c50bbf3e  contents/r1m
+
+    No conflict, no hole.  The WRITEs without a reply were made again on another connection, so that /big is
+    complete, too.
     """
     if overwrite and directory is None:
         raise click.UsageError("--force goes with --extract", click.get_current_context())

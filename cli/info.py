@@ -110,26 +110,26 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
     Example: is this capture good enough to judge a server by?
 
     \b
-      $ rdmascope info loss-rxe.pcap.zst
+      $ rdmascope info loss-rxe.pcap.zst --checksums
       loss-rxe.pcap.zst
-        format     pcap, little-endian, zstd, 1.12 MiB (9.12 MiB unpacked)
-        frames     9,874, 9.02 MiB on the wire
-        ...
-        cut        none, the largest frame has 1,082 bytes; snaplen 262,144
-        drops      not counted by this format
-
-    Nothing is cut.  A pcap does not tell what the capturing host dropped; a pcapng may:
-
+        format    pcap, little-endian, zstd, 1.05 MiB (13.5 MiB unpacked)
+        frames    4,473, 13.4 MiB on the wire, 3,144 bytes on average
+        from      2026-11-21 01:41:27.185342 UTC
+        to        2026-11-21 01:42:39.132277 UTC, 71.9 s
+        rate      62 frames/s, 1.56 Mbit/s
+        link type Ethernet (1)
+        cut       none, the largest frame in the file has 4,170 bytes; snaplen 70,000
+        drops     not told by the file
+        ICRC      4,447 of 4,447 right
     \b
-      $ rdmascope info capture_00001_20261121001239.pcapng
-      ...
-        drops      1,204 of 90,310 by the operating system
-      ...
-        what      frames share
-        RoCEv2    89,040  100% ████████████████████
-        ARP           12    0% ▏
+      Frames  by what was found in them
+        what   frames share
+        RoCEv2  4,447   99% ███████████████████████████████████████████████████████████▋
+        ICMPv6     22    0% ▎
+        ARP         4    0% ▏
 
-    Dropped frames look like packets that the network lost: what "report" then calls missing never was.
+    Nothing is cut, and every packet arrived as it was sent.  What the capturing host dropped a pcap does not tell; a
+    pcapng may.  Frames that it dropped look like packets that the network lost: "report" calls both missing.
     """
     failed = False
     try:

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import click
-from rich.text import Text
 
 from rdmascope.dissect.statistics import Statistics, histogram
 
 from . import records
 from .reading import Reading, Source, analyzer_options, follow_options, following, recognition_options
 from .terminal import EXIT_BAD_INPUT, complain, console, print_json, show
-from .transport import transport_record
-from .views import report as views
-from .views.tables import heading
-from .views.transport import troubles_view
 
 THROUGHPUT_BINS = 100
 """Stretches of time in --json."""
@@ -109,6 +104,12 @@ def command(
 
 
 def _print_page(reading: Reading, statistics: Statistics, everything: bool) -> None:
+    from rich.text import Text
+
+    from .views import report as views
+    from .views.tables import heading
+    from .views.transport import troubles_view
+
     analyzer = reading.analyzer
     out = console()
     connections = analyzer.connections
@@ -147,6 +148,8 @@ def _print_page(reading: Reading, statistics: Statistics, everything: bool) -> N
 
 
 def _print_json(reading: Reading, statistics: Statistics) -> None:
+    from .transport import transport_record
+
     analyzer = reading.analyzer
 
     def emit(record: records.Record) -> None:

@@ -44,12 +44,7 @@ def _facts(survey: Survey, capture: Capture) -> RenderableType:
         rows.append(("to", f"{moment(survey.last_time)}, {duration(survey.duration)}{order}"))
         if survey.duration:
             seconds = survey.duration / 1e9
-            rows.append(
-                (
-                    "rate",
-                    f"{count(survey.frames / seconds)} frames/s, {_bits(survey.original * 8 / seconds)} on average",
-                )
-            )
+            rows.append(("rate", f"{_rate(survey.frames / seconds)} frames/s, {_bits(survey.original * 8 / seconds)}"))
     rows.append(("link type", ", ".join(_link_types(survey, capture))))
     rows.append(("cut", _cut(survey, capture)))
     rows.append(("drops", _drops(capture)))
@@ -93,6 +88,10 @@ def _frames(survey: Survey) -> str:
     captured = "" if survey.captured == survey.original else f", {size(survey.captured)} of them in the file"
     average = f", {count(survey.original / survey.frames)} bytes on average"
     return f"{count(survey.frames)}, {size(survey.original)} on the wire{captured}{average}"
+
+
+def _rate(number: float) -> str:
+    return count(number) if number >= 10 else f"{number:.2g}"
 
 
 def _bits(rate: float) -> str:
@@ -139,7 +138,8 @@ def _checksums(survey: Survey) -> Iterable[tuple[str, Cell]]:
     if not survey.checksums:
         return
     for name, verdicts in (("ICRC", survey.icrc), ("VCRC", survey.vcrc)):
-        yield name, _verdicts(verdicts)
+        if name == "ICRC" or verdicts[True] or verdicts[False]:
+            yield name, _verdicts(verdicts)
 
 
 def _verdicts(verdicts: Counter[bool | None]) -> Cell:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -372,7 +373,7 @@ def _runs(fpdus: Fpdus, fragment: _Fragment) -> list[tuple[int, Bytes, Rows]]:
     if low == high:
         return []
     rows = fpdus.pieces[low:high]
-    chunk, first = int(rows["chunk"][0]), int(rows["at"][0])
+    chunk = int(rows["chunk"][0])
     total = int(rows["length"].sum())
     if total == fragment.length and (high - low == 1 or bool((rows["chunk"] == chunk).all())):
         return [(0, fpdus.datas[chunk], rows)]
@@ -383,10 +384,7 @@ def _runs(fpdus: Fpdus, fragment: _Fragment) -> list[tuple[int, Bytes, Rows]]:
     places = rows["at"] + before[owner - fragment.first]
     cut = (places[1:] != places[:-1] + rows["length"][:-1]) | (rows["chunk"][1:] != rows["chunk"][:-1])
     edges = [0, *(np.flatnonzero(cut) + 1).tolist(), len(rows)]
-    return [
-        (int(places[a]), fpdus.datas[int(rows["chunk"][a])], rows[a:b])
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    return [(int(places[a]), fpdus.datas[int(rows["chunk"][a])], rows[a:b]) for a, b in pairwise(edges)]
 
 
 def _bytes(fpdus: Fpdus, fragment: _Fragment) -> bytes:

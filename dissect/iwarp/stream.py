@@ -6,6 +6,7 @@ Positions are unwrapped sequence numbers: they grow beyond 32 bits and do not wr
 from __future__ import annotations
 
 from bisect import insort
+from itertools import pairwise
 from operator import itemgetter
 
 import numpy as np
@@ -35,6 +36,8 @@ REORDERED = 64
 PATIENCE = 4096
 """The same where no acknowledgement is seen."""
 SECOND = 1_000_000_000
+LATE = 1_000_000
+"""Nanoseconds; what fills a hole sooner was not asked for again."""
 
 Chunk = tuple[Bytes, Rows]
 """STRETCH rows of one batch, and the data they refer to."""
@@ -65,6 +68,11 @@ class Stream:
         """Payload bytes of the largest segment."""
         self.repeated = 0
         """Segments of which no byte was new, keep-alives excluded."""
+        self.recovered = 0
+        """Segments that filled a hole late: their first transmission was lost before the capture point."""
+        self.reordered = 0
+        """Segments that filled a hole at once."""
+        self.segments = 0
         self.missing = 0
         """Bytes that were sent but not captured."""
         self.missing_segments = 0
@@ -98,20 +106,24 @@ class Stream:
         if joined and not self.held and int(position[0]) == self.next:
             self.next = int(ends[-1])
             return [(data, stretches)]
+        self.segments = segments
         edges = [0, *(np.flatnonzero(position[1:] != ends[:-1]) + 1).tolist(), len(rows)]
         ready: list[Chunk] = []
-        for a, b in zip(edges[:-1], edges[1:], strict=True):
+        for a, b in pairwise(edges):
             self._run(data, stretches[a:b], position[a:b], ends[a:b])
             if self.held:
                 ready += self._release()
-        if self.held and self.waiting is None:
-            self.waiting = segments, int(rows["time"][-1])
         return ready
 
     def _run(self, data: Bytes, rows: Rows, position: Int64s, ends: Int64s) -> None:
         """Segments that follow each other."""
         assert self.next is not None
         start, end = int(position[0]), int(ends[-1])
+        if self.waiting is not None and self.next <= start < self.held[0][0]:
+            if int(rows["time"][0]) - self.waiting[1] < LATE:
+                self.reordered += len(rows)
+            else:
+                self.recovered += len(rows)
         fresh = self.ahead.add(max(start, self.next), end)
         if fresh == [(start, end)]:
             self._hold(start, data, rows)
@@ -130,6 +142,8 @@ class Stream:
     def _hold(self, at: int, data: Bytes, rows: Rows) -> None:
         self.numbers += 1
         insort(self.held, (at, self.numbers, data, rows), key=itemgetter(0))
+        if self.waiting is None and self.held[0][0] != self.next:
+            self.waiting = self.segments, int(rows["time"][0])
 
     def _release(self) -> list[Chunk]:
         ready: list[Chunk] = []

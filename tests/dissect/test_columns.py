@@ -22,9 +22,11 @@ from scapy.fields import (
 from scapy.layers.inet import TCP, UDP
 from scapy.packet import Packet
 
+from layouts import HEADERS
 from rdmascope.dissect import layers
 from rdmascope.dissect.columns import Extractor, compile_header, layout
 from rdmascope.dissect.layers.bth import BTH, RETH
+from rdmascope.dissect.layers.layouts import LAYOUTS
 
 
 def compiled(header: Any) -> Extractor | None:
@@ -142,7 +144,4 @@ def test_tcp_has_options() -> None:
 
 def test_the_layouts_compiled_ahead_are_those_of_the_layers() -> None:
     """After a change to a layer: make layouts."""
-    from rdmascope.dissect.layers import ahead
-    from rdmascope.dissect.layers.layouts import LAYOUTS
-
-    assert {header.__name__: layout(header) for header in ahead.HEADERS} == LAYOUTS
+    assert {header.__name__: layout(header) for header in HEADERS} == LAYOUTS
