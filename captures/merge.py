@@ -33,7 +33,8 @@ def open_captures(
 ) -> Capture | Captures:
     """Opens one file as ``open_capture`` does; several, or a directory of them, as one capture.
 
-    Raises CaptureError where one cannot be opened or is no capture; in a directory, such are passed over.
+    Raises CaptureError where none can be opened.  What is wrong with one of several is raised behind the frames
+    of the others; what is no capture in a directory is passed over.
     """
     if len(paths) == 1 and not os.path.isdir(paths[0]):
         return open_capture(paths[0], limits, follow)
@@ -42,24 +43,24 @@ def open_captures(
     return Captures(paths, limits)
 
 
-def expand(paths: Sequence[str]) -> list[tuple[str, bool]]:
-    """The files, those of directories in order of name; and whether a directory named it."""
-    files: list[tuple[str, bool]] = []
-    for path in paths:
-        if path == "-" and len(paths) > 1:
-            raise CaptureError("standard input cannot be merged with other captures; save it in a file first")
-        if not os.path.isdir(path):
-            files.append((path, False))
-            continue
-        try:
-            with os.scandir(path) as entries:
-                found = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
-        except OSError as error:
-            raise CaptureError(f"{path}: {error.strerror}") from None
-        if not found:
-            raise CaptureError(f"{path}: no file in this directory")
-        files += [(name, True) for name in found]
-    return files
+def first_of(problems: Sequence[str]) -> str:
+    """The first of several, and how many files have others."""
+    more = len(problems) - 1
+    return problems[0] + (f" (and {more} other {'file' if more == 1 else 'files'})" if more else "")
+
+
+def expand(path: str) -> list[tuple[str, bool]]:
+    """The file, or the files of a directory in order of name; and whether it was a directory."""
+    if not os.path.isdir(path):
+        return [(path, False)]
+    try:
+        with os.scandir(path) as entries:
+            found = sorted(entry.path for entry in entries if entry.is_file() and not entry.name.startswith("."))
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror}") from None
+    if not found:
+        raise CaptureError(f"{path}: no file in this directory")
+    return [(name, True) for name in found]
 
 
 @dataclass(slots=True)
@@ -92,9 +93,16 @@ class Captures:
         self._done = 0
         self._number = 0
         self.files: list[str] = []
-        files = expand(paths)
-        for path, listed in files:
-            self._look(path, listed)
+        if "-" in paths:
+            raise CaptureError("standard input cannot be merged with other captures; save it in a file first")
+        for path in paths:
+            try:
+                for name, listed in expand(path):
+                    self._look(name, listed)
+            except CaptureError as error:
+                self._errors.append(error)
+        if not self.files and self._errors:
+            raise self._errors[0]
         if not self.files:
             reason = f" ({self.passed_over[0]})" if self.passed_over else ""
             raise CaptureError(f"{self.path}: no capture in this directory{reason}")
@@ -130,8 +138,7 @@ class Captures:
                 continue
             yield from self._next()
         if self._errors:
-            others = f" (and {len(self._errors) - 1} other files)" if len(self._errors) > 1 else ""
-            raise CaptureError(f"{self._errors[0]}{others}")
+            raise CaptureError(first_of([str(error) for error in self._errors]))
 
     def _look(self, path: str, listed: bool) -> None:
         """Opens a file for its first frame."""
@@ -144,9 +151,10 @@ class Captures:
                     first = None
                 self.size += capture.size or 0
         except CaptureError as error:
-            if not listed:
-                raise
-            self.passed_over.append(str(error))
+            if listed:
+                self.passed_over.append(str(error))
+            else:
+                self._errors.append(error)
             return
         self.files.append(path)
         if first is not None:

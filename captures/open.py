@@ -47,7 +47,7 @@ PAUSE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Read on where the file ends now, until it has not grown for ``idle`` seconds or ``stop`` says so."""
+    """Read on where the file ends now, until it has not grown for ``idle`` seconds, or ``stop`` at its end says so."""
 
     idle: float | None = None
     stop: Callable[[], bool] = bool
@@ -186,13 +186,13 @@ class Capture:
     def _growing(self, follow: Follow) -> Iterator[bytes | None]:
         """What is written to the file; None where there is nothing new for now."""
         since = time.monotonic()
-        while not follow.stop():
+        while True:
             if chunk := os.read(self._file, CHUNK):
                 self._taken += len(chunk)
                 since = time.monotonic()
                 yield chunk
                 continue
-            if follow.idle is not None and time.monotonic() - since >= follow.idle:
+            if follow.stop() or (follow.idle is not None and time.monotonic() - since >= follow.idle):
                 return
             yield None
             time.sleep(PAUSE)

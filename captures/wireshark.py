@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -74,21 +74,21 @@ def find_tshark() -> Tshark:
 class TsharkInput:
     """A file of the frames that we read, for tshark; a context manager.
 
-    That is the capture itself where tshark reads its format, else a temporary pcapng that ``add`` fills.
+    That is the capture itself where tshark reads it as we do, else a temporary pcapng that ``add`` fills.
 
     Attributes:
         path: what tshark is to read.
         copied: frames in the temporary file.
     """
 
-    def __init__(self, capture: str) -> None:
-        """Raises CaptureError where the capture cannot be opened."""
-        self.path = capture
+    def __init__(self, paths: Sequence[str]) -> None:
+        """``paths`` of one capture, as for ``open_captures``.  Raises CaptureError where it cannot be opened."""
+        self.path = paths[0]
         self.copied = 0
         self._copy = None
         self._writer: PcapngWriter | None = None
         self._link_type = -1
-        if not _plain(capture):
+        if len(paths) > 1 or not _plain(paths[0]):
             # Closed and removed by __exit__, or with the object.
             self._copy = tempfile.NamedTemporaryFile(prefix="rdmascope-", suffix=".pcapng")  # noqa: SIM115
             self.path = self._copy.name
@@ -131,7 +131,7 @@ def _plain(path: str) -> bool:
 
 def field_lines(
     tshark: Tshark, path: str, fields: Sequence[str], display_filter: str, damaged: bool = False
-) -> Iterator[list[str]]:
+) -> Generator[list[str], None, None]:
     """For every frame that fits the filter the values of ``fields``, those of one field joined by commas.
 
     Raises CaptureError where tshark fails; not where it does at a place that is known to be damaged.

@@ -13,9 +13,11 @@ from rich.text import Text
 from rdmascope.captures import Capture, CaptureError, open_capture
 from rdmascope.captures.merge import expand
 from rdmascope.dissect.addresses import AddressTable
+from rdmascope.dissect.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.cursor import TRANSPORTS
 from rdmascope.dissect.duplicates import DUPLICATE, Duplicates
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.iwarp.observer import Observer as IwarpObserver
 from rdmascope.dissect.layers.icrc import icrc_ok
 from rdmascope.dissect.layers.vcrc import vcrc_ok
 from rdmascope.dissect.network import locate
@@ -62,6 +64,7 @@ class Survey:
     _last: int | None = None
     _addresses: AddressTable = field(default_factory=AddressTable)
     _duplicates: Duplicates = field(default_factory=Duplicates)
+    _iwarp: IwarpObserver = field(default_factory=lambda: IwarpObserver([], frozenset({NFS_RDMA_PORT})))
 
     @property
     def duration(self) -> int:
@@ -92,6 +95,13 @@ class Survey:
             if many:
                 self.decoders[TRANSPORTS[code]] += many
         self.skipped.update(packets.skipped)
+        if located.tcp:
+            taken = self._iwarp.taken
+            self._iwarp.feed(batch, located.tcp)
+            if taken := self._iwarp.taken - taken:
+                self.decoders["iWARP"] += taken
+                self.skipped["TCP"] -= taken
+        self.skipped = +self.skipped
         self.odd.update(located.odd)
         if self.checksums and len(packets):
             self.icrc.update(icrc_ok(batch, packets.rows))
@@ -132,10 +142,13 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
     pcapng may.  Frames that it dropped look like packets that the network lost: "report" calls both missing.
     """
     failed = False
-    try:
-        paths = expand(files)
-    except CaptureError as error:
-        raise click.ClickException(str(error)) from None
+    paths: list[tuple[str, bool]] = []
+    for file in files:
+        try:
+            paths += expand(file)
+        except CaptureError as error:
+            complain(str(error))
+            failed = True
     shown = 0
     for path, listed in paths:
         survey = Survey(path, checksums)

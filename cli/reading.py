@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from rdmascope.captures import CaptureError, Captures, Follow, open_captures
+from rdmascope.captures.merge import first_of
 from rdmascope.dissect.analyzer import NFS_RDMA_PORT, Analyzer, Options
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcs import Rpc
@@ -74,7 +75,7 @@ def following(follow: bool, idle: float | None) -> Follow | None:
 
 @contextmanager
 def _until_interrupted(follow: Follow | None) -> Iterator[Follow | None]:
-    """While the file is followed, the first Ctrl-C ends the reading and not the command."""
+    """While the file is followed, the first Ctrl-C ends the reading at what is written by then, not the command."""
     if follow is None:
         yield None
         return
@@ -154,8 +155,7 @@ class Reading:
     def check(self) -> None:
         """Raise what was wrong with the file, after what it gave was shown."""
         if self.passed_over:
-            others = f" (and {len(self.passed_over) - 1} other files)" if len(self.passed_over) > 1 else ""
-            complain(f"passed over: {self.passed_over[0]}{others}")
+            complain(f"passed over: {first_of(self.passed_over)}")
         if self.damage is not None:
             raise click.ClickException(str(self.damage))
         frames = self.analyzer.frames

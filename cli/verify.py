@@ -10,7 +10,6 @@ import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.wireshark import Tshark, TsharkInput, field_lines, find_tshark, in_words
-from rdmascope.dissect.analyzer import Options
 from rdmascope.dissect.network import locate
 from rdmascope.dissect.packets import decode
 from rdmascope.dissect.second_opinion import (
@@ -23,7 +22,7 @@ from rdmascope.dissect.second_opinion import (
     sighting,
 )
 
-from .reading import Reading, analyzer_options, file_argument, recognition_options, rereadable
+from .reading import Reading, Source, analyzer_options, file_argument, recognition_options, rereadable
 from .records import Record, record
 from .terminal import complain, console, print_json, show
 from .views import verify as views
@@ -46,7 +45,7 @@ MOST_IN_WORDS = 100
     "--json", "as_json", is_flag=True, help="rdmascope.difference/1 objects, and one rdmascope.verification/1."
 )
 @recognition_options
-def command(file: str, limit: int | None, as_json: bool, ports: tuple[int, ...], force: str | None) -> int:
+def command(file: Source, limit: int | None, as_json: bool, ports: tuple[int, ...], force: str | None) -> int:
     """Compare with Wireshark: packet headers field by field, RPCs one by one.
 
     tshark 4.0 or later reads the same frames, in two passes.  Where the two differ, both are shown, and who is
@@ -84,16 +83,18 @@ def command(file: str, limit: int | None, as_json: bool, ports: tuple[int, ...],
     there, so what it gives as response time lacks the time that the data took.
     """
     try:
-        with rereadable(file) as path, TsharkInput(path) as readable:
-            return _verify(file, path, readable, find_tshark(), limit, as_json, analyzer_options(ports, force, False))
+        with rereadable(file) as source:
+            reading = Reading(source, analyzer_options(ports, force, contents=False))
+            with TsharkInput(reading.paths) as readable:
+                name = "standard input" if file == "-" else reading.path
+                return _verify(name, reading, readable, find_tshark(), limit, as_json)
     except CaptureError as error:
         raise click.ClickException(str(error)) from None
 
 
 def _verify(
-    file: str, path: str, readable: TsharkInput, tshark: Tshark, limit: int | None, as_json: bool, options: Options
+    name: str, reading: Reading, readable: TsharkInput, tshark: Tshark, limit: int | None, as_json: bool
 ) -> int:
-    reading = Reading(path, options)
     comparison = Comparison(_ours(reading, readable))
     kinds = views.Kinds((0 if as_json else MOST_LISTED) if limit is None else limit)
     damaged = reading.damage is not None
@@ -104,10 +105,10 @@ def _verify(
                 print_json(difference_record(difference))
     agree = not any(tally.unexplained for tally in comparison.tallies.values())
     if as_json:
-        print_json(_summary(file, tshark, comparison, agree))
+        print_json(_summary(name, tshark, comparison, agree))
     else:
         words = _in_words(kinds.undecided(), tshark, readable.path)
-        show(console(), views.verification(file, str(tshark), comparison.tallies, kinds, words))
+        show(console(), views.verification(name, str(tshark), comparison.tallies, kinds, words))
     reading.check()
     return EXIT_AGREE if agree else EXIT_DIFFER
 

@@ -88,6 +88,11 @@ def _status(rpc: Rpc, message: Message) -> None:
 
 def finish_state(rpc: Rpc) -> None:
     """Say what is missing, and where the time went."""
+    call, reply = rpc.call, rpc.reply
+    if call and reply and not (rpc.chunks or rpc.damage or _unsound(call) or _unsound(reply)):
+        rpc.state = "error" if rpc.failed else "complete"
+        rpc.latency = _latency(rpc, call.operation, reply.operation)
+        return
     damage = list(rpc.damage)
     for side, message in (("call", rpc.call), ("reply", rpc.reply)):
         if message is not None and _unsound(message):
@@ -112,9 +117,13 @@ def finish_state(rpc: Rpc) -> None:
 
 
 def _unsound(message: Message) -> bool:
-    operation, header = message.operation, message.header
-    payload = operation.payload
-    return payload.seen != payload.length or payload.truncated or not operation.end_known or bool(header.problem)
+    payload = message.operation.payload
+    return (
+        payload.seen != payload.length
+        or payload.truncated
+        or not message.operation.end_known
+        or message.header.problem != ""
+    )
 
 
 def _message_damage(rpc: Rpc, side: str, message: Message, damage: list[str]) -> None:

@@ -52,6 +52,9 @@ class Watch(Protocol):
         """An RDMA Read or Write was issued."""
 
 
+_CALL, _REPLY = rpc_header.CALL.to_bytes(4), rpc_header.REPLY.to_bytes(4)
+
+
 class Undecoded(NamedTuple):
     """Something on an RPC-over-RDMA connection that could not be made sense of."""
 
@@ -183,10 +186,21 @@ class Exchange:
         if not operation.start_known:
             self._note(operation.last_frame, "Send without its first packet")
             return
-        data, start, end = operation.payload.prefix()
-        header = decode_header(data, start, end, operation.length)
+        payload, length = operation.payload, operation.length
+        data, start, end = payload.only or payload.prefix()
+        header = decode_header(data, start, end, length)
         body = start + header.length
-        message = Message(operation, header, data, body, max(body, end), max(0, operation.length - header.length))
+        inline = length - header.length
+        message = Message(operation, header, data, body, end if end > body else body, inline if inline > 0 else 0)
+        sender = operation.initiator
+        if header.procedure == RDMA_MSG and not header.problem and end - body >= 8:
+            kind = data[body + 4 : body + 8]
+            if kind == _CALL:
+                self._call(sender, message)
+                return
+            if kind == _REPLY and not self.cut[1 - sender]:
+                self._reply(sender, message)
+                return
         if header.length < 4:
             self._note(operation.last_frame, header.problem or "Send too short for a transport header")
             if self.watch is not None:
@@ -194,7 +208,6 @@ class Exchange:
             return
         if header.problem and not header.truncated:
             self._note(operation.last_frame, f"transport header: {header.problem}")
-        sender = operation.initiator
         if header.procedure == RDMA_DONE:
             if self.watch is not None:
                 self.watch.stray(sender, message)
@@ -401,6 +414,12 @@ class Exchange:
         entries = self.memory[1 - operation.initiator].get(operation.handle)
         if not entries:
             return False
+        if len(entries) == 1:
+            entry = entries[0]
+            fits = entry.start < end and start < entry.end and entry.kind is operation.kind
+            if fits:
+                entry.use.operations.append(operation)
+            return fits
         found = [entry for entry in entries if entry.start < end and start < entry.end and entry.kind is operation.kind]
         for entry in found:
             entry.use.operations.append(operation)

@@ -21,7 +21,7 @@ from .layers import opcodes
 from .messages import RDMA_ERROR, TransportHeader
 from .packets import PacketBatch
 from .rpcs import Rpc
-from .weak_spots import LATE, PRESENCE, Circumstances, Repetitions, explain, touched
+from .weak_spots import LATE, Circumstances, Repetitions, explain, touched
 
 Values = tuple[int, ...]
 """One field of a frame, every occurrence in order."""
@@ -97,7 +97,7 @@ FRAME = "frame.number"
 ASKED = (FRAME, *PACKET_NAMES, *HEADER_FIELDS, *RPC_FIELDS)
 """The fields that Wireshark is asked for, in the order in which ``sighting`` takes them."""
 
-DISPLAY_FILTER = "infiniband || rpcordma"
+DISPLAY_FILTER = "infiniband || iwarp_mpa"
 """Frames that Wireshark is asked about."""
 
 ONCE = frozenset({"infiniband.immdt", "infiniband.ieth"})
@@ -474,7 +474,7 @@ def _half_differing(one: OurHalf, theirs: Half | None) -> list[Pair]:
         return [("rpc", (mine.xid,), None)]
     match = "rpc.repframe" if mine.is_reply else "rpc.reqframe"
     values = [(FRAME, mine.frame, theirs.frame), (match, mine.other, theirs.other)]
-    if not mine.is_reply or theirs.other in (mine.other, one.complete):
+    if not mine.is_reply or (theirs.other is not None and theirs.other in (mine.other, one.complete)):
         # A reply says nothing of these; Wireshark has them from the call that it found.
         values += [
             ("rpc.program", mine.program, theirs.program),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .frames import Int64s, Rows
-from .layers.opcodes import IS_LAST, IS_ONLY, IS_READ_RESPONSE, IS_SEND
+from .layers.opcodes import IS_LAST, IS_ONLY, IS_RC, IS_READ_RESPONSE, IS_SEND
 from .messages import Segment
 from .operations import Operation
 from .packets import PacketBatch
@@ -58,8 +58,10 @@ def cut(rpc: Rpc) -> bool:
 
 def missing_packets(rpc: Rpc) -> bool:
     messages = [message.operation for message in (rpc.call, rpc.reply) if message is not None]
-    return bool(rpc.damage) or any(
-        operation.payload.seen < operation.payload.length for operation in (*messages, *_operations(rpc))
+    return (
+        bool(rpc.damage)
+        or rpc.call is None
+        or any(operation.payload.seen < operation.payload.length for operation in (*messages, *_operations(rpc)))
     )
 
 
@@ -73,7 +75,9 @@ def repeated_packets(rpc: Rpc) -> bool:
 
 
 def out_of_order(rpc: Rpc) -> bool:
-    """Reads or Writes were captured before the call that offers the memory, or behind the reply."""
+    """A reply before its call; Reads or Writes before the call that offers the memory, or behind the reply."""
+    if rpc.call is not None and rpc.reply is not None and rpc.reply.frame < rpc.call.frame:
+        return True
     for operation in _operations(rpc):
         if rpc.call is not None and operation.first_frame < rpc.call.operation.first_frame:
             return True
@@ -83,7 +87,12 @@ def out_of_order(rpc: Rpc) -> bool:
 
 
 def without_cm(rpc: Rpc) -> bool:
-    return rpc.connection.paired_by != "CM"
+    return rpc.connection.transport != "iWARP" and rpc.connection.paired_by != "CM"
+
+
+def without_mpa(rpc: Rpc) -> bool:
+    ends = rpc.connection.endpoints
+    return rpc.connection.transport == "iWARP" and not all(end.private_data_seen for end in ends)
 
 
 def one_handle_twice(rpc: Rpc) -> bool:
@@ -104,6 +113,15 @@ def mixed_sizes(rpc: Rpc) -> bool:
         if mtu and chunk.kind != "read" and any(operation.length % mtu for operation in moved[:-1]):
             return True
     return False
+
+
+def long_send(rpc: Rpc) -> bool:
+    """A call with Read chunks, or a reply with Write chunks or a Reply chunk, took more than one packet."""
+    kinds = {chunk.kind for chunk in rpc.chunks}
+    return bool(
+        (rpc.call is not None and rpc.call.operation.packets > 1 and "read" in kinds)
+        or (rpc.reply is not None and rpc.reply.operation.packets > 1 and kinds - {"read"})
+    )
 
 
 def psn_wraps(rpc: Rpc) -> bool:
@@ -194,6 +212,13 @@ TABLE = (
         names=MESSAGE,
     ),
     WeakSpot(
+        "no MPA",
+        without_mpa,
+        "the MPA Request or Reply is not in the capture, and only by those does Wireshark know iWARP",
+        "epan/dissectors/packet-iwarp-mpa.c",
+        names=MESSAGE,
+    ),
+    WeakSpot(
         "one XID both ways",
         None,
         "both ends used its XID, and Wireshark does not keep the two directions apart",
@@ -223,6 +248,12 @@ TABLE = (
         "several chunks",
         several_chunks,
         "it has several Read or several Write chunks, which Wireshark puts together in the wrong places",
+        CHUNKS,
+    ),
+    WeakSpot(
+        "long Send",
+        long_send,
+        "a Send of several packets names chunks, and Wireshark puts together only one of the two in a frame",
         CHUNKS,
     ),
     WeakSpot(
@@ -307,7 +338,7 @@ class Circumstances:
 _KEY = np.dtype(
     [("source", "u4"), ("destination", "u4"), ("dest_qp", "u4"), ("psn", "u4"), ("opcode", "u1"), ("length", "i4")]
 )
-_SHOWN = (IS_SEND | IS_READ_RESPONSE) & (IS_LAST | IS_ONLY)
+_SHOWN = IS_RC & (IS_SEND | IS_READ_RESPONSE) & (IS_LAST | IS_ONLY)
 """Packets that Wireshark shows messages in."""
 
 

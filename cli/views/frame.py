@@ -32,7 +32,7 @@ def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
     from scapy.layers.vxlan import VXLAN  # noqa: F401, importing binds it to its port
     from scapy.packet import Raw
 
-    from rdmascope.dissect.layers import lrh, roce
+    from rdmascope.dissect.layers import cm, lrh, roce  # noqa: F401, cm is what a MAD may hold
     from rdmascope.dissect.layers.rpcrdma import RPCRDMA
 
     roce.bind()

@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from rdmascope.dissect.second_opinion import PRESENCE, Difference, Tally, Values
+from rdmascope.dissect.second_opinion import Difference, Tally, Values
+from rdmascope.dissect.weak_spots import PRESENCE
 
 from ..units import count, duration, plural
 from .tables import Cell, Grid

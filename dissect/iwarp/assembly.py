@@ -14,9 +14,16 @@ from ..intervals import IntervalSet
 from ..layers import iwarp_codes as codes
 from ..operations import Kind, Operation, Payload
 from .framing import Fpdus
+from .stream import HALF, MODULUS
 
 OPEN_READS = 4096
 """More RDMA Reads than this cannot be outstanding; the oldest are given up."""
+
+EARLY = 64
+"""Responses that wait for a request which a capture may show behind them."""
+
+Runs = list[tuple[int, Bytes, Rows]]
+"""``(place, data, STRETCH rows)``."""
 
 Delivered = list[tuple[int, Operation]]
 """Operations with the frame in whose place they stand in the order of events."""
@@ -50,7 +57,7 @@ class Terminate:
         return codes.terminate_name(self.layer, self.kind, self.code)
 
 
-class _Fragment(NamedTuple):
+class Fragment(NamedTuple):
     """FPDUs of one message that follow each other."""
 
     group: int
@@ -73,15 +80,17 @@ class _Fragment(NamedTuple):
     first_time: int
     last_time: int
     order: int
+    ack: int
 
 
 class _OpenRead:
     """An RDMA Read whose responses are not all there."""
 
-    __slots__ = ("operation", "order", "reached", "seen", "sink_stag", "sink_to")
+    __slots__ = ("end", "operation", "reached", "seen", "sink_stag", "sink_to")
 
-    def __init__(self, order: int, operation: Operation, sink_stag: int, sink_to: int) -> None:
-        self.order, self.operation, self.sink_stag, self.sink_to = order, operation, sink_stag, sink_to
+    def __init__(self, operation: Operation, end: int, sink_stag: int, sink_to: int) -> None:
+        """``end``: sequence number behind the request."""
+        self.operation, self.end, self.sink_stag, self.sink_to = operation, end, sink_stag, sink_to
         self.seen = IntervalSet()
         self.reached = 0
 
@@ -93,20 +102,29 @@ class Reads:
         self.open: deque[_OpenRead] = deque()
         self.gap = False
         """Bytes of the responses were not captured since the last that fitted."""
+        self.early: deque[tuple[Fragment, Runs]] = deque(maxlen=EARLY)
+        """Responses that no Read asked for so far."""
         self.stray = 0
         """Response bytes that no Read asked for."""
         self.most = 0
         """Reads that were open at one time."""
 
-    def issue(self, order: int, operation: Operation, sink_stag: int, sink_to: int) -> None:
+    def issue(self, operation: Operation, end: int, sink_stag: int, sink_to: int) -> None:
         operation.closed = False
-        self.open.append(_OpenRead(order, operation, sink_stag, sink_to))
-        self.most = max(self.most, sum(1 for _ in self.open))
+        self.open.append(_OpenRead(operation, end, sink_stag, sink_to))
+        self.most = max(self.most, len(self.open))
         if len(self.open) > OPEN_READS:
             self.open.popleft().operation.closed = True
+        for _ in range(len(self.early)):
+            fragment, runs = self.early.popleft()
+            self.stray -= fragment.length
+            self.answer(fragment, runs)
 
-    def answer(self, fragment: _Fragment, runs: list[tuple[int, Bytes, Rows]]) -> None:
-        """Place response bytes: in the order of the Reads, by sink STag and Tagged Offset (RFC 5040, 5.2)."""
+    def answer(self, fragment: Fragment, runs: Runs) -> None:
+        """Place response bytes: in the order of the Reads, by sink STag and Tagged Offset (RFC 5040, 5.2).
+
+        Who answers a request has received it, and says so in the acknowledgement number of the same segment.
+        """
         self.gap = self.gap or fragment.broken
         fitting = [
             read
@@ -114,10 +132,11 @@ class Reads:
             if read.sink_stag == fragment.key
             and read.sink_to <= fragment.place
             and fragment.place + fragment.length <= read.sink_to + read.operation.length
-            and read.order <= fragment.order
+            and (fragment.ack - read.end) % MODULUS < HALF
         ]
         if not fitting:
             self.stray += fragment.length
+            self.early.append((fragment, runs))
             return
         # The same sink is used again only when it has been filled: behind a gap the latest Read is meant.
         read = fitting[-1] if self.gap else fitting[0]
@@ -158,35 +177,35 @@ class Assembly:
         self.sender = sender
         self.mine = mine
         self.theirs = theirs
-        self.partial: dict[int, tuple[_Fragment, Operation]] = {}
+        self.partial: dict[int, tuple[Fragment, Operation]] = {}
         """By group: the message that is not complete, its last fragment, what there is of it."""
         self.terminates: list[Terminate] = []
-        self.packets = 0
-        self.bytes = 0
-        self.missing_messages = 0
         self.skip_first = False
         """The first message only says that its sender is ready (RFC 6581, 9.2)."""
         self.out: Delivered = []
 
-    def take(self, fpdus: Fpdus) -> None:
-        """Cut consecutive FPDUs into messages."""
-        self.packets += len(fpdus)
-        self.bytes += int(fpdus.rows["length"].sum())
-        for fragment in _fragments(fpdus):
-            if self.skip_first:
-                self.skip_first = False
-                if fragment.group in (_SEND, _WRITE) and not fragment.length:
-                    continue
-            if fragment.group == _RESPONSE:
-                self.theirs.answer(fragment, _runs(fpdus, fragment))
-            elif fragment.group in (_SEND, _WRITE):
-                self._message(fpdus, fragment)
-            elif fragment.group == _READ:
-                self._read(fpdus, fragment)
-            elif fragment.group == _TERMINATE:
-                self._terminate(fpdus, fragment)
-            elif fragment.group in (_ATOMIC, _IMMEDIATE):
-                self._other(fpdus, fragment)
+    def take(self, fpdus: Fpdus, fragment: Fragment) -> None:
+        """What this end sent next."""
+        group = fragment.group
+        if self.skip_first:
+            self.skip_first = False
+            asked = fpdus.requests[fragment.first].length if group == _READ else fragment.length
+            if group in (_SEND, _WRITE, _READ) and not asked:
+                return
+        if fragment.broken:
+            # Segments of messages are not interleaved (RFC 5041, 5.3): what is missing was the rest of these.
+            for other in [one for one in self.partial if one != group]:
+                self._close(other)
+        if group == _RESPONSE:
+            self.theirs.answer(fragment, _runs(fpdus, fragment))
+        elif group in (_SEND, _WRITE):
+            self._message(fpdus, fragment)
+        elif group == _READ:
+            self._read(fpdus, fragment)
+        elif group == _TERMINATE:
+            self._terminate(fpdus, fragment)
+        elif group in (_ATOMIC, _IMMEDIATE):
+            self._other(fpdus, fragment)
 
     def finish(self) -> Delivered:
         """Nothing more will come."""
@@ -199,7 +218,7 @@ class Assembly:
         out, self.out = self.out, []
         return out
 
-    def _message(self, fpdus: Fpdus, fragment: _Fragment) -> None:
+    def _message(self, fpdus: Fpdus, fragment: Fragment) -> None:
         """A Send or a Write, or a part of one."""
         group = fragment.group
         open_ = self.partial.get(group)
@@ -228,7 +247,7 @@ class Assembly:
         )
         self._extend(fpdus, fragment, operation)
 
-    def _extend(self, fpdus: Fpdus, fragment: _Fragment, operation: Operation) -> None:
+    def _extend(self, fpdus: Fpdus, fragment: Fragment, operation: Operation) -> None:
         payload = operation.payload
         at = fragment.place - operation.address
         for shift, data, rows in _runs(fpdus, fragment):
@@ -258,13 +277,14 @@ class Assembly:
         operation.end_known = False
         self.out.append((fragment.order, operation))
 
-    def _read(self, fpdus: Fpdus, fragment: _Fragment) -> None:
+    def _read(self, fpdus: Fpdus, fragment: Fragment) -> None:
         request = fpdus.requests[fragment.first]
         operation = self._single(Kind.READ, fragment, request.length, request.source_stag, request.source_to)
         if request.length:
-            self.mine.issue(fragment.order, operation, request.sink_stag, request.sink_to)
+            end = int(fpdus.rows["end"][fragment.first])
+            self.mine.issue(operation, end, request.sink_stag, request.sink_to)
 
-    def _single(self, kind: Kind, fragment: _Fragment, length: int, handle: int, address: int) -> Operation:
+    def _single(self, kind: Kind, fragment: Fragment, length: int, handle: int, address: int) -> Operation:
         operation = Operation(
             kind,
             self.sender,
@@ -281,7 +301,7 @@ class Assembly:
         self.out.append((fragment.order, operation))
         return operation
 
-    def _other(self, fpdus: Fpdus, fragment: _Fragment) -> None:
+    def _other(self, fpdus: Fpdus, fragment: Fragment) -> None:
         """Atomics and immediate data (RFC 7306)."""
         body = _bytes(fpdus, fragment)
         if fragment.group == _IMMEDIATE:
@@ -294,7 +314,7 @@ class Assembly:
                 Kind.ATOMIC, fragment, 8, int.from_bytes(body[8:12], "big"), int.from_bytes(body[12:20], "big")
             )
 
-    def _terminate(self, fpdus: Fpdus, fragment: _Fragment) -> None:
+    def _terminate(self, fpdus: Fpdus, fragment: Fragment) -> None:
         body = _bytes(fpdus, fragment)
         if len(body) < 4:
             return
@@ -318,14 +338,14 @@ class Assembly:
         )
 
 
-def _follows(before: _Fragment, fragment: _Fragment) -> bool:
+def _follows(before: Fragment, fragment: Fragment) -> bool:
     """Whether a fragment belongs to the message of the one before it in its group."""
     if fragment.group == _SEND:
         return fragment.key == before.key and fragment.place >= before.place + before.length
     return fragment.key == before.key and fragment.place == before.place + before.length and not fragment.broken
 
 
-def _fragments(fpdus: Fpdus) -> list[_Fragment]:
+def fragments(fpdus: Fpdus) -> list[Fragment]:
     rows, edges = fpdus.rows, fpdus.edges
     if not len(rows):
         return []
@@ -344,7 +364,7 @@ def _fragments(fpdus: Fpdus) -> list[_Fragment]:
     ends = np.concatenate((starts[1:], [len(rows)]))
     final = ends - 1
     return [
-        _Fragment(*one)
+        Fragment(*one)
         for one in zip(
             group[starts].tolist(),
             opcode[final].tolist(),
@@ -362,12 +382,13 @@ def _fragments(fpdus: Fpdus) -> list[_Fragment]:
             rows["first_time"][starts].tolist(),
             np.maximum.reduceat(rows["last_time"], starts).tolist(),
             rows["order"][final].tolist(),
+            rows["ack"][final].tolist(),
             strict=True,
         )
     ]
 
 
-def _runs(fpdus: Fpdus, fragment: _Fragment) -> list[tuple[int, Bytes, Rows]]:
+def _runs(fpdus: Fpdus, fragment: Fragment) -> Runs:
     """The payload of a fragment: ``(place in the fragment, data, STRETCH rows)``, split at holes."""
     low, high = fragment.low, fragment.high
     if low == high:
@@ -387,7 +408,7 @@ def _runs(fpdus: Fpdus, fragment: _Fragment) -> list[tuple[int, Bytes, Rows]]:
     return [(int(places[a]), fpdus.datas[int(rows["chunk"][a])], rows[a:b]) for a, b in pairwise(edges)]
 
 
-def _bytes(fpdus: Fpdus, fragment: _Fragment) -> bytes:
+def _bytes(fpdus: Fpdus, fragment: Fragment) -> bytes:
     """The captured bytes of a fragment, up to the first that is missing."""
     payload = Payload(fragment.length, 0, False, _runs(fpdus, fragment))
     data, start, end = payload.prefix()

@@ -25,7 +25,7 @@ from .mpa import (
     without_markers,
 )
 from .search import Evidence, Search
-from .stream import STRETCH, Chunk
+from .stream import MODULUS, STRETCH, Chunk
 from .window import Window
 
 LENGTH = 2
@@ -42,6 +42,8 @@ FPDU = np.dtype(
         ("msn", "u4"),  # untagged
         ("place", "u8"),  # the TO or MO
         ("length", "i4"),  # payload bytes
+        ("end", "u4"),  # sequence number behind it
+        ("ack", "u4"),  # acknowledgement number beside its last byte
         ("first_frame", "i8"),
         ("last_frame", "i8"),
         ("order", "i8"),  # the frame in whose place it stands in the order of events
@@ -175,7 +177,7 @@ class Framing:
             self._forget(window)
         return self.frame is not None
 
-    def agree(self, markers: bool, crc: bool) -> None:
+    def agree(self, markers: bool, crc: bool | None) -> None:
         """What Request and Reply settled for this direction."""
         assert self.base is not None
         self._gather()
@@ -269,10 +271,9 @@ class Framing:
             untag = {name: column[:stop] for name, column in untag.items()}
         good = known & ~nothing
         if self.crc is None and len(starts):
-            raw = self._raw_window(window)
-            if any(
-                self._crc(raw, int(start), int(n)) for start, n in zip(starts[:TRIED], lengths[:TRIED], strict=True)
-            ):
+            stream = self._raw_window(window)
+            tried = zip(starts[:TRIED].tolist(), lengths[:TRIED].tolist(), strict=True)
+            if any(self._crc(stream, start, length) for start, length in tried):
                 self.crc = True
         if self.markers and len(starts):
             good &= self._markers_fit(starts, lengths)
@@ -294,6 +295,12 @@ class Framing:
         rows["first_time"] = np.minimum(times[first], times[final])
         rows["last_time"] = np.maximum(times[first], times[final])
         rows["order"] = orders[final]
+        rows["ack"] = window.rows["ack"][final]
+        if self.markers:
+            assert self.base is not None
+            block, inside = np.divmod(ends - self.base, BETWEEN)
+            ends = self.base + block * SPACING + np.where(inside, inside + MARKER, 0)
+        rows["end"] = ends % MODULUS
         if len(rows):
             self.order = int(rows["order"][-1])
             self._mark_broken(rows, good, nothing)

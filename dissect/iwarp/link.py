@@ -10,7 +10,7 @@ from ..connection import Connection, Endpoint
 from ..frames import Bytes, Rows, take
 from ..layers.iwarp_codes import READ_REQUEST, WRITE
 from ..tcp import ACK, FIN, RST
-from .assembly import Assembly, Delivered, Reads
+from .assembly import Assembly, Delivered, Fragment, Reads, fragments
 from .framing import Fpdus, Framing
 from .health import Health
 from .stream import MODULUS, Stream
@@ -40,7 +40,10 @@ class Link:
         self.assemblies: dict[int, Assembly] = {}
         """By direction; empty before the active side is known."""
         self.collected: list[tuple[int, Fpdus]] = []
-        self.waiting: Delivered = []
+        self.pending: list[tuple[int, int, Fpdus, Fragment]] = []
+        """``(order, direction, FPDUs, which of them)``: what was not assembled yet."""
+        self.sent = [0, 0]
+        self.sent_bytes = [0, 0]
         self.agreed = False
         self.ends: list[tuple[int, int, str]] = []
         """``(frame, time, what)``."""
@@ -86,13 +89,10 @@ class Link:
             mine, stream = sent[direction], self.streams[direction]
             if len(mine):
                 # A reset may carry any sequence number.
-                usable = mine["flags"] & RST == 0
-                ready = (
-                    stream.feed(data, mine if usable.all() else take(mine, usable), self.segments)
-                    if usable.any()
-                    else []
-                )
-                self.framings[direction].feed(ready)
+                if (reset := mine["flags"] & RST != 0).any():
+                    mine = take(mine, ~reset)
+                if len(mine):
+                    self.framings[direction].feed(stream.feed(data, mine, self.segments))
             self.framings[direction].feed(stream.settle(self.acked[direction], self.segments, self.last[1]))
         closing = np.flatnonzero(rows["flags"] & (FIN | RST))
         for index in closing.tolist():
@@ -104,14 +104,10 @@ class Link:
         """Nothing more will come."""
         for direction in (0, 1):
             self.framings[direction].feed(self.streams[direction].settle(None, self.segments, None))
-        self._advance(final=True)
-        if self.connection is None:
-            return []
-        for direction in (0, 1):
-            self.waiting += self.assemblies[direction].finish()
-        self.waiting.sort(key=itemgetter(0))
-        ready, self.waiting = self.waiting, []
-        self._count()
+        ready = self._advance(final=True)
+        for assembly in self.assemblies.values():
+            ready += assembly.finish()
+        ready.sort(key=itemgetter(0))
         return ready
 
     def _acknowledged(self, direction: int, rows: Rows) -> None:
@@ -137,9 +133,8 @@ class Link:
         self._settle_roles(final)
         if self.connection is None:
             return []
-        self._end()
         self._count()
-        return self._release()
+        return self._assemble(final)
 
     def _settled(self, direction: int) -> bool:
         """What is to know of a direction before its FPDUs can be cut is known, or is not in the capture."""
@@ -234,15 +229,10 @@ class Link:
         if self.connection is None:
             self.collected.append((direction, fpdus))
             return
-        assembly = self.assemblies[direction]
-        assembly.take(fpdus)
-        self.health.sent(assembly.sender, fpdus)
-        self.waiting += assembly.flush()
-        for terminate in assembly.terminates[len(self.health.terminates[assembly.sender]) :]:
-            self.health.terminates[assembly.sender].append(terminate)
-            self._ended(
-                f"Terminate ({terminate}) from the {_side(assembly.sender)} side", terminate.frame, terminate.time
-            )
+        self.sent[direction] += len(fpdus)
+        self.sent_bytes[direction] += int(fpdus.rows["length"].sum())
+        self.health.sent(self.assemblies[direction].sender, fpdus)
+        self.pending += [(fragment.order, direction, fpdus, fragment) for fragment in fragments(fpdus)]
 
     def _end(self) -> None:
         """What FINs and resets say."""
@@ -262,21 +252,31 @@ class Link:
         connection.last_frame, connection.last_time = self.last
         for direction, assembly in self.assemblies.items():
             sender, stream = assembly.sender, self.streams[direction]
-            connection.packets[sender] = assembly.packets
-            connection.bytes[sender] = assembly.bytes
-            connection.retransmitted_packets[sender] = stream.repeated
+            connection.packets[sender] = self.sent[direction]
+            connection.bytes[sender] = self.sent_bytes[direction]
+            connection.retransmitted_packets[sender] = stream.repeated + stream.recovered
             connection.missing_packets[sender] = stream.missing_segments
 
-    def _release(self) -> Delivered:
-        """What happened before the first frame that waits behind a hole, on either stream."""
-        self.waiting.sort(key=itemgetter(0))
+    def _assemble(self, final: bool) -> Delivered:
+        """Messages of both directions, in order, up to the first frame that waits behind a hole on either stream."""
+        self.pending.sort(key=itemgetter(0))
         sides = (*self.streams, *self.framings)
         mark = min((since for side in sides if (since := side.waiting_since) is not None), default=None)
-        if mark is None:
-            ready, self.waiting = self.waiting, []
-            return ready
-        cut = next((index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting))
-        ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
+        cut = len(self.pending)
+        if mark is not None and not final:
+            cut = next((index for index, one in enumerate(self.pending) if one[0] >= mark), cut)
+        now, self.pending = self.pending[:cut], self.pending[cut:]
+        for _, direction, fpdus, fragment in now:
+            self.assemblies[direction].take(fpdus, fragment)
+        ready: Delivered = []
+        for assembly in self.assemblies.values():
+            ready += assembly.flush()
+            for terminate in assembly.terminates[len(self.health.terminates[assembly.sender]) :]:
+                self.health.terminates[assembly.sender].append(terminate)
+                how = f"Terminate ({terminate}) from the {_side(assembly.sender)} side"
+                self._ended(how, terminate.frame, terminate.time)
+        self._end()
+        ready.sort(key=itemgetter(0))
         return ready
 
 

@@ -114,7 +114,7 @@ def without_markers(rows: Rows, base: int) -> Rows:
     high = np.minimum(end[owner], (block + 1) * SPACING)
     there = high > low
     owner, block, low, high = owner[there], block[there], low[there], high[there]
-    out = rows[owner]
+    out: Rows = rows[owner]
     skipped = low - start[owner]
     out["at"] = base + low - (block + 1) * MARKER
     out["payload"] += skipped

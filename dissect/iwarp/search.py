@@ -226,7 +226,7 @@ class Search:
         return None
 
     def _marker_candidates(self, at: int) -> list[int]:
-        """Where a marker that points back to the FPDU at ``at`` may be, or one that stands behind it (RFC 5044, 4.3)."""
+        """Where a marker may be that points back to the FPDU at ``at``, or stands behind it (RFC 5044, 4.3)."""
         head = self.window.read(at, SPACING + MARKER)
         words = np.frombuffer(head[: len(head) & ~3], ">u4")
         found = [at + 4 * index for index in np.flatnonzero(words == 4 * np.arange(len(words))).tolist() if index]

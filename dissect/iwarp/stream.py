@@ -24,6 +24,7 @@ STRETCH = np.dtype(
         ("length", "i4"),  # bytes on the wire
         ("captured", "i4"),  # bytes in the capture
         ("chunk", "i4"),  # which of several data it is in
+        ("ack", "u4"),  # acknowledgement number beside them
     ]
 )
 """Bytes that follow each other and that one frame carried.  Also what Payload.runs hold, where ``at`` means nothing."""
@@ -97,7 +98,7 @@ class Stream:
         if not len(rows):
             return []
         stretches = np.zeros(len(rows), STRETCH)
-        for name in ("frame", "time", "payload", "length", "captured"):
+        for name in ("frame", "time", "payload", "length", "captured", "ack"):
             stretches[name] = rows[name]
         stretches["at"] = position
         ends = position + rows["length"]

@@ -157,7 +157,7 @@ class RDMAPImmediateData(Header):
 
 
 class RDMAPAtomicRequest(Header):
-    """Atomic Request header (RFC 7306, 5.2.1), 52 bytes: ``add_data`` and ``add_mask`` are what Swap and CmpSwap store."""
+    """Atomic Request header (RFC 7306, 5.2.1), 52 bytes; Swap and CmpSwap store ``add_data`` under ``add_mask``."""
 
     name = "RDMA Atomic Request"
     fields_desc = (

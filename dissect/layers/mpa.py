@@ -14,7 +14,7 @@ from scapy.packet import Packet, Raw, bind_top_down
 from .bth import Header, TrailingField
 from .ddp import ddp_class
 from .iwarp_codes import MPA_ENHANCED_VERSION, MPA_VERSION, OPCODES, REPLY_KEY, REQUEST_KEY
-from .markers import CRC_BYTES, crc32c, fpdu_bytes, pad_bytes, verify_crc
+from .markers import CRC_BYTES, LENGTH_BYTES, crc32c, fpdu_bytes, pad_bytes, verify_crc
 from .private_data import private_data_class
 
 STARTUP_BYTES = 20
@@ -65,12 +65,22 @@ class MPARequest(_Startup):
     name = "MPA Request"
     fields_desc = _startup_fields(REQUEST_KEY)
 
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kwargs: Any) -> type[Any]:
+        """Fewer than 20 bytes are none."""
+        return Raw if _pkt is not None and len(_pkt) < STARTUP_BYTES else cls
+
 
 class MPAReply(_Startup):
     """MPA Reply Frame (RFC 5044, 7.1.1), 20 bytes; ``rej_flag``: the connection is rejected."""
 
     name = "MPA Reply"
     fields_desc = _startup_fields(REPLY_KEY)
+
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kwargs: Any) -> type[Any]:
+        """Fewer than 20 bytes are none."""
+        return Raw if _pkt is not None and len(_pkt) < STARTUP_BYTES else cls
 
 
 class MPAEnhanced(Header):
@@ -115,6 +125,11 @@ class FPDU(Header):
 
     name = "FPDU"
     fields_desc = (ShortField("ulpdulength", None), TrailingField("pad"), _CrcField("crc"))
+
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kwargs: Any) -> type[Any]:
+        """Fewer than 2 bytes are none."""
+        return Raw if _pkt is not None and len(_pkt) < LENGTH_BYTES else cls
 
     def post_dissect(self, s: bytes) -> bytes:
         length = self.ulpdulength

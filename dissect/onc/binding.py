@@ -21,12 +21,16 @@ from typing import NamedTuple
 
 from .header import GssCredential, call_header, reply_header
 from .nfs4 import (
+    OP_READ,
+    OP_READDIR,
+    OP_READLINK,
     Item,
     argument_item,
     chunks_by_position,
     compound_call,
     compound_reply,
     join_problems,
+    operation_counts,
     result_item,
 )
 from .programs import NFS, NFS_CALLBACK, NFSACL
@@ -66,6 +70,20 @@ _ARGUMENTS: dict[int, dict[int, tuple[str, Skip]]] = {
     3: {
         7: ("WRITE", as_skip(struct(opaque, 16))),  # RFC 1813, 3.3.7: handle, offset, count, stable
         10: ("SYMLINK", as_skip(struct(opaque, opaque, _SATTR3))),  # RFC 1813, 3.3.10
+    },
+}
+
+
+# version: procedure: what stands before the word that says how many bytes the result may have
+_RESULT_BOUNDS: dict[int, dict[int, Skip]] = {
+    2: {6: as_skip(_FH2 + 4)},  # RFC 1094, 2.2.7: READ, offset before count
+    3: {6: as_skip(struct(opaque, 8))},  # RFC 1813, 3.3.6: READ
+}
+_DIRECTORY_BOUNDS: dict[int, dict[int, Skip]] = {
+    2: {16: as_skip(_FH2 + 4)},  # RFC 1094, 2.2.17: READDIR, cookie before count
+    3: {
+        16: as_skip(struct(opaque, 16)),  # RFC 1813, 3.3.16: READDIR, cookie and verifier before count
+        17: as_skip(struct(opaque, 20)),  # RFC 1813, 3.3.17: READDIRPLUS, dircount before maxcount
     },
 }
 
@@ -164,6 +182,50 @@ def call_items(
             return Items((), f"{name}: {error}")
         return _unplaced((item,), join_problems(problems), True, reduced)
     return _unplaced((), "", True, reduced)
+
+
+def result_bounds(
+    program: int,
+    version: int,
+    procedure: int,
+    data: Data,
+    start: int,
+    end: int,
+    reduced: Sequence[tuple[int, int]],
+) -> tuple[int | None, ...]:
+    """The most bytes that each eligible result of this call may have; None for one whose arguments set no limit."""
+    header = call_header(data, start, end)
+    if header is None or header.body < 0 or program != NFS:
+        return ()
+    if version == 4 and procedure == 1:
+        call = compound_call(data, header.body, end, reduced, origin=start)
+        counts = iter(operation_counts(call, data, OP_READ, 24))
+        return tuple(
+            next(counts) if number == OP_READ else None
+            for number in call.operations
+            if number in (OP_READ, OP_READLINK)
+        )
+    return (_word_behind(_RESULT_BOUNDS, version, procedure, memoryview(data)[header.body : end]),)
+
+
+def directory_bound(program: int, version: int, procedure: int, data: Data, start: int, end: int) -> int | None:
+    """The bytes of entries that a READDIR or READDIRPLUS call asks for; None where it is no such call."""
+    header = call_header(data, start, end)
+    if header is None or header.body < 0 or program != NFS:
+        return None
+    if version == 4 and procedure == 1:
+        call = compound_call(data, header.body, end, (), origin=start)
+        counts = [count for count in operation_counts(call, data, OP_READDIR, 20) if count is not None]
+        return sum(counts) if counts else None
+    return _word_behind(_DIRECTORY_BOUNDS, version, procedure, memoryview(data)[header.body : end])
+
+
+def _word_behind(table: dict[int, dict[int, Skip]], version: int, procedure: int, view: memoryview) -> int | None:
+    before = table.get(version, {}).get(procedure)
+    try:
+        return None if before is None else word(view, before(view, 0))[0]
+    except (StructError, Malformed):
+        return None
 
 
 def _unclaimed(items: tuple[Item, ...], problem: str, complete: bool, chunk_lengths: Sequence[int]) -> Items:

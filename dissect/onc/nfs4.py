@@ -16,7 +16,8 @@ from .nfs4_args import ARGUMENTS, CALLBACK_ARGUMENTS, FATTR
 from .nfs4_results import ALWAYS, CALLBACK_RESULTS, FAILURES, RESULTS
 from .xdr import Data, Malformed, Shape, as_skip, opaque, round_up, struct, word, words2, words3
 
-OP_CREATE, OP_READ, OP_READLINK, OP_WRITE = 6, 25, 27, 38
+OP_CREATE, OP_READ, OP_READDIR, OP_READLINK, OP_WRITE = 6, 25, 26, 27, 38
+OP_BIND_CONN_TO_SESSION, OP_CREATE_SESSION = 41, 43
 _NF4LNK = 5
 
 OPERATION_NAMES: dict[int, str] = {number: name for number, (name, _) in ARGUMENTS.items()}
@@ -348,3 +349,29 @@ def _tag(view: memoryview, at: int) -> tuple[bytes, int]:
 
 def _last(operations: Sequence[int], callback: bool) -> str:
     return operation_names((operations[-1],), callback)[0] if operations else "the COMPOUND's header"
+
+
+def offers_back_channel(compound: Compound, data: Data) -> bool:
+    """Whether the COMPOUND in ``data`` offers its connection for callbacks: CREATE_SESSION with
+    CREATE_SESSION4_FLAG_CONN_BACK_CHAN (RFC 8881, 18.36), or BIND_CONN_TO_SESSION with the back channel (18.34)."""
+    view = memoryview(data)
+    for number, at in zip(compound.operations, compound.places, strict=True):
+        if number == OP_CREATE_SESSION and at + 16 <= len(view) and word(view, at + 12)[0] & 2:
+            return True
+        if number == OP_BIND_CONN_TO_SESSION and at + 20 <= len(view) and word(view, at + 16)[0] & 2:
+            return True
+    return False
+
+
+def operation_counts(compound: Compound, data: Data, operation: int, offset: int) -> tuple[int | None, ...]:
+    """The words ``offset`` bytes into the arguments of every such operation; None for those that have none.
+
+    Meant for counts: 24 bytes into READ4args stands the count, 16 bytes into READDIR4args, behind the cookie
+    and its verifier, dircount, and then maxcount.
+    """
+    view = memoryview(data)
+    return tuple(
+        word(view, at + offset)[0] if at + offset + 4 <= len(view) else None
+        for number, at in zip(compound.operations, compound.places, strict=True)
+        if number == operation
+    )

@@ -46,7 +46,7 @@ def _silence(health: Health, now: int | None) -> str:
         if waited >= SILENCE:
             again = sum(one.end > answers.first_unanswered and one.time is not None for one in repeats.snapshot()[3])
             attempts = "attempt" if again == 1 else "attempts"
-            tried = f"; {again} {attempts} to send again" if again else "; nothing was sent again"
+            tried = f"; {again} {attempts} to send again" if again else "; none of them was sent again"
             plural = "" if answers.unanswered == 1 else "s"
             return (
                 f"{answers.unanswered} request{plural} of the {SIDES[initiator]} side unanswered"

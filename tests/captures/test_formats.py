@@ -276,8 +276,10 @@ def test_what_cannot_be_merged(tmp_path: Path) -> None:
     note.write_text("a note about it")
     assert "standard input cannot be merged" in read(a, Path("-"))[1]
     assert "no file in this directory" in read(tmp_path / "nothing")[1]
-    assert "note: not a capture but a text file" in read(a, note)[1]
-    assert "no such file" in read(a, tmp_path / "missing")[1]
+    assert "note: not a capture but a text file" in read(note, note)[1]
+    frames, problem = read(a, note, tmp_path / "missing")
+    assert numbers(frames) == [1]
+    assert problem == f"{note}: not a capture but a text file (and 1 other file)"
     assert "only a single file can be followed" in read(a, a, follow=Follow(0))[1]
 
 

@@ -156,14 +156,22 @@ class TestReport:
         assert "3 NFS3ERR_NOENT (LOOKUP)" in " ".join(result.stdout.split())
 
     def test_several_files_one_after_the_other(self) -> None:
-        files = [record["file"] for record in objects("report", LONG_CALLS, BOTH_WAYS) if record["type"] == "capture"]
-        assert files == [LONG_CALLS, BOTH_WAYS]
+        every = objects("report", "--each", LONG_CALLS, BOTH_WAYS)
+        assert [record["file"] for record in every if record["type"] == "capture"] == [LONG_CALLS, BOTH_WAYS]
+
+    def test_several_files_are_one_capture(self) -> None:
+        alone = [objects("report", file)[0] for file in (LONG_CALLS, BOTH_WAYS)]
+        (together,) = [one for one in objects("report", BOTH_WAYS, LONG_CALLS) if one["type"] == "capture"]
+        for name in ("frames", "packets", "connections"):
+            assert together[name] == sum(one[name] for one in alone)
+        assert sum(together["rpcs"].values()) == sum(sum(one["rpcs"].values()) for one in alone)
+        assert together["first_time_ns"] == min(one["first_time_ns"] for one in alone)
 
     def test_one_bad_file_does_not_hide_the_others(self, tmp_path: Path) -> None:
         result = run("report", str(tmp_path), LONG_CALLS)
         assert result.exit_code == 2
         assert "41 RPCs" in result.stdout
-        assert result.stderr == f"rdmascope: {tmp_path}: is a directory\n"
+        assert result.stderr == f"rdmascope: {tmp_path}: no file in this directory\n"
 
     def test_from_standard_input(self) -> None:
         program = [*PROGRAM, "report", "-"]
@@ -361,7 +369,7 @@ class TestTransport:
     def test_the_report_tells_the_troubles(self) -> None:
         page = " ".join(run("report", LOSS).stdout.split())
         assert "client: sent 599 packets again (2.34 MiB: 599 implied NAK)" in page
-        assert "8 requests of the active side unanswered for 61.7 s; nothing was sent again" in page
+        assert "8 requests of the active side unanswered for 61.7 s; none of them was sent again" in page
         assert "nothing was sent again, lost or marked" in " ".join(run("report", EVERYTHING).stdout.split())
 
     def test_invariant_crcs(self) -> None:

@@ -350,7 +350,7 @@ def ipv6s(draw: st.DrawFn) -> bytes:
 def honest_frames(draw: st.DrawFn) -> Frame:
     version = draw(st.sampled_from([4, 6]))
     packet = draw(ipv4s if version == 4 else ipv6s())
-    ethertype = draw(st.sampled_from([0x0800 if version == 4 else 0x86DD] * 5 + [0x0806, 0x8915, 60]))
+    ethertype = draw(st.sampled_from([0x0800 if version == 4 else 0x86DD] * 5 + [0x0806, 0x88CC, 60]))
     link_type = draw(st.sampled_from([ETHERNET] * 4 + [RAW, RAW4, RAW6, SLL, SLL2, 147]))
     if link_type == SLL2:
         return Frame(ethertype.to_bytes(2, "big") + bytes(18) + packet, SLL2)

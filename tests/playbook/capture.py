@@ -66,6 +66,10 @@ class Capture:
             if there > 0:
                 self.covered.setdefault(packet.operation, []).append((packet.at, packet.at + there))
 
+    def operations(self, frame: int) -> list[int]:
+        """The operations that have something in a frame."""
+        return [self.packets[frame - 1].operation]
+
     def has(self, operation: int, start: int, end: int) -> bool:
         """Bytes [start, end) of the operation are in the capture."""
         return not subtract([(start, end)], self.covered.get(operation, []))

@@ -1,5 +1,7 @@
 """What goes wrong, as functions from the list of packets to a new list.
 
+Those of the capture are the same for packets and TCP segments; on the wire, tcp_faults is for the latter.
+
 There are two sorts.  On the wire: lose(), lose_response(), refuse(), ghost(), mark(), corrupt(); where the
 endpoints react, what they send then is in the list.  In the capture: drop(), cut(), snap(), swap(),
 duplicate(): nobody on the wire noticed.
@@ -10,15 +12,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from . import packets as p
 from .packets import PSN_MASK, REQUESTS, Packet
+from .tcp import TcpSegment
 from .wire import Connection, Wire, build, responses
 
 Packets = list[Packet]
+Sent = TypeVar("Sent", Packet, TcpSegment)
 
 
-def where(packets: Packets, **wanted: object) -> list[int]:
+def where(packets: list[Sent], **wanted: object) -> list[int]:
     """Indices of the packets whose fields have the values given."""
     return [
         index
@@ -35,32 +40,32 @@ def behind(psn: int, other: int) -> bool:
 # In the capture
 
 
-def drop(packets: Packets, indices: Iterable[int]) -> Packets:
+def drop(packets: list[Sent], indices: Iterable[int]) -> list[Sent]:
     """The packets existed, but were not recorded."""
     gone = set(indices)
     return [packet for index, packet in enumerate(packets) if index not in gone]
 
 
-def cut(packets: Packets, count: int) -> Packets:
+def cut(packets: list[Sent], count: int) -> list[Sent]:
     """The capture began after the first ``count`` packets."""
     return packets[count:]
 
 
-def snap(packets: Packets, length: int) -> Packets:
+def snap(packets: list[Sent], length: int) -> list[Sent]:
     """The capture keeps ``length`` bytes of each frame."""
     return [replace(packet, snaplen=length) for packet in packets]
 
 
-def swap(packets: Packets, index: int, distance: int = 1) -> Packets:
+def swap(packets: list[Sent], index: int, distance: int = 1) -> list[Sent]:
     """The packet was recorded ``distance`` places late."""
     rest = packets[:index] + packets[index + 1 :]
-    return [*rest[: index + distance], packets[index], *rest[index + distance :]]
+    return rest[: index + distance] + packets[index : index + 1] + rest[index + distance :]
 
 
-def duplicate(packets: Packets, index: int, distance: int = 0) -> Packets:
+def duplicate(packets: list[Sent], index: int, distance: int = 0) -> list[Sent]:
     """The packet was recorded twice, ``distance`` places apart."""
     at = index + 1 + distance
-    return [*packets[:at], packets[index], *packets[at:]]
+    return packets[:at] + packets[index : index + 1] + packets[at:]
 
 
 # On the wire
@@ -71,11 +76,11 @@ def corrupt(packets: Packets, index: int) -> Packets:
     return [*packets[:index], replace(packets[index], corrupt=True), *packets[index + 1 :]]
 
 
-def ghost(packets: Packets, index: int, distance: int) -> Packets:
+def ghost(packets: list[Sent], index: int, distance: int) -> list[Sent]:
     """The network delivers the packet a second time, ``distance`` packets later."""
     at = min(len(packets), index + 1 + distance)
     copy = replace(packets[index], copy=packets[index].copy + 1, time=packets[at - 1].time + 100)
-    return [*packets[:at], copy, *packets[at:]]
+    return packets[:at] + [copy] + packets[at:]
 
 
 def mark(wire: Wire, packets: Packets, index: int) -> Packets:
@@ -130,7 +135,7 @@ def lose(
         time += 900
         insert.append(replace(packet, time=time, copy=packet.copy + 1, corrupt=False))
     kept = packets[:until] if recorded else packets[:index] + packets[index + 1 : until]
-    return kept + insert + _later(packets[until:], time)
+    return kept + insert + put_off(packets[until:], time)
 
 
 def lose_response(wire: Wire, packets: Packets, index: int, *, recorded: bool = True, delay: int = 50_000) -> Packets:
@@ -178,7 +183,7 @@ def lose_response(wire: Wire, packets: Packets, index: int, *, recorded: bool = 
     done = {again.number for again, _ in asked}
     rest = [packet for packet in packets[until:] if packet.kind != "response" or packet.operation not in done]
     kept = packets[:until] if recorded else packets[:index] + packets[index + 1 : until]
-    return kept + insert + _later(rest, time)
+    return kept + insert + put_off(rest, time)
 
 
 def refuse(wire: Wire, packets: Packets, index: int, syndrome: int = p.NAK_ACCESS) -> Packets:
@@ -193,17 +198,17 @@ def refuse(wire: Wire, packets: Packets, index: int, syndrome: int = p.NAK_ACCES
 # The order of things
 
 
-def interleave(wire: Wire, packets: Packets, rng: random.Random) -> Packets:
+def interleave(wire: Wire, packets: list[Sent], rng: random.Random) -> list[Sent]:
     """Connections run at the same time, each in its own order.
 
-    Those that use one queue pair number of one client after each other stay behind each other.
+    Those that use one queue pair number, or TCP port, of one client after each other stay behind each other.
     """
-    lanes: dict[tuple[str, int], Packets] = {}
+    lanes: dict[tuple[str, int, int | None], list[Sent]] = {}
     for packet in reversed(packets):
         client = wire.connections[packet.connection - 1].ends[0]
-        lanes.setdefault((client.address, client.qpn), []).append(packet)
+        lanes.setdefault((client.address, client.qpn, client.port), []).append(packet)
     times = [packet.time for packet in packets]
-    merged: Packets = []
+    merged: list[Sent] = []
     left = list(lanes.values())
     while left:
         lane = rng.choice(left)
@@ -225,7 +230,7 @@ def _nak(connection: Connection, sender: int, psn: int, syndrome: int, time: int
     return replace(nak, time=time)
 
 
-def _later(packets: Packets, time: int) -> Packets:
+def put_off(packets: list[Sent], time: int) -> list[Sent]:
     """The packets moved to after ``time``, gaps kept."""
     if not packets or packets[0].time > time:
         return packets

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.exchange import BY_XID_ALONE
-from rdmascope.dissect.messages import Message
 from rdmascope.dissect.rpcs import Rpc, Stitched
 from rdmascope.dissect.stitch import stitched_call, stitched_reply
 
@@ -102,9 +101,10 @@ def _identify(capture: Capture, rpc: Rpc) -> Finding:
     found: list[TrueRpc] = []
     for part, message in (("call", rpc.call), ("reply", rpc.reply)):
         if message is not None:
-            operation = _operation(capture, message)
-            assert (part, operation) in owners, f"the {part} in frame {message.frame} is none"
-            found.append(owners[part, operation])
+            there = capture.operations(message.operation.first_frame)
+            named = [owners[part, operation] for operation in there if (part, operation) in owners]
+            assert named, f"the {part} in frame {message.frame} is none"
+            found.append(next((true for true in named if true.xid == rpc.xid), named[0]))
     assert found, "an Rpc without call and reply"
     assert all(true is found[0] for true in found), (
         f"the reply of RPC {found[-1].index} was given to the call of RPC {found[0].index}"
@@ -114,12 +114,9 @@ def _identify(capture: Capture, rpc: Rpc) -> Finding:
     ends = capture.wire.connections[true.connection - 1].ends
     requester = rpc.connection.endpoints[1 if rpc.backward else 0]
     caller = ends[1 if true.backward else 0]
-    assert (requester.address, requester.qpn) == (caller.address, caller.qpn), "the direction is wrong"
+    told, asked = ((end.address, end.qpn, end.port) for end in (requester, caller))
+    assert told == asked, "the direction is wrong"
     return Finding(rpc, true, stitched_call(rpc), stitched_reply(rpc))
-
-
-def _operation(capture: Capture, message: Message) -> int:
-    return capture.packets[message.operation.first_frame - 1].operation
 
 
 def _nothing(stitched: Stitched) -> bool:

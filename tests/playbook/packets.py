@@ -12,6 +12,7 @@ import zlib
 from dataclasses import dataclass
 
 ROCE_PORT = 4791
+UDP = 17
 PSN_MASK = 0xFFFFFF
 
 SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_LAST_IMM, SEND_ONLY, SEND_ONLY_IMM = range(6)
@@ -112,12 +113,12 @@ def checksum(header: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def ip_header(source: str, destination: str, length: int, identification: int, ecn: int) -> bytes:
-    """IPv4 or IPv6 header for ``length`` bytes of UDP."""
+def ip_header(source: str, destination: str, length: int, identification: int, ecn: int, protocol: int = UDP) -> bytes:
+    """IPv4 or IPv6 header for ``length`` bytes behind it."""
     src, dst = ipaddress.ip_address(source), ipaddress.ip_address(destination)
     if src.version == 6:
-        return struct.pack(">IHBB", 6 << 28 | ecn << 20 | 0x12345, length, 17, 64) + src.packed + dst.packed
-    fields = (0x45, ecn, 20 + length, identification & 0xFFFF, 0x4000, 64, 17)
+        return struct.pack(">IHBB", 6 << 28 | ecn << 20 | 0x12345, length, protocol, 64) + src.packed + dst.packed
+    fields = (0x45, ecn, 20 + length, identification & 0xFFFF, 0x4000, 64, protocol)
     header = struct.pack(">BBHHHBBH", *fields, 0) + src.packed + dst.packed
     return header[:10] + struct.pack(">H", checksum(header)) + header[12:]
 

@@ -257,6 +257,21 @@ FOREIGN: tuple[Callable[[Wire], Connection], ...] = (
 )
 
 
+def talk(draw: DrawFn, connection: Connection, story: list[str], max_rpcs: int) -> None:
+    """RPCs of any kind, over whatever carries the connection."""
+    author = Author(draw, connection, connection.wire.random.getrandbits(31), 0x10 + connection.number)
+    open_calls: list[Callable[[], None]] = []
+    for _ in range(draw(st.integers(1, max_rpcs))):
+        kind = draw(st.sampled_from(KINDS))
+        story.append(f"  {kind.__name__}")
+        open_calls.append(author.begin(kind))
+        while open_calls and author.toss():
+            which = author.draw(st.integers(0, len(open_calls) - 1))
+            open_calls.pop(which)()
+    for finish in open_calls:
+        finish()
+
+
 @st.composite
 def conversations(
     draw: DrawFn,
@@ -276,17 +291,7 @@ def conversations(
         acks = draw(st.sampled_from(["message", "packet", "lazy"]))
         connection = wire.connect(*addresses, cm=managed, client_psn=psns[0], server_psn=psns[1], acks=acks)
         story.append(f"connection {connection.number}: cm {managed}, psns {psns}, acks {acks}")
-        author = Author(draw, connection, wire.random.getrandbits(31), 0x10 + connection.number)
-        open_calls: list[Callable[[], None]] = []
-        for _ in range(draw(st.integers(1, max_rpcs))):
-            kind = draw(st.sampled_from(KINDS))
-            story.append(f"  {kind.__name__}")
-            open_calls.append(author.begin(kind))
-            while open_calls and author.toss():
-                which = author.draw(st.integers(0, len(open_calls) - 1))
-                open_calls.pop(which)()
-        for finish in open_calls:
-            finish()
+        talk(draw, connection, story, max_rpcs)
         connection.flush_acks()
         if managed and draw(st.booleans()):
             connection.disconnect()

@@ -85,6 +85,8 @@ class Endpoint:
     """Requests of the other end completed."""
     unacknowledged: int = 0
     """Messages of the other end not yet acknowledged."""
+    port: int | None = None
+    """The TCP port."""
 
 
 class Wire:

@@ -300,7 +300,7 @@ def test_silence_ends_the_connection() -> None:
     other.connect(client="10.0.0.9").send(0, b"hello, world")
     health, _ = examine(wire, [*packets, *(replace(packet, connection=1) for packet in other.packets)])
     assert health.ended.startswith("silence: 1 request of the active side unanswered for 5")
-    assert health.ended.endswith("; nothing was sent again")
+    assert health.ended.endswith("; none of them was sent again")
     assert health.directions[0].unanswered == 1
 
 

@@ -1,0 +1,109 @@
+"""Rule: one requirement of a specification, and the function that judges it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, TypeVar
+
+from .finding import Judgement
+from .nouns import Subject
+
+
+class Level(StrEnum):
+    """How strongly a document words a requirement (RFC 2119)."""
+
+    MUST = "MUST"
+    SHOULD = "SHOULD"
+    STATED = "STATED"
+    """Behaviour the document states without a requirement word."""
+
+
+LEVELS = tuple(Level)
+"""Strongest first."""
+
+ROLES = ("requester", "responder", "either")
+
+DOCUMENTS = {
+    "V1": "draft-ietf-nfsv4-rfc5666bis-04",
+    "PD": "draft-ietf-nfsv4-rpcrdma-cm-pvt-data-08",
+}
+"""The drafts, by the first part of a rule's id."""
+
+Judge = Callable[[Any], Judgement | None]
+Function = TypeVar("Function", bound=Judge)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A requirement.  ``judge`` looks at one noun and gives a Judgement, or None where there is nothing to judge."""
+
+    id: str
+    title: str
+    level: Level
+    section: str
+    """Of the draft."""
+    final: str
+    """Document and section of the final RFC."""
+    role: str
+    """Who is judged: 'requester', 'responder' or 'either'."""
+    subject: type[Subject]
+    """The noun that ``judge`` takes."""
+    judge: Judge
+    backward: bool | None
+    """Judges only backward (True) or only forward (False) messages; None: both."""
+    unjudgeable: str
+    """Why no capture can show it; '' where one can."""
+
+    @property
+    def document(self) -> str:
+        return DOCUMENTS[self.id.partition("-")[0]]
+
+    @property
+    def paragraphs(self) -> dict[str, str]:
+        """The docstring: 'What', 'Why', 'Right' and 'Wrong', each one line of text."""
+        found: dict[str, str] = {}
+        for part in (inspect.getdoc(self.judge) or "").split("\n\n"):
+            text = " ".join(part.split())
+            head, colon, rest = text.partition(": ")
+            key = head if colon and head in ("Why", "Right", "Wrong") else "What"
+            found[key] = f"{found[key]} {text}" if key in found else rest if key != "What" else text
+        return found
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def rule(
+    id: str,
+    title: str,
+    level: Level,
+    section: str,
+    final: str,
+    subject: type[Subject],
+    role: str = "either",
+    *,
+    backward: bool | None = None,
+    unjudgeable: str = "",
+) -> Callable[[Function], Function]:
+    """Register the function below as the judge of a rule."""
+
+    def register(judge: Function) -> Function:
+        assert id not in _RULES or _RULES[id].judge.__code__ == judge.__code__, id
+        assert role in ROLES, id
+        _RULES[id] = Rule(id, title, level, section, final, role, subject, judge, backward, unjudgeable)
+        return judge
+
+    return register
+
+
+def all_rules() -> dict[str, Rule]:
+    """Every rule of the package by id, in the order of ids."""
+    package = __name__.rpartition(".")[0]
+    for module in iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")
+    return dict(sorted(_RULES.items()))
