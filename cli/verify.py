@@ -58,7 +58,8 @@ def command(file: Source, limit: int | None, as_json: bool, ports: tuple[int, ..
 
     \b
       $ rdmascope verify longcall-rxe.pcap.zst
-      longcall-rxe.pcap.zst beside tshark 4.0.17: they agree, 10 differences are explained
+      longcall-rxe.pcap.zst beside tshark 4.0.17
+      they agree, 15 differences explained
     \b
                           compared equal explained unexplained
         packets                216   216         -           -
@@ -66,21 +67,21 @@ def command(file: Source, limit: int | None, as_json: bool, ports: tuple[int, ..
         calls                   41    36         5           -
         replies                 41    36         5           -
 
-    All 216 packets are the same to both in every field of their headers, and so are the calls and replies, but
-    for five.  Those have a Read chunk:
+    All 216 packets are the same to both in every field of their headers, and so are calls and replies, but for
+    five.  Those have a Read chunk:
 
     \b
-      Both are right: Wireshark shows a call with a Read chunk in the last Read
-      response and counts its time from there, rdmascope from the Send
-      (epan/dissectors/packet-rpcrdma.c)
+      Both are right: Wireshark shows a call with a Read chunk in the last Read response
+      and counts its time from there, rdmascope from the Send (15)
+        see epan/dissectors/packet-rpcrdma.c
         frame what  field        rdmascope Wireshark
-          107 call  frame.number       107       113
-          114 reply rpc.repframe       107       113
-          114 reply rpc.time       8.91 ms   3.85 ms
-          ...
+        107   call  frame.number 107       113
+        114   reply rpc.repframe 107       113
+        114   reply rpc.time     8.91 ms   3.85 ms
+        ...
 
-    The call was sent in frame 107 and took 8.91 ms to be answered.  Wireshark can show it only when its data is
-    there, so what it gives as response time lacks the time that the data took.
+    The call was sent in frame 107 and was answered 8.91 ms later.  Wireshark shows it when all its data is there, in
+    frame 113, so the response time that it gives lacks the time that the data took.
     """
     try:
         with rereadable(file) as source:

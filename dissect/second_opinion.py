@@ -392,6 +392,7 @@ class Comparison:
         self._ours = ours
         self._repeated = ours.repetitions.found()
         self._offered_again = ours.circumstances.offered_again()
+        self._psns_alike = ours.circumstances.psns_alike()
 
     def run(self, theirs: Iterable[Sighting]) -> Iterator[Difference]:
         """Every difference; ``theirs`` are Wireshark's sightings in frame order."""
@@ -426,6 +427,8 @@ class Comparison:
             spots = one.touched | self._ours.circumstances.by_xid(mine.xid)
             if one.call_frame in self._offered_again:
                 spots |= {"memory offered again"}
+            if mine.other in self._psns_alike:
+                spots |= {"PSNs alike"}
             yield from self._judged(mine.what, mine.frame, _half_differing(one, other), spots, one)
         for half in sorted(half for rest in places.values() for half in rest):
             yield from self._judged(half.what, half.frame, [("rpc", None, (half.xid,))])
@@ -447,6 +450,8 @@ class Comparison:
             spots |= {"cut frame"}
         if frame in self._repeated:
             spots |= {"sent again"}
+        if frame in self._psns_alike:
+            spots |= {"PSNs alike"}
         found: list[Difference] = []
         for name, mine, theirs in pairs:
             late = half is not None and _is_late(half, name, theirs)

@@ -6,6 +6,7 @@ same is agreement; what it tells differently is then no evidence against our rea
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -204,6 +205,13 @@ TABLE = (
         names=MESSAGE,
     ),
     WeakSpot(
+        "PSNs alike",
+        None,
+        "both ends used its packet sequence numbers for Sends of several packets, which Wireshark keeps in one list",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
         "no CM",
         without_cm,
         "the connection's set-up is not in the capture, and only from that does Wireshark learn which queue pairs"
@@ -299,15 +307,20 @@ def explain(name: str, ours: Values | None, theirs: Values | None, touched: froz
 
 @dataclass(slots=True)
 class Circumstances:
-    """The XIDs and the memory of all calls, to be asked when all were seen."""
+    """What all calls and replies have in common, to be asked when all were seen."""
 
     offers: list[tuple[int, tuple[int, bool], list[Segment]]] = field(default_factory=list)
     """Frame of a call, its connection and direction, what it offers."""
     callers: defaultdict[int, list[tuple[int, bool]]] = field(default_factory=lambda: defaultdict(list))
     """XID -> connection and direction of each call that had it."""
+    long_sends: defaultdict[int, list[tuple[int, Operation]]] = field(default_factory=lambda: defaultdict(list))
+    """By connection the Sends of several packets: first PSN, Operation."""
 
     def add(self, rpc: Rpc) -> None:
         caller = rpc.connection.number, rpc.backward
+        for message in (rpc.call, rpc.reply):
+            if message is not None and message.operation.packets > 1 and rpc.connection.transport != "iWARP":
+                self.long_sends[rpc.connection.number].append((message.operation.psn, message.operation))
         self.callers[rpc.xid].append(caller)
         if rpc.call is not None and rpc.chunks:
             segments = [use.advertised for chunk in rpc.chunks for use in chunk.segments]
@@ -332,6 +345,20 @@ class Circumstances:
                     found.add(frame)
             for segment in segments:
                 known[*caller, segment.handle] = segment
+        return found
+
+    def psns_alike(self) -> set[int]:
+        """Last frames of the Sends whose PSNs the other end used earlier for the first packet of one."""
+        found: set[int] = set()
+        for sends in self.long_sends.values():
+            starts = sorted(sends, key=itemgetter(0))
+            for psn, operation in sends:
+                at = bisect_left(starts, psn, key=itemgetter(0))
+                while at < len(starts) and starts[at][0] < psn + operation.packets:
+                    other = starts[at][1]
+                    if other.initiator != operation.initiator and other.first_frame < operation.last_frame:
+                        found.add(operation.last_frame)
+                    at += 1
         return found
 
 

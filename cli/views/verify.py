@@ -75,7 +75,8 @@ def verification(
     else:
         verdict = Text("they agree", "green")
     parts: list[RenderableType] = [
-        Text.assemble((file, "bold"), f" beside {tshark}: ", verdict),
+        Text.assemble((file, "bold"), f" beside {tshark}"),
+        verdict,
         Text(),
         Grid([""], ["compared", "equal", "explained", "unexplained"], list(_rows(tallies))),
     ]

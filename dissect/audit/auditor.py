@@ -119,7 +119,7 @@ class Auditor:
         for rule in self._by_subject.get(type(subject), ()):
             if rule.backward is not None and rule.backward != subject.backward:
                 continue
-            if rule.role != "either" and subject.role and subject.role not in (rule.role, "either"):
+            if rule.role != "either" and subject.role and subject.role != rule.role:
                 continue
             judgement = rule.judge(subject)
             if judgement is not None:

@@ -320,9 +320,7 @@ class Transaction(Subject):
             return None
         assert rpc.program is not None and rpc.version is not None
         lengths = [chunk.returned or 0 for chunk in self.writes]
-        return binding.reply_items(
-            rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), lengths, rpc.gss
-        )
+        return binding.reply_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), lengths, rpc.gss)
 
     @cached_property
     def most(self) -> tuple[int | None, ...]:

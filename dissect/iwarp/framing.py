@@ -103,6 +103,8 @@ class Framing:
         """Where the first FPDU began, or a later one."""
         self.markers: bool | None = None
         """Markers are in the stream; None: not known."""
+        self.inferred = False
+        """Whether there are markers was not agreed in this capture."""
         self.crc: bool | None = None
         self.synchronised = False
         self.trusted = False
@@ -381,6 +383,8 @@ class Framing:
         if not self.broken:
             self.broken = True
             self.lost += 1
+        if self.inferred and not self.markers:
+            self.markers = None
         raw = self._raw_window(window)
         known = self.frame is not None or self.count > 0
         search = Search(window, self.base, self.crc, self.evidence, known, lambda *one: self._crc(raw, *one))
@@ -392,6 +396,7 @@ class Framing:
             return window, False
         if self.markers is None:
             self.markers = found.marker_base is not None
+            self.inferred = True
             if found.marker_base is not None:
                 self.raw, self.base = self.rows, found.marker_base
                 self.rows = without_markers(self.raw, self.base)

@@ -16,6 +16,7 @@ from ..tcp import ACK, SYN, locate_tcp
 from .link import Link
 from .mpa import is_mpa
 from .rdmap import LEGAL
+from .stream import MODULUS
 
 TRIED = 64
 """Segments with payload by which a connection must have shown that it is iWARP."""
@@ -39,6 +40,8 @@ class _Other:
     """Segments with payload that were seen."""
     opened_by: int | None = None
     """The direction of the SYN."""
+    first: int = 0
+    """Sequence number behind the SYN."""
 
 
 class Observer:
@@ -142,7 +145,7 @@ class Observer:
                 if link is not None:
                     events += self._finish(key)
                     link = None
-                self._remember(key, _Other(0, direction))
+                self._remember(key, _Other(0, direction, (int(rows["seq"][first]) + 1) % MODULUS))
         if link is None:
             link, members = self._judge(key, data, rows, members, forward, greeting, looks)
         if link is not None and len(members):
@@ -162,14 +165,21 @@ class Observer:
     ) -> tuple[Link | None, Int64s]:
         """A Link for segments of a connection that has none, where they may be iWARP; and what of them it may get."""
         other = self.others.get(key)
+        start = _split_request(data, rows, members, forward, other)
+        request = start is not None
         for at in np.flatnonzero(greeting[members]).tolist():
-            index = int(members[at])
-            start = int(rows["payload"][index])
-            head = data[start : start + 16].tobytes()
+            if start is not None and start <= at:
+                break
+            place = int(rows["payload"][members[at]])
+            head = data[place : place + 16].tobytes()
             if is_mpa(head):
-                link = self._link(key, other)
-                link.begin(int(not forward[index]), rows[index : index + 1], head == REQUEST_KEY)
-                return link, members[at:]
+                start, request = int(at), head == REQUEST_KEY
+                break
+        if start is not None:
+            index = int(members[start])
+            link = self._link(key)
+            link.begin(int(not forward[index]), rows[index : index + 1], request)
+            return link, members[start:]
         service = self._is_service(key)
         carrying = int(np.count_nonzero(rows["length"][members]))
         if not carrying and other is None:
@@ -185,11 +195,11 @@ class Observer:
         if self.trials >= TRIALS and not service:
             return None, members
         self.trials += 1
-        link = self._link(key, other)
+        link = self._link(key)
         link.active = other.opened_by
         return link, members
 
-    def _link(self, key: tuple[int, int], other: _Other | None) -> Link:
+    def _link(self, key: tuple[int, int]) -> Link:
         addresses = [self.addresses.name(end >> 16) for end in key]
         link = Link((addresses[0], addresses[1]), (key[0] & 0xFFFF, key[1] & 0xFFFF), self.ports)
         self.open[key] = link
@@ -233,6 +243,20 @@ class Observer:
         if link.connection is None:
             return []
         return self._register(key, link, delivered)
+
+
+def _split_request(data: Bytes, rows: Rows, members: Int64s, forward: Rows, other: _Other | None) -> int | None:
+    """Which of ``members``, if any, is the first segment behind the SYN and shorter than an MPA Request, but may
+    begin one."""
+    if other is None or other.opened_by is None:
+        return None
+    first = (rows["seq"][members] == other.first) & (forward[members] == (other.opened_by == 0))
+    for at in np.flatnonzero(first & (rows["length"][members] > 0)).tolist():
+        start, captured = int(rows["payload"][members[at]]), int(rows["captured"][members[at]])
+        head = data[start : start + min(captured, 16)].tobytes()
+        if captured < 20 and head and REQUEST_KEY.startswith(head):
+            return int(at)
+    return None
 
 
 def _first_bytes(data: Bytes, rows: Rows) -> tuple[Rows, Rows]:

@@ -131,7 +131,7 @@ class Search:
         maybe: int | None = None
         span = SHOWN if markers_unknown and not final else 0
         for candidate in self._candidates(at):
-            verdict, broken = self._chain(candidate, span)
+            verdict, broken = self._chain(candidate, span, exact=markers_unknown and final)
             if verdict == YES:
                 return Found(candidate, True)
             if verdict == MAYBE and maybe is None:
@@ -165,22 +165,20 @@ class Search:
             if scanned >= MOST_SCANNED:
                 return
 
-    def _chain(self, at: int, span: int) -> tuple[int, int | None]:
-        """Whether FPDUs follow each other from ``at`` on, at least over ``span`` bytes; the last that may be one."""
+    def _chain(self, at: int, span: int, exact: bool = False) -> tuple[int, int | None]:
+        """Whether FPDUs follow each other from ``at`` on, one of them ``span`` bytes later, with ``exact`` up to the
+        last byte there is; and the last that may be one.
+        """
         window, evidence = self.window, self.evidence
         begin, bits, linked = at, ALIGNED if at in self.edges else 0, False
         verified = unverified = headers = 0
+        sure = False
         before: _Header | None = None
         last: int | None = None
         while headers < MOST_HEADERS:
-            enough = bits >= (ENOUGH if self.known else ENOUGH_UNKNOWN)
-            if self.crc and not unverified:
-                confirmed = verified > 0
-            else:
-                confirmed = headers > 1 or verified > 0 or (linked and self.known)
-            if enough and confirmed and at - begin >= span:
-                return YES, last
             if at + HEAD > window.limit:
+                if exact and at == window.limit and sure:
+                    return YES, last
                 return MAYBE, last
             head = window.read(at, HEAD)
             header = _header(head) if len(head) == HEAD else None
@@ -206,6 +204,13 @@ class Search:
                     unverified += 1
                 elif self.crc:
                     return NO, last
+            if self.crc and not unverified:
+                confirmed = verified > 0
+            else:
+                confirmed = headers > 1 or verified > 0 or (linked and self.known)
+            sure = confirmed and bits >= (ENOUGH if self.known else ENOUGH_UNKNOWN)
+            if sure and at - begin >= span and not exact:
+                return YES, last
             at = end
         return NO, last
 

@@ -55,6 +55,11 @@ class LRH(Header):
         VcrcField(),
     )
 
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> type[Any]:
+        """Fewer than 8 bytes are none."""
+        return Raw if _pkt is not None and len(_pkt) < 8 else cls
+
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         if self.lnh == 3 and len(payload) >= 40:
             return GRH
@@ -128,6 +133,11 @@ class ERF(Header):
         XShortField("lctr", 0),
         ShortField("wlen", None),
     )
+
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> type[Any]:
+        """Fewer than 16 bytes are none."""
+        return Raw if _pkt is not None and len(_pkt) < 16 else cls
 
     def record_class(self) -> type[Any]:
         """What such a record holds."""

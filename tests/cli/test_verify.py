@@ -6,6 +6,7 @@ import json
 import shutil
 import stat
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,11 @@ needs_tshark = pytest.mark.skipif(TSHARK is None, reason="tshark is not installe
 def run(*arguments: str, columns: int = 120, stdin: bytes | None = None) -> Result:
     environment = {"COLUMNS": str(columns), "RDMASCOPE_TRACEBACK": "1"}
     return CliRunner(env=environment).invoke(main, ["verify", *arguments], input=stdin)
+
+
+@cache
+def long_calls() -> list[dict[str, Any]]:
+    return objects(LONG_CALLS)
 
 
 def objects(*arguments: str) -> list[dict[str, Any]]:
@@ -69,7 +75,7 @@ class TestAgreement:
         result = run(LONG_CALLS)
         assert result.exit_code == 0, result.output
         lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-        assert lines[0].endswith(": they agree, 15 differences explained")
+        assert lines[1] == "they agree, 15 differences explained"
         assert "packets 216 216 - -" in lines
         assert "calls 41 36 5 -" in lines
         assert "107 call frame.number 107 113" in lines
@@ -78,16 +84,16 @@ class TestAgreement:
     @pytest.mark.parametrize("columns", [80, 100])
     def test_the_page_fits(self, columns: int) -> None:
         lines = run(LONG_CALLS, columns=columns).stdout.splitlines()
-        assert max(map(len, lines[1:])) <= columns
+        assert max(map(len, lines)) <= columns
         assert not [line for line in lines if line != line.rstrip()]
 
     def test_nothing_to_explain(self) -> None:
         result = run(BOTH_WAYS)
         assert result.exit_code == 0
-        assert result.stdout.splitlines()[0].endswith(": they agree")
+        assert result.stdout.splitlines()[1] == "they agree"
 
     def test_json_has_stable_names(self) -> None:
-        *differences, summary = objects(LONG_CALLS)
+        *differences, summary = long_calls()
         assert len(differences) == 15
         for one in differences:
             assert one["schema"] == "rdmascope.difference/1"
@@ -108,7 +114,7 @@ class TestAgreement:
         assert len(objects(LONG_CALLS, "--limit", "4")) == 5
         full = run(LONG_CALLS, "--limit", "0").stdout
         assert "more" not in full
-        assert len(full.splitlines()) == len(run(LONG_CALLS).stdout.splitlines()) + 4
+        assert sum("rpc.time" in line for line in full.splitlines()) == 5
 
     def test_standard_input_and_several_files(self, tmp_path: Path) -> None:
         plain = zstandard.ZstdDecompressor().stream_reader(Path(LONG_CALLS).read_bytes()).read()
@@ -116,7 +122,7 @@ class TestAgreement:
         assert result.exit_code == 0, result.output
         assert result.stdout.splitlines()[0].startswith("standard input beside tshark")
         both = objects(LONG_CALLS, BOTH_WAYS)[-1]
-        each = [objects(sample)[-1] for sample in (LONG_CALLS, BOTH_WAYS)]
+        each = [long_calls()[-1], objects(BOTH_WAYS)[-1]]
         for what, tally in both["compared"].items():
             assert tally["compared"] == sum(one["compared"][what]["compared"] for one in each)
 
@@ -144,7 +150,7 @@ class TestAgreement:
         path.write_bytes(Path(small).read_bytes()[:-10])
         result = run(str(path))
         assert result.exit_code == 2
-        assert ": they agree" in result.stdout.splitlines()[0]
+        assert result.stdout.splitlines()[1].startswith("they agree")
         assert "ends" in result.stderr or "truncated" in result.stderr
 
 
@@ -163,7 +169,7 @@ class TestDisagreement:
         result = run(misread)
         assert result.exit_code == 1
         lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-        assert lines[0].endswith(": 1 difference nobody can explain")
+        assert lines[1] == "1 difference nobody can explain"
         assert "Undecided" in lines
         (row,) = (line for line in lines if "infiniband.bth." in line and line.startswith("5 packet"))
         assert row.endswith(" 0xabcd")
@@ -232,8 +238,7 @@ def test_tshark_gets_every_frame_of_a_compressed_capture(tmp_path: Path) -> None
         copy = Path(readable.path)
     assert not copy.exists()
     plain = tmp_path / "plain.pcap"
-    with plain.open("wb") as file:
-        zstandard.ZstdDecompressor().copy_stream(Path(LONG_CALLS).open("rb"), file)
+    plain.write_bytes(zstandard.ZstdDecompressor().stream_reader(Path(LONG_CALLS).read_bytes()).read())
     shown = subprocess.run(
         ["tshark", "-r", plain, "-T", "fields", "-e", "frame.len"], capture_output=True, text=True, check=True
     )

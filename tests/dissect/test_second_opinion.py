@@ -305,12 +305,21 @@ TOUCHED: dict[str, Callable[[], Capture]] = {
     "mixed sizes": plain(small_writes),
     "PSN wrap": plain(wrapping),
 }
+
+
+def psns_alike(wire: Wire) -> None:
+    """The reply's Send begins with the first PSN of the call's."""
+    conn = wire.connect(client_psn=500, server_psn=500)
+    reply(call(conn, nfs3.symlink(b"name", DATA[:3000])), nfs3.readdirplus_reply([b"file-%d" % n for n in range(40)]))
+
+
 ELSEWHERE: dict[str, Callable[[], Capture]] = {
     "cut frame": snapped,
     "sent again": sent_again,
     "one XID both ways": plain(both_ways),
     "XID again": plain(one_xid_on_two_connections),
     "memory offered again": plain(memory_again),
+    "PSNs alike": plain(psns_alike),
 }
 BY_HAND = {"no MPA"}
 ROWS = {row.name: row for row in weak_spots.TABLE}
@@ -409,12 +418,24 @@ def test_memory_that_was_offered_before() -> None:
     assert verdicts == {first.frame: "undecided", second.frame: "rdmascope"}
 
 
+def test_sends_of_both_ends_with_the_same_psns() -> None:
+    mine = ours(ELSEWHERE["PSNs alike"]())
+    told = echo(mine)
+    called, replied = sorted(one.half.frame for one in mine.halves)
+    assert mine.circumstances.psns_alike() == {replied}
+    missing = {name: values for name, values in told[replied].items() if name in PACKET_NAMES}
+    unmatched = {name: values for name, values in told[called].items() if name != "rpc.reqframe"}
+    _, found = compare(mine, {**told, called: unmatched, replied: missing})
+    assert [one.field for one in found] == ["rpcordma", "rpc.reqframe", "rpc"]
+    assert {one.reason for one in found} == {ROWS["PSNs alike"].reason}
+
+
 def test_iwarp_without_its_greeting() -> None:
     ends = Endpoint("10.0.0.2", 0, private_data_seen=True), Endpoint("10.0.0.1", 0)
     rpc = Rpc(1, Connection(1, "iWARP", ends, paired_by="TCP"), False, 7)
-    assert weak_spots.touched(rpc) == {"no MPA"}
+    assert "no MPA" in weak_spots.touched(rpc)
     both = ends[0], replace(ends[1], private_data_seen=True)
-    assert not weak_spots.touched(replace(rpc, connection=Connection(1, "iWARP", both, paired_by="TCP")))
+    assert "no MPA" not in weak_spots.touched(replace(rpc, connection=Connection(1, "iWARP", both, paired_by="TCP")))
 
 
 # What tshark prints
