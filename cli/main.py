@@ -20,6 +20,9 @@ COMMANDS = {
     "packets": "One line per RDMA packet, as tshark would list it.",
     "transport": "How the transport fared: losses, retransmissions, congestion, and which RPC paid.",
     "files": "The files that were read and written, and their contents.",
+    "audit": "Judge both ends by the specifications: what was broken, by whom, and where.",
+    "rules": "What the audit judges by.",
+    "explain": "One rule in full.",
     "export": "Write the RPCs as a capture of ONC RPC over TCP.",
     "verify": "Compare with Wireshark, and say who is right where the two differ.",
 }

@@ -12,15 +12,8 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.wireshark import Tshark, TsharkInput, field_lines, find_tshark, in_words
 from rdmascope.dissect.network import locate
 from rdmascope.dissect.packets import decode
-from rdmascope.dissect.second_opinion import (
-    ASKED,
-    DISPLAY_FILTER,
-    Comparison,
-    Difference,
-    Ours,
-    Sighting,
-    sighting,
-)
+from rdmascope.dissect.second_opinion import Comparison, Difference, Ours
+from rdmascope.dissect.sightings import ASKED, DISPLAY_FILTER, Sighting, sighting
 
 from .reading import Reading, Source, analyzer_options, file_argument, recognition_options, rereadable
 from .records import Record, record
@@ -118,6 +111,7 @@ def _ours(reading: Reading, readable: TsharkInput) -> Ours:
     """Our reading of the capture; on the way, tshark's copy of it is written where one is needed."""
     ours = Ours()
     analyzer = reading.analyzer
+    analyzer.watch_fpdus(ours.add_fpdus)
     for batch in reading.batches():
         readable.add(batch)
         for rpc in analyzer.feed(batch):

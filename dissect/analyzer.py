@@ -13,6 +13,7 @@ from .connection import Connection
 from .duplicates import Duplicates
 from .exchange import Exchange, Undecoded, Watch
 from .frames import FrameBatch, Rows
+from .iwarp.framing import Fpdus
 from .iwarp.link import Link as IwarpLink
 from .iwarp.observer import Observer as IwarpObserver
 from .network import locate
@@ -65,6 +66,10 @@ class Analyzer:
         self._exchanges: dict[int, Exchange] = {}
         self._numbers = count(1)
         self._done: list[Rpc] = []
+
+    def watch_fpdus(self, watch: Callable[[IwarpLink, Fpdus], None]) -> None:
+        """``watch`` is shown the FPDUs of every iWARP connection that begins from now on."""
+        self._iwarp.watch = watch
 
     @property
     def other_packets(self) -> Counter[str]:

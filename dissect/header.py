@@ -30,6 +30,9 @@ _Unpack = Callable[[Any, int], tuple[int, ...]]
 
 _MINIMAL: _Unpack = Struct(">7I").unpack_from
 """The fixed words and three empty chunk lists: what most messages have."""
+_MOST_WORDS = 64
+_WORDS: tuple[_Unpack, ...] = tuple(Struct(f">{count}I").unpack_from for count in range(_MOST_WORDS + 1))
+"""So many words at once."""
 _WORD: _Unpack = Struct(">I").unpack_from
 _READ_ENTRY: _Unpack = Struct(">IIIIQ").unpack_from
 """Optional-data word, Position, handle, length, offset: one entry of the Read list."""
@@ -60,6 +63,10 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
         xid, version, credits, procedure, reads, writes, reply = _MINIMAL(data, start)
         if version == 1 and procedure == RDMA_MSG and not (reads or writes or reply):
             return TransportHeader(xid, 1, credits, RDMA_MSG, length=28)
+        if version == 1 and procedure <= RDMA_NOMSG:
+            usual = _usual(data, start, min(end - start, length))
+            if usual is not None:
+                return usual
     header = TransportHeader(0, 0, None, None)
     cursor = _Cursor(data, start, max(0, min(end - start, length)), max(0, length))
     try:
@@ -69,6 +76,56 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
         header.truncated = reason.truncated
     header.length = cursor.at
     return header
+
+
+def _usual(data: Bytes | memoryview | bytes, start: int, available: int) -> TransportHeader | None:
+    """The header of an RDMA_MSG or RDMA_NOMSG that is legal and ends within its first words; None where it is not."""
+    words = _WORDS[min(available // 4, _MOST_WORDS)](data, start)
+    at = 4
+    reads: list[ReadChunk] = []
+    writes: list[WriteChunk] = []
+    reply: WriteChunk | None = None
+    try:
+        while words[at]:
+            one, position, handle, length, high, low = words[at : at + 6]
+            if one != 1:
+                return None
+            segments = (Segment(handle, length, high << 32 | low),)
+            if reads and reads[-1].position == position:
+                segments = reads.pop().segments + segments
+            reads.append(ReadChunk(position, segments))
+            at += 6
+        at += 1
+        while words[at]:
+            chunk = _usual_array(words, at)
+            if chunk is None:
+                return None
+            writes.append(chunk)
+            at += 2 + 4 * len(chunk.segments)
+        at += 1
+        if words[at]:
+            reply = _usual_array(words, at)
+            if reply is None:
+                return None
+            at += 1 + 4 * len(reply.segments)
+    except (IndexError, ValueError):
+        return None
+    return TransportHeader(
+        words[0], words[1], words[2], words[3], tuple(reads), tuple(writes), reply, length=4 * at + 4
+    )
+
+
+def _usual_array(words: tuple[int, ...], at: int) -> WriteChunk | None:
+    """The segments behind the words for present and count."""
+    end = at + 2 + 4 * words[at + 1]
+    if words[at] != 1 or end > len(words):
+        return None
+    return WriteChunk(
+        tuple(
+            Segment(words[place], words[place + 1], words[place + 2] << 32 | words[place + 3])
+            for place in range(at + 2, end, 4)
+        )
+    )
 
 
 class _Cursor:

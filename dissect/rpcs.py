@@ -55,6 +55,9 @@ class SegmentUse:
     def moved(self) -> int:
         """Bytes of the segment that the Reads or Writes on it announced, each counted once."""
         start, end = self.advertised.offset, self.advertised.offset + self.advertised.length
+        if len(self.operations) == 1:
+            operation = self.operations[0]
+            return max(0, min(end, operation.address + operation.length) - max(start, operation.address))
         reached, total = start, 0
         for operation in sorted(self.operations, key=_address):
             last = min(end, operation.address + operation.length)

@@ -8,111 +8,38 @@ names; a Half is a call or a reply.  Where they differ, a table of what Wireshar
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import merge
+from operator import itemgetter
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .columns import compiled
-from .frames import FrameBatch, Int64s
-from .layers import opcodes
-from .messages import RDMA_ERROR, TransportHeader
+from .frames import FrameBatch
+from .iwarp.framing import Fpdus
+from .iwarp.link import Link
+from .messages import RDMA_ERROR
 from .packets import PacketBatch
 from .rpcs import Rpc
-from .weak_spots import LATE, Circumstances, Repetitions, explain, touched
-
-Values = tuple[int, ...]
-"""One field of a frame, every occurrence in order."""
-Fields = dict[str, Values]
+from .sightings import (
+    FIXED_WORDS,
+    FRAME,
+    HEADER_FIELDS,
+    PACKET_NAMES,
+    Fields,
+    PacketBlock,
+    Sighting,
+    Values,
+    fpdu_sightings,
+    header_fields,
+    joined,
+    mpa_fields,
+    packet_block,
+)
+from .weak_spots import LATE, Circumstances, Repetitions, explain, stream_spots, touched
 
 PACKET, HEADER, CALL, REPLY = "packet", "transport header", "call", "reply"
 THINGS = (PACKET, HEADER, CALL, REPLY)
 """What is compared."""
-
-PACKET_FIELDS: dict[str, dict[str, str]] = {
-    "BTH": {
-        "opcode": "infiniband.bth.opcode",
-        "se": "infiniband.bth.se",
-        "m": "infiniband.bth.m",
-        "padcnt": "infiniband.bth.padcnt",
-        "tver": "infiniband.bth.tver",
-        "p_key": "infiniband.bth.p_key",
-        "dest_qp": "infiniband.bth.destqp",
-        "a": "infiniband.bth.a",
-        "psn": "infiniband.bth.psn",
-    },
-    "RETH": {
-        "va": "infiniband.reth.va",
-        "r_key": "infiniband.reth.r_key",
-        "dma_len": "infiniband.reth.dmalen",
-    },
-    "AtomicETH": {
-        "va": "infiniband.reth.va",
-        "r_key": "infiniband.reth.r_key",
-        "swap_data": "infiniband.atomiceth.swapdt",
-        "compare_data": "infiniband.atomiceth.cmpdt",
-    },
-    "AETH": {"syndrome": "infiniband.aeth.syndrome", "msn": "infiniband.aeth.msn"},
-    "DETH": {"q_key": "infiniband.deth.q_key", "src_qp": "infiniband.deth.srcqp"},
-    "ImmDt": {"immediate": "infiniband.immdt"},
-    "IETH": {"r_key": "infiniband.ieth"},
-}
-"""Header -> {its field: Wireshark's name}."""
-
-PACKET_NAMES = tuple(dict.fromkeys(name for header in PACKET_FIELDS.values() for name in header.values()))
-
-HEADER_FIELDS = (
-    "rpcordma.xid",
-    "rpcordma.version",
-    "rpcordma.flow_control",
-    "rpcordma.msg_type",
-    "rpcordma.reads_count",
-    "rpcordma.writes_count",
-    "rpcordma.reply_count",
-    "rpcordma.position",
-    "rpcordma.segment_count",
-    "rpcordma.rdma_handle",
-    "rpcordma.rdma_length",
-    "rpcordma.rdma_offset",
-    "rpcordma.errcode",
-    "rpcordma.vers_low",
-    "rpcordma.vers_high",
-)
-
-RPC_FIELDS = (
-    "rpc.xid",
-    "rpc.msgtyp",
-    "rpc.program",
-    "rpc.programversion",
-    "rpc.procedure",
-    "rpc.reqframe",
-    "rpc.repframe",
-    "rpc.time",
-)
-
-FRAME = "frame.number"
-
-ASKED = (FRAME, *PACKET_NAMES, *HEADER_FIELDS, *RPC_FIELDS)
-"""The fields that Wireshark is asked for, in the order in which ``sighting`` takes them."""
-
-DISPLAY_FILTER = "infiniband || iwarp_mpa"
-"""Frames that Wireshark is asked about."""
-
-ONCE = frozenset({"infiniband.immdt", "infiniband.ieth"})
-"""Wireshark gives the same value as a header and as its field."""
-
-
-FIXED_WORDS = 16
-"""Bytes of an RPC-over-RDMA header that every version and procedure has (RFC 8166, 4.2)."""
-
-
-class Sighting(NamedTuple):
-    """What was found in one frame."""
-
-    frame: int
-    fields: Fields
 
 
 class Half(NamedTuple):
@@ -142,7 +69,7 @@ class Difference(NamedTuple):
     """One of THINGS."""
     frame: int
     field: str
-    """Wireshark's name; 'infiniband', 'rpcordma' or 'rpc' where one of the two has nothing at all."""
+    """Wireshark's name; 'packet', 'rpcordma' or 'rpc' where one of the two has nothing at all."""
     ours: Values | None
     """None where there is nothing."""
     theirs: Values | None
@@ -164,47 +91,6 @@ class Tally:
     equal: int = 0
     explained: int = 0
     unexplained: int = 0
-
-
-# Theirs
-
-
-def sighting(values: Sequence[str]) -> Sighting:
-    """What Wireshark says of a frame, from its values for ASKED as tshark prints them ('' where there is none).
-
-    Raises ValueError where they are no such values.
-    """
-    fields: Fields = {}
-    for name, text in zip(ASKED[1:], values[1:], strict=True):
-        if text:
-            parse = _PARSERS.get(name, _number)
-            found = tuple(map(parse, text.split(",")))
-            fields[name] = found[: (len(found) + 1) // 2] if name in ONCE else found
-    return Sighting(int(values[0]), fields)
-
-
-_WORDS = {"True": 1, "False": 0}
-
-
-def _number(text: str) -> int:
-    return _WORDS[text] if text in _WORDS else int(text, 0)
-
-
-def _octets(text: str) -> int:
-    return int(text.replace(":", ""), 16)
-
-
-def _nanoseconds(text: str) -> int:
-    whole, _, part = text.lstrip("-").partition(".")
-    time = int(whole) * 1_000_000_000 + int(part[:9].ljust(9, "0"))
-    return -time if text.startswith("-") else time
-
-
-_PARSERS: dict[str, Callable[[str], int]] = {
-    "infiniband.immdt": _octets,
-    "infiniband.ieth": _octets,
-    "rpc.time": _nanoseconds,
-}
 
 
 def halves(sighting: Sighting) -> list[Half]:
@@ -242,14 +128,6 @@ def halves(sighting: Sighting) -> list[Half]:
 # Ours
 
 
-class _Block(NamedTuple):
-    """The packet headers of one batch."""
-
-    frames: Int64s
-    columns: list[tuple[str, Int64s, NDArray[np.unsignedinteger]]]
-    """Wireshark's field name, the rows that have it, its values there."""
-
-
 class OurHalf(NamedTuple):
     """A Half with what tells how Wireshark will show it."""
 
@@ -267,7 +145,12 @@ class OurHalf(NamedTuple):
 class Ours:
     """What we found, collected batch by batch."""
 
-    blocks: list[_Block] = field(default_factory=list)
+    blocks: list[PacketBlock] = field(default_factory=list)
+    """InfiniBand transport packets."""
+    fpdus: dict[int, Fields] = field(default_factory=dict)
+    """By the frame that completes them."""
+    links: dict[int, Link] = field(default_factory=dict)
+    """The iWARP connection that a frame belongs to."""
     headers: dict[int, tuple[Fields, frozenset[str]]] = field(default_factory=dict)
     """RPC-over-RDMA headers by frame, with the weak spots that their Rpc touches."""
     halves: list[OurHalf] = field(default_factory=list)
@@ -279,7 +162,7 @@ class Ours:
     def add_packets(self, frames: FrameBatch, packets: PacketBatch) -> None:
         rows = frames.rows
         self.cut.update(rows["number"][rows["captured"] < rows["original"]].tolist())
-        self.blocks.append(_packet_block(packets))
+        self.blocks.append(packet_block(packets))
         self.repetitions.add(packets)
 
     def add_rpc(self, rpc: Rpc) -> None:
@@ -290,63 +173,24 @@ class Ours:
         self.circumstances.add(rpc)
         self.halves += rpc_halves(rpc, spots)
 
+    def add_fpdus(self, link: Link, fpdus: Fpdus) -> None:
+        """The next FPDUs of one direction of an iWARP connection."""
+        for frame, fields in joined(fpdu_sightings(fpdus)).items():
+            known = self.fpdus.setdefault(frame, {})
+            for name, values in fields.items():
+                known[name] = known.get(name, ()) + values
+            self.links[frame] = link
+
     def sightings(self) -> Iterator[Sighting]:
         """Every packet, in frame order."""
-        for block in self.blocks:
-            found: list[Fields] = [{} for _ in range(len(block.frames))]
-            for name, rows, values in block.columns:
-                for row, value in zip(rows.tolist(), values.tolist(), strict=True):
-                    found[row][name] = (value,)
-            yield from map(Sighting, block.frames.tolist(), found)
-
-
-def _packet_block(packets: PacketBatch) -> _Block:
-    rows = packets.rows
-    opcode = rows["opcode"]
-    available = rows["payload"] - rows["bth"] + rows["captured"]
-    columns: list[tuple[str, Int64s, NDArray[np.unsignedinteger]]] = []
-    for header, names in PACKET_FIELDS.items():
-        extract = compiled(header)
-        if header == "BTH":
-            where, places = np.arange(len(rows)), rows["bth"]
-        else:
-            offsets = opcodes.OFFSET[header][opcode]
-            where = np.flatnonzero((offsets > 0) & (available >= offsets + extract.size))
-            places = rows["bth"][where] + offsets[where]
-        values = extract(packets.data, places, names) if len(where) else {}
-        columns += [(names[name], where, column) for name, column in values.items()]
-    return _Block(rows["frame"].astype(np.int64), columns)
-
-
-def header_fields(header: TransportHeader) -> Fields:
-    """An RPC-over-RDMA header by Wireshark's names."""
-    fields: Fields = {
-        "rpcordma.xid": (header.xid,),
-        "rpcordma.version": (header.version,),
-        "rpcordma.flow_control": (header.credits or 0,),
-        "rpcordma.msg_type": (header.procedure or 0,),
-    }
-    if header.procedure == RDMA_ERROR:
-        if header.error is not None:
-            fields["rpcordma.errcode"] = (header.error,)
-        if header.supported is not None:
-            fields["rpcordma.vers_low"], fields["rpcordma.vers_high"] = ((one,) for one in header.supported)
-        return fields
-    reads = [(chunk.position, segment) for chunk in header.reads for segment in chunk.segments]
-    arrays = [*header.writes, *((header.reply,) if header.reply else ())]
-    segments = [segment for _, segment in reads] + [segment for array in arrays for segment in array.segments]
-    fields["rpcordma.reads_count"] = (len(reads),)
-    fields["rpcordma.writes_count"] = (len(header.writes),)
-    fields["rpcordma.reply_count"] = (int(header.reply is not None),)
-    if reads:
-        fields["rpcordma.position"] = tuple(position for position, _ in reads)
-    if arrays:
-        fields["rpcordma.segment_count"] = tuple(len(array.segments) for array in arrays)
-    if segments:
-        fields["rpcordma.rdma_handle"] = tuple(segment.handle for segment in segments)
-        fields["rpcordma.rdma_length"] = tuple(segment.length for segment in segments)
-        fields["rpcordma.rdma_offset"] = tuple(segment.offset for segment in segments)
-    return fields
+        found = dict(self.fpdus)
+        for link in set(self.links.values()):
+            for framing in link.framings:
+                if framing.frame is not None:
+                    found[framing.mpa_frame] = {**mpa_fields(framing.frame), **found.get(framing.mpa_frame, {})}
+        segments = (Sighting(frame, found[frame]) for frame in sorted(found))
+        packets = (sighting for block in self.blocks for sighting in block.sightings())
+        return merge(packets, segments, key=itemgetter(0))
 
 
 def rpc_halves(rpc: Rpc, spots: frozenset[str]) -> list[OurHalf]:
@@ -402,7 +246,7 @@ class Comparison:
             their_header = {name: other[name] for name in HEADER_FIELDS if name in other}
             their_packet = {name: other[name] for name in PACKET_NAMES if name in other}
             if mine or their_packet:
-                yield from self._judged(PACKET, frame, _differing("infiniband", mine, their_packet))
+                yield from self._judged(PACKET, frame, _differing("packet", mine, their_packet))
             if header or their_header:
                 yield from self._judged(HEADER, frame, _differing("rpcordma", header, their_header), spots)
             if "rpc.xid" in other:
@@ -452,6 +296,8 @@ class Comparison:
             spots |= {"sent again"}
         if frame in self._psns_alike:
             spots |= {"PSNs alike"}
+        if frame in self._ours.links:
+            spots |= stream_spots(self._ours.links[frame])
         found: list[Difference] = []
         for name, mine, theirs in pairs:
             late = half is not None and _is_late(half, name, theirs)

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .frames import Int64s, Rows
+from .iwarp.link import Link
 from .layers.opcodes import IS_LAST, IS_ONLY, IS_RC, IS_READ_RESPONSE, IS_SEND
-from .messages import Segment
+from .messages import RDMA_NOMSG, Segment
 from .operations import Operation
 from .packets import PacketBatch
 from .rpcs import Rpc
@@ -27,6 +28,7 @@ PSN_MODULUS = 1 << 24
 CHUNKS = "epan/dissectors/packet-rpcrdma.c"
 PACKETS = "epan/dissectors/packet-infiniband.c"
 RPCS = "epan/dissectors/packet-rpc.c"
+MPA = "epan/dissectors/packet-iwarp-mpa.c"
 
 Values = tuple[int, ...]
 
@@ -91,11 +93,6 @@ def without_cm(rpc: Rpc) -> bool:
     return rpc.connection.transport != "iWARP" and rpc.connection.paired_by != "CM"
 
 
-def without_mpa(rpc: Rpc) -> bool:
-    ends = rpc.connection.endpoints
-    return rpc.connection.transport == "iWARP" and not all(end.private_data_seen for end in ends)
-
-
 def one_handle_twice(rpc: Rpc) -> bool:
     handles = [use.advertised.handle for chunk in rpc.chunks for use in chunk.segments]
     return len(handles) != len(set(handles))
@@ -133,12 +130,16 @@ def psn_wraps(rpc: Rpc) -> bool:
 
 # The table.
 
-PRESENCE = frozenset({"infiniband", "rpcordma", "rpc"})
+PRESENCE = frozenset({"packet", "rpcordma", "rpc"})
 """Names that stand for the whole thing, where one of the two has none."""
 MATCHING = frozenset({"frame.number", "rpc.reqframe", "rpc.repframe", "rpc.time"})
 """Where an RPC is, what belongs to it, and how long it took."""
-MESSAGE = MATCHING | {"rpcordma", "rpc"}
 RPC = MATCHING | {"rpc"}
+MESSAGE = RPC | {"rpcordma"}
+ANYTHING = MESSAGE | {"packet"}
+NAMES = frozenset({"rpc.program", "rpc.programversion", "rpc.procedure"})
+LONG_CALL = "long call"
+"""Not a weak spot: the call came through a Read chunk, so that what spoils chunks may spoil NAMES as well."""
 
 
 class WeakSpot(NamedTuple):
@@ -158,7 +159,7 @@ TABLE = (
         None,
         "the capture cut the frame, and Wireshark stops where the bytes end",
         PACKETS,
-        names=MESSAGE | {"infiniband"},
+        names=ANYTHING,
     ),
     WeakSpot(
         "sent again",
@@ -221,10 +222,24 @@ TABLE = (
     ),
     WeakSpot(
         "no MPA",
-        without_mpa,
+        None,
         "the MPA Request or Reply is not in the capture, and only by those does Wireshark know iWARP",
-        "epan/dissectors/packet-iwarp-mpa.c",
-        names=MESSAGE,
+        MPA,
+        names=ANYTHING,
+    ),
+    WeakSpot(
+        "markers",
+        None,
+        "there are markers in the TCP stream, and Wireshark finds FPDUs among them only where one fills a segment",
+        MPA,
+        names=ANYTHING,
+    ),
+    WeakSpot(
+        "TCP order",
+        None,
+        "TCP segments were sent again, missing or out of order, and Wireshark does not put those streams in order",
+        "epan/dissectors/packet-tcp.c",
+        names=ANYTHING,
     ),
     WeakSpot(
         "one XID both ways",
@@ -290,19 +305,35 @@ LATE = Verdict(
 
 def touched(rpc: Rpc) -> frozenset[str]:
     """Names of the rows that apply to an Rpc by itself."""
-    return frozenset(row.name for row in TABLE if row.applies is not None and row.applies(rpc))
+    found = {row.name for row in TABLE if row.applies is not None and row.applies(rpc)}
+    if rpc.call is not None and rpc.call.header.procedure == RDMA_NOMSG:
+        found.add(LONG_CALL)
+    return frozenset(found)
 
 
 def explain(name: str, ours: Values | None, theirs: Values | None, touched: frozenset[str]) -> Verdict | None:
     """The verdict on a difference, where the table has one; ``touched`` are the rows that apply there."""
     for row in TABLE:
         spoils = name in row.names or (row.name == "cut frame" and theirs is None)
+        spoils = spoils or (name in NAMES and LONG_CALL in touched and "rpc" in row.names)
         if row.name in touched and spoils and (row.name != "sent again" or ours is None):
             return Verdict(row.right, row.reason, row.reference)
     return None
 
 
 # What one Rpc does not show.
+
+
+def stream_spots(link: Link) -> frozenset[str]:
+    """Names of the rows that apply to everything on an iWARP connection."""
+    found: set[str] = set()
+    if not all(framing.frame is not None for framing in link.framings):
+        found.add("no MPA")
+    if any(framing.markers for framing in link.framings):
+        found.add("markers")
+    if any(one.repeated or one.recovered or one.reordered or one.missing for one in link.streams):
+        found.add("TCP order")
+    return frozenset(found)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from rdmascope.dissect.second_opinion import Difference, Tally, Values
+from rdmascope.dissect.second_opinion import Difference, Tally
+from rdmascope.dissect.sightings import Values
 from rdmascope.dissect.weak_spots import PRESENCE
 
 from ..units import count, duration, plural
@@ -127,5 +128,5 @@ def values_shown(name: str, values: Values | None) -> str:
     else:
         shown = [f"0x{value:08x}" if value > 0xFFFF else f"0x{value:x}" for value in values]
     if name in PRESENCE:
-        return f"there, {'opcode' if name == 'infiniband' else 'XID'} {shown[0]}"
+        return "there" if name == "packet" else f"there, XID {shown[0]}"
     return " ".join(shown[:MOST_VALUES]) + (" …" if len(shown) > MOST_VALUES else "")

@@ -34,6 +34,8 @@ LOWERING = 1_000_000_000
 
 SEVERITIES = {Level.MUST: "error", Level.SHOULD: "warning", Level.STATED: "notice"}
 
+RANKS = ("error", "warning", "notice", "note")
+
 
 @dataclass(slots=True)
 class Tally:
@@ -46,6 +48,9 @@ class Tally:
     """Why it was undecidable."""
     examples: list[Finding] = field(default_factory=list)
     """The first violations."""
+
+    worst: int = 4
+    """0 an error, 1 a warning, 2 a notice, 3 a note; 4 where nothing was violated."""
 
     @property
     def opportunities(self) -> int:
@@ -146,6 +151,7 @@ class Auditor:
                     self.waived.append(finding)
                 return
             tally.violated += 1
+            tally.worst = min(tally.worst, RANKS.index(finding.severity))
             if len(tally.examples) < self.examples:
                 tally.examples.append(finding)
 

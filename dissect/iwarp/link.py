@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import itemgetter
 
 import numpy as np
@@ -45,10 +46,14 @@ class Link:
         self.sent = [0, 0]
         self.sent_bytes = [0, 0]
         self.agreed = False
+        self.closed = False
+        """A FIN or a reset was seen."""
         self.ends: list[tuple[int, int, str]] = []
         """``(frame, time, what)``."""
         self.first: tuple[int, int] | None = None
         self.last = (0, 0)
+        self.watch: Callable[[Link, Fpdus], None] | None = None
+        """Is shown the FPDUs of either direction as they are taken."""
         self.health = Health(self)
 
     def begin(self, direction: int, row: Rows, request: bool) -> None:
@@ -96,6 +101,7 @@ class Link:
             self.framings[direction].feed(stream.settle(self.acked[direction], self.segments, self.last[1]))
         closing = np.flatnonzero(rows["flags"] & (FIN | RST))
         for index in closing.tolist():
+            self.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
             self.ends.append((int(rows["frame"][index]), int(rows["time"][index]), f"{what} {int(not forward[index])}"))
         return self._advance(final=False)
@@ -229,6 +235,8 @@ class Link:
         if self.connection is None:
             self.collected.append((direction, fpdus))
             return
+        if self.watch is not None:
+            self.watch(self, fpdus)
         self.sent[direction] += len(fpdus)
         self.sent_bytes[direction] += int(fpdus.rows["length"].sum())
         self.health.sent(self.assemblies[direction].sender, fpdus)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -13,6 +14,7 @@ from ..frames import Bytes, FrameBatch, Int64s, Rows, take
 from ..layers.iwarp_codes import REQUEST_KEY
 from ..operations import Operation
 from ..tcp import ACK, SYN, locate_tcp
+from .framing import Fpdus
 from .link import Link
 from .mpa import is_mpa
 from .rdmap import LEGAL
@@ -58,6 +60,8 @@ class Observer:
         """``connections`` is shared with the observers of other transports; ``ports``: those of the service."""
         self.connections = connections
         self.ports = ports
+        self.watch: Callable[[Link, Fpdus], None] | None = None
+        """Is shown the FPDUs of every connection as they are taken."""
         self.addresses = AddressTable()
         self.links: dict[int, Link] = {}
         """By connection number."""
@@ -139,7 +143,7 @@ class Observer:
         link = self.open.get(key)
         if opening[first]:
             direction = int(not forward[first])
-            if link is not None and link.streams[direction].opened == int(rows["seq"][first]):
+            if link is not None and not link.closed and link.streams[direction].opened == int(rows["seq"][first]):
                 pass  # the SYN again
             else:
                 if link is not None:
@@ -202,6 +206,7 @@ class Observer:
     def _link(self, key: tuple[int, int]) -> Link:
         addresses = [self.addresses.name(end >> 16) for end in key]
         link = Link((addresses[0], addresses[1]), (key[0] & 0xFFFF, key[1] & 0xFFFF), self.ports)
+        link.watch = self.watch
         self.open[key] = link
         return link
 

@@ -18,18 +18,8 @@ from rdmascope.dissect.connection import Connection, Endpoint
 from rdmascope.dissect.network import locate
 from rdmascope.dissect.packets import decode
 from rdmascope.dissect.rpcs import Rpc
-from rdmascope.dissect.second_opinion import (
-    ASKED,
-    HEADER_FIELDS,
-    PACKET_NAMES,
-    Comparison,
-    Difference,
-    Fields,
-    Ours,
-    Sighting,
-    halves,
-    sighting,
-)
+from rdmascope.dissect.second_opinion import Comparison, Difference, Ours, halves
+from rdmascope.dissect.sightings import ASKED, HEADER_FIELDS, PACKET_NAMES, Fields, Sighting, sighting
 
 RPC_NAMES = ("rpc.program", "rpc.programversion", "rpc.procedure")
 
@@ -141,7 +131,7 @@ def test_any_value_that_is_left_out_is_found(place: tuple[int, str]) -> None:
 def test_a_frame_that_one_of_the_two_does_not_see_is_found(frame: int) -> None:
     fewer = {number: fields for number, fields in TOLD.items() if number != frame}
     _, found = compare(MINE, fewer)
-    assert ("packet", frame, "infiniband") in {(one.what, one.frame, one.field) for one in found}
+    assert ("packet", frame, "packet") in {(one.what, one.frame, one.field) for one in found}
     assert all(one.theirs is None and not one.explained for one in found)
 
 
@@ -151,7 +141,7 @@ def test_packets_and_messages_that_only_wireshark_shows() -> None:
     message = {"rpcordma.xid": (7,), "rpc.xid": (7,), "rpc.msgtyp": (0,)}
     _, found = compare(MINE, {**TOLD, last + 1: {**stranger, **message}})
     assert {(one.what, one.frame, one.field, one.ours) for one in found} == {
-        ("packet", last + 1, "infiniband", None),
+        ("packet", last + 1, "packet", None),
         ("transport header", last + 1, "rpcordma", None),
         ("call", last + 1, "rpc", None),
     }

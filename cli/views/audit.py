@@ -1,0 +1,229 @@
+"""The audit's result: a table for each connection, and the findings, worst first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rdmascope.dissect.audit.auditor import Auditor, Tally
+from rdmascope.dissect.audit.finding import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION, Finding
+from rdmascope.dissect.audit.page import facts
+from rdmascope.dissect.audit.rule import Rule
+from rdmascope.dissect.connection import Connection
+
+from ..units import plural
+from .tables import Cell, Grid, heading
+
+if TYPE_CHECKING:
+    from ..auditfile import Waiver
+
+STYLES = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
+SIDES = ("active", "passive")
+MOST_REASONS = 5
+
+
+class Row(NamedTuple):
+    """One rule at one end."""
+
+    connection: Connection
+    endpoint: int
+    rule: Rule
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Result:
+    """The audit of one file."""
+
+    file: str
+    auditor: Auditor
+    rpcs: int
+    chosen: int | None = None
+
+    @property
+    def connections(self) -> list[Connection]:
+        known = self.auditor.connections
+        return [known[number] for number in sorted(known) if self.chosen in (None, number)]
+
+    @property
+    def violations(self) -> int:
+        return sum(tally.violated for tally in self.auditor.tallies.values())
+
+    def rows(self) -> Iterator[Row]:
+        """Every rule at every end."""
+        for connection in self.connections:
+            for endpoint in (0, 1):
+                for rule in self.auditor.rules.values():
+                    yield Row(connection, endpoint, rule, self.auditor.tally(rule.id, connection.number, endpoint))
+
+
+def side(endpoint: int) -> str:
+    return SIDES[endpoint]
+
+
+def who(connection: Connection, endpoint: int) -> str:
+    """'client 10.0.0.2', 'server 10.0.0.1:20049'."""
+    end = connection.endpoints[endpoint]
+    if endpoint == 0:
+        return f"client {end.address}"
+    port = f":{connection.service_port}" if connection.service_port else ""
+    return f"server [{end.address}]{port}" if port and ":" in end.address else f"server {end.address}{port}"
+
+
+def page(result: Result, width: int, waivers: Sequence[Waiver] = ()) -> RenderableType:
+    """All of one file."""
+    auditor = result.auditor
+    broken = {place.rule for place, tally in auditor.tallies.items() if tally.violated}
+    parts: list[RenderableType] = [_headline(result, broken)]
+    parts += [Text(), heading("Endpoints", "rules by what they found"), _endpoints(result)]
+    if broken:
+        parts += [Text(), heading("Findings", "worst first; rdmascope explain ID has each rule")]
+        ranked = sorted(
+            broken,
+            key=lambda id: (min(_worst(result, id)), -_count(result, id), id),
+        )
+        for id in ranked:
+            parts += [Text(), _group(result, auditor.rules[id])]
+    if undecided := _undecided(result):
+        parts += [Text(), heading("Undecidable", "judgements that the capture does not allow"), undecided]
+    if auditor.waived_count:
+        reasons = sorted({f"{waiver.rule}: {waiver.reason}" for waiver in waivers})
+        parts += [Text(), heading("Waived", plural(auditor.waived_count, "finding"))]
+        parts += [Padding(Text(reason), (0, 0, 0, 2)) for reason in reasons]
+    return Group(*parts)
+
+
+def _headline(result: Result, broken: set[str]) -> Text:
+    if not result.connections:
+        return Text(f"{result.file}: no RPC-over-RDMA connection to judge")
+    text = Text(f"{result.file}: {plural(result.rpcs, 'RPC')} on {plural(len(result.connections), 'connection')}: ")
+    if not broken:
+        return text.append("no violation", "green")
+    levels = Counter(result.auditor.rules[id].level.value for id in broken)
+    named = ", ".join(f"{levels[level]} {level}" for level in STYLES if levels[level])
+    return text.append(f"{plural(result.violations, 'violation')} of {plural(len(broken), 'rule')} ({named})", "red")
+
+
+def _endpoints(result: Result) -> RenderableType:
+    rows: list[list[Cell]] = []
+    for connection in result.connections:
+        for endpoint in (0, 1):
+            counts = Counter(
+                row.tally.verdict for row in result.rows() if (row.connection, row.endpoint) == (connection, endpoint)
+            )
+            opportunities = sum(
+                tally.opportunities
+                for place, tally in result.auditor.tallies.items()
+                if (place.connection, place.endpoint) == (connection.number, endpoint)
+            )
+            rows.append(
+                [
+                    "" if endpoint else str(connection.number),
+                    who(connection, endpoint),
+                    Text(_figure(counts[PASS]), "green"),
+                    Text(_figure(counts[VIOLATION]), "red" if counts[VIOLATION] else ""),
+                    Text(_figure(counts[UNDECIDABLE]), "yellow" if counts[UNDECIDABLE] else ""),
+                    _figure(counts[NOT_APPLICABLE]),
+                    f"{opportunities:,}",
+                ]
+            )
+    names = ["passed", "violated", "undecided", "unmet", "judgements"]
+    return Grid(["#", "endpoint"], names, rows, flexible=1, gap=2)
+
+
+def _figure(number: int) -> str:
+    return f"{number:,}" if number else "-"
+
+
+def _worst(result: Result, id: str) -> list[int]:
+    return [tally.worst for place, tally in result.auditor.tallies.items() if place.rule == id and tally.violated]
+
+
+def _count(result: Result, id: str) -> int:
+    return sum(tally.violated for place, tally in result.auditor.tallies.items() if place.rule == id)
+
+
+def _group(result: Result, rule: Rule) -> RenderableType:
+    """All findings of one rule."""
+    level = rule.level.value
+    only_notes = min(_worst(result, rule.id)) == 3
+    parts: list[RenderableType] = [
+        Text.assemble(
+            ("  note" if only_notes else f"  {level}", "" if only_notes else STYLES[level]),
+            "  ",
+            (rule.id, "bold"),
+            f"  {plural(_count(result, rule.id), 'time')}",
+        ),
+        Padding(Text(f"{rule.title} ({rule.final})"), (0, 0, 0, 4)),
+    ]
+    for place, tally in sorted(result.auditor.tallies.items()):
+        if place.rule != rule.id or not tally.violated:
+            continue
+        connection = result.auditor.connections[place.connection]
+        line = f"{who(connection, place.endpoint)}, connection {place.connection}: {tally.violated:,} of {tally.opportunities:,}"
+        parts.append(Padding(Text(line), (0, 0, 0, 4)))
+        for finding in tally.examples:
+            parts.append(Padding(_example(finding), (0, 0, 0, 6)))
+        if tally.violated > len(tally.examples) > 0:
+            parts.append(Padding(Text(f"… and {tally.violated - len(tally.examples):,} more", "dim"), (0, 0, 0, 6)))
+    return Group(*parts)
+
+
+def _example(finding: Finding) -> RenderableType:
+    frames = ", ".join(str(frame) for frame in finding.frames)
+    place = f"frame {frames}" if len(finding.frames) == 1 else f"frames {frames}" if frames else "no frame"
+    if finding.rpc is not None:
+        place += f", RPC {finding.rpc}"
+    if finding.xid is not None:
+        place += f", XID 0x{finding.xid:08x}"
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    table.add_row("found", finding.observed)
+    table.add_row("required", finding.required)
+    return Group(Text(place), Padding(table, (0, 0, 0, 2)))
+
+
+def _undecided(result: Result) -> RenderableType | None:
+    reasons: dict[str, tuple[int, set[str]]] = {}
+    for place, tally in result.auditor.tallies.items():
+        for reason, number in tally.reasons.items():
+            count, rules = reasons.setdefault(reason, (0, set()))
+            rules.add(place.rule)
+            reasons[reason] = count + number, rules
+    if not reasons:
+        return None
+    ranked = sorted(reasons.items(), key=lambda entry: -entry[1][0])
+    rows: list[list[Cell]] = [
+        [reason, plural(len(rules), "rule"), f"{count:,}"] for reason, (count, rules) in ranked[:MOST_REASONS]
+    ]
+    if len(ranked) > MOST_REASONS:
+        rest = ranked[MOST_REASONS:]
+        rows.append([f"… and {plural(len(rest), 'reason')} more", "", f"{sum(count for _, (count, _) in rest):,}"])
+    return Grid([""], ["", "times"], rows, gap=2)
+
+
+def rules_view(rules: Sequence[Rule]) -> RenderableType:
+    """The list of rules."""
+    rows: list[list[Cell]] = [
+        [Text(rule.id, "bold"), Text(rule.level.value, STYLES[rule.level.value]), rule.role, rule.title]
+        for rule in rules
+    ]
+    return Grid(["rule", "level", "judges", "requirement"], [], rows, flexible=3, gap=2, indent=0)
+
+
+def rule_view(rule: Rule) -> RenderableType:
+    """The page of one rule."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, text in facts(rule):
+        table.add_row(name, text)
+    return Group(Text.assemble((rule.id, "bold"), f"  {rule.title}"), Text(), Padding(table, (0, 0, 0, 2)))
