@@ -8,6 +8,7 @@ of times longer.
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import tempfile
 from collections.abc import Generator, Iterable, Sequence
@@ -16,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.numbers import ERF, INFINIBAND
 
 from .errors import CaptureError
 from .open import open_capture
@@ -29,6 +31,9 @@ PREFERENCES = {"iwarp_ddp_rdmap.reassemble_iwarp_rdma_send": "FALSE"}
 
 TWO_PASSES = "-2"
 """In one pass, tshark shows some messages twice."""
+
+ERF_INFINIBAND, ERF_VARYING = 21, 4
+"""ERF record type, and the flag of records that differ in length."""
 
 NATIVE = ("pcap", "pcapng", "erf")
 """Formats that tshark reads as we do, frame for frame."""
@@ -103,16 +108,23 @@ class TsharkInput:
             self._copy.close()
 
     def add(self, batch: FrameBatch) -> None:
-        """The next frames; a link type other than the last one begins a new section."""
+        """The next frames; a link type other than the last one begins a new section.
+
+        LINKTYPE_INFINIBAND, which tshark does not read, becomes LINKTYPE_ERF.
+        """
         if self._copy is None:
             return
         data, names = batch.data, ("time", "offset", "captured", "original", "link_type")
         for time, offset, captured, original, link_type in zip(
             *(batch.rows[name].tolist() for name in names), strict=True
         ):
+            frame = data[offset : offset + captured].tobytes()
+            if link_type == INFINIBAND:
+                head = _erf_header(time, captured, original)
+                link_type, frame, original = ERF, head + frame, len(head) + original
             if self._writer is None or link_type != self._link_type:
                 self._writer, self._link_type = PcapngWriter(self._copy, link_type), link_type  # type: ignore[arg-type]
-            self._writer.write(max(0, time), data[offset : offset + captured].tobytes(), original)
+            self._writer.write(max(0, time), frame, original)
         self.copied += len(batch)
 
     def finish(self) -> None:
@@ -126,7 +138,16 @@ def _plain(path: str) -> bool:
     if not os.path.isfile(path):
         return False
     with open_capture(path) as capture:
-        return not capture.compression and capture.format in NATIVE
+        readable = not capture.compression and capture.format in NATIVE
+        return readable and INFINIBAND not in capture.link_types
+
+
+def _erf_header(time: int, captured: int, original: int) -> bytes:
+    """What makes a native InfiniBand packet an ERF record, which tshark does read (ERF types, 16 bytes)."""
+    stamp = (max(0, time) << 32) // 1_000_000_000
+    return struct.pack("<Q", stamp) + struct.pack(
+        ">BBHHH", ERF_INFINIBAND, ERF_VARYING, 16 + captured, 0, min(original, 0xFFFF)
+    )
 
 
 def field_lines(

@@ -23,11 +23,12 @@ def sentence(finding: Finding) -> str:
     rpc = f", RPC {finding.rpc}" if finding.rpc is not None else ""
     frames = ", ".join(str(frame) for frame in finding.frames)
     who = f"{finding.connection.endpoints[finding.endpoint]} ({finding.role})"
-    return f"{finding.observed}; required: {finding.required} [connection {finding.connection.number}, {who}, frame {frames}{rpc}]"
+    place = f"connection {finding.connection.number}, {who}, frame {frames}{rpc}"
+    return f"{finding.observed}; required: {finding.required} [{place}]"
 
 
 def junit(results: Sequence[Result]) -> str:
-    """A test suite for each end of each connection, a test case for each rule; undecidable and unmet ones are skipped."""
+    """A test suite for each end of a connection, a test case for each rule; undecidable and unmet ones are skipped."""
     root = ElementTree.Element("testsuites", name="rdmascope audit")
     for result in results:
         suites: dict[tuple[int, int], ElementTree.Element] = {}

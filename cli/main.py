@@ -21,6 +21,7 @@ COMMANDS = {
     "transport": "How the transport fared: losses, retransmissions, congestion, and which RPC paid.",
     "files": "The files that were read and written, and their contents.",
     "audit": "Judge both ends by the specifications: what was broken, by whom, and where.",
+    "credits": "Flow control: credits asked and granted, calls outstanding, time at the limit.",
     "rules": "What the audit judges by.",
     "explain": "One rule in full.",
     "export": "Write the RPCs as a capture of ONC RPC over TCP.",

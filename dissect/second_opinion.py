@@ -35,7 +35,7 @@ from .sightings import (
     mpa_fields,
     packet_block,
 )
-from .weak_spots import LATE, Circumstances, Repetitions, explain, stream_spots, touched
+from .weak_spots import LATE, Circumstances, IwarpStreams, Repetitions, datagram_spots, explain, touched
 
 PACKET, HEADER, CALL, REPLY = "packet", "transport header", "call", "reply"
 THINGS = (PACKET, HEADER, CALL, REPLY)
@@ -149,8 +149,6 @@ class Ours:
     """InfiniBand transport packets."""
     fpdus: dict[int, Fields] = field(default_factory=dict)
     """By the frame that completes them."""
-    links: dict[int, Link] = field(default_factory=dict)
-    """The iWARP connection that a frame belongs to."""
     headers: dict[int, tuple[Fields, frozenset[str]]] = field(default_factory=dict)
     """RPC-over-RDMA headers by frame, with the weak spots that their Rpc touches."""
     halves: list[OurHalf] = field(default_factory=list)
@@ -158,6 +156,7 @@ class Ours:
     """Frames that the capture cut."""
     repetitions: Repetitions = field(default_factory=Repetitions)
     circumstances: Circumstances = field(default_factory=Circumstances)
+    streams: IwarpStreams = field(default_factory=IwarpStreams)
 
     def add_packets(self, frames: FrameBatch, packets: PacketBatch) -> None:
         rows = frames.rows
@@ -175,16 +174,16 @@ class Ours:
 
     def add_fpdus(self, link: Link, fpdus: Fpdus) -> None:
         """The next FPDUs of one direction of an iWARP connection."""
+        self.streams.add(link, fpdus)
         for frame, fields in joined(fpdu_sightings(fpdus)).items():
             known = self.fpdus.setdefault(frame, {})
             for name, values in fields.items():
                 known[name] = known.get(name, ()) + values
-            self.links[frame] = link
 
     def sightings(self) -> Iterator[Sighting]:
         """Every packet, in frame order."""
         found = dict(self.fpdus)
-        for link in set(self.links.values()):
+        for link in self.streams.known:
             for framing in link.framings:
                 if framing.frame is not None:
                     found[framing.mpa_frame] = {**mpa_fields(framing.frame), **found.get(framing.mpa_frame, {})}
@@ -246,7 +245,7 @@ class Comparison:
             their_header = {name: other[name] for name in HEADER_FIELDS if name in other}
             their_packet = {name: other[name] for name in PACKET_NAMES if name in other}
             if mine or their_packet:
-                yield from self._judged(PACKET, frame, _differing("packet", mine, their_packet))
+                yield from self._judged(PACKET, frame, _differing("packet", mine, their_packet), datagram_spots(other))
             if header or their_header:
                 yield from self._judged(HEADER, frame, _differing("rpcordma", header, their_header), spots)
             if "rpc.xid" in other:
@@ -259,14 +258,14 @@ class Comparison:
             places[half.xid, half.is_reply].append(half)
         found: list[tuple[OurHalf, Half | None]] = []
         late: list[OurHalf] = []
-        for one in sorted(self._ours.halves):
+        for one in sorted(self._ours.halves, key=_place):
             same = _take(places, one.half, one.half.frame, one.half.frame)
             if same is None and one.complete > one.half.frame and not one.half.is_reply:
                 late.append(one)
             else:
                 found.append((one, same))
         found += [(one, _take(places, one.half, one.half.frame, one.complete)) for one in late]
-        for one, other in sorted(found, key=lambda pair: pair[0]):
+        for one, other in sorted(found, key=lambda pair: _place(pair[0])):
             mine = one.half
             spots = one.touched | self._ours.circumstances.by_xid(mine.xid)
             if one.call_frame in self._offered_again:
@@ -274,8 +273,12 @@ class Comparison:
             if mine.other in self._psns_alike:
                 spots |= {"PSNs alike"}
             yield from self._judged(mine.what, mine.frame, _half_differing(one, other), spots, one)
-        for half in sorted(half for rest in places.values() for half in rest):
-            yield from self._judged(half.what, half.frame, [("rpc", None, (half.xid,))])
+        # What is left Wireshark may have shown a second time, for the reason for which it went wrong the first.
+        like: defaultdict[tuple[int, bool], frozenset[str]] = defaultdict(frozenset)
+        for one in self._ours.halves:
+            like[one.half.xid, one.half.is_reply] |= one.touched
+        for half in sorted((half for rest in places.values() for half in rest), key=itemgetter(0)):
+            yield from self._judged(half.what, half.frame, [("rpc", None, (half.xid,))], like[half.xid, half.is_reply])
 
     def _judged(
         self,
@@ -296,8 +299,8 @@ class Comparison:
             spots |= {"sent again"}
         if frame in self._psns_alike:
             spots |= {"PSNs alike"}
-        if frame in self._ours.links:
-            spots |= stream_spots(self._ours.links[frame])
+        if self._ours.streams.known:
+            spots |= self._ours.streams.of(frame)
         found: list[Difference] = []
         for name, mine, theirs in pairs:
             late = half is not None and _is_late(half, name, theirs)
@@ -308,6 +311,10 @@ class Comparison:
         else:
             tally.unexplained += 1
         return found
+
+
+def _place(one: OurHalf) -> int:
+    return one.half.frame
 
 
 def _take(places: dict[tuple[int, bool], list[Half]], half: Half, first: int, last: int) -> Half | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
@@ -16,12 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from .frames import Int64s, Rows
+from .iwarp.framing import Fpdus
 from .iwarp.link import Link
 from .layers.opcodes import IS_LAST, IS_ONLY, IS_RC, IS_READ_RESPONSE, IS_SEND
 from .messages import RDMA_NOMSG, Segment
 from .operations import Operation
 from .packets import PacketBatch
 from .rpcs import Rpc
+from .sightings import FPDU_FIELDS, MPA_FIELDS, Values
 
 PSN_MODULUS = 1 << 24
 
@@ -29,8 +31,6 @@ CHUNKS = "epan/dissectors/packet-rpcrdma.c"
 PACKETS = "epan/dissectors/packet-infiniband.c"
 RPCS = "epan/dissectors/packet-rpc.c"
 MPA = "epan/dissectors/packet-iwarp-mpa.c"
-
-Values = tuple[int, ...]
 
 
 class Verdict(NamedTuple):
@@ -137,6 +137,8 @@ MATCHING = frozenset({"frame.number", "rpc.reqframe", "rpc.repframe", "rpc.time"
 RPC = MATCHING | {"rpc"}
 MESSAGE = RPC | {"rpcordma"}
 ANYTHING = MESSAGE | {"packet"}
+STREAM = ANYTHING | {*MPA_FIELDS, *FPDU_FIELDS}
+"""Who has lost where FPDUs begin takes anything for them."""
 NAMES = frozenset({"rpc.program", "rpc.programversion", "rpc.procedure"})
 LONG_CALL = "long call"
 """Not a weak spot: the call came through a Read chunk, so that what spoils chunks may spoil NAMES as well."""
@@ -228,18 +230,42 @@ TABLE = (
         names=ANYTHING,
     ),
     WeakSpot(
+        "IP over InfiniBand",
+        None,
+        "it carries IP over InfiniBand, which rdmascope passes over",
+        "RFC 4391, 6",
+        "both",
+        frozenset({"packet"}),
+    ),
+    WeakSpot(
+        "ready to receive",
+        None,
+        "an FPDU without contents ends the set-up; Wireshark shows it, to rdmascope it is no RDMA message",
+        "RFC 6581, 8",
+        "both",
+        frozenset({"packet"}),
+    ),
+    WeakSpot(
         "markers",
         None,
-        "there are markers in the TCP stream, and Wireshark finds FPDUs among them only where one fills a segment",
+        "there are markers in the TCP streams, which Wireshark expects to be asked for by both sides, and FPDUs to"
+        " begin where segments do",
         MPA,
-        names=ANYTHING,
+        names=STREAM,
     ),
     WeakSpot(
         "TCP order",
         None,
-        "TCP segments were sent again, missing or out of order, and Wireshark does not put those streams in order",
-        "epan/dissectors/packet-tcp.c",
-        names=ANYTHING,
+        "TCP segments were sent again, missing or out of order, and Wireshark loses where FPDUs begin",
+        MPA,
+        names=STREAM,
+    ),
+    WeakSpot(
+        "split FPDUs",
+        None,
+        "FPDUs are spread over TCP segments, and Wireshark loses where they begin when one has but a few bytes of one",
+        MPA,
+        names=STREAM,
     ),
     WeakSpot(
         "one XID both ways",
@@ -295,6 +321,9 @@ TABLE = (
 )
 """The first row that applies gives the reason."""
 
+EXTRA = frozenset({"sent again", "IP over InfiniBand", "ready to receive"})
+"""Rows that are about what only Wireshark shows."""
+
 LATE = Verdict(
     "both",
     "Wireshark shows a call with a Read chunk in the last Read response and counts its time from there, rdmascope"
@@ -316,24 +345,66 @@ def explain(name: str, ours: Values | None, theirs: Values | None, touched: froz
     for row in TABLE:
         spoils = name in row.names or (row.name == "cut frame" and theirs is None)
         spoils = spoils or (name in NAMES and LONG_CALL in touched and "rpc" in row.names)
-        if row.name in touched and spoils and (row.name != "sent again" or ours is None):
+        if row.name in touched and spoils and (row.name not in EXTRA or ours is None):
             return Verdict(row.right, row.reason, row.reference)
     return None
 
 
 # What one Rpc does not show.
 
+IPOIB_QKEY = 0x0B1B
+"""The Q_Key that IP over InfiniBand uses where nothing else was set up, by custom."""
 
-def stream_spots(link: Link) -> frozenset[str]:
-    """Names of the rows that apply to everything on an iWARP connection."""
-    found: set[str] = set()
-    if not all(framing.frame is not None for framing in link.framings):
-        found.add("no MPA")
-    if any(framing.markers for framing in link.framings):
-        found.add("markers")
-    if any(one.repeated or one.recovered or one.reordered or one.missing for one in link.streams):
-        found.add("TCP order")
-    return frozenset(found)
+
+def datagram_spots(fields: Mapping[str, Values]) -> frozenset[str]:
+    """Rows that apply to a packet by what Wireshark says of it."""
+    ip = fields.get("infiniband.deth.q_key") == (IPOIB_QKEY,)
+    return frozenset({"IP over InfiniBand"}) if ip else frozenset()
+
+
+@dataclass(slots=True)
+class IwarpStreams:
+    """The iWARP connections, and the frames in which their FPDUs end."""
+
+    links: dict[int, Link] = field(default_factory=dict)
+    """By frame."""
+    known: dict[Link, None] = field(default_factory=dict)
+    """In order of appearance."""
+    split: dict[Link, int] = field(default_factory=dict)
+    """The first frame with an FPDU that is spread over TCP segments."""
+
+    def add(self, link: Link, fpdus: Fpdus) -> None:
+        rows = fpdus.rows
+        self.known[link] = None
+        self.links.update(dict.fromkeys(rows["last_frame"].tolist(), link))
+        spread = rows["first_frame"][rows["first_frame"] != rows["last_frame"]]
+        if len(spread):
+            self.split[link] = min(int(spread.min()), self.split.get(link, int(spread.min())))
+
+    def of(self, frame: int) -> frozenset[str]:
+        """Names of the rows that apply to a frame; where it ends no FPDU, of all connections at that time."""
+        if frame in self.links:
+            return self._of(self.links[frame], frame)
+        found: frozenset[str] = frozenset()
+        for link in self.known:
+            if link.first is not None and link.first[0] <= frame <= link.last[0]:
+                found |= self._of(link, frame)
+        return found
+
+    def _of(self, link: Link, frame: int) -> frozenset[str]:
+        found: set[str] = set()
+        frames = [framing.frame for framing in link.framings]
+        if not all(frames):
+            found.add("no MPA")
+        if any(one.peer_to_peer for one in frames if one):
+            found.add("ready to receive")
+        if any(framing.markers for framing in link.framings):
+            found.add("markers")
+        if any(one.repeated or one.recovered or one.reordered or one.missing for one in link.streams):
+            found.add("TCP order")
+        if link in self.split and frame >= self.split[link]:
+            found.add("split FPDUs")
+        return frozenset(found)
 
 
 @dataclass(slots=True)

@@ -167,7 +167,8 @@ def _group(result: Result, rule: Rule) -> RenderableType:
         if place.rule != rule.id or not tally.violated:
             continue
         connection = result.auditor.connections[place.connection]
-        line = f"{who(connection, place.endpoint)}, connection {place.connection}: {tally.violated:,} of {tally.opportunities:,}"
+        number = f"{tally.violated:,} of {tally.opportunities:,}"
+        line = f"{who(connection, place.endpoint)}, connection {place.connection}: {number}"
         parts.append(Padding(Text(line), (0, 0, 0, 4)))
         for finding in tally.examples:
             parts.append(Padding(_example(finding), (0, 0, 0, 6)))

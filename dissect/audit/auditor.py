@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from ..connection import Connection
-from ..exchange import REORDERED
+from ..exchange import BY_XID_ALONE, REORDERED
 from ..intervals import IntervalSet
 from ..messages import RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, Message
 from ..onc import nfs4
-from ..onc.programs import NFS
+from ..onc.programs import NFS, NFS_CALLBACK
 from ..operations import Kind, Operation
 from ..rpcs import Rpc
-from .finding import PASS, UNDECIDABLE, VIOLATION, Finding, Judgement
-from .nouns import Flow, Mishap, Movement, Sent, Setup, Subject, Transaction, delivers, precedes
+from .finding import PASS, UNDECIDABLE, VIOLATION, Finding, Judgement, undecidable
+from .nouns import Flow, Mishap, Movement, Sent, Setup, Subject, Transaction, delivers, precedes, start_known
 from .rule import Level, Rule, all_rules
 
 Value = TypeVar("Value")
@@ -95,9 +95,11 @@ class Auditor:
             if not rule.unjudgeable:
                 self._by_subject.setdefault(rule.subject, []).append(rule)
         self._watchers: list[Watcher] = []
+        self.sides_known: set[int] = set()
+        """Connections of which the traffic tells who is the client."""
 
     def watch(self, connection: Connection) -> Watcher:
-        watcher = Watcher(connection, self._judge)
+        watcher = Watcher(connection, self._judge, self.sides_known)
         self._watchers.append(watcher)
         return watcher
 
@@ -128,10 +130,29 @@ class Auditor:
                 continue
             judgement = rule.judge(subject)
             if judgement is not None:
+                if judgement.verdict == VIOLATION and (doubt := self._doubt(rule, subject)):
+                    judgement = undecidable(doubt)
                 self._count(rule, subject, judgement)
 
+    def _doubt(self, rule: Rule, subject: Subject) -> str:
+        """Why nobody can be blamed for lack of knowing who is who; '' where that is known or does not matter."""
+        if rule.role == "either" and rule.backward is None:
+            return ""
+        if isinstance(subject, Sent | Transaction) and subject.rpc is not None and BY_XID_ALONE in subject.rpc.notes:
+            return BY_XID_ALONE
+        known = start_known(subject.connection) or subject.connection.number in self.sides_known
+        return "" if known else "which end is the client is not known"
+
     def _count(self, rule: Rule, subject: Subject, judgement: Judgement) -> None:
-        endpoint = subject.endpoint(rule.role)
+        role = judgement.by or rule.role
+        if role == "either" and isinstance(subject, Transaction):
+            self._count_at(rule, subject, judgement, subject.endpoint("requester"))
+            if subject.rpc.reply is None:
+                return
+            role = "responder"
+        self._count_at(rule, subject, judgement, subject.endpoint(role))
+
+    def _count_at(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> None:
         place = Place(rule.id, subject.connection.number, endpoint)
         tally = self.tallies.get(place)
         if tally is None:
@@ -161,7 +182,7 @@ class Auditor:
             judgement.verdict,
             subject.connection,
             endpoint,
-            subject.role or rule.role,
+            judgement.by or subject.role or rule.role,
             judgement.frames or subject.frames,
             subject.time,
             subject.rpc_number,
@@ -185,14 +206,15 @@ class Advert(NamedTuple):
 class Watcher:
     """Follows one connection and makes the nouns that rules look at."""
 
-    def __init__(self, connection: Connection, judge: Callable[[Subject], None]) -> None:
+    def __init__(self, connection: Connection, judge: Callable[[Subject], None], sides_known: set[int]) -> None:
         self.connection = connection
         self.judge = judge
+        self.sides_known = sides_known
         self.frame = 0
         self.open: tuple[dict[Rpc, Transaction], ...] = ({}, {})
         """Calls without a reply, by caller."""
-        self.ending: deque[tuple[int, Transaction]] = deque()
-        """Frame of the end, and what ended."""
+        self.waiting: deque[tuple[int, Subject]] = deque()
+        """What is judged when the capture has passed a frame by so much that nothing can change it."""
         self.answered: OrderedDict[Rpc, Transaction] = OrderedDict()
         """Answered, and not judged yet."""
         self.moves: deque[tuple[int, Movement]] = deque()
@@ -213,10 +235,13 @@ class Watcher:
         self.errored: tuple[OrderedDict[int, Rpc], ...] = (OrderedDict(), OrderedDict())
         """Calls of either end that an RDMA_ERROR answered."""
         self.mishaps: tuple[OrderedDict[int, Mishap], ...] = (OrderedDict(), OrderedDict())
+        self.last_sent = [0, 0]
+        """Frame of the last message of either end."""
         self.last_answered = [0, 0]
         """Frame of the last call of either end that was answered."""
         self.announced = ""
         self.calls_cut = False
+        self.calls_unread = False
 
     # Events
 
@@ -238,9 +263,9 @@ class Watcher:
         self.errored[caller].pop(rpc.xid, None)
         sent = Sent(self.connection, message, caller, True, rpc)
         if rpc.backward:
-            sent.announced = self.announced
+            sent.announced, sent.calls_unread = self.announced, self.calls_unread
         self._mishap(caller, message, rpc)
-        self.judge(sent)
+        self.waiting.append((self.frame, sent))
 
     def replied(self, rpc: Rpc) -> None:
         assert rpc.reply is not None
@@ -253,7 +278,7 @@ class Watcher:
         mishap = self.mishaps[caller].pop(rpc.xid, None)
         if mishap is not None:
             mishap.answer = message
-            self.judge(mishap)
+            self.waiting.append((self.frame, mishap))
         transaction = self.open[caller].pop(rpc, None)
         if transaction is not None:
             self.answered[rpc] = transaction
@@ -262,24 +287,29 @@ class Watcher:
         self._granted(caller, message)
         if message.header.procedure == RDMA_ERROR and rpc.call is not None:
             _remember(self.errored[caller], rpc.xid, rpc)
-        self.judge(sent)
+        self.waiting.append((self.frame, sent))
 
     def ended(self, rpc: Rpc) -> None:
         caller = int(rpc.backward)
         transaction = self.open[caller].pop(rpc, None) or self.answered.get(rpc)
         if transaction is None:
             return
-        if not rpc.backward and rpc.operations:
-            self._announcement(transaction)
+        if (rpc.program == NFS and not rpc.backward) or (rpc.program == NFS_CALLBACK and rpc.backward):
+            self.sides_known.add(self.connection.number)
+        if not rpc.backward:
+            if rpc.operations:
+                self._announcement(transaction)
+            if rpc.call is not None and not (rpc.call.operation.payload.whole and rpc.call.operation.end_known):
+                self.calls_unread = True
         self.answered[rpc] = transaction
-        self.ending.append((self.frame, transaction))
+        self.waiting.append((self.frame, transaction))
         self._settle()
 
     def stray(self, sender: int, message: Message) -> None:
         self._clock(message.operation)
         _remember(self.xids[sender], message.header.xid, None)
         self._mishap(sender, message, None)
-        self.judge(Sent(self.connection, message, sender, None, None))
+        self.waiting.append((self.frame, Sent(self.connection, message, sender, None, None)))
 
     def moved(self, operation: Operation) -> None:
         self._clock(operation)
@@ -304,6 +334,9 @@ class Watcher:
     # State
 
     def _clock(self, operation: Operation) -> None:
+        if operation.kind is Kind.SEND:
+            sender = operation.initiator
+            self.last_sent[sender] = max(self.last_sent[sender], operation.last_frame)
         if operation.last_frame > self.frame:
             self.frame = operation.last_frame
             self._settle()
@@ -312,13 +345,19 @@ class Watcher:
         """Judge what nothing can change any more."""
         before = self.frame - REORDERED
         while self.moves and self.moves[0][0] < before:
-            movement = self.moves.popleft()[1]
+            frame, movement = self.moves.popleft()
             self._place(movement)
+            self._follow(movement, frame)
             self.judge(movement)
-        while self.ending and self.ending[0][0] < before:
-            transaction = self.ending.popleft()[1]
-            self.answered.pop(transaction.rpc, None)
-            self.judge(transaction)
+        while self.waiting and self.waiting[0][0] < before:
+            subject = self.waiting.popleft()[1]
+            if isinstance(subject, Transaction):
+                self.answered.pop(subject.rpc, None)
+            self._follow(subject, subject.frames[0])
+            self.judge(subject)
+
+    def _follow(self, subject: Subject, frame: int) -> None:
+        subject.followed = self.last_sent[0] > frame, self.last_sent[1] > frame
 
     def _flow(self, caller: int, message: Message) -> Flow:
         grant = self.grants[caller]

@@ -6,7 +6,7 @@ from ..messages import PROCEDURE_NAMES, RDMA_ERROR, RDMA_MSG
 from ..onc.programs import NFS_CALLBACK
 from .credits import exceeded
 from .finding import KEPT, Judgement, undecidable, violation
-from .nouns import Sent, Transaction, gaps
+from .nouns import Sent, Transaction
 from .rule import Level, rule
 
 MUST = Level.MUST
@@ -104,8 +104,10 @@ def backward_unannounced(sent: Sent) -> Judgement | None:
         return None
     if not sent.start_known:
         return undecidable("the connection began before the capture did")
-    if reason := gaps(sent.connection):
+    if reason := sent.missed(1 - sent.sender):
         return undecidable(reason)
+    if sent.calls_unread:
+        return undecidable("the calls before it are cut by the capture")
     data, at = sent.message.data, sent.message.start + 12
     if sent.message.end < at + 4:
         return undecidable("the callback's program is not in the capture")

@@ -15,8 +15,10 @@ MUST, SHOULD = Level.MUST, Level.SHOULD
 def _call(transaction: Transaction) -> Judgement | None:
     """Whether the reduced items of a call can be judged; KEPT where they can."""
     rpc = transaction.rpc
-    if rpc.call is None or not transaction.reduced or rpc.call.header.problem:
+    if rpc.call is None or not transaction.reduced:
         return None
+    if rpc.call.header.problem:
+        return undecidable(transaction.unread) if transaction.unread else None
     if transaction.sealed or (rpc.gss is not None and rpc.gss.procedure != RPCSEC_GSS_DATA):
         return None  # V1-GSS-NO-REDUCTION, V1-GSS-MATERIAL
     if not transaction.call_whole:
@@ -159,8 +161,8 @@ def reduce_required(transaction: Transaction) -> Judgement | None:
         if item.reduced:
             judged = KEPT
         elif item.count <= chunk.advertised:
-            return violation(f"{item.count} bytes of {item.name} inline, and Write chunk {item.chunk + 1} has room for them",
-                             "in the Write chunk", *transaction.frames)  # fmt: skip
+            seen = f"{item.count} bytes of {item.name} inline, and Write chunk {item.chunk + 1} has room for them"
+            return violation(seen, "in the Write chunk", *transaction.frames)
     if judged is None and results.problem:
         return undecidable(f"the results cannot be followed: {results.problem}")
     return judged

@@ -56,6 +56,8 @@ def read_position_range(sent: Sent) -> Judgement | None:
     header = sent.header
     if header.procedure == RDMA_NOMSG:
         length = sum(chunk.length for chunk in header.reads if chunk.position == 0)
+        if not length:
+            return None  # V1-LONG-CALL-POSITION
     elif not sent.message.operation.end_known:
         return undecidable("the end of the Send is not in the capture")
     else:
@@ -305,8 +307,10 @@ def write_segment_length(transaction: Transaction) -> Judgement | None:
             continue
         for number, (use, (_, length, _)) in enumerate(zip(chunk.segments, returned, strict=False), 1):
             if length > use.advertised.length:
-                return violation(f"{name}, segment {number} returned length {length}", f"advertised {use.advertised.length}",
-                                 *transaction.frames)  # fmt: skip
+                return violation(
+                    f"{name}, segment {number} returned length {length}, advertised {use.advertised.length}",
+                    f"at most {use.advertised.length}", *transaction.frames,
+                )  # fmt: skip
     return KEPT if pairs else None
 
 
@@ -368,8 +372,8 @@ def write_unfilled(transaction: Transaction) -> Judgement | None:
             return undecidable(transaction.unwritten)
         if claiming:
             number = chunk.segments.index(claiming[0]) + 1
-            return violation(f"{name}, segment {number} returned length {claiming[0].returned}, and nothing was written there",
-                             "0", *transaction.frames)  # fmt: skip
+            claimed = f"{name}, segment {number} returned length {claiming[0].returned}"
+            return violation(f"{claimed}, and nothing was written there", "0", *transaction.frames)
         judged = KEPT
     return judged
 
@@ -398,8 +402,8 @@ def write_unused(transaction: Transaction) -> Judgement | None:
                 judged = judged or KEPT
         elif number >= len(results.items):
             if chunk.returned:
-                return violation(f"Write chunk {number + 1} returned {chunk.returned} bytes, and the reply has no result for it",
-                                 "0", *transaction.frames)  # fmt: skip
+                claimed = f"Write chunk {number + 1} returned {chunk.returned} bytes"
+                return violation(f"{claimed}, and the reply has no result for it", "0", *transaction.frames)
             judged = KEPT
     return judged
 
@@ -434,7 +438,8 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         filled = [(use, one) for use, one in zip(chunk.segments, written, strict=True) if one or not any(written)]
         returned = sum(use.returned or 0 for use, _ in filled)
         total = sum(one for _, one in filled)
-        if returned == total or total == returned + 3 & -4 and total != returned and chunk.kind == "write":
+        padded = returned + 3 & -4
+        if total == returned or (total == padded and chunk.kind == "write"):
             judged = judged or KEPT
         elif transaction.unwritten:
             return undecidable(transaction.unwritten)
@@ -470,8 +475,8 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
         if count == padded:
             judged = judged or KEPT
         elif chunk.returned == padded or written == padded:
-            return violation(f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned for an item of {count}",
-                             f"{count} bytes", *transaction.frames)  # fmt: skip
+            seen = f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned"
+            return violation(f"{seen} for an item of {count}", f"{count} bytes", *transaction.frames)
         else:
             judged = judged or KEPT
     return judged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..exchange import XID_IN_USE
 from ..messages import RDMA_MSG, RDMA_NOMSG
 from .finding import KEPT, Judgement, undecidable, violation
-from .nouns import Sent, Transaction, gaps
+from .nouns import Sent, Transaction
 from .rule import Level, rule
 
 MUST, STATED = Level.MUST, Level.STATED
@@ -39,7 +39,7 @@ def exceeded(transaction: Transaction, who: str) -> Judgement | None:
         return None
     if flow.outstanding <= flow.limit:
         return KEPT
-    if reason := transaction.gaps:
+    if reason := transaction.missed(transaction.endpoint("responder")):
         return undecidable(reason)
     if flow.outstanding <= flow.lenient:
         return undecidable("the grant was lowered less than a second before, and the requester may not have known")
@@ -81,7 +81,7 @@ def credit_first(transaction: Transaction) -> Judgement | None:
         return undecidable("the connection began before the capture did")
     if flow.outstanding == 1:
         return KEPT
-    if reason := transaction.gaps:
+    if reason := transaction.missed(transaction.endpoint("responder")):
         return undecidable(reason)
     if transaction.relieved is not None and transaction.relieved < SKEW:
         return undecidable("a reply came within 50 µs, and the capture may show the two directions out of step")
@@ -105,6 +105,6 @@ def xid_reused(sent: Sent) -> Judgement | None:
         return None
     if XID_IN_USE not in sent.rpc.notes:
         return KEPT
-    if reason := gaps(sent.connection):
+    if reason := sent.missed(1 - sent.sender):
         return undecidable(reason)
     return violation(f"a call with XID 0x{sent.rpc.xid:08x} is outstanding already", "another XID")

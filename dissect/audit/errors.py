@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..messages import ERR_CHUNK, ERR_VERS, ERROR_NAMES, RDMA_ERROR, RDMA_MSG
-from ..onc.header import GARBAGE_ARGS, SUCCESS
+from ..onc.header import GARBAGE_ARGS
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Mishap, Sent, Transaction, gaps
 from .rule import Level, rule
@@ -31,7 +31,7 @@ def error_xid(sent: Sent) -> Judgement | None:
         return KEPT
     if not sent.start_known:
         return undecidable("the connection began before the capture did")
-    if reason := gaps(sent.connection):
+    if reason := sent.missed(1 - sent.sender):
         return undecidable(reason)
     return violation(f"rdma_xid 0x{sent.header.xid:08x}, which no message had", "the XID of the message it answers")
 
@@ -183,7 +183,7 @@ def error_retry(sent: Sent) -> Judgement | None:
         return None
     if sent.errored is None:
         return KEPT if sent.rpc is not None and sent.rpc.call is not None and _error(sent) else None
-    if reason := gaps(sent.connection):
+    if reason := sent.missed(1 - sent.sender):
         return undecidable(reason)
     frames = [sent.errored.reply.frame] if sent.errored.reply is not None else []
     return violation(f"a reply to 0x{sent.header.xid:08x}, which RDMA_ERROR had completed", "no reply after the error",
@@ -211,9 +211,8 @@ def garbage_args(transaction: Transaction) -> Judgement | None:
     reply = transaction.reply_head
     if rpc.reply.header.procedure == RDMA_MSG and (reply is None or reply.accept_status is None):
         return undecidable("the reply cannot be read")
-    if reply is not None and (reply.accept_status not in (SUCCESS, None) or reply.accepted is False):
-        if reply.accept_status == GARBAGE_ARGS or reply.accepted is False:
-            return KEPT
+    if reply is not None and (reply.accept_status == GARBAGE_ARGS or reply.accepted is False):
+        return KEPT
     if rpc.status == "NFS4ERR_BADXDR":
         return KEPT
     return violation(f"{items.problem}; answered {rpc.status or 'otherwise'}", "RDMA_MSG with GARBAGE_ARGS")

@@ -25,6 +25,8 @@ class Judgement(NamedTuple):
     """Why it is undecidable."""
     frames: tuple[int, ...] = ()
     """Instead of the noun's own frames, where others show it better."""
+    by: str = ""
+    """'requester' or 'responder': who it was, where the rule judges both."""
     note: bool = False
     """Worth telling, but nobody is blamed: the severity is 'note' whatever the level."""
 
@@ -32,8 +34,8 @@ class Judgement(NamedTuple):
 KEPT = Judgement(PASS)
 
 
-def violation(observed: str, required: str, *frames: int, note: bool = False) -> Judgement:
-    return Judgement(VIOLATION, observed, required, frames=frames, note=note)
+def violation(observed: str, required: str, *frames: int, by: str = "", note: bool = False) -> Judgement:
+    return Judgement(VIOLATION, observed, required, frames=frames, by=by, note=note)
 
 
 def undecidable(reason: str) -> Judgement:

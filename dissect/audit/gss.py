@@ -27,11 +27,11 @@ def gss_no_reduction(transaction: Transaction) -> Judgement | None:
     service = GSS_SERVICE_NAMES.get(transaction.rpc.gss.service, "")
     if transaction.reduced:
         return violation(f"a Read chunk at Position {transaction.reduced[0][0]} with RPCSEC_GSS {service}",
-                         "nothing reduced", transaction.frames[0])  # fmt: skip
+                         "nothing reduced", transaction.frames[0], by="requester")  # fmt: skip
     used = [chunk.returned for chunk in transaction.writes if chunk.returned]
     if used:
         return violation(f"{used[0]} bytes in a Write chunk with RPCSEC_GSS {service}", "nothing reduced",
-                         *transaction.frames)  # fmt: skip
+                         *transaction.frames, by="responder")  # fmt: skip
     return KEPT
 
 
@@ -52,10 +52,11 @@ def gss_material(transaction: Transaction) -> Judgement | None:
         return None
     if rpc.gss is not None and rpc.gss.procedure != RPCSEC_GSS_DATA:
         if transaction.reduced or any(chunk.returned for chunk in transaction.writes):
+            by = "requester" if transaction.reduced else "responder"
             return violation("an RPCSEC_GSS control message that is reduced", "inline, or whole in one chunk",
-                             *transaction.frames)  # fmt: skip
+                             *transaction.frames, by=by)  # fmt: skip
         return KEPT
     if transaction.reduced and head.body > 0 and transaction.reduced[0][0] < head.body:
         return violation(f"a Read chunk at Position {transaction.reduced[0][0]}, inside the credential",
-                         f"not before the arguments at {head.body}", transaction.frames[0])  # fmt: skip
+                         f"not before the arguments at {head.body}", transaction.frames[0], by="requester")  # fmt: skip
     return KEPT

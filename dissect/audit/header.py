@@ -17,7 +17,8 @@ def _version_one(sent: Sent) -> bool:
 
 @rule("V1-VERSION", "rdma_vers is 1", MUST, "5.2.2", "RFC 8166, 4.2.2", Sent)
 def version(sent: Sent) -> Judgement | None:
-    """The version word of every message is 1.  Version 2 has a document of its own and is not judged here.
+    """The version word of every call and reply is 1.  Version 2 has a document of its own and is not judged here; an
+    RDMA_ERROR has the version of what it answers (V1-ERROR-VERSION).
 
     Why: a receiver that does not know the version cannot read anything behind it, and refuses the message.
 
@@ -25,9 +26,7 @@ def version(sent: Sent) -> Judgement | None:
 
     Wrong: rdma_vers 16777216, a 1 that was sent in little-endian order.
     """
-    if sent.header.length < 8:
-        return None
-    if sent.header.version == 2:
+    if sent.header.length < 8 or sent.header.version == 2 or sent.header.procedure == RDMA_ERROR:
         return None
     return KEPT if sent.header.version == 1 else violation(f"rdma_vers is {sent.header.version}", "1")
 
@@ -130,7 +129,7 @@ def xid_match(transaction: Transaction) -> Judgement | None:
             name = "call" if message is transaction.rpc.call else "reply"
             return violation(
                 f"the {name}'s rdma_xid is 0x{message.header.xid:08x}, its RPC message's XID 0x{inside:08x}",
-                "the same XID", message.frame,
+                "the same XID", message.frame, by="requester" if name == "call" else "responder",
             )  # fmt: skip
         judged = KEPT
     return judged

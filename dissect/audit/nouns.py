@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..connection import Connection
 from ..intervals import IntervalSet
-from ..messages import RDMA_NOMSG, Message, TransportHeader
+from ..messages import RDMA_DONE, RDMA_NOMSG, Message, TransportHeader
 from ..onc import binding
 from ..onc.binding import Items
 from ..onc.header import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS_DATA, CallHeader, ReplyHeader, call_header, reply_header
@@ -33,6 +33,17 @@ class Subject:
     """Common to all nouns."""
 
     connection: Connection
+    followed: tuple[bool, bool] = (False, False)
+    """Whether either end sent another message later."""
+
+    def missed(self, sender: int) -> str:
+        """Why ``sender`` may have sent something up to now that is not in the capture; '' where it cannot have.
+
+        A gap is only seen when something behind it is.
+        """
+        if reason := gaps(self.connection):
+            return reason
+        return "" if self.followed[sender] else "no later message shows whether one is missing from the capture"
 
     def endpoint(self, role: str) -> int:
         """Which end of the connection a rule that judges ``role`` judges here."""
@@ -117,6 +128,8 @@ class Sent(Subject):
     """The other end sent a message with this XID not long ago."""
     announced: str = ""
     """A backward call: what told the server that the client is ready; '' for nothing."""
+    calls_unread: bool = False
+    """Not every earlier forward call is whole."""
 
     @property
     def header(self) -> TransportHeader:
@@ -127,7 +140,9 @@ class Sent(Subject):
 
     @property
     def role(self) -> str:
-        return "either" if self.is_call is None else "requester" if self.is_call else "responder"
+        if self.is_call is None:
+            return "requester" if self.header.procedure == RDMA_DONE else "either"
+        return "requester" if self.is_call else "responder"
 
     @property
     def frames(self) -> tuple[int, ...]:
@@ -232,10 +247,6 @@ class Transaction(Subject):
         return ""
 
     @property
-    def gaps(self) -> str:
-        return gaps(self.connection)
-
-    @property
     def sealed(self) -> bool:
         """RPCSEC_GSS protects integrity or privacy of the message."""
         gss = self.rpc.gss
@@ -300,8 +311,12 @@ class Transaction(Subject):
 
     @property
     def reduced(self) -> Sequence[tuple[int, int]]:
-        """The Read chunks that are data items, as (Position, length)."""
-        return [(chunk.position, chunk.advertised) for chunk in self.reads if chunk.position]
+        """The Read chunks that are data items, as (Position, length); those of one Position count as one."""
+        lengths: dict[int, int] = {}
+        for chunk in self.reads:
+            if chunk.position:
+                lengths[chunk.position] = lengths.get(chunk.position, 0) + chunk.advertised
+        return list(lengths.items())
 
     @cached_property
     def arguments(self) -> Items | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..messages import RDMA_ERROR
 from ..private_data import SIZE
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Sent, Setup
@@ -11,6 +10,14 @@ from .rule import Level, rule
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 CUT = "the private data are cut by the capture"
+UNSEEN = "the message with the private data is not in the capture"
+
+
+def _nothing(setup: Setup) -> Judgement | None:
+    """Without an identifier: whether there may be one all the same."""
+    if not setup.seen:
+        return undecidable(UNSEEN)
+    return undecidable(CUT) if setup.cut else None
 
 
 @rule(
@@ -29,7 +36,7 @@ def private_version(setup: Setup) -> Judgement | None:
         if found.version is None:
             return undecidable(CUT) if setup.cut else None
         return KEPT if found.version == 1 else violation(f"version {found.version}", "1")
-    return None
+    return _nothing(setup)
 
 
 @rule("PD-RESERVED", "The seven reserved bits are zero", MUST, "4", "RFC 8797, 4", Setup)
@@ -46,7 +53,7 @@ def private_reserved(setup: Setup) -> Judgement | None:
         if found.reserved is None:
             return undecidable(CUT) if setup.cut else None
         return violation(f"reserved bits 0x{found.reserved:02x}", "0") if found.reserved else KEPT
-    return None
+    return _nothing(setup)
 
 
 @rule("PD-LENGTH", "The eight octets lie wholly inside the private data", SHOULD, "5.2", "RFC 8797, 5.2", Setup)
@@ -60,7 +67,7 @@ def private_length(setup: Setup) -> Judgement | None:
     Wrong: the identifier in the last four octets.
     """
     if not setup.identifiers:
-        return None
+        return _nothing(setup)
     if setup.cut:
         return undecidable(CUT)
     for found in setup.identifiers:
@@ -83,7 +90,7 @@ def private_ambiguous(setup: Setup) -> Judgement | None:
     """
     found = setup.identifiers
     if not found:
-        return None
+        return _nothing(setup)
     if len(found) > 1:
         places = ", ".join(str(one.offset) for one in found)
         return violation(f"{len(found)} identifiers, at offsets {places}", "one")
@@ -141,7 +148,7 @@ def invalidate_stag(sent: Sent) -> Judgement | None:
                      sent.rpc.call.frame, sent.message.frame)  # fmt: skip
 
 
-@rule("PD-INVALIDATE-ROLE", "Only replies use Send With Invalidate", MUST, "4.1", "RFC 8797, 4.1", Sent)
+@rule("PD-INVALIDATE-ROLE", "Only replies use Send With Invalidate", MUST, "4.1", "RFC 8797, 4.1", Sent, "requester")
 def invalidate_role(sent: Sent) -> Judgement | None:
     """No call is a Send With Invalidate.
 
@@ -151,13 +158,10 @@ def invalidate_role(sent: Sent) -> Judgement | None:
 
     Wrong: a call that invalidates a handle of the server.
     """
-    if sent.message.operation.invalidate is None or sent.header.procedure == RDMA_ERROR:
+    if not sent.is_call:
         return None
-    if sent.is_call is None:
-        return undecidable("it is not known whether this is a call or a reply")
-    if sent.is_call:
-        return violation(f"a call that invalidates 0x{sent.message.operation.invalidate:08x}", "a plain Send")
-    return KEPT
+    handle = sent.message.operation.invalidate
+    return KEPT if handle is None else violation(f"a call that invalidates 0x{handle:08x}", "a plain Send")
 
 
 @rule("PD-CONTEXT", "Settings are those of this connection", STATED, "4", "RFC 8797, 4", Setup,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .finding import KEPT, Judgement, undecidable, violation
-from .nouns import Movement, gaps
+from .nouns import Movement
 from .rule import Level, rule
 
 MUST = Level.MUST
@@ -45,7 +45,7 @@ def rdma_outside(movement: Movement) -> Judgement | None:
         return KEPT
     if not movement.start_known:
         return undecidable("the connection began before the capture did")
-    if reason := gaps(movement.connection):
+    if reason := movement.missed(1 - movement.operation.initiator):
         return undecidable(reason)
     if movement.calls_cut:
         return undecidable("the chunk lists of a call are cut by the capture")
@@ -73,7 +73,7 @@ def rdma_after_reply(movement: Movement) -> Judgement | None:
         return KEPT
     if movement.place != "late" or movement.delivers:
         return None
-    if reason := gaps(movement.connection):
+    if reason := movement.missed(1 - movement.operation.initiator):
         return undecidable(reason)
     if movement.calls_cut:
         return undecidable("the chunk lists of a call are cut by the capture")

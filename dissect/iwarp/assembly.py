@@ -81,6 +81,15 @@ class Fragment(NamedTuple):
     last_time: int
     order: int
     ack: int
+    seen: int
+    """Bytes that are not missing."""
+    truncated: bool
+    chunk: int
+    """Index in ``datas``, where all is there and in one of them; else -1."""
+    offset: int
+    """Of the first piece, in that."""
+    captured: int
+    """Bytes of the first piece."""
 
 
 class _OpenRead:
@@ -154,7 +163,7 @@ class Reads:
             if read.seen.add(place, end) == [(place, end)]:
                 operation.payload.runs.append((place, data, rows))
                 operation.payload.seen += end - place
-        operation.payload.truncated |= any(bool((rows["captured"] < rows["length"]).any()) for _, _, rows in runs)
+        operation.payload.truncated |= fragment.truncated
         read.reached = at + fragment.length
         operation.packets += fragment.packets
         operation.last_frame = max(operation.last_frame, fragment.last_frame)
@@ -229,6 +238,9 @@ class Assembly:
                 return
             self._close(group)
         send = group == _SEND
+        if fragment.last and fragment.chunk >= 0 and not (send and fragment.place) and not fragment.broken:
+            self._whole(fpdus, fragment)
+            return
         start = 0 if send else fragment.place
         operation = Operation(
             Kind.SEND if send else Kind.WRITE,
@@ -247,14 +259,37 @@ class Assembly:
         )
         self._extend(fpdus, fragment, operation)
 
+    def _whole(self, fpdus: Fpdus, fragment: Fragment) -> None:
+        """A Send or a Write, the bulk of all traffic."""
+        send = fragment.group == _SEND
+        data, low, high = fpdus.datas[fragment.chunk], fragment.low, fragment.high
+        payload = Payload(fragment.length, fragment.seen, fragment.truncated, [(0, data, fpdus.pieces[low:high])])
+        if high - low == 1:
+            payload.only = data.data, fragment.offset, fragment.offset + fragment.captured
+        operation = Operation(
+            Kind.SEND if send else Kind.WRITE,
+            self.sender,
+            fragment.first_frame,
+            fragment.last_frame,
+            fragment.first_time,
+            fragment.last_time,
+            fragment.length,
+            payload,
+            0 if send else fragment.key,
+            0 if send else fragment.place,
+            fragment.key & 0xFFFFFF if send else 0,
+            fragment.packets,
+        )
+        if fragment.opcode in codes.INVALIDATING:
+            operation.invalidate = int(fpdus.rows["stag"][fragment.first])
+        self.out.append((fragment.order, operation))
+
     def _extend(self, fpdus: Fpdus, fragment: Fragment, operation: Operation) -> None:
         payload = operation.payload
         at = fragment.place - operation.address
-        for shift, data, rows in _runs(fpdus, fragment):
-            payload.runs.append((at + shift, data, rows))
-            seen = int(rows["length"].sum())
-            payload.seen += seen
-            payload.truncated = payload.truncated or bool((rows["captured"] < rows["length"]).any())
+        payload.runs += [(at + shift, data, rows) for shift, data, rows in _runs(fpdus, fragment)]
+        payload.seen += fragment.seen
+        payload.truncated = payload.truncated or fragment.truncated
         payload.length = operation.length = max(operation.length, at + fragment.length)
         operation.packets += fragment.packets
         operation.last_frame = max(operation.last_frame, fragment.last_frame)
@@ -265,10 +300,6 @@ class Assembly:
         self.partial.pop(fragment.group, None)
         if fragment.opcode in codes.INVALIDATING:
             operation.invalidate = int(fpdus.rows["stag"][fragment.first])
-        if len(payload.runs) == 1 and not at and len(payload.runs[0][2]) == 1:
-            _, data, rows = payload.runs[0]
-            offset = int(rows["payload"][0])
-            payload.only = data.data, offset, offset + int(rows["captured"][0])
         self.out.append((fragment.order, operation))
 
     def _close(self, group: int) -> None:
@@ -307,7 +338,7 @@ class Assembly:
         if fragment.group == _IMMEDIATE:
             operation = self._single(Kind.SEND, fragment, fragment.length, 0, 0)
             operation.payload.runs = _runs(fpdus, fragment)
-            operation.payload.seen = sum(int(rows["length"].sum()) for _, _, rows in operation.payload.runs)
+            operation.payload.seen, operation.payload.truncated = fragment.seen, fragment.truncated
             operation.immediate = int.from_bytes(body, "big") if len(body) == fragment.length else None
         elif len(body) >= 20:
             self._single(
@@ -346,7 +377,8 @@ def _follows(before: Fragment, fragment: Fragment) -> bool:
 
 
 def fragments(fpdus: Fpdus) -> list[Fragment]:
-    rows, edges = fpdus.rows, fpdus.edges
+    """Consecutive FPDUs cut into messages, or parts of them."""
+    rows, edges, pieces = fpdus.rows, fpdus.edges, fpdus.pieces
     if not len(rows):
         return []
     opcode = rows["opcode"]
@@ -363,6 +395,15 @@ def fragments(fpdus: Fpdus) -> list[Fragment]:
     starts = np.concatenate(([0], np.flatnonzero(~goes_on) + 1))
     ends = np.concatenate((starts[1:], [len(rows)]))
     final = ends - 1
+    low, high = edges[starts], edges[ends]
+    sums = np.add.reduceat(length, starts, dtype=np.int64)
+    totals = np.concatenate(([0], np.cumsum(pieces["length"], dtype=np.int64)))
+    seen = totals[high] - totals[low]
+    shorts = np.concatenate(([0], np.cumsum(pieces["captured"] < pieces["length"])))
+    # One row more than there are pieces, for messages without any.
+    chunk, offset, captured = (np.concatenate((pieces[name], [0])) for name in ("chunk", "payload", "captured"))
+    changes = np.concatenate(([0], np.cumsum(chunk[1:] != chunk[:-1])))
+    plain = (seen == sums) & (high > low) & (changes[np.maximum(high - 1, 0)] == changes[low])
     return [
         Fragment(*one)
         for one in zip(
@@ -370,12 +411,12 @@ def fragments(fpdus: Fpdus) -> list[Fragment]:
             opcode[final].tolist(),
             key[starts].tolist(),
             place[starts].tolist(),
-            np.add.reduceat(length, starts, dtype=np.int64).tolist(),
+            sums.tolist(),
             rows["last"][final].tolist(),
             rows["broken"][starts].tolist(),
             starts.tolist(),
-            edges[starts].tolist(),
-            edges[ends].tolist(),
+            low.tolist(),
+            high.tolist(),
             (ends - starts).tolist(),
             rows["first_frame"][starts].tolist(),
             np.maximum.reduceat(rows["last_frame"], starts).tolist(),
@@ -383,6 +424,11 @@ def fragments(fpdus: Fpdus) -> list[Fragment]:
             np.maximum.reduceat(rows["last_time"], starts).tolist(),
             rows["order"][final].tolist(),
             rows["ack"][final].tolist(),
+            seen.tolist(),
+            (shorts[high] > shorts[low]).tolist(),
+            np.where(plain, chunk[low], -1).tolist(),
+            offset[low].tolist(),
+            captured[low].tolist(),
             strict=True,
         )
     ]
@@ -394,10 +440,8 @@ def _runs(fpdus: Fpdus, fragment: Fragment) -> Runs:
     if low == high:
         return []
     rows = fpdus.pieces[low:high]
-    chunk = int(rows["chunk"][0])
-    total = int(rows["length"].sum())
-    if total == fragment.length and (high - low == 1 or bool((rows["chunk"] == chunk).all())):
-        return [(0, fpdus.datas[chunk], rows)]
+    if fragment.chunk >= 0:
+        return [(0, fpdus.datas[fragment.chunk], rows)]
     # Places in the payload of an FPDU become places in the fragment.
     owner = np.searchsorted(fpdus.edges, np.arange(low, high), side="right") - 1
     lengths = fpdus.rows["length"][fragment.first : fragment.first + fragment.packets].astype(np.int64)

@@ -10,12 +10,14 @@ import numpy as np
 from ..connection import Connection, Endpoint
 from ..frames import Bytes, Rows, take
 from ..layers.iwarp_codes import READ_REQUEST, WRITE
-from ..tcp import ACK, FIN, RST
+from ..tcp import ACK, FIN, RST, checksums
 from .assembly import Assembly, Delivered, Fragment, Reads, fragments
 from .framing import Fpdus, Framing
 from .health import Health
 from .stream import MODULUS, Stream
 
+RARE = 2
+"""Right checksums that must stand against a wrong one."""
 UNDECIDED = 64
 """FPDUs after which it is settled which side is the active one."""
 
@@ -46,6 +48,10 @@ class Link:
         self.sent = [0, 0]
         self.sent_bytes = [0, 0]
         self.agreed = False
+        self.checked = [0, 0], [0, 0]
+        """Segments with the right TCP checksum, and with a wrong one, by direction."""
+        self.damaged = [0, 0]
+        """Segments that were dropped for it."""
         self.closed = False
         """A FIN or a reset was seen."""
         self.ends: list[tuple[int, int, str]] = []
@@ -94,8 +100,10 @@ class Link:
             mine, stream = sent[direction], self.streams[direction]
             if len(mine):
                 # A reset may carry any sequence number.
-                if (reset := mine["flags"] & RST != 0).any():
-                    mine = take(mine, ~reset)
+                # A reset may carry any sequence number.
+                unusable = (mine["flags"] & RST != 0) | self._damaged(direction, data, mine)
+                if unusable.any():
+                    mine = take(mine, ~unusable)
                 if len(mine):
                     self.framings[direction].feed(stream.feed(data, mine, self.segments))
             self.framings[direction].feed(stream.settle(self.acked[direction], self.segments, self.last[1]))
@@ -115,6 +123,21 @@ class Link:
             ready += assembly.finish()
         ready.sort(key=itemgetter(0))
         return ready
+
+    def _damaged(self, direction: int, data: Bytes, rows: Rows) -> Rows:
+        """Which segments arrived damaged: the receiver drops them and gets them again.
+
+        A wrong checksum means something only where nearly all are right: a network card may compute or check them
+        elsewhere, and then what is captured is neither here nor there.
+        """
+        right, wrong = checksums(data, rows)
+        count = self.checked[direction]
+        count[0] += int(np.count_nonzero(right))
+        count[1] += int(np.count_nonzero(wrong))
+        if not wrong.any() or count[1] * RARE > count[0]:
+            return np.zeros(len(rows), np.bool_)
+        self.damaged[direction] += int(np.count_nonzero(wrong))
+        return wrong
 
     def _acknowledged(self, direction: int, rows: Rows) -> None:
         """Rows of the other direction say how much of this one was received."""

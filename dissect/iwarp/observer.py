@@ -183,7 +183,9 @@ class Observer:
             index = int(members[start])
             link = self._link(key)
             link.begin(int(not forward[index]), rows[index : index + 1], request)
-            return link, members[start:]
+            first = other is not None and other.opened_by is not None and int(rows["seq"][index]) == other.first
+            # What stands before it is something else, or its own second half out of order.
+            return link, members if request and first else members[start:]
         service = self._is_service(key)
         carrying = int(np.count_nonzero(rows["length"][members]))
         if not carrying and other is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+import struct
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ import zstandard
 from click.testing import CliRunner, Result
 
 from playbook import Capture, Wire, faults, write_pcap
+from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.shapes import read, write
 from rdmascope.captures import wireshark
 from rdmascope.cli.main import main
@@ -144,6 +146,33 @@ class TestAgreement:
         write_pcap(Capture(wire, faults.snap(wire.packets, 160)).frames, path)
         result = run(str(path))
         assert result.exit_code == 0, result.output
+
+    @pytest.mark.parametrize("compressed", [False, True])
+    def test_native_infiniband(self, compressed: bool, tmp_path: Path) -> None:
+        """tshark does not read LINKTYPE_INFINIBAND, but the same packets as ERF records."""
+        bth = struct.pack(">BBHII", 0x04, 0x40, 0xFFFF, 0x11, 0x80000001)
+        link = struct.pack(">HHHH", 0x0002, 1, (8 + len(bth) + 16 + 4) // 4, 2)
+        frame = link + bth + bytes(16) + bytes(6)
+        contents = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 247)
+        contents += struct.pack("<IIII", 1, 0, len(frame), len(frame)) + frame
+        path = tmp_path / "native.pcap"
+        path.write_bytes(zstandard.compress(contents) if compressed else contents)
+        summary = objects(str(path))[-1]
+        assert summary["agree"] is True
+        assert summary["compared"]["packet"]["equal"] == 1
+
+    def test_iwarp(self, tmp_path: Path) -> None:
+        wire = IwarpWire(mss=1460, seed=2)
+        conn = wire.connect(revision=2, cutting="merged")
+        write(conn)
+        read(conn)
+        path = tmp_path / "iwarp.pcap"
+        write_pcap(IwarpCapture(wire, wire.sent()).frames, path)
+        *differences, summary = objects(str(path))
+        assert summary["agree"] is True
+        assert summary["compared"]["packet"]["compared"] == summary["compared"]["packet"]["equal"] > 10
+        assert summary["compared"]["call"]["compared"] == summary["compared"]["reply"]["compared"] == 2
+        assert {one["right"] for one in differences} == {"both"}
 
     def test_a_damaged_file_is_compared_as_far_as_it_goes(self, small: str, tmp_path: Path) -> None:
         path = tmp_path / "half.pcap"

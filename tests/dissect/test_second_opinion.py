@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -11,15 +11,24 @@ from hypothesis import strategies as st
 
 from playbook import Capture, Wire, call, error, faults, fetch, nfs3, nfs4, reply
 from playbook.capture import frame_batch
+from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.shapes import DATA, read, write
+from playbook.tcp import TcpSegment
 from rdmascope.dissect import weak_spots
 from rdmascope.dissect.analyzer import Analyzer
-from rdmascope.dissect.connection import Connection, Endpoint
 from rdmascope.dissect.network import locate
 from rdmascope.dissect.packets import decode
-from rdmascope.dissect.rpcs import Rpc
 from rdmascope.dissect.second_opinion import Comparison, Difference, Ours, halves
-from rdmascope.dissect.sightings import ASKED, HEADER_FIELDS, PACKET_NAMES, Fields, Sighting, sighting
+from rdmascope.dissect.sightings import (
+    ASKED,
+    FPDU_FIELDS,
+    HEADER_FIELDS,
+    MPA_FIELDS,
+    PACKET_NAMES,
+    Fields,
+    Sighting,
+    sighting,
+)
 
 RPC_NAMES = ("rpc.program", "rpc.programversion", "rpc.procedure")
 
@@ -39,6 +48,7 @@ def conversation() -> Wire:
 def ours(capture: Capture) -> Ours:
     found = Ours()
     analyzer = Analyzer()
+    analyzer.watch_fpdus(found.add_fpdus)
     batch = frame_batch(capture.frames)
     for rpc in analyzer.feed(batch):
         found.add_rpc(rpc)
@@ -91,7 +101,7 @@ def test_every_field_is_compared() -> None:
     names = {name for _, name in VALUES}
     absent = {
         "infiniband.atomiceth.swapdt", "infiniband.atomiceth.cmpdt", "infiniband.immdt", "rpcordma.errcode",
-        "rpcordma.vers_low", "rpcordma.vers_high",
+        "rpcordma.vers_low", "rpcordma.vers_high", *MPA_FIELDS, *FPDU_FIELDS,
     }  # fmt: skip
     assert names >= {*PACKET_NAMES, *HEADER_FIELDS} - absent
 
@@ -303,6 +313,39 @@ def psns_alike(wire: Wire) -> None:
     reply(call(conn, nfs3.symlink(b"name", DATA[:3000])), nfs3.readdirplus_reply([b"file-%d" % n for n in range(40)]))
 
 
+def out_of_order(segments: list[TcpSegment]) -> list[TcpSegment]:
+    """The two halves of an RDMA Write the wrong way round."""
+    data = [index for index, segment in enumerate(segments) if segment.payload and segment.sender == 1]
+    first, second = next((a, b) for a, b in pairwise(data) if segments[a].end == segments[b].at and b - a < 3)
+    return faults.swap(segments, first, second - first)
+
+
+def over_tcp(
+    harm: Callable[[list[TcpSegment]], list[TcpSegment]] | None = None, **options: object
+) -> Callable[[], Capture]:
+    """The same over iWARP."""
+
+    def build() -> Capture:
+        wire = IwarpWire(mss=1460, seed=3)
+        conn = wire.connect(**options)  # type: ignore[arg-type]
+        chunk = conn.register(4096)
+        reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+        write(conn)
+        rpc = call(conn, nfs3.read(0, 4096), writes=[chunk])
+        reply(rpc, nfs3.read_reply(DATA[:4096]), invalidate=chunk[0].handle)
+        sent = wire.sent()
+        return IwarpCapture(wire, sent if harm is None else harm(sent))
+
+    return build
+
+
+OVER_TCP: dict[str, Callable[[], Capture]] = {
+    "no MPA": over_tcp(cm=False),
+    "ready to receive": over_tcp(revision=2, ready="F"),
+    "markers": over_tcp(markers=(True, False)),
+    "TCP order": over_tcp(out_of_order),
+    "split FPDUs": over_tcp(cutting="random"),
+}
 ELSEWHERE: dict[str, Callable[[], Capture]] = {
     "cut frame": snapped,
     "sent again": sent_again,
@@ -311,13 +354,12 @@ ELSEWHERE: dict[str, Callable[[], Capture]] = {
     "memory offered again": plain(memory_again),
     "PSNs alike": plain(psns_alike),
 }
-BY_HAND = {"no MPA"}
 ROWS = {row.name: row for row in weak_spots.TABLE}
 
 
 def test_every_weak_spot_has_its_conversation() -> None:
-    assert {*TOUCHED, *ELSEWHERE, *BY_HAND} == set(ROWS)
-    assert {name for name, row in ROWS.items() if row.applies is None} == set(ELSEWHERE)
+    assert {*TOUCHED, *ELSEWHERE, *OVER_TCP, "IP over InfiniBand"} == set(ROWS)
+    assert {name for name, row in ROWS.items() if row.applies is None} == set(ROWS) - set(TOUCHED)
 
 
 @pytest.mark.parametrize("name", TOUCHED)
@@ -420,12 +462,59 @@ def test_sends_of_both_ends_with_the_same_psns() -> None:
     assert {one.reason for one in found} == {ROWS["PSNs alike"].reason}
 
 
-def test_iwarp_without_its_greeting() -> None:
-    ends = Endpoint("10.0.0.2", 0, private_data_seen=True), Endpoint("10.0.0.1", 0)
-    rpc = Rpc(1, Connection(1, "iWARP", ends, paired_by="TCP"), False, 7)
-    assert "no MPA" in weak_spots.touched(rpc)
-    both = ends[0], replace(ends[1], private_data_seen=True)
-    assert "no MPA" not in weak_spots.touched(replace(rpc, connection=Connection(1, "iWARP", both, paired_by="TCP")))
+def test_ip_over_infiniband_is_passed_over() -> None:
+    last = max(TOLD) + 1
+    datagram: Fields = {"infiniband.bth.opcode": (0x64,), "infiniband.deth.q_key": (0x0B1B,)}
+    _, found = compare(MINE, {**TOLD, last: datagram})
+    assert [(one.frame, one.field, one.right) for one in found] == [(last, "packet", "both")]
+    _, found = compare(MINE, {**TOLD, last: {**datagram, "infiniband.deth.q_key": (1 << 31,)}})
+    assert not any(one.explained for one in found)
+
+
+def test_iwarp_field_by_field() -> None:
+    mine = ours(over_tcp(revision=2)())
+    told = echo(mine)
+    comparison, found = compare(mine, told)
+    assert found == []
+    assert comparison.tallies["packet"].compared == len(told)
+    names = {name for fields in told.values() for name in fields}
+    assert names >= {*MPA_FIELDS, *FPDU_FIELDS}
+    for frame, fields in told.items():
+        for name in (*MPA_FIELDS, *FPDU_FIELDS):
+            if name in fields:
+                altered = {**fields, name: (fields[name][0] ^ 1, *fields[name][1:])}
+                _, (difference,) = compare(mine, {**told, frame: altered})
+                assert (difference.frame, difference.field, difference.explained) == (frame, name, False)
+
+
+@pytest.mark.parametrize("name", OVER_TCP)
+def test_weak_spots_of_iwarp_are_seen(name: str) -> None:
+    streams = ours(OVER_TCP[name]()).streams
+    assert any(name in streams.of(frame) for frame in streams.links)
+    sound = ours(over_tcp()()).streams
+    assert {sound.of(frame) for frame in sound.links} == {frozenset()}
+
+
+@pytest.mark.parametrize("name", [name for name in OVER_TCP if name != "ready to receive"])
+def test_what_wireshark_makes_of_streams_that_it_lost(name: str) -> None:
+    mine = ours(OVER_TCP[name]())
+    told = echo(mine)
+    frame = max(mine.streams.links)
+    _, found = compare(mine, {number: fields for number, fields in told.items() if number != frame})
+    assert ROWS[name].reason in {one.reason for one in found}
+    assert all(one.explained for one in found)
+
+
+def test_an_fpdu_without_contents() -> None:
+    mine = ours(OVER_TCP["ready to receive"]())
+    told = echo(mine)
+    (link,) = mine.streams.known
+    assert link.first is not None
+    frame = next(number for number in range(link.first[0], max(told)) if number not in told)
+    _, found = compare(mine, {**told, frame: {"iwarp_mpa.ulpdulength": (0,)}})
+    assert [(one.field, one.right, one.reason) for one in found] == [
+        ("packet", "both", ROWS["ready to receive"].reason)
+    ]
 
 
 # What tshark prints

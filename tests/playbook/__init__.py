@@ -12,6 +12,8 @@ Modules: packets (bytes of one packet), cm (connection management), wire (connec
 rpc, nfs3 and nfs4 (messages), rpcrdma (calls, chunks, replies), shapes (whole RPCs in a word),
 foreign (other users of queue pairs), faults, capture,
 judge (the analyzer against the truth), strategies (Hypothesis).
+The same scripts over iWARP: tcp (bytes of one segment), mpa (bytes of an FPDU), iwarp (connections, verbs, capture),
+tcp_faults, iwarp_strategies.
 """
 
 from . import cm, faults, foreign, nfs3, nfs4

@@ -95,7 +95,9 @@ def iwarp_conversations(
 
 REPAIRED = ("lost", "lost and more", "reorder", "repeat", "ghost", "keepalive", "duplicate", "drop ack")
 """Nothing is missing in the end."""
-FATAL = ("corrupt", "corrupt and repaired", "terminate", "reset", "drop", "swap")
+FATAL = ("terminate", "reset", "drop", "swap")
+SPOILED = ("corrupt", "corrupt and repaired")
+"""Only right CRCs seen before make a wrong one tell."""
 
 
 @st.composite

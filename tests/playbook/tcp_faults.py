@@ -97,14 +97,15 @@ def keepalive(wire: IwarpWire, segments: Segments, index: int) -> Segments:
 
 
 def corrupt(wire: IwarpWire, segments: Segments, index: int, at: int, *, repaired: bool = False) -> Segments:
-    """A byte of an FPDU is changed on the way; CRCs must be in use for anybody to notice.
+    """A byte of an FPDU, not the first, is changed on the way; CRCs must be in use for anybody to notice.
 
     ``repaired``: the TCP checksum told the receiver, and the segment was sent again.  Otherwise its MPA found the CRC
     wrong, and ended the connection (RFC 5044, 8).
     """
     one = segments[index]
     connection = connection_of(wire, one)
-    if one.kind != "data" or one.at < connection.ends[one.sender].operating or not connection.crc:
+    fpdus = connection.ends[one.sender].extents
+    if one.kind != "data" or not connection.crc or not fpdus or one.at < fpdus[0].end:
         return segments
     harmed = replace(one, corrupt=at % len(one.payload), wrong_checksum=repaired)
     segments = [*segments[:index], harmed, *segments[index + 1 :]]
