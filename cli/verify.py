@@ -66,7 +66,7 @@ def command(file: Source, limit: int | None, as_json: bool, ports: tuple[int, ..
     \b
       Both are right: Wireshark shows a call with a Read chunk in the last Read response
       and counts its time from there, rdmascope from the Send (15)
-        see epan/dissectors/packet-rpcrdma.c
+        see Wireshark, epan/dissectors/packet-rpcrdma.c
         frame what  field        rdmascope Wireshark
         107   call  frame.number 107       113
         114   reply rpc.repframe 107       113

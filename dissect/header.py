@@ -90,7 +90,7 @@ def _usual(data: Bytes | memoryview | bytes, start: int, available: int) -> Tran
             one, position, handle, length, high, low = words[at : at + 6]
             if one != 1:
                 return None
-            segments = (Segment(handle, length, high << 32 | low),)
+            segments: tuple[Segment, ...] = (Segment(handle, length, high << 32 | low),)
             if reads and reads[-1].position == position:
                 segments = reads.pop().segments + segments
             reads.append(ReadChunk(position, segments))

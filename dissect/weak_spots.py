@@ -27,10 +27,10 @@ from .sightings import FPDU_FIELDS, MPA_FIELDS, Values
 
 PSN_MODULUS = 1 << 24
 
-CHUNKS = "epan/dissectors/packet-rpcrdma.c"
-PACKETS = "epan/dissectors/packet-infiniband.c"
-RPCS = "epan/dissectors/packet-rpc.c"
-MPA = "epan/dissectors/packet-iwarp-mpa.c"
+CHUNKS = "Wireshark, epan/dissectors/packet-rpcrdma.c"
+PACKETS = "Wireshark, epan/dissectors/packet-infiniband.c"
+RPCS = "Wireshark, epan/dissectors/packet-rpc.c"
+MPA = "Wireshark, epan/dissectors/packet-iwarp-mpa.c"
 
 
 class Verdict(NamedTuple):

@@ -82,6 +82,8 @@ def page(result: Result, width: int, waivers: Sequence[Waiver] = ()) -> Renderab
     auditor = result.auditor
     broken = {place.rule for place, tally in auditor.tallies.items() if tally.violated}
     parts: list[RenderableType] = [_headline(result, broken)]
+    if not result.connections:
+        return parts[0]
     parts += [Text(), heading("Endpoints", "rules by what they found"), _endpoints(result)]
     if broken:
         parts += [Text(), heading("Findings", "worst first; rdmascope explain ID has each rule")]

@@ -184,6 +184,8 @@ class Link:
         end = self.connection.endpoints[int(direction != self.active)]
         end.private_data_seen = frame.complete
         end.private_data = frame.rpcrdma
+        end.consumer_data, end.consumer_data_cut = frame.private_data, not frame.complete
+        end.private_data_frame = framing.mpa_frame
         end.responder_resources, end.initiator_depth = frame.ird, frame.ord
         if frame.reject:
             self._ended("MPA reject", framing.mpa_frame, framing.mpa_time)

@@ -36,12 +36,8 @@ LAYOUTS: dict[str, tuple[tuple[str, int], ...]] = {
         ("reserved", 8),
         ("src_qp", 24),
     ),
-    "ImmDt": (
-        ("immediate", 32),
-    ),
-    "IETH": (
-        ("r_key", 32),
-    ),
+    "ImmDt": (("immediate", 32),),
+    "IETH": (("r_key", 32),),
     "DDPTagged": (
         ("tagged_flag", 1),
         ("last_flag", 1),

@@ -75,17 +75,13 @@ def interface(order: str, *options: bytes, link_type: int = 1, snaplen: int = 0)
 
 def enhanced(order: str, frame: Frame, ticks: int, *options: bytes) -> bytes:
     size = len(frame.data)
-    head = struct.pack(
-        order + "IIIII", frame.interface, ticks >> 32, ticks & 0xFFFFFFFF, size, size + frame.more
-    )
+    head = struct.pack(order + "IIIII", frame.interface, ticks >> 32, ticks & 0xFFFFFFFF, size, size + frame.more)
     return block(order, 6, head + frame.data + bytes(-size % 4) + b"".join(options))
 
 
 def obsolete(order: str, frame: Frame, ticks: int) -> bytes:
     size = len(frame.data)
-    head = struct.pack(
-        order + "HHIIII", frame.interface, 7, ticks >> 32, ticks & 0xFFFFFFFF, size, size + frame.more
-    )
+    head = struct.pack(order + "HHIIII", frame.interface, 7, ticks >> 32, ticks & 0xFFFFFFFF, size, size + frame.more)
     return block(order, 2, head + frame.data)
 
 
@@ -108,9 +104,7 @@ def read(path: str, limits: Limits | None = None) -> tuple[list[Frame], CaptureE
                     data = batch.data[at : at + size].tobytes()
                     assert len(data) == size
                     more = int(row["original"]) - size
-                    frames.append(
-                        Frame(data, int(row["time"]), more, int(row["link_type"]), int(row["interface"]))
-                    )
+                    frames.append(Frame(data, int(row["time"]), more, int(row["link_type"]), int(row["interface"])))
     except CaptureError as error:
         assert "\n" not in str(error)
         return frames, error
@@ -200,9 +194,7 @@ def pcapngs(draw: st.DrawFn) -> tuple[bytes, list[Frame]]:
                 out += interface(order, *options, link_type=link_type)
                 own.append((link_type, units, offset))
             if kind == "other":
-                out += block(
-                    order, draw(st.sampled_from([4, 5, 0x0BAD, 0x40000BAD])), draw(st.binary(max_size=30))
-                )
+                out += block(order, draw(st.sampled_from([4, 5, 0x0BAD, 0x40000BAD])), draw(st.binary(max_size=30)))
                 continue
             which = 0 if kind == "simple" else draw(st.integers(0, len(own) - 1))
             link_type, units, offset = own[which]
@@ -216,11 +208,7 @@ def pcapngs(draw: st.DrawFn) -> tuple[bytes, list[Frame]]:
                 time = ticks * 10**9 // units + offset * 10**9
                 time = min(max(time, -(2**63)), 2**63 - 1)
                 frame = Frame(data, time, more, link_type, which)
-                out += (
-                    obsolete(order, frame, ticks)
-                    if kind == "obsolete"
-                    else enhanced(order, frame, ticks, comment)
-                )
+                out += obsolete(order, frame, ticks) if kind == "obsolete" else enhanced(order, frame, ticks, comment)
             frames.append(Frame(frame.data, frame.time, frame.more, frame.link_type, described + which))
         described += len(own)
     return out, frames
@@ -414,9 +402,7 @@ def test_changed_bytes_lose_nothing_before_them(
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.sampled_from(
-        [b"", pcap([]), section("<"), section(">") + interface(">"), b"\x1f\x8b\x08", b"\xfd7zXZ\0"]
-    ),
+    st.sampled_from([b"", pcap([]), section("<"), section(">") + interface(">"), b"\x1f\x8b\x08", b"\xfd7zXZ\0"]),
     st.binary(max_size=200),
     sizes,
 )
@@ -496,8 +482,6 @@ def test_what_the_writer_wrote_comes_back(frames: list[Frame]) -> None:
     writer = PcapngWriter(file, 1)
     for number, frame in enumerate(frames):
         size = len(frame.data) + frame.more
-        writer.write(
-            frame.time, frame.data, size if frame.more else None, f"n° {number}" if number % 2 else None
-        )
+        writer.write(frame.time, frame.data, size if frame.more else None, f"n° {number}" if number % 2 else None)
     with stored(file.getvalue()) as path:
         assert read(path) == (frames, None)

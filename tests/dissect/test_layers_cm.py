@@ -12,14 +12,13 @@ from scapy.packet import Raw
 from rdmascope.dissect.columns import compile_header
 from rdmascope.dissect.layers.cm import (
     CM_MESSAGES,
-    REJECT_REASONS,
     CMDisconnectRequest,
     CMReject,
     CMReply,
     CMRequest,
     IPCMRequest,
-    service_port,
 )
+from rdmascope.dissect.layers.cm_codes import REJECT_REASONS, service_port
 from rdmascope.dissect.layers.mad import MAD
 from rdmascope.dissect.layers.private_data import (
     ConsumerPrivateData,

@@ -84,9 +84,7 @@ def test_a_read_of_six_bytes_through_a_write_chunk(version: int, procedure: int,
     ("version", "procedure", "message", "position"),
     [(3, 7, WRITE3_CALL, 112), (4, 1, WRITE40_CALL, 144), (4, 1, WRITE41_CALL, 180)],
 )
-def test_a_write_of_256_kib_from_a_read_chunk(
-    version: int, procedure: int, message: bytes, position: int
-) -> None:
+def test_a_write_of_256_kib_from_a_read_chunk(version: int, procedure: int, message: bytes, position: int) -> None:
     found = binding.call_items(100003, version, procedure, message, 0, len(message), [(position, 262144)])
     assert found == binding.Items((Item(position, 262144, 0, True, "WRITE"),), "", True)
 
@@ -194,9 +192,7 @@ def test_which_programs_are_bound() -> None:
     ("version", "procedure", "message", "size"),
     [(3, 6, READ3_REPLY, 6), (4, 1, READ40_REPLY, 6), (4, 1, READ41_REPLY, 6)],
 )
-def test_a_cut_reply_finds_nothing_and_says_so(
-    version: int, procedure: int, message: bytes, size: int
-) -> None:
+def test_a_cut_reply_finds_nothing_and_says_so(version: int, procedure: int, message: bytes, size: int) -> None:
     for end in range(len(message)):
         found = binding.reply_items(100003, version, procedure, message, 0, end, [size])
         assert not found.complete and found.items == () and found.problem

@@ -139,9 +139,7 @@ def test_neither_call_nor_reply() -> None:
 
 @QUICK
 @given(st.binary(max_size=120), st.integers(0, 12), st.sampled_from([None, GssCredential(1, 0, 1, 2)]))
-def test_noise_decodes_to_something_inside_the_bytes(
-    noise: bytes, start: int, gss: GssCredential | None
-) -> None:
+def test_noise_decodes_to_something_inside_the_bytes(noise: bytes, start: int, gss: GssCredential | None) -> None:
     start = min(start, len(noise))
     for kind in (b"", words(1, 0, 2), words(1, 1, 0), words(1, 1, 1)):
         data = noise[:start] + kind + noise[start:]

@@ -338,9 +338,7 @@ def test_the_walk_ends_where_the_callback_operation_ends(number: int) -> None:
 
 @QUICK
 @given(rows(ARGUMENTS), st.binary(max_size=7), st.integers(0, 2), st.binary(max_size=9))
-def test_a_call_of_many_operations(
-    found: list[tuple[int, bytes]], tag: bytes, minor: int, behind: bytes
-) -> None:
+def test_a_call_of_many_operations(found: list[tuple[int, bytes]], tag: bytes, minor: int, behind: bytes) -> None:
     data = compound(found, tag, minor)
     call = nfs4.compound_call(b"\0\0\0\x05" + data + behind, 4, 4 + len(data))
     assert call.operations == tuple(number for number, _ in found)
@@ -418,9 +416,7 @@ def test_writes_are_found_by_the_position_of_their_chunk(writes: list[tuple[byte
         reduced = chunked and content != b""
         unreduced += before
         sent += before
-        want.append(
-            nfs4.Item(len(unreduced), len(content), len(chunks) if reduced else None, reduced, "WRITE")
-        )
+        want.append(nfs4.Item(len(unreduced), len(content), len(chunks) if reduced else None, reduced, "WRITE"))
         if reduced:
             chunks.append((len(unreduced), len(content)))
         padded = content + bytes(-len(content) % 4)
