@@ -9,7 +9,7 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 	{ apt-get -qq install -y --no-install-recommends $(1) || \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends $(1); }; } >/dev/null 2>&1 </dev/null
 
-.PHONY: help demo test bench lint format types check clean layouts tshark
+.PHONY: help demo test bench lint format types check clean layouts tshark verify
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
 	@echo 'make test    the tests'
@@ -17,6 +17,7 @@ help:
 	@echo 'make lint    ruff, rules and format        make format  rewrite the files in that format'
 	@echo 'make types   mypy, strict                  make check   test, lint and types'
 	@echo 'make layouts after a change to a layer: note its field widths anew'
+	@echo 'make verify  Wireshark as a second opinion on every sample'
 	@echo 'make clean   remove everything that was made here'
 
 demo: $(READY)
@@ -40,6 +41,10 @@ types: $(READY)
 	$(BIN)/mypy
 
 check: test lint types
+
+verify: $(READY) tshark
+	@command -v tshark >/dev/null || { echo 'without tshark there is no second opinion' >&2; exit 0; } && \
+		for sample in captures/samples/*.zst; do $(BIN)/rdmascope verify --limit 3 $$sample || exit 1; done
 
 layouts: $(READY)
 	$(BIN)/python tests/layouts.py

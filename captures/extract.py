@@ -264,5 +264,5 @@ def safe_name(name: bytes) -> str:
     if text.startswith("-") or (name.startswith(b".") and not text.startswith("_")):
         text = "_" + text
     while len(text.encode()) > LONGEST_NAME:
-        text = text[:-1]
+        text = text[:-1].rstrip(" .")
     return text if text.strip("_") else ""

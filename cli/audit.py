@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.text import Text
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.finding import Finding
@@ -71,16 +69,16 @@ def command(
     Example: does this server keep to RPC-over-RDMA?
 
     \b
-      $ rdmascope audit bidir-rxe.pcap.zst
-      bidir-rxe.pcap.zst: 14 violations of 1 rule (1 MUST)
+      $ rdmascope audit bidir-rxe.pcap.zst --examples 1
+      bidir-rxe.pcap.zst: 66 RPCs on 2 connections: 14 violations of 1 rule (1 MUST)
       ...
-      MUST  PD-INVALIDATE-AGREED  14 times
-        Send With Invalidate only after both ends set R
-        RFC 8797, 4.1; judges either end
-        server 10.77.0.1:20049, connection 1, 7 times
-          frame 29, RPC 2, XID 0x43eec5a9
-            found     a Send With Invalidate, and the passive side did not set R
-            required  R from both ends
+        MUST  PD-INVALIDATE-AGREED  14 times
+          Send With Invalidate only after both ends set R (RFC 8797, 4.1)
+          server 10.77.0.1:20049, connection 1: 7 of 7
+            frame 29, RPC 2, XID 0xaea615e0
+              found     a Send With Invalidate, and the passive side did not set R
+              required  R from both ends
+            … and 6 more
 
     The server uses remote invalidation as soon as the client allows it, without saying that it does so itself.
     What the rule asks, why, and an example of right and wrong:
@@ -113,7 +111,7 @@ def command(
     failed = False
     out = console()
     for at, file in enumerate(files):
-        auditor = Auditor(rules, settings.examples if examples is None else examples, _keep(settings.waivers, chosen))
+        auditor = Auditor(rules, settings.examples if examples is None else examples, _keep(settings.waivers))
         reading = Reading(file, analyzer_options(ports, force))
         reading.analyzer.watch = auditor.watch
         try:
@@ -132,7 +130,7 @@ def command(
             else:
                 if at:
                     click.echo()
-                show(out, views.page(result, out.width, settings.waivers), Text())
+                show(out, views.page(result, out.width, settings.waivers))
             reading.check()
         except click.ClickException as error:
             complain(error.format_message())
@@ -171,7 +169,7 @@ def _matching(every: dict[str, Rule], names: tuple[str, ...]) -> set[str]:
     return found
 
 
-def _keep(waivers: tuple[Waiver, ...], chosen: int | None) -> Any:
+def _keep(waivers: tuple[Waiver, ...]) -> Callable[[Finding], bool] | None:
     if not waivers:
         return None
 

@@ -31,14 +31,14 @@ def command(file: str, connection: int | None, as_json: bool, ports: tuple[int, 
     Example: is this mount held back by credits?
       $ rdmascope credits meta-rxe.pcap.zst --connection 1
       Connection 1  forward calls, 10.77.0.2 → 10.77.0.1
-        asked              128         calls              2,814
-        granted            64          replies            2,814
-        most outstanding   2           mean outstanding   0.81
-        at the limit       0 (0%)      times              0
+        asked              128      calls              2,819
+        granted            64       replies            2,819
+        most outstanding   1        mean outstanding   0.11
+        at the limit       0 (0%)   times              0
       ...
 
-    It is not: 64 are granted, and no more than a few are ever used.  The plot shows the calls outstanding over time,
-    with the limit as a line, and beneath it the share of the time in which the requester stood at the limit.
+    It is not: 64 are granted, and no more than one is ever used.  The plot shows the calls outstanding over time, with
+    the limit as a line, and beneath it the share of the time in which the requester stood at the limit.
 
     Times are those where the capture was taken, so calls are counted from passing there to their replies passing.
     """

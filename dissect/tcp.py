@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .addresses import AddressTable
 from .frames import Bytes, FrameBatch, Int64s, Rows, take
+from .numbers import TCP
 from .walk import fill_addresses
 
 SEGMENT = np.dtype(
@@ -36,6 +37,8 @@ FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 """RFC 9293, 3.1."""
 
 HEADER = 20
+SHORT = 512
+"""Bytes up to which NumPy takes longer to start than to add."""
 LARGEST = 1 << 20
 """Payload bytes that a segment is believed to have; network cards get and give up to half of it in one piece."""
 
@@ -86,46 +89,38 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
 def checksums(data: Bytes, rows: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which SEGMENT rows have the right checksum, and which a wrong one (RFC 9293, 3.1).
 
-    Neither: those cut by the capture, and those with the checksum that is left for a network card to complete.
+    Neither: those without payload or cut by the capture, and those whose checksum is left for a network card to
+    complete.
     """
-    whole = np.flatnonzero(rows["captured"] == rows["length"])
-    part = rows[whole]
-    start, end = part["header"], part["payload"] + part["length"]
-    six = part["version"] == 6
-    addresses = part["ip"] + np.where(six, 8, 12)
-    pseudo = _sums(data, addresses, addresses + np.where(six, 32, 8))
-    # Sums of words in the order of this machine's bytes are the true ones with their bytes exchanged.
-    pseudo += _swapped(((end - start) & 0xFFFF) + ((end - start) >> 16) + 6)
-    total = _folded(pseudo + _sums(data, start, end))
-    given = data[start + 16].astype(np.int64) | data[start + 17].astype(np.int64) << 8
-    right = total == 0xFFFF
-    wrong = ~right & (given != _folded(pseudo))
-    found = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
-    found[0][whole], found[1][whole] = right, wrong
-    return found
+    right, wrong = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
+    whole = np.flatnonzero((rows["captured"] == rows["length"]) & (rows["length"] > 0))
+    view = data.data
+    ends = rows["payload"][whole] + rows["length"][whole]
+    for index, ip, start, end, version in zip(
+        whole.tolist(),
+        rows["ip"][whole].tolist(),
+        rows["header"][whole].tolist(),
+        ends.tolist(),
+        rows["version"][whole].tolist(),
+        strict=True,
+    ):
+        addresses = view[ip + 8 : ip + 40] if version == 6 else view[ip + 12 : ip + 20]
+        pseudo = int.from_bytes(addresses, "big") + end - start + TCP
+        if (pseudo + _sum(view, start, end)) % 0xFFFF == 0:
+            right[index] = True
+        else:
+            wrong[index] = (pseudo - (view[start + 16] << 8 | view[start + 17])) % 0xFFFF != 0
+    return right, wrong
 
 
-def _sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
-    """Sums of the 16-bit little-endian words of ranges that ascend, the last one padded with zero."""
-    sums = np.zeros(len(starts), np.int64)
-    for parity in (0, 1):
-        mine = np.flatnonzero(starts % 2 == parity)
-        if not len(mine):
-            continue
-        words = data[parity : len(data) - (len(data) - parity) % 2].view("<u2")
-        edges = np.stack((starts[mine] // 2, starts[mine] // 2 + (ends[mine] - starts[mine]) // 2), axis=1).ravel()
-        inside = edges[:-1] if edges[-1] == len(words) else edges
-        sums[mine] = np.add.reduceat(words, inside, dtype=np.int64)[::2]
-    odd = np.flatnonzero((ends - starts) % 2)
-    sums[odd] += data[ends[odd] - 1]
-    return sums
+def _sum(view: memoryview, start: int, end: int) -> int:
+    """What is modulo 65,535 the sum of the 16-bit words of a range, padded with zero.
 
-
-def _folded(sums: Int64s) -> Int64s:
-    for _ in range(3):
-        sums = (sums & 0xFFFF) + (sums >> 16)
-    return sums
-
-
-def _swapped(words: Int64s) -> Int64s:
-    return (words & 0xFF) << 8 | words >> 8
+    65,536 is 1, so wider words add up to the same, and words read with their bytes exchanged to 256 times that.
+    """
+    length = end - start
+    if length < SHORT:
+        return int.from_bytes(view[start:end], "big") << 8 * (length % 2)
+    words = np.frombuffer(view, "<u4", length // 4, start)
+    rest = int.from_bytes(view[end - length % 4 : end], "little")
+    return (int(np.add.reduce(words, dtype=np.uint64)) + rest) * 256

@@ -90,10 +90,7 @@ class Auditor:
         self.waived: list[Finding] = []
         self.waived_count = 0
         self.connections: dict[int, Connection] = {}
-        self._by_subject: dict[type[Subject], list[Rule]] = {}
-        for rule in self.rules.values():
-            if not rule.unjudgeable:
-                self._by_subject.setdefault(rule.subject, []).append(rule)
+        self._concern: dict[tuple[type[Subject], str, bool], list[Rule]] = {}
         self._watchers: list[Watcher] = []
         self.sides_known: set[int] = set()
         """Connections of which the traffic tells who is the client."""
@@ -123,16 +120,27 @@ class Auditor:
         return self.tallies.get(Place(rule, connection, endpoint), Tally())
 
     def _judge(self, subject: Subject) -> None:
-        for rule in self._by_subject.get(type(subject), ()):
-            if rule.backward is not None and rule.backward != subject.backward:
-                continue
-            if rule.role != "either" and subject.role and subject.role != rule.role:
-                continue
+        for rule in self._concerned(type(subject), subject.role, subject.backward):
             judgement = rule.judge(subject)
             if judgement is not None:
                 if judgement.verdict == VIOLATION and (doubt := self._doubt(rule, subject)):
                     judgement = undecidable(doubt)
                 self._count(rule, subject, judgement)
+
+    def _concerned(self, kind: type[Subject], role: str, backward: bool) -> list[Rule]:
+        """The rules for such a noun."""
+        key = kind, role, backward
+        rules = self._concern.get(key)
+        if rules is None:
+            rules = self._concern[key] = [
+                rule
+                for rule in self.rules.values()
+                if rule.subject is kind
+                and not rule.unjudgeable
+                and rule.backward in (None, backward)
+                and (rule.role in ("either", role) or not role)
+            ]
+        return rules
 
     def _doubt(self, rule: Rule, subject: Subject) -> str:
         """Why nobody can be blamed for lack of knowing who is who; '' where that is known or does not matter."""
@@ -153,10 +161,9 @@ class Auditor:
         self._count_at(rule, subject, judgement, subject.endpoint(role))
 
     def _count_at(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> None:
-        place = Place(rule.id, subject.connection.number, endpoint)
-        tally = self.tallies.get(place)
+        tally = self.tallies.get((rule.id, subject.connection.number, endpoint))  # type: ignore[call-overload]
         if tally is None:
-            tally = self.tallies[place] = Tally()
+            tally = self.tallies[Place(rule.id, subject.connection.number, endpoint)] = Tally()
             self.connections.setdefault(subject.connection.number, subject.connection)
         if judgement.verdict == PASS:
             tally.passed += 1

@@ -103,12 +103,12 @@ class Framing:
         """Where the first FPDU began, or a later one."""
         self.markers: bool | None = None
         """Markers are in the stream; None: not known."""
+        self.expected = False
+        """There are markers, but where is not known."""
         self.inferred = False
         """Whether there are markers was not agreed in this capture."""
         self.crc: bool | None = None
         self.synchronised = False
-        self.trusted = False
-        """An FPDU with a right CRC was seen."""
         self.broken = False
         self.evidence = Evidence()
         self.count = 0
@@ -170,8 +170,9 @@ class Framing:
             return False
         self.frame = mpa_frame(window.read(start, length))
         self.awaiting = False
-        self.at = self.base = start + (length if self.frame else 0)
-        self.synchronised = self.frame is not None
+        self.at = start
+        if self.frame is not None:
+            self.begin(start + length)
         row = self.rows[0]
         self.mpa_frame, self.mpa_time = int(row["frame"]), int(row["time"])
         if self.frame is not None:
@@ -179,19 +180,39 @@ class Framing:
             self._forget(window)
         return self.frame is not None
 
+    def begin(self, base: int) -> None:
+        """The first FPDU begins at position ``base``."""
+        self.at = self.base = base
+        self.synchronised = True
+
+    @property
+    def heard(self) -> bool:
+        """Something was sent."""
+        return bool(self.incoming) or bool(len(self.rows))
+
+    def first_ack(self) -> int | None:
+        """The acknowledgement number beside the first FPDU, where its first byte was captured."""
+        self._gather()
+        if self.base is None or not len(self.rows) or int(self.rows["at"][0]) != self.base:
+            return None
+        return int(self.rows["ack"][0])
+
     def agree(self, markers: bool, crc: bool | None) -> None:
         """What Request and Reply settled for this direction."""
-        assert self.base is not None
         self._gather()
         self.crc = crc
+        if markers and self.base is None:
+            self.expected = True
+            return
         self.markers = markers
         if markers:
+            assert self.base is not None
             self.raw, self.rows = self.rows, without_markers(self.rows, self.base)
 
     # FPDUs
 
     def cut(self, final: bool = False) -> list[Fpdus]:
-        """The FPDUs that are complete; with ``final`` also one that is not."""
+        """The FPDUs that are complete; with ``final`` also one that is not, unless its CRC would have to confirm it."""
         if self.awaiting:
             return []
         self._gather()
@@ -239,7 +260,7 @@ class Framing:
             if length < rdmap.TAGGED_HEADER and not (length == 0 and not self.count and not starts):
                 self.synchronised = False
                 break
-            if end > limit and not final:
+            if end > limit and (self.crc or not final):
                 break
             starts.append(at)
             lengths.append(length)
@@ -280,7 +301,8 @@ class Framing:
         if self.markers and len(starts):
             good &= self._markers_fit(starts, lengths)
         if self.crc:
-            good &= self._verify(window, starts, lengths)
+            # What cannot be verified because some of it is missing may be as wrong as its length.
+            good &= self._verify(window, starts, lengths) & window.covers(starts, starts + (lengths + 5 & ~3) + 4)
         self.count += len(starts)
         rows = np.zeros(len(starts), FPDU)
         rows["opcode"], rows["last"] = opcode, control & rdmap.LAST << 8 != 0
@@ -351,8 +373,6 @@ class Framing:
         view = self._raw_window(window)
         for index, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
             verdict = self._crc(view, start, length)
-            if verdict:
-                self.trusted = True
             good[index] = verdict is not False
             self.crc_checked += verdict is not None
         wrong = np.flatnonzero(~good)
@@ -360,8 +380,7 @@ class Framing:
         for index in wrong[: MOST_FAILURES - len(self.crc_failures)].tolist():
             row = int(np.searchsorted(window.end, starts[index], side="right"))
             self.crc_failures.append(int(window.rows["frame"][min(row, len(window.rows) - 1)]))
-        # A box between the ends that rewrites what passes may leave no CRC right.
-        return good if self.trusted else np.ones(len(starts), np.bool_)
+        return good
 
     def _raw_window(self, window: Window) -> Window:
         return Window(self.raw, self.datas) if self.markers else window
@@ -388,7 +407,7 @@ class Framing:
         raw = self._raw_window(window)
         known = self.frame is not None or self.count > 0
         search = Search(window, self.base, self.crc, self.evidence, known, lambda *one: self._crc(raw, *one))
-        found = search.find(self.at, self.markers is None, final)
+        found = search.find(self.at, self.markers is None, self.expected, final)
         self.at = found.at
         if not found.confirmed:
             if final or window.limit - self.at > MOST_PENDING:

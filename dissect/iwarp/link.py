@@ -14,7 +14,7 @@ from ..tcp import ACK, FIN, RST, checksums
 from .assembly import Assembly, Delivered, Fragment, Reads, fragments
 from .framing import Fpdus, Framing
 from .health import Health
-from .stream import MODULUS, Stream
+from .stream import MODULUS, Stream, unwrap
 
 RARE = 2
 """Right checksums that must stand against a wrong one."""
@@ -73,6 +73,8 @@ class Link:
         if not request:
             # What the active side sent so far is its Request, of which this capture knows nothing.
             self.framings = Framing(mpa=other != 0), Framing(mpa=other != 1)
+            if self.streams[other].next is not None:
+                self.framings[other].begin(int(row["ack"][0]))
         self.active = direction if request else other
 
     @property
@@ -99,7 +101,6 @@ class Link:
         for direction in (0, 1):
             mine, stream = sent[direction], self.streams[direction]
             if len(mine):
-                # A reset may carry any sequence number.
                 # A reset may carry any sequence number.
                 unusable = (mine["flags"] & RST != 0) | self._damaged(direction, data, mine)
                 if unusable.any():
@@ -154,7 +155,7 @@ class Link:
         for direction in (0, 1):
             if self.framings[direction].greet():
                 self._greeted(direction)
-        self._agree()
+        self._agree(final)
         for direction in (0, 1):
             if self._settled(direction) or final:
                 for fpdus in self.framings[direction].cut(final):
@@ -190,26 +191,46 @@ class Link:
         if frame.reject:
             self._ended("MPA reject", framing.mpa_frame, framing.mpa_time)
 
-    def _agree(self) -> None:
+    def _agree(self, final: bool) -> None:
         """Markers and CRC, once Request and Reply were seen or are known to be missing (RFC 5044, 7.1.1)."""
         if self.agreed:
             return
         frames = self.framings[0].frame, self.framings[1].frame
         if not any(frames) or any(framing.awaiting for framing in self.framings):
             return
+        if not self._bases(final):
+            return
         self.agreed = True
-        crc = any(frame.crc for frame in frames if frame)
+        crc = any(frame.crc for frame in frames if frame) or (None if not all(frames) else False)
         for direction in (0, 1):
             framing, other = self.framings[direction], frames[1 - direction]
             if framing.markers is not None:
                 continue
-            if other is not None and framing.base is not None:
-                framing.agree(other.markers, crc or (None if not all(frames) else False))
+            if other is not None:
+                framing.agree(other.markers, crc)
             elif crc:
                 framing.crc = True
         request = frames[self.active or 0]
         if self.active is not None and request is not None and request.peer_to_peer:
             self.assemblies[self.active].skip_first = True
+
+    def _bases(self, final: bool) -> bool:
+        """Find where a direction's FPDUs begin whose Request or Reply was not captured; False: wait for more.
+
+        The active side speaks first in full operation, when it has received all of the Reply and nothing behind it
+        (RFC 5044, 7.1.3).
+        """
+        assert self.active is not None
+        active, passive = self.framings[self.active], self.framings[1 - self.active]
+        if passive.base is not None or active.base is None:
+            return True
+        ack = active.first_ack()
+        if ack is None:
+            return final or active.heard
+        first = self.streams[1 - self.active].next
+        assert first is not None
+        passive.begin(unwrap(first, ack))
+        return True
 
     def _connect(self) -> None:
         if self.connection is not None:

@@ -35,6 +35,8 @@ HEAD = 20
 SHOWN = SPACING + HEAD
 """Bytes in which a marker must have shown."""
 
+ENDLESS = 1 << 62
+
 MOST_CANDIDATES = 512
 MOST_SCANNED = 1 << 18
 """Bytes."""
@@ -126,12 +128,15 @@ class Search:
         self.verify = verify
         self.edges = {*window.starts, *window.ends}
 
-    def find(self, at: int, markers_unknown: bool, final: bool) -> Found:
-        """The first position from ``at`` on where an FPDU begins."""
+    def find(self, at: int, markers_unknown: bool, expected: bool, final: bool) -> Found:
+        """The first position from ``at`` on where an FPDU begins.
+
+        ``expected``: there are markers, somewhere; ``final``: nothing more will come.
+        """
         maybe: int | None = None
-        span = SHOWN if markers_unknown and not final else 0
+        span = ENDLESS if expected else SHOWN if markers_unknown and not final else 0
         for candidate in self._candidates(at):
-            verdict, broken = self._chain(candidate, span, exact=markers_unknown and final)
+            verdict, broken = self._chain(candidate, span, exact=markers_unknown and final and not expected)
             if verdict == YES:
                 return Found(candidate, True)
             if verdict == MAYBE and maybe is None:

@@ -71,6 +71,20 @@ class Window:
                 out[one, int(there[one]) :] = 0
         return out, there
 
+    def covers(self, starts: Int64s, ends: Int64s) -> Rows:
+        """Which of the ranges [start, end) have no hole."""
+        if bool((self.at[1:] == self.end[:-1]).all()):
+            inside: Rows = (starts >= self.at[0]) & (ends <= self.end[-1])
+            return inside
+        before = np.concatenate(([0], np.cumsum(self.end - self.at)))
+        reached = [
+            before[index] + np.clip(one - self.at[index], 0, (self.end - self.at)[index])
+            for one in (starts, ends)
+            for index in [np.maximum(np.searchsorted(self.at, one, side="right") - 1, 0)]
+        ]
+        covered: Rows = reached[1] - reached[0] == ends - starts
+        return covered
+
     def pieces(self, starts: Int64s, ends: Int64s) -> tuple[Rows, Int64s]:
         """The stretches inside each of the ranges [start, end), ascending, and the index of the first of each range.
 
