@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..rc.vantage import MEANINGS
 from ..transport import Costs, Direction, Tally, TransportHealth, Vantage
 from .assembly import Terminate
 from .framing import Fpdus
@@ -51,7 +52,7 @@ class Health:
             0,
             None,
             connection.ended_by or "open at the end of the capture",
-            Vantage("undecidable", 0.0, "not inferred for iWARP", ""),
+            Vantage("undecidable", 0.0, "not inferred for iWARP", MEANINGS["undecidable"]),
             checked or None,
         )
 
