@@ -12,6 +12,7 @@ from rdmascope.dissect.connection import Connection
 from rdmascope.dissect.layers import opcodes
 from rdmascope.dissect.messages import PROCEDURE_NAMES, Message
 from rdmascope.dissect.network import AddressTable, locate
+from rdmascope.dissect.operations import Kind
 from rdmascope.dissect.packets import PacketBatch, decode
 from rdmascope.dissect.rpcs import Rpc
 
@@ -59,6 +60,8 @@ def packet_batches(reading: Reading) -> Iterator[tuple[PacketBatch, AddressTable
 
 def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list[Step]:
     """The connection's packets from the first frame of the RPC to the acknowledgement of its reply."""
+    if rpc.connection.transport == "iWARP":
+        return _segment_steps(rpc)
     own = frames_of(rpc)
     if not own:
         return []
@@ -89,6 +92,39 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
             if frame > last:
                 return found
     return found
+
+
+_IWARP_NAMES = {
+    Kind.SEND: "RDMAP Send",
+    Kind.WRITE: "RDMA Write",
+    Kind.READ: "RDMA Read Response",
+    Kind.ATOMIC: "Atomic",
+}
+
+
+def _segment_steps(rpc: Rpc) -> list[Step]:
+    """iWARP: the stretches of TCP payload that carried the RPC; TCP's own acknowledgements are not among them."""
+    messages = [message for message in (rpc.call, rpc.reply) if message]
+    procedures = {message.operation: message.header.procedure for message in messages}
+    moved = {one: None for chunk in rpc.chunks for use in chunk.segments for one in use.operations}
+    found: list[Step] = []
+    for operation in [*procedures, *moved]:
+        sender = operation.initiator
+        if operation.kind is Kind.READ:
+            label = f"RDMA Read Request {size(operation.length)}, STag {operation.handle:#010x}"
+            found.append(Step(operation.first_frame, operation.first_time, sender, "RDMA Read Request", label, 0, OWN))
+            sender = 1 - sender
+        name = _IWARP_NAMES[operation.kind]
+        procedure = procedures.get(operation)
+        for _, _, rows in operation.payload.runs:
+            for frame, time, length in zip(
+                rows["frame"].tolist(), rows["time"].tolist(), rows["length"].tolist(), strict=True
+            ):
+                label = f"{name} {size(length)}"
+                if procedure is not None:
+                    label += f", {PROCEDURE_NAMES.get(procedure, 'RPC-over-RDMA')}"
+                found.append(Step(frame, time, sender, name, label, length, OWN))
+    return sorted(found, key=lambda step: (step.frame, step.time))
 
 
 def _senders(packets: PacketBatch, addresses: AddressTable, connection: Connection) -> np.ndarray:

@@ -70,6 +70,11 @@ def summary(
     return Group(*lines)
 
 
+def _queue_pair(end: Endpoint) -> str:
+    """iWARP has none that a packet tells; the active side's TCP port says which connection it is."""
+    return f"{end.qpn:#x}" if end.port is None else "-"
+
+
 def connections_view(connections: Sequence[Connection], shares: dict[int, Share]) -> RenderableType:
     """One row per connection, then what they agreed, told once for all that agree alike."""
     if not connections:
@@ -86,10 +91,10 @@ def connections_view(connections: Sequence[Connection], shares: dict[int, Share]
         carrier = one.protocol == "rpcrdma"
         row: list[Cell] = [
             str(one.number),
-            active.address,
-            f"{active.qpn:#x}",
+            active.address if active.port is None else str(active),
+            _queue_pair(active),
             f"{bracketed}{port}",
-            f"{passive.qpn:#x}",
+            _queue_pair(passive),
             count(part.calls) if carrier else "-",
             size(part.call_bytes) if carrier else "-",
             size(part.reply_bytes) if carrier else "-",
