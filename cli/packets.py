@@ -22,7 +22,8 @@ from rdmascope.dissect.rpcs import Rpc
 
 from . import records
 from .reading import Reading, Source, analyzer_options, file_argument, follow_options, following, recognition_options
-from .terminal import console, print_json, show
+from .terminal import complain, console, print_json, show
+from .units import plural
 from .views import packets as views
 
 SLICE = 4096
@@ -135,6 +136,11 @@ def command(
                 show(out, *layer_trees(data, int(row["link_type"]), line.rpcrdma), Text())
         if shown == most:
             return
+    iwarp = sum(one.transport == "iWARP" for one in reading.analyzer.connections)
+    if iwarp:
+        complain(
+            f"{reading.path}: {plural(iwarp, 'iWARP connection')} beside these, whose segments are not listed here"
+        )
     reading.check()
 
 

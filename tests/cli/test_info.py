@@ -180,14 +180,16 @@ def test_rpcs_are_told_while_the_file_grows(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*PROGRAM, "rpcs", "--follow", str(growing)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as program:
-        assert program.stdout is not None
+        assert program.stdout is not None and program.stderr is not None
         first = program.stdout.readline() + program.stdout.readline()
         with growing.open("ab") as file:
             file.write(whole[len(whole) // 2 :])
             file.flush()
             os.fsync(file.fileno())
         program.send_signal(signal.SIGINT)
-        rest, errors = program.communicate(timeout=60)
+        # Not communicate(): it would pass over what readline() has read ahead.
+        rest, errors = program.stdout.read(), program.stderr.read()
+        program.wait(timeout=60)
     assert program.returncode == 0, errors
     told = (first + rest).decode().splitlines()
     assert sorted(told) == sorted(run("rpcs", tmp_path / "whole.pcapng").stdout.splitlines())
