@@ -19,6 +19,10 @@ from scapy.fields import (
 )
 from scapy.packet import Raw, bind_layers
 
+from ..onc.header import ACCEPT_STATUS_NAMES as ACCEPT_STATUSES
+from ..onc.header import AUTH_ERROR, PROG_MISMATCH, RPC_MISMATCH, SUCCESS
+from ..onc.header import AUTH_STATUS_NAMES as AUTH_STATUSES
+from ..onc.header import REJECT_STATUS_NAMES as REJECT_STATUSES
 from .bth import Header
 from .xdr import Item, ItemField, MalformedXDR, OpaqueField, Structure, padded, word_at
 
@@ -27,37 +31,6 @@ MESSAGE_TYPES = {CALL: "CALL", REPLY: "REPLY"}  # section 9
 
 MSG_ACCEPTED, MSG_DENIED = 0, 1
 REPLY_STATUSES = {MSG_ACCEPTED: "MSG_ACCEPTED", MSG_DENIED: "MSG_DENIED"}
-
-SUCCESS, PROG_MISMATCH = 0, 2
-ACCEPT_STATUSES = {
-    0: "SUCCESS",
-    1: "PROG_UNAVAIL",
-    2: "PROG_MISMATCH",
-    3: "PROC_UNAVAIL",
-    4: "GARBAGE_ARGS",
-    5: "SYSTEM_ERR",
-}
-
-RPC_MISMATCH, AUTH_ERROR = 0, 1
-REJECT_STATUSES = {RPC_MISMATCH: "RPC_MISMATCH", AUTH_ERROR: "AUTH_ERROR"}
-
-AUTH_STATUSES = {
-    0: "AUTH_OK",
-    1: "AUTH_BADCRED",
-    2: "AUTH_REJECTEDCRED",
-    3: "AUTH_BADVERF",
-    4: "AUTH_REJECTEDVERF",
-    5: "AUTH_TOOWEAK",
-    6: "AUTH_INVALIDRESP",
-    7: "AUTH_FAILED",
-    8: "AUTH_KERB_GENERIC",
-    9: "AUTH_TIMEEXPIRE",
-    10: "AUTH_TKT_FILE",
-    11: "AUTH_DECODE",
-    12: "AUTH_NET_ADDR",
-    13: "RPCSEC_GSS_CREDPROBLEM",
-    14: "RPCSEC_GSS_CTXPROBLEM",
-}
 
 AUTH_NONE, AUTH_SYS, AUTH_SHORT, RPCSEC_GSS, AUTH_TLS = 0, 1, 2, 6, 7
 FLAVORS = {  # section 8.2 and the IANA registry it names; RPC with TLS: RFC 9289

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 from ..addresses import AddressTable
 from ..connection import Endpoint
 from ..frames import Rows
+from ..private_data import find_private_data
 from .cm import CMMessage
 
 Key = TypeVar("Key")
@@ -129,8 +130,6 @@ class Management:
 
     def _endpoint(self, source: int, message: CMMessage, frame: int) -> Endpoint:
         """The end that sent a REQ or REP."""
-        from ..private_data import find_private_data
-
         found = find_private_data(message.private_data)
         return Endpoint(
             self.addresses.name(source),

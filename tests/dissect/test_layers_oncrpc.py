@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from scapy.packet import Raw
 
 from rdmascope.dissect.layers.oncrpc import (
-    ACCEPT_STATUSES,
-    AUTH_STATUSES,
     AUTH_SYS,
     CALL,
     ONCRPC,
@@ -25,6 +23,8 @@ from rdmascope.dissect.layers.oncrpc import (
     ONCRPCReply,
     OpaqueAuth,
 )
+from rdmascope.dissect.onc.header import ACCEPT_STATUS_NAMES as ACCEPT_STATUSES
+from rdmascope.dissect.onc.header import AUTH_STATUS_NAMES as AUTH_STATUSES
 
 READ_CALL = bytes.fromhex(
     "3ca82abb0000000000000002000186a30000000300000006000000010000001c0000000000000006636c69656e740000"
