@@ -6,8 +6,9 @@ from ..messages import PROCEDURE_NAMES, RDMA_ERROR, RDMA_MSG
 from ..onc.programs import NFS_CALLBACK
 from .credits import exceeded
 from .finding import KEPT, Judgement, undecidable, violation
-from .nouns import Sent, Transaction
+from .nouns import Sent
 from .rule import Level, rule
+from .transaction import Transaction
 
 MUST = Level.MUST
 

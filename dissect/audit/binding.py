@@ -6,8 +6,8 @@ from ..messages import RDMA_ERROR
 from ..onc.header import RPCSEC_GSS, RPCSEC_GSS_DATA
 from ..onc.programs import program_name
 from .finding import KEPT, Judgement, undecidable, violation
-from .nouns import Transaction
 from .rule import Level, rule
+from .transaction import Transaction
 
 MUST, SHOULD = Level.MUST, Level.SHOULD
 

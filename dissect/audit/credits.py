@@ -5,8 +5,9 @@ from __future__ import annotations
 from ..exchange import XID_IN_USE
 from ..messages import RDMA_MSG, RDMA_NOMSG
 from .finding import KEPT, Judgement, undecidable, violation
-from .nouns import Sent, Transaction
+from .nouns import Sent
 from .rule import Level, rule
+from .transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
 

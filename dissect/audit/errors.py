@@ -5,8 +5,10 @@ from __future__ import annotations
 from ..messages import ERR_CHUNK, ERR_VERS, ERROR_NAMES, RDMA_ERROR, RDMA_MSG
 from ..onc.header import GARBAGE_ARGS
 from .finding import KEPT, Judgement, undecidable, violation
-from .nouns import Mishap, Sent, Transaction, gaps
+from .nouns import Mishap, Sent
 from .rule import Level, rule
+from .subject import gaps
+from .transaction import Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 

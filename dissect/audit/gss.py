@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..onc.header import GSS_SERVICE_NAMES, RPCSEC_GSS, RPCSEC_GSS_DATA
 from .finding import KEPT, Judgement, violation
-from .nouns import Transaction
 from .rule import Level, rule
+from .transaction import Transaction
 
 MUST = Level.MUST
 

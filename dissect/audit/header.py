@@ -5,8 +5,9 @@ from __future__ import annotations
 from ..messages import PROCEDURE_NAMES, RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG
 from ..onc.xdr import word
 from .finding import KEPT, Judgement, undecidable, violation
-from .nouns import Sent, Transaction
+from .nouns import Sent
 from .rule import Level, rule
+from .transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
 

@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from .finding import Judgement
-from .nouns import Subject
+from .subject import Subject
 
 
 class Level(StrEnum):

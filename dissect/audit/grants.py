@@ -1,0 +1,58 @@
+"""Credits in either direction of one connection, at the moment of each call."""
+
+from __future__ import annotations
+
+from ..messages import RDMA_ERROR, Message
+from .remembered import REMEMBERED
+from .transaction import Flow, Transaction
+
+LOWERING = 1_000_000_000
+"""Nanoseconds that a lower grant may need to reach the requester."""
+
+
+class Grants:
+    """Asked and granted, by caller."""
+
+    def __init__(self) -> None:
+        self.granted: list[int | None] = [None, None]
+        """The latest."""
+        self.higher: list[tuple[int, int]] = [(0, 0), (0, 0)]
+        """A grant that was in force until that time, ns."""
+        self.asked = [0, 0]
+        self.unrelieved: tuple[list[Transaction], ...] = ([], [])
+        """Calls since the last reply."""
+
+    def called(self, caller: int, transaction: Transaction, outstanding: int) -> None:
+        """A call takes a credit; ``outstanding`` counts it."""
+        message = transaction.rpc.call
+        assert message is not None
+        transaction.flow = self._flow(caller, message, outstanding)
+        self.unrelieved[caller].append(transaction)
+        if len(self.unrelieved[caller]) > REMEMBERED:
+            del self.unrelieved[caller][: REMEMBERED // 2]
+
+    def _flow(self, caller: int, message: Message, outstanding: int) -> Flow:
+        grant = self.granted[caller]
+        asked = max(1, message.header.credits or 1, self.asked[caller])
+        self.asked[caller] = message.header.credits or 0
+        if grant is None:
+            return Flow(outstanding, None, None, None)
+        before, until = self.higher[caller]
+        highest = max(grant, before) if message.time < until else grant
+        return Flow(outstanding, min(asked, max(1, grant)), min(asked, max(1, highest)), grant)
+
+    def replied(self, caller: int, message: Message) -> None:
+        """A reply grants credits; an RDMA_ERROR's word is not counted on."""
+        credits, header = message.header.credits, message.header
+        if credits is None or header.problem or header.procedure == RDMA_ERROR:
+            return
+        old = self.granted[caller]
+        if old is not None and credits < old:
+            before, until = self.higher[caller]
+            highest = max(old, before) if message.time < until else old
+            self.higher[caller] = highest, message.time + LOWERING
+        self.granted[caller] = credits
+        for transaction in self.unrelieved[caller]:
+            assert transaction.rpc.call is not None
+            transaction.relieved = message.time - transaction.rpc.call.time
+        self.unrelieved[caller].clear()

@@ -1,0 +1,103 @@
+"""Subject: what every noun of the audit has, and what a capture may be lacking."""
+
+from __future__ import annotations
+
+from ..connection import Connection
+from ..messages import Message
+from ..operations import Operation
+from ..rpcs import Rpc
+
+
+class Subject:
+    """Common to all nouns."""
+
+    connection: Connection
+    rpc: Rpc | None = None
+    followed: tuple[bool, bool] = (False, False)
+    """Whether either end sent another message later."""
+
+    def missed(self, sender: int) -> str:
+        """Why ``sender`` may have sent something up to now that is not in the capture; '' where it cannot have.
+
+        A gap is only seen when something behind it is.
+        """
+        if reason := gaps(self.connection):
+            return reason
+        return "" if self.followed[sender] else "no later message shows whether one is missing from the capture"
+
+    def endpoint(self, role: str) -> int:
+        """Which end of the connection a rule that judges ``role`` judges here."""
+        raise NotImplementedError
+
+    @property
+    def role(self) -> str:
+        """What that end is: 'requester', 'responder', or 'either' where it cannot be told."""
+        raise NotImplementedError
+
+    @property
+    def frames(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    @property
+    def time(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def rpc_number(self) -> int | None:
+        return self.rpc.number if self.rpc is not None else None
+
+    @property
+    def xid(self) -> int | None:
+        return self.rpc.xid if self.rpc is not None else None
+
+    @property
+    def backward(self) -> bool:
+        return False
+
+    @property
+    def start_known(self) -> bool:
+        """The connection's beginning is in the capture."""
+        return start_known(self.connection)
+
+
+class OfMessage(Subject):
+    """A noun about one message that was sent."""
+
+    message: Message
+    sender: int
+
+    @property
+    def frames(self) -> tuple[int, ...]:
+        return (self.message.frame,)
+
+    @property
+    def time(self) -> int:
+        return self.message.time
+
+    @property
+    def xid(self) -> int | None:
+        return self.message.header.xid
+
+
+def start_known(connection: Connection) -> bool:
+    return all(end.private_data_frame or end.private_data_seen for end in connection.endpoints)
+
+
+def gaps(connection: Connection, *senders: int) -> str:
+    """Why what these ends sent is not all known; '' where it is."""
+    missing = sum(connection.missing_packets[sender] for sender in senders or (0, 1))
+    if missing:
+        return f"{missing:,} packets of the connection are not in the capture"
+    if connection.paired_by == "one direction only":
+        return "only one direction was captured"
+    return ""
+
+
+def precedes(connection: Connection, first: Operation, second: Operation) -> bool:
+    """Whether one end certainly issued ``first`` before ``second``.
+
+    PSNs say so, whatever the order of the capture.  iWARP has none, and several FPDUs share a frame.
+    """
+    if connection.transport == "iWARP":
+        return first.last_frame < second.first_frame
+    return (second.psn - first.psn) & 0xFFFFFF < 1 << 23

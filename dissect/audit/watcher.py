@@ -1,0 +1,214 @@
+"""The watcher: looks on at one connection, and makes the nouns that rules look at.
+
+What a capture may show out of order is judged ``REORDERED`` frames later; memory is bounded by that and by a number of
+remembered XIDs, handles and calls.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from ..connection import Connection
+from ..exchange import REORDERED
+from ..messages import RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, Message
+from ..onc import nfs4
+from ..onc.programs import NFS, NFS_CALLBACK
+from ..operations import Kind, Operation
+from ..rpcs import Rpc
+from .grants import Grants
+from .memory import Memory
+from .nouns import Mishap, Movement, Sent
+from .remembered import REMEMBERED, remember
+from .subject import Subject
+from .transaction import Transaction
+
+
+class Watcher:
+    """An ``exchange.Watch``.  Gives each noun to ``judge`` when nothing can change it any more."""
+
+    def __init__(self, connection: Connection, judge: Callable[[Subject], None], sides_known: set[int]) -> None:
+        self.connection = connection
+        self.judge = judge
+        self.sides_known = sides_known
+        self.frame = 0
+        self.open: tuple[dict[Rpc, Transaction], ...] = ({}, {})
+        """Calls without a reply, by caller."""
+        self.waiting: deque[tuple[int, Subject]] = deque()
+        """What is judged when the capture has passed a frame by so much that nothing can change it."""
+        self.answered: OrderedDict[Rpc, Transaction] = OrderedDict()
+        """Answered, and not judged yet."""
+        self.moves: deque[tuple[int, Movement]] = deque()
+        self.memory = Memory(connection)
+        self.grants = Grants()
+        self.xids: tuple[OrderedDict[int, None], ...] = (OrderedDict(), OrderedDict())
+        """Of messages that either end sent."""
+        self.errored: tuple[OrderedDict[int, Rpc], ...] = (OrderedDict(), OrderedDict())
+        """Calls of either end that an RDMA_ERROR answered."""
+        self.mishaps: tuple[OrderedDict[int, Mishap], ...] = (OrderedDict(), OrderedDict())
+        self.last_sent = [0, 0]
+        """Frame of the last message of either end."""
+        self.last_answered = [0, 0]
+        """Frame of the last call of either end that was answered."""
+        self.announced = ""
+        self.calls_cut = False
+        self.calls_unread = False
+
+    # Events
+
+    def called(self, rpc: Rpc) -> None:
+        assert rpc.call is not None
+        message, caller = rpc.call, int(rpc.backward)
+        self._clock(message.operation)
+        transaction = Transaction(self.connection, rpc)
+        self.open[caller][rpc] = transaction
+        self.grants.called(caller, transaction, len(self.open[caller]))
+        if message.header.truncated:
+            self.calls_cut = True
+        if rpc.chunks:
+            self.memory.advertise(transaction, caller, self.open[caller])
+        remember(self.xids[caller], rpc.xid, None)
+        self.errored[caller].pop(rpc.xid, None)
+        sent = Sent(self.connection, message, caller, True, rpc)
+        if rpc.backward:
+            sent.announced, sent.calls_unread = self.announced, self.calls_unread
+        self._mishap(caller, message, rpc)
+        self.waiting.append((self.frame, sent))
+
+    def replied(self, rpc: Rpc) -> None:
+        assert rpc.reply is not None
+        message, caller = rpc.reply, int(rpc.backward)
+        self._clock(message.operation)
+        sent = Sent(self.connection, message, 1 - caller, False, rpc)
+        sent.errored = self.errored[caller].get(rpc.xid) if rpc.call is None else None
+        sent.xid_seen = rpc.call is not None or rpc.xid in self.xids[caller]
+        remember(self.xids[1 - caller], rpc.xid, None)
+        mishap = self.mishaps[caller].pop(rpc.xid, None)
+        if mishap is not None:
+            mishap.answer = message
+            self.waiting.append((self.frame, mishap))
+        transaction = self.open[caller].pop(rpc, None)
+        if transaction is not None:
+            self.answered[rpc] = transaction
+            assert rpc.call is not None
+            self.last_answered[caller] = max(self.last_answered[caller], rpc.call.frame)
+        self.grants.replied(caller, message)
+        if message.header.procedure == RDMA_ERROR and rpc.call is not None:
+            remember(self.errored[caller], rpc.xid, rpc)
+        self.waiting.append((self.frame, sent))
+
+    def ended(self, rpc: Rpc) -> None:
+        caller = int(rpc.backward)
+        transaction = self.open[caller].pop(rpc, None) or self.answered.get(rpc)
+        if transaction is None:
+            return
+        if (rpc.program == NFS and not rpc.backward) or (rpc.program == NFS_CALLBACK and rpc.backward):
+            self.sides_known.add(self.connection.number)
+        if not rpc.backward:
+            if rpc.operations:
+                self._announcement(transaction)
+            if rpc.call is not None and not (rpc.call.operation.payload.whole and rpc.call.operation.end_known):
+                self.calls_unread = True
+        self.answered[rpc] = transaction
+        self.waiting.append((self.frame, transaction))
+        self._settle()
+
+    def stray(self, sender: int, message: Message) -> None:
+        self._clock(message.operation)
+        remember(self.xids[sender], message.header.xid, None)
+        self._mishap(sender, message, None)
+        self.waiting.append((self.frame, Sent(self.connection, message, sender, None, None)))
+
+    def moved(self, operation: Operation) -> None:
+        self._clock(operation)
+        if not operation.length:
+            return
+        for advert in self.memory.candidates(operation):
+            reply = advert.rpc.reply
+            transaction = self.answered.get(advert.rpc)
+            if reply is not None and transaction is not None and self.memory.behind(operation, reply):
+                transaction.late.append(operation)
+        self.moves.append((operation.first_frame, Movement(self.connection, operation, (False, False))))
+
+    def finish(self) -> None:
+        self.frame += 2 * REORDERED
+        self._settle()
+        for sender in (0, 1):
+            for mishap in self.mishaps[sender].values():
+                self._give_up(mishap)
+            self.mishaps[sender].clear()
+
+    # State
+
+    def _clock(self, operation: Operation) -> None:
+        if operation.kind is Kind.SEND:
+            sender = operation.initiator
+            self.last_sent[sender] = max(self.last_sent[sender], operation.last_frame)
+        if operation.last_frame > self.frame:
+            self.frame = operation.last_frame
+            self._settle()
+
+    def _settle(self) -> None:
+        """Judge what nothing can change any more."""
+        before = self.frame - REORDERED
+        while self.moves and self.moves[0][0] < before:
+            frame, movement = self.moves.popleft()
+            movement.calls_cut = self.calls_cut
+            movement.callers = bool(self.last_answered[0]), bool(self.last_answered[1])
+            self.memory.place(movement)
+            self._follow(movement, frame)
+            self.judge(movement)
+        while self.waiting and self.waiting[0][0] < before:
+            subject = self.waiting.popleft()[1]
+            if isinstance(subject, Transaction):
+                self.answered.pop(subject.rpc, None)
+            self._follow(subject, subject.frames[0])
+            self.judge(subject)
+
+    def _follow(self, subject: Subject, frame: int) -> None:
+        subject.followed = self.last_sent[0] > frame, self.last_sent[1] > frame
+
+    def _mishap(self, sender: int, message: Message, rpc: Rpc | None) -> None:
+        kind = mishap_kind(message)
+        if kind:
+            table = self.mishaps[sender]
+            table[message.header.xid] = Mishap(self.connection, message, sender, kind, rpc=rpc)
+            if len(table) > REMEMBERED:
+                self._give_up(table.popitem(last=False)[1])
+
+    def _give_up(self, mishap: Mishap) -> None:
+        """Nothing will answer it."""
+        mishap.passed_over = self.last_answered[mishap.sender] > mishap.message.frame
+        self.judge(mishap)
+
+    def _announcement(self, transaction: Transaction) -> None:
+        """Note an operation by which an NFSv4.1 client says that it is ready for callbacks (RFC 8881, 18.36, 18.34)."""
+        rpc = transaction.rpc
+        if self.announced or not {"CREATE_SESSION", "BIND_CONN_TO_SESSION"} & set(rpc.operations):
+            return
+        if rpc.program == NFS and backward_ready(transaction):
+            self.announced = f"RPC {rpc.number}"
+
+
+def mishap_kind(message: Message) -> str:
+    """What is wrong with a message that must be answered by RDMA_ERROR; '' where it need not."""
+    header = message.header
+    if header.truncated or header.length < 16 or not message.operation.end_known or header.procedure == RDMA_ERROR:
+        return ""
+    if header.version != 1:
+        return "version"
+    if header.procedure in (RDMA_MSGP, RDMA_DONE):
+        return "reserved"
+    if header.problem or (header.procedure == RDMA_NOMSG and not header.chunks):
+        return "header"
+    return ""
+
+
+def backward_ready(transaction: Transaction) -> bool:
+    """A call offers its connection for callbacks."""
+    head = transaction.call_head
+    if head is None or head.body < 0:
+        return False
+    stream = transaction.call_stream
+    compound = nfs4.compound_call(stream, head.body, len(stream), transaction.reduced, origin=0)
+    return nfs4.offers_back_channel(compound, stream)
