@@ -1,4 +1,4 @@
-"""RPC-over-RDMA version 1 on a connection (RFC 8166): calls, their chunks, replies, and the truth."""
+"""RPC-over-RDMA versions 1 and 2 on a connection (RFC 8166, version-two-01): calls, chunks, replies, and the truth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from .rpc import Call, Parts, Reply, call_parts, items, reduced, reply_parts, u32, whole
 from .wire import Connection, Place, Segment, TrueRpc
 
-MSG, NOMSG, _, DONE, ERROR = range(5)
+MSG, NOMSG, _, DONE, ERROR, OPTIONAL = range(6)
+CALL, REPLY = 0, 1
+"""Directions, of RPC and of version 2's header."""
 
 Chunk = Sequence[Segment]
 
@@ -64,12 +66,13 @@ def header(
     *,
     credits: int = 32,
     version: int = 1,
+    direction: int = CALL,
     reads: Sequence[tuple[int, Chunk]] = (),
     writes: Sequence[Chunk] = (),
     reply: Chunk | None = None,
 ) -> bytes:
-    """The transport header with its chunk lists (RFC 8166, 4.3)."""
-    text = u32(xid, version, credits, procedure)
+    """The transport header with its chunk lists (RFC 8166, 4.3); in version 2 with a direction before them."""
+    text = u32(xid, version, credits, procedure) + (u32(direction) if version == 2 else b"")
     for position, chunk in reads:
         for segment in chunk:
             text += u32(1, position) + struct.pack(">IIQ", *segment)
@@ -140,6 +143,7 @@ def call(
         xid,
         MSG if position_zero is None else NOMSG,
         credits=credits,
+        version=connection.version,
         reads=[(position, [region.segment for region in regions]) for position, regions in exchange.reads],
         writes=writes,
         reply=reply_chunk,
@@ -260,7 +264,15 @@ def reply(
         moved = tuple(place for region in run for place in region.cut(true.index, segment.offset, len(data)))
         op = connection.write(responder, segment.handle, segment.offset, data, places=moved)
         true.operations.append(op.number)
-    text = header(true.xid, NOMSG if long else MSG, credits=credits, writes=returned, reply=reply_chunk)
+    text = header(
+        true.xid,
+        NOMSG if long else MSG,
+        credits=credits,
+        version=connection.version,
+        direction=REPLY,
+        writes=returned,
+        reply=reply_chunk,
+    )
     true.reply_header = len(text)
     inline = tuple(Place(len(text) + start, size, true.index, "reply", at) for start, size, at in places)
     true.reply_operation = connection.send(
@@ -270,7 +282,8 @@ def reply(
 
 def error(exchange: Exchange, code: int = 2, versions: tuple[int, int] = (1, 1)) -> None:
     """The responder answers RDMA_ERROR: 1 ERR_VERS, 2 ERR_CHUNK (RFC 8166, 4.5)."""
-    text = u32(exchange.true.xid, 1, 32, ERROR, code) + (u32(*versions) if code == 1 else b"")
+    text = u32(exchange.true.xid, exchange.connection.version, 32, ERROR, code)
+    text += u32(*versions) if code == 1 else b""
     exchange.true.error = code
     exchange.true.reply_header = len(text)
     exchange.true.reply_operation = exchange.connection.send(1 - exchange.requester, text).number

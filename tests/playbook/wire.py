@@ -103,6 +103,8 @@ class Wire:
         self.truth: list[TrueRpc] = []
         self.operations: dict[int, Operation] = {}
         self.connections: list[Connection] = []
+        self.version = 1
+        """Of RPC-over-RDMA, that new connections speak."""
 
     def connect(
         self,
@@ -171,6 +173,8 @@ class Connection:
             mtu,
             acks,
         )
+        self.version = wire.version
+        """Of RPC-over-RDMA, that is spoken from here on."""
         self.sides: tuple[cm.Side, cm.Side] | None = None
         self.transaction = wire.random.getrandbits(48)
         self.next_handle = wire.random.randrange(0x100, 0x7FFFFF00)

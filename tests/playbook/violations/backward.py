@@ -25,7 +25,7 @@ from .scripts import (
 @breaks("V1-BACKWARD-PROC")
 def backward_proc(wire: Wire) -> Broken:
     connection = announced(wire)
-    sent = connection.send(SERVER, header(7, NOMSG, reads=[(0, connection.register(200))]))
+    sent = connection.send(SERVER, header(7, NOMSG, version=connection.version, reads=[(0, connection.register(200))]))
     refuse(connection, 7, sender=CLIENT)
     return by_server(wire, sent)
 

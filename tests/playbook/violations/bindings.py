@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import cm, nfs3
 from ..rpc import Call, Reply, opaque, u32
-from ..rpcrdma import MSG, call, header, reply
+from ..rpcrdma import MSG, REPLY, call, header, reply
 from ..shapes import DATA
 from ..wire import Wire
 from .scripts import (
@@ -30,7 +30,8 @@ from .scripts import (
 def gss_no_reduction(wire: Wire) -> Broken:
     connection = opened(wire)
     text = sealed_call(7, 0, 2, u32(200, 1) + opaque(nfs3.FH) + bytes(64))
-    sent = connection.send(CLIENT, header(7, MSG, reads=[(len(text) - 16, connection.register(4096))]) + text)
+    reads = [(len(text) - 16, connection.register(4096))]
+    sent = connection.send(CLIENT, header(7, MSG, version=connection.version, reads=reads) + text)
     refuse(connection, 7)
     return by_client(wire, sent)
 
@@ -39,7 +40,8 @@ def gss_no_reduction(wire: Wire) -> Broken:
 def gss_material(wire: Wire) -> Broken:
     connection = opened(wire)
     text = sealed_call(7, 1, 2, u32(4096))
-    sent = connection.send(CLIENT, header(7, MSG, reads=[(len(text), connection.register(4096))]) + text)
+    reads = [(len(text), connection.register(4096))]
+    sent = connection.send(CLIENT, header(7, MSG, version=connection.version, reads=reads) + text)
     refuse(connection, 7)
     return by_client(wire, sent)
 
@@ -92,6 +94,7 @@ def invalidate_stag(wire: Wire) -> Broken:
 @breaks("PD-INVALIDATE-ROLE")
 def invalidate_role(wire: Wire) -> Broken:
     connection = opened(wire, client_private=R, server_private=R)
-    sent = connection.send(CLIENT, header(7, MSG) + message(nfs3.null(), 7), invalidate=0x4242)
-    connection.send(SERVER, header(7, MSG) + answer(nfs3.null_reply(), 7))
+    version = connection.version
+    sent = connection.send(CLIENT, header(7, MSG, version=version) + message(nfs3.null(), 7), invalidate=0x4242)
+    connection.send(SERVER, header(7, MSG, version=version, direction=REPLY) + answer(nfs3.null_reply(), 7))
     return by_client(wire, sent)

@@ -40,14 +40,14 @@ def error_code(wire: Wire) -> Broken:
 
 @breaks("V1-ERROR-RANGE")
 def error_range(wire: Wire) -> Broken:
-    connection = opened(wire)
+    connection = wire.connect()
     second_version(connection)
     return by_server(wire, refuse(connection, 7, 1, 2, versions=(1, 2)))
 
 
 @breaks("V1-ERROR-FOR-VERSION")
 def error_for_version(wire: Wire) -> Broken:
-    connection = opened(wire)
+    connection = wire.connect()
     second_version(connection)
     return by_server(wire, refuse(connection, 7, 2, 2))
 

@@ -70,7 +70,7 @@ def xid_match(wire: Wire) -> Broken:
 @breaks("V1-MSG-PAYLOAD")
 def msg_payload(wire: Wire) -> Broken:
     connection = opened(wire)
-    sent = connection.send(CLIENT, header(7, MSG))
+    sent = connection.send(CLIENT, header(7, MSG, version=connection.version))
     refuse(connection, 7)
     return by_client(wire, sent)
 
@@ -83,7 +83,7 @@ def nomsg_payload(wire: Wire) -> Broken:
 @breaks("V1-NOMSG-CHUNK")
 def nomsg_chunk(wire: Wire) -> Broken:
     connection = opened(wire)
-    sent = connection.send(CLIENT, header(7, NOMSG))
+    sent = connection.send(CLIENT, header(7, NOMSG, version=connection.version))
     refuse(connection, 7)
     return by_client(wire, sent)
 

@@ -12,6 +12,7 @@ from .scripts import (
     R,
     callback,
     create_session,
+    hello,
     listing,
     message,
     opened,
@@ -44,17 +45,22 @@ def proper(wire: Wire) -> None:
     reply(rpc, nfs3.getattr_reply())
     rpc = call(connection, nfs3.getattr_())
     error(rpc)
-    second_version(connection)
-    refuse(connection, 7, 1, 2)
     rpc = call(connection, Call(nfs3.PROGRAM, 3, 7, (opaque(nfs3.FH),)))
     reply(rpc, Reply(accept=4))
     rpc = call(connection, create_session())
     reply(rpc, session_created())
     for _ in range(2):
         recalled(callback(connection))
-    connection.send(CLIENT, header(8, MSG) + sealed_call(8, 0, 2, u32(40, 1) + opaque(nfs3.FH) + bytes(40)))
+    version = connection.version
+    connection.send(
+        CLIENT, header(8, MSG, version=version) + sealed_call(8, 0, 2, u32(40, 1) + opaque(nfs3.FH) + bytes(40))
+    )
     refuse(connection, 8)
-    connection.send(CLIENT, header(9, MSG) + sealed_call(9, 1, 1, opaque(b"token")))
+    connection.send(CLIENT, header(9, MSG, version=version) + sealed_call(9, 1, 1, opaque(b"token")))
     refuse(connection, 9)
+    older = wire.connect()
+    second_version(older)
+    refuse(older, 7, 1, 2)
+    hello(older)
     plain = opened(wire, client_private=b"", server_private=b"")
     write(plain, DATA[:500])

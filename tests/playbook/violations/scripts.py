@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .. import cm, nfs3, nfs4
 from ..nfs4 import Op
 from ..rpc import Call, Parts, Reply, call_parts, items, opaque, reduced, reply_parts, u32, u64, whole
-from ..rpcrdma import ERROR, MSG, NOMSG, Chunk, Exchange, call, header, reply
+from ..rpcrdma import ERROR, MSG, NOMSG, REPLY, Chunk, Exchange, call, header, reply
 from ..wire import Connection, Operation, Wire
 
 CLIENT, SERVER = 0, 1
@@ -71,10 +71,10 @@ def opened(
     return connection
 
 
-def refuse(connection: Connection, xid: int, code: int = 2, version: int = 1, sender: int = SERVER,
+def refuse(connection: Connection, xid: int, code: int = 2, version: int | None = None, sender: int = SERVER,
            versions: tuple[int, int] = (1, 1), more: bytes = b"") -> Operation:  # fmt: skip
     """RDMA_ERROR."""
-    text = u32(xid, version, 32, ERROR, code) + (u32(*versions) if code == 1 else b"")
+    text = u32(xid, version or connection.version, 32, ERROR, code) + (u32(*versions) if code == 1 else b"")
     return connection.send(sender, text + more)
 
 
@@ -93,7 +93,8 @@ def asked(connection: Connection, call: Call, xid: int, chunks: Sequence[tuple[i
     found = items(parts)
     stream, _ = reduced(parts, {index for index, _ in chunks} if out else set())
     reads = [((found[index][0] if out else index) + shift, chunk) for index, chunk in chunks]
-    return connection.send(CLIENT, header(xid, procedure, reads=reads) + (stream + tail if procedure == MSG else b""))
+    text = header(xid, procedure, version=connection.version, reads=reads)
+    return connection.send(CLIENT, text + (stream + tail if procedure == MSG else b""))
 
 
 def returned(rpc: Exchange, message: Reply, *, writes: Sequence[Chunk] = (), reply: Chunk | None = None,
@@ -102,7 +103,8 @@ def returned(rpc: Exchange, message: Reply, *, writes: Sequence[Chunk] = (), rep
     """A reply's Send with the chunk lists given."""
     parts: Parts = reply_parts(message, rpc.true.xid if xid is None else xid)
     stream, _ = reduced(parts, set(left_out))
-    text = header(rpc.true.xid, procedure, writes=writes, reply=reply, reads=reads)
+    version = rpc.connection.version
+    text = header(rpc.true.xid, procedure, version=version, direction=REPLY, writes=writes, reply=reply, reads=reads)
     return rpc.connection.send(1 - rpc.requester, text + (stream if procedure == MSG else b"") + tail)
 
 
