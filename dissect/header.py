@@ -1,6 +1,7 @@
-"""The RPC-over-RDMA version 1 transport header, decoded fast (RFC 8166, section 4).
+"""The RPC-over-RDMA transport header, decoded fast: version 1 (RFC 8166, 4) and version 2 (version-two-01, 4).
 
-``layers/rpcrdma.py`` declares the same header as Scapy packets; a property test holds the two equal.
+``layers/rpcrdma.py`` and ``layers/rpcrdma2.py`` declare the same headers as Scapy packets; property tests hold the two
+equal.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import Any
 from .frames import Bytes
 from .messages import (
     ERR_CHUNK,
+    ERR_INVAL_OPTION,
     ERR_VERS,
     RDMA_DONE,
     RDMA_ERROR,
     RDMA_MSG,
     RDMA_MSGP,
     RDMA_NOMSG,
+    RDMA_OPTIONAL,
     ReadChunk,
     Segment,
     TransportHeader,
@@ -56,8 +59,9 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
     a capture that ends too early from a header that does.  ``length`` of the result is the number of bytes
     decoded; where it is below 4 (8), the xid (version) is not there and given as 0.
 
-    Of a version other than 1 only the four fixed words are decoded, except that an RDMA_ERROR has one layout
-    in every version (RFC 8166, 4.5 and 7).
+    Of a version other than 1 and 2 only the four fixed words are decoded, except that an RDMA_ERROR has one layout
+    in every version (RFC 8166, 4.5 and 7).  Version 2 adds an error code to it, but no direction: its text speaks
+    of one (version-two-01, 3.2), its XDR, which is the wire, has none.
     """
     if end - start >= 28 <= length:
         xid, version, credits, procedure, reads, writes, reply = _MINIMAL(data, start)
@@ -66,6 +70,11 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
         if version == 1 and procedure <= RDMA_NOMSG:
             usual = _usual(data, start, min(end - start, length))
             if usual is not None:
+                return usual
+        elif version == 2 and procedure <= RDMA_NOMSG and reads <= 1:
+            usual = _usual(data, start, min(end - start, length), 5)
+            if usual is not None:
+                usual.direction = reads  # The word there is rdma_direction.
                 return usual
     header = TransportHeader(0, 0, None, None)
     cursor = _Cursor(data, start, max(0, min(end - start, length)), max(0, length))
@@ -78,10 +87,12 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
     return header
 
 
-def _usual(data: Bytes | memoryview | bytes, start: int, available: int) -> TransportHeader | None:
-    """The header of an RDMA_MSG or RDMA_NOMSG that is legal and ends within its first words; None where it is not."""
+def _usual(data: Bytes | memoryview | bytes, start: int, available: int, at: int = 4) -> TransportHeader | None:
+    """The header of an RDMA_MSG or RDMA_NOMSG that is legal and ends within its first words; None where it is not.
+
+    Its chunk lists begin at word ``at``.
+    """
     words = _WORDS[min(available // 4, _MOST_WORDS)](data, start)
-    at = 4
     reads: list[ReadChunk] = []
     writes: list[WriteChunk] = []
     reply: WriteChunk | None = None
@@ -165,6 +176,21 @@ class _Cursor:
             raise _End(f"{field} at offset {self.at} is {value}, neither 0 nor 1")
         return value == 1
 
+    def direction(self, field: str) -> int:
+        """A msg_type (version-two-01, 4.2)."""
+        value = self.word(field)
+        if value > 1:
+            self.at -= 4
+            raise _End(f"{field} at offset {self.at} is {value}, neither 0 (CALL) nor 1 (REPLY)")
+        return value
+
+    def opaque(self, size: int) -> bytes:
+        """As many of ``size`` bytes as are captured; the caller bounded ``size``."""
+        place = self.start + self.at
+        there = min(size, self.captured - self.at)
+        self.at += there
+        return bytes(self.data[place : place + there])
+
     def count(self, field: str) -> int:
         """The length of a segment array, which must fit the Send."""
         value = self.word(field)
@@ -191,20 +217,48 @@ def _fill(header: TransportHeader, cursor: _Cursor) -> None:
     header.procedure = procedure = cursor.word("rdma_proc")
     if procedure == RDMA_ERROR:
         _fill_error(header, cursor)
-    elif header.version != 1:
+    elif header.version not in (1, 2):
         raise _End(f"version {header.version}")
-    elif procedure in (RDMA_MSG, RDMA_NOMSG, RDMA_MSGP):
-        if procedure == RDMA_MSGP:
-            cursor.word("rdma_align")
-            cursor.word("rdma_thresh")
-        _fill_reads(header, cursor)
-        _fill_writes(header, cursor)
-        if cursor.present("rdma_reply"):
-            count = cursor.count("rdma_reply's segment count")
-            header.reply = WriteChunk(cursor.segments(count))
-            cursor.expect(16 * (count - len(header.reply.segments)), "rdma_reply's segment")
-    elif procedure != RDMA_DONE:
-        raise _End(f"rdma_proc at offset 12 is {procedure}, which version 1 does not define")
+    elif procedure in (RDMA_MSG, RDMA_NOMSG):
+        if header.version == 2:
+            header.direction = cursor.direction("rdma_direction")
+        _fill_chunks(header, cursor)
+    elif header.version == 2 and procedure == RDMA_OPTIONAL:
+        _fill_optional(header, cursor)
+    elif header.version == 1 and procedure == RDMA_MSGP:
+        cursor.word("rdma_align")
+        cursor.word("rdma_thresh")
+        _fill_chunks(header, cursor)
+    elif header.version == 2 or procedure != RDMA_DONE:
+        raise _End(f"rdma_proc at offset 12 is {procedure}, which version {header.version} does not define")
+
+
+def _fill_chunks(header: TransportHeader, cursor: _Cursor) -> None:
+    _fill_reads(header, cursor)
+    _fill_writes(header, cursor)
+    if cursor.present("rdma_reply"):
+        count = cursor.count("rdma_reply's segment count")
+        header.reply = WriteChunk(cursor.segments(count))
+        cursor.expect(16 * (count - len(header.reply.segments)), "rdma_reply's segment")
+
+
+def _fill_optional(header: TransportHeader, cursor: _Cursor) -> None:
+    header.direction = cursor.direction("rdma_optdir")
+    header.option = cursor.word("rdma_opttype")
+    size = cursor.word("rdma_optinfo's length")
+    if size + -size % 4 > cursor.length - cursor.at:
+        cursor.at -= 4
+        raise _End(
+            f"rdma_optinfo's length at offset {cursor.at} is {size} bytes, "
+            f"which run past the end of the Send ({cursor.length} bytes)"
+        )
+    header.optinfo = cursor.opaque(size)
+    cursor.expect(size - len(header.optinfo), "rdma_optinfo")
+    pad = cursor.opaque(-size % 4)
+    if any(pad):
+        cursor.at -= len(pad)
+        raise _End(f"the pad of rdma_optinfo at offset {cursor.at} is not zero")
+    cursor.expect(-size % 4 - len(pad), "rdma_optinfo's pad")
 
 
 def _fill_error(header: TransportHeader, cursor: _Cursor) -> None:
@@ -212,8 +266,9 @@ def _fill_error(header: TransportHeader, cursor: _Cursor) -> None:
     if header.error == ERR_VERS:
         low = cursor.word("rdma_vers_low")
         header.supported = low, cursor.word("rdma_vers_high")
-    elif header.error != ERR_CHUNK:
-        raise _End(f"rdma_err at offset 16 is {header.error}, neither 1 nor 2")
+    elif header.error != ERR_CHUNK and (header.version != 2 or header.error != ERR_INVAL_OPTION):
+        codes = "none of 1, 2 and 3" if header.version == 2 else "neither 1 nor 2"
+        raise _End(f"rdma_err at offset 16 is {header.error}, {codes}")
 
 
 def _fill_reads(header: TransportHeader, cursor: _Cursor) -> None:

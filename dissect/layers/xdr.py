@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-from scapy.fields import PacketField, PacketListField, StrField
+from scapy.fields import IntEnumField, PacketField, PacketListField, StrField
 from scapy.packet import Padding
 
 from .bth import Header
@@ -106,6 +106,31 @@ class OptionalListField(PacketListField):  # type: ignore[misc]
 
     def addfield(self, pkt: Any, data: bytes, items: list[Any]) -> bytes:
         return data + b"".join(_WORD.pack(1) + bytes(item) for item in items) + _WORD.pack(0)
+
+
+class ArrayField(PacketListField):  # type: ignore[misc]
+    """A counted array: a word that counts, and so many Items (RFC 4506, 4.13)."""
+
+    def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, list[Any]]:
+        items: list[Any] = []
+        count, at = word_at(data, 0), 4
+        while len(items) < count:
+            item, at = self.cls.take(data, at)
+            items.append(item)
+        return data[at:], items
+
+    def addfield(self, pkt: Any, data: bytes, items: list[Any]) -> bytes:
+        return data + _WORD.pack(len(items)) + b"".join(map(bytes, items))
+
+
+class EnumField(IntEnumField):  # type: ignore[misc]
+    """An enum or a bool: a word that must be one of those named (RFC 4506, 4.3 and 4.4)."""
+
+    def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, int]:
+        value = word_at(data, 0)
+        if value not in self.i2s:
+            raise MalformedXDR(f"{self.name} is {value}")
+        return data[4:], value
 
 
 class OpaqueField(StrField):  # type: ignore[misc]

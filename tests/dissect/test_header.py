@@ -13,24 +13,19 @@ from hypothesis import strategies as st
 from scapy.packet import NoPayload
 
 from rdmascope.dissect.header import decode_header
-from rdmascope.dissect.layers.rpcrdma import (
-    RPCRDMA,
-    RDMAError,
-    RDMAMsg,
-    RDMAMsgp,
-    RDMANomsg,
-    RDMASegment,
-    ReadSegment,
-    SegmentArray,
-)
+from rdmascope.dissect.layers.chunks import RDMASegment, ReadSegment, SegmentArray
+from rdmascope.dissect.layers.rpcrdma import RPCRDMA, RDMAError, RDMAMsg, RDMAMsgp, RDMANomsg
+from rdmascope.dissect.layers.rpcrdma2 import RDMA2Error, RDMA2Msg, RDMA2Nomsg, RDMA2Optional
 from rdmascope.dissect.messages import (
     ERR_CHUNK,
+    ERR_INVAL_OPTION,
     ERR_VERS,
     RDMA_DONE,
     RDMA_ERROR,
     RDMA_MSG,
     RDMA_MSGP,
     RDMA_NOMSG,
+    RDMA_OPTIONAL,
     ReadChunk,
     Segment,
     TransportHeader,
@@ -137,6 +132,21 @@ def test_a_bad_header_is_refused() -> None:
     assert (header.error, header.supported, header.length, header.problem) == (ERR_CHUNK, None, 20, "")
 
 
+def test_version_2_has_a_direction_and_one_more_error() -> None:
+    call = decode(words(9, 2, 8, RDMA_MSG, 0, 0, 0, 0, 77))
+    reply = decode(words(9, 2, 8, RDMA_NOMSG, 1, 0, 0, 1, 1, 5, 100, 0, 64))
+    assert (call.direction, call.credits, call.length, call.problem) == (0, 8, 32, "")
+    assert (reply.direction, reply.reply, reply.length) == (1, WriteChunk((Segment(5, 100, 64),)), 52)
+    refused = decode(words(9, 2, 1, RDMA_ERROR, ERR_INVAL_OPTION))
+    assert (refused.error, refused.direction, refused.length, refused.problem) == (ERR_INVAL_OPTION, None, 20, "")
+
+
+def test_an_option_keeps_its_bytes_and_may_have_a_payload() -> None:
+    header = decode(words(9, 2, 8, RDMA_OPTIONAL, 1, 77, 5) + b"hello\0\0\0" + words(9, 1))
+    assert (header.direction, header.option, header.optinfo) == (1, 77, b"hello")
+    assert (header.length, header.problem) == (36, "")
+
+
 def test_rdma_msgp_and_done_still_decode() -> None:
     padded = decode(words(9, 1, 1, RDMA_MSGP, 64, 128, 0, 0, 0))
     done = decode(words(9, 1, 1, RDMA_DONE))
@@ -147,8 +157,17 @@ def test_rdma_msgp_and_done_still_decode() -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (words(9, 2, 1, RDMA_MSG, 0, 0, 0), "version 2"),
+        (words(9, 3, 1, RDMA_MSG, 0, 0, 0), "version 3"),
         (words(9, 1, 1, 77), "rdma_proc at offset 12 is 77"),
+        (words(9, 1, 1, RDMA_OPTIONAL), "rdma_proc at offset 12 is 5, which version 1 does not define"),
+        (words(9, 2, 1, RDMA_MSGP), "rdma_proc at offset 12 is 2, which version 2 does not define"),
+        (words(9, 2, 1, RDMA_DONE), "rdma_proc at offset 12 is 3, which version 2 does not define"),
+        (words(9, 2, 1, RDMA_MSG, 2, 0, 0, 0), "rdma_direction at offset 16 is 2, neither 0 (CALL) nor 1 (REPLY)"),
+        (words(9, 2, 1, RDMA_MSG, 0, 0, 0), "rdma_reply at offset 28 runs past the end of the Send (28 bytes)"),
+        (words(9, 2, 1, RDMA_OPTIONAL, 9), "rdma_optdir at offset 16 is 9"),
+        (words(9, 2, 1, RDMA_OPTIONAL, 0, 1, 0xFFFFFFFD), "rdma_optinfo's length at offset 24 is 4294967293 bytes"),
+        (words(9, 2, 1, RDMA_OPTIONAL, 0, 1, 1) + b"a\0\0\1", "the pad of rdma_optinfo at offset 29 is not zero"),
+        (words(9, 2, 1, RDMA_ERROR, 4), "rdma_err at offset 16 is 4, none of 1, 2 and 3"),
         (words(9, 1, 1, RDMA_ERROR, 3), "rdma_err at offset 16 is 3"),
         (words(9, 1, 1, RDMA_MSG, 2, 0, 0), "rdma_reads at offset 16 is 2"),
         (words(9, 1, 1, RDMA_MSG, 0, 5, 0), "rdma_writes at offset 20 is 5"),
@@ -169,7 +188,18 @@ def test_the_problem_names_field_and_offset(data: bytes, problem: str) -> None:
     assert not header.truncated
 
 
-@pytest.mark.parametrize("data", REAL)
+VERSION_2 = [
+    bytes(RPCRDMA(xid=7, credits=8) / RDMA2Msg(reads=[ReadSegment(position=96, handle=5, length=4096)]))
+    + NULL_CALL[28:],
+    bytes(
+        RPCRDMA(xid=7) / RDMA2Nomsg(rdma_direction=1, reply=SegmentArray(segments=[RDMASegment(handle=5, length=64)]))
+    ),
+    words(9, 2, 8, RDMA_OPTIONAL, 0, 1, 9) + b"123456789\0\0\0",
+    words(9, 2, 8, RDMA_ERROR, ERR_VERS, 1, 1),
+]
+
+
+@pytest.mark.parametrize("data", [*REAL, *VERSION_2])
 def test_a_cut_frame_gives_what_it_has(data: bytes) -> None:
     whole = decode(data)
     for end in range(len(data)):
@@ -183,6 +213,7 @@ def test_a_cut_frame_gives_what_it_has(data: bytes) -> None:
         assert cut.procedure == (whole.procedure if end >= 16 else None)
         assert segments_of(cut.reads) == segments_of(whole.reads)[: len(segments_of(cut.reads))]
         assert segments_of(cut.writes) == segments_of(whole.writes)[: len(segments_of(cut.writes))]
+        assert whole.optinfo.startswith(cut.optinfo)
 
 
 def segments_of(chunks: Any) -> list[Segment]:
@@ -208,6 +239,12 @@ BODIES = st.one_of(
     st.builds(RDMANomsg, **LISTS),
     st.builds(RDMAMsgp, align=U32, thresh=U32, **LISTS),
     st.builds(RDMAError, err=st.integers(0, 3), vers_low=U32, vers_high=U32),
+    st.builds(RDMA2Msg, rdma_direction=st.integers(0, 1), **LISTS),
+    st.builds(RDMA2Nomsg, rdma_direction=st.integers(0, 1), **LISTS),
+    st.builds(RDMA2Error, err=st.integers(0, 4), vers_low=U32, vers_high=U32),
+    st.builds(
+        RDMA2Optional, rdma_direction=st.integers(0, 1), opttype=st.integers(0, 5), optinfo=st.binary(max_size=30)
+    ),
 )
 MESSAGES = st.builds(
     lambda xid, credits, body, rest: bytes(RPCRDMA(xid=xid, credits=credits) / body) + rest,
@@ -230,6 +267,9 @@ def wire(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
+ERRORS = {RDMAError: (ERR_VERS, ERR_CHUNK), RDMA2Error: (ERR_VERS, ERR_CHUNK, ERR_INVAL_OPTION)}
+
+
 def check_against_layer(data: bytes) -> None:
     header = decode(data)
     if len(data) < 16:
@@ -243,12 +283,17 @@ def check_against_layer(data: bytes) -> None:
         packet.procedure,
     )
     body = packet.payload
-    if isinstance(body, RDMAError):
-        assert (header.error, header.problem == "") == (body.err, body.err in (ERR_VERS, ERR_CHUNK))
+    if isinstance(body, (RDMAError, RDMA2Error)):
+        assert (header.error, header.problem == "") == (body.err, body.err in ERRORS[type(body)])
         if body.err == ERR_VERS:
             assert header.supported == (body.vers_low, body.vers_high)
-    elif isinstance(body, (RDMAMsg, RDMANomsg, RDMAMsgp)):
+    elif isinstance(body, RDMA2Optional):
         assert not header.problem
+        assert (header.direction, header.option) == (body.rdma_direction, body.opttype)
+        assert header.optinfo == bytes(body.optinfo)
+    elif isinstance(body, (RDMAMsg, RDMANomsg, RDMAMsgp, RDMA2Msg, RDMA2Nomsg)):
+        assert not header.problem
+        assert header.direction == (body.rdma_direction if header.version == 2 else None)
         assert [(chunk.position, *segment) for chunk in header.reads for segment in chunk.segments] == [
             (read.position, read.handle, read.length, read.offset) for read in body.reads
         ]
@@ -288,6 +333,8 @@ def test_decoder_and_layer_agree_on_headers_legal_cut_and_hostile(data: bytes) -
 def test_decoder_and_layer_agree_on_anything(data: bytes) -> None:
     check_against_layer(data)
     check_against_layer(words(1, 1, 1) + data)
+    check_against_layer(words(1, 2, 1) + data)
+    check_against_layer(words(1, 2, 1, RDMA_OPTIONAL) + data)
 
 
 @settings(max_examples=200, deadline=None)

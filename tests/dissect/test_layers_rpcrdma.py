@@ -9,17 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.packet import Raw
 
+from rdmascope.dissect.layers.chunks import RDMASegment, ReadSegment, SegmentArray
 from rdmascope.dissect.layers.oncrpc import ONCRPC, ONCRPCCall
-from rdmascope.dissect.layers.rpcrdma import (
-    RPCRDMA,
-    RDMAError,
-    RDMAMsg,
-    RDMAMsgp,
-    RDMANomsg,
-    RDMASegment,
-    ReadSegment,
-    SegmentArray,
-)
+from rdmascope.dissect.layers.rpcrdma import RPCRDMA, RDMAError, RDMAMsg, RDMAMsgp, RDMANomsg
 
 WRITE_CALL = bytes.fromhex(
     "45a82abb0000000100000080000000000000000100000070000003f40002000045a82abbc4d5700000000001"
@@ -93,8 +85,8 @@ def test_procedures_follow_the_body() -> None:
 def test_errors_have_two_shapes() -> None:
     assert bytes(RPCRDMA() / RDMAError(err=1, vers_low=1, vers_high=2))[16:] == words(1, 1, 2)
     assert bytes(RPCRDMA() / RDMAError(err=2))[16:] == words(2)
-    refused = RPCRDMA(words(7, 2, 1, 4, 1, 1, 1))
-    assert (refused.version, refused[RDMAError].vers_low, refused[RDMAError].vers_high) == (2, 1, 1)
+    refused = RPCRDMA(words(7, 3, 1, 4, 1, 1, 1))
+    assert (refused.version, refused[RDMAError].vers_low, refused[RDMAError].vers_high) == (3, 1, 1)
 
 
 def test_rdma_done_has_no_body() -> None:
