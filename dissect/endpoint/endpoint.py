@@ -1,0 +1,262 @@
+"""One end of a connection: told what happened, it says what is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from ..connection import DEFAULT_INLINE
+from ..header import decode_header
+from ..layers.private_data import RPCRDMAPrivateData
+from ..messages import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, TransportHeader
+from ..private_data import SIZE_UNIT, find_private_data
+from .negotiation import TRANSITIONS, Input, State, choose
+from .nouns import (
+    Call,
+    Completed,
+    Connected,
+    Disconnect,
+    Disconnected,
+    Event,
+    Output,
+    Received,
+    Registered,
+    Released,
+    Role,
+    Settings,
+    Settled,
+)
+from .payload import Parts
+from .plan import Fault, Plan
+from .requester import Requester
+from .responder import Responder
+
+CALL, REPLY = 0, 1
+
+
+class Stage(Enum):
+    """Where in its life a connection is."""
+
+    CONNECTING = "connecting"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+STAGES: dict[tuple[Stage, type[Event]], Stage | None] = {
+    (Stage.CONNECTING, Connected): Stage.OPEN,
+    (Stage.CONNECTING, Received): None,
+    (Stage.CONNECTING, Registered): None,
+    (Stage.CONNECTING, Released): None,
+    (Stage.CONNECTING, Completed): None,
+    (Stage.CONNECTING, Disconnected): Stage.CLOSED,
+    (Stage.OPEN, Connected): None,
+    (Stage.OPEN, Received): Stage.OPEN,
+    (Stage.OPEN, Registered): Stage.OPEN,
+    (Stage.OPEN, Released): Stage.OPEN,
+    (Stage.OPEN, Completed): Stage.OPEN,
+    (Stage.OPEN, Disconnected): Stage.CLOSED,
+    (Stage.CLOSED, Connected): None,
+    (Stage.CLOSED, Received): None,
+    (Stage.CLOSED, Registered): None,
+    (Stage.CLOSED, Released): None,
+    (Stage.CLOSED, Completed): None,
+    (Stage.CLOSED, Disconnected): None,
+}
+"""What each event leads to; None: it means nothing there, and nothing is done."""
+
+
+class Endpoint:
+    """The client's or the server's end; see the package for what goes in and comes out."""
+
+    def __init__(self, role: Role, settings: Settings | None = None, fault: Fault | None = None) -> None:
+        self.role = role
+        self.settings = settings or Settings()
+        self.fault = fault
+        self.committed = 0
+        """How often the fault was committed."""
+        self.stage = Stage.CONNECTING
+        self.state = State.FRESH
+        self.version = self.settings.version
+        """Of the next message that this end begins a transaction with."""
+        self.peer_private = b""
+        self.requester = Requester(self, role is Role.SERVER)
+        self.responder = Responder(self, role is Role.CLIENT)
+        self._numbers = 0
+
+    # The driver's side
+
+    @property
+    def private_data(self) -> bytes:
+        """What goes into the connection request or reply (RFC 8797, 4)."""
+        settings = self.settings
+        data = b""
+        if settings.announce:
+            send, receive = settings.send_size // SIZE_UNIT - 1, settings.receive_size // SIZE_UNIT - 1
+            data = bytes(RPCRDMAPrivateData(r=int(settings.remote_invalidation), send_size=send, receive_size=receive))
+        if self.fault is not None and self.fault.private is not None:
+            self.committed += 1
+            return self.fault.private(data)
+        return data
+
+    def take(self, event: Event) -> list[Output]:
+        """Something happened."""
+        following = STAGES[self.stage, type(event)]
+        if following is None:
+            return []
+        self.stage = following
+        return self._HANDLERS[type(event)](self, event)
+
+    def _connected(self, event: Connected) -> list[Output]:
+        self.peer_private = event.private_data
+        if self.role is Role.CLIENT and self.version == 1:
+            self.state = State.SETTLED  # a version 1 requester asks nobody
+            return [Settled(1), *self.requester.proceed()]
+        return self.requester.proceed()
+
+    def _received(self, event: Received) -> list[Output]:
+        header = decode_header(event.data, 0, len(event.data), len(event.data))
+        if header.length < 16:
+            return []  # too short to be answered (RFC 8166, 4.5)
+        if header.procedure == RDMA_ERROR:
+            return self._refused(header)
+        if header.problem and header.xid in self.requester.outstanding:
+            return self.requester.refused(header)
+        if not self.settings.lowest <= header.version <= self.settings.version:
+            return self.responder.refuse(header, ERR_VERS, (self.settings.lowest, self.settings.version))
+        if header.problem or header.procedure not in (RDMA_MSG, RDMA_NOMSG):
+            return self.responder.refuse(header, ERR_CHUNK)
+        payload = event.data[header.length :]
+        if self._direction(header, payload) == CALL:
+            return self._heard(header.version) + self.responder.call(header, payload)
+        return self._heard(header.version) + self.requester.reply(header, payload, event.invalidated)
+
+    def _direction(self, header: TransportHeader, payload: bytes) -> int:
+        """CALL or REPLY."""
+        if header.procedure == RDMA_MSG:
+            return int.from_bytes(payload[4:8], "big")
+        return CALL if header.reads else REPLY
+
+    def _refused(self, header: TransportHeader) -> list[Output]:
+        if header.error == ERR_VERS and header.supported is not None and self.state is State.ASKED:
+            version = choose(self.settings.lowest, self.settings.version, header.supported)
+            self._step(Input.OUT_OF_RANGE if version is None else Input.IN_RANGE)
+            if version is not None:
+                self.version = version
+                return [Settled(version), *self.requester.again(header)]
+            return [*self.requester.refused(header), Disconnect("the peer speaks no version that this end does")]
+        return self.requester.refused(header)
+
+    def _heard(self, version: int) -> list[Output]:
+        settled = self.state is State.SETTLED
+        self._step(Input.HEARD)
+        if settled or self.state is not State.SETTLED:
+            return []
+        self.version = version
+        return [Settled(version)]
+
+    def _step(self, given: Input) -> None:
+        self.state = TRANSITIONS[self.state, given]
+
+    def _disconnected(self, event: Disconnected) -> list[Output]:
+        self.responder.exchanges.clear()
+        return self.requester.lost()
+
+    _HANDLERS: dict[type[Event], Callable[[Any, Any], list[Output]]] = {  # noqa: RUF012, a table of this class
+        Connected: _connected,
+        Received: _received,
+        Registered: lambda self, event: self.requester.registered(event),
+        Released: lambda self, event: self.requester.released(event),
+        Completed: lambda self, event: self.responder.completed(event),
+        Disconnected: _disconnected,
+    }
+
+    # The application's side
+
+    def call(self, call: Call) -> list[Output]:
+        """A call to the peer; it waits for the connection and for credits."""
+        return self.requester.call(call)
+
+    def reply(self, exchange: int, parts: Parts) -> list[Output]:
+        """The reply to a ``Called``."""
+        return self.responder.reply(exchange, parts) if exchange in self.responder.exchanges else []
+
+    def disconnect(self) -> list[Output]:
+        return [Disconnect("done")] if self.stage is Stage.OPEN else []
+
+    # What the halves need to know
+
+    def number(self) -> int:
+        """A fresh number for memory, an operation or an exchange."""
+        self._numbers += 1
+        return self._numbers
+
+    def may_ask(self, backward: bool) -> bool:
+        """A requester may send now, as far as the connection and its version go."""
+        if self.stage is not Stage.OPEN or self.state is State.HOPELESS:
+            return False
+        if backward:
+            return self.state is State.SETTLED
+        return self.state is not State.ASKED or self.bends("version")
+
+    @property
+    def header_bytes(self) -> int:
+        """Of an RDMA_MSG without chunks."""
+        return 28 if self.version == 1 else 32
+
+    def _announced(self) -> tuple[int, int] | None:
+        """Send and receive size of the peer, where both ends announced theirs."""
+        found = find_private_data(self.peer_private)
+        return (found[0].send_size, found[0].receive_size) if found and self.settings.announce else None
+
+    @property
+    def send_limit(self) -> int:
+        """The inline threshold of what this end sends (RFC 8166, 3.3.2; RFC 8797, 5.1)."""
+        sizes = self._announced()
+        return DEFAULT_INLINE if sizes is None else min(self.settings.send_size, sizes[1])
+
+    @property
+    def receive_limit(self) -> int:
+        """The inline threshold of what the peer sends."""
+        sizes = self._announced()
+        return DEFAULT_INLINE if sizes is None else min(self.settings.receive_size, sizes[0])
+
+    def chunks_allowed(self, backward: bool) -> bool:
+        """A call of this end may have chunks (RFC 8167, 5.1)."""
+        return not backward
+
+    def serves_chunks(self, backward: bool) -> bool:
+        """A call of the peer may have chunks."""
+        return not backward
+
+    def may_invalidate(self, version: int) -> bool:
+        """Replies may use Send With Invalidate (RFC 8797, 4.1)."""
+        found = find_private_data(self.peer_private)
+        return bool(self.settings.announce and self.settings.remote_invalidation and found and
+                    found[0].remote_invalidation)  # fmt: skip
+
+    def new_header(
+        self, xid: int, credits: int, procedure: int, direction: int, version: int | None = None
+    ) -> TransportHeader:
+        return TransportHeader(xid, version or self.version, credits, procedure)
+
+    def new_error(
+        self, xid: int, version: int, credits: int, error: int, supported: tuple[int, int] | None
+    ) -> TransportHeader:
+        return TransportHeader(xid, version, credits, RDMA_ERROR, error=error, supported=supported)
+
+    def issue(self, plan: Plan) -> list[Output]:
+        """A message goes out, unless the fault has something to say."""
+        if self.role is Role.CLIENT and plan.kind in ("call", "option"):
+            self._step(Input.SENT)
+        fault = self.fault
+        if fault is not None and fault.spoil is not None and not self.committed:
+            self.committed += fault.spoil(self, plan)
+        return list(plan.actions())
+
+    def bends(self, duty: str) -> bool:
+        """The fault suspends this duty."""
+        if self.fault is None or self.fault.bends != duty:
+            return False
+        self.committed += 1
+        return True
