@@ -1,0 +1,113 @@
+"""Keeps what is captured in a bounded set of pcapng files, of which every one can be read by itself."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, BinaryIO
+
+from rdmascope.dissect.frames import FrameBatch
+
+from ..errors import CaptureError
+from ..writer import PcapngWriter
+
+if TYPE_CHECKING:
+    from . import Live
+
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Where and how much."""
+
+    path: str
+    size: int = 100 << 20
+    """Bytes of a file, after which the next one begins."""
+    files: int = 10
+    """How many there are at most, that being written included; older ones are removed."""
+    seconds: float | None = None
+    """Seconds of the capture in a file."""
+
+
+class Keeper:
+    """Writes ``keep.path``; a full one is renamed to NAME_NUMBER_TIME, as dumpcap names the files of a ring.
+
+    The names read as one capture: ``rdmascope report NAME*.pcapng``.
+    """
+
+    def __init__(self, keep: Keep, live: Live, application: str) -> None:
+        self._keep = keep
+        self._live = live
+        self._application = application
+        self._full: deque[str] = deque()
+        self._number = 0
+        self.removed = 0
+        """Files."""
+        self._file: BinaryIO
+        self._writer: PcapngWriter
+        self._open()
+
+    def _open(self) -> None:
+        live = self._live
+        try:
+            self._file = open(self._keep.path, "wb")  # noqa: SIM115
+        except OSError as error:
+            raise CaptureError(f"{self._keep.path}: {error.strerror}") from None
+        self._size = 0
+        self._began = self._last = 0
+        # Every file tells of its own time only.
+        self._before = live.received, live.dropped
+        self._writer = PcapngWriter(
+            self._file,
+            live.link_type,
+            live.snaplen,
+            name=live.device.interface or live.device.name,
+            filter=live.words,
+            application=self._application,
+        )
+
+    def write(self, batch: FrameBatch) -> None:
+        """Raises CaptureError where the disk does not take it."""
+        keep = self._keep
+        first = int(batch.rows["time"][0])
+        old = keep.seconds is not None and self._began and first - self._began >= keep.seconds * SECOND
+        try:
+            if self._size >= keep.size or old:
+                self._turn()
+            self._began = self._began or first
+            self._last = int(batch.rows["time"][-1])
+            self._size += self._writer.write_batch(batch)
+            self._file.flush()
+        except OSError as error:
+            raise CaptureError(f"{keep.path}: {error.strerror}") from None
+
+    def _turn(self) -> None:
+        """Close a full file, give it its name, and remove what is too old."""
+        self._finish()
+        self._number += 1
+        stem, extension = os.path.splitext(self._keep.path)
+        time = datetime.fromtimestamp(self._began // SECOND, UTC)
+        name = f"{stem}_{self._number:05d}_{time:%Y%m%d%H%M%S}{extension}"
+        os.replace(self._keep.path, name)
+        self._full.append(name)
+        while len(self._full) >= self._keep.files:
+            os.unlink(self._full.popleft())
+            self.removed += 1
+        self._open()
+
+    def _finish(self) -> None:
+        live = self._live
+        live.count()
+        received, dropped = live.received - self._before[0], live.dropped - self._before[1]
+        self._writer.statistics(self._last, received, dropped)
+        self._file.close()
+
+    def close(self) -> None:
+        """Complete the last file."""
+        try:
+            self._finish()
+        except OSError as error:
+            raise CaptureError(f"{self._keep.path}: {error.strerror}") from None
