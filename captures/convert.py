@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterable
 
 from .errors import CaptureError
@@ -29,6 +26,10 @@ def format_of(head: bytes) -> str:
 
 def convert(name: str, kind: str, pieces: Iterable[bytes]) -> int:
     """The capture as pcapng: the descriptor of a file that is gone when it is closed."""
+    import shutil  # here, because few captures need it and every start would pay
+    import subprocess
+    import tempfile
+
     editcap = shutil.which("editcap")
     if editcap is None:
         raise CaptureError(f"{name}: a {kind} capture; it takes editcap to read it, which comes with Wireshark")

@@ -39,6 +39,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        # NumPy's matrix library would start threads; there is no matrix product here.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         command: click.Command = import_module(f"{__package__}.{cmd_name}").command
         return command
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -180,6 +178,9 @@ def rereadable(source: Source) -> Iterator[Source]:
     if source != "-":
         yield source
         return
+    import shutil
+    import tempfile
+
     with tempfile.NamedTemporaryFile(prefix="rdmascope-") as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import click
 
@@ -12,14 +13,38 @@ from rdmascope.dissect.connection import Connection
 from rdmascope.dissect.rpcs import Rpc
 from rdmascope.dissect.transport import Direction, Episode, Refusal, Spread, Tally, TransportHealth
 
+from .names import procedure_label, program_label
 from .reading import Reading, analyzer_options, file_argument, recognition_options
 from .records import Record, record
 from .terminal import console, print_json, show
-from .views import transport as views
-from .views.transport import Paid
 
 MOST_PAID = 1000
 """RPCs of a connection that are kept, those that waited longest."""
+
+
+class Paid(NamedTuple):
+    """What is told of an RPC that waited for a retransmission."""
+
+    number: int
+    xid: int
+    program: str
+    name: str
+    waited: int
+    """Nanoseconds."""
+    latency: int | None
+    retransmissions: int
+
+    @classmethod
+    def of(cls, rpc: Rpc) -> Paid:
+        return cls(
+            rpc.number,
+            rpc.xid,
+            program_label(rpc.program, rpc.version, rpc.minor_version),
+            procedure_label(rpc.name, rpc.operations),
+            rpc.retransmission_delay,
+            rpc.latency.total if rpc.latency else None,
+            rpc.retransmissions,
+        )
 
 
 @click.command("transport")
@@ -69,6 +94,8 @@ def command(
 
     A third of that WRITE's time went by between losses and retransmissions.
     """
+    from .views import transport as views
+
     options = analyzer_options(ports, force, contents=False)
     reading = Reading(file, Options(options.ports, options.force, options.contents, icrc))
     paid: dict[int, list[tuple[int, int, Paid]]] = {}

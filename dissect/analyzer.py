@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from .addresses import AddressTable
 from .connection import Connection
 from .duplicates import Duplicates
 from .exchange import Exchange, Undecoded, Watch
 from .frames import FrameBatch, Rows
-from .iwarp.framing import Fpdus
-from .iwarp.link import Link as IwarpLink
-from .iwarp.observer import Observer as IwarpObserver
 from .network import locate
 from .operations import Operation
 from .packets import decode
@@ -23,10 +21,15 @@ from .rc.observer import Link, Observer
 from .rpcs import Rpc
 from .transport import TransportHealth
 
+if TYPE_CHECKING:
+    from .iwarp.framing import Fpdus
+    from .iwarp.link import Link as IwarpLink
+    from .iwarp.observer import Observer as IwarpObserver
+
 NFS_RDMA_PORT = 20049
 """RFC 8267, 8."""
 
-Event = tuple[int, Link | IwarpLink, Operation]
+Event = tuple[int, "Link | IwarpLink", Operation]
 """Frame number in whose place it stands, where, what."""
 
 
@@ -61,7 +64,8 @@ class Analyzer:
         self.last_time: int | None = None
         self.connections: list[Connection] = []
         self._observer = Observer(self.addresses, self.connections, self.options.icrc)
-        self._iwarp = IwarpObserver(self.connections, self.options.ports)
+        self._iwarp: IwarpObserver | None = None
+        self._watch_fpdus: Callable[[IwarpLink, Fpdus], None] | None = None
         self._duplicates = Duplicates()
         self._exchanges: dict[int, Exchange] = {}
         self._numbers = count(1)
@@ -69,7 +73,9 @@ class Analyzer:
 
     def watch_fpdus(self, watch: Callable[[IwarpLink, Fpdus], None]) -> None:
         """``watch`` is shown the FPDUs of every iWARP connection that begins from now on."""
-        self._iwarp.watch = watch
+        self._watch_fpdus = watch
+        if self._iwarp is not None:
+            self._iwarp.watch = watch
 
     @property
     def other_packets(self) -> Counter[str]:
@@ -92,7 +98,7 @@ class Analyzer:
 
     def health(self, number: int) -> TransportHealth:
         """How the transport of connection ``number`` fared, as far as the capture was fed."""
-        if number in self._iwarp.links:
+        if self._iwarp is not None and number in self._iwarp.links:
             return self._iwarp.links[number].health.result(self.last_time)
         notes = self._observer.notes
         notes.settle(self._observer.bound)
@@ -125,6 +131,12 @@ class Analyzer:
     def _feed_iwarp(self, batch: FrameBatch, tcp: list[Rows], events: Sequence[Event]) -> Sequence[Event]:
         """The events of both transports, in their order."""
         observer = self._iwarp
+        if observer is None:
+            # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
+            from .iwarp.observer import Observer as IwarpObserver
+
+            observer = self._iwarp = IwarpObserver(self.connections, self.options.ports)
+            observer.watch = self._watch_fpdus
         packets, taken = observer.packets, observer.taken
         found = observer.feed(batch, tcp)
         self.packets += observer.packets - packets
@@ -135,7 +147,7 @@ class Analyzer:
 
     def finish(self) -> list[Rpc]:
         """The input is over: give the rest."""
-        events: list[Event] = [*self._observer.finish(), *self._iwarp.finish()]
+        events: list[Event] = [*self._observer.finish(), *(self._iwarp.finish() if self._iwarp else ())]
         self._take(sorted(events, key=itemgetter(0)))
         for exchange in self._exchanges.values():
             exchange.finish()
@@ -160,7 +172,8 @@ class Analyzer:
         """The Rpcs that ended since the last call."""
         done = self._done[:]
         self._done.clear()
-        links, iwarp = self._observer.links, self._iwarp.links
+        links = self._observer.links
+        iwarp = self._iwarp.links if self._iwarp else {}
         for rpc in done:
             number = rpc.connection.number
             costs = links[number].health.costs if number in links else iwarp[number].health.costs

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.dissect.connection import Connection
-from rdmascope.dissect.rpcs import Rpc
 from rdmascope.dissect.transport import CAUSES, Direction, Episode, Spread, Tally, TransportHealth
 
-from ..names import procedure_label, program_label
 from ..units import count, duration, plural, share, size
 from .tables import Cell, Grid
+
+if TYPE_CHECKING:
+    from ..transport import Paid
 
 MOST_EPISODES = 12
 MOST_PAID = 10
@@ -26,31 +27,6 @@ WIDE = 120
 """From this many columns on, episodes show their frames and where the packet was lost."""
 
 WHERE = {True: "behind the capture point", False: "before the capture point", None: "-"}
-
-
-class Paid(NamedTuple):
-    """What is told of an RPC that waited for a retransmission."""
-
-    number: int
-    xid: int
-    program: str
-    name: str
-    waited: int
-    """Nanoseconds."""
-    latency: int | None
-    retransmissions: int
-
-    @classmethod
-    def of(cls, rpc: Rpc) -> Paid:
-        return cls(
-            rpc.number,
-            rpc.xid,
-            program_label(rpc.program, rpc.version, rpc.minor_version),
-            procedure_label(rpc.name, rpc.operations),
-            rpc.retransmission_delay,
-            rpc.latency.total if rpc.latency else None,
-            rpc.retransmissions,
-        )
 
 
 def nothing(name: str, frames: int) -> Text:

@@ -191,7 +191,7 @@ def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
     end = packet_ends(rows)
     frames = batch.rows[np.searchsorted(batch.rows["number"], rows["frame"])]
     start, stop = frames["offset"], frames["offset"] + frames["captured"]
-    verdicts: list[bool | None] = [None] * len(rows)
+    verdicts = np.full(len(rows), None, object)
     open_ = end <= stop
     shapes = [(True, True, 4 * words + UDP_BYTES) for words in range(5, 16)]
     shapes += [(False, True, IPV6_BYTES + UDP_BYTES), (False, False, IPV6_BYTES)]
@@ -203,21 +203,18 @@ def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
         if not len(where):
             continue
         open_[where] = False
-        good = _verify_shape(batch.data, bth[where], end[where], before, _variant(ipv4, udp, before))
-        for index, verdict in zip(where.tolist(), good, strict=True):
-            verdicts[index] = verdict
+        verdicts[where] = _verify_shape(batch.data, bth[where], end[where], before, _variant(ipv4, udp, before))
         if not open_.any():
             break
     local = np.flatnonzero(open_ & (rows["transport"] == NATIVE))
     if len(local):
         local = local[lrh_starts(batch.data, rows[local], start[local], end[local]) == bth[local] - LRH_BYTES]
         open_[local] = False
-        good = _verify_shape(batch.data, bth[local], end[local], LRH_BYTES, _LOCAL_VARIANT, 0)
-        for index, verdict in zip(local.tolist(), good, strict=True):
-            verdicts[index] = verdict
+        verdicts[local] = _verify_shape(batch.data, bth[local], end[local], LRH_BYTES, _LOCAL_VARIANT, 0)
     for index in np.flatnonzero(open_).tolist():
         verdicts[index] = _behind_extensions(batch.data, int(start[index]), int(bth[index]), int(end[index]))
-    return verdicts
+    listed: list[bool | None] = verdicts.tolist()
+    return listed
 
 
 def _behind_extensions(data: Bytes, start: int, bth: int, end: int) -> bool | None:
@@ -248,17 +245,24 @@ def _fits(data: Bytes, start: Int64s, end: Int64s, ipv4: bool, udp: bool, before
     return fits
 
 
-def _verify_shape(data: Bytes, bth: Int64s, end: Int64s, before: int, variant: bytes, ones: int = 8) -> list[bool]:
+def _verify_shape(
+    data: Bytes, bth: Int64s, end: Int64s, before: int, variant: bytes, ones: int = 8
+) -> NDArray[np.bool_]:
     """The verdicts for packets that share one shape of headers, behind a number of bytes of ones."""
     size = before + BTH_BYTES
     headers = np.full((len(bth), ones + size), 0xFF, np.uint8)
     anywhere = np.ndarray((len(data) - size + 1,), np.dtype((np.void, size)), data, strides=(1,))
     headers[:, ones:] = anywhere[bth - before].view(np.uint8).reshape(-1, size)
     headers[:, ones:] |= np.frombuffer(variant, np.uint8)
+    step = ones + size
+    masked = headers.tobytes()
+    heads = [masked[at : at + step] for at in range(0, len(masked), step)]
     view: memoryview = data.data
-    head, step = headers.tobytes(), ones + size
-    verdicts = []
-    for index, (first, last) in enumerate(zip((bth + BTH_BYTES).tolist(), (end - 4).tolist(), strict=True)):
-        crc = crc32(view[first:last], crc32(head[index * step : (index + 1) * step]))
-        verdicts.append(crc == int.from_bytes(view[last : last + 4], "little"))
-    return verdicts
+    last = end - ICRC_BYTES
+    computed = [
+        crc32(view[start:stop], crc32(head))
+        for head, start, stop in zip(heads, (bth + BTH_BYTES).tolist(), last.tolist(), strict=True)
+    ]
+    received = np.ndarray((len(data) - ICRC_BYTES + 1,), "<u4", data, strides=(1,))[last]
+    right: NDArray[np.bool_] = received == np.array(computed, np.uint32)
+    return right

@@ -50,7 +50,7 @@ class Damage:
         """Look for a right ICRC among the first packets of hosts that are not trusted yet."""
         assert batch.frames is not None
         source = batch.rows["source"]
-        for host in set(np.unique(source).tolist()) - self.trusted:
+        for host in set(source[~np.isin(source, list(self.trusted))].tolist()):
             if True in icrc_ok(batch.frames, batch.rows[np.flatnonzero(source == host)[:SAMPLE]]):
                 self.trusted.add(host)
 
