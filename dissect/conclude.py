@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .intervals import IntervalSet
-from .messages import ERROR_NAMES, RDMA_ERROR, RDMA_NOMSG, Message
+from .messages import DIRECTION_NAMES, RDMA_ERROR, RDMA_NOMSG, Message, error_name
 from .onc import header as rpc_header
 from .onc import nfs4, programs, status
 from .operations import Operation
@@ -31,6 +31,7 @@ def _name(rpc: Rpc, message: Message) -> None:
     if message.header.procedure == RDMA_NOMSG:
         data = memoryview(call_stream_prefix(rpc, LONG_CALL))
         start, end = 0, len(data)
+        _doubt_direction(rpc, message, data)
     else:
         data, start, end = message.data, message.start, message.end
     if message.header.reads:
@@ -53,11 +54,12 @@ def _status(rpc: Rpc, message: Message) -> None:
     header = message.header
     if header.procedure == RDMA_ERROR:
         rpc.failed = True
-        rpc.status = ERROR_NAMES.get(header.error or 0, f"RDMA_ERROR {header.error}")
+        rpc.status = error_name(header.version, header.error)
         return
     if header.procedure == RDMA_NOMSG:
         data = memoryview(reply_stream_prefix(rpc, REPLY_HEAD))
         start, end = 0, len(data)
+        _doubt_direction(rpc, message, data)
     else:
         data, start, end = message.data, message.start, message.end
     if (
@@ -84,6 +86,13 @@ def _status(rpc: Rpc, message: Message) -> None:
         rpc.status, rpc.failed = found
     elif not reply.truncated:
         rpc.status = "OK"
+
+
+def _doubt_direction(rpc: Rpc, message: Message, data: memoryview) -> None:
+    """Note where the direction word of version 2 is not the msg_type in the chunks (version-two-01, 4.2.2)."""
+    direction, kind = message.header.direction, rpc_header.message_type(data, 0, len(data))
+    if direction is not None and kind is not None and direction != kind:
+        rpc.notes += (f"the direction word says {DIRECTION_NAMES[direction]}, the chunks {DIRECTION_NAMES[kind]}",)
 
 
 def finish_state(rpc: Rpc) -> None:

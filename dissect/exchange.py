@@ -10,10 +10,21 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from .characteristics import option_name
 from .conclude import conclude, finish_state
 from .connection import Connection
 from .header import decode_header
-from .messages import RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, Message, TransportHeader
+from .messages import (
+    DIRECTION_NAMES,
+    RDMA_DONE,
+    RDMA_ERROR,
+    RDMA_MSG,
+    RDMA_MSGP,
+    RDMA_NOMSG,
+    RDMA_OPTIONAL,
+    Message,
+    TransportHeader,
+)
 from .onc import header as rpc_header
 from .operations import Kind, Operation
 from .recognise import Recogniser
@@ -103,6 +114,8 @@ class Exchange:
         """Operations that more than one open call may claim."""
         self.cut: tuple[dict[int, Message], ...] = ({}, {})
         """Messages cut so short that their direction is open, by sender and XID."""
+        self.settled = 0
+        """The version in which the server answers; the negotiation is told what comes in another."""
         self.lingering: list[Rpc] = []
         self.undecoded: list[Undecoded] = []
         self.done = done
@@ -193,6 +206,8 @@ class Exchange:
         inline = length - header.length
         message = Message(operation, header, data, body, end if end > body else body, inline if inline > 0 else 0)
         sender = operation.initiator
+        if header.version != self.settled and header.length >= 16:
+            self.settled = self.connection.negotiation.spoke(sender, message)
         if header.procedure == RDMA_MSG and not header.problem and end - body >= 8:
             kind = data[body + 4 : body + 8]
             if kind == _CALL:
@@ -212,6 +227,10 @@ class Exchange:
             if self.watch is not None:
                 self.watch.stray(sender, message)
             return
+        if header.procedure == RDMA_OPTIONAL and header.version == 2 and self._optional(sender, message):
+            return
+        if header.procedure == RDMA_ERROR and self._error(sender, message):
+            return
         is_call = self._is_call(sender, message)
         if is_call is None:
             self._cut_short(sender, message)
@@ -222,6 +241,28 @@ class Exchange:
             if earlier is not None:
                 self._call(1 - sender, earlier)
             self._reply(sender, message)
+
+    def _optional(self, sender: int, message: Message) -> bool:
+        """An RDMA2_OPTIONAL; True where no RPC message follows it (version-two-01, 4.2.1)."""
+        header = message.header
+        self.connection.negotiation.option(sender, message)
+        if not header.problem and rpc_header.inside(header.xid, message.data, message.start, message.end):
+            return False
+        if message.inline_length and not header.problem:
+            self._note(message.frame, f"{option_name(header.option)} with {message.inline_length:,} bytes behind it")
+        if self.watch is not None:
+            self.watch.stray(sender, message)
+        return True
+
+    def _error(self, sender: int, message: Message) -> bool:
+        """An RDMA_ERROR; True where it answers no call, but an option."""
+        calls = self.calls[1 - sender].get(message.header.xid)
+        earlier = calls[0].call if calls else self.cut[1 - sender].get(message.header.xid)
+        if not self.connection.negotiation.error(sender, message, earlier):
+            return False
+        if self.watch is not None:
+            self.watch.stray(sender, message)
+        return True
 
     def _cut_short(self, sender: int, message: Message) -> None:
         """Neither call nor reply by its own words, and no call with its XID is outstanding."""
@@ -249,7 +290,7 @@ class Exchange:
         """By the RPC header, the transport header or a call that waits for this XID; None where none of them tells."""
         header = message.header
         procedure = header.procedure
-        if procedure in (RDMA_MSG, RDMA_MSGP) and not header.problem:
+        if procedure in (RDMA_MSG, RDMA_MSGP, RDMA_OPTIONAL) and not header.problem:
             kind = rpc_header.message_type(message.data, message.start, message.end)
             if kind is not None:
                 return kind == 0
@@ -257,6 +298,8 @@ class Exchange:
             return False
         elif procedure == RDMA_NOMSG and not header.problem and header.reads:
             return True
+        if header.direction is not None:
+            return header.direction == rpc_header.CALL
         if header.xid in self.calls[1 - sender]:
             if procedure != RDMA_NOMSG or header.problem:
                 self._doubt(1 - sender, header.xid)
@@ -360,6 +403,8 @@ class Exchange:
         self._conclude(rpc)
 
     def _conclude(self, rpc: Rpc) -> None:
+        if self.settled != 1:
+            _doubt_direction(rpc)
         conclude(rpc)
         finish_state(rpc)
         if self.watch is not None:
@@ -467,6 +512,14 @@ class Exchange:
                     for other in shared:
                         if other is not use and operation in other.operations:
                             other.operations.remove(operation)
+
+
+def _doubt_direction(rpc: Rpc) -> None:
+    """Version 2 says twice whether a message is a call (version-two-01, 4.2.2): note where it contradicts itself."""
+    for message, kind in ((rpc.call, "call"), (rpc.reply, "reply")):
+        direction = message.header.direction if message is not None else None
+        if direction is not None and DIRECTION_NAMES[direction] != kind.upper():
+            rpc.notes += (f"the {kind}'s direction word says {DIRECTION_NAMES[direction]}",)
 
 
 def _reads_closed(rpc: Rpc) -> bool:

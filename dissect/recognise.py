@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .characteristics import OPTIONS, decode_option
 from .connection import Connection
-from .messages import RDMA_MSG, RDMA_NOMSG, TransportHeader
+from .messages import RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL, TransportHeader
 from .onc import header as rpc
 
 FOREIGN_PORTS = {4420: "NVMe/RDMA", 3260: "iSER", 5445: "SMB Direct"}
@@ -37,7 +38,7 @@ class Recogniser:
 
     def look(self, sender: int, header: TransportHeader, data: memoryview, start: int, end: int) -> None:
         """Judge a Send: its decoded header, and where its captured Payload stream is."""
-        known_format = header.version == 1 and header.length >= 8
+        known_format = header.version in (1, 2) and header.length >= 8
         if header.truncated and known_format and header.procedure in (None, RDMA_MSG, RDMA_NOMSG):
             self.cut[sender].add(header.xid)
             if len(self.cut[0] & self.cut[1]) >= 2:
@@ -45,7 +46,7 @@ class Recogniser:
         elif header.problem or not known_format:
             self.misfits += 1
         elif header.procedure == RDMA_MSG:
-            if _rpc_inside(header.xid, data, start, end):
+            if rpc.inside(header.xid, data, start, end):
                 self._accept("header validation", "RPC inside")
             else:
                 self.misfits += 1
@@ -53,6 +54,10 @@ class Recogniser:
             self.valid += 1
             if self._private_data():
                 self._accept("private data", "header validation")
+        elif header.procedure == RDMA_OPTIONAL:
+            self.valid += 1
+            if header.option in OPTIONS and not decode_option(header.option, header.optinfo).problem:
+                self._accept("header validation", OPTIONS[header.option].name)
         if self.misfits >= TRIALS or (self.misfits and self.connection.service_port in FOREIGN_PORTS):
             self._reject()
 
@@ -79,15 +84,3 @@ class Recogniser:
     def _reject(self) -> None:
         self.connection.protocol = "other"
         self.connection.protocol_name = FOREIGN_PORTS.get(self.connection.service_port or 0, "")
-
-
-def _rpc_inside(xid: int, data: memoryview, start: int, end: int) -> bool:
-    """Whether the Payload stream begins with an RPC call or reply of this XID (RFC 5531, 9)."""
-    kind = rpc.message_type(data, start, end)
-    if kind == 0:
-        call = rpc.call_header(data, start, end)
-        return call is not None and call.xid == xid and call.rpc_version == 2
-    if kind == 1:
-        reply = rpc.reply_header(data, start, end)
-        return reply is not None and reply.xid == xid
-    return False

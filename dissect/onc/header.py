@@ -143,6 +143,18 @@ def message_type(data: Data, start: int, end: int) -> int | None:
     return kind if kind in (CALL, REPLY) else None
 
 
+def inside(xid: int, data: Data, start: int, end: int) -> bool:
+    """Whether the bytes begin with an RPC call or reply of this XID (RFC 5531, 9)."""
+    kind = message_type(data, start, end)
+    if kind == CALL:
+        call = call_header(data, start, end)
+        return call is not None and call.xid == xid and call.rpc_version == 2
+    if kind == REPLY:
+        reply = reply_header(data, start, end)
+        return reply is not None and reply.xid == xid
+    return False
+
+
 def call_header(data: Data, start: int, end: int) -> CallHeader | None:
     """Decode call_body (RFC 5531, 9); None where it is no call, or cut before the procedure number."""
     view = memoryview(data)[start:end]
