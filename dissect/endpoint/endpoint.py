@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+from ..characteristics import BKREQSUP_GENL, BKREQSUP_NONE, XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 from ..connection import DEFAULT_INLINE
 from ..header import decode_header
 from ..layers.private_data import RPCRDMAPrivateData
-from ..messages import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, TransportHeader
+from ..messages import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL, TransportHeader
 from ..private_data import SIZE_UNIT, find_private_data
+from .characteristics import Characteristics
+from .header import Value
 from .negotiation import TRANSITIONS, Input, State, choose
 from .nouns import (
     Call,
@@ -82,6 +86,7 @@ class Endpoint:
         self.peer_private = b""
         self.requester = Requester(self, role is Role.SERVER)
         self.responder = Responder(self, role is Role.CLIENT)
+        self.characteristics = Characteristics(self)
         self._numbers = 0
 
     # The driver's side
@@ -112,6 +117,8 @@ class Endpoint:
         if self.role is Role.CLIENT and self.version == 1:
             self.state = State.SETTLED  # a version 1 requester asks nobody
             return [Settled(1), *self.requester.proceed()]
+        if self.role is Role.CLIENT and self.settings.extension:
+            return self.characteristics.introduce()
         return self.requester.proceed()
 
     def _received(self, event: Received) -> list[Output]:
@@ -124,15 +131,20 @@ class Endpoint:
             return self.requester.refused(header)
         if not self.settings.lowest <= header.version <= self.settings.version:
             return self.responder.refuse(header, ERR_VERS, (self.settings.lowest, self.settings.version))
-        if header.problem or header.procedure not in (RDMA_MSG, RDMA_NOMSG):
-            return self.responder.refuse(header, ERR_CHUNK)
+        if header.problem or header.procedure not in (RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL):
+            return [] if self.bends("refusal") else self.responder.refuse(header, ERR_CHUNK)
+        outputs = self._heard(header.version)
+        if header.procedure == RDMA_OPTIONAL:
+            return outputs + self.characteristics.take(header) + self.requester.proceed()
         payload = event.data[header.length :]
         if self._direction(header, payload) == CALL:
-            return self._heard(header.version) + self.responder.call(header, payload)
-        return self._heard(header.version) + self.requester.reply(header, payload, event.invalidated)
+            return outputs + self.responder.call(header, payload)
+        return outputs + self.requester.reply(header, payload, event.invalidated)
 
     def _direction(self, header: TransportHeader, payload: bytes) -> int:
         """CALL or REPLY."""
+        if header.version > 1:
+            return header.direction or 0
         if header.procedure == RDMA_MSG:
             return int.from_bytes(payload[4:8], "big")
         return CALL if header.reads else REPLY
@@ -145,7 +157,12 @@ class Endpoint:
                 self.version = version
                 return [Settled(version), *self.requester.again(header)]
             return [*self.requester.refused(header), Disconnect("the peer speaks no version that this end does")]
-        return self.requester.refused(header)
+        outputs: list[Output] = []
+        if header.error != ERR_VERS and self.state is State.ASKED:
+            outputs = self._heard(header.version)  # it took the version, and only then found something wrong
+        if header.xid in self.requester.outstanding:
+            return outputs + self.requester.refused(header)
+        return outputs + self.characteristics.refused(header) + self.requester.proceed()
 
     def _heard(self, version: int) -> list[Output]:
         settled = self.state is State.SETTLED
@@ -181,8 +198,36 @@ class Endpoint:
         """The reply to a ``Called``."""
         return self.responder.reply(exchange, parts) if exchange in self.responder.exchanges else []
 
+    def request(self, want: Mapping[int, Value]) -> list[Output]:
+        """Ask the peer to change characteristics, as soon as it is known to understand."""
+        self.characteristics.request(want)
+        return self.requester.proceed()
+
+    def update(self, which: int, value: Value) -> list[Output]:
+        """Change a characteristic of this end unasked; the Receive Buffer Size may only grow so (xcharext-02, 3.1)."""
+        if not self.extended or (which == XCHAR_RBSIZ and value < self.characteristics.own[which]):  # type: ignore[operator]
+            return []
+        return self.characteristics.update(which, value)
+
+    @property
+    def extended(self) -> bool:
+        """Both ends know the extension."""
+        return (
+            self.stage is Stage.OPEN
+            and self.state is State.SETTLED
+            and self.version == 2
+            and self.characteristics.known
+        )
+
     def disconnect(self) -> list[Output]:
         return [Disconnect("done")] if self.stage is Stage.OPEN else []
+
+    @property
+    def next_settings(self) -> Settings:
+        """For the next connection to the same peer: without a version it refused, or fell silent at (5.2)."""
+        if self.state in (State.SETTLED, State.FRESH):
+            return replace(self.settings, version=self.version)
+        return replace(self.settings, version=self.settings.lowest)
 
     # What the halves need to know
 
@@ -211,34 +256,51 @@ class Endpoint:
 
     @property
     def send_limit(self) -> int:
-        """The inline threshold of what this end sends (RFC 8166, 3.3.2; RFC 8797, 5.1)."""
+        """The inline threshold of what this end sends, in the version and at the moment in force.
+
+        Version 1: RFC 8166, 3.3.2; RFC 8797, 5.1.  Version 2: 1024 before it is settled, then 4096 or what the peer
+        says (version-two-01, 2.3 and 5; xcharext-02, 3.1).
+        """
+        if self.version > 1:
+            return self.characteristics.send_size if self.state is State.SETTLED else DEFAULT_INLINE
         sizes = self._announced()
         return DEFAULT_INLINE if sizes is None else min(self.settings.send_size, sizes[1])
 
     @property
     def receive_limit(self) -> int:
         """The inline threshold of what the peer sends."""
+        if self.version > 1:
+            return self.characteristics.receive_size if self.state is State.SETTLED else DEFAULT_INLINE
         sizes = self._announced()
         return DEFAULT_INLINE if sizes is None else min(self.settings.receive_size, sizes[0])
 
+    def forbidden(self, backward: bool) -> str:
+        """Why no call may be sent at all; '' where it may (xcharext-02, 3.3)."""
+        none = backward and self.version > 1 and self.characteristics.peer[XCHAR_BRS] == BKREQSUP_NONE
+        return "the client supports no backward requests" if none and not self.bends("backward support") else ""
+
     def chunks_allowed(self, backward: bool) -> bool:
-        """A call of this end may have chunks (RFC 8167, 5.1)."""
-        return not backward
+        """A call of this end may have chunks (RFC 8167, 5.1; xcharext-02, 3.3)."""
+        return not backward or (self.version > 1 and self.characteristics.peer[XCHAR_BRS] == BKREQSUP_GENL)
 
     def serves_chunks(self, backward: bool) -> bool:
         """A call of the peer may have chunks."""
-        return not backward
+        return not backward or (self.version > 1 and self.characteristics.own[XCHAR_BRS] == BKREQSUP_GENL)
 
     def may_invalidate(self, version: int) -> bool:
-        """Replies may use Send With Invalidate (RFC 8797, 4.1)."""
+        """Replies may use Send With Invalidate (RFC 8797, 4.1; xcharext-02, 3.2)."""
+        if version > 1:
+            return bool(self.characteristics.peer[XCHAR_REQREMINV])
         found = find_private_data(self.peer_private)
-        return bool(self.settings.announce and self.settings.remote_invalidation and found and
-                    found[0].remote_invalidation)  # fmt: skip
+        both = self.settings.announce and self.settings.remote_invalidation and found
+        return bool(both and found[0].remote_invalidation)
 
     def new_header(
         self, xid: int, credits: int, procedure: int, direction: int, version: int | None = None
     ) -> TransportHeader:
-        return TransportHeader(xid, version or self.version, credits, procedure)
+        """A header without chunks; ``direction`` goes where the version has a word for it."""
+        chosen = version or self.version
+        return TransportHeader(xid, chosen, credits, procedure, direction=direction if chosen > 1 else None)
 
     def new_error(
         self, xid: int, version: int, credits: int, error: int, supported: tuple[int, int] | None

@@ -91,10 +91,12 @@ class Requester:
 
     def proceed(self) -> list[Output]:
         """Start what may be started."""
-        outputs: list[Output] = []
         endpoint = self.endpoint
+        outputs = endpoint.characteristics.proceed() if endpoint.extended else []
         while self.waiting and endpoint.may_ask(self.backward):
-            if len(self.outstanding) >= self.limit and not endpoint.bends("credits"):
+            if len(self.outstanding) + len(endpoint.characteristics.asked) >= self.limit and not endpoint.bends(
+                "credits"
+            ):
                 break
             call = self.waiting[0]
             if call.xid in self.outstanding and not endpoint.bends("xid"):
@@ -114,6 +116,8 @@ class Requester:
     def _lay_out(self, asked: Asked) -> str:
         """Choose the chunks of a call; '' or why it cannot be sent."""
         call, wish, endpoint = asked.call, asked.call.chunks, self.endpoint
+        if problem := endpoint.forbidden(self.backward):
+            return problem
         header = endpoint.header_bytes
         limit, found = endpoint.send_limit, items(call.parts)
         stream, _ = reduce(call.parts, ())
