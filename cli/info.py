@@ -14,6 +14,7 @@ from rdmascope.captures import Capture, CaptureError, open_capture
 from rdmascope.captures.merge import expand
 from rdmascope.dissect.addresses import AddressTable
 from rdmascope.dissect.analyzer import NFS_RDMA_PORT
+from rdmascope.dissect.connection import Registry
 from rdmascope.dissect.cursor import TRANSPORTS
 from rdmascope.dissect.duplicates import DUPLICATE, Duplicates
 from rdmascope.dissect.frames import FrameBatch
@@ -64,7 +65,7 @@ class Survey:
     _last: int | None = None
     _addresses: AddressTable = field(default_factory=AddressTable)
     _duplicates: Duplicates = field(default_factory=Duplicates)
-    _iwarp: IwarpObserver = field(default_factory=lambda: IwarpObserver([], frozenset({NFS_RDMA_PORT})))
+    _iwarp: IwarpObserver = field(default_factory=lambda: IwarpObserver(Registry([]), frozenset({NFS_RDMA_PORT})))
 
     @property
     def duration(self) -> int:

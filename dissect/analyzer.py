@@ -10,14 +10,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from .addresses import AddressTable
-from .connection import Connection
+from .connection import Connection, Registry
 from .duplicates import Duplicates
-from .exchange import Exchange, Undecoded, Watch
+from .exchange import LINGER, OUTSTANDING, Exchange, Undecoded, Watch
 from .frames import FrameBatch, Rows
 from .network import locate
 from .operations import Operation
 from .packets import decode
 from .rc.observer import Link, Observer
+from .retirement import Retired, overdue
 from .rpcs import Rpc
 from .transport import TransportHealth
 
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 NFS_RDMA_PORT = 20049
 """RFC 8267, 8."""
+SWEEP = 1_000_000_000
+"""Nanoseconds between two looks at everything that may have waited long enough."""
+MOST_LEAVING = 1 << 14
+"""Retired connections that wait to be asked for."""
 
 Event = tuple[int, "Link | IwarpLink", Operation]
 """Frame number in whose place it stands, where, what."""
@@ -43,6 +48,12 @@ class Options:
     """Every connection is RPC-over-RDMA."""
     contents: bool = True
     """Keep the payload references of finished Rpcs; without, they are dropped when an Rpc ends."""
+    outstanding: int = OUTSTANDING
+    """Calls without a reply that are remembered, per connection and direction."""
+    ended: int = 4096
+    """Ended connections that are told of one by one; of earlier ones sums are kept."""
+    most_connections: int = 1 << 14
+    """Connections in all; beyond that those go that were quiet the longest."""
     icrc: bool = False
     """Verify the invariant CRC of every packet, for ``Analyzer.health``; costs time."""
 
@@ -63,9 +74,14 @@ class Analyzer:
         """Nanoseconds since the epoch; None before the first frame."""
         self.last_time: int | None = None
         self.connections: list[Connection] = []
-        self._observer = Observer(self.addresses, self.connections, self.options.icrc)
+        """Those that were not retired, in order of appearance."""
+        self.retired = Retired()
+        self._leaving: list[Connection] = []
+        self._registry = Registry(self.connections)
+        self._observer = Observer(self.addresses, self._registry, self.options.icrc)
         self._iwarp: IwarpObserver | None = None
         self._watch_fpdus: Callable[[IwarpLink, Fpdus], None] | None = None
+        self._swept = 0
         self._duplicates = Duplicates()
         self._exchanges: dict[int, Exchange] = {}
         self._numbers = count(1)
@@ -126,7 +142,52 @@ class Analyzer:
         for exchange in self._exchanges.values():
             if exchange.waiting:
                 exchange.settle(self.last_time, frame)
-        return self._collect()
+        return self._collect() + self._retire()
+
+    def tick(self, now: int) -> list[Rpc]:
+        """Time has come to ``now`` (ns since the epoch), and nothing older will be fed: let go of what waits for it.
+
+        To be called again and again where frames come from a network, which may be silent.
+        """
+        for exchange in self._exchanges.values():
+            if exchange.waiting:
+                exchange.idle(now)
+        if now - self._swept >= SWEEP:
+            self._swept = now
+            events: list[Event] = [*self._observer.idle(now), *(self._iwarp.idle(now) if self._iwarp else ())]
+            self._take(sorted(events, key=itemgetter(0)))
+            for exchange in self._exchanges.values():
+                exchange.detach(now - LINGER)
+        return self._collect() + self._retire()
+
+    def retired_since(self) -> list[Connection]:
+        """The connections that were let go of since the last call; no Rpc of them comes any more."""
+        leaving, self._leaving = self._leaving, []
+        return leaving
+
+    def _retire(self) -> list[Rpc]:
+        """Let go of connections, so that memory does not grow with time; gives the Rpcs that thereby ended."""
+        chosen = overdue(self.connections, self.last_time or 0, self.options.ended, self.options.most_connections)
+        if not chosen:
+            return []
+        numbers = {connection.number for connection in chosen}
+        iwarp = self._iwarp
+        events: list[Event] = [*self._observer.finish_links(numbers), *(iwarp.finish_links(numbers) if iwarp else ())]
+        self._take(sorted(events, key=itemgetter(0)))
+        for connection in chosen:
+            exchange = self._exchanges.pop(connection.number, None)
+            if exchange is not None:
+                exchange.finish()
+            notes = (len(exchange.undecoded), exchange.unplaced_count) if exchange is not None else (0, 0)
+            self.retired.add(connection, *notes)
+        done = self._collect()
+        self._observer.drop(numbers)
+        if iwarp is not None:
+            iwarp.drop(numbers)
+        self.connections[:] = [one for one in self.connections if one.number not in numbers]
+        # Nobody may be interested.
+        self._leaving = [*self._leaving, *chosen][-MOST_LEAVING:]
+        return done
 
     def _feed_iwarp(self, batch: FrameBatch, tcp: list[Rows], events: Sequence[Event]) -> Sequence[Event]:
         """The events of both transports, in their order."""
@@ -135,7 +196,7 @@ class Analyzer:
             # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
             from .iwarp.observer import Observer as IwarpObserver
 
-            observer = self._iwarp = IwarpObserver(self.connections, self.options.ports)
+            observer = self._iwarp = IwarpObserver(self._registry, self.options.ports)
             observer.watch = self._watch_fpdus
         packets, taken = observer.packets, observer.taken
         found = observer.feed(batch, tcp)
@@ -161,8 +222,9 @@ class Analyzer:
             key = connection.number
             exchange = exchanges.get(key)
             if exchange is None:
+                options = self.options
                 exchange = exchanges[key] = Exchange(
-                    connection, self._numbers, self.options.ports, self.options.force, self._done
+                    connection, self._numbers, options.ports, options.force, self._done, options.outstanding
                 )
                 if self.watch is not None:
                     exchange.watch = self.watch(connection)
@@ -181,11 +243,12 @@ class Analyzer:
                 rpc.retransmission_delay = costs.of(rpc)
         if not self.options.contents:
             for rpc in done:
-                _drop_contents(rpc)
+                drop_contents(rpc)
         return done
 
 
-def _drop_contents(rpc: Rpc) -> None:
+def drop_contents(rpc: Rpc) -> None:
+    """Let go of the payloads: nobody will look at them any more."""
     for message in (rpc.call, rpc.reply):
         if message is not None:
             message.operation.payload.runs.clear()

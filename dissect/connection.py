@@ -209,3 +209,17 @@ class Connection:
             return "only one direction was captured"
         missing = sum(self.missing_packets)
         return f"{missing:,} packets of the connection are not in the capture" if missing else ""
+
+
+class Registry:
+    """Numbers the connections of all transports."""
+
+    def __init__(self, connections: list[Connection]) -> None:
+        """``connections``: where they are put."""
+        self.connections = connections
+        self._last = 0
+
+    def add(self, connection: Connection) -> None:
+        self._last += 1
+        connection.number = self._last
+        self.connections.append(connection)

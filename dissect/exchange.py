@@ -94,8 +94,12 @@ class Exchange:
         ports: frozenset[int],
         force: bool,
         done: list[Rpc],
+        most: int = OUTSTANDING,
     ) -> None:
-        """``numbers`` and ``done``, where finished Rpcs are put, are shared with the other connections."""
+        """``numbers`` and ``done``, where finished Rpcs are put, are shared with the other connections.
+
+        ``most``: calls without a reply that are remembered per direction.
+        """
         self.connection = connection
         self.numbers = numbers
         self.recogniser = Recogniser(connection, ports, force)
@@ -119,6 +123,9 @@ class Exchange:
         self.lingering: list[Rpc] = []
         self.undecoded: list[Undecoded] = []
         self.done = done
+        self.most = most
+        self.detached = 0
+        """Number of the last Rpc that holds copies of its bytes."""
         self.watch: Watch | None = None
 
     def take(self, operation: Operation) -> None:
@@ -150,6 +157,23 @@ class Exchange:
             self.lingering = waiting
         while self.replies and frame - self.replies[0][1].frame > REORDERED:
             self._no_call(*self.replies.popleft())
+
+    def idle(self, now: int) -> None:
+        """Nothing came up to ``now`` (ns) that was not taken: let go of what waited long enough."""
+        self.settle(now, 0)
+        while self.replies and now - self.replies[0][1].operation.last_time > LINGER:
+            self._no_call(*self.replies.popleft())
+
+    def detach(self, before: int) -> None:
+        """Calls without a reply since ``before`` (ns) shall hold their own bytes, not the batches they came in."""
+        last = self.detached
+        for table in self.calls:
+            for rpcs in table.values():
+                for rpc in rpcs:
+                    if rpc.number > self.detached and rpc.call is not None and rpc.call.time < before:
+                        rpc.detach()
+                        last = max(last, rpc.number)
+        self.detached = last
 
     def finish(self) -> None:
         """The connection is over."""
@@ -328,7 +352,7 @@ class Exchange:
         else:
             table[header.xid] = [rpc]
         self.outstanding[sender] += 1
-        if self.outstanding[sender] > OUTSTANDING:
+        if self.outstanding[sender] > self.most:
             self._retire_oldest(sender)
         if self.watch is not None:
             self.watch.called(rpc)

@@ -135,6 +135,12 @@ class Message:
     inline_length: int
     """Bytes of the inline Payload stream on the wire; more than captured where the frame was cut."""
 
+    def detach(self) -> None:
+        """Hold a copy of the bytes, not the batch of frames that they came in."""
+        self.operation.payload.detach()
+        self.data = memoryview(bytes(self.data[self.start : self.end]))
+        self.start, self.end = 0, len(self.data)
+
     @property
     def frame(self) -> int:
         return self.operation.last_frame

@@ -77,6 +77,24 @@ class Payload:
             found.append((reached, self.length))
         return found
 
+    def detach(self) -> None:
+        """Hold a copy of the bytes, not the batches of frames that they came in."""
+        runs: list[tuple[int, Bytes, Rows]] = []
+        for at, data, rows in self.runs:
+            own = rows.copy()
+            parts = [
+                data[start : start + size]
+                for start, size in zip(rows["payload"].tolist(), rows["captured"].tolist(), strict=True)
+            ]
+            joined: Bytes = np.concatenate(parts) if parts else np.zeros(0, np.uint8)
+            ends = np.cumsum(rows["captured"], dtype=np.int64)
+            own["payload"] = ends - rows["captured"]
+            runs.append((at, joined, own))
+        self.runs = runs
+        if self.only is not None:
+            view, start, end = self.only
+            self.only = memoryview(bytes(view[start:end])), 0, end - start
+
     @property
     def whole(self) -> bool:
         """Every byte is in the capture: no hole, no cut frame."""

@@ -152,6 +152,16 @@ class Rpc:
     retransmission_delay: int = 0
     """Nanoseconds that it waited for packets to be sent again: from each loss to the retransmission."""
 
+    def detach(self) -> None:
+        """Hold copies of its bytes: it may wait for long, and the batches of frames that they came in are large."""
+        for message in (self.call, self.reply):
+            if message is not None:
+                message.detach()
+        for chunk in self.chunks:
+            for use in chunk.segments:
+                for operation in use.operations:
+                    operation.payload.detach()
+
     @property
     def retransmissions(self) -> int:
         """Packets of this RPC that were sent more than once."""

@@ -115,6 +115,17 @@ class Link:
             self.ends.append((int(rows["frame"][index]), int(rows["time"][index]), f"{what} {int(not forward[index])}"))
         return self._advance(final=False)
 
+    @property
+    def waiting(self) -> bool:
+        """Something waits behind a hole."""
+        return bool(self.streams[0].held or self.streams[1].held)
+
+    def idle(self, now: int) -> Delivered:
+        """Nothing came up to ``now``, in nanoseconds."""
+        for direction in (0, 1):
+            self.framings[direction].feed(self.streams[direction].settle(self.acked[direction], self.segments, now))
+        return self._advance(final=False)
+
     def finish(self) -> Delivered:
         """Nothing more will come."""
         for direction in (0, 1):

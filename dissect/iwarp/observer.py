@@ -9,7 +9,7 @@ from operator import itemgetter
 import numpy as np
 
 from ..addresses import AddressTable
-from ..connection import Connection
+from ..connection import Registry
 from ..frames import Bytes, FrameBatch, Int64s, Rows, take
 from ..layers.iwarp_codes import REQUEST_KEY
 from ..operations import Operation
@@ -56,9 +56,9 @@ class Observer:
     times, then the connection is passed over.
     """
 
-    def __init__(self, connections: list[Connection], ports: frozenset[int]) -> None:
-        """``connections`` is shared with the observers of other transports; ``ports``: those of the service."""
-        self.connections = connections
+    def __init__(self, registry: Registry, ports: frozenset[int]) -> None:
+        """``registry`` is shared with the observers of other transports; ``ports``: those of the service."""
+        self.registry = registry
         self.ports = ports
         self.watch: Callable[[Link, Fpdus], None] | None = None
         """Is shown the FPDUs of every connection as they are taken."""
@@ -117,6 +117,29 @@ class Observer:
                 events += self._take(key, batch.data, rows, part, forward, opening, greeting, looks)
         events.sort(key=itemgetter(0))
         return events
+
+    def idle(self, now: int) -> list[Event]:
+        """Nothing came up to ``now`` (ns) that was not fed: give what need not wait any longer."""
+        events: list[Event] = []
+        for key, link in list(self.open.items()):
+            if link.waiting:
+                events += self._register(key, link, link.idle(now))
+        events.sort(key=itemgetter(0))
+        return events
+
+    def finish_links(self, numbers: set[int]) -> list[Event]:
+        """The connections with these numbers are over."""
+        events: list[Event] = []
+        for key, link in list(self.open.items()):
+            if link.connection is not None and link.connection.number in numbers:
+                events += self._finish(key)
+        events.sort(key=itemgetter(0))
+        return events
+
+    def drop(self, numbers: set[int]) -> None:
+        """Let go of everything about the connections with these numbers."""
+        for number in numbers & self.links.keys():
+            del self.links[number]
 
     def finish(self) -> list[Event]:
         """The capture is over."""
@@ -232,8 +255,7 @@ class Observer:
                 del self.open[key]
             return []
         if not connection.number:
-            self.connections.append(connection)
-            connection.number = len(self.connections)
+            self.registry.add(connection)
             self.links[connection.number] = link
         packets = link.packets
         self.packets += packets - link.counted_packets

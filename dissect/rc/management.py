@@ -96,7 +96,7 @@ class Management:
             if request_seen is not None:
                 return Established(request_seen, passive)
             _remember(self.replies, name, passive)
-            self.half_known[flow_key(destination, source, passive.qpn)] = Half(passive, 1, None)
+            _remember(self.half_known, flow_key(destination, source, passive.qpn), Half(passive, 1, None))
         elif message.kind == "REJ" and request_seen is not None:
             del self.requests[name]
             return Refused(request_seen, Endpoint(self.addresses.name(source), 0), message.reason_name)
@@ -125,7 +125,7 @@ class Management:
         if passive is not None:
             return Established(request, passive)
         key = flow_key(request.destination, request.source, request.endpoint.qpn)
-        self.half_known[key] = Half(request.endpoint, 0, request)
+        _remember(self.half_known, key, Half(request.endpoint, 0, request))
         return None
 
     def _endpoint(self, source: int, message: CMMessage, frame: int) -> Endpoint:

@@ -8,7 +8,7 @@ from operator import itemgetter
 import numpy as np
 
 from ..addresses import AddressTable
-from ..connection import Connection, Endpoint
+from ..connection import Connection, Endpoint, Registry
 from ..cursor import TRANSPORTS
 from ..frames import Bytes, Int64s, Rows, take
 from ..layers import opcodes
@@ -22,6 +22,16 @@ from .management import Disconnected, Established, Management, Refused, Request,
 from .pairing import HELD_PACKETS, Flow, Pair, pair, requester_score
 from .repair import Damage
 from .sendqueue import SendQueue
+
+PATIENCE = 5_000_000_000
+"""Nanoseconds without any packet of a connection, after which a lost one is not sent again any more."""
+SETTLED = 10_000_000_000
+"""The same, after which nothing is repeated."""
+UNPAIRED = 30_000_000_000
+"""Nanoseconds without a packet, after which a flow finds its partner as well as it can, or none."""
+HELD_IN_ALL = 1 << 19
+"""Packets of flows without a partner; then the oldest go on without."""
+MOST_FLOWS = 4096
 
 _UD_SEND_ONLY = 0x64
 _GSI = 1
@@ -40,6 +50,8 @@ class Link:
         self.request = request
         """The CM REQ, None where none was seen."""
         self.packets = 0
+        self.forgotten = False
+        """It was quiet for so long that no repetition is expected."""
         self.waiting: Delivered = []
 
     def feed(self, data: Bytes, sent: tuple[Rows, Rows]) -> Delivered:
@@ -58,6 +70,7 @@ class Link:
             if rows["frame"][-1] > connection.last_frame:
                 connection.last_frame, connection.last_time = int(rows["frame"][-1]), int(rows["time"][-1])
         self.packets += len(sent[0]) + len(sent[1])
+        self.forgotten = False
         for sender in (0, 1):
             self.waiting += self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets)
         self.health.feed(sent, split)
@@ -82,6 +95,17 @@ class Link:
             queue.messages.recent.clear()
             queue.reads.forget()
 
+    def idle(self, since: int) -> Delivered:
+        """No packet came for ``since`` nanoseconds: holes that are still open will not be filled."""
+        if since >= SETTLED and not self.forgotten:
+            self.forgotten = True
+            self.forget()
+        if since < PATIENCE or not any(queue.held for queue in self.queues):
+            return []
+        for queue in self.queues:
+            self.waiting += queue.give_up_holes()
+        return self._release()
+
     def finish(self) -> Delivered:
         for queue in self.queues:
             self.waiting += queue.finish()
@@ -97,17 +121,21 @@ Event = tuple[int, Link, Operation]
 class Observer:
     """Feed it PacketBatches; it gives Operations in the order of events, over all connections."""
 
-    def __init__(self, addresses: AddressTable, connections: list[Connection], verify: bool = False) -> None:
-        """``connections`` is shared with the observers of other transports; new ones are numbered on from it."""
+    def __init__(self, addresses: AddressTable, registry: Registry, verify: bool = False) -> None:
+        """``registry`` is shared with the observers of other transports."""
         self.addresses = addresses
-        self.connections = connections
+        self.registry = registry
         self.notes = FlowNotes(_keys, verify)
         self.links: dict[int, Link] = {}
         """By connection number."""
         self.bound: dict[int, tuple[Link, int]] = {}
         """Flow key -> connection and sender."""
         self.flows: dict[int, Flow] = {}
-        """Flows that have no partner yet."""
+        """Flows that have no partner yet, the oldest first."""
+        self.held = 0
+        """Packets of those."""
+        self.changed: set[tuple[int, int]] = set()
+        """Hosts between which one of those grew since they were compared."""
         self.management = Management(addresses)
         self.moves: dict[int, list[tuple[int, Link, int]]] = {}
         """Flow key -> the rows of this batch from which on it belongs to another connection and sender."""
@@ -144,11 +172,48 @@ class Observer:
         events += self._sort_out(batch.data, rows, kept)
         self.notes.look(batch, indices, kept, self.bound)
         events += self._pair(last_chance=False)
+        while self.held > HELD_IN_ALL or len(self.flows) > MOST_FLOWS:
+            events += self._unpaired(next(iter(self.flows)))
         events.sort(key=itemgetter(0))
         return events
 
+    def idle(self, now: int) -> list[Event]:
+        """Nothing came up to ``now`` (ns) that was not fed: give what need not wait any longer."""
+        events: list[Event] = []
+        old = [key for key, flow in self.flows.items() if now - flow.last_time >= UNPAIRED]
+        if len(old) == len(self.flows):
+            self.changed |= {flow.hosts for flow in self.flows.values()}
+            events += self._pair(last_chance=True)
+        for key in old:
+            if key in self.flows:
+                events += self._unpaired(key)
+        for link in list(self.links.values()):
+            delivered = link.idle(now - link.connection.last_time)
+            events += [(order, link, operation) for order, operation in delivered]
+        events.sort(key=itemgetter(0))
+        return events
+
+    def finish_links(self, numbers: set[int]) -> list[Event]:
+        """The connections with these numbers are over."""
+        events: list[Event] = []
+        for number in numbers & self.links.keys():
+            link = self.links[number]
+            events += [(order, link, operation) for order, operation in link.finish()]
+        return events
+
+    def drop(self, numbers: set[int]) -> None:
+        """Let go of everything about the connections with these numbers."""
+        for number in numbers & self.links.keys():
+            request = self.links.pop(number).request
+            if request is not None:
+                self.management.forget(request)
+        for key in [key for key, binding in self.bound.items() if binding[0].connection.number in numbers]:
+            del self.bound[key]
+        self.closing = [link for link in self.closing if link.connection.number not in numbers]
+
     def finish(self) -> list[Event]:
         """The capture is over."""
+        self.changed |= {flow.hosts for flow in self.flows.values()}
         events = self._pair(last_chance=True)
         for key in list(self.flows):
             events += self._unpaired(key)
@@ -245,7 +310,7 @@ class Observer:
             if old is None or old[0].connection.ended_by:
                 # A capture may show the first packets before the REP; before the REQ there were none.
                 start = int(np.searchsorted(rows["frame"][:index], request.frame))
-                self._early(link, sender, self.flows.pop(key, None), request.frame)
+                self._early(link, sender, self._release(key), request.frame)
             self.moves.setdefault(key, []).append((start, link, sender))
             self.management.half_known.pop(key, None)
 
@@ -261,8 +326,7 @@ class Observer:
             connection.service_port = request.message.service_port
             connection.first_frame, connection.first_time = request.frame, request.time
         link = Link(connection, request)
-        self.connections.append(connection)
-        connection.number = len(self.connections)
+        self.registry.add(connection)
         self.links[connection.number] = link
         return link
 
@@ -274,18 +338,28 @@ class Observer:
             flow = self.flows[key] = Flow(int(rows["source"][0]), int(rows["destination"][0]), int(rows["dest_qp"][0]))
         if flow.packets < HELD_PACKETS:
             flow.add(data, rows)
+            self.held += len(rows)
+            self.changed.add(flow.hosts)
         else:
             self.other["unpaired, beyond what is held"] += len(rows)
 
+    def _release(self, key: int) -> Flow | None:
+        """The flow waits no longer."""
+        flow = self.flows.pop(key, None)
+        if flow is not None:
+            self.held -= flow.packets
+            self.changed.add(flow.hosts)
+        return flow
+
     def _pair(self, last_chance: bool) -> list[Event]:
-        """Pair what can be paired between every two hosts."""
-        if not self.flows:
+        """Pair what can be paired between every two hosts where something changed."""
+        if not self.changed:
             return []
+        changed, self.changed = self.changed, set()
         hosts: dict[tuple[int, int], tuple[list[Flow], list[Flow]]] = {}
         for flow in self.flows.values():
-            forward = flow.source <= flow.destination
-            pair_key = (flow.source, flow.destination) if forward else (flow.destination, flow.source)
-            hosts.setdefault(pair_key, ([], []))[0 if forward else 1].append(flow)
+            if flow.hosts in changed:
+                hosts.setdefault(flow.hosts, ([], []))[0 if flow.source <= flow.destination else 1].append(flow)
         events: list[Event] = []
         for forth, back in hosts.values():
             if forth and back:
@@ -316,7 +390,8 @@ class Observer:
         )
         link = self._link(connection, known[0][2] if known[0] else None)
         self.bound[to_passive], self.bound[to_active] = (link, 0), (link, 1)
-        del self.flows[to_passive], self.flows[to_active]
+        self._release(to_passive)
+        self._release(to_active)
         return self._replay(link, active, passive)
 
     def _replay(self, link: Link, active: Flow | None, passive: Flow | None) -> list[Event]:
@@ -333,7 +408,8 @@ class Observer:
 
     def _unpaired(self, key: int) -> list[Event]:
         """Only one direction was captured."""
-        flow = self.flows.pop(key)
+        flow = self._release(key)
+        assert flow is not None
         near, far = self.addresses.name(flow.source), self.addresses.name(flow.destination)
         known = self.management.half_known.pop(key, None)
         end = known[0] if known else Endpoint(far, flow.dest_qp)

@@ -39,6 +39,16 @@ class Flow:
     packets: int = 0
     traits: Traits | None = None
 
+    @property
+    def hosts(self) -> tuple[int, int]:
+        """Address ids of both ends, the lower first."""
+        return min(self.source, self.destination), max(self.source, self.destination)
+
+    @property
+    def last_time(self) -> int:
+        """Nanoseconds."""
+        return int(self.pieces[-1][1]["time"][-1])
+
     def add(self, data: Bytes, rows: Rows) -> None:
         self.pieces.append((data, rows))
         self.packets += len(rows)

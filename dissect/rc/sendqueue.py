@@ -96,6 +96,13 @@ class SendQueue:
             self.messages.close()
         return self.messages.take()
 
+    def give_up_holes(self) -> Delivered:
+        """What waits behind holes waits no longer."""
+        while self.held:
+            self._skip_hole()
+        self._place_responses()
+        return self.messages.take()
+
     def waiting_since(self) -> int | None:
         """Frame number of the first packet that waits behind a hole."""
         return min((held.frame for held in self.held), default=None)

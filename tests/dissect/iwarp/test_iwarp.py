@@ -33,7 +33,7 @@ from playbook.segments import (
 )
 from rdmascope.dissect.addresses import AddressTable
 from rdmascope.dissect.analyzer import Analyzer
-from rdmascope.dissect.connection import Connection
+from rdmascope.dissect.connection import Connection, Registry
 from rdmascope.dissect.iwarp.observer import Observer
 from rdmascope.dissect.network import locate
 from rdmascope.dissect.operations import Kind, Operation
@@ -57,7 +57,7 @@ def observe(
     ports: frozenset[int] = frozenset({20049}),
 ) -> tuple[Observer, list[Operation]]:
     connections: list[Connection] = []
-    observer = Observer(connections, ports)
+    observer = Observer(Registry(connections), ports)
     events = []
     for batch in frame_batches(talk.frames(segments), cuts):
         located = locate(batch, AddressTable())
@@ -112,7 +112,7 @@ def test_a_conversation_comes_out_whole(markers: tuple[bool, bool], crc: bool) -
     observer, operations = observe(talk(markers=markers, crc=crc))
     assert seen(operations) == WHOLE
     assert operations[-1].invalidate == 0x11
-    connection = observer.connections[0]
+    connection = observer.registry.connections[0]
     assert connection.transport == "iWARP"
     assert [str(end) for end in connection.endpoints] == ["10.0.0.1:40000", "10.0.0.2:20049"]
     assert connection.paired_by == "TCP" and connection.service_port == 20049
@@ -187,7 +187,7 @@ def test_keep_alives_are_no_data() -> None:
     made.say(0, send(2, CALL))
     observer, operations = observe(made, cuts=(end,))
     assert seen(operations) == [*WHOLE, Seen(Kind.SEND, 0, 0, 0, CALL)]
-    assert observer.connections[0].retransmitted_packets == [0, 0]
+    assert observer.registry.connections[0].retransmitted_packets == [0, 0]
 
 
 # Bytes that are not in the capture
@@ -202,7 +202,7 @@ def test_a_missing_segment_is_a_hole_and_never_closed_up() -> None:
         assert read.holes == [(7 * 1400, 8 * 1400)]
         assert [piece.captured for piece in read.payload.pieces() if piece.at == 8 * 1400] == [1400]
         assert seen(operations)[:2] == WHOLE[:2] and seen(operations)[-1] == WHOLE[-1]
-        assert observer.connections[0].missing_packets == [1, 0]
+        assert observer.registry.connections[0].missing_packets == [1, 0]
 
 
 def test_a_hole_inside_an_fpdu_does_not_lose_the_next_one() -> None:
@@ -293,8 +293,8 @@ def test_a_start_in_mid_stream(markers: tuple[bool, bool], crc: bool, ports: tup
         made.say(0, send(msn, message))
         made.say(1, write(5, msn << 20, message))
     observer, operations = observe(made, made.segments[9:])
-    assert len(observer.connections) == 1
-    connection = observer.connections[0]
+    assert len(observer.registry.connections) == 1
+    connection = observer.registry.connections[0]
     assert [end.port for end in connection.endpoints] == list(ports)
     assert connection.evidence
     sends = {one.psn: contents(one) for one in operations if one.kind is Kind.SEND}
@@ -318,7 +318,7 @@ def test_one_direction_is_enough() -> None:
     made = talk()
     observer, operations = observe(made, [one for one in made.segments if one.sender == 1])
     assert seen(operations)[0] == WHOLE[1] and seen(operations)[-1] == WHOLE[-1]
-    assert observer.connections[0].endpoints[1].port == 20049
+    assert observer.registry.connections[0].endpoints[1].port == 20049
 
 
 # Set-up and end
@@ -334,13 +334,13 @@ def test_mpa_revision_2() -> None:
     made.say(0, send(1, CALL))
     observer, operations = observe(made)
     assert seen(operations) == [Seen(Kind.SEND, 0, 0, 0, CALL)]
-    active, passive = observer.connections[0].endpoints
+    active, passive = observer.registry.connections[0].endpoints
     assert (active.responder_resources, active.initiator_depth) == (16, 0)
     assert (passive.responder_resources, passive.initiator_depth) == (0, 8)
     assert active.private_data is not None and active.private_data.offset == 7
     assert passive.private_data is not None and passive.private_data.offset == 4
     assert active.private_data_seen and passive.private_data_seen
-    assert observer.connections[0].inline_threshold(0) == (4096, "private data")
+    assert observer.registry.connections[0].inline_threshold(0) == (4096, "private data")
 
 
 @pytest.mark.parametrize("ready", [write(0, 0, b""), untagged(3, 0, 1, b""), read_request(1, (0, 0), 0, (0, 0))])
@@ -359,7 +359,7 @@ def test_a_refused_connection() -> None:
     made.greet(flags=(0, REJECT), private=(b"", b"no\0"))
     observer, operations = observe(made)
     assert operations == []
-    assert observer.connections[0].ended_by == "MPA reject"
+    assert observer.registry.connections[0].ended_by == "MPA reject"
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_how_it_ended(flags: int, sender: int, how: str) -> None:
     made.segments.append(Segment(sender, made.sides[sender].next, made.sides[1 - sender].next, b"", flags))
     observer, operations = observe(made)
     assert seen(operations) == WHOLE
-    assert observer.connections[0].ended_by == how
+    assert observer.registry.connections[0].ended_by == how
 
 
 def test_a_terminate_names_layer_type_and_code_and_quotes_the_header() -> None:
@@ -384,7 +384,7 @@ def test_a_terminate_names_layer_type_and_code_and_quotes_the_header() -> None:
     made.say(0, [untagged(7, 2, 1, struct.pack(">BBHH", 0x01, 0x00, 0xC000, 1414) + quoted)])
     made.segments.append(Segment(0, made.sides[0].next, made.sides[1].next, b"", FIN | ACK))
     observer, _ = observe(made)
-    connection = observer.connections[0]
+    connection = observer.registry.connections[0]
     assert connection.ended_by == "Terminate (RDMA, Remote Protection Error, Invalid STag) from the active side"
     terminate = observer.links[1].health.terminates[0][0]
     assert (terminate.segment_length, terminate.header) == (1414, quoted)
@@ -396,7 +396,7 @@ def test_the_ports_used_again() -> None:
     second.greet(crc=True, markers=(True, True))
     second.say(0, send(1, CALL))
     observer, operations = observe(first, [*first.segments, *second.segments])
-    assert [connection.number for connection in observer.connections] == [1, 2]
+    assert [connection.number for connection in observer.registry.connections] == [1, 2]
     assert sorted(seen(operations)) == sorted([*WHOLE, Seen(Kind.SEND, 0, 0, 0, CALL)])
 
 
@@ -446,7 +446,7 @@ def test_other_tcp_is_passed_over(opened: bool, ports: tuple[int, int]) -> None:
         made.put(0, pattern(number, 200))
         made.put(1, bytes(700) + b"ACACACAC" * 50)
     observer, operations = observe(made, cuts=range(0, 600, 50))
-    assert not operations and not observer.connections and not observer.taken
+    assert not operations and not observer.registry.connections and not observer.taken
 
 
 def test_a_late_exchange_is_found() -> None:
