@@ -50,7 +50,11 @@ class Paid(NamedTuple):
 @click.command("transport")
 @file_argument
 @click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
-@click.option("--icrc", is_flag=True, help="Verify the invariant CRC of every packet, not of Sends only; takes longer.")
+@click.option(
+    "--icrc",
+    is_flag=True,
+    help="Verify the invariant CRC of every packet, not of Sends only; takes longer.  (iWARP: always verified.)",
+)
 @click.option("--all", "everything", is_flag=True, help="Every retransmission and every RPC that paid for one.")
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.transport/1 object per connection.")
 @recognition_options
@@ -148,6 +152,7 @@ def transport_record(connection: Connection, health: TransportHealth, paid: Iter
             "meaning": health.vantage.meaning,
         },
         icrc_checked=health.icrc_checked,
+        mpa_crc_checked=health.crc_checked,
         **{
             name: {"address": end.address, "qpn": end.qpn, **_direction(direction)}
             for name, end, direction in zip(names, connection.endpoints, health.directions, strict=True)
@@ -157,7 +162,7 @@ def transport_record(connection: Connection, health: TransportHealth, paid: Iter
         loss_to_nak=_spread(health.loss_to_nak),
         nak_to_retransmission=_spread(health.nak_to_again),
         loss_to_retransmission=_spread(health.loss_to_again),
-        episodes=[_episode(one) for one in health.episodes],
+        episodes=[_episode(one, health.segments) for one in health.episodes],
         paid=[
             {
                 "rpc": one.number,
@@ -204,6 +209,15 @@ def _direction(one: Direction) -> Record:
         "reads_outstanding": one.reads_outstanding,
         "read_depth": one.read_depth,
         "unanswered": one.unanswered,
+        "fpdus": one.fpdus,
+        "duplicate_acks": one.duplicate_acks,
+        "selective_acks": one.selective_acks,
+        "reported_twice": one.reported_twice,
+        "zero_windows": one.zero_windows,
+        "congestion_echoes": one.congestion_echoes,
+        "damaged_segments": one.damaged_segments,
+        "mpa_crc_failure_count": one.crc_failure_count,
+        "mpa_crc_failures": list(one.crc_failures),
     }
 
 
@@ -227,13 +241,14 @@ def _refusal(nak: Refusal) -> Record:
     return {"frame": nak.frame, "time_ns": nak.time, "psn": nak.psn, "name": nak.name, "timer_ns": nak.timer}
 
 
-def _episode(one: Episode) -> Record:
+def _episode(one: Episode, segments: bool) -> Record:
     return {
         "initiator": ("active", "passive")[one.initiator],
         "cause": one.cause,
         "lost": one.lost,
         "seen_before": one.seen_before,
-        "psn": one.psn,
+        "psn": None if segments else one.psn,
+        "sequence": one.psn if segments else None,
         "packets": one.packets,
         "bytes": one.bytes,
         "lost_frame": one.lost_frame,

@@ -80,15 +80,15 @@ class Analyzer:
         self._registry = Registry(self.connections)
         self._observer = Observer(self.addresses, self._registry, self.options.icrc)
         self._iwarp: IwarpObserver | None = None
-        self._watch_fpdus: Callable[[IwarpLink, Fpdus], None] | None = None
+        self._watch_fpdus: Callable[[IwarpLink, int, Fpdus], None] | None = None
         self._swept = 0
         self._duplicates = Duplicates()
         self._exchanges: dict[int, Exchange] = {}
         self._numbers = count(1)
         self._done: list[Rpc] = []
 
-    def watch_fpdus(self, watch: Callable[[IwarpLink, Fpdus], None]) -> None:
-        """``watch`` is shown the FPDUs of every iWARP connection that begins from now on."""
+    def watch_fpdus(self, watch: Callable[[IwarpLink, int, Fpdus], None]) -> None:
+        """``watch`` is shown the FPDUs of every iWARP connection that begins from now on, and their direction."""
         self._watch_fpdus = watch
         if self._iwarp is not None:
             self._iwarp.watch = watch

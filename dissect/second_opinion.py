@@ -172,7 +172,7 @@ class Ours:
         self.circumstances.add(rpc)
         self.halves += rpc_halves(rpc, spots)
 
-    def add_fpdus(self, link: Link, fpdus: Fpdus) -> None:
+    def add_fpdus(self, link: Link, direction: int, fpdus: Fpdus) -> None:
         """The next FPDUs of one direction of an iWARP connection."""
         self.streams.add(link, fpdus)
         for frame, fields in joined(fpdu_sightings(fpdus)).items():

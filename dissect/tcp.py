@@ -28,15 +28,19 @@ SEGMENT = np.dtype(
         ("destination_port", "u2"),
         ("seq", "u4"),
         ("ack", "u4"),
+        ("window", "u2"),  # as it is in the header, not scaled
+        ("checksum", "u2"),
         ("flags", "u1"),
         ("version", "u1"),  # of IP
     ]
 )
 
-FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
+FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = 1, 2, 4, 8, 16, 32, 64, 128
 """RFC 9293, 3.1."""
 
 HEADER = 20
+END_OF_OPTIONS, NO_OPERATION, SACK = 0, 1, 5
+"""RFC 9293, 3.2; RFC 2018, 3."""
 SHORT = 512
 """Bytes up to which NumPy takes longer to start than to add."""
 LARGEST = 1 << 20
@@ -44,9 +48,9 @@ LARGEST = 1 << 20
 
 _HEADER = np.dtype(
     {
-        "names": ["source_port", "destination_port", "seq", "ack", "offset", "flags"],
-        "formats": [">u2", ">u2", ">u4", ">u4", "u1", "u1"],
-        "offsets": [0, 2, 4, 8, 12, 13],
+        "names": ["source_port", "destination_port", "seq", "ack", "offset", "flags", "window", "checksum"],
+        "formats": [">u2", ">u2", ">u4", ">u4", "u1", "u1", ">u2", ">u2"],
+        "offsets": [0, 2, 4, 8, 12, 13, 14, 16],
         "itemsize": HEADER,
     }
 )
@@ -80,10 +84,27 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     rows["payload"], rows["length"] = payload, np.clip(length, 0, LARGEST)
     rows["captured"] = np.clip(walk["end"] - payload, 0, rows["length"])
     rows["ip"], rows["header"], rows["version"] = walk["ip"], walk["at"], walk["version"]
-    for name in ("source_port", "destination_port", "seq", "ack", "flags"):
+    for name in ("source_port", "destination_port", "seq", "ack", "flags", "window", "checksum"):
         rows[name] = heads[name]
     fill_addresses(data, walk, addresses, rows)
     return rows if good.all() else take(rows, good)
+
+
+def sack_blocks(data: Bytes, header: int, payload: int) -> list[tuple[int, int]]:
+    """The blocks of the selective acknowledgement option of a segment (RFC 2018, 3): sequence numbers [left, right)."""
+    options = data[header + HEADER : min(payload, len(data))].tobytes()
+    at = 0
+    while at < len(options) and options[at] != END_OF_OPTIONS:
+        size = 1 if options[at] == NO_OPERATION else options[at + 1] if at + 1 < len(options) else 0
+        if not size:
+            break
+        if options[at] == SACK:
+            words = [
+                int.from_bytes(options[i : i + 4], "big") for i in range(at + 2, min(at + size, len(options)) - 3, 4)
+            ]
+            return list(zip(words[::2], words[1::2], strict=False))
+        at += size
+    return []
 
 
 def checksums(data: Bytes, rows: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

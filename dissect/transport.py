@@ -42,7 +42,8 @@ CAUSES = (
     "NAK sequence error",  # the responder missed a PSN and said so (IBA 9.7.5)
     "implied NAK",  # a Read response was missing, so the requester asked again (IBA 9.9)
     "RNR NAK",  # the responder had no receive buffer (IBA 9.7.5)
-    "timeout",  # nothing came for a while (IBA 9.9)
+    "fast retransmit",  # TCP: the receiver acknowledged the byte before it again and again (RFC 5681, 3.2)
+    "timeout",  # nothing came for a while (IBA 9.9; RFC 6298)
     "unknown",  # sent again, but the capture does not show why
     "duplicate",  # one packet twice, and its sender went on
 )
@@ -59,13 +60,14 @@ class Episode:
     initiator: int
     """The endpoint that sent requests again."""
     psn: int
-    """Where it started again, 24 bits."""
+    """Where it started again, 24 bits; iWARP: the TCP sequence number, 32 bits."""
     end: int
-    """PSN behind the last one sent again."""
+    """PSN or sequence number behind the last one sent again; greater than ``psn``, whatever its bits."""
     cause: str
     """One of ``CAUSES``."""
     lost: str
-    """'request', 'response', 'acknowledgement', 'nothing' (RNR NAK, a copy) or 'unknown'."""
+    """'request', 'response', 'acknowledgement', 'segment' (iWARP), 'nothing' (RNR NAK, a copy, what had arrived) or
+    'unknown'."""
     seen_before: bool | None
     """The lost packet is in the capture: it was lost behind the capture point; False: it was lost before it,
     or nobody captured it; None: not known."""
@@ -73,6 +75,7 @@ class Episode:
     """Where ``seen_before``: the lost packet.  Else: the first packet that shows it missing."""
     lost_time: int | None
     nak_frame: int | None
+    """iWARP: of the first duplicate acknowledgement."""
     nak_time: int | None
     again_frame: int | None
     """The first packet sent again; None where nothing was."""
@@ -164,7 +167,24 @@ class Direction:
     read_depth: int | None
     """How many it may: the least of its initiator depth and the other end's responder resources."""
     unanswered: int
-    """Requests still without acknowledgement when the capture ended."""
+    """Requests still without acknowledgement when the capture ended; iWARP: RDMA Reads not answered to the end."""
+    fpdus: int | None = None
+    """iWARP: FPDUs it sent; ``packets`` are then its TCP segments with payload, and acknowledgements those without."""
+    duplicate_acks: int = 0
+    """iWARP: TCP acknowledgements it sent that repeat the one before, for want of a segment (RFC 5681, 2)."""
+    selective_acks: int = 0
+    """iWARP: acknowledgements that name what came behind a gap (RFC 2018)."""
+    reported_twice: int = 0
+    """iWARP: acknowledgements that name what came twice (RFC 2883)."""
+    zero_windows: int = 0
+    """iWARP: segments by which it said that it can take no byte more."""
+    congestion_echoes: int = 0
+    """iWARP: segments by which it said that marked ones came (RFC 3168, 6.1)."""
+    damaged_segments: int = 0
+    """iWARP: its segments whose TCP checksum is wrong, which the other end drops."""
+    crc_failures: tuple[int, ...] = ()
+    """iWARP: frames of its FPDUs whose CRC32C is wrong; the first of them."""
+    crc_failure_count: int = 0
 
     @property
     def unique_bytes(self) -> int:
@@ -219,6 +239,13 @@ class TransportHealth:
     loss_to_again: Spread | None = None
     causes: Mapping[str, int] = field(default_factory=dict)
     """Episodes by cause."""
+    crc_checked: int | None = None
+    """iWARP: FPDUs whose CRC32C was verified; None where none has one."""
+
+    @property
+    def segments(self) -> bool:
+        """What is counted are TCP segments (iWARP), not InfiniBand packets."""
+        return self.transport == "iWARP"
 
     @property
     def troubled(self) -> bool:
@@ -230,6 +257,10 @@ class TransportHealth:
             or one.ecn_marked
             or one.cnps
             or one.icrc_failure_count
+            or one.crc_failure_count
+            or one.damaged_segments
+            or one.zero_windows
+            or one.congestion_echoes
             or one.reordered
             or one.causes
             for one in self.directions

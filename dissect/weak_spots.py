@@ -400,7 +400,7 @@ class IwarpStreams:
             found.add("ready to receive")
         if any(framing.markers for framing in link.framings):
             found.add("markers")
-        if any(one.repeated or one.recovered or one.reordered or one.missing for one in link.streams):
+        if any(one.repeats.troubled or one.missing for one in link.streams):
             found.add("TCP order")
         if link in self.split and frame >= self.split[link]:
             found.add("split FPDUs")

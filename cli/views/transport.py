@@ -40,21 +40,22 @@ def connection_view(
     active, passive = connection.endpoints
     port = f":{connection.service_port}" if connection.service_port else ""
     there = f"[{passive.address}]" if port and ":" in passive.address else passive.address
+    rows = _segment_rows(health) if health.segments else _rows(health)
     parts: list[RenderableType] = [
         Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}{port}"),
         Padding(Text(_sentence("ended by", health.ended), _ended_style(health)), (0, 0, 0, 2)),
         *(Padding(Text(line), (0, 0, 0, 2)) for line in _place(health)),
         Text(),
-        Grid([""], ["client", "server"], list(_rows(health)), gap=2),
+        Grid([""], ["client", "server"], list(rows), gap=2),
     ]
     if health.episode_count:
         parts += [Text(), causes_view(health)]
         shown = health.episodes if everything else health.episodes[:MOST_EPISODES]
-        parts += [Text(), episodes_view(connection, shown, width)]
+        parts += [Text(), episodes_view(connection, shown, width, health.segments)]
         parts += _more(len(health.episodes) - len(shown), "retransmissions")
     listed = paid if everything else paid[:MOST_PAID]
     if listed:
-        rows: list[list[Cell]] = [
+        listed_rows: list[list[Cell]] = [
             [
                 str(one.number),
                 f"{one.program} {one.name}",
@@ -64,7 +65,8 @@ def connection_view(
             ]
             for one in listed
         ]
-        parts += [Text(), Grid(["RPC", ""], ["waited", "of latency", "packets again"], rows, flexible=1, gap=2)]
+        again = f"{unit(health)}s again"
+        parts += [Text(), Grid(["RPC", ""], ["waited", "of latency", again], listed_rows, flexible=1, gap=2)]
         parts += _more(len(paid) - len(listed), "RPCs, that waited less")
     return Group(*parts)
 
@@ -77,9 +79,9 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
         told: list[str] = []
         again = one.retransmitted
         if again.packets:
-            told.append(f"sent {plural(again.packets, 'packet')} again ({size(again.bytes)}: {_causes(one)})")
+            told.append(f"sent {plural(again.packets, unit(health))} again ({size(again.bytes)}: {_causes(one)})")
         if copies := one.causes.get("duplicate"):
-            told.append(f"{plural(copies.packets, 'packet')} seen twice")
+            told.append(f"{plural(copies.packets, unit(health))} seen twice")
         if one.reordered:
             told.append(f"{count(one.reordered)} out of order")
         if one.rnr_count:
@@ -89,6 +91,14 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
             told.append(f"{count(one.ecn_marked)} marked for congestion, {plural(one.cnps, 'CNP')} sent")
         if one.icrc_failure_count:
             told.append(f"{plural(one.icrc_failure_count, 'packet')} damaged (ICRC)")
+        if one.damaged_segments:
+            told.append(f"{plural(one.damaged_segments, 'segment')} damaged (TCP checksum)")
+        if one.crc_failure_count:
+            told.append(f"{plural(one.crc_failure_count, 'FPDU')} damaged (MPA CRC32C)")
+        if one.zero_windows:
+            told.append(f"{plural(one.zero_windows, 'segment')} with a window of zero")
+        if one.congestion_echoes:
+            told.append(f"{plural(one.congestion_echoes, 'echo', 'echoes')} of congestion")
         if told:
             lines.append(f"{name}: " + "; ".join(told))
     spread = health.loss_to_again
@@ -144,13 +154,7 @@ def _place(health: TransportHealth) -> Iterator[str]:
 
 def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     """One per number; of what went wrong only what did."""
-    client, server = health.directions
-
-    def row(name: str, *cells: str, always: bool = False) -> Iterator[list[Cell]]:
-        if always or any(cell != "-" for cell in cells):
-            yield [name, *cells]
-
-    both = (client, server)
+    both = health.directions
     yield from row("packets", *(count(one.packets) for one in both), always=True)
     yield from row("payload, each byte once", *(size(one.unique_bytes) for one in both), always=True)
     yield from row("goodput", *(_rate(one) for one in both), always=True)
@@ -170,12 +174,54 @@ def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     yield from row("CNPs sent", *(_number(one.cnps) for one in both))
     yield from row("  gap: least, median", *(_least(one.cnp_gap) for one in both))
     yield from row("  after a mark: least, median", *(_least(one.cnp_delay) for one in both))
-    yield from row("damaged (ICRC), frames", *(_frames(one) for one in both))
+    yield from row("damaged (ICRC), frames", *(_frames(one.icrc_failures, one.icrc_failure_count) for one in both))
     yield from row("Reads open at once, of", *(_reads(one) for one in both))
     yield from row("requests never answered", *(_number(one.unanswered) for one in both))
     yield from row("path MTU", count(health.path_mtu) if health.path_mtu else "-", "")
     checked = "of Sends only" if health.icrc_checked is None else plural(health.icrc_checked, "packet")
     yield from row("ICRC checked", checked, "", always=True)
+
+
+def _segment_rows(health: TransportHealth) -> Iterator[list[Cell]]:
+    """The same of iWARP, where TCP looks after losses."""
+    both = health.directions
+    yield from row("segments with payload", *(count(one.packets) for one in both), always=True)
+    yield from row("FPDUs", *(count(one.fpdus or 0) for one in both), always=True)
+    yield from row("RDMA payload, each byte once", *(size(one.unique_bytes) for one in both), always=True)
+    yield from row("goodput", *(_rate(one) for one in both), always=True)
+    yield from row("sent again", *(_packets(one.retransmitted, one.packets) for one in both))
+    yield from row("  lost before the capture", *(_packets(one.recovered) for one in both))
+    yield from row("seen twice, sent once?", *(_packets(one.causes.get("duplicate")) for one in both))
+    yield from row("out of order", *(_number(one.reordered) for one in both))
+    yield from row("missing from the capture, at least", *(_number(one.missing) for one in both))
+    yield from row("segments without payload (ACKs)", *(_number(one.acknowledgements) for one in both), always=True)
+    yield from row("  segments acknowledged by one", *(_per_ack(one) for one in both))
+    yield from row("  delay: median, 99%", *(_delay(one.ack_delay) for one in both))
+    yield from row("  duplicate ACKs", *(_number(one.duplicate_acks) for one in both))
+    yield from row("  that name what came (SACK)", *(_number(one.selective_acks) for one in both))
+    yield from row("  that name what came twice", *(_number(one.reported_twice) for one in both))
+    yield from row("zero windows", *(_number(one.zero_windows) for one in both))
+    yield from row("Read answered: median, 99%", *(_delay(one.read_delay) for one in both))
+    yield from row("Reads open at once, of", *(_reads(one) for one in both))
+    yield from row("Reads never answered to the end", *(_number(one.unanswered) for one in both))
+    yield from row("Terminate sent", *(_fatal(one) for one in both))
+    yield from row("marked: congestion (CE)", *(_number(one.ecn_marked) for one in both))
+    yield from row("congestion echoed (ECE)", *(_number(one.congestion_echoes) for one in both))
+    yield from row("damaged segments (TCP checksum)", *(_number(one.damaged_segments) for one in both))
+    yield from row(
+        "damaged FPDUs (CRC32C), frames", *(_frames(one.crc_failures, one.crc_failure_count) for one in both)
+    )
+    checked = "no CRC in use" if health.crc_checked is None else plural(health.crc_checked, "FPDU")
+    yield from row("MPA CRC32C checked", checked, "", always=True)
+
+
+def row(name: str, *cells: str, always: bool = False) -> Iterator[list[Cell]]:
+    if always or any(cell != "-" for cell in cells):
+        yield [name, *cells]
+
+
+def unit(health: TransportHealth) -> str:
+    return "segment" if health.segments else "packet"
 
 
 def causes_view(health: TransportHealth) -> RenderableType:
@@ -194,10 +240,18 @@ def causes_view(health: TransportHealth) -> RenderableType:
                 _range([one.loss_to_again for one in mine]),
             ]
         )
-    return Grid(["because of"], ["times", "loss to NAK", "NAK to again", "loss to again"], rows, gap=2)
+    told = _told(health.segments)
+    return Grid(["because of"], ["times", f"loss to {told}", f"{told} to again", "loss to again"], rows, gap=2)
 
 
-def episodes_view(connection: Connection, episodes: Sequence[Episode], width: int) -> RenderableType:
+def _told(segments: bool) -> str:
+    """What tells a sender of a loss."""
+    return "dup ACK" if segments else "NAK"
+
+
+def episodes_view(
+    connection: Connection, episodes: Sequence[Episode], width: int, segments: bool = False
+) -> RenderableType:
     """One line per return to an earlier packet, with the frames that show it."""
     rows: list[list[Cell]] = []
     for one in episodes:
@@ -212,11 +266,12 @@ def episodes_view(connection: Connection, episodes: Sequence[Episode], width: in
             row[3:3] = [one.lost, WHERE[one.seen_before]]
             row[-1:] = [_time(one.loss_to_nak), _time(one.nak_to_again), _time(one.loss_to_again)]
         rows.append(row)
-    left = ["sender", "because of", "frames: loss NAK again"]
+    told, unit = _told(segments), "segments" if segments else "packets"
+    left = ["sender", "because of", f"frames: loss {told} again"]
     if width >= WIDE:
-        wide = ["packets", "loss to NAK", "NAK to again", "loss to again"]
+        wide = [unit, f"loss to {told}", f"{told} to again", "loss to again"]
         return Grid([*left, "lost", "where"], wide, rows, gap=2)
-    return Grid(left, ["packets", "loss to again"], rows, gap=2)
+    return Grid(left, [unit, "loss to again"], rows, gap=2)
 
 
 def _more(number: int, what: str) -> list[RenderableType]:
@@ -277,11 +332,11 @@ def _fatal(one: Direction) -> str:
     return ", ".join(f"{nak.name.removeprefix('NAK, ')} (frame {nak.frame})" for nak in one.fatal_naks[:2]) or "-"
 
 
-def _frames(one: Direction) -> str:
-    if not one.icrc_failure_count:
+def _frames(frames: Sequence[int], number: int) -> str:
+    if not number:
         return "-"
-    listed = ", ".join(str(frame) for frame in one.icrc_failures[:MOST_FRAMES])
-    return f"{count(one.icrc_failure_count)}: {listed}" + (", …" if one.icrc_failure_count > MOST_FRAMES else "")
+    listed = ", ".join(str(frame) for frame in frames[:MOST_FRAMES])
+    return f"{count(number)}: {listed}" + (", …" if number > MOST_FRAMES else "")
 
 
 def _reads(one: Direction) -> str:

@@ -13,6 +13,7 @@ from ..frames import Bytes, Rows
 from ..intervals import IntervalSet
 from ..layers import iwarp_codes as codes
 from ..operations import Kind, Operation, Payload
+from ..rc.acknowledgements import Samples
 from .framing import Fpdus
 from .stream import HALF, MODULUS
 
@@ -117,6 +118,8 @@ class Reads:
         """Response bytes that no Read asked for."""
         self.most = 0
         """Reads that were open at one time."""
+        self.delay = Samples()
+        """From a request to the first of its response."""
 
     def issue(self, operation: Operation, end: int, sink_stag: int, sink_to: int) -> None:
         operation.closed = False
@@ -129,8 +132,10 @@ class Reads:
             self.stray -= fragment.length
             self.answer(fragment, runs)
 
-    def answer(self, fragment: Fragment, runs: Runs) -> None:
+    def answer(self, fragment: Fragment, runs: Runs) -> Operation | None:
         """Place response bytes: in the order of the Reads, by sink STag and Tagged Offset (RFC 5040, 5.2).
+
+        Gives the Read that they are of, None where it is not known.
 
         Who answers a request has received it, and says so in the acknowledgement number of the same segment.
         """
@@ -146,16 +151,18 @@ class Reads:
         if not fitting:
             self.stray += fragment.length
             self.early.append((fragment, runs))
-            return
+            return None
         # The same sink is used again only when it has been filled: behind a gap the latest Read is meant.
         read = fitting[-1] if self.gap else fitting[0]
         while self.open[0] is not read:
             self.open.popleft().operation.closed = True
         if self.gap and fragment.place > read.sink_to + read.reached and len(fitting) > 1:
             self.stray += fragment.length
-            return
+            return None
         self.gap = False
         operation = read.operation
+        if not read.reached:
+            self.delay.add(np.array([max(0, fragment.first_time - operation.first_time)]))
         at = fragment.place - read.sink_to
         for shift, data, rows in runs:
             place = at + shift
@@ -171,6 +178,7 @@ class Reads:
         if fragment.last or read.reached >= operation.length:
             operation.closed = True
             self.open.remove(read)
+        return operation
 
     def give_up(self) -> None:
         for read in self.open:
@@ -193,28 +201,29 @@ class Assembly:
         """The first message only says that its sender is ready (RFC 6581, 9.2)."""
         self.out: Delivered = []
 
-    def take(self, fpdus: Fpdus, fragment: Fragment) -> None:
-        """What this end sent next."""
+    def take(self, fpdus: Fpdus, fragment: Fragment) -> Operation | None:
+        """What this end sent next; gives the Operation that it is of."""
         group = fragment.group
         if self.skip_first:
             self.skip_first = False
             asked = fpdus.requests[fragment.first].length if group == _READ else fragment.length
             if group in (_SEND, _WRITE, _READ) and not asked:
-                return
+                return None
         if fragment.broken:
             # Segments of messages are not interleaved (RFC 5041, 5.3): what is missing was the rest of these.
             for other in [one for one in self.partial if one != group]:
                 self._close(other)
         if group == _RESPONSE:
-            self.theirs.answer(fragment, _runs(fpdus, fragment))
-        elif group in (_SEND, _WRITE):
-            self._message(fpdus, fragment)
-        elif group == _READ:
-            self._read(fpdus, fragment)
-        elif group == _TERMINATE:
+            return self.theirs.answer(fragment, _runs(fpdus, fragment))
+        if group in (_SEND, _WRITE):
+            return self._message(fpdus, fragment)
+        if group == _READ:
+            return self._read(fpdus, fragment)
+        if group == _TERMINATE:
             self._terminate(fpdus, fragment)
         elif group in (_ATOMIC, _IMMEDIATE):
             self._other(fpdus, fragment)
+        return None
 
     def finish(self) -> Delivered:
         """Nothing more will come."""
@@ -227,7 +236,7 @@ class Assembly:
         out, self.out = self.out, []
         return out
 
-    def _message(self, fpdus: Fpdus, fragment: Fragment) -> None:
+    def _message(self, fpdus: Fpdus, fragment: Fragment) -> Operation:
         """A Send or a Write, or a part of one."""
         group = fragment.group
         open_ = self.partial.get(group)
@@ -235,12 +244,11 @@ class Assembly:
             before, operation = open_
             if _follows(before, fragment):
                 self._extend(fpdus, fragment, operation)
-                return
+                return operation
             self._close(group)
         send = group == _SEND
         if fragment.last and fragment.chunk >= 0 and not (send and fragment.place) and not fragment.broken:
-            self._whole(fpdus, fragment)
-            return
+            return self._whole(fpdus, fragment)
         start = 0 if send else fragment.place
         operation = Operation(
             Kind.SEND if send else Kind.WRITE,
@@ -258,8 +266,9 @@ class Assembly:
             start_known=not (send and fragment.place) and not (fragment.broken and not send),
         )
         self._extend(fpdus, fragment, operation)
+        return operation
 
-    def _whole(self, fpdus: Fpdus, fragment: Fragment) -> None:
+    def _whole(self, fpdus: Fpdus, fragment: Fragment) -> Operation:
         """A Send or a Write, the bulk of all traffic."""
         send = fragment.group == _SEND
         data, low, high = fpdus.datas[fragment.chunk], fragment.low, fragment.high
@@ -283,6 +292,7 @@ class Assembly:
         if fragment.opcode in codes.INVALIDATING:
             operation.invalidate = int(fpdus.rows["stag"][fragment.first])
         self.out.append((fragment.order, operation))
+        return operation
 
     def _extend(self, fpdus: Fpdus, fragment: Fragment, operation: Operation) -> None:
         payload = operation.payload
@@ -308,12 +318,13 @@ class Assembly:
         operation.end_known = False
         self.out.append((fragment.order, operation))
 
-    def _read(self, fpdus: Fpdus, fragment: Fragment) -> None:
+    def _read(self, fpdus: Fpdus, fragment: Fragment) -> Operation:
         request = fpdus.requests[fragment.first]
         operation = self._single(Kind.READ, fragment, request.length, request.source_stag, request.source_to)
         if request.length:
-            end = int(fpdus.rows["end"][fragment.first])
+            end = int(fpdus.rows["stop"][fragment.first])
             self.mine.issue(operation, end, request.sink_stag, request.sink_to)
+        return operation
 
     def _single(self, kind: Kind, fragment: Fragment, length: int, handle: int, address: int) -> Operation:
         operation = Operation(

@@ -25,7 +25,7 @@ from .mpa import (
     without_markers,
 )
 from .search import Evidence, Search
-from .stream import MODULUS, STRETCH, Chunk
+from .stream import STRETCH, Chunk
 from .window import Window
 
 LENGTH = 2
@@ -42,7 +42,8 @@ FPDU = np.dtype(
         ("msn", "u4"),  # untagged
         ("place", "u8"),  # the TO or MO
         ("length", "i4"),  # payload bytes
-        ("end", "u4"),  # sequence number behind it
+        ("start", "i8"),  # positions in the stream, markers counted: of its first byte, a marker before it included
+        ("stop", "i8"),  # behind it
         ("ack", "u4"),  # acknowledgement number beside its last byte
         ("first_frame", "i8"),
         ("last_frame", "i8"),
@@ -320,11 +321,7 @@ class Framing:
         rows["last_time"] = np.maximum(times[first], times[final])
         rows["order"] = orders[final]
         rows["ack"] = window.rows["ack"][final]
-        if self.markers:
-            assert self.base is not None
-            block, inside = np.divmod(ends - self.base, BETWEEN)
-            ends = self.base + block * SPACING + np.where(inside, inside + MARKER, 0)
-        rows["end"] = ends % MODULUS
+        rows["start"], rows["stop"] = self._in_stream(starts), self._in_stream(ends)
         if len(rows):
             self.order = int(rows["order"][-1])
             self._mark_broken(rows, good, nothing)
@@ -334,6 +331,14 @@ class Framing:
         pieces, edges = window.pieces(low, low + rows["length"])
         pieces["at"] -= np.repeat(low, np.diff(edges))
         return Fpdus(rows, _requests(flat, places, rows), pieces, edges, self.datas.copy())
+
+    def _in_stream(self, places: Int64s) -> Int64s:
+        """Positions in the stream of places that do not count markers."""
+        if not self.markers:
+            return places
+        assert self.base is not None
+        block, inside = np.divmod(places - self.base, BETWEEN)
+        return self.base + block * SPACING + np.where(inside, inside + MARKER, 0)
 
     def _mark_broken(self, rows: Rows, good: Rows, nothing: Rows) -> None:
         bad = ~good & ~nothing

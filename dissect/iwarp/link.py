@@ -58,8 +58,8 @@ class Link:
         """``(frame, time, what)``."""
         self.first: tuple[int, int] | None = None
         self.last = (0, 0)
-        self.watch: Callable[[Link, Fpdus], None] | None = None
-        """Is shown the FPDUs of either direction as they are taken."""
+        self.watch: Callable[[Link, int, Fpdus], None] | None = None
+        """Is shown the FPDUs of a direction as they are taken."""
         self.health = Health(self)
 
     def begin(self, direction: int, row: Rows, request: bool) -> None:
@@ -96,8 +96,12 @@ class Link:
         self.last = int(rows["frame"][-1]), int(rows["time"][-1])
         self.data_segments += int(np.count_nonzero(rows["length"]))
         sent = take(rows, forward), take(rows, ~forward)
+        self.health.segments(data, sent)
         for direction in (0, 1):
             self._acknowledged(1 - direction, sent[direction])
+            sending = sent[1 - direction]
+            repeats = self.streams[1 - direction].repeats
+            repeats.acknowledged(data, sent[direction], sending[sending["length"] > 0])
         for direction in (0, 1):
             mine, stream = sent[direction], self.streams[direction]
             if len(mine):
@@ -149,6 +153,7 @@ class Link:
         if not wrong.any() or count[1] * RARE > count[0]:
             return np.zeros(len(rows), np.bool_)
         self.damaged[direction] += int(np.count_nonzero(wrong))
+        self.streams[direction].repeats.damaged(take(rows, wrong))
         return wrong
 
     def _acknowledged(self, direction: int, rows: Rows) -> None:
@@ -293,7 +298,7 @@ class Link:
             self.collected.append((direction, fpdus))
             return
         if self.watch is not None:
-            self.watch(self, fpdus)
+            self.watch(self, direction, fpdus)
         self.sent[direction] += len(fpdus)
         self.sent_bytes[direction] += int(fpdus.rows["length"].sum())
         self.health.sent(self.assemblies[direction].sender, fpdus)
@@ -319,7 +324,7 @@ class Link:
             sender, stream = assembly.sender, self.streams[direction]
             connection.packets[sender] = self.sent[direction]
             connection.bytes[sender] = self.sent_bytes[direction]
-            connection.retransmitted_packets[sender] = stream.repeated + stream.recovered
+            connection.retransmitted_packets[sender] = stream.repeats.packets
             connection.missing_packets[sender] = stream.missing_segments
 
     def _assemble(self, final: bool) -> Delivered:
@@ -332,7 +337,10 @@ class Link:
             cut = next((index for index, one in enumerate(self.pending) if one[0] >= mark), cut)
         now, self.pending = self.pending[:cut], self.pending[cut:]
         for _, direction, fpdus, fragment in now:
-            self.assemblies[direction].take(fpdus, fragment)
+            operation = self.assemblies[direction].take(fpdus, fragment)
+            if operation is not None:
+                self.health.carried(direction, fpdus, fragment, operation)
+        self.health.settle(final)
         ready: Delivered = []
         for assembly in self.assemblies.values():
             ready += assembly.flush()

@@ -60,8 +60,8 @@ class Observer:
         """``registry`` is shared with the observers of other transports; ``ports``: those of the service."""
         self.registry = registry
         self.ports = ports
-        self.watch: Callable[[Link, Fpdus], None] | None = None
-        """Is shown the FPDUs of every connection as they are taken."""
+        self.watch: Callable[[Link, int, Fpdus], None] | None = None
+        """Is shown the FPDUs of every connection as they are taken, and their direction."""
         self.addresses = AddressTable()
         self.links: dict[int, Link] = {}
         """By connection number."""

@@ -14,6 +14,7 @@ import numpy as np
 from ..frames import Bytes, Int64s, Rows
 from ..intervals import IntervalSet
 from ..tcp import SYN
+from .repeats import Repeats
 
 STRETCH = np.dtype(
     [
@@ -37,8 +38,6 @@ REORDERED = 64
 PATIENCE = 4096
 """The same where no acknowledgement is seen."""
 SECOND = 1_000_000_000
-LATE = 1_000_000
-"""Nanoseconds; what fills a hole sooner was not asked for again."""
 
 Chunk = tuple[Bytes, Rows]
 """STRETCH rows of one batch, and the data they refer to."""
@@ -67,12 +66,9 @@ class Stream:
         """Count of segments and time when the first byte came to wait behind the present hole."""
         self.largest = 1
         """Payload bytes of the largest segment."""
-        self.repeated = 0
-        """Segments of which no byte was new, keep-alives excluded."""
-        self.recovered = 0
-        """Segments that filled a hole late: their first transmission was lost before the capture point."""
-        self.reordered = 0
-        """Segments that filled a hole at once."""
+        self.first: int | None = None
+        """Position of the first byte, as far as known."""
+        self.repeats = Repeats()
         self.segments = 0
         self.missing = 0
         """Bytes that were sent but not captured."""
@@ -81,7 +77,7 @@ class Stream:
 
     def start(self, seq: int) -> None:
         """The first byte has sequence number ``seq``."""
-        self.next = self.reference = seq
+        self.next = self.reference = self.first = self.repeats.head = seq
 
     def feed(self, data: Bytes, rows: Rows, segments: int) -> list[Chunk]:
         """Take SEGMENT rows in capture order; give what is now in order.
@@ -103,6 +99,7 @@ class Stream:
         stretches["at"] = position
         ends = position + rows["length"]
         self.largest = max(self.largest, int(rows["length"].max()))
+        self.repeats.feed(rows, position, ends)
         joined = bool((position[1:] == ends[:-1]).all())
         if joined and not self.held and int(position[0]) == self.next:
             self.next = int(ends[-1])
@@ -120,25 +117,16 @@ class Stream:
         """Segments that follow each other."""
         assert self.next is not None
         start, end = int(position[0]), int(ends[-1])
-        if self.waiting is not None and self.next <= start < self.held[0][0]:
-            if int(rows["time"][0]) - self.waiting[1] < LATE:
-                self.reordered += len(rows)
-            else:
-                self.recovered += len(rows)
         fresh = self.ahead.add(max(start, self.next), end)
         if fresh == [(start, end)]:
             self._hold(start, data, rows)
             return
-        new = np.zeros(len(rows), np.bool_)
         for low, high in fresh:
             first = int(np.searchsorted(ends, low, side="right"))
             last = int(np.searchsorted(position, high, side="left"))
-            new[first:last] = True
             part = rows[first:last].copy()
             trim(part, low, high)
             self._hold(low, data, part)
-        # One byte of old data keeps a connection alive (RFC 9293, 3.8.4).
-        self.repeated += int(np.count_nonzero(~new & (rows["length"] > 1)))
 
     def _hold(self, at: int, data: Bytes, rows: Rows) -> None:
         self.numbers += 1

@@ -60,8 +60,8 @@ NAMES = {
     "undecoded": "what reason count file",
     "rpc": "number connection direction xid program program_name version minor_version procedure name operations"
     " state status failed contents call reply latency chunks retransmissions retransmission_delay_ns damage notes",
-    "transport": "number transport protocol path_mtu ended capture_point icrc_checked active passive episode_count"
-    " episodes_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission episodes paid file",
+    "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
+    " episode_count episodes_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission episodes paid file",
     "packet": "frame time_ns source destination length protocol info rpc opcode opcode_name dest_qp psn"
     " payload_length payload_captured",
     "export": "output messages incomplete skipped not_reconstructed packets",

@@ -45,6 +45,7 @@ class TcpSegment:
     """A corrupt segment whose checksum tells."""
     snaplen: int = 0
     """Bytes of the frame that the capture keeps, 0 for all."""
+    window: int = 0x8000
 
     @property
     def end(self) -> int:
@@ -59,6 +60,12 @@ def mss_option(mss: int) -> bytes:
 def timestamps(value: int, echo: int) -> bytes:
     """RFC 7323, 3."""
     return struct.pack(">BBBBII", 1, 1, 8, 10, value & SEQUENCE_MASK, echo & SEQUENCE_MASK)
+
+
+def sack(*blocks: tuple[int, int]) -> bytes:
+    """RFC 2018, 3: sequence numbers of the first byte and behind the last one of what came."""
+    edges = [edge & SEQUENCE_MASK for block in blocks for edge in block]
+    return struct.pack(f">BBBB{len(edges)}I", 1, 1, 5, 2 + 4 * len(edges), *edges)
 
 
 def encode(segment: TcpSegment) -> bytes:
@@ -76,7 +83,9 @@ def encode(segment: TcpSegment) -> bytes:
     ip = ip_header(segment.source, segment.destination, length, segment.uid, 0, TCP)
 
     def tcp(check: int) -> bytes:
-        return struct.pack(">HHIIBBHHH", *ports, *numbers, offset << 4, segment.flags, 0x8000, check, 0) + options
+        return (
+            struct.pack(">HHIIBBHHH", *ports, *numbers, offset << 4, segment.flags, segment.window, check, 0) + options
+        )
 
     addresses = ipaddress.ip_address(segment.source).packed + ipaddress.ip_address(segment.destination).packed
     covered = addresses + struct.pack(">II", length, TCP) + tcp(0)
