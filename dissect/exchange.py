@@ -16,6 +16,7 @@ from .connection import Connection
 from .header import decode_header
 from .messages import (
     DIRECTION_NAMES,
+    ERR_INVAL_OPTION,
     RDMA_DONE,
     RDMA_ERROR,
     RDMA_MSG,
@@ -24,6 +25,7 @@ from .messages import (
     RDMA_OPTIONAL,
     Message,
     TransportHeader,
+    error_name,
 )
 from .onc import header as rpc_header
 from .operations import Kind, Operation
@@ -283,7 +285,9 @@ class Exchange:
         calls = self.calls[1 - sender].get(message.header.xid)
         earlier = calls[0].call if calls else self.cut[1 - sender].get(message.header.xid)
         if not self.connection.negotiation.error(sender, message, earlier):
-            return False
+            if earlier is not None or message.header.error != ERR_INVAL_OPTION:
+                return False
+            self._note(message.frame, f"{error_name(2, ERR_INVAL_OPTION)} for an option that was not seen")
         if self.watch is not None:
             self.watch.stray(sender, message)
         return True

@@ -6,8 +6,9 @@ Version negotiation: version-two-01, 5.  Characteristics: xcharext-02.  ``Connec
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from .characteristics import (
     Characteristic,
@@ -19,6 +20,9 @@ from .characteristics import (
     option_name,
 )
 from .messages import ERR_INVAL_OPTION, ERR_VERS, RDMA_ERROR, Message, error_name
+
+if TYPE_CHECKING:
+    from .connection import Connection
 
 REMEMBERED = 4096
 """Announcements, requests, refusals and changes of version that are kept of one connection, of each."""
@@ -164,7 +168,7 @@ class Negotiation:
         return self.settled
 
     def error(self, sender: int, message: Message, call: Message | None) -> bool:
-        """An RDMA_ERROR, and the call it answers, if any; True where it answers an option instead."""
+        """An RDMA_ERROR, and the call it answers, if any; True where it answers an option without a call instead."""
         header = message.header
         earlier = self._options[1 - sender].get(header.xid)
         about_option = earlier is not None and (call is None or header.error == ERR_INVAL_OPTION)
@@ -194,7 +198,7 @@ class Negotiation:
             request = self._request(1 - sender, header.xid)
             if request is not None:
                 request.refused_frame = message.frame
-        return about_option
+        return about_option and earlier is not call
 
     def option(self, sender: int, message: Message) -> None:
         """An RDMA2_OPTIONAL."""
@@ -308,3 +312,27 @@ class Negotiation:
                 if left:
                     found.append((request, position))
         return found
+
+
+class Loop(NamedTuple):
+    """A client that asks a server for a version again and again that the server refused (version-two-01, 5.2)."""
+
+    version: int
+    connections: tuple[Connection, ...]
+    """The first is the one on which it was refused first."""
+
+
+def loops(connections: Iterable[Connection]) -> list[Loop]:
+    """Over connections between the same two addresses, in the order in which they began."""
+    refused: dict[tuple[str, str, int | None, int], list[Connection]] = {}
+    for connection in connections:
+        active, passive = (end.address for end in connection.endpoints)
+        asked = connection.negotiation.asked
+        if asked is not None:
+            before = refused.get((active, passive, connection.service_port, asked.version))
+            if before is not None:
+                before.append(connection)
+        for refusal in connection.negotiation.refusals:
+            if refusal.endpoint == 1 and refusal.asked is not None and not refusal.allows(refusal.asked):
+                refused.setdefault((active, passive, connection.service_port, refusal.asked), [connection])
+    return [Loop(key[3], tuple(found)) for key, found in refused.items() if len(found) > 1]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .rpc import Call, Parts, Reply, call_parts, items, reduced, reply_parts, u32, whole
-from .wire import Connection, Place, Segment, TrueRpc
+from .wire import Connection, Operation, Place, Segment, TrueRpc
 
 MSG, NOMSG, _, DONE, ERROR, OPTIONAL = range(6)
 CALL, REPLY = 0, 1
@@ -54,6 +54,8 @@ class Exchange:
     """``(position, segments)``."""
     writes: list[list[Segment]] = field(default_factory=list)
     reply_chunk: list[Segment] | None = None
+    version: int = 1
+    """In which it was called, and is answered (version-two-01, 5.3)."""
 
 
 def segments_xdr(chunk: Chunk) -> bytes:
@@ -81,6 +83,67 @@ def header(
         text += u32(1) + segments_xdr(chunk)
     text += u32(0)
     return text + (u32(0) if reply is None else u32(1) + segments_xdr(reply))
+
+
+def optional(xid: int, option: int, info: bytes, *, direction: int = CALL, credits: int = 32) -> bytes:
+    """An RDMA2_OPTIONAL (version-two-01, 4.2)."""
+    return u32(xid, 2, credits, OPTIONAL, direction, option, len(info)) + info + bytes(-len(info) % 4)
+
+
+def xcharval(which: int, value: int | bytes) -> bytes:
+    """A characteristic (xcharext-02, 2.1)."""
+    data = u32(value) if isinstance(value, int) else value
+    return u32(which, len(data)) + data + bytes(-len(data) % 4)
+
+
+def xcharspec(*values: tuple[int, int | bytes]) -> bytes:
+    return u32(len(values)) + b"".join(xcharval(*value) for value in values)
+
+
+def xcharsubset(*positions: int) -> bytes:
+    words = [
+        sum(1 << at % 32 for at in positions if at // 32 == word)
+        for word in range(max(positions, default=-1) // 32 + 1)
+    ]
+    return u32(len(words), *words)
+
+
+def announce(
+    connection: Connection, sender: int, *values: tuple[int, int | bytes], nochange: Sequence[int] = (), xid: int = 1
+) -> Operation:
+    """ROPT_INITXCH: the sender's characteristics; ``nochange`` are positions (xcharext-02, 4.1)."""
+    return connection.send(sender, optional(xid, 1, xcharspec(*values) + xcharsubset(*nochange)))
+
+
+def wish(connection: Connection, sender: int, *values: tuple[int, int | bytes], xid: int = 2) -> Operation:
+    """ROPT_REQXCH: what the other end's characteristics should be (xcharext-02, 4.2)."""
+    return connection.send(sender, optional(xid, 2, xcharspec(*values)))
+
+
+def respond(
+    connection: Connection,
+    sender: int,
+    done: Sequence[int] = (),
+    rejected: Sequence[int] = (),
+    pending: Sequence[int] = (),
+    *,
+    xid: int = 2,
+) -> Operation:
+    """ROPT_RESPXCH: what becomes of the wishes, by their positions (xcharext-02, 4.3)."""
+    info = xcharsubset(*done) + xcharsubset(*rejected) + xcharsubset(*pending)
+    return connection.send(sender, optional(xid, 3, info, direction=REPLY))
+
+
+def update(
+    connection: Connection, sender: int, which: int, value: int | bytes, *, clear: bool = False, xid: int = 3
+) -> Operation:
+    """ROPT_UPDXCH: a characteristic of the sender has changed (xcharext-02, 4.4)."""
+    return connection.send(sender, optional(xid, 4, xcharval(which, value) + u32(clear)))
+
+
+def refuse_option(connection: Connection, sender: int, xid: int) -> Operation:
+    """RDMA2_ERR_INVAL_OPTION (version-two-01, 3.1)."""
+    return connection.send(sender, u32(xid, 2, 32, ERROR, 3))
 
 
 def lay_out(chunk: Chunk, data: bytes, part: str, places: Sequence[tuple[int, int, int]]) -> list[Region]:
@@ -114,17 +177,19 @@ def call(
     writes: Sequence[Chunk] = (),
     reply_chunk: Chunk | None = None,
     credits: int = 32,
+    option: int | None = None,
 ) -> Exchange:
     """The call's Send.
 
     ``reads`` gives Read segments for items by their index; their lengths sum up to the item's length, or to
-    that with round-up.  ``position_zero``: the whole message travels in that chunk.
+    that with round-up.  ``position_zero``: the whole message travels in that chunk.  ``option``: it stands behind
+    an RDMA2_OPTIONAL of that rdma_opttype, which has no chunks.
     """
     wire = connection.wire
     xid = wire.random.getrandbits(32) if xid is None else xid
     parts: Parts = call_parts(message, xid)
     true = TrueRpc(len(wire.truth), connection.number, backward, xid, whole(parts))
-    exchange = Exchange(connection, true, 1 if backward else 0)
+    exchange = Exchange(connection, true, 1 if backward else 0, version=connection.version)
     exchange.writes = [list(chunk) for chunk in writes]
     exchange.reply_chunk = None if reply_chunk is None else list(reply_chunk)
     chunks = dict(reads or {})
@@ -148,6 +213,8 @@ def call(
         writes=writes,
         reply=reply_chunk,
     )
+    if option is not None:
+        text = optional(xid, option, b"info", credits=credits)
     true.call_header = len(text)
     wire.truth.append(true)
     moved = tuple(Place(len(text) + start, size, true.index, "call", at) for start, size, at in places)
@@ -268,7 +335,7 @@ def reply(
         true.xid,
         NOMSG if long else MSG,
         credits=credits,
-        version=connection.version,
+        version=exchange.version,
         direction=REPLY,
         writes=returned,
         reply=reply_chunk,
@@ -282,7 +349,7 @@ def reply(
 
 def error(exchange: Exchange, code: int = 2, versions: tuple[int, int] = (1, 1)) -> None:
     """The responder answers RDMA_ERROR: 1 ERR_VERS, 2 ERR_CHUNK (RFC 8166, 4.5)."""
-    text = u32(exchange.true.xid, exchange.connection.version, 32, ERROR, code)
+    text = u32(exchange.true.xid, exchange.version, 32, ERROR, code)
     text += u32(*versions) if code == 1 else b""
     exchange.true.error = code
     exchange.true.reply_header = len(text)

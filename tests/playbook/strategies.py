@@ -13,7 +13,21 @@ from . import faults, foreign, nfs3, nfs4
 from .capture import Capture
 from .packets import REQUESTS, Packet
 from .rpc import Reply, call_parts, whole
-from .rpcrdma import Exchange, call, error, fetch, pad_segment, reply
+from .rpcrdma import (
+    REPLY,
+    Exchange,
+    announce,
+    call,
+    error,
+    fetch,
+    optional,
+    pad_segment,
+    refuse_option,
+    reply,
+    respond,
+    update,
+    wish,
+)
 from .wire import Connection, Segment, Wire
 
 SIZES = st.one_of(st.sampled_from([0, 1, 3, 4, 255, 256, 257, 1024, 4096]), st.integers(min_value=0, max_value=6000))
@@ -234,6 +248,12 @@ def callback(author: Author) -> tuple[Exchange, Reply | None]:
     return exchange, nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done())
 
 
+def behind_an_option(author: Author) -> tuple[Exchange, Reply | None]:
+    """A call behind an RDMA2_OPTIONAL, where the version has one."""
+    option = 77 if author.connection.version == 2 else None
+    return call(author.connection, nfs3.getattr_(), xid=author.xid, option=option), nfs3.getattr_reply()
+
+
 KINDS: tuple[Kind, ...] = (
     null,
     getattr_,
@@ -248,6 +268,7 @@ KINDS: tuple[Kind, ...] = (
     compound_reads,
     compound_writes,
     callback,
+    behind_an_option,
 )
 FOREIGN: tuple[Callable[[Wire], Connection], ...] = (
     foreign.nvme,
@@ -257,11 +278,50 @@ FOREIGN: tuple[Callable[[Wire], Connection], ...] = (
 )
 
 
+CHARACTERISTICS: tuple[tuple[int, int | bytes], ...] = (
+    (1, 8192),
+    (2, 1),
+    (3, 2),
+    (3, 7),
+    (9, b"abcde"),
+    (4294967040, b""),
+)
+"""Sound, illegal, unknown and experimental ones."""
+
+
+def negotiate(author: Author) -> None:
+    """Options of version 2, some of them illegal, none of them an RPC."""
+    draw, connection, sender = author.draw, author.connection, author.draw(st.integers(0, 1))
+    author.xid += 1
+    value: tuple[int, int | bytes] = draw(st.sampled_from(CHARACTERISTICS))
+    match draw(st.sampled_from(["init", "wish", "update", "unknown", "hostile"])):
+        case "init":
+            announce(connection, sender, value, (1, 4096), nochange=[0], xid=author.xid)
+        case "wish":
+            wish(connection, sender, value, (2, 0), xid=author.xid)
+            respond(connection, 1 - sender, [0], [], [1], xid=author.xid)
+        case "update":
+            update(connection, sender, *value, clear=author.toss(), xid=author.xid)
+        case "unknown":
+            connection.send(sender, optional(author.xid, 99, author.data(13), direction=draw(st.integers(0, 1))))
+            refuse_option(connection, 1 - sender, author.xid)
+        case "hostile":
+            connection.send(sender, optional(author.xid, 1, b"\xff" * 12, direction=REPLY))
+
+
 def talk(draw: DrawFn, connection: Connection, story: list[str], max_rpcs: int) -> None:
     """RPCs of any kind, over whatever carries the connection."""
     author = Author(draw, connection, connection.wire.random.getrandbits(31), 0x10 + connection.number)
+    connection.version = draw(st.sampled_from([1, 2]))
+    story.append(f"  version {connection.version}")
     open_calls: list[Callable[[], None]] = []
     for _ in range(draw(st.integers(1, max_rpcs))):
+        if draw(st.integers(0, 9)) == 9:
+            connection.version = 3 - connection.version
+            story.append(f"  version {connection.version} from here on")
+        if connection.version == 2 and author.toss():
+            story.append("  options")
+            negotiate(author)
         kind = draw(st.sampled_from(KINDS))
         story.append(f"  {kind.__name__}")
         open_calls.append(author.begin(kind))
