@@ -251,10 +251,9 @@ def drop_contents(rpc: Rpc) -> None:
     """Let go of the payloads: nobody will look at them any more."""
     for message in (rpc.call, rpc.reply):
         if message is not None:
-            message.operation.payload.runs.clear()
-            message.operation.payload.only = None
+            message.operation.payload.drop()
             message.data = memoryview(b"")
     for chunk in rpc.chunks:
         for use in chunk.segments:
             for operation in use.operations:
-                operation.payload.runs.clear()
+                operation.payload.drop()

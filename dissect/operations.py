@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -43,11 +43,30 @@ class Payload:
     """Bytes that captured frames carried, each counted once; below ``length`` there are holes."""
     truncated: bool = False
     """Some frame was cut short by the capture (snaplen)."""
-    runs: list[tuple[int, Bytes, Rows]] = field(default_factory=list)
-    """``(at, data, rows)``: PACKET rows that follow each other without a hole, the first of them at byte ``at``.
-    Runs do not overlap."""
+    stretch: tuple[Bytes, Rows, int, int] | None = None
+    """``(data, rows, first, behind)``: rows [first, behind) carry it from byte 0 on.  It becomes a run when somebody
+    asks for runs: of most payloads nobody does, and to cut the rows out takes longer than all else here."""
     only: tuple[memoryview, int, int] | None = None
     """``(data, start, end)`` of the captured bytes where a single packet carries all, a short cut to them."""
+    _runs: list[tuple[int, Bytes, Rows]] | None = None
+
+    @property
+    def runs(self) -> list[tuple[int, Bytes, Rows]]:
+        """``(at, data, rows)``: PACKET rows that follow each other without a hole, the first of them at byte ``at``.
+
+        Runs do not overlap.  The list is the payload's own.
+        """
+        if self._runs is None:
+            self._runs = []
+        if self.stretch is not None:
+            data, rows, first, behind = self.stretch
+            self._runs.append((0, data, rows[first:behind]))
+            self.stretch = None
+        return self._runs
+
+    def drop(self) -> None:
+        """Let go of the bytes."""
+        self._runs = self.stretch = self.only = None
 
     def pieces(self) -> Iterator[Piece]:
         """The stretches, frame by frame, ascending."""
@@ -90,7 +109,7 @@ class Payload:
             ends = np.cumsum(rows["captured"], dtype=np.int64)
             own["payload"] = ends - rows["captured"]
             runs.append((at, joined, own))
-        self.runs = runs
+        self._runs = runs
         if self.only is not None:
             view, start, end = self.only
             self.only = memoryview(bytes(view[start:end])), 0, end - start

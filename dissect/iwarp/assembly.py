@@ -272,7 +272,7 @@ class Assembly:
         """A Send or a Write, the bulk of all traffic."""
         send = fragment.group == _SEND
         data, low, high = fpdus.datas[fragment.chunk], fragment.low, fragment.high
-        payload = Payload(fragment.length, fragment.seen, fragment.truncated, [(0, data, fpdus.pieces[low:high])])
+        payload = Payload(fragment.length, fragment.seen, fragment.truncated, (data, fpdus.pieces, low, high))
         if high - low == 1:
             payload.only = data.data, fragment.offset, fragment.offset + fragment.captured
         operation = Operation(
@@ -297,7 +297,7 @@ class Assembly:
     def _extend(self, fpdus: Fpdus, fragment: Fragment, operation: Operation) -> None:
         payload = operation.payload
         at = fragment.place - operation.address
-        payload.runs += [(at + shift, data, rows) for shift, data, rows in _runs(fpdus, fragment)]
+        payload.runs.extend((at + shift, data, rows) for shift, data, rows in _runs(fpdus, fragment))
         payload.seen += fragment.seen
         payload.truncated = payload.truncated or fragment.truncated
         payload.length = operation.length = max(operation.length, at + fragment.length)
@@ -348,7 +348,7 @@ class Assembly:
         body = _bytes(fpdus, fragment)
         if fragment.group == _IMMEDIATE:
             operation = self._single(Kind.SEND, fragment, fragment.length, 0, 0)
-            operation.payload.runs = _runs(fpdus, fragment)
+            operation.payload.runs.extend(_runs(fpdus, fragment))
             operation.payload.seen, operation.payload.truncated = fragment.seen, fragment.truncated
             operation.immediate = int.from_bytes(body, "big") if len(body) == fragment.length else None
         elif len(body) >= 20:
@@ -465,6 +465,7 @@ def _runs(fpdus: Fpdus, fragment: Fragment) -> Runs:
 
 def _bytes(fpdus: Fpdus, fragment: Fragment) -> bytes:
     """The captured bytes of a fragment, up to the first that is missing."""
-    payload = Payload(fragment.length, 0, False, _runs(fpdus, fragment))
+    payload = Payload(fragment.length)
+    payload.runs.extend(_runs(fpdus, fragment))
     data, start, end = payload.prefix()
     return bytes(data[start:end])

@@ -184,7 +184,7 @@ class Assembly:
             if kind == _READ:
                 payload = Payload(length)
             else:
-                payload = Payload(length, seen, truncated, [(0, data, rows[a:b])])
+                payload = Payload(length, seen, truncated, (data, rows, a, b))
                 if b - a == 1:
                     payload.only = view, offset, offset + captured
             operation = Operation(

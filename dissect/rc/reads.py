@@ -82,7 +82,7 @@ class Reads:
             high = low + b - a
             if regular and low == read.start and high == read.end and not read.seen.starts:
                 operation = read.operation
-                operation.payload.runs.append((0, data, rows[a:b]))
+                operation.payload.stretch = data, rows, a, b
                 operation.payload.seen = seen
                 operation.packets += b - a
                 operation.last_frame, operation.last_time = frame, time
