@@ -6,7 +6,7 @@ from collections import Counter
 
 import click
 
-from rdmascope.dissect.statistics import Statistics, histogram
+from rdmascope.dissect.statistics import Statistics
 
 from . import records
 from .reading import Reading, Source, analyzer_options, follow_options, following, recognition_options
@@ -176,7 +176,7 @@ def _print_json(reading: Reading, statistics: Statistics) -> None:
         emit(records.transfer_record(way, transfer))
     for rank, slow in enumerate(statistics.slowest(), 1):
         emit(records.slowest_record(rank, slow))
-    for low, high, number in histogram(statistics.latencies()):
+    for low, high, number in statistics.histogram():
         emit(records.histogram_record(low, high, number))
     if statistics.calls:
         emit(records.throughput_record(*statistics.timeline.spread(THROUGHPUT_BINS)))

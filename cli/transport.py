@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import click
 
-from rdmascope.dissect.analyzer import Options
 from rdmascope.dissect.connection import Connection
 from rdmascope.dissect.rpcs import Rpc
 from rdmascope.dissect.transport import Direction, Episode, Refusal, Spread, Tally, TransportHealth
@@ -101,7 +101,7 @@ def command(
     from .views import transport as views
 
     options = analyzer_options(ports, force, contents=False)
-    reading = Reading(file, Options(options.ports, options.force, options.contents, icrc))
+    reading = Reading(file, replace(options, icrc=icrc))
     paid: dict[int, list[tuple[int, int, Paid]]] = {}
     for rpc in reading.rpcs():
         if rpc.retransmission_delay:

@@ -48,14 +48,14 @@ class Options:
     """Every connection is RPC-over-RDMA."""
     contents: bool = True
     """Keep the payload references of finished Rpcs; without, they are dropped when an Rpc ends."""
+    icrc: bool = False
+    """Verify the invariant CRC of every packet, for ``Analyzer.health``; costs time."""
     outstanding: int = OUTSTANDING
     """Calls without a reply that are remembered, per connection and direction."""
     ended: int = 4096
     """Ended connections that are told of one by one; of earlier ones sums are kept."""
     most_connections: int = 1 << 14
     """Connections in all; beyond that those go that were quiet the longest."""
-    icrc: bool = False
-    """Verify the invariant CRC of every packet, for ``Analyzer.health``; costs time."""
 
 
 class Analyzer:

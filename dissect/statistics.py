@@ -1,7 +1,8 @@
 """What RPCs cost: counters and latency samples, gathered while RPCs end; no Rpc is kept.
 
 Give every Rpc to ``Statistics.add``, then ask for ``procedures()``, ``transfers``, ``slowest()`` and the rest.
-An RPC costs 8 bytes for its latency, 4 for each part of it that is not zero, and nothing else.
+An RPC costs 8 bytes for its latency, 4 for each part of it that is not zero, and nothing else; of procedures that are
+called very often, the earlier latencies become a histogram.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .connection import Connection
 from .messages import RDMA_NOMSG
 from .rpcs import Latency, Rpc
+from .samples import Samples
 
 PARTS = ("call", "reads", "server", "writes", "reply")
 """Parts of ``Latency``, in the order of the wire."""
@@ -27,6 +30,8 @@ PARTS = ("call", "reads", "server", "writes", "reply")
 WAYS = ("inline call", "inline reply", "read chunk", "position zero", "write chunk", "reply chunk")
 """How Payload streams travel (RFC 8166, 3.4 and 3.5): in a Send, or through memory."""
 
+EXACT = 1 << 17
+"""Latencies of a procedure that are kept as they are; percentiles of more are good to 2 %."""
 MOST_PROCEDURES = 2048
 """Distinct COMPOUNDs told apart; what comes after is counted under operations ``('other',)``."""
 MOST_REASONS = 64
@@ -47,7 +52,10 @@ class ProcedureKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Latencies in nanoseconds.  Percentiles are samples: the smallest with that share of all at or below it."""
+    """Latencies in nanoseconds.  Percentiles are samples: the smallest with that share of all at or below it.
+
+    Of more than ``EXACT`` latencies, percentiles are good to 2 %.
+    """
 
     count: int
     minimum: int
@@ -96,7 +104,20 @@ class Transfer:
 class Procedure:
     """What the RPCs of one procedure, or of one COMPOUND, came to."""
 
-    __slots__ = ("_parts", "_total", "call_bytes", "calls", "failed", "key", "reply_bytes", "states", "statuses")
+    __slots__ = (
+        "_folded",
+        "_folded_total",
+        "_parts",
+        "_recent",
+        "_total",
+        "call_bytes",
+        "calls",
+        "failed",
+        "key",
+        "reply_bytes",
+        "states",
+        "statuses",
+    )
 
     def __init__(self, key: ProcedureKey) -> None:
         self.key = key
@@ -113,24 +134,67 @@ class Procedure:
         self._total = array("q")
         self._parts = tuple(array("f") for _ in PARTS)
         # Parts that are zero are not stored: most RPCs have no RDMA Read, and one-packet Sends take no time.
+        self._recent: tuple[array[Any], ...] = (self._total, *self._parts)
+        self._folded = tuple(Samples() for _ in ("total", *PARTS))
+        """What came before that."""
+        self._folded_total = [0 for _ in self._folded]
 
     def latency(self) -> Distribution | None:
         """None where no RPC had both halves."""
-        return distribution(self.samples())
+        return self._distribution(0)
 
     def parts(self) -> dict[str, Distribution]:
         """By the names in ``PARTS``; empty where ``latency()`` is None."""
-        count = len(self._total)
         found = {}
-        for name, samples in zip(PARTS, self._parts, strict=True):
-            part = distribution(np.frombuffer(samples, np.float32) if samples else np.empty(0), count)
+        for at, name in enumerate(PARTS, 1):
+            part = self._distribution(at)
             if part is not None:
                 found[name] = part
         return found
 
-    def samples(self) -> NDArray[np.int64]:
-        """Latencies in nanoseconds, in the order in which the RPCs ended."""
-        return np.frombuffer(self._total, np.int64) if self._total else np.empty(0, np.int64)
+    @property
+    def waited(self) -> int:
+        """Nanoseconds, the sum of all latencies."""
+        return self._folded_total[0] + int(_numbers(self._total).sum())
+
+    def weighted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Latencies in nanoseconds, and how many there are of each."""
+        values, counts = self._folded[0].weighted()
+        recent = _numbers(self._total)
+        return np.concatenate((values, recent)), np.concatenate((counts, np.ones(len(recent), np.int64)))
+
+    def fold(self) -> None:
+        """Make a histogram of the latencies."""
+        for at, samples in enumerate(self._recent):
+            values = _numbers(samples)
+            self._folded[at].add(values)
+            self._folded_total[at] += int(values.sum())
+            del samples[:]
+
+    def _distribution(self, at: int) -> Distribution | None:
+        """Of the latency, or of one of its parts."""
+        count = self._folded[0].count + len(self._total)
+        samples = self._recent[at]
+        folded = self._folded[at]
+        if not folded.count:
+            return distribution(np.frombuffer(samples, samples.typecode) if samples else np.empty(0), count)
+        every = Samples()
+        every.merge(folded)
+        every.add(_numbers(samples))
+        zeros = count - every.count
+
+        def percentile(percent: int) -> int:
+            rank = -(-count * percent // 100) - zeros
+            return every.at(rank / every.count) if rank > 0 else 0
+
+        total = self._folded_total[at] + int(_numbers(samples).sum())
+        smallest = 0 if zeros else every.minimum
+        return Distribution(count, smallest, percentile(50), percentile(95), percentile(99), every.maximum, total)
+
+
+def _numbers(samples: array[Any]) -> NDArray[np.int64]:
+    """A copy."""
+    return np.frombuffer(samples, samples.typecode).astype(np.int64) if samples else np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -142,6 +206,13 @@ class Share:
     failed: int = 0
     call_bytes: int = 0
     reply_bytes: int = 0
+
+    def add(self, other: Share) -> None:
+        self.calls += other.calls
+        self.backward += other.backward
+        self.failed += other.failed
+        self.call_bytes += other.call_bytes
+        self.reply_bytes += other.reply_bytes
 
 
 @dataclass(slots=True)
@@ -204,6 +275,8 @@ class Statistics:
         self.transfers = {way: Transfer() for way in WAYS}
         self.connections: dict[int, Share] = {}
         """By connection number."""
+        self.retired = Share()
+        """What connections carried that are not told of one by one any more."""
         self.damage: dict[str, int] = {}
         """Reasons why RPCs are damaged; numbers in them replaced by N."""
         self.notes: dict[str, int] = {}
@@ -286,6 +359,8 @@ class Statistics:
         if latency is not None:
             total, call_part, reads, server, writes, reply_part = latency
             entry._total.append(total)
+            if not entry.calls % EXACT:
+                entry.fold()
             parts = entry._parts
             if call_part:
                 parts[0].append(call_part)
@@ -303,18 +378,27 @@ class Statistics:
             elif slowest and total > slowest[0][0]:
                 heapq.heapreplace(slowest, (total, -rpc.number, _slow(rpc, entry.key, call_bytes, reply_bytes)))
 
+    def retire(self, connections: Iterable[Connection]) -> None:
+        """No Rpc of these will come any more: only the sum of them is kept."""
+        for connection in connections:
+            share = self.connections.pop(connection.number, None)
+            if share is not None:
+                self.retired.add(share)
+
     def procedures(self) -> list[Procedure]:
         """The busiest first: by the time spent waiting for them, then by calls."""
-        return sorted(self._procedures.values(), key=lambda one: (-int(one.samples().sum()), -one.calls))
+        return sorted(self._procedures.values(), key=lambda one: (-one.waited, -one.calls))
 
     def slowest(self) -> list[Slow]:
         """The slowest first."""
         return [slow for _, _, slow in sorted(self._slowest, key=lambda one: (-one[0], -one[1]))]
 
-    def latencies(self) -> NDArray[np.int64]:
-        """All latencies, in nanoseconds, in no particular order."""
-        parts = [one.samples() for one in self._procedures.values()]
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    def histogram(self, most: int = 24) -> list[tuple[int, int, int]]:
+        """All latencies: see ``histogram``."""
+        parts = [one.weighted() for one in self._procedures.values()]
+        if not parts:
+            return []
+        return histogram(np.concatenate([one[0] for one in parts]), most, np.concatenate([one[1] for one in parts]))
 
     def _new_procedure(self, key: ProcedureKey) -> Procedure:
         if len(self._procedures) >= MOST_PROCEDURES:
@@ -367,12 +451,15 @@ def distribution(samples: NDArray[Any], count: int | None = None) -> Distributio
     return Distribution(count, smallest, at(50), at(95), at(99), at(100), total)
 
 
-def histogram(samples: NDArray[np.int64], most: int = 24) -> list[tuple[int, int, int]]:
+def histogram(
+    samples: NDArray[np.int64], most: int = 24, weights: NDArray[np.int64] | None = None
+) -> list[tuple[int, int, int]]:
     """``(low, high, count)`` over [low, high) nanoseconds, ascending, bounds in steps of 1-2-5, at most ``most``."""
     if not len(samples):
         return []
     bounds = [0, *_steps(int(samples.max()))]
-    counts = np.histogram(samples, bins=np.array([*bounds[:-1], bounds[-1]], np.float64))[0].tolist()
+    edges = np.array([*bounds[:-1], bounds[-1]], np.float64)
+    counts = np.histogram(samples, edges, weights=weights)[0].astype(np.int64).tolist()
     rows = list(zip(bounds, bounds[1:], counts, strict=False))
     while rows and not rows[0][2]:
         rows.pop(0)

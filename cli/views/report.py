@@ -19,7 +19,6 @@ from rdmascope.dissect.statistics import (
     Slow,
     Statistics,
     Transfer,
-    histogram,
 )
 
 from ..names import procedure_label, program_label
@@ -319,7 +318,7 @@ def slowest_view(slowest: Sequence[Slow], width: int) -> RenderableType:
 
 
 def histogram_view(statistics: Statistics, width: int) -> RenderableType:
-    buckets = histogram(statistics.latencies())
+    buckets = statistics.histogram()
     if not buckets:
         return Text("  no RPC with both halves", "dim")
     highest = max(number for _, _, number in buckets)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..connection import Connection
 from ..exchange import BY_XID_ALONE
+from ..rpcs import Rpc
 from .finding import PASS, UNDECIDABLE, VIOLATION, Finding, Judgement, undecidable
 from .nouns import Sent, Setup
 from .rule import Level, Rule, all_rules
@@ -22,6 +23,9 @@ from .watcher import Watcher
 SEVERITIES = {Level.MUST: "error", Level.SHOULD: "warning", Level.STATED: "notice"}
 
 RANKS = ("error", "warning", "notice", "note")
+
+
+MOST_REASONS = 100
 
 
 @dataclass(slots=True)
@@ -39,6 +43,17 @@ class Tally:
     worst: int = 4
     """0 an error, 1 a warning, 2 a notice, 3 a note; 4 where nothing was violated."""
 
+    def add(self, other: Tally, examples: int) -> None:
+        """Take in what the same rule found elsewhere; as many as ``examples`` are kept."""
+        self.passed += other.passed
+        self.violated += other.violated
+        self.undecidable += other.undecidable
+        for reason, count in other.reasons.items():
+            if len(self.reasons) < MOST_REASONS or reason in self.reasons:
+                self.reasons[reason] += count
+        self.examples += other.examples[: examples - len(self.examples)]
+        self.worst = min(self.worst, other.worst)
+
     @property
     def opportunities(self) -> int:
         return self.passed + self.violated + self.undecidable
@@ -52,11 +67,16 @@ class Tally:
         return PASS if self.passed else "not applicable"
 
 
+EARLIER = 0
+"""Stands for the number of all connections that were retired."""
+
+
 class Place(NamedTuple):
     """A rule at one end of a connection."""
 
     rule: str
     connection: int
+    """Its number, or ``EARLIER``."""
     endpoint: int
 
 
@@ -68,34 +88,73 @@ class Auditor:
         rules: Iterable[Rule] | None = None,
         examples: int = 10,
         keep: Callable[[Finding], bool] | None = None,
+        tell: Callable[[Finding], None] | None = None,
+        release: Callable[[Rpc], None] | None = None,
     ) -> None:
-        """``rules``: those to judge by, all by default.  ``keep``: which findings count; the others are waived."""
+        """``rules``: those to judge by, all by default.  ``keep``: which findings count; the others are waived.
+
+        ``tell`` is shown each finding that counts, when it is found, and ``release`` each Rpc whose contents no rule
+        will look at any more.
+        """
         self.rules = {rule.id: rule for rule in (all_rules().values() if rules is None else rules)}
         self.examples = examples
         self.keep = keep
+        self.tell = tell
+        self.release = release
         self.tallies: dict[Place, Tally] = {}
         self.waived: list[Finding] = []
         self.waived_count = 0
         self.connections: dict[int, Connection] = {}
         self._concern: dict[tuple[type[Subject], str, bool], list[Rule]] = {}
-        self._watchers: list[Watcher] = []
+        self._watchers: dict[int, Watcher] = {}
+        """By connection number."""
+        self._set_up: set[int] = set()
+        """Connections whose private data was judged."""
         self.sides_known: set[int] = set()
         """Connections of which the traffic tells who is the client."""
 
     def watch(self, connection: Connection) -> Watcher:
-        watcher = Watcher(connection, self._judge, self.sides_known)
-        self._watchers.append(watcher)
+        watcher = Watcher(connection, self._judge, self.sides_known, self.release)
+        self._watchers[connection.number] = watcher
         return watcher
+
+    def tick(self, now: int) -> None:
+        """Time has come to ``now`` (ns), and nothing older will come: judge what need not wait."""
+        for watcher in self._watchers.values():
+            watcher.idle(now - watcher.connection.last_time)
+            if any(watcher.last_answered):
+                self._judge_setup(watcher.connection)
+
+    def retire(self, connections: Iterable[Connection]) -> None:
+        """Nothing more will be seen of these connections: their tallies go to those of ``EARLIER``."""
+        numbers = set()
+        for connection in connections:
+            numbers.add(connection.number)
+            watcher = self._watchers.pop(connection.number, None)
+            if watcher is not None:
+                watcher.finish()
+            self._judge_setup(connection)
+            self._set_up.discard(connection.number)
+            self.sides_known.discard(connection.number)
+            self.connections.pop(connection.number, None)
+        for place in [place for place in self.tallies if place.connection in numbers]:
+            tally = self.tallies.pop(place)
+            earlier = self.tallies.setdefault(place._replace(connection=EARLIER), Tally())
+            earlier.add(tally, self.examples)
 
     def finish(self, connections: Iterable[Connection]) -> None:
         """The capture is over; ``connections`` are all of it."""
-        for watcher in self._watchers:
+        for watcher in self._watchers.values():
             watcher.finish()
         for connection in connections:
-            if connection.protocol == "rpcrdma":
-                self.connections[connection.number] = connection
-                for end in (0, 1):
-                    self._judge(Setup(connection, end))
+            self._judge_setup(connection)
+
+    def _judge_setup(self, connection: Connection) -> None:
+        if connection.protocol == "rpcrdma" and connection.number not in self._set_up:
+            self._set_up.add(connection.number)
+            self.connections[connection.number] = connection
+            for end in (0, 1):
+                self._judge(Setup(connection, end))
 
     @property
     def findings(self) -> list[Finding]:
@@ -156,7 +215,7 @@ class Auditor:
             tally.passed += 1
         elif judgement.verdict == UNDECIDABLE:
             tally.undecidable += 1
-            if len(tally.reasons) < 100 or judgement.reason in tally.reasons:
+            if len(tally.reasons) < MOST_REASONS or judgement.reason in tally.reasons:
                 tally.reasons[judgement.reason] += 1
         else:
             finding = self._finding(rule, subject, judgement, endpoint)
@@ -169,6 +228,8 @@ class Auditor:
             tally.worst = min(tally.worst, RANKS.index(finding.severity))
             if len(tally.examples) < self.examples:
                 tally.examples.append(finding)
+            if self.tell is not None:
+                self.tell(finding)
 
     def _finding(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> Finding:
         return Finding(

@@ -23,13 +23,26 @@ from .remembered import REMEMBERED, remember
 from .subject import Subject
 from .transaction import Transaction
 
+PAUSE = 300_000_000
+"""Nanoseconds of silence, after which a capture shows nothing in another order than it happened."""
+SILENCE = 10_000_000_000
+"""The same, after which nobody waits for a later message that shows whether one is missing."""
+
 
 class Watcher:
     """An ``exchange.Watch``.  Gives each noun to ``judge`` when nothing can change it any more."""
 
-    def __init__(self, connection: Connection, judge: Callable[[Subject], None], sides_known: set[int]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        judge: Callable[[Subject], None],
+        sides_known: set[int],
+        release: Callable[[Rpc], None] | None = None,
+    ) -> None:
+        """``release`` is given every Rpc whose contents are not looked at any more."""
         self.connection = connection
         self.judge = judge
+        self.release = release
         self.sides_known = sides_known
         self.frame = 0
         self.open: tuple[dict[Rpc, Transaction], ...] = ({}, {})
@@ -101,7 +114,7 @@ class Watcher:
         caller = int(rpc.backward)
         transaction = self.open[caller].pop(rpc, None) or self.answered.get(rpc)
         if transaction is None:
-            return
+            return  # a reply alone; released when it was judged
         if (rpc.program == NFS and not rpc.backward) or (rpc.program == NFS_CALLBACK and rpc.backward):
             self.sides_known.add(self.connection.number)
         if not rpc.backward:
@@ -130,6 +143,12 @@ class Watcher:
                 transaction.late.append(operation)
         self.moves.append((operation.first_frame, Movement(self.connection, operation, (False, False))))
 
+    def idle(self, quiet: int) -> None:
+        """The connection said nothing for ``quiet`` nanoseconds: judge what something was sent behind, later all."""
+        if quiet >= PAUSE and (self.waiting or self.moves):
+            everything = quiet >= SILENCE or bool(self.connection.ended_by)
+            self._settle(everything=everything, followed=not everything)
+
     def finish(self) -> None:
         self.frame += 2 * REORDERED
         self._settle()
@@ -148,9 +167,13 @@ class Watcher:
             self.frame = operation.last_frame
             self._settle()
 
-    def _settle(self) -> None:
-        """Judge what nothing can change any more."""
+    def _settle(self, everything: bool = False, followed: bool = False) -> None:
+        """Judge what nothing can change any more; ``followed``: what both ends sent something behind."""
         before = self.frame - REORDERED
+        if everything:
+            before = self.frame + 1
+        elif followed:
+            before = min(self.last_sent)
         while self.moves and self.moves[0][0] < before:
             frame, movement = self.moves.popleft()
             movement.calls_cut = self.calls_cut
@@ -164,6 +187,14 @@ class Watcher:
                 self.answered.pop(subject.rpc, None)
             self._follow(subject, subject.frames[0])
             self.judge(subject)
+            if self.release is not None:
+                self._release(subject)
+
+    def _release(self, subject: Subject) -> None:
+        """The last that is judged of an Rpc is its Transaction; without a call there is none, only the reply."""
+        rpc = subject.rpc if isinstance(subject, Transaction | Sent) else None
+        if rpc is not None and self.release is not None and (isinstance(subject, Transaction) or rpc.call is None):
+            self.release(rpc)
 
     def _follow(self, subject: Subject, frame: int) -> None:
         subject.followed = self.last_sent[0] > frame, self.last_sent[1] > frame
@@ -171,6 +202,7 @@ class Watcher:
     def _mishap(self, sender: int, message: Message, rpc: Rpc | None) -> None:
         kind = mishap_kind(message)
         if kind:
+            message.detach()  # it may wait for long
             table = self.mishaps[sender]
             table[message.header.xid] = Mishap(self.connection, message, sender, kind, rpc=rpc)
             if len(table) > REMEMBERED:

@@ -3,68 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..frames import Int64s
 from ..layers import opcodes
-from ..transport import Spread
+from ..samples import Samples
 from .episodes import Columns
 
-EXACT = 4096
-"""Samples kept as they are; more become a histogram."""
 MOST_PENDING = 16384
 """Requests whose acknowledgement is waited for."""
 
-_MANTISSA = 18
-"""Bits of a 32-bit float that a histogram's bin leaves out: 32 bins for each doubling, so 1.6 % around the middle."""
-_FIRST_BIN = 127 << 5
-_BINS = 45 << 5
 _READ_REQUEST = 0x0C
-
-
-class Samples:
-    """Durations in nanoseconds, of any number, in little memory."""
-
-    __slots__ = ("_bins", "_exact", "count", "maximum", "minimum")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.minimum = self.maximum = 0
-        self._exact: list[Int64s] = []
-        self._bins: NDArray[np.int64] | None = None
-
-    def add(self, durations: Int64s) -> None:
-        """None of them negative."""
-        if not len(durations):
-            return
-        low, high = int(durations.min()), int(durations.max())
-        self.minimum = min(self.minimum, low) if self.count else low
-        self.maximum = max(self.maximum, high) if self.count else high
-        self.count += len(durations)
-        if self._bins is None:
-            self._exact.append(durations)
-            if self.count <= EXACT:
-                return
-            durations = np.concatenate(self._exact)
-            self._exact.clear()
-            self._bins = np.zeros(_BINS, np.int64)
-        places = (np.maximum(durations, 1).astype(np.float32).view(np.uint32) >> _MANTISSA).astype(np.int64)
-        self._bins += np.bincount(np.minimum(places - _FIRST_BIN, _BINS - 1), minlength=_BINS)
-
-    def at(self, share: float) -> int:
-        """The smallest duration that ``share`` of all do not exceed."""
-        rank = max(0, min(self.count - 1, int(np.ceil(self.count * share)) - 1))
-        if self._bins is None:
-            return int(np.partition(np.concatenate(self._exact), rank)[rank])
-        place = int(np.searchsorted(np.cumsum(self._bins), rank, side="right"))
-        edges = np.array([place + _FIRST_BIN, place + 1 + _FIRST_BIN], np.uint32) << np.uint32(_MANTISSA)
-        middle = int(edges.view(np.float32).astype(np.float64).mean())
-        return max(self.minimum, min(self.maximum, middle))
-
-    def spread(self) -> Spread | None:
-        if not self.count:
-            return None
-        return Spread(self.count, self.minimum, self.at(0.5), self.at(0.99), self.maximum)
 
 
 class Acknowledgements:

@@ -11,8 +11,9 @@ import numpy as np
 from ..connection import Connection, Endpoint
 from ..frames import Int64s, Rows
 from ..layers import opcodes
+from ..samples import Samples
 from ..transport import NONE, Costs, Direction, Episode, Spread, Tally, TransportHealth
-from .acknowledgements import Acknowledgements, Samples
+from .acknowledgements import Acknowledgements
 from .ending import ending
 from .episodes import Columns, Repeats
 from .psn import unwrap, unwrap_all

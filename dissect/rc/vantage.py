@@ -7,8 +7,8 @@ no time and the other does not, the capture point is beside the first.
 
 from __future__ import annotations
 
+from ..samples import Samples
 from ..transport import Vantage
-from .acknowledgements import Samples
 
 FEWEST = 8
 """Acknowledgements of either end, to say anything."""

@@ -19,9 +19,9 @@ from rdmascope.captures import open_capture
 from rdmascope.dissect.analyzer import Analyzer, Options
 from rdmascope.dissect.connection import Connection, Endpoint
 from rdmascope.dissect.packets import PACKET
-from rdmascope.dissect.rc.acknowledgements import EXACT, Samples
 from rdmascope.dissect.rc.health import Health
 from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.samples import EXACT, Samples
 from rdmascope.dissect.transport import Episode, Tally, TransportHealth
 
 DATA = bytes(range(256)) * 64
