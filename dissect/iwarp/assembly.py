@@ -13,7 +13,7 @@ from ..frames import Bytes, Rows
 from ..intervals import IntervalSet
 from ..layers import iwarp_codes as codes
 from ..operations import Kind, Operation, Payload
-from ..rc.acknowledgements import Samples
+from ..samples import Samples
 from .framing import Fpdus
 from .stream import HALF, MODULUS
 
