@@ -11,10 +11,11 @@ import numpy as np
 from ..frames import Bytes, Rows
 from ..layers import opcodes
 from ..operations import Kind, Operation
-from ..rc.acknowledgements import Acknowledgements, Samples
+from ..rc.acknowledgements import Acknowledgements
 from ..rc.episodes import Columns
 from ..rc.vantage import MEANINGS
 from ..rpcs import Rpc
+from ..samples import Samples
 from ..tcp import ACK, RST, SYN
 from ..transport import NONE, Direction, Episode, Refusal, Spread, Tally, TransportHealth, Vantage
 from .assembly import Fragment, Terminate
