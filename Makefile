@@ -9,7 +9,7 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 	{ apt-get -qq install -y --no-install-recommends $(1) || \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends $(1); }; } >/dev/null 2>&1 </dev/null
 
-.PHONY: help demo test bench lint format types check clean layouts tshark verify
+.PHONY: help demo test bench lint format types check clean layouts tshark verify lab lab-smoke
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
 	@echo 'make test    the tests'
@@ -18,6 +18,8 @@ help:
 	@echo 'make types   mypy, strict                  make check   test, lint and types'
 	@echo 'make layouts after a change to a layer: note its field widths anew'
 	@echo 'make verify  Wireshark as a second opinion on every sample'
+	@echo 'make lab     real kernels over rxe and siw, in guests (SCENARIO="NAME…" TRANSPORT=rxe for some; root, Debian 12)'
+	@echo 'make lab-smoke  the few scenarios that CI runs'
 	@echo 'make clean   remove everything that was made here'
 
 demo: $(READY)
@@ -46,11 +48,17 @@ verify: $(READY) tshark
 	@command -v tshark >/dev/null || { echo 'without tshark there is no second opinion' >&2; exit 0; } && \
 		for sample in captures/samples/*.zst; do $(BIN)/rdmascope verify --limit 3 $$sample || exit 1; done
 
+lab: $(READY) tshark
+	PYTHONPATH=tests $(BIN)/python -m lab $(addprefix --transport=,$(TRANSPORT)) $(SCENARIO)
+
+lab-smoke: $(READY) tshark
+	PYTHONPATH=tests $(BIN)/python -m lab --smoke
+
 layouts: $(READY)
 	$(BIN)/python tests/layouts.py
 
 clean:
-	rm -rf .venv build dist *.egg-info bench/work .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist *.egg-info bench/work tests/lab/work .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 tshark:
 	@command -v tshark >/dev/null || { $(call apt,tshark); } || \

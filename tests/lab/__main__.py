@@ -1,0 +1,164 @@
+"""``make lab``: builds what is missing, plays the scenarios in turn, and says what was expected and what was found."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from . import build, guests
+from .evidence import Check, Failed, healthy
+
+SCENARIOS = sorted(path.stem for path in (build.LAB / "scenarios").glob("*.py"))
+DEADLINE = 240
+"""Seconds for a scenario that does not set its own, from power on to power off."""
+
+
+class Result(NamedTuple):
+    scenario: str
+    transport: str
+    checks: list[Check]
+    seconds: float
+
+    @property
+    def holds(self) -> bool:
+        return all(check.holds for check in self.checks)
+
+
+def module(scenario: str) -> ModuleType:
+    """Has ``judge(outcome)``, and may have TRANSPORTS, SMOKE (transports) and DEADLINE (seconds)."""
+    return importlib.import_module(f"{__package__}.scenarios.{scenario}")
+
+
+def chosen(names: tuple[str, ...], transport: str | None, smoke: bool) -> Iterator[tuple[str, str]]:
+    for name in names or SCENARIOS:
+        for one in (
+            getattr(module(name), "SMOKE", ()) if smoke else getattr(module(name), "TRANSPORTS", guests.TRANSPORTS)
+        ):
+            if transport in (None, one):
+                yield name, one
+
+
+def judged(outcome: guests.Outcome, judge: Callable[[guests.Outcome], Iterator[Check]]) -> list[Check]:
+    """What was found; a judgement that breaks off is a check that does not hold."""
+    checks = [Check("both guests do their part", outcome.problem or "they did", outcome.problem is None)]
+    checks += healthy(outcome)
+    try:
+        checks += judge(outcome)
+    except (Failed, KeyError, OSError, ValueError) as error:
+        checks.append(Check("a judgement", f"{type(error).__name__}: {error}", False))
+    return checks
+
+
+def play(folder: Path, scenario: str, transport: str) -> Result:
+    begun = time.monotonic()
+    scripts = {
+        role: path
+        for role in guests.MEMORY
+        if (path := build.LAB / "scenarios" / f"{scenario}.{role}.sh").exists()
+    }  # fmt: skip
+    with build.built(click.echo) as parts:
+        guests.prepare(parts, folder, scripts)
+    deadline = getattr(module(scenario), "DEADLINE", DEADLINE)
+    outcome = guests.play(parts, folder, scenario, transport, deadline)
+    checks = judged(outcome, module(scenario).judge)
+    return Result(scenario, transport, checks, time.monotonic() - begun)
+
+
+def attempt(folder: Path, scripts: dict[str, Path], transport: str) -> None:
+    """Play scripts that no scenario has yet; prints the client's log."""
+    with build.built(click.echo) as parts:
+        guests.prepare(parts, folder, scripts)
+    outcome = guests.play(parts, folder, "attempt", transport, DEADLINE)
+    click.echo(outcome.text("client.log"))
+    click.echo(f"{outcome.problem or 'both guests did their part'}; {outcome.seconds:.0f} s, {folder}")
+    sys.exit(outcome.problem is not None)
+
+
+def table(results: list[Result]) -> Table:
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    for title in ("scenario", "over"):
+        shown.add_column(title, no_wrap=True)
+    shown.add_column("expected", ratio=3)
+    shown.add_column("found", ratio=2)
+    shown.add_column("s", justify="right", no_wrap=True)
+    for result in results:
+        for number, check in enumerate(result.checks):
+            first = (result.scenario, result.transport) if number == 0 else ("", "")
+            found = check.found if check.holds else f"[red]✗ {check.found}[/red]"
+            shown.add_row(*first, check.expected, found, f"{result.seconds:.0f}" if number == 0 else "")
+        shown.add_section()
+    return shown
+
+
+def width() -> int | None:
+    return None if sys.stdout.isatty() else 130
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("scenario", nargs=-1, type=click.Choice(SCENARIOS))
+@click.option("--transport", type=click.Choice(guests.TRANSPORTS), help="Only over this one.")
+@click.option("--smoke", is_flag=True, help="Only the few that continuous integration runs.")
+@click.option("--output", type=click.Path(path_type=Path), help="Where captures and logs go; work/runs without.")
+@click.option("--client", type=click.Path(exists=True, path_type=Path), help="Instead, play this script in the client.")
+@click.option("--server", type=click.Path(exists=True, path_type=Path), help="And this one in the server.")
+@click.option("--list", "listed", is_flag=True, help="Say what there is, and run nothing.")
+def main(
+    scenario: tuple[str, ...],
+    transport: str | None,
+    smoke: bool,
+    output: Path | None,
+    client: Path | None,
+    server: Path | None,
+    listed: bool,
+) -> None:
+    """Play SCENARIOs, or all, in two guests each, and hold rdmascope's findings against what others counted."""
+    if listed:
+        for name in SCENARIOS:
+            click.echo(f"{name:<10} {(module(name).__doc__ or '').splitlines()[0]}")
+        return
+    console = Console(width=width(), highlight=False)
+    folder = output or build.WORK / "runs"
+    begun = time.monotonic()
+    try:
+        with build.built(click.echo):
+            pass
+    except build.CannotRun as error:
+        click.echo(f"lab: skipped, it cannot run here: {error}")
+        return
+    except build.Broken as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"lab: ready after {time.monotonic() - begun:.0f} s")
+    if client or server:
+        scripts = {role: path for role, path in (("client", client), ("server", server)) if path}
+        attempt((folder / "attempt").absolute(), scripts, transport or "rxe")
+    results = []
+    for name, over in chosen(scenario, transport, smoke):
+        result = play((folder / f"{name}-{over}").absolute(), name, over)
+        results.append(result)
+        click.echo(
+            f"{name} over {over}: {'as expected' if result.holds else 'NOT as expected'}, {result.seconds:.0f} s"
+        )
+    console.print(table(results))
+    failed = [f"{result.scenario} over {result.transport}" for result in results if not result.holds]
+    checks = [check for result in results for check in result.checks]
+    click.echo(
+        f"{len(results)} runs, {sum(check.holds for check in checks)} of {len(checks)} checks hold, "
+        f"{time.monotonic() - begun:.0f} s; captures and logs: {folder}"
+    )
+    if failed:
+        click.echo(f"not as expected: {', '.join(failed)}")
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

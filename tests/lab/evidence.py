@@ -1,0 +1,169 @@
+"""Holds what rdmascope finds in a capture against what others counted: md5sum, the kernels, tshark."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .guests import Outcome
+
+RDMASCOPE = Path(sys.executable).with_name("rdmascope")
+MINUTES = 10
+"""Longer no analysis may take."""
+
+Record = dict[str, Any]
+
+
+class Check(NamedTuple):
+    """One line of the table."""
+
+    expected: str
+    found: str
+    holds: bool
+
+
+def equal(what: str, theirs: object, ours: object) -> Check:
+    return Check(f"{what}: {theirs}", "the same" if ours == theirs else str(ours), ours == theirs)
+
+
+def command(*words: str | Path) -> str:
+    """What a command prints.  Raises CalledProcessError where it fails, with what it complained about."""
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=MINUTES * 60
+    )
+    if done.returncode:
+        raise Failed(f"{Path(words[0]).name} {words[1]}: status {done.returncode}: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+class Failed(Exception):
+    """A command that the judgement needs did not end well."""
+
+
+def records(outcome: Outcome, name: str, *options: str) -> list[Record]:
+    """The JSON records of ``rdmascope NAME`` about the capture."""
+    return lines(command(RDMASCOPE, name, "--json", outcome.capture, *options))
+
+
+def lines(text: str) -> list[Record]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def checksums(outcome: Outcome) -> Iterator[Check]:
+    """``fact md5 PATH``: those files as they were put together from the wire, without a hole or a conflict."""
+    folder = outcome.folder / "files"
+    command(RDMASCOPE, "files", outcome.capture, "--extract", folder, "--force")
+    manifest = json.loads((folder / "manifest.json").read_text())["files"]
+    ours = {
+        file["path"]: file["md5"] if file["complete"] and not file["conflicts"] else "in doubt" for file in manifest
+    }
+    theirs = outcome.those("md5")
+    wrong = [f"{path}: {ours.get(path, 'not found')}" for path, md5 in theirs.items() if ours.get(path) != md5]
+    found = "; ".join(wrong[:3]) + f" and {len(wrong) - 3} more" * (len(wrong) > 3)
+    yield Check(f"{len(theirs)} files with the guests' checksums", found or "the same", bool(theirs) and not wrong)
+
+
+LAST_CALLS = {"DESTROY_SESSION", "DESTROY_CLIENTID", "DELEGRETURN"}
+"""Procedures of an unmount, made after the client's counters were noted."""
+
+
+def client_counters(outcome: Outcome) -> Iterator[Check]:
+    """The calls, replies and chunks that the client's transport counted, over all mounts that it noted."""
+    counted: Counter[str] = Counter()
+    for path in sorted(outcome.folder.glob("mountstats.*")):
+        # One line per connection.  See net/sunrpc/xprtrdma/transport.c, xprt_rdma_print_stats.
+        for numbers in re.findall(r"^\s+xprt:\s+rdma\s+([\d ]+)$", path.read_text(), re.MULTILINE):
+            columns = [int(number) for number in numbers.split()]
+            counted.update(dict(zip(("calls", "replies"), columns[5:7], strict=True)))
+            counted.update(dict(zip(("read", "write", "reply"), columns[10:13], strict=True)))
+            counted["marshalled again"] += columns[18]
+    rpcs = [
+        rpc for rpc in records(outcome, "rpcs")
+        if rpc["direction"] == "forward" and not LAST_CALLS & set(rpc["operations"])
+    ]  # fmt: skip
+    yield equal("calls that the client sent", counted["calls"], sum(rpc["call"] is not None for rpc in rpcs))
+    yield equal("replies that it received", counted["replies"], sum(rpc["reply"] is not None for rpc in rpcs))
+    seen: Counter[str] = Counter()
+    for rpc in rpcs:
+        for chunk in rpc["chunks"]:
+            seen[chunk["kind"]] += len(chunk["segments"])
+    theirs = tuple(counted[kind] for kind in ("read", "write", "reply"))
+    ours = tuple(seen[kind] for kind in ("read", "write", "reply"))
+    if counted["marshalled again"]:
+        # A call that waits for memory to be registered is marshalled again, and its chunks are counted again.
+        holds = all(mine <= its for mine, its in zip(ours, theirs, strict=True)) and sum(ours) > 0
+        yield Check("at most {} read, {} write, {} reply segments".format(*theirs), str(ours), holds)
+    else:
+        yield equal("read, write and reply segments", theirs, ours)
+
+
+def unanswered(outcome: Outcome) -> Iterator[Check]:
+    """No RPC in a state that a whole capture of a network without loss cannot explain."""
+    states = Counter(rpc["state"] for rpc in records(outcome, "rpcs"))
+    odd = {state: count for state, count in states.items() if state not in {"complete", "error", "no reply"}}
+    yield Check(f"{states.total()} RPCs, all of them whole", str(odd or "they are"), not odd and states.total() > 0)
+
+
+def wireshark(outcome: Outcome) -> Iterator[Check]:
+    """tshark about the capture itself, and about the export of its RPCs to TCP."""
+    told = records(outcome, "verify")[-1]
+    compared = {what: count["compared"] for what, count in told["compared"].items()}
+    unexplained = sum(count["unexplained"] for count in told["compared"].values())
+    what = f"tshark reads {compared['packet']:,} packets, {compared['call']:,} calls alike"
+    yield Check(what, "it does" if told["agree"] else f"{unexplained} differences", told["agree"])
+
+    exported = outcome.folder / "rpcs.pcapng"
+    command(RDMASCOPE, "export", outcome.capture, "--to", "tcp-pcapng", "--skip-incomplete", "-o", exported)
+    fields = [word for name in ("rpc.xid", "rpc.msgtyp", "_ws.malformed") for word in ("-e", name)]
+    theirs: Counter[tuple[int, str]] = Counter()
+    malformed = 0
+    for row in command(
+        "tshark", "-n", "-r", exported, "-2", "-Y", "rpc", "-T", "fields", "-E", "occurrence=a", *fields
+    ).splitlines():
+        xids, types, bad = row.split("\t")
+        theirs.update((int(xid, 0), type) for xid, type in zip(xids.split(","), types.split(","), strict=True))
+        malformed += bool(bad)
+    ours: Counter[tuple[int, str]] = Counter()
+    for rpc in records(outcome, "rpcs"):
+        if rpc["contents"] == "whole":
+            ours.update((rpc["xid"], type) for type, half in (("0", rpc["call"]), ("1", rpc["reply"])) if half)
+    problems = (theirs - ours).total() + (ours - theirs).total() + malformed
+    expected = f"tshark reads {ours.total():,} RPC messages in the export"
+    yield Check(expected, f"{problems} missing or malformed" if problems else "it does", not problems)
+
+
+def audited(outcome: Outcome, known: Iterable[str] = ()) -> Iterator[Check]:
+    """The audit finds no rule broken but the known ones."""
+    report = command_with_findings(outcome)
+    broken = Counter(one["rule"] for one in report if one.get("verdict") == "violation")
+    new = {rule: count for rule, count in broken.items() if rule not in set(known)}
+    expected = "no rule broken" + f" but {', '.join(known)}" * bool(known)
+    yield Check(expected, ", ".join(f"{rule} ×{count}" for rule, count in new.items()) or "none", not new)
+
+
+def command_with_findings(outcome: Outcome) -> list[Record]:
+    """``rdmascope audit --json``, whose exit status tells the worst finding."""
+    done = subprocess.run(
+        [RDMASCOPE, "audit", "--json", outcome.capture], capture_output=True, text=True, timeout=MINUTES * 60
+    )
+    if not done.stdout:
+        raise Failed(f"audit: status {done.returncode}: {done.stderr.strip()[-300:]}")
+    return lines(done.stdout)
+
+
+def healthy(outcome: Outcome) -> Iterator[Check]:
+    """Neither kernel complained."""
+    words = re.compile(r"BUG:|WARNING:|Oops|general protection|Call Trace|blocked for more than")
+    found = [
+        f"{role}: {line.strip()}"
+        for role in ("server", "client")
+        for line in outcome.text(f"{role}.dmesg").splitlines()
+        if words.search(line)
+    ]
+    yield Check("both kernels content", found[0][:70] if found else "they are", not found)

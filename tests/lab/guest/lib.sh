@@ -1,0 +1,107 @@
+# What the scenarios are written with.  The guests are 10.77.0.1 and fd77::1 (server), 10.77.0.2 and fd77::2 (client).
+server=10.77.0.1
+server6=fd77::1
+
+# fact WORDS... VALUE: tell the host something that was measured here.
+fact() {
+  local tab=$'\t'
+  printf '%s\n' "${*:1:$#-1}$tab${!#}" >>"/share/$role.facts"
+}
+
+md5() { md5sum | cut -d' ' -f1; }
+
+# wait_for FILE SECONDS
+wait_for() {
+  local end=$((SECONDS + $2))
+  until [ -e "$1" ]; do
+    if [ $SECONDS -ge $end ]; then
+      echo "waited $2 s for $1, in vain" >&2
+      return 1
+    fi
+    sleep 0.1
+  done
+}
+
+# network HOST: the wire and the RDMA device upon it.
+network() {
+  ip addr add "10.77.0.$1/24" dev eth0
+  ip -6 addr add "fd77::$1/64" dev eth0 nodad # duplicates are known not to be; the wait would cost 2 s
+  ip link set eth0 up mtu 4200                # room for a path MTU of 4096
+  modprobe -a rdma_cm rdma_ucm                # rdma_ucm is for user space, pyverbs
+  case $transport in
+    rxe) modprobe rdma_rxe ;;
+    siw) modprobe siw ;;
+  esac
+  device=${transport}0
+  rdma link add "$device" type "$transport" netdev eth0
+}
+
+# scenario ROLE: its script, where it has one for this side.
+scenario() {
+  if [ -e "/share/scenario.$1.sh" ]; then
+    . "/share/scenario.$1.sh"
+  fi
+}
+
+# mount_nfs VERSION [OPTIONS [ADDRESS [FOLDER]]]: on /mnt, with a deadline.  Version 3 names the export's real path.
+mount_nfs() {
+  local path=/ address=${3:-$server}
+  [ "$1" = 3 ] && path=/export
+  timeout 90 mount -t nfs -o "rdma,port=20049,vers=$1,nolock${2:+,$2}" "$address:$path" "${4:-/mnt}"
+}
+
+# unmount_nfs NAME: notes what the client counted first.
+unmount_nfs() {
+  sync -f /mnt
+  count_mount "$1"
+  timeout 90 umount /mnt
+}
+
+# count_mount NAME: the client's own counters of the mount on /mnt.
+count_mount() {
+  cp /proc/self/mountstats "/share/mountstats.$1"
+}
+
+# count_device: what rxe counted so far, on this side.
+count_device() {
+  local folder=/sys/class/infiniband/$device/ports/1/hw_counters path
+  [ "$transport" = rxe ] || return 0
+  for path in "$folder"/*; do
+    fact counter "$role" "$(basename "$path")" "$(cat "$path")"
+  done
+}
+
+# lose PERCENT: netem drops what this side sends.  "lose 0" ends it.
+lose() {
+  modprobe sch_netem
+  tc qdisc del dev eth0 root 2>/dev/null || true
+  [ "$1" = 0 ] || tc qdisc add dev eth0 root netem limit 10000 loss "$1%"
+}
+
+# on_server COMMAND: runs in the server guest, with these same functions; prints what it prints, ends as it ends.
+on_server() {
+  { local traced=$-; set +x; } 2>/dev/null
+  local status
+  printf '%s\n' "$*" >/share/request.tmp
+  mv /share/request.tmp /share/request
+  wait_for /share/answer "${seconds:-60}"
+  cat /share/answer.text
+  status=$(cat /share/answer)
+  rm /share/answer
+  [[ $traced != *x* ]] || set -x
+  return "$status"
+}
+
+serve_requests() {
+  local status
+  until [ -e /share/client.done ]; do
+    if [ -e /share/request ]; then
+      mv /share/request /tmp/request
+      status=0
+      (set -x; . /tmp/request) >/share/answer.text || status=$?
+      echo $status >/share/answer.tmp
+      mv /share/answer.tmp /share/answer
+    fi
+    sleep 0.1
+  done
+}

@@ -1,0 +1,19 @@
+"""Reads and writes over NFSv3, 4.0, 4.1 and 4.2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..evidence import Check, audited, checksums, client_counters, equal, unanswered, wireshark
+from ..guests import Outcome
+
+
+def judge(outcome: Outcome) -> Iterator[Check]:
+    read = outcome.those("read")
+    yield equal("versions that read r1m", ["3", "4.0", "4.1", "4.2"], sorted(read))
+    yield equal("what they read", outcome.facts["md5", "/r1m"], *set(read.values()))
+    yield from checksums(outcome)
+    yield from client_counters(outcome)
+    yield from unanswered(outcome)
+    yield from wireshark(outcome)
+    yield from audited(outcome, known=["PD-INVALIDATE-AGREED"])
