@@ -99,8 +99,8 @@ class Endpoint:
         if settings.announce:
             send, receive = settings.send_size // SIZE_UNIT - 1, settings.receive_size // SIZE_UNIT - 1
             data = bytes(RPCRDMAPrivateData(r=int(settings.remote_invalidation), send_size=send, receive_size=receive))
-        if self.fault is not None and self.fault.private is not None:
-            self.committed += 1
+        if self.fault is not None and self.fault.private is not None and data:
+            self.committed = 1
             return self.fault.private(data)
         return data
 
@@ -249,10 +249,11 @@ class Endpoint:
         """Of an RDMA_MSG without chunks."""
         return 28 if self.version == 1 else 32
 
-    def _announced(self) -> tuple[int, int] | None:
+    def announced(self) -> tuple[int, int] | None:
         """Send and receive size of the peer, where both ends announced theirs."""
         found = find_private_data(self.peer_private)
-        return (found[0].send_size, found[0].receive_size) if found and self.settings.announce else None
+        own = find_private_data(self.private_data)
+        return (found[0].send_size, found[0].receive_size) if found and own else None
 
     @property
     def send_limit(self) -> int:
@@ -263,7 +264,7 @@ class Endpoint:
         """
         if self.version > 1:
             return self.characteristics.send_size if self.state is State.SETTLED else DEFAULT_INLINE
-        sizes = self._announced()
+        sizes = self.announced()
         return DEFAULT_INLINE if sizes is None else min(self.settings.send_size, sizes[1])
 
     @property
@@ -271,7 +272,7 @@ class Endpoint:
         """The inline threshold of what the peer sends."""
         if self.version > 1:
             return self.characteristics.receive_size if self.state is State.SETTLED else DEFAULT_INLINE
-        sizes = self._announced()
+        sizes = self.announced()
         return DEFAULT_INLINE if sizes is None else min(self.settings.receive_size, sizes[0])
 
     def forbidden(self, backward: bool) -> str:
@@ -316,9 +317,12 @@ class Endpoint:
             self.committed += fault.spoil(self, plan)
         return list(plan.actions())
 
-    def bends(self, duty: str) -> bool:
-        """The fault suspends this duty."""
-        if self.fault is None or self.fault.bends != duty:
+    def bends(self, duty: str, size: int = 0) -> bool:
+        """The fault suspends this duty, here and now; once, but for what is only wrong when it is done again."""
+        fault = self.fault
+        if fault is None or fault.bends != duty or (self.committed and duty not in ("fresh memory", "fallback")):
+            return False
+        if fault.fits is not None and not fault.fits(self, size):
             return False
         self.committed += 1
         return True

@@ -29,8 +29,6 @@ class Plan:
     """The header as it goes out, where it is not what ``header`` says."""
     asked: TransportHeader | None = None
     """Of a reply or an error: the header of the message that it answers."""
-    asked_payload: bytes = b""
-    """Of a reply: the whole call."""
     backward: bool = False
 
     def actions(self) -> list[Action]:
@@ -53,6 +51,8 @@ class Fault(NamedTuple):
     """Changes the private data."""
     bends: str = ""
     """Suspends a duty of the endpoint, by the name it is asked for in ``Endpoint.bends``."""
+    fits: Callable[[Endpoint, int], bool] | None = None
+    """Of a bent duty about sizes: whether a Send of so many bytes is the occasion."""
     cause: str = ""
     """A fault of the peer that gives the occasion."""
     version: int = 0

@@ -71,6 +71,8 @@ class Requester:
         self.granted: int | None = None
         """None before the first reply."""
         self._closing: list[Asked] = []
+        self._kept: dict[bytes, list[Memory]] = {}
+        """Contents -> memory that stays registered; only a fault keeps any."""
 
     @property
     def credits(self) -> int:
@@ -99,7 +101,7 @@ class Requester:
             ):
                 break
             call = self.waiting[0]
-            if call.xid in self.outstanding and not endpoint.bends("xid"):
+            if call.xid in self.outstanding:
                 break
             self.waiting.popleft()
             outputs += self._start(call)
@@ -110,7 +112,8 @@ class Requester:
         if problem := self._lay_out(asked):
             return [Failed(call.xid, problem)]
         self.outstanding[call.xid] = asked
-        registers: list[Output] = [Register(one.number, one.length, one.data) for one in asked.memories]
+        fresh = [one for one in asked.memories if one.handle is None]
+        registers: list[Output] = [Register(one.number, one.length, one.data) for one in fresh]
         return registers or self._send(asked)
 
     def _lay_out(self, asked: Asked) -> str:
@@ -124,13 +127,19 @@ class Requester:
         chunks_allowed = endpoint.chunks_allowed(self.backward)
         if not chunks_allowed:
             asked.stream = stream
-            return "" if header + len(stream) <= limit else "it does not fit inline, and chunks are not allowed"
+            fits = header + len(stream) <= limit or endpoint.bends("inline", header + len(stream))
+            return "" if fits else "it does not fit inline, and chunks are not allowed"
+        if header + len(stream) > limit and endpoint.bends("inline", header + len(stream)):
+            asked.stream = stream
+            return ""
         results = sum(call.results)
         reply = 0
         if wish.write or (
             wish.write is None and results and header + call.largest_reply + results > endpoint.receive_limit
         ):
             asked.writes = [self._memory(size, wish.segments) for size in call.results]
+            if results % 4 and endpoint.bends("pad segment"):
+                asked.writes[-1] += self._memory(-results % 4, 1)
             reply = 8 * len(asked.writes) + 16 * sum(map(len, asked.writes))
         else:
             reply = results + 4 * len(call.results)
@@ -155,11 +164,15 @@ class Requester:
         return [Memory(self.endpoint.number(), size) for size in cut(length, segments)]
 
     def _source(self, data: bytes, segments: int) -> list[Memory]:
+        if data in self._kept:
+            return self._kept[data]
         found = []
         at = 0
         for size in cut(len(data), segments):
             found.append(Memory(self.endpoint.number(), size, data[at : at + size]))
             at += size
+        if self.endpoint.bends("fresh memory"):
+            self._kept[data] = found
         return found
 
     def registered(self, event: Registered) -> list[Output]:
@@ -207,7 +220,12 @@ class Requester:
         del self.outstanding[asked.call.xid]
         asked.reply, asked.payload = header, payload
         self._closing.append(asked)
-        outputs: list[Output] = [Release(one.number, one.handle == invalidated) for one in asked.memories]
+        kept = [memory.number for memories in self._kept.values() for memory in memories]
+        for memory in asked.memories:
+            memory.contents = b"" if memory.number in kept else None
+        outputs: list[Output] = [
+            Release(one.number, one.handle == invalidated) for one in asked.memories if one.number not in kept
+        ]
         if not outputs:
             outputs = self._finish(asked)
         return outputs + self.proceed()
@@ -238,6 +256,8 @@ class Requester:
         message = join(asked.call, stream, results)
         if message is None:
             return [Failed(xid, "a returned Write chunk has no place in the reply")]
+        if message[:4] != xid.to_bytes(4, "big"):
+            return [Failed(xid, "the reply has another XID than its header")]
         return [Answered(xid, message, results)]
 
     def lost(self) -> list[Output]:

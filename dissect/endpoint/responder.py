@@ -44,7 +44,7 @@ class Responder:
     def call(self, header: TransportHeader, payload: bytes) -> list[Output]:
         """A call's header and Payload stream: the rest is RDMA Read first."""
         exchange = Exchange(self.endpoint.number(), header, payload)
-        if header.procedure == RDMA_NOMSG and not any(chunk.position == 0 for chunk in header.reads):
+        if not sound(header, payload):
             return self.refuse(header, ERR_CHUNK)
         if (header.reads or header.writes or header.reply) and not self.endpoint.serves_chunks(self.backward):
             return self.refuse(header, ERR_CHUNK)
@@ -89,7 +89,7 @@ class Responder:
         header = exchange.header
         found, taken = items(parts), {}
         for index, item in enumerate(found[: len(header.writes)]):
-            if item.data and len(item.data) <= header.writes[index].length:
+            if item.data and len(item.data) <= header.writes[index].length and not self.endpoint.bends("reduce"):
                 taken[index] = item.data
         stream, _ = reduce(parts, taken)
         before: list[Action] = []
@@ -102,7 +102,7 @@ class Responder:
         chunk_lengths = [0] * len(header.reply.segments) if header.reply else []
         size = self.endpoint.header_bytes + sum(8 + 16 * len(chunk.segments) for chunk in header.writes)
         size += 4 + 16 * len(chunk_lengths) if header.reply else 0
-        if size + len(stream) > self.endpoint.send_limit and not self.endpoint.bends("reply chunk"):
+        if size + len(stream) > self.endpoint.send_limit and not (header.reply and self.endpoint.bends("reply chunk")):
             if header.reply is None or header.reply.length < len(stream):
                 return self.refuse(header, ERR_CHUNK)
             chunk_lengths, actions = fill(header.reply, stream)
@@ -114,13 +114,27 @@ class Responder:
         invalidate = None
         if header.chunks and self.endpoint.may_invalidate(header.version):
             invalidate = next(one.handle for chunk in _chunks(header) for one in chunk)
-        plan = Plan("reply", answer, payload, before, [], invalidate, None, header, exchange.message, self.backward)
+        plan = Plan("reply", answer, payload, before, [], invalidate, None, header, self.backward)
         return self.endpoint.issue(plan)
 
     def refuse(self, header: TransportHeader, error: int, supported: tuple[int, int] | None = None) -> list[Output]:
         """An RDMA_ERROR with the XID and the version of what it answers (RFC 8166, 4.5)."""
         answer = self.endpoint.new_error(header.xid, header.version, self.grant, error, supported)
         return self.endpoint.issue(Plan("error", answer, asked=header, backward=self.backward))
+
+
+def sound(header: TransportHeader, payload: bytes) -> bool:
+    """Whether the Read list and what is inline can make a message (RFC 8166, 3.4.5 and 3.5.3)."""
+    zero = sum(chunk.length for chunk in header.reads if chunk.position == 0)
+    if header.procedure == RDMA_NOMSG and not zero:
+        return False
+    length = zero if header.procedure == RDMA_NOMSG else len(payload)
+    for chunk in sorted(header.reads, key=lambda chunk: chunk.position):
+        if chunk.position % 4 or chunk.position > length:
+            return False
+        if chunk.position or header.procedure == RDMA_MSG:
+            length += chunk.length + -chunk.length % 4
+    return length >= 8
 
 
 def _chunks(header: TransportHeader) -> list[tuple[Segment, ...]]:

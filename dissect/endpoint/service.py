@@ -9,7 +9,9 @@ from __future__ import annotations
 from struct import error as StructError
 from struct import pack, unpack_from
 
-from ..layers.oncrpc import ONCRPC, AuthSys, Credential, ONCRPCCall, ONCRPCReply
+from scapy.packet import Raw
+
+from ..layers.oncrpc import ONCRPC, RPCSEC_GSS, AuthSys, Credential, GSSCredential, ONCRPCCall, ONCRPCReply, OpaqueAuth
 from ..onc.header import GARBAGE_ARGS, PROC_UNAVAIL, PROG_UNAVAIL, SUCCESS, call_header
 from ..onc.programs import NFS, NFS_CALLBACK
 from .payload import Item, Parts, pad
@@ -89,11 +91,39 @@ def callback(xid: int, tag: bytes = b"") -> Parts:
     return (call_head(xid, NFS_CALLBACK, 1, COMPOUND) + body,)
 
 
+def sealed_call(xid: int, gss_procedure: int) -> bytes:
+    """A WRITE under an RPCSEC_GSS credential for integrity (RFC 2203, 5.3); 1 is RPCSEC_GSS_INIT, a control message."""
+    credential = Credential(
+        flavor=6, body=GSSCredential(gss_proc=gss_procedure, seq_num=1, service=2, handle=b"context!")
+    )
+    verifier = OpaqueAuth(flavor=6, body=Raw(bytes(28)))
+    head = ONCRPC(xid=xid) / ONCRPCCall(prog=NFS, vers=3, proc=WRITE, cred=credential, verf=verifier)
+    return bytes(head) + (pack(">I", 4096) if gss_procedure else pack(">II", 200, 1) + opaque(HANDLE) + bytes(64))
+
+
 # Replies
 
 
 def reply_head(xid: int, status: int = SUCCESS) -> bytes:
     return bytes(ONCRPC(xid=xid) / ONCRPCReply(accept_stat=status))
+
+
+def denied(xid: int) -> Parts:
+    """AUTH_REJECTEDCRED (RFC 5531, 9)."""
+    return (bytes(ONCRPC(xid=xid) / ONCRPCReply(reply_stat=1, reject_stat=1, auth_stat=2)),)
+
+
+def read_failed(xid: int) -> bytes:
+    """NFS3ERR_IO (RFC 1813, 3.3.6)."""
+    return reply_head(xid) + pack(">II", 5, 0)
+
+
+def write_done(xid: int, count: int = 0) -> bytes:
+    return reply_head(xid) + _written(count)
+
+
+def _written(count: int) -> bytes:
+    return pack(">IIIII", 0, 0, 0, count, 2) + b"verifier"
 
 
 def _attributes() -> bytes:
@@ -105,7 +135,11 @@ def serve(message: bytes) -> Parts:
     """The reply to a whole RPC call; one that cannot be read is answered GARBAGE_ARGS."""
     xid = int.from_bytes(message[:4], "big")
     head = call_header(message, 0, len(message))
-    if head is None or head.body < 0:
+    if head is None:
+        return (reply_head(xid, GARBAGE_ARGS),)
+    if head.flavor == RPCSEC_GSS:
+        return denied(xid)
+    if head.body < 0:
         return (reply_head(xid, GARBAGE_ARGS),)
     found = (head.program, head.version, head.procedure)
     if head.procedure == NULL and head.program in (NFS, NFS_CALLBACK):
@@ -143,7 +177,7 @@ def _write(message: bytes, at: int) -> Parts:
     at = _behind_handle(message, at)
     _, count, _, size = unpack_from(">QIII", message, at)
     unpack_from(f">{size}x", message, at + 20)
-    return (pack(">IIIII", 0, 0, 0, count, 2) + b"verifier",)
+    return (_written(count),)
 
 
 def _readdirplus(message: bytes, at: int) -> Parts:
