@@ -79,6 +79,8 @@ class Endpoint:
         self.fault = fault
         self.committed = 0
         """How often the fault was committed."""
+        self.answered = 0
+        """Replies sent."""
         self.stage = Stage.CONNECTING
         self.state = State.FRESH
         self.version = self.settings.version
@@ -147,12 +149,15 @@ class Endpoint:
             return header.direction or 0
         if header.procedure == RDMA_MSG:
             return int.from_bytes(payload[4:8], "big")
-        return CALL if header.reads else REPLY
+        return REPLY if header.xid in self.requester.outstanding and not header.reads else CALL
 
     def _refused(self, header: TransportHeader) -> list[Output]:
-        if header.error == ERR_VERS and header.supported is not None and self.state is State.ASKED:
-            version = choose(self.settings.lowest, self.settings.version, header.supported)
+        supported = header.supported
+        if header.error == ERR_VERS and supported is not None and header.version == self.version and self.active:
+            version = choose(self.settings.lowest, self.version - 1, supported)
             self._step(Input.OUT_OF_RANGE if version is None else Input.IN_RANGE)
+            if self.bends("fallback"):
+                return self.requester.refused(header)
             if version is not None:
                 self.version = version
                 return [Settled(version), *self.requester.again(header)]
@@ -245,6 +250,11 @@ class Endpoint:
         return self.state is not State.ASKED or self.bends("version")
 
     @property
+    def active(self) -> bool:
+        """The client chooses the version; a server's calls have that of the calls it was sent."""
+        return self.role is Role.CLIENT
+
+    @property
     def header_bytes(self) -> int:
         """Of an RDMA_MSG without chunks."""
         return 28 if self.version == 1 else 32
@@ -315,6 +325,7 @@ class Endpoint:
         fault = self.fault
         if fault is not None and fault.spoil is not None and not self.committed:
             self.committed += fault.spoil(self, plan)
+        self.answered += plan.kind == "reply"
         return list(plan.actions())
 
     def bends(self, duty: str, size: int = 0) -> bool:

@@ -46,6 +46,6 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
 
 
 def choose(lowest: int, highest: int, supported: tuple[int, int]) -> int | None:
-    """The highest version in both ranges; None where there is none."""
+    """The highest version in both ranges; None where there is none.  What was refused is above ``highest``."""
     version = min(highest, supported[1])
     return version if version >= max(lowest, supported[0]) else None

@@ -96,9 +96,8 @@ class Requester:
         endpoint = self.endpoint
         outputs = endpoint.characteristics.proceed() if endpoint.extended else []
         while self.waiting and endpoint.may_ask(self.backward):
-            if len(self.outstanding) + len(endpoint.characteristics.asked) >= self.limit and not endpoint.bends(
-                "credits"
-            ):
+            duty = "first call" if self.granted is None else "credits"
+            if len(self.outstanding) + len(endpoint.characteristics.asked) >= self.limit and not endpoint.bends(duty):
                 break
             call = self.waiting[0]
             if call.xid in self.outstanding:

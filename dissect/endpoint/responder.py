@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..messages import ERR_CHUNK, RDMA_MSG, RDMA_NOMSG, Segment, TransportHeader, WriteChunk
 from .nouns import Action, Called, Completed, Output, Read, Write
-from .payload import Parts, items, reduce, restore
+from .payload import Parts, items, reduce, restore, whole
 from .plan import Plan, with_lengths
 
 if TYPE_CHECKING:
@@ -88,8 +88,10 @@ class Responder:
         exchange = self.exchanges.pop(number)
         header = exchange.header
         found, taken = items(parts), {}
+        size = self.endpoint.header_bytes + sum(8 + 16 * len(chunk.segments) for chunk in header.writes)
+        size += len(whole(parts))
         for index, item in enumerate(found[: len(header.writes)]):
-            if item.data and len(item.data) <= header.writes[index].length and not self.endpoint.bends("reduce"):
+            if item.data and len(item.data) <= header.writes[index].length and not self.endpoint.bends("reduce", size):
                 taken[index] = item.data
         stream, _ = reduce(parts, taken)
         before: list[Action] = []

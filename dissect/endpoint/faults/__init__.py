@@ -89,7 +89,7 @@ FAULTS: dict[str, Fault] = {
     "pad-written": Fault("V1-WRITE-NO-PAD", SERVER, "writes the pad of an item behind it", s.pad_written),
     "pad-segment": Fault("V1-WRITE-EXTRA", CLIENT, "adds a segment for the pad to a Write chunk", bends="pad segment"),
     "not-reduced": Fault("V1-REDUCE-REQUIRED", SERVER, "sends an item inline for which there is a Write chunk",
-                         bends="reduce"),
+                         bends="reduce", fits=s.fits_inline),
     # RDMA (RFC 8166, 3.1, 3.4 and 8.1)
     "written-after-reply": Fault("V1-WRITE-BEFORE-REPLY", SERVER, "writes into a Write chunk behind the reply",
                                  s.write_late),

@@ -81,6 +81,10 @@ def beyond_own(endpoint: Endpoint, size: int) -> bool:
     return sizes is not None and endpoint.send_limit < size <= sizes[1]
 
 
+def fits_inline(endpoint: Endpoint, size: int) -> bool:
+    return size <= endpoint.send_limit
+
+
 def beyond_default(endpoint: Endpoint, size: int) -> bool:
     return endpoint.announced() is None and size > endpoint.send_limit
 
@@ -419,8 +423,10 @@ def write_late(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: Writ
 
 @returning
 def outside(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
-    """One byte behind a segment."""
+    """One byte behind a segment that ends inside a page, where devices do not notice."""
     last = given.segments[-1]
+    if last.length % 4096 == 0:
+        return False
     plan.before.insert(0, Write(Segment(last.handle, 1, last.offset + last.length), b"\xff"))
     return True
 
@@ -451,6 +457,8 @@ def refusing(spoil: Spoil) -> Spoil:
 
     @on("reply", chunks=False)
     def spoiled(endpoint: Endpoint, plan: Plan) -> bool:
+        if not endpoint.answered:
+            return False  # without the first reply nothing goes on
         header = plan.header
         plan.header = endpoint.new_error(header.xid, header.version, header.credits or 1, ERR_CHUNK, None)
         plan.payload = b""
