@@ -10,7 +10,7 @@ import numpy as np
 
 from rdmascope.dissect.connection import Connection
 from rdmascope.dissect.layers import opcodes
-from rdmascope.dissect.messages import PROCEDURE_NAMES, Message
+from rdmascope.dissect.messages import Message, procedure_name
 from rdmascope.dissect.network import AddressTable, locate
 from rdmascope.dissect.operations import Kind
 from rdmascope.dissect.packets import PacketBatch, decode
@@ -105,7 +105,9 @@ _IWARP_NAMES = {
 def _segment_steps(rpc: Rpc) -> list[Step]:
     """iWARP: the stretches of TCP payload that carried the RPC; TCP's own acknowledgements are not among them."""
     messages = [message for message in (rpc.call, rpc.reply) if message]
-    procedures = {message.operation: message.header.procedure for message in messages}
+    procedures = {
+        message.operation: procedure_name(message.header.version, message.header.procedure) for message in messages
+    }
     moved = {one: None for chunk in rpc.chunks for use in chunk.segments for one in use.operations}
     found: list[Step] = []
     for operation in [*procedures, *moved]:
@@ -121,8 +123,8 @@ def _segment_steps(rpc: Rpc) -> list[Step]:
                 rows["frame"].tolist(), rows["time"].tolist(), rows["length"].tolist(), strict=True
             ):
                 label = f"{name} {size(length)}"
-                if procedure is not None:
-                    label += f", {PROCEDURE_NAMES.get(procedure, 'RPC-over-RDMA')}"
+                if procedure:
+                    label += f", {procedure}"
                 found.append(Step(frame, time, sender, name, label, length, OWN))
     return sorted(found, key=lambda step: (step.frame, step.time))
 
@@ -152,6 +154,5 @@ def _label(opcode: int, row: np.void, message: Message | None) -> str:
         return opcodes.syndrome_name(int(row["syndrome"]))
     length = int(row["length"])
     if message is not None and message.header.procedure is not None:
-        procedure = PROCEDURE_NAMES.get(message.header.procedure, "RPC-over-RDMA")
-        return f"{name} {size(length)}, {procedure}"
+        return f"{name} {size(length)}, {procedure_name(message.header.version, message.header.procedure)}"
     return f"{name} {size(length)}"

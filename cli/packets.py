@@ -201,8 +201,8 @@ def _batch_lines(
             begins = carrier and bool(opcodes.IS_SEND[opcode]) and (alone or bool(opcodes.IS_FIRST[opcode]))
             if packet.frame in sends:
                 protocol, info, rpc = sends.pop(packet.frame)
-            elif begins and alone:
-                protocol, info = views.alone_shown(batch.data, packet)
+            elif connection is not None and begins and alone:
+                protocol, info = views.alone_shown(batch.data, packet, connection)
             else:
                 use, rpc = uses.pop(packet.frame, ("", None))
                 protocol, info = (

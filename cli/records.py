@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from rdmascope.dissect.characteristics import CHARACTERISTICS, Characteristic, characteristic_name, option_name
 from rdmascope.dissect.connection import Connection, Endpoint
-from rdmascope.dissect.messages import PROCEDURE_NAMES, Message
+from rdmascope.dissect.messages import DIRECTION_NAMES, Message, procedure_name
+from rdmascope.dissect.negotiation import InForce, Negotiation, Spoken
 from rdmascope.dissect.onc.programs import program_name
 from rdmascope.dissect.rpcs import ChunkUse, Latency, Rpc, SegmentUse, Stitched
 from rdmascope.dissect.statistics import (
@@ -81,6 +83,7 @@ def connection_record(connection: Connection, share: Share | None = None) -> Rec
         first_time_ns=connection.first_time,
         last_time_ns=connection.last_time,
         ended_by=connection.ended_by or None,
+        negotiation=_negotiation(connection.negotiation) if connection.protocol == "rpcrdma" else None,
         rpcs=share.calls,
         backward_rpcs=share.backward,
         failed=share.failed,
@@ -110,11 +113,91 @@ def _endpoint(connection: Connection, end: int, endpoint: Endpoint) -> Record:
         "initiator_depth": endpoint.initiator_depth,
         "inline_threshold": threshold,
         "inline_threshold_from": source,
+        "inline_thresholds": [_in_force(known) for known in connection.thresholds(end)],
+        "characteristics": _characteristics(connection, end),
         "packets": connection.packets[end],
         "bytes": connection.bytes[end],
         "retransmitted_packets": connection.retransmitted_packets[end],
         "missing_packets": connection.missing_packets[end],
     }
+
+
+def _in_force(known: InForce) -> Record:
+    """A value, the frame that brought it (0: none did), and how that is known; null where it is not."""
+    return {"value": known.value, "frame": known.frame, "from": known.source}
+
+
+def _characteristics(connection: Connection, end: int) -> list[Record]:
+    """The transport characteristics of an endpoint at the end of the capture; none in version 1."""
+    if connection.version_at().value in (0, 1):
+        return []
+    return [
+        {"which": which, "name": kind.name, **_in_force(connection.in_force(which, end))}
+        for which, kind in CHARACTERISTICS.items()
+    ]
+
+
+def _characteristic(item: Characteristic) -> Record:
+    return {
+        "which": item.which,
+        "name": item.name,
+        "value": item.value,
+        "data": item.data.hex(),
+        "problem": item.problem or None,
+    }
+
+
+def _negotiation(one: Negotiation) -> Record:
+    """What was agreed: endpoint 0 is the active one, positions are those in the request."""
+    return {
+        "version": one.settled or None,
+        "asked": None if one.asked is None else _spoken(one.asked),
+        "answers": [_spoken(answer) for answer in one.answered],
+        "refusals": [
+            {
+                "frame": refusal.frame,
+                "endpoint": refusal.endpoint,
+                "error": refusal.name,
+                "lowest": refusal.low,
+                "highest": refusal.high,
+                "asked": refusal.asked,
+                "asked_frame": refusal.asked_frame or None,
+            }
+            for refusal in one.refusals
+        ],
+        "went_on": None if one.went_on is None else _spoken(one.went_on),
+        "announcements": [
+            {"frame": told.frame, "endpoint": told.endpoint, "by": told.by, **_characteristic(told.characteristic)}
+            for told in one.announcements
+        ],
+        "no_change": [
+            {"endpoint": end, "frame": frame, "names": [characteristic_name(which) for which in sorted(fixed)]}
+            for end, (frame, fixed) in sorted(one.nochange.items())
+        ],
+        "requests": [
+            {
+                "frame": request.frame,
+                "endpoint": request.asker,
+                "xid": request.xid,
+                "want": [_characteristic(item) for item in request.want],
+                "answer_frame": request.answer_frame or None,
+                "refused_frame": request.refused_frame or None,
+                "done": sorted(request.done),
+                "rejected": sorted(request.rejected),
+                "pending": sorted(request.pending),
+                "still_pending": sorted(request.open),
+            }
+            for request in one.requests
+        ],
+        "unsupported_options": [
+            {"frame": refusal.frame, "endpoint": refusal.endpoint, "option": option_name(refusal.option)}
+            for refusal in one.option_refusals
+        ],
+    }
+
+
+def _spoken(one: Spoken) -> Record:
+    return {"version": one.version, "frame": one.frame, "endpoint": one.endpoint, "send_length": one.length}
 
 
 def _range(pair: tuple[int, int] | None) -> Record | None:
@@ -269,9 +352,10 @@ def _message(message: Message | None) -> Record | None:
         "last_frame": operation.last_frame,
         "first_time_ns": operation.first_time,
         "last_time_ns": operation.last_time,
-        "rdma_procedure": None
-        if header.procedure is None
-        else PROCEDURE_NAMES.get(header.procedure, str(header.procedure)),
+        "rdma_version": header.version,
+        "rdma_procedure": procedure_name(header.version, header.procedure) or None,
+        "direction": None if header.direction is None else DIRECTION_NAMES[header.direction],
+        "option": option_name(header.option) or None,
         "credits": header.credits,
         "header_length": header.length,
         "inline_length": message.inline_length,

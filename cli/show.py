@@ -9,7 +9,10 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from rdmascope.dissect.connection import Connection
 from rdmascope.dissect.frames import FrameBatch, Rows
+from rdmascope.dissect.messages import Message
+from rdmascope.dissect.operations import Operation
 from rdmascope.dissect.rpcs import Rpc
 from rdmascope.dissect.stitch import stitched_call, stitched_reply
 
@@ -104,6 +107,29 @@ def command(
         reading.check()
 
 
+class Strays:
+    """An ``exchange.Watch`` that keeps each message without a part of an RPC, by its first frame."""
+
+    def __init__(self, connection: Connection, found: dict[int, tuple[Connection, Message]]) -> None:
+        self.connection, self.found = connection, found
+
+    def stray(self, sender: int, message: Message) -> None:
+        if message.header.procedure is not None:
+            self.found[message.operation.first_frame] = self.connection, message
+
+    def called(self, rpc: Rpc) -> None:
+        """It has its own way to be shown."""
+
+    def replied(self, rpc: Rpc) -> None:
+        """As a call."""
+
+    def ended(self, rpc: Rpc) -> None:
+        """As a call."""
+
+    def moved(self, operation: Operation) -> None:
+        """No message."""
+
+
 def _find(rpcs: Iterator[Rpc], wanted: Callable[[Rpc], bool], first: bool) -> tuple[Rpc | None, list[int]]:
     """The first that is wanted, and the numbers of the others, unless ``first`` is enough."""
     found: Rpc | None = None
@@ -148,8 +174,11 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: b
 
 def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
     from .views.frame import frame_fields, frame_tree
+    from .views.packets import transport_info
 
     seen: list[tuple[FrameBatch, Rows]] = []
+    strays: dict[int, tuple[Connection, Message]] = {}
+    reading.analyzer.watch = lambda connection: Strays(connection, strays)
 
     def watched() -> Iterator[Rpc]:
         for batch in reading.batches():
@@ -168,7 +197,8 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
     batch, row = seen[0]
     data = batch.data[int(row["offset"]) : int(row["offset"]) + int(row["captured"])].tobytes()
     sends = [m.operation.first_frame for m in (owner.call, owner.reply) if m] if owner else []
-    rpcrdma = number in sends
+    stray = strays.get(number)
+    rpcrdma = number in sends or stray is not None
     if as_json:
         print_json(
             records.record(
@@ -185,7 +215,11 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
         out = console()
         show(out, frame_tree(data, row, reading.first_time, rpcrdma))
         show(out, Text())
-        if owner is None:
+        if stray is not None:
+            connection, message = stray
+            words = transport_info(message.header, connection.negotiation.answered_by(message.frame))
+            show(out, Text(f"It carries {words}, and no part of an RPC."))
+        elif owner is None:
             show(out, Text("It carries no part of an RPC.", "dim"))
         else:
             label = f"{title(owner)}, frames {frames(owner)}"

@@ -181,6 +181,7 @@ class Connection:
         receiver = 1 - sender
         negotiation = self.negotiation
         frames = {answer.frame for answer in negotiation.answered}
+        frames |= {negotiation.went_on.frame} if negotiation.went_on else set()
         frames |= {
             one.frame
             for one in negotiation.announcements

@@ -292,6 +292,10 @@ class Negotiation:
                 found = one
         return found
 
+    def answered_by(self, frame: int) -> Request | None:
+        """The request that a ROPT_RESPXCH in ``frame`` answers."""
+        return next((request for request in self.requests if request.answer_frame == frame), None)
+
     def pending(self, endpoint: int, frame: int | None = None) -> list[tuple[Request, int]]:
         """Changes that ``endpoint`` was asked for and has not made before ``frame``: the request, and a position.
 

@@ -89,6 +89,10 @@ def out_of_order(rpc: Rpc) -> bool:
     return False
 
 
+def version_2(rpc: Rpc) -> bool:
+    return any(message is not None and message.header.version != 1 for message in (rpc.call, rpc.reply))
+
+
 def without_cm(rpc: Rpc) -> bool:
     return rpc.connection.transport != "iWARP" and rpc.connection.paired_by != "CM"
 
@@ -176,6 +180,13 @@ TABLE = (
         "cut",
         cut,
         "the capture cut frames of it, and Wireshark stops where the bytes end",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
+        "version 2",
+        version_2,
+        "it is RPC-over-RDMA version 2, which Wireshark does not know",
         CHUNKS,
         names=MESSAGE,
     ),

@@ -9,13 +9,14 @@ from rdmascope.dissect.frames import Bytes
 from rdmascope.dissect.header import decode_header
 from rdmascope.dissect.layers import opcodes
 from rdmascope.dissect.messages import (
-    ERROR_NAMES,
-    PROCEDURE_NAMES,
     RDMA_ERROR,
     RDMA_MSG,
     Message,
     TransportHeader,
+    error_name,
+    procedure_name,
 )
+from rdmascope.dissect.negotiation import Request
 from rdmascope.dissect.onc.header import call_header
 from rdmascope.dissect.onc.programs import program_name
 from rdmascope.dissect.onc.summary import call_summary, reply_summary
@@ -24,6 +25,7 @@ from rdmascope.dissect.rc.cm import CMMessage, read_cm
 from rdmascope.dissect.rpcs import Rpc
 
 from ..units import count, plural, seconds, size
+from .negotiation import option_words
 
 GENERAL_SERVICES_QP = 1
 
@@ -115,10 +117,9 @@ def _rpc_shown(rpc: Rpc, message: Message, summary: str, other: str) -> Shown:
     return protocol, f"{summary}{other}; RPC {rpc.number}; {transport_info(message.header)}"
 
 
-def transport_info(header: TransportHeader) -> str:
-    """'RDMA_MSG xid=0x8d2f4a01 credits=128, 1 Read chunk of 64.0 KiB'."""
-    number = header.procedure
-    name = "RPC-over-RDMA" if number is None else PROCEDURE_NAMES.get(number, f"procedure {number}")
+def transport_info(header: TransportHeader, request: Request | None = None) -> str:
+    """'RDMA_MSG xid=0x8d2f4a01 credits=128, 1 Read chunk of 64.0 KiB'; ``request`` is what an option answers."""
+    name = procedure_name(header.version, header.procedure) or "RPC-over-RDMA"
     parts = [f"{name} xid={header.xid:#010x}"]
     if header.credits is not None:
         parts[0] += f" credits={header.credits}"
@@ -129,17 +130,21 @@ def transport_info(header: TransportHeader) -> str:
     if header.reply is not None:
         parts.append(f"Reply chunk of {size(header.reply.length)}")
     if header.error is not None:
-        parts.append(ERROR_NAMES.get(header.error, f"error {header.error}"))
+        parts.append(error_name(header.version, header.error))
+        if header.supported is not None:
+            parts[-1] += " {}..{}".format(*header.supported)
+    if header.option is not None:
+        parts.append(option_words(header, request))
     if header.problem:
         parts.append(f"[{header.problem}]")
     return ", ".join(parts)
 
 
-def alone_shown(data: Bytes, packet: SimpleNamespace) -> Shown:
+def alone_shown(data: Bytes, packet: SimpleNamespace, connection: Connection) -> Shown:
     """A message in one packet whose RPC is not known (yet)."""
     start, end = packet.payload, packet.payload + packet.captured
     header = decode_header(data, start, end, packet.length)
-    info = transport_info(header)
+    info = transport_info(header, connection.negotiation.answered_by(packet.frame))
     body = start + header.length
     if header.procedure == RDMA_MSG and not header.problem:
         call = call_header(data, body, end)

@@ -23,6 +23,7 @@ from rdmascope.dissect.statistics import (
 
 from ..names import procedure_label, program_label
 from ..units import bound, count, duration, moment, plural, share, size
+from .negotiation import speaks_version_2, story
 from .tables import PART_NAMES, STATE_STYLES, Cell, Grid, bar, heading, sparkline
 
 PAIRINGS = {"CM": "paired by the CM exchange", "inferred": "paired by inference from the traffic"}
@@ -108,7 +109,7 @@ def connections_view(connections: Sequence[Connection], shares: dict[int, Share]
         parts.append(Text(f"  … and {len(connections) - len(shown)} more, less busy", "dim"))
     alike: dict[tuple[str, ...], list[int]] = {}
     for one in shown:
-        alike.setdefault(tuple(_agreed(one)), []).append(one.number)
+        alike.setdefault(tuple(_agreed(one, connections)), []).append(one.number)
     for lines, numbers in alike.items():
         label = "all" if len(alike) == 1 and len(numbers) > 1 else "#" + _ranges(numbers)
         agreed = Table.grid(padding=(0, 1, 0, 0))
@@ -120,7 +121,7 @@ def connections_view(connections: Sequence[Connection], shares: dict[int, Share]
     return Group(*parts)
 
 
-def _agreed(one: Connection) -> Iterator[str]:
+def _agreed(one: Connection, connections: Sequence[Connection]) -> Iterator[str]:
     sure = "" if one.confidence >= 1 else f" ({one.confidence:.0%} sure)"
     pairing = PAIRINGS.get(one.paired_by, one.paired_by) + sure
     if one.protocol == "rpcrdma":
@@ -134,11 +135,17 @@ def _agreed(one: Connection) -> Iterator[str]:
         yield "evidence: " + "; ".join(one.evidence)
     if one.protocol != "rpcrdma":
         return
-    there, source = one.inline_threshold(0)
-    back, source_back = one.inline_threshold(1)
-    origin = source if source == source_back else f"{source}, {source_back}"
-    mtu = f"; path MTU {one.path_mtu}" if one.path_mtu else ""
-    yield f"inline threshold {size(there)} to the server, {size(back)} back ({origin}){mtu}"
+    mtu = f"path MTU {one.path_mtu}" if one.path_mtu else ""
+    if speaks_version_2(one):
+        yield from story(one, connections)
+        if mtu:
+            yield mtu
+    else:
+        there, source = one.inline_threshold(0)
+        back, source_back = one.inline_threshold(1)
+        origin = source if source == source_back else f"{source}, {source_back}"
+        threshold = f"inline threshold {size(there)} to the server, {size(back)} back ({origin})"
+        yield f"{threshold}; {mtu}" if mtu else threshold
     yield f"private data: client {_private(one.endpoints[0])}; server {_private(one.endpoints[1])}"
     asked, granted = _range(one.credits_asked), _range(one.credits_granted)
     yield f"credits: {asked} asked, {granted} granted{_depths(one)}"

@@ -10,12 +10,13 @@ from rich.text import Text
 from rich.tree import Tree
 
 from rdmascope.dissect.connection import Connection
-from rdmascope.dissect.messages import ERROR_NAMES, PROCEDURE_NAMES, Message, Segment, TransportHeader
+from rdmascope.dissect.messages import Message, Segment, TransportHeader, error_name, procedure_name
 from rdmascope.dissect.rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
 from rdmascope.dissect.statistics import PARTS
 
 from ..ladder import ACKNOWLEDGEMENT, OTHER, OWN, Step
 from ..units import count, duration, moment, plural, seconds, share, size
+from .negotiation import add_option, direction_words
 from .rpcs import begin, outcome, title
 from .tables import PART_NAMES, Cell, Grid, bar
 
@@ -127,10 +128,14 @@ def header_tree(message: Message) -> Tree:
     if header.credits is not None:
         tree.add(Text(f"rdma_credit {header.credits}"))
     if header.procedure is not None:
-        known = PROCEDURE_NAMES.get(header.procedure, "unknown")
-        tree.add(Text(f"rdma_proc {header.procedure} ({known})"))
+        tree.add(Text(f"rdma_proc {header.procedure} ({procedure_name(header.version, header.procedure)})"))
+    if header.direction is not None:
+        name = "rdma_direction" if header.option is None else "rdma_optdir"
+        tree.add(Text(f"{name} {direction_words(header)}"))
+    if header.option is not None:
+        add_option(tree, header)
     if header.error is not None:
-        error = tree.add(Text(f"rdma_err {header.error} ({ERROR_NAMES.get(header.error, 'unknown')})", "red"))
+        error = tree.add(Text(f"rdma_err {header.error} ({error_name(header.version, header.error)})", "red"))
         if header.supported:
             error.add(Text(f"versions {header.supported[0]} to {header.supported[1]}"))
     _add_chunks(tree, header)
@@ -143,7 +148,7 @@ def header_tree(message: Message) -> Tree:
 
 
 def _add_chunks(tree: Tree, header: TransportHeader) -> None:
-    if not header.chunks and not header.problem and header.error is None:
+    if not header.chunks and not header.problem and header.error is None and header.option is None:
         tree.add(Text("no chunks", "dim"))
     for number, read in enumerate(header.reads, 1):
         branch = tree.add(Text(f"Read chunk {number}: Position {read.position}, {size(read.length)}"))

@@ -49,7 +49,7 @@ NAMES = {
     "capture": "frames packets first_time_ns last_time_ns connections rpcs states error file",
     "connection": "number transport protocol protocol_name recognised_by service_port paired_by confidence evidence"
     " path_mtu active passive credits_asked credits_granted first_frame last_frame first_time_ns last_time_ns"
-    " ended_by rpcs backward_rpcs failed call_bytes reply_bytes file",
+    " ended_by negotiation rpcs backward_rpcs failed call_bytes reply_bytes file",
     "procedure": "direction program program_name version minor_version procedure name operations rpcs failed statuses"
     " states call_bytes reply_bytes latency parts file",
     "transfer": "way messages chunks segments advertised moved unused_chunks file",
@@ -69,11 +69,11 @@ NAMES = {
 }
 ENDPOINT = (
     "address qpn start_psn private_data_seen private_data responder_resources initiator_depth inline_threshold"
-    " inline_threshold_from packets bytes retransmitted_packets missing_packets"
+    " inline_threshold_from inline_thresholds characteristics packets bytes retransmitted_packets missing_packets"
 )
 MESSAGE = (
-    "first_frame last_frame first_time_ns last_time_ns rdma_procedure credits header_length inline_length"
-    " send_length invalidate problem"
+    "first_frame last_frame first_time_ns last_time_ns rdma_version rdma_procedure direction option credits"
+    " header_length inline_length send_length invalidate problem"
 )
 
 

@@ -292,8 +292,16 @@ def without_cm(wire: Wire) -> None:
     read(conn)
 
 
+def version_2(wire: Wire) -> None:
+    conn = wire.connect()
+    write(conn)
+    conn.version = 2
+    write(conn)
+
+
 TOUCHED: dict[str, Callable[[], Capture]] = {
     "cut": snapped,
+    "version 2": plain(version_2),
     "unfinished": plain(unread),
     "repeated packets": sent_again,
     "missing packets": lost("write"),

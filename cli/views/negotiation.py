@@ -1,0 +1,220 @@
+"""What the two ends of a connection agreed, in words: version, thresholds, transport characteristics, options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.text import Text
+from rich.tree import Tree
+
+from rdmascope.dissect.characteristics import (
+    CHARACTERISTICS,
+    Characteristic,
+    InitXch,
+    OptionNoun,
+    ReqXch,
+    RespXch,
+    UnknownOption,
+    UpdXch,
+    characteristic_name,
+    decode_option,
+    option_name,
+    selected,
+    value_words,
+)
+from rdmascope.dissect.connection import Connection
+from rdmascope.dissect.messages import DIRECTION_NAMES, TransportHeader
+from rdmascope.dissect.negotiation import Request, Spoken, loops
+
+from ..units import plural, size
+
+ENDS = "client", "server"
+"""Endpoint 0 and 1 (xcharext-02, 1.3)."""
+MOST = 8
+"""Things of one kind that are told."""
+
+
+def speaks_version_2(connection: Connection) -> bool:
+    """Some message of it was not version 1."""
+    negotiation = connection.negotiation
+    spoken = [negotiation.asked, *negotiation.answered]
+    return any(one is not None and one.version != 1 for one in spoken) or bool(
+        negotiation.refusals or negotiation.announcements or negotiation.requests
+    )
+
+
+def story(connection: Connection, connections: Sequence[Connection] = ()) -> Iterator[str]:
+    """What was agreed, line by line; nothing where all of it was version 1.  ``connections``: all of the capture."""
+    if not speaks_version_2(connection):
+        return
+    yield version_story(connection)
+    for loop in loops(connections):
+        if connection in loop.connections[1:]:
+            first = loop.connections[0].number
+            yield f"asked for version {loop.version} again, which the server had refused on connection {first}"
+    for sender, way in ((0, "to the server"), (1, "back")):
+        yield f"inline threshold {way}: {_limited(_thresholds(connection, sender))}"
+    if connection.version_at().value not in (0, 1) or connection.negotiation.announcements:
+        for endpoint in (0, 1):
+            yield from _characteristics(connection, endpoint)
+    yield from _requests(connection)
+    refused = [
+        f"{ENDS[one.endpoint]} {option_name(one.option)} (frame {one.frame})"
+        for one in connection.negotiation.option_refusals
+    ]
+    if refused:
+        yield f"not supported by {_limited(refused)}"
+
+
+def version_story(connection: Connection) -> str:
+    """'asked version 2 in frame 4, refused by RDMA2_ERR_VERS 1..1 in frame 6, went on with version 1 in frame 8'."""
+    negotiation = connection.negotiation
+    asked, went_on = negotiation.asked, negotiation.went_on
+    parts: list[str] = []
+    if not connection.start_known:
+        parts.append("what was agreed before the capture began is not known")
+    if asked is not None:
+        first = "asked" if connection.start_known else "first seen: the client's"
+        parts.append(f"{first} version {asked.version} in frame {asked.frame}")
+    refusals = [
+        f"{'' if one.endpoint else 'the server '}refused by {one.name} {one.range} in frame {one.frame}"
+        for one in negotiation.refusals
+    ]
+    if refusals:
+        parts.append(_limited(refusals))
+        parts.append(
+            f"went on with version {went_on.version} in frame {went_on.frame}" if went_on else "sent nothing more"
+        )
+    answered = negotiation.answered
+    if asked is not None and not answered and not refusals:
+        parts.append("no answer seen")
+    if answered and not (went_on and answered[0].version == went_on.version):
+        parts.append(f"answered {_spoken(answered[0])}")
+    if len(answered) > 1:
+        parts.append(f"later {_limited([_spoken(one) for one in answered[1:]])}")
+    return ", ".join(parts)
+
+
+def _spoken(one: Spoken) -> str:
+    return f"in version {one.version} in frame {one.frame}"
+
+
+def _thresholds(connection: Connection, sender: int) -> Iterator[str]:
+    known = connection.thresholds(sender)
+    for at, one in enumerate(known):
+        bytes_ = "not known" if one.value is None else size(one.value)
+        since = f" from frame {one.frame} on" if at else ""
+        yield f"{bytes_}{since} ({one.source.removesuffix(f' in frame {one.frame}') if at else one.source})"
+
+
+def _characteristics(connection: Connection, endpoint: int) -> Iterator[str]:
+    told: dict[str, list[str]] = {}
+    for which, kind in CHARACTERISTICS.items():
+        known = connection.in_force(which, endpoint)
+        shown = "unknown" if known.value is None else value_words(which, known.value)
+        told.setdefault(known.source, []).append(f"{kind.name} {shown}")
+    others = {
+        one.characteristic.which: one
+        for one in connection.negotiation.announcements
+        if one.endpoint == endpoint and one.characteristic.which not in CHARACTERISTICS
+    }
+    for one in others.values():
+        told.setdefault(one.source, []).append(f"{one.characteristic.name} {one.characteristic.words}")
+    yield f"{ENDS[endpoint]}: " + "; ".join(f"{_limited(items)} ({source})" for source, items in told.items())
+    if endpoint in connection.negotiation.nochange:
+        frame, fixed = connection.negotiation.nochange[endpoint]
+        if fixed:
+            names = ", ".join(characteristic_name(which) for which in sorted(fixed))
+            yield f"{ENDS[endpoint]} expects no change of {names} (frame {frame})"
+
+
+def _requests(connection: Connection) -> Iterator[str]:
+    requests = connection.negotiation.requests
+    for request in requests[:MOST]:
+        yield f"{ENDS[request.asker]} asked for {_listed(request.want)} in frame {request.frame}: {outcome(request)}"
+    if len(requests) > MOST:
+        yield f"… and {plural(len(requests) - MOST, 'request')} more"
+
+
+def outcome(request: Request) -> str:
+    """What became of the wishes."""
+    if request.refused_frame:
+        return f"not supported, says frame {request.refused_frame}"
+    if not request.answer_frame:
+        return "not answered"
+    parts = [
+        f"{word} {', '.join(selected(subset, request.want))}"
+        for word, subset in (("done", request.done), ("rejected", request.rejected))
+        if subset
+    ]
+    for position in sorted(request.pending):
+        (name,) = selected({position}, request.want)
+        frame = request.cleared.get(position)
+        parts.append(f"{name} pending until frame {frame}" if frame else f"{name} still pending")
+    return f"{', '.join(parts) or 'nothing said of any'} (frame {request.answer_frame})"
+
+
+def _listed(items: Sequence[Characteristic]) -> str:
+    return _limited([f"{item.name} {item.words}" for item in items]) if items else "nothing"
+
+
+def _limited(parts: Iterable[str]) -> str:
+    found = list(parts)
+    more = [f"… {len(found) - MOST} more"] if len(found) > MOST else []
+    return ", ".join(found[:MOST] + more)
+
+
+# One RDMA2_OPTIONAL
+
+
+def option_words(header: TransportHeader, request: Request | None = None) -> str:
+    """'ROPT_INITXCH: Receive Buffer Size 8192'; ``request`` is what a ROPT_RESPXCH answers."""
+    name = option_name(header.option)
+    if header.option is None:
+        return name
+    noun = decode_option(header.option, header.optinfo, header.truncated)
+    told = "; ".join(text for text in (f"{label}{shown}" for label, shown in _parts(noun, request)) if text)
+    problem = f" [{noun.problem}]" if noun.problem else ""
+    return f"{name}{f': {told}' if told else ''}{problem}"
+
+
+def _parts(noun: OptionNoun, request: Request | None) -> Iterator[tuple[str, str]]:
+    """Labels and values of an option."""
+    if isinstance(noun, InitXch):
+        yield "", _listed(noun.start)
+        if noun.nochange:
+            yield "not expected to change ", ", ".join(selected(noun.nochange, noun.start))
+    elif isinstance(noun, ReqXch):
+        yield "wants ", _listed(noun.want)
+    elif isinstance(noun, RespXch):
+        for label, subset in (("done ", noun.done), ("rejected ", noun.rejected), ("pending ", noun.pending)):
+            if subset:
+                names = selected(subset, request.want) if request else [f"position {at}" for at in sorted(subset)]
+                yield label, _limited(names)
+    elif isinstance(noun, UpdXch):
+        if noun.now is not None:
+            yield "", _listed([noun.now])
+        if noun.pending_clear is not None:
+            yield "", "no longer pending" if noun.pending_clear else "pending changes stay so"
+    elif isinstance(noun, UnknownOption):
+        yield "", f"{plural(len(noun.data), 'byte')} {noun.data[:16].hex()}{'…' if len(noun.data) > 16 else ''}"
+
+
+def add_option(tree: Tree, header: TransportHeader, request: Request | None = None) -> None:
+    """The fields of an RDMA2_OPTIONAL."""
+    if header.option is None:
+        return
+    noun = decode_option(header.option, header.optinfo, header.truncated)
+    branch = tree.add(Text(f"rdma_opttype {header.option} ({option_name(header.option)})"))
+    items = noun.start if isinstance(noun, InitXch) else noun.want if isinstance(noun, ReqXch) else ()
+    for item in items:
+        doubt = f"  {item.problem}" if item.problem else ""
+        branch.add(Text.assemble(f"{item.name} {item.words}", (doubt, "red")))
+    for label, shown in list(_parts(noun, request))[1 if items else 0 :]:
+        branch.add(Text(f"{label}{shown}"))
+    if noun.problem:
+        branch.add(Text(f"not decoded to its end: {noun.problem}", "red"))
+
+
+def direction_words(header: TransportHeader) -> str:
+    return "" if header.direction is None else f"{header.direction} ({DIRECTION_NAMES[header.direction]})"
