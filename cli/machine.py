@@ -93,7 +93,7 @@ def _sarif_rule(rule: Rule) -> dict[str, Any]:
         "id": rule.id,
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": parts["What"]},
-        "help": {"text": f"{parts.get('Why', '')} ({rule.document}, {rule.section}; {rule.final})"},
+        "help": {"text": f"{parts.get('Why', '')} ({rule.sources})"},
         "defaultConfiguration": {"level": {"MUST": "error", "SHOULD": "warning"}.get(rule.level.value, "note")},
     }
 

@@ -163,7 +163,7 @@ def _group(result: Result, rule: Rule) -> RenderableType:
             (rule.id, "bold"),
             f"  {plural(_count(result, rule.id), 'time')}",
         ),
-        Padding(Text(f"{rule.title} ({rule.final})"), (0, 0, 0, 4)),
+        Padding(Text(f"{rule.title} ({rule.cited})"), (0, 0, 0, 4)),
     ]
     for place, tally in sorted(result.auditor.tallies.items()):
         if place.rule != rule.id or not tally.violated:

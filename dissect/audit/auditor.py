@@ -5,7 +5,7 @@ Memory is bounded by what a Watcher remembers of a connection, and by the exampl
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from .finding import PASS, UNDECIDABLE, VIOLATION, Finding, Judgement, undecidab
 from .nouns import Sent, Setup
 from .rule import Level, Rule, all_rules
 from .subject import Subject, start_known
+from .terms import Refusals
 from .transaction import Transaction
 from .watcher import Watcher
 
@@ -110,11 +111,12 @@ class Auditor:
         """By connection number."""
         self._set_up: set[int] = set()
         """Connections whose private data was judged."""
+        self._refusals: Refusals = OrderedDict()
         self.sides_known: set[int] = set()
         """Connections of which the traffic tells who is the client."""
 
     def watch(self, connection: Connection) -> Watcher:
-        watcher = Watcher(connection, self._judge, self.sides_known, self.release)
+        watcher = Watcher(connection, self._judge, self.sides_known, self._refusals, self.release)
         self._watchers[connection.number] = watcher
         return watcher
 

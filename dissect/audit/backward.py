@@ -13,10 +13,19 @@ from .transaction import Transaction
 MUST = Level.MUST
 
 
+def _other_level(sent: Sent) -> bool:
+    """A call of version 2, which is XC-BRS's, or the reply to one with chunks, which asks for chunks."""
+    if sent.header.version != 2:
+        return False
+    call = sent.rpc.call if sent.rpc is not None else None
+    return bool(sent.is_call) or call is None or call.header.chunks
+
+
 @rule("V1-BACKWARD-PROC", "Backward calls and replies are RDMA_MSG", MUST,
       "7.3.4, 7.3.5", "RFC 8167, 5.1 and 5.2", Sent, backward=True)  # fmt: skip
 def backward_proc(sent: Sent) -> Judgement | None:
-    """rdma_proc of a backward call or reply is RDMA_MSG.
+    """rdma_proc of a backward call or reply is RDMA_MSG.  Calls of version 2 are XC-BRS's, and
+    so are replies to those with chunks.
 
     Why: a server has no memory that a client may reach, so there is no way to move a message but inline.
 
@@ -25,7 +34,7 @@ def backward_proc(sent: Sent) -> Judgement | None:
     Wrong: CB_RECALL in an RDMA_NOMSG.
     """
     procedure = sent.header.procedure
-    if procedure is None or procedure == RDMA_ERROR:
+    if procedure is None or procedure == RDMA_ERROR or _other_level(sent):
         return None
     if procedure == RDMA_MSG:
         return KEPT
@@ -35,7 +44,8 @@ def backward_proc(sent: Sent) -> Judgement | None:
 @rule("V1-BACKWARD-CHUNKS", "Backward messages have no chunks", MUST,
       "7.3.4, 7.3.5", "RFC 8167, 5.1 and 5.2", Sent, backward=True)  # fmt: skip
 def backward_chunks(sent: Sent) -> Judgement | None:
-    """All three chunk lists of a backward RDMA_MSG are empty.
+    """All three chunk lists of a backward RDMA_MSG are empty.  Calls of version 2 are XC-BRS's, and
+    so are replies to those with chunks.
 
     Why: clients have no code to read or write a server's memory, and must not need any.
 
@@ -44,7 +54,7 @@ def backward_chunks(sent: Sent) -> Judgement | None:
     Wrong: a CB_COMPOUND with a Reply chunk.
     """
     header = sent.header
-    if header.procedure != RDMA_MSG:
+    if header.procedure != RDMA_MSG or _other_level(sent):
         return None
     if sent.unread:
         return undecidable(sent.unread)

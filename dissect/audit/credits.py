@@ -13,6 +13,7 @@ MUST, STATED = Level.MUST, Level.STATED
 
 SKEW = 50_000
 """Nanoseconds by which a capture may show the two directions against each other."""
+OUT_OF_STEP = "a reply came within 50 µs, and the capture may show the two directions out of step"
 
 
 @rule("V1-CREDIT-ZERO", "A granted credit value is never zero", MUST,
@@ -28,7 +29,7 @@ def credit_zero(sent: Sent) -> Judgement | None:
     Wrong: rdma_credit 0.
     """
     header = sent.header
-    if header.credits is None or header.version != 1 or header.procedure not in (RDMA_MSG, RDMA_NOMSG):
+    if header.credits is None or header.version not in (1, 2) or header.procedure not in (RDMA_MSG, RDMA_NOMSG):
         return None
     return KEPT if header.credits else violation("a grant of 0 credits", "at least 1")
 
@@ -45,7 +46,7 @@ def exceeded(transaction: Transaction, who: str) -> Judgement | None:
     if flow.outstanding <= flow.lenient:
         return undecidable("the grant was lowered less than a second before, and the requester may not have known")
     if transaction.relieved is not None and transaction.relieved < SKEW:
-        return undecidable("a reply came within 50 µs, and the capture may show the two directions out of step")
+        return undecidable(OUT_OF_STEP)
     return violation(f"{flow.outstanding} calls outstanding", f"at most {flow.limit} ({who})", transaction.frames[0])
 
 
@@ -67,7 +68,8 @@ def credit_exceeded(transaction: Transaction) -> Judgement | None:
 @rule("V1-CREDIT-FIRST", "One call at a time until the first reply", MUST,
       "4.3.3", "RFC 8166, 3.3.3", Transaction, "requester", backward=False)  # fmt: skip
 def credit_first(transaction: Transaction) -> Judgement | None:
-    """Before the first valid reply of a connection there is one call outstanding.
+    """Before the first valid reply of a connection there is one call outstanding.  Those of version 2 are
+    V2-FIRST-MESSAGE's.
 
     Why: nobody has told the requester yet how many receive buffers there are, and one is all that is certain.
 
@@ -75,8 +77,8 @@ def credit_first(transaction: Transaction) -> Judgement | None:
 
     Wrong: three calls, then the first reply.
     """
-    flow = transaction.flow
-    if flow is None or flow.limit is not None:
+    flow, call = transaction.flow, transaction.rpc.call
+    if flow is None or flow.limit is not None or call is None or call.header.version == 2:
         return None
     if not transaction.start_known:
         return undecidable("the connection began before the capture did")
@@ -85,7 +87,7 @@ def credit_first(transaction: Transaction) -> Judgement | None:
     if reason := transaction.missed(transaction.endpoint("responder")):
         return undecidable(reason)
     if transaction.relieved is not None and transaction.relieved < SKEW:
-        return undecidable("a reply came within 50 µs, and the capture may show the two directions out of step")
+        return undecidable(OUT_OF_STEP)
     return violation(
         f"{flow.outstanding} calls outstanding, and no reply yet", "one call at a time", transaction.frames[0]
     )

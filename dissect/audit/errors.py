@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..messages import ERR_CHUNK, ERR_VERS, ERROR_NAMES, RDMA_ERROR, RDMA_MSG
+from ..messages import ERR_CHUNK, ERR_INVAL_OPTION, ERR_VERS, ERROR_NAMES, RDMA_ERROR, RDMA_MSG
 from ..onc.header import GARBAGE_ARGS
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Mishap, Sent
@@ -49,20 +49,20 @@ def error_version(sent: Sent) -> Judgement | None:
 
     Wrong: the same with rdma_vers 7.
     """
-    if not _error(sent) or sent.rpc is None or sent.rpc.call is None or sent.header.length < 8:
+    call = sent.rpc.call if sent.rpc is not None and sent.rpc.call is not None else sent.answers
+    if not _error(sent) or call is None or sent.header.length < 8 or call.header.length < 8:
         return None
-    if sent.rpc.call.header.length < 8:
-        return None
-    asked = sent.rpc.call.header.version
+    asked = call.header.version
     if sent.header.version == asked:
         return KEPT
     return violation(f"rdma_vers {sent.header.version} in answer to {asked}", f"{asked}",
-                     sent.rpc.call.frame, sent.message.frame)  # fmt: skip
+                     call.frame, sent.message.frame)  # fmt: skip
 
 
 @rule("V1-ERROR-CODE", "rdma_err is 1 or 2, and decodes", STATED, "5.1.3", "RFC 8166, 4.1", Sent)
 def error_code(sent: Sent) -> Judgement | None:
-    """An RDMA_ERROR says RDMA_ERR_VERS (1), with a range behind it, or RDMA_ERR_BADHEADER (2).
+    """An RDMA_ERROR says RDMA_ERR_VERS (1), with a range behind it, or RDMA_ERR_BADHEADER (2).  One of version 2 is
+    V2-ERROR-CODE's.
 
     Why: an RDMA_ERROR that cannot be decoded is discarded, so the call it should end waits on.
 
@@ -70,7 +70,7 @@ def error_code(sent: Sent) -> Judgement | None:
 
     Wrong: rdma_err 7; or rdma_err 1 and the Send ends.
     """
-    if not _error(sent):
+    if not _error(sent) or sent.header.version == 2:
         return None
     if sent.unread:
         return undecidable(sent.unread)
@@ -95,7 +95,7 @@ def error_range(sent: Sent) -> Judgement | None:
     low, high = sent.header.supported
     if low > high:
         return violation(f"low {low}, high {high}", "low not above high")
-    call = sent.rpc.call if sent.rpc is not None else None
+    call = sent.rpc.call if sent.rpc is not None and sent.rpc.call is not None else sent.answers
     if call is None or call.header.length < 8:
         return undecidable("the message it answers is not in the capture")
     if low <= call.header.version <= high:
@@ -138,14 +138,16 @@ def error_for_version(mishap: Mishap) -> Judgement | None:
     answer = mishap.answer
     if answer is not None and answer.header.procedure != RDMA_ERROR and answer.header.version != 1:
         return None  # it supports that version
+    if answer is not None and mishap.message.header.problem and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
+        return None  # and then the header is what it minds
     return _answered(mishap, ERR_VERS)
 
 
 @rule("V1-ERROR-FOR-HEADER", "An undecodable header is answered by RDMA_ERR_BADHEADER", MUST,
       "5.5.2", "RFC 8166, 4.5.2", Mishap, "responder")  # fmt: skip
 def error_for_header(mishap: Mishap) -> Judgement | None:
-    """A version 1 message whose header cannot be decoded draws an RDMA_ERROR with RDMA_ERR_BADHEADER, which RFC 8166
-    calls RDMA_ERR_CHUNK.
+    """A message whose version is known, but whose header cannot be decoded draws an RDMA_ERROR with
+    RDMA_ERR_BADHEADER, which RFC 8166 calls RDMA_ERR_CHUNK.
 
     Why: the call fails at once instead of waiting for a reply that cannot come.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..messages import PROCEDURE_NAMES, RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG
+from ..messages import PROCEDURE_NAMES, RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
 from ..onc.xdr import word
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Sent
@@ -18,8 +18,8 @@ def _version_one(sent: Sent) -> bool:
 
 @rule("V1-VERSION", "rdma_vers is 1", MUST, "5.2.2", "RFC 8166, 4.2.2", Sent)
 def version(sent: Sent) -> Judgement | None:
-    """The version word of every call and reply is 1.  Version 2 has a document of its own and is not judged here; an
-    RDMA_ERROR has the version of what it answers (V1-ERROR-VERSION).
+    """The version word of every call and reply is 1.  Version 2 has rules of its own (V2-FIRST-MESSAGE, V2-FALLBACK);
+    an RDMA_ERROR has the version of what it answers (V1-ERROR-VERSION).
 
     Why: a receiver that does not know the version cannot read anything behind it, and refuses the message.
 
@@ -88,7 +88,8 @@ def proc_unknown(sent: Sent) -> Judgement | None:
 
 @rule("V1-HEADER-XDR", "The transport header is valid XDR", MUST, "5", "RFC 8166, 4", Sent)
 def header_xdr(sent: Sent) -> Judgement | None:
-    """The words before optional data are 0 or 1, and no list or count runs past the end of the Send.
+    """The words before optional data are 0 or 1, and no list or count runs past the end of the Send.  In version 2 the
+    same holds for the direction, and for the length of an option.
 
     Why: one wrong word moves everything behind it; the chunks that a receiver then reads are not those that were sent.
 
@@ -97,9 +98,10 @@ def header_xdr(sent: Sent) -> Judgement | None:
     Wrong: the count of a Write chunk's segments is 2, and the Send ends behind the first of them.
     """
     header = sent.header
-    if header.length >= 8 and header.version != 1:
+    if header.length >= 8 and header.version not in (1, 2):
         return None
-    if header.procedure is not None and header.procedure not in (RDMA_MSG, RDMA_NOMSG, RDMA_MSGP):
+    listed = (RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL if header.version == 2 else RDMA_MSGP)
+    if header.procedure is not None and header.procedure not in listed:
         return None
     if sent.unread:
         return undecidable(sent.unread)
@@ -146,6 +148,11 @@ def msg_payload(sent: Sent) -> Judgement | None:
 
     Wrong: an RDMA_MSG that ends with its chunk lists; RDMA_NOMSG was meant.
     """
+    return inline_payload(sent) if sent.header.version == 1 else None
+
+
+def inline_payload(sent: Sent) -> Judgement | None:
+    """Whether a Payload stream follows an RDMA_MSG."""
     header = sent.header
     if header.procedure != RDMA_MSG or header.problem:
         return None
@@ -212,6 +219,11 @@ def error_payload(sent: Sent) -> Judgement | None:
 
     Wrong: three empty chunk lists behind the error code.
     """
+    return nothing_behind(sent) if sent.header.version != 2 else None
+
+
+def nothing_behind(sent: Sent) -> Judgement | None:
+    """Whether an RDMA_ERROR ends where it should."""
     if sent.header.procedure != RDMA_ERROR or sent.header.problem:
         return None
     inline = sent.message.inline_length

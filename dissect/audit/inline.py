@@ -1,12 +1,14 @@
 """Inline thresholds: how long a Send may be.
 
-Each Send is judged by one of these rules, or by V1-BACKWARD-SIZE or V1-REPLY-USES-REPLY-CHUNK where those apply.
+Each Send of version 1 is judged by one of these rules, one of version 2 by V2-FIRST-MESSAGE, V2-INLINE-4096,
+XC-RBSIZ or XC-INIT-SIZE; either by V1-BACKWARD-SIZE or V1-REPLY-USES-REPLY-CHUNK where those apply.
 """
 
 from __future__ import annotations
 
+from ..characteristics import ROPT_INITXCH
 from ..connection import DEFAULT_INLINE
-from ..messages import RDMA_MSG
+from ..messages import RDMA_MSG, RDMA_OPTIONAL
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Sent
 from .rule import Level, rule
@@ -25,6 +27,36 @@ def ruled_by_reply_chunk(sent: Sent) -> bool:
     """A reply to a call that gave a Reply chunk, so that there was another way."""
     call = sent.rpc.call if sent.rpc is not None and not sent.is_call else None
     return call is not None and sent.header.procedure == RDMA_MSG and call.header.reply is not None
+
+
+def ruled_elsewhere(sent: Sent) -> bool:
+    """A Send of version 2 whose size neither V2-INLINE-4096 nor XC-RBSIZ judges."""
+    if sent.backward or ruled_by_reply_chunk(sent):
+        return True
+    if sent.header.procedure == RDMA_OPTIONAL and sent.header.option == ROPT_INITXCH:
+        return True
+    return sent.sender == 0 and sent.connection.version_at(sent.message.frame).value == 0
+
+
+def threshold(sent: Sent) -> tuple[int | None, str]:
+    """The longest that a Send may be, and where that comes from; None where it is not known."""
+    if sent.header.version == 2:
+        value, _, source = sent.limit
+        return value, source
+    if not settled(sent):
+        return None, UNKNOWN
+    return sent.connection.inline_threshold(sent.sender, sent.message.frame)
+
+
+def compare_second(sent: Sent, limit: int | None, why: str) -> Judgement:
+    """The same for version 2, where sizes change."""
+    if limit is None:
+        return KEPT if sent.length <= DEFAULT_INLINE and sent.message.operation.end_known else undecidable(why)
+    if sent.terms is not None and limit < sent.length <= sent.terms.larger:
+        return undecidable("the size was lowered less than a second before, and the sender may not have known")
+    if sent.length > limit and (reason := sent.missed(1 - sent.sender)):
+        return undecidable(reason)
+    return compare(sent, limit, why)
 
 
 def compare(sent: Sent, limit: int, why: str) -> Judgement:
@@ -47,7 +79,7 @@ def inline_exceeded(sent: Sent) -> Judgement | None:
 
     Wrong: 4096 announced, a Send of 5000 bytes.
     """
-    if ruled_by_reply_chunk(sent):
+    if ruled_by_reply_chunk(sent) or sent.header.version == 2:
         return None
     if not settled(sent):
         if sent.length <= DEFAULT_INLINE and sent.message.operation.end_known:
@@ -71,7 +103,11 @@ def first_1024(sent: Sent) -> Judgement | None:
 
     Wrong: an RDMA_MSG of 1100 bytes.
     """
-    if ruled_by_reply_chunk(sent) or any(end.private_data for end in sent.connection.endpoints):
+    if (
+        sent.header.version == 2
+        or ruled_by_reply_chunk(sent)
+        or any(end.private_data for end in sent.connection.endpoints)
+    ):
         return None
     if not settled(sent):
         return undecidable(UNKNOWN) if sent.length > DEFAULT_INLINE else None
@@ -91,7 +127,7 @@ def private_inline(sent: Sent) -> Judgement | None:
 
     Wrong: the same, and a Send of 3000 bytes.
     """
-    if ruled_by_reply_chunk(sent) or not settled(sent):
+    if sent.header.version == 2 or ruled_by_reply_chunk(sent) or not settled(sent):
         return None
     mine = sent.connection.endpoints[sent.sender].private_data
     theirs = sent.connection.endpoints[1 - sent.sender].private_data
@@ -117,10 +153,11 @@ def reply_uses_reply_chunk(sent: Sent) -> Judgement | None:
     """
     if not ruled_by_reply_chunk(sent) or sent.header.problem:
         return None
-    if not settled(sent):
-        return KEPT if sent.length <= DEFAULT_INLINE else undecidable(UNKNOWN)
-    limit, _ = sent.connection.inline_threshold(sent.sender)
-    return compare(sent, limit, "the threshold; the call gave a Reply chunk")
+    limit, why = threshold(sent)
+    if limit is None:
+        return KEPT if sent.length <= DEFAULT_INLINE else undecidable(why)
+    judge = compare_second if sent.header.version == 2 else compare
+    return judge(sent, limit, "the threshold; the call gave a Reply chunk")
 
 
 @rule("V1-BACKWARD-SIZE", "Backward messages fit the receiver's threshold", MUST,
@@ -134,7 +171,7 @@ def backward_size(sent: Sent) -> Judgement | None:
 
     Wrong: one of 5,000 bytes where 4,096 were agreed.
     """
-    if not settled(sent):
-        return KEPT if sent.length <= DEFAULT_INLINE else undecidable(UNKNOWN)
-    limit, why = sent.connection.inline_threshold(sent.sender)
-    return compare(sent, limit, why)
+    limit, why = threshold(sent)
+    if limit is None:
+        return KEPT if sent.length <= DEFAULT_INLINE else undecidable(why)
+    return (compare_second if sent.header.version == 2 else compare)(sent, limit, why)

@@ -3,21 +3,39 @@
 Sent         one message, when it was sent
 Transaction  a call with its reply and what was moved for it, when all of that is over (transaction.py)
 Movement     one RDMA Read or Write, against the memory that was advertised
-Mishap       a message that calls for an RDMA_ERROR, and what answered it
+Option       one RDMA2_OPTIONAL, in the light of those before it
+Mishap       a message that may call for an RDMA_ERROR, and what answered it
 Setup        what one end said in its private data
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
+from ..characteristics import XCHAR_RBSIZ, Characteristic, InitXch, OptionNoun, ReqXch, UpdXch
 from ..connection import Connection
 from ..messages import RDMA_DONE, Message, TransportHeader
+from ..negotiation import InForce, Request
 from ..operations import Operation
 from ..private_data import Identified, find_identifiers
 from ..rpcs import Rpc
 from .subject import OfMessage, Subject
+
+
+class Standing(NamedTuple):
+    """A message of version 2 among the others of its connection."""
+
+    before: int
+    """Messages that its sender had sent before."""
+    waiting: int
+    """Those of them, where it is the client, that nothing had answered, before an answer that is no error."""
+    looped: str
+    """The client's first message: what should have told it that the server does not support version 2."""
+    larger: int
+    """A larger Receive Buffer Size of the receiver that the sender may still have gone by; 0 for none."""
 
 
 @dataclass(eq=False)
@@ -37,6 +55,12 @@ class Sent(OfMessage):
     """A backward call: what told the server that the client is ready; '' for nothing."""
     calls_unread: bool = False
     """Not every earlier forward call is whole."""
+    terms: Standing | None = None
+    """Of a message of version 2."""
+    answers: Message | None = None
+    """An RDMA_ERROR: the option that it refuses."""
+    relieved: int | None = None
+    """Nanoseconds from an opening message of the client to the next answer; None where none came."""
 
     @property
     def header(self) -> TransportHeader:
@@ -61,6 +85,20 @@ class Sent(OfMessage):
         if self.header.truncated or (self.header.problem and not self.message.operation.end_known):
             return "the transport header is cut by the capture"
         return ""
+
+    @property
+    def limit(self) -> InForce:
+        """The longest Send that its sender may make in version 2; None where the capture does not tell."""
+        connection, receiver, frame = self.connection, 1 - self.sender, self.message.frame
+        asked = connection.negotiation.asked
+        if self.sender == 1 and asked is not None and asked.version == 2:
+            return connection.in_force(XCHAR_RBSIZ, receiver, frame)  # who answers version 2 has understood it
+        return connection.receive_size(receiver, frame)
+
+    @property
+    def buffer_announced(self) -> bool:
+        """The receiver told of its Receive Buffer Size."""
+        return self.connection.negotiation.announced(XCHAR_RBSIZ, 1 - self.sender, self.message.frame) is not None
 
     @property
     def length(self) -> int:
@@ -91,8 +129,14 @@ class Movement(Subject):
         return self.operation.initiator
 
     @property
+    def general(self) -> bool:
+        """It serves the chunks of a backward call of version 2 (xcharext-02, 3.3)."""
+        call = self.rpc.call if self.rpc is not None and self.rpc.backward else None
+        return self.operation.initiator == 0 and call is not None and call.header.version == 2
+
+    @property
     def role(self) -> str:
-        return "responder" if self.operation.initiator == 1 else "requester"
+        return "responder" if self.operation.initiator == 1 or self.general else "requester"
 
     @property
     def frames(self) -> tuple[int, ...]:
@@ -108,25 +152,77 @@ class Movement(Subject):
 
 
 @dataclass(eq=False)
+class Option(OfMessage):
+    """An RDMA2_OPTIONAL when it was sent (version-two-01, 3.1), of whatever end."""
+
+    connection: Connection
+    message: Message
+    sender: int
+    content: OptionNoun
+    before: int
+    """Messages that its sender had sent before."""
+    calls_back: bool = False
+    """The server has sent backward calls."""
+
+    def endpoint(self, role: str) -> int:
+        return self.sender
+
+    @property
+    def role(self) -> str:
+        return ("requester", "responder")[self.sender]
+
+    @property
+    def request(self) -> Request | None:
+        """A ROPT_RESPXCH: the ROPT_REQXCH that it answers; where its XID fits none, the only one that waits."""
+        frame, waiting = self.message.frame, []
+        for one in self.connection.negotiation.requests:
+            if one.asker == self.sender or one.frame > frame:
+                continue
+            if one.answer_frame == frame and one.xid == self.message.header.xid:
+                return one
+            if not one.refused_frame and (not one.answer_frame or one.answer_frame > frame):
+                waiting.append(one)
+        return waiting[0] if len(waiting) == 1 else None
+
+    @property
+    def values(self) -> tuple[Characteristic, ...]:
+        """The characteristics that it names with a value."""
+        content = self.content
+        if isinstance(content, InitXch):
+            return content.start
+        if isinstance(content, ReqXch):
+            return content.want
+        return (content.now,) if isinstance(content, UpdXch) and content.now is not None else ()
+
+    @property
+    def cut(self) -> str:
+        """Why not all of it is known; '' where it is."""
+        return "the option is cut by the capture" if self.message.header.truncated or self.content.truncated else ""
+
+
+@dataclass(eq=False)
 class Mishap(OfMessage):
-    """A message that its receiver cannot accept, and what answered it."""
+    """A message that its receiver cannot accept, or need not, and what answered it."""
 
     connection: Connection
     message: Message
     sender: int
     kind: str
-    """'version', 'header' or 'reserved'."""
+    """'version', 'header', 'reserved' or 'option': an RDMA2_OPTIONAL, which not everybody knows."""
     answer: Message | None = None
     passed_over: bool = False
     """The receiver answered a later call, so it had taken this message."""
     rpc: Rpc | None = None
+    option: Option | None = None
+    sent: Container[int] = ()
+    """An option: the rdma_opttypes that its receiver sends itself."""
 
     def endpoint(self, role: str) -> int:
         return 1 - self.sender
 
     @property
     def role(self) -> str:
-        return "responder"
+        return "responder" if self.option is None else ("requester", "responder")[1 - self.sender]
 
     @property
     def frames(self) -> tuple[int, ...]:

@@ -6,7 +6,12 @@ from collections.abc import Iterable
 
 from .rule import Rule
 
-SECTIONS = {"V1": "RPC-over-RDMA version 1", "PD": "Private data"}
+SECTIONS = {
+    "V1": "RPC-over-RDMA version 1",
+    "PD": "Private data",
+    "V2": "RPC-over-RDMA version 2",
+    "XC": "Transport characteristics of version 2",
+}
 
 _HEAD = """# Rules of the audit
 
@@ -25,7 +30,7 @@ def facts(rule: Rule) -> list[tuple[str, str]]:
     found = [
         ("Level", rule.level.value),
         ("Judges", {"either": "either end", "requester": "the requester", "responder": "the responder"}[rule.role]),
-        ("Document", f"{rule.document}, section {rule.section}; {rule.final}"),
+        ("Document", rule.sources),
     ]
     if rule.unjudgeable:
         found.append(("Not judged", rule.unjudgeable))

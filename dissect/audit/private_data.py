@@ -99,7 +99,8 @@ def private_ambiguous(setup: Setup) -> Judgement | None:
 
 @rule("PD-INVALIDATE-AGREED", "Send With Invalidate only after both ends set R", MUST, "4.1", "RFC 8797, 4.1", Sent)
 def invalidate_agreed(sent: Sent) -> Judgement | None:
-    """A Send With Invalidate is sent only where the private data of both ends had the R flag.
+    """A Send With Invalidate is sent only where the private data of both ends had the R flag.  One of version 2 is
+    XC-REQREMINV's.
 
     Why: a requester that does not expect it finds its memory gone, or invalidates it twice and fails.
 
@@ -107,7 +108,7 @@ def invalidate_agreed(sent: Sent) -> Judgement | None:
 
     Wrong: R in the request alone, and a reply that invalidates.
     """
-    if sent.message.operation.invalidate is None:
+    if sent.message.operation.invalidate is None or sent.header.version == 2:
         return None
     ends = sent.connection.endpoints
     if not all(end.private_data_seen for end in ends):

@@ -12,7 +12,7 @@ MUST = Level.MUST
 @rule("V1-TRANSFER-MODEL", "Only the responder issues RDMA Reads and Writes", MUST, "4.1", "RFC 8166, 3.1", Movement)
 def transfer_model(movement: Movement) -> Judgement | None:
     """Every RDMA Read and Write comes from the server.  Backward messages have no chunks, so a client has nothing to
-    read or write either way.
+    read or write either way; but in version 2 it serves the chunks of backward calls, where it supports them (XC-BRS).
 
     Why: a server that must expose its memory to be read from is open to every client.
 
@@ -20,7 +20,7 @@ def transfer_model(movement: Movement) -> Judgement | None:
 
     Wrong: the client writes them into the server's memory.
     """
-    if movement.operation.initiator == 1:
+    if movement.operation.initiator == 1 or movement.general:
         return KEPT
     if not movement.start_known and not movement.callers[0]:
         return undecidable("which end is the server is not known")

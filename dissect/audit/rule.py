@@ -31,8 +31,13 @@ ROLES = ("requester", "responder", "either")
 DOCUMENTS = {
     "V1": "draft-ietf-nfsv4-rfc5666bis-04",
     "PD": "draft-ietf-nfsv4-rpcrdma-cm-pvt-data-08",
+    "V2": "draft-cel-nfsv4-rpcrdma-version-two-01",
+    "XC": "draft-dnoveck-nfsv4-rpcrdma-xcharext-02",
 }
 """The drafts, by the first part of a rule's id."""
+
+UNCHECKED = ("RFC 8166", "RFC 8167")
+"""RFCs whose section numbers are the drafts', counted on; RFC 8797's were looked up."""
 
 Judge = Callable[[Any], Judgement | None]
 Function = TypeVar("Function", bound=Judge)
@@ -48,7 +53,7 @@ class Rule:
     section: str
     """Of the draft."""
     final: str
-    """Document and section of the final RFC."""
+    """Document and section of the final RFC; '' where the draft did not become one."""
     role: str
     """Who is judged: 'requester', 'responder' or 'either'."""
     subject: type[Subject]
@@ -62,6 +67,20 @@ class Rule:
     @property
     def document(self) -> str:
         return DOCUMENTS[self.id.partition("-")[0]]
+
+    @property
+    def cited(self) -> str:
+        """Where the requirement stands: the RFC, or the draft where no RFC came of it."""
+        return self.final or f"{self.document}, {self.section}"
+
+    @property
+    def sources(self) -> str:
+        """All places where it stands."""
+        found = f"{self.document}, section {self.section}"
+        if not self.final:
+            return found
+        unchecked = self.final.startswith(UNCHECKED)
+        return f"{found}; {self.final}" + (" (section number not checked against the RFC's text)" if unchecked else "")
 
     @property
     def paragraphs(self) -> dict[str, str]:

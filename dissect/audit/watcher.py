@@ -9,18 +9,28 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
+from ..characteristics import RespXch
 from ..connection import Connection
 from ..exchange import REORDERED
-from ..messages import RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, Message
+from ..messages import (
+    RDMA_DONE,
+    RDMA_ERROR,
+    RDMA_MSGP,
+    RDMA_NOMSG,
+    RDMA_OPTIONAL,
+    Message,
+)
+from ..onc import header as rpc_header
 from ..onc import nfs4
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..operations import Kind, Operation
 from ..rpcs import Rpc
 from .grants import Grants
 from .memory import Memory
-from .nouns import Mishap, Movement, Sent
+from .nouns import Mishap, Movement, Option, Sent
 from .remembered import REMEMBERED, remember
 from .subject import Subject
+from .terms import Refusals, Terms
 from .transaction import Transaction
 
 PAUSE = 300_000_000
@@ -37,6 +47,7 @@ class Watcher:
         connection: Connection,
         judge: Callable[[Subject], None],
         sides_known: set[int],
+        refusals: Refusals,
         release: Callable[[Rpc], None] | None = None,
     ) -> None:
         """``release`` is given every Rpc whose contents are not looked at any more."""
@@ -54,11 +65,14 @@ class Watcher:
         self.moves: deque[tuple[int, Movement]] = deque()
         self.memory = Memory(connection)
         self.grants = Grants()
+        self.terms = Terms(connection, refusals)
         self.xids: tuple[OrderedDict[int, None], ...] = (OrderedDict(), OrderedDict())
         """Of messages that either end sent."""
         self.errored: tuple[OrderedDict[int, Rpc], ...] = (OrderedDict(), OrderedDict())
         """Calls of either end that an RDMA_ERROR answered."""
         self.mishaps: tuple[OrderedDict[int, Mishap], ...] = (OrderedDict(), OrderedDict())
+        """By sender and XID; those of options apart, for options have no reply."""
+        self.options: tuple[OrderedDict[int, Mishap], ...] = (OrderedDict(), OrderedDict())
         self.last_sent = [0, 0]
         """Frame of the last message of either end."""
         self.last_answered = [0, 0]
@@ -66,6 +80,8 @@ class Watcher:
         self.announced = ""
         self.calls_cut = False
         self.calls_unread = False
+        self.calls_back = False
+        """The server has called the client."""
 
     # Events
 
@@ -82,8 +98,9 @@ class Watcher:
             self.memory.advertise(transaction, caller, self.open[caller])
         remember(self.xids[caller], rpc.xid, None)
         self.errored[caller].pop(rpc.xid, None)
-        sent = Sent(self.connection, message, caller, True, rpc)
+        sent = self._sent(Sent(self.connection, message, caller, True, rpc))
         if rpc.backward:
+            self.calls_back = True
             sent.announced, sent.calls_unread = self.announced, self.calls_unread
         self._mishap(caller, message, rpc)
         self.waiting.append((self.frame, sent))
@@ -92,14 +109,13 @@ class Watcher:
         assert rpc.reply is not None
         message, caller = rpc.reply, int(rpc.backward)
         self._clock(message.operation)
-        sent = Sent(self.connection, message, 1 - caller, False, rpc)
+        sent = self._sent(Sent(self.connection, message, 1 - caller, False, rpc))
         sent.errored = self.errored[caller].get(rpc.xid) if rpc.call is None else None
         sent.xid_seen = rpc.call is not None or rpc.xid in self.xids[caller]
         remember(self.xids[1 - caller], rpc.xid, None)
-        mishap = self.mishaps[caller].pop(rpc.xid, None)
-        if mishap is not None:
-            mishap.answer = message
-            self.waiting.append((self.frame, mishap))
+        if message.header.procedure == RDMA_ERROR and rpc.call is None:
+            self._refused(sent)
+        self._answered(self.mishaps[caller].pop(rpc.xid, None), message)
         transaction = self.open[caller].pop(rpc, None)
         if transaction is not None:
             self.answered[rpc] = transaction
@@ -127,10 +143,15 @@ class Watcher:
         self._settle()
 
     def stray(self, sender: int, message: Message) -> None:
+        header = message.header
         self._clock(message.operation)
-        remember(self.xids[sender], message.header.xid, None)
+        sent = self._sent(Sent(self.connection, message, sender, None, None))
+        if header.procedure == RDMA_ERROR:
+            sent.xid_seen = header.xid in self.xids[1 - sender]
+            self._refused(sent)
+        remember(self.xids[sender], header.xid, None)
+        self.waiting.append((self.frame, sent))
         self._mishap(sender, message, None)
-        self.waiting.append((self.frame, Sent(self.connection, message, sender, None, None)))
 
     def moved(self, operation: Operation) -> None:
         self._clock(operation)
@@ -152,10 +173,14 @@ class Watcher:
     def finish(self) -> None:
         self.frame += 2 * REORDERED
         self._settle()
-        for sender in (0, 1):
-            for mishap in self.mishaps[sender].values():
+        for option in self.terms.promises:
+            self._follow(option, option.message.frame)
+            self.judge(option)
+        self.terms.promises.clear()
+        for table in (*self.mishaps, *self.options):
+            for mishap in table.values():
                 self._give_up(mishap)
-            self.mishaps[sender].clear()
+            table.clear()
 
     # State
 
@@ -199,8 +224,54 @@ class Watcher:
     def _follow(self, subject: Subject, frame: int) -> None:
         subject.followed = self.last_sent[0] > frame, self.last_sent[1] > frame
 
+    def _sent(self, sent: Sent) -> Sent:
+        """A message is seen by the terms of the connection, and they are seen by it."""
+        terms = self.terms
+        was_settled = terms.settled
+        terms.see(sent)
+        if terms.settled and not was_settled and sent.header.version == 2:
+            self._supported()
+        if sent.header.procedure == RDMA_OPTIONAL and (option := terms.option(sent)) is not None:
+            self._option(option)
+        return sent
+
+    def _option(self, option: Option) -> None:
+        """An RDMA2_OPTIONAL: it may tell the peer something, answer it, or be refused by it."""
+        terms, sender, message = self.terms, option.sender, option.message
+        option.calls_back = self.calls_back
+        if message.header.direction == rpc_header.REPLY:
+            self.grants.replied(1 - sender, message)
+        if isinstance(option.content, RespXch) and (request := option.request) is not None:
+            self._answered(self.options[1 - sender].pop(request.xid, None), message)
+        for ready in terms.keep(option):
+            self.waiting.append((self.frame, ready))
+        message.detach()  # it may wait for long
+        table = self.options[sender]
+        table[message.header.xid] = mishap = Mishap(self.connection, message, sender, "option", option=option)
+        mishap.sent = terms.options[1 - sender]
+        if len(table) > REMEMBERED:
+            self._give_up(table.popitem(last=False)[1])
+
+    def _refused(self, sent: Sent) -> None:
+        """An RDMA_ERROR that answers no call: perhaps an option."""
+        mishap = self.options[1 - sent.sender].pop(sent.message.header.xid, None)
+        if mishap is not None:
+            sent.answers = mishap.message
+            self._answered(mishap, sent.message)
+
+    def _supported(self) -> None:
+        """Version 2 is settled: that it was asked for is no mishap."""
+        for xid in [xid for xid, one in self.mishaps[0].items() if one.message.header.version == 2]:
+            if self.mishaps[0][xid].kind == "version":
+                del self.mishaps[0][xid]
+
+    def _answered(self, mishap: Mishap | None, answer: Message) -> None:
+        if mishap is not None:
+            mishap.answer = answer
+            self.waiting.append((self.frame, mishap))
+
     def _mishap(self, sender: int, message: Message, rpc: Rpc | None) -> None:
-        kind = mishap_kind(message)
+        kind = mishap_kind(message, self.connection.negotiation.settled == 2)
         if kind:
             message.detach()  # it may wait for long
             table = self.mishaps[sender]
@@ -210,6 +281,7 @@ class Watcher:
 
     def _give_up(self, mishap: Mishap) -> None:
         """Nothing will answer it."""
+        self._follow(mishap, mishap.message.frame)
         mishap.passed_over = self.last_answered[mishap.sender] > mishap.message.frame
         self.judge(mishap)
 
@@ -222,14 +294,17 @@ class Watcher:
             self.announced = f"RPC {rpc.number}"
 
 
-def mishap_kind(message: Message) -> str:
-    """What is wrong with a message that must be answered by RDMA_ERROR; '' where it need not."""
+def mishap_kind(message: Message, second: bool) -> str:
+    """What is wrong with a message that must be answered by RDMA_ERROR; '' where it need not.
+
+    ``second``: version 2 has been settled.
+    """
     header = message.header
     if header.truncated or header.length < 16 or not message.operation.end_known or header.procedure == RDMA_ERROR:
         return ""
-    if header.version != 1:
+    if header.version != 1 and not (header.version == 2 and second):
         return "version"
-    if header.procedure in (RDMA_MSGP, RDMA_DONE):
+    if header.version == 1 and header.procedure in (RDMA_MSGP, RDMA_DONE):
         return "reserved"
     if header.problem or (header.procedure == RDMA_NOMSG and not header.chunks):
         return "header"

@@ -1,0 +1,106 @@
+"""What the order of messages on a connection tells of version 2, beside what ``Connection`` says is in force."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+from ..characteristics import XCHAR_RBSIZ, RespXch, decode_option
+from ..connection import Connection
+from ..messages import ERR_VERS, RDMA_ERROR, RDMA_OPTIONAL, Message
+from .nouns import Option, Sent, Standing
+from .remembered import REMEMBERED, remember
+
+LOWERING = 1_000_000_000
+"""Nanoseconds that a smaller receive buffer may need to become known to its peer."""
+MOST_OPTIONS = 64
+"""Kinds of options that are remembered of an end."""
+
+Refusals = OrderedDict[tuple[str, str, int | None], Connection]
+"""The last connection between two addresses on which version 2 was refused."""
+
+
+class Terms:
+    """Of one connection."""
+
+    def __init__(self, connection: Connection, refusals: Refusals) -> None:
+        """``refusals`` is shared by all connections."""
+        self.connection = connection
+        self.refusals = refusals
+        self.sent = [0, 0]
+        """Messages of either end."""
+        self.opening: deque[Sent] = deque(maxlen=REMEMBERED)
+        """Messages of the client that nothing has answered, before an answer that is no error."""
+        self.waiting = 0
+        """How many they are."""
+        self.settled = False
+        """There was one."""
+        self.larger = [(0, 0), (0, 0)]
+        """A larger Receive Buffer Size of either end that its peer may go by until that time, ns."""
+        self.options: tuple[set[int], set[int]] = (set(), set())
+        """The rdma_opttypes that either end sent."""
+        self.promises: deque[Option] = deque()
+        """ROPT_RESPXCHs by which a change is pending."""
+
+    def see(self, sent: Sent) -> None:
+        """A message passes."""
+        sender, message = sent.sender, sent.message
+        header = message.header
+        if header.version == 2:
+            sent.terms = self._standing(sender, message)
+        self.sent[sender] += 1
+        if header.procedure == RDMA_ERROR and header.error == ERR_VERS and sender == 1:
+            remember(self.refusals, self._ends, self.connection)
+        if self.settled:
+            return
+        if sender == 0:
+            self.opening.append(sent)
+            self.waiting += 1
+            return
+        for one in self.opening:
+            one.relieved = message.time - one.message.time
+        self.settled = bool(self.waiting) and header.procedure != RDMA_ERROR and not header.problem
+        self.opening.clear()
+        self.waiting = 0
+
+    def _standing(self, sender: int, message: Message) -> Standing:
+        larger, until = self.larger[1 - sender]
+        return Standing(
+            self.sent[sender],
+            self.waiting,
+            self._looped() if sender == 0 and not self.sent[0] else "",
+            larger if message.time < until else 0,
+        )
+
+    @property
+    def _ends(self) -> tuple[str, str, int | None]:
+        client, server = self.connection.endpoints
+        return client.address, server.address, self.connection.service_port
+
+    def _looped(self) -> str:
+        earlier = self.refusals.get(self._ends)
+        if earlier is None or earlier is self.connection or earlier.negotiation.went_on is not None:
+            return ""
+        return f"connection {earlier.number} was lost when version 2 had been refused"
+
+    def option(self, sent: Sent) -> Option | None:
+        """The option in a message, where there is one that can be read."""
+        header, connection, frame = sent.header, self.connection, sent.message.frame
+        if header.version != 2 or header.procedure != RDMA_OPTIONAL or header.option is None or sent.terms is None:
+            return None
+        if header.problem and not header.truncated:
+            return None
+        options = self.options[sent.sender]
+        if len(options) < MOST_OPTIONS:
+            options.add(header.option)
+        before, after = (connection.in_force(XCHAR_RBSIZ, sent.sender, at).value for at in (frame, frame + 1))
+        if before is not None and after is not None and after < before:
+            self.larger[sent.sender] = before, sent.message.time + LOWERING
+        content = decode_option(header.option, header.optinfo, header.truncated)
+        return Option(connection, sent.message, sent.sender, content, sent.terms.before)
+
+    def keep(self, option: Option) -> list[Option]:
+        """The options that can be judged now: those that promise something wait for the end."""
+        if not isinstance(option.content, RespXch) or not option.content.pending:
+            return [option]
+        self.promises.append(option)
+        return [self.promises.popleft()] if len(self.promises) > REMEMBERED else []
