@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ..characteristics import XCHAR_RBSIZ, Characteristic, InitXch, OptionNoun, ReqXch, UpdXch
 from ..connection import Connection
+from ..exchange import REORDERED
 from ..messages import RDMA_DONE, Message, TransportHeader
 from ..negotiation import InForce, Request
 from ..operations import Operation
@@ -176,10 +177,13 @@ class Option(OfMessage):
         """A ROPT_RESPXCH: the ROPT_REQXCH that it answers; where its XID fits none, the only one that waits."""
         frame, waiting = self.message.frame, []
         for one in self.connection.negotiation.requests:
-            if one.asker == self.sender or one.frame > frame:
+            if one.asker == self.sender:
                 continue
-            if one.answer_frame == frame and one.xid == self.message.header.xid:
-                return one
+            same = one.xid == self.message.header.xid
+            if same and (one.answer_frame == frame or 0 < one.frame - frame <= REORDERED):
+                return one  # a capture may show the two the other way round
+            if one.frame > frame:
+                continue
             if not one.refused_frame and (not one.answer_frame or one.answer_frame > frame):
                 waiting.append(one)
         return waiting[0] if len(waiting) == 1 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..characteristics import BKREQSUP_GENL, XCHAR_BRS
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Movement
 from .rule import Level, rule
@@ -24,6 +25,11 @@ def transfer_model(movement: Movement) -> Judgement | None:
         return KEPT
     if not movement.start_known and not movement.callers[0]:
         return undecidable("which end is the server is not known")
+    connection = movement.connection
+    if connection.negotiation.settled == 2:
+        support = connection.in_force(XCHAR_BRS, 0, movement.operation.first_frame).value
+        if support in (None, BKREQSUP_GENL) and (reason := movement.missed(1)):
+            return undecidable(reason)
     return violation(
         f"an {movement.name} of {movement.operation.length} bytes by the requester", "by the responder alone"
     )

@@ -278,9 +278,8 @@ def fallback(sent: Sent) -> Judgement | None:
     if refusal is None or refusal.low is None or refusal.high is None or refusal.low > refusal.high:
         return None  # V1-ERROR-RANGE
     if refusal.allows(version):
-        return (
-            None if sent.connection.version_at(sent.message.frame).value == version else KEPT._replace(by="requester")
-        )
+        answer = sent.connection.negotiation.answer_before(sent.message.frame)
+        return KEPT._replace(by="requester") if answer is None else None
     if reason := gaps(sent.connection, 1):
         return undecidable(reason)
     return violation(f"version {version} after a refusal with the range {refusal.range}", "a version in the range",

@@ -73,6 +73,8 @@ class Watcher:
         self.mishaps: tuple[OrderedDict[int, Mishap], ...] = (OrderedDict(), OrderedDict())
         """By sender and XID; those of options apart, for options have no reply."""
         self.options: tuple[OrderedDict[int, Mishap], ...] = (OrderedDict(), OrderedDict())
+        self.early: OrderedDict[tuple[int, int], Sent] = OrderedDict()
+        """Answers to options that were not seen, by sender and XID."""
         self.last_sent = [0, 0]
         """Frame of the last message of either end."""
         self.last_answered = [0, 0]
@@ -232,30 +234,44 @@ class Watcher:
         if terms.settled and not was_settled and sent.header.version == 2:
             self._supported()
         if sent.header.procedure == RDMA_OPTIONAL and (option := terms.option(sent)) is not None:
-            self._option(option)
+            self._option(option, sent)
         return sent
 
-    def _option(self, option: Option) -> None:
+    def _option(self, option: Option, sent: Sent) -> None:
         """An RDMA2_OPTIONAL: it may tell the peer something, answer it, or be refused by it."""
         terms, sender, message = self.terms, option.sender, option.message
         option.calls_back = self.calls_back
         if message.header.direction == rpc_header.REPLY:
             self.grants.replied(1 - sender, message)
-        if isinstance(option.content, RespXch) and (request := option.request) is not None:
-            self._answered(self.options[1 - sender].pop(request.xid, None), message)
+        if isinstance(option.content, RespXch):
+            request = option.request
+            mishap = None if request is None else self.options[1 - sender].pop(request.xid, None)
+            if mishap is None:
+                self._early(sent)
+            self._answered(mishap, message)
         for ready in terms.keep(option):
             self.waiting.append((self.frame, ready))
         message.detach()  # it may wait for long
         table = self.options[sender]
         table[message.header.xid] = mishap = Mishap(self.connection, message, sender, "option", option=option)
         mishap.sent = terms.options[1 - sender]
-        if len(table) > REMEMBERED:
+        early = self.early.pop((1 - sender, message.header.xid), None)
+        if early is not None and message.frame - early.message.frame <= REORDERED:
+            early.xid_seen, early.answers = True, message
+            self._answered(table.pop(message.header.xid), early.message)
+        elif len(table) > REMEMBERED:
             self._give_up(table.popitem(last=False)[1])
+
+    def _early(self, sent: Sent) -> None:
+        """An answer to nothing; a capture may show an answer just before its question."""
+        remember(self.early, (sent.sender, sent.message.header.xid), sent)
 
     def _refused(self, sent: Sent) -> None:
         """An RDMA_ERROR that answers no call: perhaps an option."""
         mishap = self.options[1 - sent.sender].pop(sent.message.header.xid, None)
-        if mishap is not None:
+        if mishap is None:
+            self._early(sent)
+        else:
             sent.answers = mishap.message
             self._answered(mishap, sent.message)
 

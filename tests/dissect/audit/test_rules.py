@@ -10,7 +10,7 @@ import pytest
 
 from playbook import Capture, Wire, faults, frame_batch
 from playbook.packets import Packet
-from playbook.violations import SCRIPTS, SERVER, Broken, hello, proper
+from playbook.violations import SCRIPTS, SERVER, Broken, hello, proper, proper_second
 from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.audit.auditor import Auditor, Tally
 from rdmascope.dissect.audit.page import markdown
@@ -83,14 +83,15 @@ def test_a_rule_that_is_kept_passes(rule: str) -> None:
         wire, _ = play(KEPT_IN[rule])
     else:
         wire = Wire(seed=12)
-        proper(wire)
+        (proper_second if rule.startswith(("V2", "XC")) else proper)(wire)
     tally = total(audit(wire), rule)
     assert tally.passed and not tally.violated and not tally.undecidable
 
 
-def test_a_proper_conversation_breaks_nothing() -> None:
+@pytest.mark.parametrize("script", (proper, proper_second))
+def test_a_proper_conversation_breaks_nothing(script: Callable[[Wire], None]) -> None:
     wire = Wire(seed=13)
-    proper(wire)
+    script(wire)
     auditor = audit(wire)
     assert auditor.findings == []
     assert sum(tally.undecidable for tally in auditor.tallies.values()) == 0
@@ -162,17 +163,21 @@ def test_damage_to_a_capture_accuses_nobody(rule: str, damage: Callable[[Wire], 
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("script", (proper, proper_second))
 @pytest.mark.parametrize("seed", range(3))
-def test_damage_to_a_proper_conversation_accuses_nobody(seed: int, damage: Callable[[Wire], list[Packet]]) -> None:
+def test_damage_to_a_proper_conversation_accuses_nobody(
+    seed: int, script: Callable[[Wire], None], damage: Callable[[Wire], list[Packet]]
+) -> None:
     wire = Wire(seed=seed)
-    proper(wire)
+    script(wire)
     assert broken_rules(audit(wire, damage(wire))) == set()
 
 
+@pytest.mark.parametrize("script", (proper, proper_second))
 @pytest.mark.parametrize("seed", range(40))
-def test_lost_frames_of_a_proper_conversation_accuse_nobody(seed: int) -> None:
+def test_lost_frames_of_a_proper_conversation_accuse_nobody(seed: int, script: Callable[[Wire], None]) -> None:
     wire = Wire(seed=seed)
-    proper(wire)
+    script(wire)
     draw = random.Random(seed)
     packets = faults.drop(wire.packets, draw.sample(range(len(wire.packets)), 3))
     for _ in range(2):
