@@ -31,7 +31,7 @@ def _name(rpc: Rpc, message: Message) -> None:
     if message.header.procedure == RDMA_NOMSG:
         data = memoryview(call_stream_prefix(rpc, LONG_CALL))
         start, end = 0, len(data)
-        _doubt_direction(rpc, message, data)
+        _doubt_direction(rpc, message, data, rpc_header.CALL)
     else:
         data, start, end = message.data, message.start, message.end
     if message.header.reads:
@@ -59,7 +59,7 @@ def _status(rpc: Rpc, message: Message) -> None:
     if header.procedure == RDMA_NOMSG:
         data = memoryview(reply_stream_prefix(rpc, REPLY_HEAD))
         start, end = 0, len(data)
-        _doubt_direction(rpc, message, data)
+        _doubt_direction(rpc, message, data, rpc_header.REPLY)
     else:
         data, start, end = message.data, message.start, message.end
     if (
@@ -88,11 +88,11 @@ def _status(rpc: Rpc, message: Message) -> None:
         rpc.status = "OK"
 
 
-def _doubt_direction(rpc: Rpc, message: Message, data: memoryview) -> None:
-    """Note where the direction word of version 2 is not the msg_type in the chunks (version-two-01, 4.2.2)."""
-    direction, kind = message.header.direction, rpc_header.message_type(data, 0, len(data))
-    if direction is not None and kind is not None and direction != kind:
-        rpc.notes += (f"the direction word says {DIRECTION_NAMES[direction]}, the chunks {DIRECTION_NAMES[kind]}",)
+def _doubt_direction(rpc: Rpc, message: Message, data: memoryview, taken: int) -> None:
+    """Note where the msg_type in the chunks is not what the message was taken for (version-two-01, 4.2.2)."""
+    kind = rpc_header.message_type(data, 0, len(data))
+    if message.header.direction is not None and kind is not None and taken != kind:
+        rpc.notes += (f"the direction word says {DIRECTION_NAMES[taken]}, the chunks {DIRECTION_NAMES[kind]}",)
 
 
 def finish_state(rpc: Rpc) -> None:

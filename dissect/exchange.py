@@ -271,7 +271,9 @@ class Exchange:
     def _optional(self, sender: int, message: Message) -> bool:
         """An RDMA2_OPTIONAL; True where no RPC message follows it (version-two-01, 4.2.1)."""
         header = message.header
-        self.connection.negotiation.option(sender, message)
+        problem = self.connection.negotiation.option(sender, message)
+        if problem and not header.truncated:
+            self._note(message.frame, f"{option_name(header.option)}: {problem}")
         if not header.problem and rpc_header.inside(header.xid, message.data, message.start, message.end):
             return False
         if message.inline_length and not header.problem:

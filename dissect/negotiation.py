@@ -19,7 +19,7 @@ from .characteristics import (
     decode_option,
     option_name,
 )
-from .messages import ERR_INVAL_OPTION, ERR_VERS, RDMA_ERROR, Message, error_name
+from .messages import ERR_INVAL_OPTION, ERR_VERS, RDMA_ERROR, Message, TransportHeader, error_name
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -149,8 +149,12 @@ class Negotiation:
     option_refusals: list[OptionRefusal] = field(default_factory=list)
     overflow: int = 0
     """Frame of the first thing that could not be kept; from there on nothing is known.  0: all was kept."""
-    _options: tuple[OrderedDict[int, Message], ...] = field(default_factory=lambda: (OrderedDict(), OrderedDict()))
-    """RDMA2_OPTIONAL by XID, of either end, that an error may still answer."""
+    _options: tuple[OrderedDict[int, tuple[int, int]], ...] = field(
+        default_factory=lambda: (OrderedDict(), OrderedDict())
+    )
+    """Frame and rdma_opttype of each RDMA2_OPTIONAL, by XID, of either end, that an error may still answer."""
+    _latest: dict[tuple[int, int], list[Announcement]] = field(default_factory=dict)
+    """The announcements by endpoint and characteristic."""
 
     # Built
 
@@ -163,7 +167,7 @@ class Negotiation:
                 self.asked = this
             if self.refusals and self.went_on is None:
                 self.went_on = this
-        elif header.procedure != RDMA_ERROR and not header.problem and self.settled != header.version:
+        elif header.procedure != RDMA_ERROR and sound(header) and self.settled != header.version:
             self._keep(self.answered, this, message.frame)
         return self.settled
 
@@ -172,7 +176,9 @@ class Negotiation:
         header = message.header
         earlier = self._options[1 - sender].get(header.xid)
         about_option = earlier is not None and (call is None or header.error == ERR_INVAL_OPTION)
-        asked = earlier if about_option else call
+        asked: tuple[int | None, int] = (None, 0) if call is None else (call.header.version, call.frame)
+        if about_option and earlier is not None:
+            asked = 2, earlier[0]
         if header.error == ERR_VERS:
             low, high = header.supported or (None, None)
             self._keep(
@@ -184,29 +190,28 @@ class Negotiation:
                     error_name(header.version, ERR_VERS),
                     low,
                     high,
-                    asked.header.version if asked else None,
-                    asked.frame if asked else 0,
+                    *asked,
                 ),
                 message.frame,
             )
         if about_option:
             assert earlier is not None
             del self._options[1 - sender][header.xid]
-            if header.error == ERR_INVAL_OPTION and earlier.header.option is not None:
-                refusal = OptionRefusal(message.frame, sender, earlier.header.option, earlier.frame)
-                self._keep(self.option_refusals, refusal, message.frame)
+            frame, option = earlier
+            if header.error == ERR_INVAL_OPTION:
+                self._keep(self.option_refusals, OptionRefusal(message.frame, sender, option, frame), message.frame)
             request = self._request(1 - sender, header.xid)
             if request is not None:
                 request.refused_frame = message.frame
-        return about_option and earlier is not call
+        return about_option and (call is None or earlier is None or earlier[0] != call.frame)
 
-    def option(self, sender: int, message: Message) -> None:
-        """An RDMA2_OPTIONAL."""
+    def option(self, sender: int, message: Message) -> str:
+        """An RDMA2_OPTIONAL; gives what is wrong with it, '' where nothing is."""
         header, frame = message.header, message.frame
         if header.option is None:
-            return
+            return ""
         options = self._options[sender]
-        options[header.xid] = message
+        options[header.xid] = frame, header.option
         options.move_to_end(header.xid)
         if len(options) > REMEMBERED:
             options.popitem(last=False)
@@ -220,24 +225,29 @@ class Negotiation:
         elif isinstance(noun, ReqXch):
             self._keep(self.requests, Request(frame, sender, header.xid, noun.want), frame)
         elif isinstance(noun, RespXch):
-            self._answer(sender, frame, header.xid, noun)
+            if not self._answer(sender, frame, header.xid, noun) and not noun.problem:
+                return "it answers no request that was seen"
         elif isinstance(noun, UpdXch) and noun.now is not None:
             self._announce(frame, sender, noun.now, by)
             if noun.pending_clear:
                 self._clear(sender, frame, noun.now.which)
+        return noun.problem
 
     def _announce(self, frame: int, endpoint: int, item: Characteristic, by: str) -> None:
-        self._keep(self.announcements, Announcement(frame, endpoint, item, by), frame)
+        told = Announcement(frame, endpoint, item, by)
+        if self._keep(self.announcements, told, frame):
+            self._latest.setdefault((endpoint, item.which), []).append(told)
 
-    def _answer(self, sender: int, frame: int, xid: int, noun: RespXch) -> None:
+    def _answer(self, sender: int, frame: int, xid: int, noun: RespXch) -> bool:
         request = self._request(1 - sender, xid)
         if request is None:
-            return
+            return False
         request.answer_frame = frame
         request.done, request.rejected, request.pending = noun.done, noun.rejected, noun.pending
         for position in sorted(noun.done):
             if position < len(request.want):
                 self._announce(frame, sender, request.want[position], "ROPT_RESPXCH")
+        return True
 
     def _request(self, asker: int, xid: int) -> Request | None:
         """The oldest request of that XID that nobody answered."""
@@ -255,11 +265,12 @@ class Negotiation:
                         request.cleared[position] = frame
                         return
 
-    def _keep(self, kept: list[_Kept], one: _Kept, frame: int) -> None:
+    def _keep(self, kept: list[_Kept], one: _Kept, frame: int) -> bool:
         if len(kept) < REMEMBERED:
             kept.append(one)
-        elif not self.overflow:
-            self.overflow = frame
+            return True
+        self.overflow = self.overflow or frame
+        return False
 
     # Asked
 
@@ -284,13 +295,8 @@ class Negotiation:
 
     def announced(self, which: int, endpoint: int, frame: int | None) -> Announcement | None:
         """The last announcement of a characteristic before ``frame``; None: before the end."""
-        found = None
-        for one in self.announcements:
-            if frame is not None and one.frame >= frame:
-                break
-            if one.endpoint == endpoint and one.characteristic.which == which:
-                found = one
-        return found
+        told = self._latest.get((endpoint, which), ())
+        return next((one for one in reversed(told) if frame is None or one.frame < frame), None)
 
     def answered_by(self, frame: int) -> Request | None:
         """The request that a ROPT_RESPXCH in ``frame`` answers."""
@@ -318,8 +324,13 @@ class Negotiation:
         return found
 
 
+def sound(header: TransportHeader) -> bool:
+    """Nothing contradicts what is there of it."""
+    return header.procedure is not None and (not header.problem or header.truncated)
+
+
 class Loop(NamedTuple):
-    """A client that asks a server for a version again and again that the server refused (version-two-01, 5.2)."""
+    """A client that asks again for a version that the server refused, and got no further (version-two-01, 5.2)."""
 
     version: int
     connections: tuple[Connection, ...]
@@ -330,13 +341,14 @@ def loops(connections: Iterable[Connection]) -> list[Loop]:
     """Over connections between the same two addresses, in the order in which they began."""
     refused: dict[tuple[str, str, int | None, int], list[Connection]] = {}
     for connection in connections:
+        negotiation = connection.negotiation
         active, passive = (end.address for end in connection.endpoints)
-        asked = connection.negotiation.asked
-        if asked is not None:
-            before = refused.get((active, passive, connection.service_port, asked.version))
-            if before is not None:
-                before.append(connection)
-        for refusal in connection.negotiation.refusals:
-            if refusal.endpoint == 1 and refusal.asked is not None and not refusal.allows(refusal.asked):
-                refused.setdefault((active, passive, connection.service_port, refusal.asked), [connection])
+        asked, refusal = negotiation.asked, negotiation.refused
+        if asked is None:
+            continue
+        key = active, passive, connection.service_port, asked.version
+        if key in refused:
+            refused[key].append(connection)
+        elif refusal is not None and negotiation.went_on is None and not refusal.allows(asked.version):
+            refused[key] = [connection]
     return [Loop(key[3], tuple(found)) for key, found in refused.items() if len(found) > 1]

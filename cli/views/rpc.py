@@ -32,6 +32,7 @@ def rpc_summary(rpc: Rpc, first_time: int) -> RenderableType:
     lines.append(Text(f"connection {rpc.connection.number}, xid {rpc.xid:#010x} ({rpc.xid}), {direction}"))
     when = begin(rpc)
     lines.append(Text(f"began at {seconds(when - first_time)} s, {moment(when)}"))
+    lines += [Text(line) for line in _thresholds(rpc)]
     if rpc.latency is not None:
         parts = rpc.latency._asdict()
         told = ", ".join(
@@ -45,6 +46,14 @@ def rpc_summary(rpc: Rpc, first_time: int) -> RenderableType:
     if rpc.retransmissions:
         lines.append(Text(plural(rpc.retransmissions, "packet") + " sent again", "yellow"))
     return Group(*lines)
+
+
+def _thresholds(rpc: Rpc) -> Iterator[str]:
+    """What each Send of version 2 was allowed to be; of version 1 the report tells it, for it does not change."""
+    for name, message in (("call", rpc.call), ("reply", rpc.reply)):
+        if message is not None and message.header.version == 2:
+            limit, source = rpc.connection.inline_threshold(message.operation.initiator, message.frame)
+            yield f"the {name}: a Send of {size(message.operation.length)}, at most {size(limit)} ({source})"
 
 
 def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool = False) -> RenderableType:

@@ -11,6 +11,7 @@ from playbook.capture import frame_batches
 from playbook.rpc import call_parts, reply_parts, whole
 from playbook.rpcrdma import (
     MSG,
+    NOMSG,
     REPLY,
     announce,
     call,
@@ -289,6 +290,17 @@ def test_asking_a_responder_again_what_it_refused_is_a_loop() -> None:
     assert ([one.number for one in loop.connections], loop.version) == ([1, 3], 2)
 
 
+def test_asking_again_after_a_fall_back_is_none() -> None:
+    wire = Wire()
+    for _ in range(2):
+        wire.version = 2
+        talk = wire.connect()
+        error(call(talk, nfs3.null()), 1)
+        ping(talk, 1)
+    connections, rpcs = observe_all(wire)
+    assert len(rpcs) == 4 and not loops(connections)
+
+
 def test_falling_back_on_the_next_connection_is_none() -> None:
     wire = Wire()
     wire.version = 2
@@ -296,6 +308,83 @@ def test_falling_back_on_the_next_connection_is_none() -> None:
     ping(wire.connect(), 1)
     connections, _ = observe_all(wire)
     assert not loops(connections)
+
+
+def test_headers_cut_by_the_capture_still_tell_the_version() -> None:
+    wire, talk = spoken()
+    ping(talk)
+    analyzer = Analyzer()
+    for batch in frame_batches(Capture(wire, faults.snap(wire.packets, 74)).frames, ()):
+        analyzer.feed(batch)
+    analyzer.finish()
+    (connection,) = analyzer.connections
+    assert [answer.version for answer in connection.negotiation.answered] == [2]
+
+
+def test_a_long_call_whose_direction_word_lies() -> None:
+    wire, talk = spoken()
+    text = whole(call_parts(nfs3.null(), 7))
+    chunk = talk.register(len(text))
+    talk.send(CLIENT, header(7, NOMSG, version=2, direction=REPLY, reads=[(0, chunk)]))
+    read = talk.read_request(SERVER, chunk[0].handle, chunk[0].offset, text, ())
+    talk.read_responses(read)
+    talk.send(SERVER, header(7, MSG, version=2, direction=REPLY) + whole(reply_parts(nfs3.null_reply(), 7)))
+    _, (found,) = observe(wire)
+    assert (found.name, found.state) == ("NULL", "complete")
+    assert found.notes == ("the call's direction word says REPLY",)
+
+
+def test_chunks_that_hold_another_message_than_the_direction_word_says() -> None:
+    wire, talk = spoken()
+    text = whole(reply_parts(nfs3.null_reply(), 7))
+    chunk = talk.register(len(text))
+    talk.send(CLIENT, header(7, NOMSG, version=2, reads=[(0, chunk)]))
+    read = talk.read_request(SERVER, chunk[0].handle, chunk[0].offset, text, ())
+    talk.read_responses(read)
+    _, (found,) = observe(wire)
+    assert found.notes == ("the direction word says CALL, the chunks REPLY",)
+
+
+def test_what_is_wrong_with_an_option_is_noted() -> None:
+    wire, talk = spoken()
+    ping(talk)
+    talk.send(CLIENT, optional(5, 1, b"\xff" * 16))
+    respond(talk, SERVER, [0], xid=99)
+    talk.send(CLIENT, optional(6, 77, b"abc") + b"not an RPC message")
+    refuse_option(talk, SERVER, 55)
+    analyzer = Analyzer()
+    for batch in frame_batches(Capture(wire).frames, ()):
+        analyzer.feed(batch)
+    analyzer.finish()
+    reasons = [note.reason for note in analyzer.undecoded]
+    assert reasons[0].startswith("ROPT_INITXCH: optixch_start at offset 0 counts 4294967295")
+    assert reasons[1:] == [
+        "ROPT_RESPXCH: it answers no request that was seen",
+        "option 77 with 18 bytes behind it",
+        "RDMA2_ERR_INVAL_OPTION for an option that was not seen",
+    ]
+
+
+def stranger() -> tuple[Wire, Talk]:
+    """Nothing but what is said tells what it is."""
+    wire = Wire()
+    wire.version = 2
+    return wire, wire.connect(port=5000)
+
+
+def test_version_2_is_recognised_by_the_rpc_inside() -> None:
+    wire, talk = stranger()
+    ping(talk)
+    connection, rpcs = observe(wire)
+    assert connection.recognised_by[-2:] == ("header validation", "RPC inside") and len(rpcs) == 1
+
+
+def test_version_2_is_recognised_by_an_option_alone() -> None:
+    wire, talk = stranger()
+    announce(talk, CLIENT, (XCHAR_RBSIZ, 8192))
+    connection, _ = observe(wire)
+    assert connection.recognised_by[-2:] == ("header validation", "ROPT_INITXCH")
+    assert len(connection.negotiation.announcements) == 1
 
 
 HOSTILE: tuple[Callable[[Talk], object], ...] = (
