@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scapy.fields import ConditionalField, Field, FieldListField, IntEnumField, IntField, PacketField
+from scapy.fields import ConditionalField, FieldListField, IntEnumField, IntField, PacketField, StrField
 from scapy.packet import Raw
 
 from ..characteristics import CHARACTERISTICS, OPTIONS, interpret
@@ -66,11 +66,11 @@ class RDMA2Error(Header):
     )
 
 
-class ValueField(Field):  # type: ignore[misc]
+class ValueField(StrField):  # type: ignore[misc]
     """xchv_data with its length: a number where it is one of the characteristic's type, else the bytes."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, b"", "0s")
+        super().__init__(name, b"")
 
     def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, int | bool | bytes]:
         length = word_at(data, 0)
