@@ -68,20 +68,19 @@ def direction(transaction: Transaction) -> Judgement | None:
     Wrong: rdma_direction 0, then the RPC reply.
     """
     judged: Judgement | None = None
-    for message, by, is_long in (
+    for message, by, answers in (
         (transaction.rpc.call, "requester", False),
         (transaction.rpc.reply, "responder", True),
     ):
-        if message is None or message.header.version != 2 or message.header.problem or message.header.direction is None:
+        if message is None or message.header.version != 2 or message.header.procedure not in (RDMA_MSG, RDMA_NOMSG):
             continue
-        if message.header.procedure not in (RDMA_MSG, RDMA_NOMSG):
-            continue
-        stream = transaction.reply_stream if is_long else transaction.call_stream
+        stream = transaction.reply_stream if answers else transaction.call_stream
         if len(stream) < 8:
-            judged = judged or undecidable("the RPC message's direction is not in the capture")
+            if message.header.truncated or not message.operation.payload.whole or gaps(transaction.connection):
+                judged = judged or undecidable("the RPC message's direction is not in the capture")
             continue
         inside, said = word(memoryview(stream), 4)[0], message.header.direction
-        if inside != said:
+        if said is not None and inside != said:
             return violation(
                 f"rdma_direction {said} ({DIRECTION_NAMES[said]}) before an RPC message of msg_type {inside}",
                 f"{inside}", message.frame, by=by,

@@ -118,6 +118,8 @@ class Watcher:
         if message.header.procedure == RDMA_ERROR and rpc.call is None:
             self._refused(sent)
         self._answered(self.mishaps[caller].pop(rpc.xid, None), message)
+        if rpc.call is not None and rpc.call.header.procedure == RDMA_OPTIONAL:
+            self._answered(self.options[caller].pop(rpc.xid, None), message)
         transaction = self.open[caller].pop(rpc, None)
         if transaction is not None:
             self.answered[rpc] = transaction

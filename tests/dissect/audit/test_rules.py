@@ -46,8 +46,9 @@ def broken_rules(auditor: Auditor) -> set[str]:
     return {place.rule for place, tally in auditor.tallies.items() if tally.violated}
 
 
-def play(rule: str) -> tuple[Wire, Broken]:
+def play(rule: str, version: int = 1) -> tuple[Wire, Broken]:
     wire = Wire(seed=11)
+    wire.version = version
     broken = SCRIPTS[rule](wire)
     hello(wire.connections[0])
     return wire, broken

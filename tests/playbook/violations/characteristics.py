@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .. import nfs3, nfs4
-from ..rpc import u32
+from ..nfs4 import Op
+from ..rpc import opaque, u32
 from ..rpcrdma import NOMSG, announce, call, header, optional, refuse_option, reply, respond, update, wish, xcharspec
 from ..shapes import DATA
 from ..wire import Connection, Wire
@@ -19,6 +20,7 @@ from .scripts import (
     callback,
     create_session,
     hello,
+    listing,
     message,
     reading,
     recalled,
@@ -224,3 +226,29 @@ def init_refused_by_who_asks(wire: Wire) -> Broken:
     wish(connection, SERVER, (RBSIZ, 16384))
     respond(connection, CLIENT, rejected=[0])
     return by_server(wire, sent)
+
+
+def larger_reply(wire: Wire) -> Broken:
+    """A reply that does not fit the client's Receive Buffer Size, and a Reply chunk for it."""
+    rpc = listing(told(wire, client=((RBSIZ, 8192),)))
+    reply(rpc, nfs3.readdirplus_reply([b"x" * 200] * 40), long=False)
+    return by_server(wire, rpc.true.reply_operation)
+
+
+def larger_callback(wire: Wire) -> Broken:
+    """A backward call that does not fit the client's Receive Buffer Size."""
+    connection = told(wire, client=((RBSIZ, 8192),))
+    reply(call(connection, create_session()), session_created())
+    recall = nfs4.callback(nfs4.cb_sequence(), Op(4, (nfs4.STATEID + u32(0) + opaque(bytes(9000)),)))
+    rpc = call(connection, recall, backward=True)
+    recalled(rpc)
+    return by_server(wire, rpc.true.call_operation)
+
+
+def cut_in_half(wire: Wire) -> Broken:
+    """Two bytes of a Receive Buffer Size."""
+    wire.version = 2
+    connection = wire.connect()
+    sent = announce(connection, CLIENT, (RBSIZ, b"\x20\x00"))
+    refuse(connection, 1)
+    return by_client(wire, sent)

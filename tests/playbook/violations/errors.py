@@ -12,11 +12,11 @@ from .scripts import (
     breaks,
     by_server,
     hello,
-    message,
     opened,
     refuse,
     returned,
     second_version,
+    unreadable,
 )
 
 
@@ -55,7 +55,7 @@ def error_for_version(wire: Wire) -> Broken:
 @breaks("V1-ERROR-FOR-HEADER")
 def error_for_header(wire: Wire) -> Broken:
     connection = opened(wire)
-    sent = connection.send(CLIENT, u32(7, 1, 32, 0, 2, 0, 0) + message(nfs3.null(), 7))
+    sent = unreadable(connection)
     hello(connection)
     return by_server(wire, sent, "V1-HEADER-XDR")
 

@@ -18,6 +18,7 @@ from .scripts import (
     opened,
     refuse,
     returned,
+    unreadable,
 )
 
 
@@ -56,7 +57,7 @@ def proc_unknown(wire: Wire) -> Broken:
 @breaks("V1-HEADER-XDR")
 def header_xdr(wire: Wire) -> Broken:
     connection = opened(wire)
-    sent = connection.send(CLIENT, u32(7, 1, 32, 0, 2, 0, 0) + message(nfs3.null(), 7))
+    sent = unreadable(connection)
     refuse(connection, 7)
     return by_client(wire, sent)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .. import cm, nfs3, nfs4
 from ..nfs4 import Op
 from ..rpc import Call, Parts, Reply, call_parts, items, opaque, reduced, reply_parts, u32, u64, whole
-from ..rpcrdma import ERROR, MSG, NOMSG, REPLY, Chunk, Exchange, call, header, reply
+from ..rpcrdma import ERROR, MSG, NOMSG, REPLY, Chunk, Exchange, announce, call, header, reply
 from ..wire import Connection, Operation, Wire
 
 CLIENT, SERVER = 0, 1
@@ -67,6 +67,9 @@ def opened(
 ) -> Connection:
     """A connection on which the first reply has come."""
     connection = wire.connect(client_private=client_private, server_private=server_private)
+    if connection.version == 2 and client_private == R:
+        announce(connection, CLIENT, (2, 1))
+        announce(connection, SERVER, (1, 4096))
     hello(connection, credits)
     return connection
 
@@ -76,6 +79,12 @@ def refuse(connection: Connection, xid: int, code: int = 2, version: int | None 
     """RDMA_ERROR."""
     text = u32(xid, version or connection.version, 32, ERROR, code) + (u32(*versions) if code == 1 else b"")
     return connection.send(sender, text + more)
+
+
+def unreadable(connection: Connection) -> Operation:
+    """A call whose Read list begins with a 2."""
+    text = u32(7, connection.version, 32, 0) + (u32(0) if connection.version == 2 else b"")
+    return connection.send(CLIENT, text + u32(2, 0, 0) + message(nfs3.null(), 7))
 
 
 def message(call: Call, xid: int) -> bytes:

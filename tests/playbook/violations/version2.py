@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import nfs3
 from ..rpc import u32
 from ..rpcrdma import CALL as ASK
-from ..rpcrdma import MSG, OPTIONAL, REPLY, announce, call, header, optional, reply
+from ..rpcrdma import MSG, NOMSG, REPLY, call, header, optional, reply, wish, xcharsubset
 from ..wire import Connection, Wire
 from .scripts import (
     CLIENT,
@@ -166,8 +166,37 @@ def ignored_option(wire: Wire) -> Broken:
     return by_server(wire, sent)
 
 
-def wrong_response_direction(wire: Wire) -> Broken:
+def unknown_option_ignored(wire: Wire) -> Broken:
+    """An option that neither document defines, passed over: a note."""
+    connection = second(wire)
+    sent = connection.send(CLIENT, optional(7, 77, b""))
+    hello(connection)
+    return by_server(wire, sent)
+
+
+def response_as_call(wire: Wire) -> Broken:
     """ROPT_RESPXCH as a CALL."""
     connection = second(wire)
-    announce(connection, CLIENT, (1, 4096))
-    return by_server(wire, connection.send(SERVER, u32(2, 2, 32, OPTIONAL, ASK, 3, 12, 0, 0, 0)))
+    wish(connection, CLIENT, (1, 8192))
+    done = xcharsubset(0) + xcharsubset() + xcharsubset()
+    return by_server(wire, connection.send(SERVER, optional(2, 3, done, direction=ASK)))
+
+
+def wrong_direction_of_payload(wire: Wire) -> Broken:
+    """An option as a REPLY, and a call behind it."""
+    connection = second(wire)
+    sent = connection.send(CLIENT, optional(7, 77, b"", direction=REPLY) + message(nfs3.null(), 7))
+    connection.send(SERVER, header(7, MSG, version=2, direction=REPLY) + answer(nfs3.null_reply(), 7))
+    return by_client(wire, sent)
+
+
+def long_message_the_wrong_way(wire: Wire) -> Broken:
+    """An RDMA2_NOMSG as a REPLY, and a call in its Read chunk."""
+    connection = second(wire)
+    text = message(nfs3.null(), 7)
+    chunk = connection.register(len(text))
+    sent = connection.send(CLIENT, header(7, NOMSG, version=2, direction=REPLY, reads=[(0, chunk)]))
+    pending = connection.read_request(SERVER, chunk[0].handle, chunk[0].offset, text)
+    connection.read_responses(pending)
+    connection.send(SERVER, header(7, MSG, version=2, direction=REPLY) + answer(nfs3.null_reply(), 7))
+    return by_client(wire, sent)

@@ -1,0 +1,206 @@
+"""Version 2: the rules of version 1 hold there, too, by its own values; and what a capture may leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from playbook import Wire, faults
+from playbook.packets import Packet
+from playbook.rpcrdma import announce, optional, respond, update, wish, xcharspec
+from playbook.violations import SCRIPTS, Broken, characteristics, hello, version2
+from playbook.violations.characteristics import RBSIZ, told
+from playbook.violations.scripts import CLIENT, SERVER, big_call, create_session, message
+from playbook.violations.version2 import second
+
+from .test_rules import audit, broken_rules, late, play, short, total
+
+FIRST_ALONE = {
+    "PD-INLINE": "private data do not set thresholds of version 2",
+    "PD-INVALIDATE-AGREED": "nor do they allow Send With Invalidate",
+    "V1-ERROR-VERSION": "its script answers version 1 in version 2",
+    "V1-FIRST-1024": "4096 is the least there",
+    "V1-PROC-DONE": "V2-PROC",
+    "V1-PROC-MSGP": "V2-PROC",
+    "V1-PROC-UNKNOWN": "V2-PROC",
+    "V1-VERSION": "V2-FIRST-MESSAGE, V2-FALLBACK",
+}
+INSTEAD = {
+    "V1-BACKWARD-CHUNKS": "XC-BRS",
+    "V1-BACKWARD-PROC": "XC-BRS",
+    "V1-CREDIT-FIRST": "V2-FIRST-MESSAGE",
+    "V1-ERROR-CODE": "V2-ERROR-CODE",
+    "V1-ERROR-PAYLOAD": "V2-ERROR-PAYLOAD",
+    "V1-INLINE-EXCEEDED": "V2-INLINE-4096",
+    "V1-MSG-PAYLOAD": "V2-MSG-PAYLOAD",
+}
+"""Which rule says in version 2 what another says in version 1."""
+REPLAYED = sorted(rule for rule in SCRIPTS if rule.startswith(("V1", "PD")) and rule not in FIRST_ALONE)
+
+
+@pytest.mark.parametrize("rule", REPLAYED)
+def test_what_breaks_a_rule_in_version_1_breaks_it_in_version_2(rule: str) -> None:
+    wire, broken = play(rule, version=2)
+    auditor = audit(wire)
+    expected = INSTEAD.get(rule, rule)
+    assert broken_rules(auditor) == {expected} | broken.cause
+    [finding] = [finding for finding in auditor.findings if finding.rule.id == expected]
+    assert finding.endpoint == broken.endpoint
+    assert broken.frame in finding.frames
+
+
+OTHERS: dict[Callable[[Wire], Broken], str] = {
+    version2.first_of_version_1: "V2-FIRST-MESSAGE",
+    version2.long_first: "V2-FIRST-MESSAGE",
+    version2.other_version: "V2-FALLBACK",
+    version2.looped: "V2-FALLBACK",
+    version2.ignored_option: "V2-INVAL-OPTION",
+    version2.unknown_option_ignored: "V2-INVAL-OPTION",
+    version2.response_as_call: "V2-OPTIONAL-DIRECTION",
+    version2.wrong_direction_of_payload: "V2-OPTIONAL-DIRECTION",
+    version2.long_message_the_wrong_way: "V2-DIRECTION",
+    characteristics.callback_to_nobody: "XC-BRS",
+    characteristics.long_callback: "XC-BRS",
+    characteristics.changed_on_request: "XC-NOCHANGE",
+    characteristics.forgotten_wish: "XC-RESPONSE-SETS",
+    characteristics.invented_wish: "XC-RESPONSE-SETS",
+    characteristics.init_refused_by_who_asks: "XC-SUPPORT",
+    characteristics.larger_reply: "V1-REPLY-USES-REPLY-CHUNK",
+    characteristics.larger_callback: "V1-BACKWARD-SIZE",
+    characteristics.cut_in_half: "XC-TYPE",
+}
+
+
+@pytest.mark.parametrize("script", OTHERS, ids=lambda script: script.__name__)
+def test_other_ways_to_break_a_rule(script: Callable[[Wire], Broken]) -> None:
+    wire = Wire(seed=21)
+    broken = script(wire)
+    hello(wire.connections[-1])
+    auditor = audit(wire)
+    assert broken_rules(auditor) == {OTHERS[script]} | broken.cause
+    finding = next(finding for finding in auditor.findings if finding.rule.id == OTHERS[script])
+    assert finding.endpoint == broken.endpoint
+    assert broken.frame in finding.frames
+
+
+# What a capture leaves open
+
+
+def unanswered_option(wire: Wire) -> list[Packet]:
+    """The capture ends behind an option that nobody knows."""
+    second(wire).send(CLIENT, optional(7, 77, b""))
+    return wire.packets
+
+
+def payload_cut(wire: Wire) -> list[Packet]:
+    """An option with an RPC message behind it, of which the capture has the first bytes."""
+    second(wire).send(CLIENT, optional(7, 77, bytes(12)) + message(create_session(), 7))
+    return short(wire)
+
+
+def unknown_at_the_end(wire: Wire) -> list[Packet]:
+    """The capture ends behind a characteristic that nobody knows."""
+    wire.version = 2
+    connection = wire.connect()
+    announce(connection, CLIENT, (RBSIZ, 8192))
+    announce(connection, SERVER, (9, 1))
+    return wire.packets
+
+
+def response_at_the_end(wire: Wire) -> list[Packet]:
+    """The capture ends behind the response to a wish."""
+    connection = told(wire)
+    wish(connection, CLIENT, (RBSIZ, 8192))
+    respond(connection, SERVER, done=[0])
+    return wire.packets
+
+
+def first_after_the_start(wire: Wire) -> list[Packet]:
+    """ROPT_INITXCH is the first message of a capture that began behind the connection's start."""
+    wire.version = 2
+    announce(wire.connect(), CLIENT, (RBSIZ, 8192))
+    hello(wire.connections[0])
+    return late(wire)
+
+
+def update_after_the_start(wire: Wire) -> list[Packet]:
+    """What ROPT_INITXCH said is not in the capture."""
+    connection = told(wire, server=((RBSIZ, 8192),), nochange=(0,))
+    at = len(wire.packets)
+    update(connection, SERVER, RBSIZ, 16384)
+    hello(connection)
+    return wire.packets[at:]
+
+
+def pending_at_the_end(wire: Wire) -> list[Packet]:
+    """A change is pending when the capture ends."""
+    connection = told(wire)
+    wish(connection, CLIENT, (RBSIZ, 8192))
+    respond(connection, SERVER, pending=[0])
+    hello(connection)
+    return wire.packets
+
+
+def crossed(wire: Wire) -> list[Packet]:
+    """A Send that may have been under way when its receiver told of a smaller buffer."""
+    connection = told(wire, server=((RBSIZ, 16384),))
+    update(connection, SERVER, RBSIZ, 8192)
+    big_call(connection, 9000)
+    hello(connection)
+    return wire.packets
+
+
+def pipelined(wire: Wire) -> list[Packet]:
+    """A second message, captured microseconds before the answer to the first."""
+    wire.version = 2
+    connection = wire.connect()
+    announce(connection, CLIENT, (RBSIZ, 8192))
+    connection.send(CLIENT, optional(2, 2, xcharspec((RBSIZ, 8192))))
+    announce(connection, SERVER, (RBSIZ, 8192))
+    respond(connection, SERVER, done=[0])
+    hello(connection)
+    return wire.packets
+
+
+def direction_cut(wire: Wire) -> list[Packet]:
+    """Frames end inside the transport header."""
+    second(wire)
+    return faults.snap(wire.packets, 72)
+
+
+def response_behind_a_hole(wire: Wire) -> list[Packet]:
+    """The request is not in the capture."""
+    connection = told(wire)
+    at = len(wire.packets)
+    wish(connection, CLIENT, (RBSIZ, 8192))
+    end = len(wire.packets)
+    respond(connection, SERVER, done=[0])
+    hello(connection)
+    return wire.packets[:at] + wire.packets[end:]
+
+
+OPEN: dict[Callable[[Wire], list[Packet]], str] = {
+    unanswered_option: "V2-INVAL-OPTION",
+    payload_cut: "V2-OPTIONAL-DIRECTION",
+    direction_cut: "V2-DIRECTION",
+    pipelined: "V2-FIRST-MESSAGE",
+    unknown_at_the_end: "XC-UNKNOWN",
+    response_at_the_end: "XC-SUPPORT",
+    response_behind_a_hole: "XC-RESPONSE-XID XC-RESPONSE-SETS",
+    first_after_the_start: "XC-INIT-FIRST",
+    update_after_the_start: "XC-NOCHANGE XC-RBSIZ-SHRINK",
+    pending_at_the_end: "XC-UPDATE-PENDING",
+    crossed: "XC-RBSIZ",
+}
+
+
+@pytest.mark.parametrize("script", OPEN, ids=lambda script: script.__name__)
+def test_what_a_capture_does_not_tell(script: Callable[[Wire], list[Packet]]) -> None:
+    wire = Wire(seed=22)
+    auditor = audit(wire, script(wire))
+    allowed = {"XC-RBSIZ-SHRINK"} if script is crossed else set()
+    assert broken_rules(auditor) <= allowed
+    for rule in OPEN[script].split():
+        tally = total(auditor, rule)
+        assert tally.undecidable and not tally.violated, rule
