@@ -199,7 +199,10 @@ class Connection:
         if negotiation.overflow and (frame is None or frame > negotiation.overflow):
             return InForce(None, negotiation.overflow, "not seen: more was announced than is remembered")
         found = negotiation.announced(which, endpoint, frame)
-        return None if found is None else InForce(found.characteristic.value, found.frame, found.source)
+        if found is None:
+            return None
+        doubt = "; packets are missing, and a later one may be among them" if sum(self.missing_packets) else ""
+        return InForce(found.characteristic.value, found.frame, found.source + doubt)
 
     @property
     def _lost(self) -> str:

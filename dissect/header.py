@@ -71,10 +71,13 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
             usual = _usual(data, start, min(end - start, length))
             if usual is not None:
                 return usual
-        elif version == 2 and procedure <= RDMA_NOMSG and reads <= 1:
+        elif version == 2 and procedure <= RDMA_NOMSG and reads <= 1:  # The word there is rdma_direction.
+            empty = procedure == RDMA_MSG and not (writes or reply) and end - start >= 32 <= length
+            if empty and not _WORD(data, start + 28)[0]:
+                return TransportHeader(xid, 2, credits, RDMA_MSG, length=32, direction=reads)
             usual = _usual(data, start, min(end - start, length), 5)
             if usual is not None:
-                usual.direction = reads  # The word there is rdma_direction.
+                usual.direction = reads
                 return usual
     header = TransportHeader(0, 0, None, None)
     cursor = _Cursor(data, start, max(0, min(end - start, length)), max(0, length))

@@ -245,6 +245,21 @@ def test_a_gap_may_have_held_an_announcement() -> None:
     assert known.value is None and "not in the capture" in known.source
 
 
+def test_an_announcement_may_be_followed_by_one_that_was_lost() -> None:
+    wire, talk = spoken()
+    ping(talk)
+    announce(talk, SERVER, (XCHAR_RBSIZ, 8192))
+    ping(talk)
+    ping(talk)
+    lost = [at for at, packet in enumerate(wire.packets) if packet.kind == "send"][3:4]
+    analyzer = Analyzer()
+    for batch in frame_batches(Capture(wire, faults.drop(wire.packets, lost)).frames, ()):
+        analyzer.feed(batch)
+    analyzer.finish()
+    known = analyzer.connections[0].receive_size(SERVER)
+    assert known.value == 8192 and known.source.endswith("; packets are missing, and a later one may be among them")
+
+
 def test_a_value_of_the_wrong_type_is_no_value() -> None:
     wire, talk = spoken()
     ping(talk)
