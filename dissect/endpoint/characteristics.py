@@ -132,12 +132,15 @@ class Characteristics:
         assert header.option is not None
         handle = self._HANDLERS.get(header.option)
         if handle is None or not self.endpoint.settings.extension:
-            if self.endpoint.bends("invalid option"):
-                return []
             return self.endpoint.responder.refuse(header, ERR_INVAL_OPTION)
         noun = decode_option(header.option, header.optinfo)
         if noun.problem or any(value.problem for value in _values(noun)):
             return self.endpoint.responder.refuse(header, ERR_CHUNK)  # 2.1: an XDR error
+        unknown = any(value.kind is None for value in _values(noun))
+        if unknown and self.endpoint.bends("unknown characteristic"):
+            return self.endpoint.responder.refuse(header, ERR_CHUNK)
+        if isinstance(noun, RespXch) and self.endpoint.bends("support"):
+            return self.endpoint.responder.refuse(header, ERR_INVAL_OPTION)
         self.known = True
         return handle(self, header, noun)
 
@@ -156,6 +159,8 @@ class Characteristics:
         return [Changed(which, value)]
 
     def _reqxch(self, header: TransportHeader, noun: ReqXch) -> list[Output]:
+        if self.endpoint.bends("response"):
+            return []
         fates: dict[str, list[int]] = {"done": [], "reject": [], "pending": []}
         updates: list[tuple[int, Value]] = []
         for place, wish in enumerate(noun.want):
@@ -166,13 +171,10 @@ class Characteristics:
                 self.own[wish.which] = wish.value or 0
             elif fate == "pending":
                 updates.append((wish.which, wish.value or 0))
-        if self.endpoint.bends("response"):
-            return []
         subsets = [xcharsubset(fates[fate]) for fate in ("done", "reject", "pending")]
         outputs = self._send(ROPT_RESPXCH, header.xid, REPLY, *subsets)
         for which, value in updates:
-            if not self.endpoint.bends("update"):
-                outputs += self.update(which, value, clears=True)
+            outputs += self.update(which, value, clears=True)
         return outputs
 
     def _possible(self, wish: Any) -> bool:

@@ -139,7 +139,13 @@ class Endpoint:
         if header.procedure == RDMA_OPTIONAL:
             return outputs + self.characteristics.take(header) + self.requester.proceed()
         payload = event.data[header.length :]
-        if self._direction(header, payload) == CALL:
+        direction = self._direction(header, payload)
+        if header.procedure == RDMA_MSG and int.from_bytes(payload[4:8], "big") != direction:
+            header.problem = "rdma_direction is not that of the RPC message"
+            if header.xid in self.requester.outstanding:
+                return outputs + self.requester.refused(header)
+            return outputs + self.responder.refuse(header, ERR_CHUNK)
+        if direction == CALL:
             return outputs + self.responder.call(header, payload)
         return outputs + self.requester.reply(header, payload, event.invalidated)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..nouns import Role
 from ..plan import Fault
+from . import options as o
 from . import spoil as s
 
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
@@ -147,6 +148,57 @@ FAULTS: dict[str, Fault] = {
                               s.invalidate_other),
     "invalidate-in-call": Fault("PD-INVALIDATE-ROLE", CLIENT, "sends a call that invalidates a handle",
                                 s.invalidate_in_call),
+    # Version 2 (version-two-01)
+    "v2-procedure-3": Fault("V2-PROC", CLIENT, "sends a call as procedure 3", s.word(s.PROCEDURE_WORD, 3), version=2),
+    "v2-reply-as-call": Fault("V2-DIRECTION", SERVER, "sends a reply with rdma_direction CALL", o.says_call, version=2),
+    "v2-option-as-reply": Fault("V2-OPTIONAL-DIRECTION", CLIENT, "sends ROPT_INITXCH with rdma_optdir REPLY",
+                                o.says_reply, version=2),
+    "v2-no-payload": Fault("V2-MSG-PAYLOAD", CLIENT, "sends RDMA2_MSG with no message behind it", s.no_payload,
+                           version=2),
+    "v2-payload-behind-error": Fault("V2-ERROR-PAYLOAD", SERVER, "sends 12 bytes behind an RDMA2_ERROR",
+                                     s.behind_error, version=2),
+    "v2-error-7": Fault("V2-ERROR-CODE", SERVER, "sends an RDMA2_ERROR with rdma_err 7", s.unknown_error, version=2),
+    "v2-unknown-option": Fault("", CLIENT, "sends option 77, which it may", o.unknown_option, version=2),
+    "v2-option-as-header": Fault("V2-INVAL-OPTION", SERVER, "refuses an option with RDMA2_ERR_BAD_HEADER",
+                                 o.option_as_header, cause="v2-unknown-option", version=2),
+    "v2-second-before-answer": Fault("V2-FIRST-MESSAGE", CLIENT, "sends a second message before the first is answered",
+                                     bends="version", version=2),
+    "v2-again": Fault("V2-FALLBACK", CLIENT, "sends version 2 again after RDMA_ERR_VERS", bends="fallback", version=2),
+    "v2-reply-version-1": Fault("V2-REPLY-VERSION", SERVER, "answers a call of version 2 in version 1", o.of_version_1,
+                                version=2),
+    "v2-too-long": Fault("V2-INLINE-4096", CLIENT, "sends more than 4096 bytes, no other size being announced",
+                         bends="inline", fits=o.beyond_4096, version=2),
+    # Transport characteristics (xcharext-02)
+    "xc-overrun": Fault("XC-BOUNDS", CLIENT, "gives xchv_data a length beyond the message", o.overrun, version=2),
+    "xc-bool-7": Fault("XC-TYPE", CLIENT, "says that Requester Remote Invalidation is 7", o.bool_7, version=2),
+    "xc-unknown": Fault("", CLIENT, "announces characteristic 77, which it may", o.unknown_characteristic, version=2),
+    "xc-unknown-refused": Fault("XC-UNKNOWN", SERVER, "refuses a ROPT_INITXCH for a characteristic it does not know",
+                                bends="unknown characteristic", cause="xc-unknown", version=2),
+    "xc-call-behind": Fault("XC-PAYLOAD", CLIENT, "sends an RPC call behind ROPT_INITXCH", o.call_behind, version=2),
+    "xc-init-too-long": Fault("XC-INIT-SIZE", CLIENT, "sends a ROPT_INITXCH of more than 1024 bytes", o.too_long,
+                              version=2),
+    "xc-init-again": Fault("XC-INIT-FIRST", CLIENT, "sends ROPT_INITXCH when calls were sent before", o.once_more,
+                           version=2),
+    "xc-fixed-changed": Fault("XC-NOCHANGE", SERVER, "says that nothing will change, and changes it", o.all_fixed,
+                              version=2),
+    "xc-response-xid": Fault("XC-RESPONSE-XID", SERVER, "answers ROPT_REQXCH under another XID", o.other_xid,
+                             version=2),
+    "xc-response-sets": Fault("XC-RESPONSE-SETS", SERVER, "names a change as done and as rejected", o.two_sets,
+                              version=2),
+    "xc-no-response": Fault("XC-RESPONSE-MISSING", SERVER, "does not answer ROPT_REQXCH", bends="response", version=2),
+    "xc-response-refused": Fault("XC-SUPPORT", CLIENT, "sends ROPT_REQXCH and refuses the ROPT_RESPXCH",
+                                 bends="support", version=2),
+    "xc-clears-nothing": Fault("XC-UPDATE-PENDING", SERVER, "says that a change is no longer pending, and none was",
+                               o.clears_nothing, version=2),
+    "xc-too-long": Fault("XC-RBSIZ", CLIENT, "sends more than the Receive Buffer Size of its peer", bends="inline",
+                         fits=o.beyond_buffer, version=2),
+    "xc-shrinks": Fault("XC-RBSIZ-SHRINK", SERVER, "lowers its Receive Buffer Size unasked", o.shrinks, version=2),
+    "xc-invalidates": Fault("XC-REQREMINV", SERVER, "invalidates memory of a requester that did not say it is ready",
+                            s.invalidate_unasked, version=2),
+    "xc-callback-chunk": Fault("XC-BRS", SERVER, "gives a backward call a Reply chunk, and the client takes inline ones",
+                               s.backward_chunk, version=2),
+    "xc-experimental": Fault("XC-EXPERIMENTAL", CLIENT, "announces an experimental characteristic", o.experimental,
+                             version=2),
 }
 # fmt: on
 """Name -> fault.  A rule of '' marks what is allowed, and gives a fault of the peer its occasion."""
