@@ -25,6 +25,7 @@ COMMANDS = {
     "rules": "What the audit judges by.",
     "explain": "One rule in full.",
     "export": "Write the RPCs as a capture of ONC RPC over TCP.",
+    "synth": "Captures of two endpoints that follow a script, by the book or with a fault.",
     "verify": "Compare with Wireshark, and say who is right where the two differ.",
 }
 """Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""

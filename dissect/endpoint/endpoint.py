@@ -120,7 +120,7 @@ class Endpoint:
             self.state = State.SETTLED  # a version 1 requester asks nobody
             return [Settled(1), *self.requester.proceed()]
         if self.role is Role.CLIENT and self.settings.extension:
-            return self.characteristics.introduce()
+            return self.characteristics.introduce() + self.requester.proceed()
         return self.requester.proceed()
 
     def _received(self, event: Received) -> list[Output]:

@@ -72,10 +72,14 @@ class Conversation:
             self._add(index, end.take(Connected(private[1 - index])))
         self.run()
 
-    def call(self, end: int, *calls: Call) -> None:
-        """Calls of one end, all at once as far as credits go; returns when nothing is under way any more."""
+    def submit(self, end: int, *calls: Call) -> None:
+        """Calls of one end, all at once as far as credits and the connection go; ``run`` carries them out."""
         for call in calls:
             self._add(end, self.ends[end].call(call))
+
+    def call(self, end: int, *calls: Call) -> None:
+        """The same; returns when nothing is under way any more."""
+        self.submit(end, *calls)
         self.run()
 
     def request(self, end: int, want: Mapping[int, Value]) -> None:

@@ -195,7 +195,7 @@ FAULTS: dict[str, Fault] = {
     "xc-shrinks": Fault("XC-RBSIZ-SHRINK", SERVER, "lowers its Receive Buffer Size unasked", o.shrinks, version=2),
     "xc-invalidates": Fault("XC-REQREMINV", SERVER, "invalidates memory of a requester that did not say it is ready",
                             s.invalidate_unasked, version=2),
-    "xc-callback-chunk": Fault("XC-BRS", SERVER, "gives a backward call a Reply chunk, and the client takes inline ones",
+    "xc-callback-chunk": Fault("XC-BRS", SERVER, "gives a backward call a Reply chunk that the client does not serve",
                                s.backward_chunk, version=2),
     "xc-experimental": Fault("XC-EXPERIMENTAL", CLIENT, "announces an experimental characteristic", o.experimental,
                              version=2),
