@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.connection import Connection
+from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers import opcodes
 from rdmascope.dissect.messages import Message, procedure_name
 from rdmascope.dissect.network import AddressTable, locate
-from rdmascope.dissect.operations import Kind
 from rdmascope.dissect.packets import PacketBatch, decode
 from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.tcp import FIN, RST, SYN
 
 from .reading import Reading
 from .units import size
 
+if TYPE_CHECKING:
+    from rdmascope.dissect.iwarp.segments import Part, Segment, Segments
+
 OWN, ACKNOWLEDGEMENT, OTHER = "own", "acknowledgement", "other"
 
+TCP_ACK = "TCP ACK"
 LINGER = 1000
 """Packets of the connection after the reply among which its acknowledgement is looked for."""
 
@@ -60,8 +68,6 @@ def packet_batches(reading: Reading) -> Iterator[tuple[PacketBatch, AddressTable
 
 def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list[Step]:
     """The connection's packets from the first frame of the RPC to the acknowledgement of its reply."""
-    if rpc.connection.transport == "iWARP":
-        return _segment_steps(rpc)
     own = frames_of(rpc)
     if not own:
         return []
@@ -94,39 +100,113 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
     return found
 
 
-_IWARP_NAMES = {
-    Kind.SEND: "RDMAP Send",
-    Kind.WRITE: "RDMA Write",
-    Kind.READ: "RDMA Read Response",
-    Kind.ATOMIC: "Atomic",
-}
+def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[Segment]]:
+    """Have an analyzer's FPDUs remembered; gives a function for the iWARP segments of some frames of a batch.
+
+    It knows what was fed by then.
+    """
+    addresses = AddressTable()
+
+    @cache
+    def segments() -> Segments:
+        # Most captures have no iWARP in them, and then nothing of it need be loaded.
+        from rdmascope.dissect.iwarp.segments import Segments
+
+        return Segments()
+
+    analyzer.watch_fpdus(lambda *fpdus: segments().watch(*fpdus))
+
+    def of(batch: FrameBatch, first: int, last: int) -> list[Segment]:
+        observer = analyzer.iwarp
+        if observer is None:
+            return []
+        found = segments().of(batch, locate(batch, addresses).tcp, observer)
+        return [one for one in found if first <= one.frame <= last]
+
+    return of
 
 
-def _segment_steps(rpc: Rpc) -> list[Step]:
-    """iWARP: the stretches of TCP payload that carried the RPC; TCP's own acknowledgements are not among them."""
-    messages = [message for message in (rpc.call, rpc.reply) if message]
+def segment_steps(rpc: Rpc, reading: Reading) -> list[Step]:
+    """iWARP: the TCP segments of the connection from the first frame of the RPC to the acknowledgement of its reply."""
+    own = frames_of(rpc)
+    if not own:
+        return []
+    first, last = min(own), max(own)
+    segments = watch_segments(reading.analyzer)
     procedures = {
-        message.operation: procedure_name(message.header.version, message.header.procedure) for message in messages
+        (message.operation.initiator, message.operation.psn): procedure_name(
+            message.header.version, message.header.procedure
+        )
+        for message in (rpc.call, rpc.reply)
+        if message
     }
-    moved = {one: None for chunk in rpc.chunks for use in chunk.segments for one in use.operations}
+    replier = rpc.reply.operation.initiator if rpc.reply else None
     found: list[Step] = []
-    for operation in [*procedures, *moved]:
-        sender = operation.initiator
-        if operation.kind is Kind.READ:
-            label = f"RDMA Read Request {size(operation.length)}, STag {operation.handle:#010x}"
-            found.append(Step(operation.first_frame, operation.first_time, sender, "RDMA Read Request", label, 0, OWN))
-            sender = 1 - sender
-        name = _IWARP_NAMES[operation.kind]
-        procedure = procedures.get(operation)
-        for _, _, rows in operation.payload.runs:
-            for frame, time, length in zip(
-                rows["frame"].tolist(), rows["time"].tolist(), rows["length"].tolist(), strict=True
-            ):
-                label = f"{name} {size(length)}"
-                if procedure:
-                    label += f", {procedure}"
-                found.append(Step(frame, time, sender, name, label, length, OWN))
-    return sorted(found, key=lambda step: (step.frame, step.time))
+    waiting: FrameBatch | None = None
+    lingered = 0
+    for batch in chain(reading.batches(), [None]):
+        # A batch is told when the next one was looked at, too: an FPDU may end there.
+        if batch is None:
+            reading.analyzer.finish()
+        else:
+            reading.analyzer.feed(batch)
+            if int(batch.rows["number"][-1]) < first:
+                continue
+        if waiting is not None:
+            for segment in segments(waiting, first, int(waiting.rows["number"][-1])):
+                connection = segment.link.connection
+                if connection is None or connection.number != rpc.connection.number:
+                    continue
+                if segment.frame > last:
+                    lingered += 1
+                    if replier is None or lingered > LINGER:
+                        return found
+                    if segment.sender == replier:
+                        continue
+                found.append(_step(segment, own, procedures))
+                if segment.frame > last:
+                    return found
+        waiting = batch
+    return found
+
+
+def _step(segment: Segment, own: set[int], procedures: dict[tuple[int, int], str]) -> Step:
+    # What comes again is not what the RPC was put together of.
+    again = any(part.fpdu is not None and part.fpdu.first_frame in own for part in segment.parts)
+    kind = OWN if segment.frame in own or again else OTHER if segment.length else ACKNOWLEDGEMENT
+    family, label = "ACK", TCP_ACK
+    if segment.length:
+        labels = [_part_label(part, segment, procedures) for part in segment.parts]
+        family = " ".join(dict.fromkeys(name for name, _ in labels))
+        label = " | ".join(text for _, text in labels)
+    elif segment.flags & (SYN | FIN | RST):
+        family = label = next(name for flag, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST")) if segment.flags & flag)
+    if segment.mark:
+        label = f"{segment.mark}: {label}"
+    return Step(segment.frame, segment.time, segment.sender, family, label, segment.length, kind)
+
+
+def _part_label(part: Part, segment: Segment, procedures: dict[tuple[int, int], str]) -> tuple[str, str]:
+    """What a segment carries of one FPDU: '[Write 124 B]', or '[Write 4.02 KiB …' where others have the rest."""
+    from rdmascope.dissect.layers import iwarp_codes as codes
+
+    begins, ends = "… " if part.before else "[", " …" if part.after else "]"
+    fpdu = part.fpdu
+    if part.mpa is not None:
+        name = f"MPA {'Request' if part.mpa.request else 'Reply'}"
+        return name, name
+    if fpdu is None:
+        return "?", f"{size(part.length)} {'of an FPDU with a wrong CRC' if part.spoiled else 'of an unknown FPDU'}"
+    name = codes.opcode_name(fpdu.opcode)
+    label = f"{begins}{name} {size(part.length if not part.whole else fpdu.length)}"
+    if request := fpdu.request:
+        label = f"{begins}{name} {size(request.length)}, STag {request.source_stag:#010x}"
+    elif fpdu.queue is None:
+        label += f", STag {fpdu.stag:#010x}"
+    procedure = procedures.get((segment.sender, fpdu.msn & 0xFFFFFF)) if fpdu.opcode in codes.SENDS else None
+    if procedure:
+        label += f", {procedure}"
+    return name, label + ends
 
 
 def _senders(packets: PacketBatch, addresses: AddressTable, connection: Connection) -> np.ndarray:

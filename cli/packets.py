@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
+from heapq import merge
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import numpy as np
@@ -14,6 +16,7 @@ from rich.text import Text
 
 from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.connection import Connection
+from rdmascope.dissect.cursor import TRANSPORTS
 from rdmascope.dissect.frames import FrameBatch, Rows
 from rdmascope.dissect.layers import opcodes
 from rdmascope.dissect.network import locate
@@ -22,9 +25,13 @@ from rdmascope.dissect.rpcs import Rpc
 
 from . import records
 from .reading import Reading, Source, analyzer_options, file_argument, follow_options, following, recognition_options
-from .terminal import complain, console, print_json, show
-from .units import plural
+from .terminal import console, print_json, show
 from .views import packets as views
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.iwarp.segments import Segment
+
+    from .segments import SegmentLines
 
 SLICE = 4096
 """Packets made into lines at a time."""
@@ -49,7 +56,14 @@ class FrameRange(click.ParamType[tuple[int, int]]):
 class Line(NamedTuple):
     """A packet and what is told of it."""
 
-    packet: SimpleNamespace
+    frame: int
+    time: int
+    wire: int
+    """Bytes of the whole frame."""
+    packet: SimpleNamespace | None
+    """An InfiniBand packet."""
+    segment: Segment | None
+    """A TCP segment of iWARP."""
     source: str
     destination: str
     protocol: str
@@ -58,6 +72,8 @@ class Line(NamedTuple):
     rpcrdma: bool
     """It begins a Send of RPC-over-RDMA."""
     batch: FrameBatch
+    rpcs: tuple[int, ...] = ()
+    """All of them, where there are several."""
 
 
 @click.command("packets")
@@ -82,7 +98,8 @@ def command(
     """One line per RDMA packet, as tshark would list it.
 
     Frames keep their numbers; those that are not RDMA are passed over.  The Sends of RPC-over-RDMA say what RPC
-    they belong to, RDMA Reads and Writes for which RPC they move data.
+    they belong to, RDMA Reads and Writes for which RPC they move data.  Of iWARP every TCP segment is listed,
+    acknowledgements too, with the FPDUs that it carries, or parts of them.
 
     Example: what happened around the READLINK in frame 104?
 
@@ -110,37 +127,32 @@ def command(
     reading = Reading(file, options, streaming=True, follow=following(follow, idle))
     first, last = span or (1, 1 << 62)
     out = console()
-    for shown, line in enumerate(_lines(reading, first, last), 1):
+    for listed, line in enumerate(_lines(reading, first, last), 1):
         if as_json:
             print_json(_record(line))
         else:
-            if shown == 1 and not trees:
+            if listed == 1 and not trees:
                 show(out, Text(views.header_line(), "dim"))
-            text = views.packet_line(
-                line.packet, line.source, line.destination, reading.first_time, (line.protocol, line.info)
-            )
+            when = line.time - reading.first_time
+            shown = line.protocol, line.info
+            text = views.packet_line(line.frame, when, line.wire, line.source, line.destination, shown)
             if out.is_terminal:
                 style = views.PROTOCOL_STYLES.get(line.protocol, "")
                 out.print(Text(text, style), no_wrap=True, overflow="ellipsis")
             else:
                 sys.stdout.write(text + "\n")
-            if comment := line.batch.comments.get(line.packet.frame):
+            if comment := line.batch.comments.get(line.frame):
                 sys.stdout.write(views.comment_line(comment) + "\n")
             if trees:
                 from .views.frame import layer_trees
 
-                at = int(np.searchsorted(line.batch.rows["number"], line.packet.frame))
+                at = int(np.searchsorted(line.batch.rows["number"], line.frame))
                 row = line.batch.rows[at]
                 start = int(row["offset"])
                 data = line.batch.data[start : start + int(row["captured"])].tobytes()
-                show(out, *layer_trees(data, int(row["link_type"]), line.rpcrdma), Text())
-        if shown == most:
+                show(out, *layer_trees(data, int(row["link_type"]), line.rpcrdma, line.segment), Text())
+        if listed == most:
             return
-    iwarp = sum(one.transport == "iWARP" for one in reading.analyzer.connections)
-    if iwarp:
-        complain(
-            f"{reading.path}: {plural(iwarp, 'iWARP connection')} beside these, whose segments are not listed here"
-        )
     reading.check()
 
 
@@ -149,20 +161,41 @@ def _lines(reading: Reading, first: int, last: int) -> Iterator[Line]:
     analyzer = reading.analyzer
     sends: dict[int, tuple[str, str, int]] = {}
     uses: dict[int, tuple[str, int]] = {}
+
+    @cache
+    def segments() -> SegmentLines:
+        # Most captures have no iWARP in them, and then nothing of it need be loaded.
+        from .segments import SegmentLines
+
+        return SegmentLines(analyzer)
+
+    analyzer.watch_fpdus(lambda *fpdus: segments().watch(*fpdus))
+
+    def told(batch: FrameBatch) -> Iterator[Line]:
+        packets = _batch_lines(batch, analyzer, sends, uses, first, last)
+        if analyzer.iwarp is None:
+            return packets
+        return merge(packets, _segment_lines(batch, segments(), first, last), key=_frame)
+
+    def note(rpcs: list[Rpc]) -> None:
+        _note([rpc for rpc in rpcs if rpc.connection.transport != "iWARP"], sends, uses)
+        if carried := [rpc for rpc in rpcs if rpc.connection.transport == "iWARP"]:
+            segments().note(carried)
+
     waiting: FrameBatch | None = None
     for batch in reading.batches():
-        _note(analyzer.feed(batch), sends, uses)
+        note(analyzer.feed(batch))
         if waiting is not None:
-            yield from _batch_lines(waiting, analyzer, sends, uses, first, last)
+            yield from told(waiting)
             if int(batch.rows["number"][0]) > last:
                 return
         waiting = batch
         if reading.follow is not None:
-            yield from _batch_lines(batch, analyzer, sends, uses, first, last)
+            yield from told(batch)
             waiting = None
-    _note(analyzer.finish(), sends, uses)
+    note(analyzer.finish())
     if waiting is not None:
-        yield from _batch_lines(waiting, analyzer, sends, uses, first, last)
+        yield from told(waiting)
 
 
 def _note(rpcs: list[Rpc], sends: dict[int, tuple[str, str, int]], uses: dict[int, tuple[str, int]]) -> None:
@@ -202,14 +235,29 @@ def _batch_lines(
             if packet.frame in sends:
                 protocol, info, rpc = sends.pop(packet.frame)
             elif connection is not None and begins and alone:
-                protocol, info = views.alone_shown(batch.data, packet, connection)
+                payload = packet.payload, packet.payload + packet.captured, packet.length
+                protocol, info = views.alone_shown(batch.data, *payload, packet.frame, connection)
             else:
                 use, rpc = uses.pop(packet.frame, ("", None))
                 protocol, info = (
                     views.PROTOCOLS[packet.transport],
                     views.packet_info(batch.data, packet, connection, use),
                 )
-            yield Line(packet, source, destination, protocol, info, rpc, begins, batch)
+            place = packet.frame, packet.time, packet.wire
+            yield Line(*place, packet, None, source, destination, protocol, info, rpc, begins, batch)
+
+
+def _segment_lines(batch: FrameBatch, segments: SegmentLines, first: int, last: int) -> Iterator[Line]:
+    for segment, protocol, info, rpcs in segments.lines(batch, first, last):
+        rpc = rpcs[0] if rpcs else None
+        names = segment.source, segment.destination
+        yield Line(
+            segment.frame, segment.time, segment.wire, None, segment, *names, protocol, info, rpc, False, batch, rpcs
+        )
+
+
+def _frame(line: Line) -> int:
+    return line.frame
 
 
 def _ends(analyzer: Analyzer) -> dict[tuple[str, int], Connection]:
@@ -224,23 +272,43 @@ def _packets(rows: Rows) -> Iterator[SimpleNamespace]:
 
 
 def _record(line: Line) -> records.Record:
-    packet = line.packet
-    comment = line.batch.comments.get(packet.frame)
+    comment = line.batch.comments.get(line.frame)
     return records.record(
         "packet",
-        frame=packet.frame,
-        time_ns=packet.time,
+        frame=line.frame,
+        time_ns=line.time,
         source=line.source,
         destination=line.destination,
-        length=packet.wire,
+        length=line.wire,
         protocol=line.protocol,
         info=line.info,
         rpc=line.rpc,
-        opcode=packet.opcode,
-        opcode_name=opcodes.opcode_name(packet.opcode),
-        dest_qp=packet.dest_qp,
-        psn=packet.psn,
-        payload_length=packet.length,
-        payload_captured=packet.captured,
+        **(_segment_fields(line.segment, line.rpcs) if line.segment else _packet_fields(line.packet)),
         **({"comment": comment} if comment else {}),
     )
+
+
+def _packet_fields(packet: SimpleNamespace | None) -> records.Record:
+    assert packet is not None
+    return {
+        "transport": TRANSPORTS[packet.transport],
+        "opcode": packet.opcode,
+        "opcode_name": opcodes.opcode_name(packet.opcode),
+        "dest_qp": packet.dest_qp,
+        "psn": packet.psn,
+        "payload_length": packet.length,
+        "payload_captured": packet.captured,
+        "segment": None,
+    }
+
+
+def _segment_fields(segment: Segment, rpcs: tuple[int, ...]) -> records.Record:
+    from .segments import segment_fields
+
+    return {
+        "transport": "iWARP",
+        **dict.fromkeys(("opcode", "opcode_name", "dest_qp", "psn")),
+        "payload_length": segment.length,
+        "payload_captured": segment.captured,
+        "segment": segment_fields(segment, rpcs),
+    }

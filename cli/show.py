@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -16,8 +17,11 @@ from rdmascope.dissect.operations import Operation
 from rdmascope.dissect.rpcs import Rpc
 from rdmascope.dissect.stitch import stitched_call, stitched_reply
 
+if TYPE_CHECKING:
+    from rdmascope.dissect.iwarp.segments import Segment
+
 from . import records
-from .ladder import frames_of, packet_batches, steps
+from .ladder import frames_of, packet_batches, segment_steps, steps, watch_segments
 from .options import Xid
 from .reading import Reading, Source, analyzer_options, file_argument, recognition_options, rereadable
 from .terminal import console, print_json, show
@@ -150,7 +154,9 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: b
     show(out, views.rpc_summary(rpc, reading.first_time))
     show(out, Text())
     show(out, heading("Packets"))
-    show(out, views.ladder(steps(rpc, packet_batches(again)), rpc.connection, out.width, full))
+    iwarp = rpc.connection.transport == "iWARP"
+    found = segment_steps(rpc, again) if iwarp else steps(rpc, packet_batches(again))
+    show(out, views.ladder(found, rpc.connection, out.width, full))
     for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
         show(out, Text())
         if message is None:
@@ -177,19 +183,34 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
     from .views.packets import transport_info
 
     seen: list[tuple[FrameBatch, Rows]] = []
+    analyzer = reading.analyzer
     strays: dict[int, tuple[Connection, Message]] = {}
-    reading.analyzer.watch = lambda connection: Strays(connection, strays)
+    analyzer.watch = lambda connection: Strays(connection, strays)
+    segments: list[Segment] = []
+    watched_segments = watch_segments(analyzer)
+
+    def look() -> None:
+        """What the frame is to iWARP, as far as is known by now."""
+        if seen and analyzer.iwarp is not None and not (segments and all(one.fpdu for one in segments[0].parts)):
+            segments[:] = watched_segments(seen[0][0], number, number)
 
     def watched() -> Iterator[Rpc]:
         for batch in reading.batches():
             at = np.flatnonzero(batch.rows["number"] == number)
             if len(at):
                 seen.append((batch, batch.rows[at[0]]))
-            yield from reading.analyzer.feed(batch)
-        yield from reading.analyzer.finish()
+            rpcs = analyzer.feed(batch)
+            look()
+            yield from rpcs
+        rpcs = analyzer.finish()
+        look()
+        yield from rpcs
 
     def carries(rpc: Rpc) -> bool:
-        return number in frames_of(rpc)
+        own = frames_of(rpc)
+        # A retransmission repeats what an earlier frame brought.
+        repeated = [part.fpdu.first_frame for part in segments[0].parts if part.fpdu] if segments else []
+        return number in own or any(frame in own for frame in repeated)
 
     owner, _ = _find(watched(), carries, first=True)
     if not seen:
@@ -199,6 +220,7 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
     sends = [m.operation.first_frame for m in (owner.call, owner.reply) if m] if owner else []
     stray = strays.get(number)
     rpcrdma = number in sends or stray is not None
+    segment = segments[0] if segments else None
     if as_json:
         print_json(
             records.record(
@@ -208,12 +230,12 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
                 captured=len(data),
                 original=int(row["original"]),
                 rpc=None if owner is None else owner.number,
-                layers=frame_fields(data, int(row["link_type"]), rpcrdma),
+                layers=frame_fields(data, int(row["link_type"]), rpcrdma, segment),
             )
         )
     else:
         out = console()
-        show(out, frame_tree(data, row, reading.first_time, rpcrdma))
+        show(out, frame_tree(data, row, reading.first_time, rpcrdma, segment))
         show(out, Text())
         if stray is not None:
             connection, message = stray

@@ -94,6 +94,11 @@ class Analyzer:
             self._iwarp.watch = watch
 
     @property
+    def iwarp(self) -> IwarpObserver | None:
+        """Who looks at TCP; None before there was any."""
+        return self._iwarp
+
+    @property
     def other_packets(self) -> Counter[str]:
         """Packets of transport services other than Reliable Connection, by name."""
         return self._observer.other

@@ -5,6 +5,8 @@ All multi-byte header fields are big-endian.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,8 +41,8 @@ FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = 1, 2, 4, 8, 16, 32, 64, 128
 """RFC 9293, 3.1."""
 
 HEADER = 20
-END_OF_OPTIONS, NO_OPERATION, SACK = 0, 1, 5
-"""RFC 9293, 3.2; RFC 2018, 3."""
+END_OF_OPTIONS, NO_OPERATION, WINDOW_SCALE, SACK = 0, 1, 3, 5
+"""RFC 9293, 3.2; RFC 7323, 2; RFC 2018, 3."""
 SHORT = 512
 """Bytes up to which NumPy takes longer to start than to add."""
 LARGEST = 1 << 20
@@ -90,20 +92,24 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
     return rows if good.all() else take(rows, good)
 
 
-def sack_blocks(data: Bytes, header: int, payload: int) -> list[tuple[int, int]]:
-    """The blocks of the selective acknowledgement option of a segment (RFC 2018, 3): sequence numbers [left, right)."""
-    options = data[header + HEADER : min(payload, len(data))].tobytes()
+def options(data: Bytes, header: int, payload: int) -> Iterator[tuple[int, bytes]]:
+    """Kind and contents of the options of a segment, up to the first that contradicts itself (RFC 9293, 3.2)."""
+    field = data[header + HEADER : min(payload, len(data))].tobytes()
     at = 0
-    while at < len(options) and options[at] != END_OF_OPTIONS:
-        size = 1 if options[at] == NO_OPERATION else options[at + 1] if at + 1 < len(options) else 0
-        if not size:
-            break
-        if options[at] == SACK:
-            words = [
-                int.from_bytes(options[i : i + 4], "big") for i in range(at + 2, min(at + size, len(options)) - 3, 4)
-            ]
-            return list(zip(words[::2], words[1::2], strict=False))
+    while at < len(field) and field[at] != END_OF_OPTIONS:
+        size = 1 if field[at] == NO_OPERATION else field[at + 1] if at + 1 < len(field) else 0
+        if not size or (size == 1 and field[at] != NO_OPERATION):
+            return
+        yield field[at], field[at + 2 : at + size]
         at += size
+
+
+def sack_blocks(data: Bytes, header: int, payload: int) -> list[tuple[int, int]]:
+    """The blocks of a selective acknowledgement: sequence numbers [left, right) (RFC 2018, 3)."""
+    for kind, contents in options(data, header, payload):
+        if kind == SACK:
+            edges = [int.from_bytes(contents[at : at + 4], "big") for at in range(0, len(contents) - 3, 4)]
+            return list(zip(edges[::2], edges[1::2], strict=False))
     return []
 
 

@@ -230,6 +230,9 @@ def test_every_sample_is_in_the_manifest() -> None:
     }
 
 
+EVERY_VERSION = pytest.mark.parametrize("name", ["rxe-nfs-all", "siw-nfs-all"])
+
+
 @pytest.mark.parametrize("name", [name for name in MANIFEST if name != "loss-rxe"])
 def test_every_call_has_its_reply_and_nothing_is_damaged(name: str) -> None:
     seen = analyzed(name)
@@ -254,6 +257,7 @@ PROCEDURES = {
         "COMPOUND OK": 26, "COMPOUND NFS4ERR_NOSPC": 3, "SYMLINK OK": 3, "FSINFO OK": 2, "GETATTR OK": 2,
         "NULL OK": 3, "PATHCONF OK": 1, "ACCESS OK": 1,
     },
+    "loss-siw": {"COMPOUND OK": 41, "NULL OK": 1},
     "bidir-rxe": {"COMPOUND OK": 62, "NULL OK": 2, "CB_COMPOUND OK": 2},
     "loss-rxe": {"COMPOUND OK": 63, "COMPOUND ": 8, "COMPOUND NFS4ERR_RETRY_UNCACHED_REP": 6, "NULL OK": 1},
 }  # fmt: skip
@@ -273,8 +277,9 @@ def test_metadata_by_operation() -> None:
     assert made[4, "REMOVE"] == made[4, "WRITE"] + 1 == 401
 
 
-def test_r1m_read_four_ways_is_one_file() -> None:
-    contents = files(reads("rxe-nfs-all"))
+@EVERY_VERSION
+def test_r1m_read_four_ways_is_one_file(name: str) -> None:
+    contents = files(reads(name))
     for connection in 1, 2, 3, 4:
         mine = sorted((data for (number, _), data in contents.items() if number == connection), key=len)
         assert [len(data) for data in mine] == [6, R1M]
@@ -288,8 +293,9 @@ def test_r1m_is_what_the_client_read(name: str) -> None:
     assert {hashlib.md5(data).hexdigest() for data in big} == {MANIFEST[name]["r1m_md5"]}
 
 
-def test_zeros_and_an_odd_length_written_four_ways() -> None:
-    contents = files(writes("rxe-nfs-all"))
+@EVERY_VERSION
+def test_zeros_and_an_odd_length_written_four_ways(name: str) -> None:
+    contents = files(writes(name))
     for connection in 1, 2, 3, 4:
         mine = sorted((data for (number, _), data in contents.items() if number == connection), key=len)
         assert mine == [b"abc", bytes(1 << 20)]
@@ -452,3 +458,93 @@ def test_retransmissions_are_those_that_the_client_counted() -> None:
     # What came ahead of a lost packet was dropped, so it was sent again as well.
     again = sum(one.directions[1].repeated.packets for one in health)
     assert again == counters["duplicate_request"] + taken["ahead"]
+
+
+# iWARP
+
+
+class FourTuple(NamedTuple):
+    """One direction of a TCP connection."""
+
+    source: bytes
+    destination: bytes
+
+
+def segments(name: str) -> Iterator[tuple[int, FourTuple, int, bytes]]:
+    """``(frame, direction, sequence number, payload)`` of what TCP port 20049 sent and got: Ethernet, IPv4, TCP."""
+    with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
+        for batch in capture.batches():
+            columns = (batch.rows[column].tolist() for column in ("number", "offset", "captured"))
+            for number, start, length in zip(*columns, strict=True):
+                frame = bytes(batch.data[start : start + length])
+                if frame[12:15] != b"\x08\x00\x45" or frame[23] != 6 or b"\x4e\x51" not in (frame[34:36], frame[36:38]):
+                    continue
+                payload = frame[34 + (frame[46] >> 4) * 4 : 14 + int.from_bytes(frame[16:18], "big")]
+                direction = FourTuple(frame[26:30] + frame[34:36], frame[30:34] + frame[36:38])
+                yield number, direction, int.from_bytes(frame[38:42], "big") + (frame[47] >> 1 & 1), payload
+
+
+def fpdus(name: str) -> dict[FourTuple, list[bytes]]:
+    """The ULPDUs of each direction, behind its MPA Request or Reply (RFC 5044, 4.1 and 7.1.1): no markers."""
+    streams: dict[FourTuple, dict[int, bytes]] = {}
+    for _, direction, sequence, payload in segments(name):
+        if not payload:
+            continue
+        parts = streams.setdefault(direction, {})
+        parts[sequence] = max(parts.get(sequence, b""), payload, key=len)
+    found: dict[FourTuple, list[bytes]] = {}
+    for direction, parts in streams.items():
+        stream, first = b"", min(parts)
+        for sequence in sorted(parts):
+            behind = len(stream) - (sequence - first)
+            assert behind >= 0, "a hole"
+            stream += parts[sequence][behind:]
+        at = 20 + int.from_bytes(stream[18:20], "big")
+        assert stream[:8] == b"MPA ID R" and stream[16] & 0xC0 == 0
+        while at < len(stream):
+            length = int.from_bytes(stream[at : at + 2], "big")
+            found.setdefault(direction, []).append(stream[at + 2 : at + 2 + length])
+            at += (length + 5 & ~3) + 4
+        assert at == len(stream)
+    return found
+
+
+IWARP = pytest.mark.parametrize("name", ["siw-nfs-all", "loss-siw"])
+
+
+@IWARP
+def test_fpdus_are_those_of_the_streams(name: str) -> None:
+    by_hand = Counter({direction: len(ulpdus) for direction, ulpdus in fpdus(name).items()})
+    ours: Counter[FourTuple] = Counter()
+    for connection in analyzed(name).analyzer.connections:
+        ends = [
+            bytes(map(int, end.address.split("."))) + (end.port or 0).to_bytes(2, "big") for end in connection.endpoints
+        ]
+        ours[FourTuple(*ends)] += connection.packets[0]
+        ours[FourTuple(*ends[::-1])] += connection.packets[1]
+        assert connection.missing_packets == [0, 0]
+    assert ours == by_hand
+
+
+@IWARP
+def test_segments_sent_again_are_those_of_tshark(name: str) -> None:
+    analyzer = analyzed(name).analyzer
+    found: list[int] = []
+    for connection in analyzer.connections:
+        health = analyzer.health(connection.number)
+        assert sum(one.reordered for one in health.directions) == 0
+        assert sum(episode.packets for episode in health.episodes) == sum(connection.retransmitted_packets)
+        assert all(episode.packets == 1 for episode in health.episodes)
+        found += [episode.again_frame or 0 for episode in health.episodes]
+    assert sorted(found) == MANIFEST[name]["sent_again"]
+
+
+def test_lost_segments_were_asked_for_and_cost_the_writes_that_waited() -> None:
+    seen = analyzed("loss-siw")
+    health = seen.analyzer.health(1)
+    assert health.causes == {"fast retransmit": 5}
+    assert [one.duplicate_acks for one in health.directions] == [0, 14]
+    paid = [rpc for rpc in seen.rpcs if rpc.retransmission_delay]
+    assert paid and all("WRITE" in rpc.operations for rpc in paid)
+    (written,) = files(writes("loss-siw")).values()
+    assert written == bytes(6 << 20)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -13,6 +13,17 @@ from rdmascope.dissect.frames import Rows
 from rdmascope.dissect.numbers import COOKED, ERF, ETHERNET, INFINIBAND, LINUX_SLL2, RAW_IP
 
 from ..units import count, seconds
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.iwarp.segments import Segment
+
+
+class Words(NamedTuple):
+    """Between layers: what no layer tells."""
+
+    text: str
+    fields: dict[str, Any]
+
 
 MOST_VALUE = 96
 """Characters of one value."""
@@ -54,29 +65,55 @@ def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
     return packet
 
 
-def frame_tree(data: bytes, row: Rows, first_time: int, rpcrdma: bool = False) -> RenderableType:
+def frame_tree(
+    data: bytes, row: Rows, first_time: int, rpcrdma: bool = False, segment: Segment | None = None
+) -> RenderableType:
     captured, original = int(row["captured"]), int(row["original"])
     cut = "" if captured >= original else f", {count(captured)} of them captured"
     when = seconds(int(row["time"]) - first_time)
     parts: list[RenderableType] = [
         Text(f"Frame {int(row['number'])}: {count(original)} bytes{cut}, at {when} s", "bold")
     ]
-    parts += layer_trees(data, int(row["link_type"]), rpcrdma)
+    parts += layer_trees(data, int(row["link_type"]), rpcrdma, segment)
     return Group(*parts)
 
 
-def layer_trees(data: bytes, link_type: int, rpcrdma: bool = False) -> list[RenderableType]:
+def layer_trees(
+    data: bytes, link_type: int, rpcrdma: bool = False, segment: Segment | None = None
+) -> list[RenderableType]:
+    """``segment``: what the frame is to iWARP."""
     trees: list[RenderableType] = []
-    for layer in _layers(dissect(data, link_type, rpcrdma)):
-        tree = Tree(Text(layer.name, "bold cyan"), guide_style="dim")
-        _add_fields(tree, layer)
+    for layer in _all_layers(data, link_type, rpcrdma, segment):
+        if isinstance(layer, Words):
+            tree = Tree(Text(layer.text, "yellow"), guide_style="dim")
+        else:
+            tree = Tree(Text(layer.name, "bold cyan"), guide_style="dim")
+            _add_fields(tree, layer)
         trees.append(tree)
     return trees
 
 
-def frame_fields(data: bytes, link_type: int, rpcrdma: bool = False) -> list[dict[str, Any]]:
+def _all_layers(data: bytes, link_type: int, rpcrdma: bool, segment: Segment | None) -> Iterator[Any]:
+    """Scapy layers, and of iWARP words between them."""
+    if segment is None:
+        yield from _layers(dissect(data, link_type, rpcrdma))
+        return
+    from .fpdus import mpa_layers
+
+    # What TCP carries is no matter of one frame.
+    yield from _layers(dissect(data[: segment.payload], link_type))
+    for layer in mpa_layers(data, segment):
+        yield from (layer,) if isinstance(layer, Words) else _layers(layer)
+
+
+def frame_fields(
+    data: bytes, link_type: int, rpcrdma: bool = False, segment: Segment | None = None
+) -> list[dict[str, Any]]:
     """The layers as plain values, for JSON."""
-    return [_plain(layer) for layer in _layers(dissect(data, link_type, rpcrdma))]
+    return [
+        {"layer": "part", **layer.fields, "text": layer.text} if isinstance(layer, Words) else _plain(layer)
+        for layer in _all_layers(data, link_type, rpcrdma, segment)
+    ]
 
 
 def _layers(packet: Any) -> Iterator[Any]:

@@ -56,10 +56,10 @@ def header_line() -> str:
     return f"{'No.':>7} {'Time':>12} {'Source':>15}   {'Destination':<15} {'Protocol':<8} {'Length':>6} Info"
 
 
-def packet_line(packet: SimpleNamespace, source: str, destination: str, first_time: int, shown: Shown) -> str:
+def packet_line(frame: int, time: int, wire: int, source: str, destination: str, shown: Shown) -> str:
+    """``time``: nanoseconds since the first frame; ``wire``: bytes of the frame."""
     protocol, info = shown
-    when = seconds(packet.time - first_time)
-    return f"{packet.frame:>7} {when:>12} {source:>15} → {destination:<15} {protocol:<8} {packet.wire:>6} {info}"
+    return f"{frame:>7} {seconds(time):>12} {source:>15} → {destination:<15} {protocol:<8} {wire:>6} {info}"
 
 
 def comment_line(comment: str) -> str:
@@ -140,11 +140,12 @@ def transport_info(header: TransportHeader, request: Request | None = None) -> s
     return ", ".join(parts)
 
 
-def alone_shown(data: Bytes, packet: SimpleNamespace, connection: Connection) -> Shown:
-    """A message in one packet whose RPC is not known (yet)."""
-    start, end = packet.payload, packet.payload + packet.captured
-    header = decode_header(data, start, end, packet.length)
-    info = transport_info(header, connection.negotiation.answered_by(packet.frame))
+def alone_shown(
+    data: Bytes | memoryview, start: int, end: int, length: int, frame: int, connection: Connection
+) -> Shown:
+    """A message in one packet, ``length`` bytes on the wire, whose RPC is not known (yet)."""
+    header = decode_header(data, start, end, length)
+    info = transport_info(header, connection.negotiation.answered_by(frame))
     body = start + header.length
     if header.procedure == RDMA_MSG and not header.problem:
         call = call_header(data, body, end)

@@ -14,7 +14,7 @@ from rdmascope.dissect.messages import Message, Segment, TransportHeader, error_
 from rdmascope.dissect.rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
 from rdmascope.dissect.statistics import PARTS
 
-from ..ladder import ACKNOWLEDGEMENT, OTHER, OWN, Step
+from ..ladder import ACKNOWLEDGEMENT, OTHER, OWN, TCP_ACK, Step
 from ..units import count, duration, moment, plural, seconds, share, size
 from .negotiation import add_option, direction_words
 from .rpcs import begin, outcome, title
@@ -44,7 +44,8 @@ def rpc_summary(rpc: Rpc, first_time: int) -> RenderableType:
     lines += [Text(f"damage: {one}", "red") for one in rpc.damage]
     lines += [Text(f"note: {one}", "dim") for one in rpc.notes]
     if rpc.retransmissions:
-        lines.append(Text(plural(rpc.retransmissions, "packet") + " sent again", "yellow"))
+        unit = "segment" if rpc.connection.transport == "iWARP" else "packet"
+        lines.append(Text(plural(rpc.retransmissions, unit) + " sent again", "yellow"))
     return Group(*lines)
 
 
@@ -78,7 +79,11 @@ def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool
         line.append(_arrow(row, lane), _style(row))
         lines.append(line)
     if len(shown) < len(steps):
-        lines.append(Text(f"  {plural(len(steps) - len(shown), 'packet')} of other RPCs in between", "dim"))
+        left = len(steps) - len(shown)
+        told = f"{plural(left, 'packet')} of other RPCs"
+        if connection.transport == "iWARP":
+            told = f"{plural(left, 'segment')} of other RPCs or without payload"
+        lines.append(Text(f"  {told} in between", "dim"))
     for line in lines:
         line.no_wrap = True
     return Group(*lines)
@@ -87,13 +92,21 @@ def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool
 def _own(steps: Sequence[Step]) -> list[Step]:
     """Packets of the RPC, each with the acknowledgement that comes next, and every NAK."""
     kept: list[Step] = []
-    before = OTHER
+    before = data = OTHER
     for step in steps:
         acknowledges = step.kind == ACKNOWLEDGEMENT
-        if step.kind == OWN or "NAK" in step.label or (acknowledges and before == OWN):
+        if step.kind == OWN and len(kept) > 1 and kept[-1].label == TCP_ACK and _alike(kept[-2], step):
+            kept.pop()  # TCP acknowledges all the time; what counts is the end of a transfer
+        odd = "NAK" in step.label or (data == OWN and step.label.endswith(f": {TCP_ACK}"))
+        if step.kind == OWN or odd or (acknowledges and before == OWN):
             kept.append(step)
         before = step.kind
+        data = data if acknowledges else step.kind
     return kept
+
+
+def _alike(one: Step, other: Step) -> bool:
+    return (one.kind, one.sender, one.family) == (other.kind, other.sender, other.family)
 
 
 def _folded(steps: Sequence[Step], full: bool) -> Iterator[Step | str]:

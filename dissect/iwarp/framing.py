@@ -98,6 +98,8 @@ class Framing:
         self.mpa_frame = 0
         """Number of the frame that carried the Request or Reply."""
         self.mpa_time = 0
+        self.greeting: tuple[int, int] | None = None
+        """Where the Request or Reply begins and ends in the stream."""
         self.at: int | None = None
         """Where the next FPDU begins; without markers counted."""
         self.base: int | None = None
@@ -118,6 +120,10 @@ class Framing:
         self.crc_checked = self.crc_failure_count = self.marker_failure_count = 0
         self.crc_failures: list[int] = []
         """Frames; the first of them."""
+        self.spoiled: list[tuple[int, int]] = []
+        """Where the FPDUs with a wrong CRC begin and end in the stream; the first of them."""
+        self.ready: tuple[int, int] | None = None
+        """Where the FPDU without contents begins and ends that says its sender is ready (RFC 6581, 9.2)."""
         self.order = 0
         self.incoming: list[Rows] = []
         self.raw = np.zeros(0, STRETCH)
@@ -173,6 +179,7 @@ class Framing:
         self.awaiting = False
         self.at = start
         if self.frame is not None:
+            self.greeting = start, start + length
             self.begin(start + length)
         row = self.rows[0]
         self.mpa_frame, self.mpa_time = int(row["frame"]), int(row["time"])
@@ -325,6 +332,8 @@ class Framing:
         if len(rows):
             self.order = int(rows["order"][-1])
             self._mark_broken(rows, good, nothing)
+        if nothing.any():
+            self.ready = int(rows["start"][np.argmax(nothing)]), int(rows["stop"][np.argmax(nothing)])
         rows, places, starts, header = rows[good], places[good], starts[good], header[good]
         self.evidence.saw(rows, tagged[good])
         low = starts + LENGTH + header
@@ -383,6 +392,9 @@ class Framing:
         wrong = np.flatnonzero(~good)
         self.crc_failure_count += len(wrong)
         for index in wrong[: MOST_FAILURES - len(self.crc_failures)].tolist():
+            edges = np.array([starts[index], starts[index] + fpdu_bytes(int(lengths[index]))])
+            start, stop = self._in_stream(edges).tolist()
+            self.spoiled.append((start, stop))
             row = int(np.searchsorted(window.end, starts[index], side="right"))
             self.crc_failures.append(int(window.rows["frame"][min(row, len(window.rows) - 1)]))
         return good

@@ -56,6 +56,12 @@ class Link:
         """A FIN or a reset was seen."""
         self.ends: list[tuple[int, int, str]] = []
         """``(frame, time, what)``."""
+        self.key = 0, 0
+        """The two ends, as the observer counts them."""
+        self.since = 0
+        """The first frame of the TCP connection."""
+        self.until: int | None = None
+        """The first frame of the next one between the same ports."""
         self.first: tuple[int, int] | None = None
         self.last = (0, 0)
         self.watch: Callable[[Link, int, Fpdus], None] | None = None
@@ -77,6 +83,11 @@ class Link:
                 self.framings[other].begin(int(row["ack"][0]))
         self.active = direction if request else other
 
+    def mark(self, frame: int) -> str:
+        """What is odd about a segment; '' where nothing is."""
+        marks = (stream.repeats.marks.get(frame, "") for stream in self.streams)
+        return next(filter(None, marks), "")
+
     @property
     def packets(self) -> int:
         """MPA Requests and Replies and FPDUs."""
@@ -93,6 +104,7 @@ class Link:
             return []
         self.segments += len(rows)
         self.first = self.first or (int(rows["frame"][0]), int(rows["time"][0]))
+        self.since = self.since or self.first[0]
         self.last = int(rows["frame"][-1]), int(rows["time"][-1])
         self.data_segments += int(np.count_nonzero(rows["length"]))
         sent = take(rows, forward), take(rows, ~forward)

@@ -44,6 +44,8 @@ class _Other:
     """The direction of the SYN."""
     first: int = 0
     """Sequence number behind the SYN."""
+    since: int = 0
+    """Frame of the SYN."""
 
 
 class Observer:
@@ -169,10 +171,12 @@ class Observer:
             if link is not None and not link.closed and link.streams[direction].opened == int(rows["seq"][first]):
                 pass  # the SYN again
             else:
+                frame = int(rows["frame"][first])
                 if link is not None:
+                    link.until = frame
                     events += self._finish(key)
                     link = None
-                self._remember(key, _Other(0, direction, (int(rows["seq"][first]) + 1) % MODULUS))
+                self._remember(key, _Other(0, direction, (int(rows["seq"][first]) + 1) % MODULUS, frame))
         if link is None:
             link, members = self._judge(key, data, rows, members, forward, greeting, looks)
         if link is not None and len(members):
@@ -231,7 +235,10 @@ class Observer:
     def _link(self, key: tuple[int, int]) -> Link:
         addresses = [self.addresses.name(end >> 16) for end in key]
         link = Link((addresses[0], addresses[1]), (key[0] & 0xFFFF, key[1] & 0xFFFF), self.ports)
+        link.key = key
         link.watch = self.watch
+        if key in self.others:
+            link.since = self.others[key].since
         self.open[key] = link
         return link
 

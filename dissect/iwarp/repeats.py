@@ -37,7 +37,13 @@ ENOUGH = 3
 
 FAST, TIMEOUT, UNKNOWN, COPY, _LATE = "fast retransmit", "timeout", "unknown", "duplicate", "late"
 
-AGAIN, DISORDER, GAP, ALIVE = "retransmission", "out of order", "segments before it not captured", "keep-alive"
+AGAIN, DISORDER, GAP, ALIVE, HAD_IT = (
+    "retransmission",
+    "out of order",
+    "gap before it",
+    "keep-alive",
+    "ACK of what came twice",
+)
 SPOILED, TWICE, REPEATED_ACK, ZERO_WINDOW = "wrong TCP checksum", "seen twice", "duplicate ACK", "zero window"
 """What is odd about a segment."""
 
@@ -209,6 +215,7 @@ class Repeats:
         if blocks and (blocks[0][1] <= ack or any(a <= blocks[0][0] and blocks[0][1] <= b for a, b in blocks[1:])):
             self.reported_twice += 1
             self._twice.append((*blocks.pop(0), frame))
+            self._mark(frame, HAD_IT)
         high = max((right for _, right in blocks), default=0)
         if high:
             self.selective_acks += 1

@@ -111,7 +111,11 @@ class _CrcField(TrailingField):
         if not isinstance(x, int):
             return f"{super().i2repr(pkt, x)} (cut)" if x is not None else "None"
         verdict = pkt.verify_crc() if isinstance(pkt, FPDU) else None
-        return f"0x{x:08x}" + {True: " (good)", False: " (wrong, or CRCs are not in use)", None: ""}[verdict]
+        in_use = pkt.crc_in_use if isinstance(pkt, FPDU) else None
+        if in_use is False:
+            return f"0x{x:08x} (no CRCs in use)"
+        wrong = " (wrong)" if in_use else " (wrong, or CRCs are not in use)"
+        return f"0x{x:08x}" + {True: " (good)", False: wrong, None: ""}[verdict]
 
 
 class FPDU(Header):
@@ -125,6 +129,9 @@ class FPDU(Header):
 
     name = "FPDU"
     fields_desc = (ShortField("ulpdulength", None), TrailingField("pad"), _CrcField("crc"))
+    crc_in_use: bool | None = None
+    """None: not known."""
+    _wire: bytes | None = None
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kwargs: Any) -> type[Any]:
@@ -156,8 +163,15 @@ class FPDU(Header):
         crc = crc32c(covered) if self.crc is None else self.crc
         return covered + (crc.to_bytes(CRC_BYTES, "big") if isinstance(crc, int) else bytes(crc))
 
+    def sent_as(self, wire: bytes | None, crc_in_use: bool | None) -> None:
+        """Say what no FPDU tells: ``wire``, what was sent, where that had markers in it, which the CRC covers."""
+        object.__setattr__(self, "_wire", wire)
+        object.__setattr__(self, "crc_in_use", crc_in_use)
+
     def verify_crc(self) -> bool | None:
         """Whether the CRC is right; None where the FPDU is cut."""
+        if self._wire is not None:
+            return None if isinstance(self.crc, bytes) else verify_crc(self._wire)
         built = self.do_build()
         length = int.from_bytes(built[:2], "big")
         return verify_crc(built) if len(built) == fpdu_bytes(length) else None

@@ -63,7 +63,7 @@ NAMES = {
     "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
     " episode_count episodes_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission episodes paid file",
     "packet": "frame time_ns source destination length protocol info rpc opcode opcode_name dest_qp psn"
-    " payload_length payload_captured",
+    " payload_length payload_captured transport segment",
     "export": "output messages incomplete skipped not_reconstructed packets",
     "frame": "number time_ns captured original rpc layers",
 }

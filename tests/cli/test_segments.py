@@ -1,0 +1,161 @@
+"""The commands that show iWARP: one line per segment, the ladder, one frame; on the recorded samples."""
+
+from __future__ import annotations
+
+import json
+import struct
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from playbook import call, nfs3, reply, shapes, write_pcap
+from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
+from playbook.segments import Talk, send
+from rdmascope.cli.main import main
+
+SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
+EVERYTHING, LOSS = str(SAMPLES / "siw-nfs-all.pcap.zst"), str(SAMPLES / "loss-siw.pcap.zst")
+
+
+def run(*arguments: str, columns: int = 80) -> Result:
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(main, list(arguments))
+
+
+@cache
+def records(path: str) -> list[dict[str, Any]]:
+    result = run("packets", path, "--json")
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_every_segment_is_listed_with_all_its_bytes() -> None:
+    found = records(EVERYTHING)
+    assert len(found) == 4519
+    assert {one["transport"] for one in found} == {"iWARP"}
+    for one in found:
+        at = 0
+        for part in one["segment"]["parts"]:
+            assert part["offset"] == at
+            at += part["length"]
+            assert part["what"] in ("mpa", "fpdu")
+        assert at == one["payload_length"]
+
+
+def test_every_rpc_is_seen_where_it_was_sent() -> None:
+    found = records(EVERYTHING)
+    first = [one for one in found if one["segment"]["mark"] != "retransmission" and one["protocol"][:3] == "NFS"]
+    halves = [rpc for one in first for rpc in one["segment"]["rpcs"] if one["info"].count(f"RPC {rpc};")]
+    assert sorted(halves) == sorted([*range(1, 230)] * 2)
+
+
+def test_what_moved_is_told_by_the_rpc_that_it_is_of() -> None:
+    moved = [part for one in records(EVERYTHING) for part in one["segment"]["parts"] if part.get("opcode") in (0, 1, 2)]
+    assert len(moved) > 1000
+    lines = run("packets", EVERYTHING).stdout.splitlines()
+    told = [line for line in lines if "Write STag" in line or "Read Re" in line]
+    assert len(told) > 1000 and all(" chunk" in line for line in told)
+
+
+def test_lines() -> None:
+    lines = run("packets", EVERYTHING, "--frame", "43-118").stdout.splitlines()
+    by_frame = {int(line.split()[0]): line for line in lines[1:]}
+    assert [*by_frame] == list(range(43, 119))
+    assert "TCP          74 42162 → 20049 [SYN] Seq=0 Win=62400 Len=0" in by_frame[43]
+    assert "42162 → 20049 [ACK] Seq=877 Ack=885 Win=61952 Len=0" in by_frame[64]
+    assert "MPA Request revision 2, IRD 128, ORD 0" in by_frame[46]
+    assert "(RPC-over-RDMA: sends 4.00 KiB, receives 4.00 KiB, remote invalidation)" in by_frame[46]
+    assert "NFS         274 V3 READDIRPLUS Call (Reply In 78); RPC 11" in by_frame[74]
+    assert "DDP/RDMA    210 Write STag=0x22c05301 TO=0x8f6dd55c8509e800 124 bytes; RPC 11 reply" in by_frame[75]
+    assert "[retransmission] V3 READDIRPLUS Reply" in by_frame[79]
+    assert "(the FPDU begins here: 4,112 of 4,144 bytes)" in by_frame[115]
+    assert "(the FPDU goes on here: 28 of 4,144 bytes)" in by_frame[116]
+    assert "(the FPDU ends here: 4 of 4,144 bytes)" in by_frame[117]
+
+
+def test_trees_of_several_fpdus_in_a_segment() -> None:
+    page = run("packets", EVERYTHING, "--frame", "139", "-V").stdout.splitlines()
+    assert [page.count(name) for name in ("FPDU", "DDP tagged", "DDP untagged", "RPC-over-RDMA")] == [2, 1, 1, 1]
+    assert "└── crc 0x00000000 (no CRCs in use)" in page
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_the_ladder_has_segments_acknowledgements_and_the_edges_of_fpdus(columns: int) -> None:
+    page = run("show", EVERYTHING, "--rpc", "18", "--full", columns=columns).stdout
+    lines = {int(line.split()[0]): line for line in page.splitlines() if "│◀" in line or "▶│" in line}
+    assert [*lines] == list(range(113, 141))
+    assert "[Send 196 B, RDMA_MSG]" in lines[113]
+    assert "[Write 4.02 KiB, STag 0x77f7ea01 …" in lines[115]
+    assert "… Write 28 B, STag 0x77f7ea01 …" in lines[116]
+    assert "… Write 4 B, STag 0x77f7ea01]" in lines[117]
+    assert "TCP ACK" in lines[124]
+    assert "[Write 8 B, STag 0x77f7ea01] | [Send 80 B" in lines[139]
+    assert max(map(len, lines.values())) <= columns
+
+
+def test_the_ladder_shows_what_was_asked_for_again() -> None:
+    page = run("show", LOSS, "--rpc", "39").stdout
+    assert "2 segments sent again" in page
+    assert "duplicate ACK: TCP ACK" in page and "retransmission: [Read Response" in page
+
+
+def test_a_frame_that_has_the_middle_of_an_fpdu() -> None:
+    page = " ".join(run("show", EVERYTHING, "--frame", "116").stdout.split())
+    assert "An FPDU goes on here, 28 of 4,144 bytes; it is in frames 115 to 117: Write STag=0x77f7ea01" in page
+    assert "It belongs to RPC 18 (NFSv3 READDIRPLUS" in page
+    record = json.loads(run("show", EVERYTHING, "--frame", "116", "--json").stdout)
+    part = record["layers"][-1]
+    assert (part["layer"], part["before"], part["bytes"], part["after"]) == ("part", 4112, 28, 4)
+    assert record["rpc"] == 18
+
+
+def test_a_frame_that_came_again_belongs_to_what_it_repeats() -> None:
+    page = " ".join(run("show", EVERYTHING, "--frame", "79").stdout.split())
+    assert "TCP: retransmission FPDU" in page and "It belongs to RPC 11" in page
+
+
+@pytest.mark.parametrize("command", ["transport", "report"])
+def test_iwarp_has_no_icrc_no_psn_and_no_naks(command: str) -> None:
+    for path in (EVERYTHING, LOSS):
+        page = run(command, path).stdout
+        for word in ("ICRC", "PSN", "NAK", "CNP"):
+            assert word not in page
+    page = run("transport", LOSS).stdout
+    assert "because of       times  loss to dup ACK" in page
+    assert "MPA CRC32C checked" in page
+
+
+def test_markers_and_crcs_in_the_trees(tmp_path: Path) -> None:
+    wire = IwarpWire(mss=1448, seed=5)
+    connection = wire.connect(markers=(True, True))
+    shapes.read(connection, bytes(range(256)) * 4)
+    path = tmp_path / "markers.pcap"
+    write_pcap(IwarpCapture(wire).frames, path)
+    page = run("packets", str(path), "-V").stdout
+    assert "marker in the FPDU, at byte " in page or "markers in the FPDU, at byte " in page
+    assert "(good)" in page and "(wrong" not in page
+
+
+def test_a_terminate_in_words(tmp_path: Path) -> None:
+    wire = IwarpWire(mss=1448, seed=5)
+    connection = wire.connect()
+    reply(call(connection, nfs3.null()), nfs3.null_reply())
+    assert isinstance(connection, IwarpConnection)
+    connection.terminate(1, 0, 1, 0)
+    path = tmp_path / "terminate.pcap"
+    write_pcap(IwarpCapture(wire).frames, path)
+    lines = run("packets", str(path)).stdout.splitlines()
+    assert any("Terminate MSN=1: RDMA, Remote Protection Error, Invalid STag" in line for line in lines)
+
+
+def test_a_connection_that_began_before_the_capture(tmp_path: Path) -> None:
+    talk = Talk(ports=(40000, 20049))
+    for msn in range(1, 30):
+        talk.say(0, send(msn, struct.pack(">7I", msn, 1, 32, 0, 0, 0, 0)))
+        talk.say(1, send(msn, struct.pack(">7I", msn, 1, 32, 0, 0, 0, 0)))
+    path = tmp_path / "middle.pcap"
+    write_pcap(talk.frames(), path)
+    lines = run("packets", str(path)).stdout.splitlines()[1:]
+    assert len(lines) == 58 and all("RDMA_MSG xid=" in line for line in lines)
