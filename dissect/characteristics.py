@@ -20,6 +20,9 @@ EXPERIMENTAL = range(4294967040, 4294967296)
 MOST_WORDS = 64
 """Words of an xcharsubset that are read; the XDR sets no limit, and no message has room for so many characteristics."""
 
+MOST_SHOWN = 16
+"""Bytes of an unknown value that are shown."""
+
 
 class CharacteristicKind(NamedTuple):
     """A row of Table 1 (xcharext-02, 3)."""
@@ -78,7 +81,10 @@ class Characteristic:
     @property
     def words(self) -> str:
         """The value as a person would write it: '8192', 'true', 'BKREQSUP_GENL', '0x0102' of an unknown one."""
-        return value_words(self.which, self.value) if self.value is not None else f"0x{self.data.hex()}"
+        if self.value is not None:
+            return value_words(self.which, self.value)
+        more = f"… ({len(self.data):,} bytes)" if len(self.data) > MOST_SHOWN else ""
+        return f"0x{self.data[:MOST_SHOWN].hex()}{more}"
 
 
 def characteristic_name(which: int) -> str:

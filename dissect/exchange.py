@@ -17,6 +17,7 @@ from .header import decode_header
 from .messages import (
     DIRECTION_NAMES,
     ERR_INVAL_OPTION,
+    ERR_VERS,
     RDMA_DONE,
     RDMA_ERROR,
     RDMA_MSG,
@@ -286,6 +287,8 @@ class Exchange:
         """An RDMA_ERROR; True where it answers no call, but an option."""
         calls = self.calls[1 - sender].get(message.header.xid)
         earlier = calls[0].call if calls else self.cut[1 - sender].get(message.header.xid)
+        if message.header.error == ERR_VERS:
+            self.settled = 0
         if not self.connection.negotiation.error(sender, message, earlier):
             if earlier is not None or message.header.error != ERR_INVAL_OPTION:
                 return False

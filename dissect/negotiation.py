@@ -5,6 +5,7 @@ Version negotiation: version-two-01, 5.  Characteristics: xcharext-02.  ``Connec
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -96,6 +97,10 @@ class Announcement:
         return f"{self.by} in frame {self.frame}{doubt}"
 
 
+def _frame(one: Announcement) -> int:
+    return one.frame
+
+
 @dataclass(slots=True)
 class Request:
     """A ROPT_REQXCH, and what became of it.  Sets are positions in ``want``."""
@@ -159,17 +164,20 @@ class Negotiation:
     # Built
 
     def spoke(self, sender: int, message: Message) -> int:
-        """A message in another version than the last answer; gives the version settled, 0 where none is."""
+        """A message in another version than the last answer, or the next after a refusal.
+
+        Gives the version in which nothing more needs to be told, 0 for none.
+        """
         header, operation = message.header, message.operation
         this = Spoken(message.frame, sender, header.version, header.xid, operation.length)
         if sender == 0:
             if self.asked is None:
                 self.asked = this
-            if self.refusals and self.went_on is None:
+            if self.refused and self.went_on is None:
                 self.went_on = this
         elif header.procedure != RDMA_ERROR and sound(header) and self.settled != header.version:
             self._keep(self.answered, this, message.frame)
-        return self.settled
+        return 0 if self.refused and self.went_on is None else self.settled
 
     def error(self, sender: int, message: Message, call: Message | None) -> bool:
         """An RDMA_ERROR, and the call it answers, if any; True where it answers an option without a call instead."""
@@ -236,7 +244,7 @@ class Negotiation:
     def _announce(self, frame: int, endpoint: int, item: Characteristic, by: str) -> None:
         told = Announcement(frame, endpoint, item, by)
         if self._keep(self.announcements, told, frame):
-            self._latest.setdefault((endpoint, item.which), []).append(told)
+            insort(self._latest.setdefault((endpoint, item.which), []), told, key=_frame)
 
     def _answer(self, sender: int, frame: int, xid: int, noun: RespXch) -> bool:
         request = self._request(1 - sender, xid)
@@ -295,8 +303,9 @@ class Negotiation:
 
     def announced(self, which: int, endpoint: int, frame: int | None) -> Announcement | None:
         """The last announcement of a characteristic before ``frame``; None: before the end."""
-        told = self._latest.get((endpoint, which), ())
-        return next((one for one in reversed(told) if frame is None or one.frame < frame), None)
+        told = self._latest.get((endpoint, which), [])
+        before = len(told) if frame is None else bisect_left(told, frame, key=_frame)
+        return told[before - 1] if before else None
 
     def answered_by(self, frame: int) -> Request | None:
         """The request that a ROPT_RESPXCH in ``frame`` answers."""

@@ -32,6 +32,8 @@ ENDS = "client", "server"
 """Endpoint 0 and 1 (xcharext-02, 1.3)."""
 MOST = 8
 """Things of one kind that are told."""
+MOST_ITEMS = 64
+"""Characteristics of one message that are listed."""
 
 
 def speaks_version_2(connection: Connection) -> bool:
@@ -118,13 +120,16 @@ def _characteristics(connection: Connection, endpoint: int) -> Iterator[str]:
         for one in connection.negotiation.announcements
         if one.endpoint == endpoint and one.characteristic.which not in CHARACTERISTICS
     }
-    for one in others.values():
+    for one in list(others.values())[:MOST]:
         told.setdefault(one.source, []).append(f"{one.characteristic.name} {one.characteristic.words}")
-    yield f"{ENDS[endpoint]}: " + "; ".join(f"{_limited(items)} ({source})" for source, items in told.items())
+    known_by = [f"{_limited(items)} ({source})" for source, items in told.items()]
+    if len(others) > MOST:
+        known_by.append(f"… and {plural(len(others) - MOST, 'unknown characteristic')} more")
+    yield f"{ENDS[endpoint]}: {'; '.join(known_by)}"
     if endpoint in connection.negotiation.nochange:
         frame, fixed = connection.negotiation.nochange[endpoint]
         if fixed:
-            names = ", ".join(characteristic_name(which) for which in sorted(fixed))
+            names = _limited([characteristic_name(which) for which in sorted(fixed)])
             yield f"{ENDS[endpoint]} expects no change of {names} (frame {frame})"
 
 
@@ -143,11 +148,11 @@ def outcome(request: Request) -> str:
     if not request.answer_frame:
         return "not answered"
     parts = [
-        f"{word} {', '.join(selected(subset, request.want))}"
+        f"{word} {_limited(selected(subset, request.want))}"
         for word, subset in (("done", request.done), ("rejected", request.rejected))
         if subset
     ]
-    for position in sorted(request.pending):
+    for position in sorted(request.pending)[:MOST]:
         (name,) = selected({position}, request.want)
         frame = request.cleared.get(position)
         parts.append(f"{name} pending until frame {frame}" if frame else f"{name} still pending")
@@ -183,7 +188,7 @@ def _parts(noun: OptionNoun, request: Request | None) -> Iterator[tuple[str, str
     if isinstance(noun, InitXch):
         yield "", _listed(noun.start)
         if noun.nochange:
-            yield "not expected to change ", ", ".join(selected(noun.nochange, noun.start))
+            yield "not expected to change ", _limited(selected(noun.nochange, noun.start))
     elif isinstance(noun, ReqXch):
         yield "wants ", _listed(noun.want)
     elif isinstance(noun, RespXch):
@@ -207,9 +212,11 @@ def add_option(tree: Tree, header: TransportHeader, request: Request | None = No
     noun = decode_option(header.option, header.optinfo, header.truncated)
     branch = tree.add(Text(f"rdma_opttype {header.option} ({option_name(header.option)})"))
     items = noun.start if isinstance(noun, InitXch) else noun.want if isinstance(noun, ReqXch) else ()
-    for item in items:
+    for item in items[:MOST_ITEMS]:
         doubt = f"  {item.problem}" if item.problem else ""
         branch.add(Text.assemble(f"{item.name} {item.words}", (doubt, "red")))
+    if len(items) > MOST_ITEMS:
+        branch.add(Text(f"… {len(items) - MOST_ITEMS} more", "dim"))
     for label, shown in list(_parts(noun, request))[1 if items else 0 :]:
         branch.add(Text(f"{label}{shown}"))
     if noun.problem:

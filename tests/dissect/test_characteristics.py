@@ -106,6 +106,10 @@ def test_what_stands_before_the_problem_is_kept() -> None:
     assert [item.which for item in noun.start] == [1, 2] and "99 bytes" in noun.problem
 
 
+def test_a_long_unknown_value_is_shown_in_part() -> None:
+    assert interpret(9, bytes(100)).words == f"0x{'00' * 16}… (100 bytes)"
+
+
 def test_an_unknown_option_keeps_its_bytes() -> None:
     assert decode_option(77, b"abc") == UnknownOption(77, b"abc")
     assert (option_name(77), option_name(1), option_name(None)) == ("option 77", "ROPT_INITXCH", "")

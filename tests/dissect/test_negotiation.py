@@ -112,6 +112,17 @@ def test_a_refusal_in_the_words_of_version_1() -> None:
     assert connection.negotiation.refusals[0].asked == 2
 
 
+def test_a_refusal_in_the_middle_and_the_same_version_again() -> None:
+    wire, talk = spoken()
+    ping(talk)
+    error(call(talk, nfs3.null(), xid=7), 1)
+    ping(talk)
+    connection, rpcs = observe(wire)
+    went_on = connection.negotiation.went_on
+    assert went_on is not None and went_on.version == 2 and len(rpcs) == 3
+    assert connection.version_at().value == 2
+
+
 def test_version_1_keeps_what_its_private_data_say() -> None:
     wire, talk = spoken(1)
     ping(talk)
