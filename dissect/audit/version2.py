@@ -8,6 +8,7 @@ from ..messages import (
     DIRECTION_NAMES,
     ERR_CHUNK,
     ERR_INVAL_OPTION,
+    ERR_VERS,
     PROCEDURE_NAMES_2,
     RDMA_ERROR,
     RDMA_MSG,
@@ -195,6 +196,8 @@ def inval_option(mishap: Mishap) -> Judgement | None:
             return undecidable("the answer is cut by the capture")
         if answer.header.problem or answer.header.error == ERR_INVAL_OPTION:
             return KEPT
+        if answer.header.error == ERR_VERS and mishap.connection.negotiation.settled != 2:
+            return None  # it does not know the version, let alone its options
         if any(one.problem for one in option.values) and answer.header.error == ERR_CHUNK:
             return None
         return violation(f"{option_name(number)} answered {error_name(2, answer.header.error)}", wanted)

@@ -13,6 +13,7 @@ from ..characteristics import RespXch
 from ..connection import Connection
 from ..exchange import REORDERED
 from ..messages import (
+    ERR_VERS,
     RDMA_DONE,
     RDMA_ERROR,
     RDMA_MSGP,
@@ -270,6 +271,8 @@ class Watcher:
 
     def _refused(self, sent: Sent) -> None:
         """An RDMA_ERROR that answers no call: perhaps an option."""
+        if sent.header.error == ERR_VERS:
+            self._answered(self.mishaps[1 - sent.sender].pop(sent.message.header.xid, None), sent.message)
         mishap = self.options[1 - sent.sender].pop(sent.message.header.xid, None)
         if mishap is None:
             self._early(sent)

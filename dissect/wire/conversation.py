@@ -34,6 +34,9 @@ from .network import Link
 PAGE = 4096
 """Memory is registered in whole pages, so the device lets the peer touch what lies behind a segment in its page."""
 
+TURNAROUND = 60_000, 200_000
+"""Nanoseconds that an end takes to act on what the other one did, least and most."""
+
 
 @dataclass(slots=True)
 class Region:
@@ -56,6 +59,8 @@ class Conversation:
         self.serve = serve
         self.told: list[tuple[int, Report]] = []
         self.broken = False
+        self._last = 0
+        """The end that acted last."""
         self._todo: deque[tuple[int, Output]] = deque()
         self._regions: dict[int, Region] = {}
         """By handle."""
@@ -120,7 +125,6 @@ class Conversation:
                 self._tell(end, Released(memory, bytes(region.data[: region.length])))
             case Called(exchange, message):
                 self.told.append((end, output))
-                self.link.tape.pause(self.link.tape.random.randrange(60_000, 200_000))
                 self._add(end, self.ends[end].reply(exchange, self.serve(message)))
             case Send() | Read() | Write() | Disconnect():
                 if not self.broken:
@@ -130,6 +134,9 @@ class Conversation:
 
     def _transfer(self, end: int, action: Send | Read | Write | Disconnect) -> None:
         link = self.link
+        if end != self._last:
+            self._last = end
+            link.tape.pause(link.tape.random.randrange(*TURNAROUND))
         match action:
             case Send(data, invalidate):
                 link.send(end, data, invalidate)
