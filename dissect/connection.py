@@ -145,10 +145,10 @@ class Connection:
         Version 2: its Receive Buffer Size (xcharext-02, 3.1), before the version is settled 1024 (version-two-01, 5);
         version 1: its private data (RFC 8797, 5.1).
         """
-        announced = self._announced(XCHAR_RBSIZ, endpoint, frame)
-        if announced is not None:
-            return announced
         version = self.version_at(frame)
+        announced = self._announced(XCHAR_RBSIZ, endpoint, frame)
+        if version.value != 1 and announced is not None:
+            return announced
         if version.value == 0:
             return InForce(DEFAULT_INLINE, 0, "until the version is settled")
         if version.value != 1:
@@ -165,13 +165,13 @@ class Connection:
 
         None where the capture does not tell: a default is given only where an announcement cannot have been missed.
         """
+        if self.version_at(frame).value == 1:
+            return InForce(None, 0, "version 1 has none")
         announced = self._announced(which, endpoint, frame)
         if announced is not None:
             return announced
         if which not in CHARACTERISTICS:
             return InForce(None, 0, "not announced, and without a known default")
-        if self.version_at(frame).value == 1:
-            return InForce(None, 0, "version 1 has none")
         if self._lost:
             return InForce(None, 0, f"not seen: {self._lost}")
         return InForce(CHARACTERISTICS[which].default, 0, "default of version 2")
@@ -190,7 +190,7 @@ class Connection:
         found: list[InForce] = []
         for frame in (0, *sorted(frames)):
             known = self.receive_size(receiver, frame + 1)
-            if not found or found[-1].value != known.value:
+            if not found or found[-1][::2] != known[::2]:
                 found.append(known._replace(frame=frame))
         return found
 

@@ -56,7 +56,8 @@ def story(connection: Connection, connections: Sequence[Connection] = ()) -> Ite
             yield f"asked for version {loop.version} again, which the server had refused on connection {first}"
     for sender, way in ((0, "to the server"), (1, "back")):
         yield f"inline threshold {way}: {_limited(_thresholds(connection, sender))}"
-    if connection.version_at().value not in (0, 1) or connection.negotiation.announcements:
+    version = connection.version_at().value
+    if version != 1 and (version != 0 or connection.negotiation.announcements):
         for endpoint in (0, 1):
             yield from _characteristics(connection, endpoint)
     yield from _requests(connection)

@@ -8,8 +8,9 @@ import pytest
 
 from playbook import Capture, Wire, faults, nfs3, nfs4
 from playbook.capture import frame_batches
-from playbook.rpc import call_parts, reply_parts, whole
+from playbook.rpc import call_parts, reply_parts, u32, whole
 from playbook.rpcrdma import (
+    ERROR,
     MSG,
     NOMSG,
     REPLY,
@@ -100,6 +101,18 @@ def test_a_version_1_responder_refuses_and_the_requester_falls_back() -> None:
     assert negotiation.went_on is not None and negotiation.went_on.version == 1
     assert connection.version_at(negotiation.went_on.frame).value == 1
     assert connection.version_at(negotiation.went_on.frame - 1).value == 0
+
+
+def test_what_was_announced_before_a_fall_back_holds_no_longer() -> None:
+    wire, talk = spoken()
+    announce(talk, CLIENT, (XCHAR_RBSIZ, 65536), xid=7)
+    talk.send(SERVER, u32(7, 2, 32, ERROR, 1, 1, 1))
+    ping(talk, 1)
+    connection, rpcs = observe(wire)
+    negotiation = connection.negotiation
+    assert len(rpcs) == 1 and negotiation.refusals[0].asked == 2 and len(negotiation.announcements) == 1
+    assert connection.receive_size(CLIENT).source == "private data"
+    assert connection.in_force(XCHAR_RBSIZ, CLIENT).source == "version 1 has none"
 
 
 def test_a_refusal_in_the_words_of_version_1() -> None:
