@@ -2,12 +2,15 @@
 VLAN device once on each of them.
 
 A frame is a duplicate where another interface showed the same packet at most ``WINDOW`` before: the same addresses,
-Base Transport Header, length and ICRC, which covers the rest.  A retransmission is all that, too.  It is told by
-its interface, where it is the second, and so answers to the second on the other one; and by time.
+Base Transport Header, length and ICRC, which covers the rest; or the same addresses, IP identification, TCP header
+(but for its checksum, which a card may complete on the way) and length.  A retransmission is all that, too, or nearly.
+It is told by its interface, where it is the second, and so answers to the second on the other one; and by time.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,7 +20,8 @@ from numpy.typing import NDArray
 from .frames import Bytes, FrameBatch, Int64s, Rows, take
 from .layers.opcodes import BTH_BYTES, ICRC_BYTES
 from .network import Located
-from .numbers import LINUX_SLL, LINUX_SLL2
+from .numbers import LINUX_SLL, LINUX_SLL2, PROTOCOLS, TCP
+from .tcp import HEADER as TCP_HEADER
 
 DUPLICATE = "duplicate of a frame on another interface"
 """Key of the counts of frames that are passed over."""
@@ -37,35 +41,55 @@ class Duplicates:
 
     def __init__(self) -> None:
         self._interfaces: set[int] = set()
-        self._last = np.zeros(0, _SEEN)
+        self._last: dict[Callable[[FrameBatch, Located], Rows], Rows] = {
+            look: np.zeros(0, _SEEN) for look in (_seen, _seen_tcp)
+        }
         self._before: tuple[FrameBatch, Located] | None = None
         """The last batch, while only one interface was seen."""
 
     def drop(self, batch: FrameBatch, located: Located) -> Located:
         """``located`` without duplicates; they count in ``skipped``."""
-        if not len(located):
+        if not len(located) and not located.tcp:
             return located
         if not self._possible(batch.rows):
             self._before = batch, located
             return located
+        if len(located.tcp) > 1 or (located.tcp and (np.diff(located.tcp[0]["row"]) < 0).any()):
+            walk = np.concatenate(located.tcp)
+            located = replace(located, tcp=[take(walk, np.argsort(walk["row"], kind="stable"))])
         if self._before is not None:
-            self._last, self._before = _seen(*self._before), None
-        whole = _whole(located)
-        seen = _seen(batch, located)
-        every = np.concatenate((self._last, seen))
-        again = _again(every)[len(self._last) :]
-        self._last = take(every, every["time"] >= every["time"].max(initial=0) - WINDOW)
-        if not again.any():
+            before, self._before = self._before, None
+            self._last = {look: look(*before) for look in self._last}
+        again = self._again(_seen, batch, located)
+        segments = self._again(_seen_tcp, batch, located)
+        if not (again.any() or segments.any()):
             return located
         left = np.ones(len(located), bool)
-        left[whole[again]] = False
+        left[_whole(located)[again]] = False
         columns: dict[str, Any] = {
             field.name: value[left]
             for field in fields(located)
             if isinstance(value := getattr(located, field.name), np.ndarray)
         }
-        skipped = {**located.skipped, DUPLICATE: int(np.count_nonzero(again))}
-        return replace(located, skipped=skipped, **columns)
+        skipped = Counter(located.skipped)
+        skipped[DUPLICATE] += int(np.count_nonzero(again)) + int(np.count_nonzero(segments))
+        tcp = located.tcp
+        if segments.any():
+            skipped[PROTOCOLS[TCP]] -= int(np.count_nonzero(segments))
+            left = np.ones(len(tcp[0]), bool)
+            left[_whole_tcp(tcp[0])[segments]] = False
+            tcp = [take(tcp[0], left)]
+        return replace(located, skipped=dict(+skipped), tcp=tcp, **columns)
+
+    def _again(self, look: Callable[[FrameBatch, Located], Rows], batch: FrameBatch, located: Located) -> Rows:
+        """Which of what ``look`` sees in a batch was seen before."""
+        last, seen = self._last[look], look(batch, located)
+        if not len(seen):
+            return np.zeros(0, np.bool_)
+        every = np.concatenate((last, seen))
+        again: Rows = _again(every)[len(last) :]
+        self._last[look] = take(every, every["time"] >= every["time"].max(initial=0) - WINDOW)
+        return again
 
     def _possible(self, rows: Rows) -> bool:
         """Whether the capture can show a packet twice."""
@@ -97,18 +121,49 @@ def _seen(batch: FrameBatch, located: Located) -> Rows:
         located.source[which],
         located.destination[which],
     )
+    _name_places(seen, data, frames)
+    return seen
+
+
+def _whole_tcp(walk: Rows) -> Int64s:
+    return np.flatnonzero(walk["at"] + TCP_HEADER <= walk["end"])
+
+
+def _seen_tcp(batch: FrameBatch, located: Located) -> Rows:
+    """The same of the TCP segments."""
+    if not located.tcp:
+        return np.zeros(0, _SEEN)
+    walk = located.tcp[0] if len(located.tcp) == 1 else np.concatenate(located.tcp)
+    walk = take(walk, _whole_tcp(walk))
+    data, ip, four = batch.data, walk["ip"], walk["version"] == 4
+    frames = take(batch.rows, walk["row"])
+    head = _gather(data, walk["at"], 16).view(np.dtype((">u4", 4)))
+    seen = np.zeros(len(walk), _SEEN)
+    seen["time"] = frames["time"]
+    identification = np.zeros(len(walk), np.uint64)
+    identification[four] = _gather(data, ip[four] + 4, 2).view(">u2")
+    addresses = np.zeros((4, len(walk)), np.uint64)
+    addresses[0, four] = _gather(data, ip[four] + 12, 8).view(">u8")
+    for word in range(4):
+        addresses[word, ~four] = _gather(data, ip[~four] + 8 + 8 * word, 8).view(">u8")
+    seen["hash"] = _mixed(*(head[:, word] for word in range(4)), identification, walk["ip_end"] - ip, *addresses)
+    _name_places(seen, data, frames)
+    return seen
+
+
+def _name_places(seen: Rows, data: Bytes, frames: Rows) -> None:
+    """Columns ``place`` and ``nameless``: on which interface the frames were seen."""
     # What tells one interface from another: its number in the file, in Linux's second cooked header its index,
     # in the first one the direction, the kind of device and the address.
     offset, end = frames["offset"], frames["offset"] + frames["captured"]
     parts: list[NDArray[Any]] = [frames["interface"].astype(np.uint64)]
     for link_type, start in ((LINUX_SLL2, 4), (LINUX_SLL, 0), (LINUX_SLL, 4), (LINUX_SLL, 8)):
         named = np.flatnonzero((frames["link_type"] == link_type) & (offset + start + 4 <= end))
-        part = np.zeros(len(which), np.uint64)
+        part = np.zeros(len(frames), np.uint64)
         part[named] = _gather(data, offset[named] + start, 4).view(">u4")
         parts.append(part)
     seen["place"] = _mixed(*parts)
     seen["nameless"] = frames["link_type"] == LINUX_SLL
-    return seen
 
 
 def _gather(data: Bytes, at: Int64s, size: int) -> Rows:

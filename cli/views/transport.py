@@ -23,8 +23,8 @@ MOST_EPISODES = 12
 MOST_PAID = 10
 MOST_FRAMES = 8
 MOST_CONNECTIONS = 8
-WIDE = 120
-"""From this many columns on, episodes show their frames and where the packet was lost."""
+WIDE, WIDE_SEGMENTS = 120, 152
+"""From this many columns on, episodes show their frames and where the packet or segment was lost."""
 
 WHERE = {True: "behind the capture point", False: "before the capture point", None: "-"}
 
@@ -254,6 +254,7 @@ def episodes_view(
 ) -> RenderableType:
     """One line per return to an earlier packet, with the frames that show it."""
     rows: list[list[Cell]] = []
+    wide_enough = width >= (WIDE_SEGMENTS if segments else WIDE)
     for one in episodes:
         row: list[Cell] = [
             ("client", "server")[one.initiator],
@@ -262,13 +263,13 @@ def episodes_view(
             count(one.packets),
             _time(one.loss_to_again),
         ]
-        if width >= WIDE:
+        if wide_enough:
             row[3:3] = [one.lost, WHERE[one.seen_before]]
             row[-1:] = [_time(one.loss_to_nak), _time(one.nak_to_again), _time(one.loss_to_again)]
         rows.append(row)
     told, unit = _told(segments), "segments" if segments else "packets"
     left = ["sender", "because of", f"frames: loss {told} again"]
-    if width >= WIDE:
+    if wide_enough:
         wide = [unit, f"loss to {told}", f"{told} to again", "loss to again"]
         return Grid([*left, "lost", "where"], wide, rows, gap=2)
     return Grid(left, [unit, "loss to again"], rows, gap=2)

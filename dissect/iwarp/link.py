@@ -36,6 +36,8 @@ class Link:
         """Sequence number up to which a direction was received."""
         self.segments = self.counted = self.counted_packets = 0
         self.data_segments = 0
+        self.earlier = 0
+        """Segments of the set-up that were passed over before anything told that it is one."""
         self.active: int | None = None
         self.how = ""
         """Why the active side is taken for it, where no MPA Request tells."""

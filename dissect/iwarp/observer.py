@@ -46,6 +46,8 @@ class _Other:
     """Sequence number behind the SYN."""
     since: int = 0
     """Frame of the SYN."""
+    segments: int = 0
+    """That were seen since the SYN."""
 
 
 class Observer:
@@ -196,6 +198,10 @@ class Observer:
     ) -> tuple[Link | None, Int64s]:
         """A Link for segments of a connection that has none, where they may be iWARP; and what of them it may get."""
         other = self.others.get(key)
+        earlier = 0
+        if other is not None and other.opened_by is not None:
+            earlier = other.segments
+            other.segments += len(members)
         start = _split_request(data, rows, members, forward, other)
         request = start is not None
         for at in np.flatnonzero(greeting[members]).tolist():
@@ -209,6 +215,7 @@ class Observer:
         if start is not None:
             index = int(members[start])
             link = self._link(key)
+            link.earlier = earlier
             link.begin(int(not forward[index]), rows[index : index + 1], request)
             first = other is not None and other.opened_by is not None and int(rows["seq"][index]) == other.first
             # What stands before it is something else, or its own second half out of order.
@@ -229,7 +236,7 @@ class Observer:
             return None, members
         self.trials += 1
         link = self._link(key)
-        link.active = other.opened_by
+        link.active, link.earlier = other.opened_by, earlier
         return link, members
 
     def _link(self, key: tuple[int, int]) -> Link:
@@ -266,8 +273,8 @@ class Observer:
             self.links[connection.number] = link
         packets = link.packets
         self.packets += packets - link.counted_packets
-        self.taken += link.segments - link.counted
-        link.counted, link.counted_packets = link.segments, packets
+        self.taken += link.segments - link.counted + link.earlier
+        link.counted, link.counted_packets, link.earlier = link.segments, packets, 0
         return [(order, link, operation) for order, operation in delivered]
 
     def _finish(self, key: tuple[int, int]) -> list[Event]:
