@@ -71,7 +71,8 @@ def command(
     \b
     With --json, for each capture in this order; "schema" is rdmascope.TYPE/1:
       capture      frames, packets, times, RPCs by state
-      connection   endpoints, queue pairs, private data, thresholds, credits
+      connection   endpoints, queue pairs, what they agreed: private data,
+                   version, characteristics, thresholds, credits
       transport    losses, retransmissions, congestion, as rdmascope transport has it
       procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
       transfer     messages, chunks, bytes of one way a payload travels

@@ -18,7 +18,7 @@ from typing import Any
 from scapy.fields import ConditionalField, FieldListField, IntEnumField, IntField, PacketField, StrField
 from scapy.packet import Raw
 
-from ..characteristics import CHARACTERISTICS, OPTIONS, interpret
+from ..characteristics import CHARACTERISTICS, OPTIONS, OptionKind, interpret
 from ..messages import (
     DIRECTION_NAMES,
     ERR_CHUNK,
@@ -132,8 +132,10 @@ _FIELDS: dict[str, Callable[[str], Any]] = {
 }
 """The Scapy field for an XDR type."""
 
-OPTION_LAYERS: dict[int, type[Any]] = {
-    code: type(
+
+def option_layer(kind: OptionKind) -> type[Any]:
+    """The layer of an option; its fields have the names of the XDR without what they begin with."""
+    return type(
         kind.name,
         (Structure,),
         {
@@ -143,9 +145,10 @@ OPTION_LAYERS: dict[int, type[Any]] = {
             "fields_desc": tuple(_FIELDS[type_](name.partition("_")[2]) for name, type_ in kind.fields),
         },
     )
-    for code, kind in OPTIONS.items()
-}
-"""A layer for each row of OPTIONS; its fields have the names of the XDR without what they begin with."""
+
+
+OPTION_LAYERS = {code: option_layer(kind) for code, kind in OPTIONS.items()}
+"""A layer for each row of OPTIONS."""
 globals().update({layer.__name__: layer for layer in OPTION_LAYERS.values()})
 
 

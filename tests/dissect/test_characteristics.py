@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from struct import pack
 
 import pytest
@@ -10,13 +11,16 @@ from hypothesis import strategies as st
 
 from rdmascope.dissect.characteristics import (
     BKREQSUP_GENL,
+    CHARACTERISTICS,
     OPTIONS,
     ROPT_INITXCH,
     ROPT_REQXCH,
     ROPT_RESPXCH,
     ROPT_UPDXCH,
     Characteristic,
+    CharacteristicKind,
     InitXch,
+    OptionKind,
     ReqXch,
     RespXch,
     UnknownOption,
@@ -26,6 +30,10 @@ from rdmascope.dissect.characteristics import (
     option_name,
     selected,
 )
+from rdmascope.dissect.connection import Connection, Endpoint
+from rdmascope.dissect.layers.rpcrdma2 import Xcharval, option_layer
+
+END = Endpoint("10.0.0.2", 7, private_data_seen=True)
 
 
 def words(*values: int) -> bytes:
@@ -104,6 +112,34 @@ def test_what_stands_before_the_problem_is_kept() -> None:
     noun = decode_option(ROPT_INITXCH, words(3) + SIZE + INVALIDATION + words(7, 99, 0))
     assert isinstance(noun, InitXch)
     assert [item.which for item in noun.start] == [1, 2] and "99 bytes" in noun.problem
+
+
+def test_a_new_characteristic_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = CharacteristicKind("Shoe Size", "XCHAR_SHOE", "enum", 1, "9.1", {0: "SHOE_SMALL", 1: "SHOE_LARGE"})
+    monkeypatch.setitem(CHARACTERISTICS, 9, row)
+    item = interpret(9, words(0))
+    assert (item.name, item.value, item.words, item.problem) == ("Shoe Size", 0, "SHOE_SMALL", "")
+    assert interpret(9, words(2)).problem == "2 is none of SHOE_SMALL, SHOE_LARGE"
+    assert Connection(1, "RoCEv2", (END, END)).in_force(9, 0).value == 1
+
+
+@dataclass(frozen=True)
+class Laces:
+    tied: bool | None
+    now: Characteristic | None
+    problem: str
+    truncated: bool
+
+
+def test_a_new_option_is_a_row_and_its_noun(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = ("optlaces_tied", "bool"), ("optlaces_now", "xcharval")
+    row = OptionKind("ROPT_LACES", "Tie the laces", "9.2", Laces, fields)
+    monkeypatch.setitem(OPTIONS, 9, row)
+    data = bytes(option_layer(row)(tied=1, now=Xcharval(which=1, value=42)))
+    assert data == words(1, 1, 4, 42)
+    noun: object = decode_option(9, data)
+    assert noun == Laces(True, Characteristic(1, words(42), 42), "", False)
+    assert option_name(9) == "ROPT_LACES"
 
 
 def test_a_long_unknown_value_is_shown_in_part() -> None:
