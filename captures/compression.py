@@ -32,8 +32,17 @@ def compression_of(head: bytes) -> str:
     return next((name for magic, name in MAGICS.items() if head.startswith(magic)), "")
 
 
-def decompress(name: str, compression: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The decompressed bytes of all members (gzip), frames (zstd, lz4) or streams (xz) of a file."""
+Chunks = Iterator[bytes] | Iterator[bytes | None]
+Pieces = Generator[bytes | None, None, bytes]
+"""What is decompressed, to the end of a member; gives what comes behind it."""
+
+
+def decompress(name: str, compression: str, chunks: Chunks, growing: bool = False) -> Iterator[bytes | None]:
+    """The decompressed bytes of all members (gzip), frames (zstd, lz4) or streams (xz) of a file.
+
+    A chunk that is None says that nothing comes for now, and is passed on.  ``growing``: a stream that is not whole
+    at the end is not written yet.
+    """
     member = {"gzip": _gunzip, "zstd": _unzstd, "xz": _unxz, "lz4": _unlz4}[compression]
     rest = b""
     try:
@@ -41,23 +50,35 @@ def decompress(name: str, compression: str, chunks: Iterator[bytes]) -> Iterator
             rest = yield from member(rest, chunks)
             # Zeros behind a member are padding: tapes, and xz streams by rule.
             while not (rest := rest.lstrip(b"\0")):
-                if not (rest := next(chunks, b"")):
+                if not (rest := (yield from _next(chunks))):
                     return
     except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
         raise CaptureError(f"{name}: the {compression} stream is corrupt ({error})") from None
     except EOFError:
+        if growing:
+            return
         raise CaptureError(f"{name}: the {compression} stream is truncated") from None
     except RuntimeError as error:  # lz4 has no exception of its own
         raise CaptureError(f"{name}: the {compression} stream is corrupt ({error})") from None
 
 
-def _next(chunks: Iterator[bytes]) -> bytes:
-    if chunk := next(chunks, b""):
-        return chunk
-    raise EOFError
+def _next(chunks: Chunks) -> Pieces:
+    """The next chunk, b'' behind the last one."""
+    for chunk in chunks:
+        if chunk:
+            return chunk
+        yield None
+    return b""
 
 
-def _gunzip(chunk: bytes, chunks: Iterator[bytes]) -> Generator[bytes, None, bytes]:
+def _needed(chunks: Chunks) -> Pieces:
+    chunk = yield from _next(chunks)
+    if not chunk:
+        raise EOFError
+    return chunk
+
+
+def _gunzip(chunk: bytes, chunks: Chunks) -> Pieces:
     inflate = zlib.decompressobj(wbits=31)
     while not inflate.eof:
         before = inflate.copy()
@@ -69,7 +90,7 @@ def _gunzip(chunk: bytes, chunks: Iterator[bytes]) -> Generator[bytes, None, byt
         yield piece
         chunk = inflate.unconsumed_tail
         if not inflate.eof and not chunk and len(piece) < PIECE:
-            chunk = _next(chunks)
+            chunk = yield from _needed(chunks)
     return inflate.unused_data
 
 
@@ -81,33 +102,33 @@ def _until_error(decompress: Callable[[bytes], bytes], chunk: bytes) -> Iterator
         return
 
 
-def _unxz(chunk: bytes, chunks: Iterator[bytes]) -> Generator[bytes, None, bytes]:
+def _unxz(chunk: bytes, chunks: Chunks) -> Pieces:
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
     while not decoder.eof:
         if decoder.needs_input and not chunk:
-            chunk = _next(chunks)
+            chunk = yield from _needed(chunks)
         yield decoder.decompress(chunk, PIECE)
         chunk = b""
     return decoder.unused_data
 
 
-def _unzstd(chunk: bytes, chunks: Iterator[bytes]) -> Generator[bytes, None, bytes]:
+def _unzstd(chunk: bytes, chunks: Chunks) -> Pieces:
     decoder = zstandard.ZstdDecompressor().decompressobj()
     while True:
         for i in range(0, len(chunk), SIP):
             yield decoder.decompress(chunk[i : i + SIP])
             if decoder.eof:
                 return decoder.unused_data + chunk[i + SIP :]
-        chunk = _next(chunks)
+        chunk = yield from _needed(chunks)
 
 
-def _unlz4(chunk: bytes, chunks: Iterator[bytes]) -> Generator[bytes, None, bytes]:
+def _unlz4(chunk: bytes, chunks: Chunks) -> Pieces:
     from lz4.frame import LZ4FrameDecompressor
 
     decoder = LZ4FrameDecompressor()
     while not decoder.eof:
         if decoder.needs_input and not chunk:
-            chunk = _next(chunks)
+            chunk = yield from _needed(chunks)
         yield decoder.decompress(chunk, PIECE)
         chunk = b""
     return decoder.unused_data or b""

@@ -171,9 +171,10 @@ class Capture:
             raise CaptureError(f"{self._name}: is empty")
         self.compression = compression_of(head)
         if growing is not None:
+            every: Iterator[bytes | None] = chain((head,), chunks)
             if self.compression:
-                raise CaptureError(f"{self._name}: compressed by {self.compression}, so it cannot be followed")
-            return Feed(self._name, chain((head,), chunks), self._limits.window, growing=True)
+                every = decompress(self._name, self.compression, every, growing=True)
+            return Feed(self._name, every, self._limits.window, growing=True)
         if regular and about.st_size and not self.compression and os.lseek(self._file, 0, os.SEEK_CUR) == len(head):
             self._taken = 0
             return Feed.mapped(self._name, self._file)

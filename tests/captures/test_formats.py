@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import shutil
 import struct
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import lz4.frame
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -321,7 +324,57 @@ def test_a_record_that_is_not_written_yet_is_no_damage(tmp_path: Path) -> None:
     assert not problem
 
 
-def test_a_compressed_file_cannot_be_followed(tmp_path: Path) -> None:
-    path = tmp_path / "a.pcap.lz4"
-    path.write_bytes(lz4.frame.compress(pcap([frame(1)])))
-    assert read(path, follow=Follow(0))[1].endswith("compressed by lz4, so it cannot be followed")
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+    "xz": lzma.compress,
+    "lz4": lz4.frame.compress,
+}
+compressed = pytest.mark.parametrize("compression", COMPRESSIONS)
+
+
+@compressed
+@pytest.mark.parametrize("members", [1, 7], ids=["one stream", "a member at a time"])
+def test_a_compressed_file_is_followed_while_it_grows(tmp_path: Path, compression: str, members: int) -> None:
+    """Written by a compressor that is fed by the capture, or appended to by one that is run again and again."""
+    whole = pcap([frame(n) for n in range(40)])
+    size = -(-len(whole) // members)
+    compress = COMPRESSIONS[compression]
+    stored = b"".join(compress(whole[at : at + size]) for at in range(0, len(whole), size))
+    growing = tmp_path / "growing"
+    growing.write_bytes(stored[:40])
+
+    def grow() -> None:
+        for at in range(40, len(stored), 97):
+            with growing.open("ab") as file:
+                file.write(stored[at : at + 97])
+
+    writer = threading.Thread(target=grow)
+    frames: Read = []
+    writer.start()
+    with open_captures([str(growing)], follow=Follow(stop=lambda: len(frames) == 40)) as capture:
+        assert capture.compression == compression  # type: ignore[union-attr]
+        for batch in capture.batches():
+            frames += [(0, batch.data[int(row["offset"]) :][:6].tobytes(), 0) for row in batch.rows]
+    writer.join()
+    assert numbers(frames) == list(range(40))
+
+
+@compressed
+def test_a_stream_that_is_not_written_to_its_end_is_no_damage(tmp_path: Path, compression: str) -> None:
+    path = tmp_path / "a.pcap"
+    first, second = (COMPRESSIONS[compression](part) for part in (pcap([frame(1)]), pcap([frame(2)])[24:]))
+    path.write_bytes(first + second[:-3])
+    frames, problem = read(path, follow=Follow(0))
+    assert (numbers(frames)[:1], problem) == ([1], "")
+    assert "stream is truncated" in read(path)[1]
+
+
+def test_damage_to_a_followed_stream_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap.gz"
+    stored = bytearray(gzip.compress(pcap([frame(n) for n in range(9)])))
+    stored[-6] ^= 1
+    path.write_bytes(stored)
+    frames, problem = read(path, follow=Follow(0))
+    assert len(frames) == 9
+    assert "the gzip stream is corrupt" in problem
