@@ -437,7 +437,7 @@ class Exchange:
 
     def _conclude(self, rpc: Rpc) -> None:
         if self.settled != 1:
-            _doubt_direction(rpc)
+            _note_version_2(rpc)
         conclude(rpc)
         finish_state(rpc)
         if self.watch is not None:
@@ -547,12 +547,19 @@ class Exchange:
                             other.operations.remove(operation)
 
 
-def _doubt_direction(rpc: Rpc) -> None:
-    """Version 2 says twice whether a message is a call (version-two-01, 4.2.2): note where it contradicts itself."""
+def _note_version_2(rpc: Rpc) -> None:
+    """Version 2 says twice whether a message is a call, and may put only part of it behind an option: note either.
+
+    version-two-01, 4.2.1 and 4.2.2.
+    """
     for message, kind in ((rpc.call, "call"), (rpc.reply, "reply")):
-        direction = message.header.direction if message is not None else None
-        if direction is not None and DIRECTION_NAMES[direction] != kind.upper():
-            rpc.notes += (f"the {kind}'s direction word says {DIRECTION_NAMES[direction]}",)
+        header = message.header if message is not None else None
+        if header is None or header.direction is None:
+            continue
+        if DIRECTION_NAMES[header.direction] != kind.upper():
+            rpc.notes += (f"the {kind}'s direction word says {DIRECTION_NAMES[header.direction]}",)
+        if header.option is not None:
+            rpc.notes += (f"the {kind} stands behind {option_name(header.option)}, and may be only part of a message",)
 
 
 def _reads_closed(rpc: Rpc) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from playbook import Capture, Wire, nfs3, nfs4, write_pcap
+from playbook import Capture, Wire, faults, nfs3, nfs4, write_pcap
 from playbook.capture import frame_batches
 from playbook.rpcrdma import (
     announce,
@@ -25,9 +28,15 @@ from playbook.rpcrdma import (
 )
 from playbook.wire import Connection
 from rdmascope.cli.main import main
-from rdmascope.cli.views.negotiation import version_story
+from rdmascope.cli.records import connection_record, rpc_record
+from rdmascope.cli.show import Strays
+from rdmascope.cli.views.negotiation import story, version_story
+from rdmascope.cli.views.packets import transport_info
+from rdmascope.cli.views.rpc import header_tree
 from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.connection import Connection as Seen
+from rdmascope.dissect.messages import Message
+from rdmascope.dissect.rpcs import Rpc
 
 CLIENT, SERVER = 0, 1
 SIZE, INVALIDATION, BACKWARD = 1, 2, 3
@@ -235,3 +244,39 @@ def test_a_start_in_the_middle_is_said_to_be_one() -> None:
     assert isinstance(seen, Seen)
     assert version_story(seen).startswith("what was agreed before the capture began is not known, first seen:")
     assert seen.in_force(INVALIDATION, CLIENT).value is None
+
+
+WORDS = st.sampled_from([0, 1, 2, 3, 4, 5, 77, 4294967040, 0x7FFFFFFF, 0xFFFFFFFF])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 400), WORDS), min_size=1, max_size=6), st.booleans())
+def test_hostile_words_never_raise_and_are_told_in_bounds(changes: list[tuple[int, int]], cut: bool) -> None:
+    """Any word of any Send, replaced by any other."""
+    wire = characteristics()
+    packets = list(wire.packets)
+    sends = [at for at, packet in enumerate(packets) if packet.kind == "send"]
+    for place, word in changes:
+        at = sends[place % len(sends)]
+        payload = packets[at].payload
+        offset = 4 * (place // len(sends) % (len(payload) // 4))
+        changed = payload[:offset] + word.to_bytes(4) + payload[offset + 4 :]
+        packets[at] = replace(packets[at], payload=changed)
+    analyzer = Analyzer()
+    rpcs: list[Rpc] = []
+    strays: dict[int, tuple[Seen, Message]] = {}
+    analyzer.watch = lambda connection: Strays(connection, strays)
+    for batch in frame_batches(Capture(wire, faults.snap(packets, 100) if cut else packets).frames, ()):
+        rpcs += analyzer.feed(batch)
+    rpcs += analyzer.finish()
+    for connection in analyzer.connections:
+        for line in story(connection, analyzer.connections):
+            assert len(line) < 5000
+        json.dumps(connection_record(connection))
+    for rpc in rpcs:
+        json.dumps(rpc_record(rpc))
+    messages = [message for _, message in strays.values()]
+    messages += [message for rpc in rpcs for message in (rpc.call, rpc.reply) if message is not None]
+    for message in messages:
+        assert len(transport_info(message.header)) < 5000
+        header_tree(message)

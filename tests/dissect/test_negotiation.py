@@ -209,6 +209,7 @@ def test_an_option_with_a_call_behind_it_is_an_rpc() -> None:
     reply(rpc, nfs3.getattr_reply())
     _, (found,) = observe(wire)
     assert (found.name, found.state) == ("GETATTR", "complete")
+    assert found.notes == ("the call stands behind option 77, and may be only part of a message",)
 
 
 def test_a_call_behind_an_option_that_is_refused_has_ended() -> None:
