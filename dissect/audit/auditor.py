@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..connection import Connection
 from ..exchange import BY_XID_ALONE
 from ..rpcs import Rpc
-from .finding import PASS, UNDECIDABLE, VIOLATION, Finding, Judgement, undecidable
+from .finding import KEPT, PASS, UNDECIDABLE, VIOLATION, Finding, Judgement, undecidable
 from .nouns import Sent, Setup
 from .rule import Level, Rule, all_rules
 from .subject import Subject, start_known
@@ -81,6 +81,17 @@ class Place(NamedTuple):
     endpoint: int
 
 
+class Seat:
+    """A rule, and the tallies that it fills most of the time."""
+
+    __slots__ = ("judge", "rule", "tallies")
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.judge = rule.judge
+        self.tallies: list[Tally] = []
+
+
 class Auditor:
     """Give ``watch`` to the Analyzer; at the end of the capture call ``finish``."""
 
@@ -106,7 +117,8 @@ class Auditor:
         self.waived: list[Finding] = []
         self.waived_count = 0
         self.connections: dict[int, Connection] = {}
-        self._concern: dict[tuple[type[Subject], str, bool], list[Rule]] = {}
+        self._seats: dict[int, dict[tuple[type[Subject], str, bool, int, int], list[Seat]]] = {}
+        """By connection number."""
         self._watchers: dict[int, Watcher] = {}
         """By connection number."""
         self._set_up: set[int] = set()
@@ -137,6 +149,7 @@ class Auditor:
                 watcher.finish()
             self._judge_setup(connection)
             self._set_up.discard(connection.number)
+            self._seats.pop(connection.number, None)
             self.sides_known.discard(connection.number)
             self.connections.pop(connection.number, None)
         for place in [place for place in self.tallies if place.connection in numbers]:
@@ -168,27 +181,51 @@ class Auditor:
         return self.tallies.get(Place(rule, connection, endpoint), Tally())
 
     def _judge(self, subject: Subject) -> None:
-        for rule in self._concerned(type(subject), subject.role, subject.backward):
-            judgement = rule.judge(subject)
-            if judgement is not None:
-                if judgement.verdict == VIOLATION and (doubt := self._doubt(rule, subject)):
-                    judgement = undecidable(doubt)
-                self._count(rule, subject, judgement)
+        for seat in self._seats_for(subject):
+            judgement = seat.judge(subject)
+            if judgement is None:
+                continue
+            if judgement is KEPT:
+                for tally in seat.tallies or self._open(seat, subject):
+                    tally.passed += 1
+                continue
+            if judgement.verdict == VIOLATION and (doubt := self._doubt(seat.rule, subject)):
+                judgement = undecidable(doubt)
+            self._count(seat.rule, subject, judgement)
 
-    def _concerned(self, kind: type[Subject], role: str, backward: bool) -> list[Rule]:
-        """The rules for such a noun."""
-        key = kind, role, backward
-        rules = self._concern.get(key)
-        if rules is None:
-            rules = self._concern[key] = [
-                rule
+    def _seats_for(self, subject: Subject) -> list[Seat]:
+        """The rules for a noun of such a kind, shape and role, with what they found at its ends."""
+        kind, role, backward, shape = type(subject), subject.role, subject.backward, subject.shape
+        key = kind, role, backward, shape, subject.endpoint("requester")
+        seats = self._seats.setdefault(subject.connection.number, {})
+        found = seats.get(key)
+        if found is None:
+            found = seats[key] = [
+                Seat(rule)
                 for rule in self.rules.values()
                 if rule.subject is kind
                 and not rule.unjudgeable
                 and rule.backward in (None, backward)
                 and (rule.role in ("either", role) or not role)
+                and rule.needs & shape == rule.needs
             ]
-        return rules
+        return found
+
+    def _open(self, seat: Seat, subject: Subject) -> list[Tally]:
+        """The tallies that a rule counts at, of such a noun."""
+        connection = subject.connection
+        self.connections.setdefault(connection.number, connection)
+        for endpoint in self._ends(seat.rule, subject, ""):
+            seat.tallies.append(self.tallies.setdefault(Place(seat.rule.id, connection.number, endpoint), Tally()))
+        return seat.tallies
+
+    def _ends(self, rule: Rule, subject: Subject, by: str) -> list[int]:
+        """Whom a judgement is about; of a call and its reply that may be both."""
+        role = by or rule.role
+        if role != "either" or not isinstance(subject, Transaction):
+            return [subject.endpoint(role)]
+        ends = [subject.endpoint("requester"), subject.endpoint("responder")]
+        return ends if subject.rpc.reply is not None else ends[:1]
 
     def _doubt(self, rule: Rule, subject: Subject) -> str:
         """Why nobody can be blamed for lack of knowing who is who; '' where that is known or does not matter."""
@@ -200,13 +237,8 @@ class Auditor:
         return "" if known else "which end is the client is not known"
 
     def _count(self, rule: Rule, subject: Subject, judgement: Judgement) -> None:
-        role = judgement.by or rule.role
-        if role == "either" and isinstance(subject, Transaction):
-            self._count_at(rule, subject, judgement, subject.endpoint("requester"))
-            if subject.rpc.reply is None:
-                return
-            role = "responder"
-        self._count_at(rule, subject, judgement, subject.endpoint(role))
+        for endpoint in self._ends(rule, subject, judgement.by):
+            self._count_at(rule, subject, judgement, endpoint)
 
     def _count_at(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> None:
         tally = self.tallies.get((rule.id, subject.connection.number, endpoint))  # type: ignore[call-overload]

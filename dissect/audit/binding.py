@@ -7,6 +7,7 @@ from ..onc.header import RPCSEC_GSS, RPCSEC_GSS_DATA
 from ..onc.programs import program_name
 from .finding import KEPT, Judgement, undecidable, violation
 from .rule import Level, rule
+from .shape import CHUNKS, READS, RETURNS
 from .transaction import Transaction
 
 MUST, SHOULD = Level.MUST, Level.SHOULD
@@ -29,7 +30,7 @@ def _call(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-DDP-ELIGIBLE", "A Read chunk holds an item that may be reduced", MUST,
-      "4.4.2, 8.1", "RFC 8166, 3.4.2 and 6.1", Transaction, "requester", backward=False)  # fmt: skip
+      "4.4.2, 8.1", "RFC 8166, 3.4.2 and 6.1", Transaction, "requester", needs=READS, backward=False)  # fmt: skip
 def ddp_eligible(transaction: Transaction) -> Judgement | None:
     """Every Read chunk behind Position 0 stands where the call has the data of WRITE, or the text of a symbolic link.
     Positions that cannot be an item's at all are V1-READ-POSITION-ALIGN's and V1-READ-POSITION-RANGE's.
@@ -67,7 +68,7 @@ def ddp_eligible(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-READ-ROUNDUP", "The pad of a reduced item leaves the Payload stream with it", MUST,
-      "4.4.5.1", "RFC 8166, 3.4.5", Transaction, "requester", backward=False)  # fmt: skip
+      "4.4.5.1", "RFC 8166, 3.4.5", Transaction, "requester", needs=READS, backward=False)  # fmt: skip
 def read_roundup(transaction: Transaction) -> Judgement | None:
     """Behind the count word of a reduced item whose length is no multiple of four, no pad is left in the stream.
 
@@ -94,7 +95,7 @@ def read_roundup(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-CHUNK-LENGTH-MATCH", "The count left in the stream is the chunk's length", MUST,
-      "4.4.4.1", "RFC 8166, 3.4.4", Transaction, "requester", backward=False)  # fmt: skip
+      "4.4.4.1", "RFC 8166, 3.4.4", Transaction, "requester", needs=READS, backward=False)  # fmt: skip
 def chunk_length_match(transaction: Transaction) -> Judgement | None:
     """The count word of a reduced argument equals the sum of its chunk's segments, with or without round-up.
 
@@ -138,7 +139,7 @@ def _reply(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-REDUCE-REQUIRED", "Results that fit a Write chunk are reduced", MUST,
-      "5.3.2, 8.1.1", "RFC 8166, 3.4.6 and 4.3.2", Transaction, "responder", backward=False)  # fmt: skip
+      "5.3.2, 8.1.1", "RFC 8166, 3.4.6 and 4.3.2", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def reduce_required(transaction: Transaction) -> Judgement | None:
     """Where the call has a Write list, each result of READ and READLINK for which a chunk is left travels in it.
 
@@ -169,7 +170,7 @@ def reduce_required(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-EXTRA", "A Write chunk is not lengthened for XDR pad", SHOULD,
-      "4.4.6.1", "RFC 8166, 3.4.6", Transaction, "requester", backward=False)  # fmt: skip
+      "4.4.6.1", "RFC 8166, 3.4.6", Transaction, "requester", needs=CHUNKS, backward=False)  # fmt: skip
 def write_extra(transaction: Transaction) -> Judgement | None:
     """The Write chunk for a READ of a length that is no multiple of four has no more bytes than were asked for.
 

@@ -28,6 +28,7 @@ from .finding import KEPT, Judgement, undecidable, violation
 from .inline import compare_second, ruled_elsewhere
 from .nouns import Mishap, Option, Sent
 from .rule import Level, rule
+from .shape import CALL, INVALIDATE, SECOND
 from .subject import gaps
 from .version2 import LATE_START
 
@@ -369,7 +370,7 @@ def update_pending(option: Option) -> Judgement | None:
 # What is in force
 
 
-@rule("XC-RBSIZ", "No Send exceeds the Receive Buffer Size in force", MUST, "3.1", "", Sent)
+@rule("XC-RBSIZ", "No Send exceeds the Receive Buffer Size in force", MUST, "3.1", "", Sent, needs=SECOND)
 def receive_buffer(sent: Sent) -> Judgement | None:
     """Once its receiver has told of its Receive Buffer Size, no Send of version 2 is longer.  Where it has not,
     V2-INLINE-4096 judges.
@@ -419,7 +420,15 @@ def receive_buffer_shrink(option: Option) -> Judgement | None:
     return violation(f"{before} lowered to {now.value} unasked", f"{before} or more")
 
 
-@rule("XC-REQREMINV", "Send With Invalidate only to a requester that said it is ready for it", MUST, "3.2", "", Sent)
+@rule(
+    "XC-REQREMINV",
+    "Send With Invalidate only to a requester that said it is ready for it",
+    MUST,
+    "3.2",
+    "",
+    Sent,
+    needs=SECOND | INVALIDATE,
+)
 def remote_invalidation(sent: Sent) -> Judgement | None:
     """A version 2 reply is a Send With Invalidate only where its requester's Requester Remote Invalidation is true; by
     default it is false.
@@ -443,7 +452,7 @@ def remote_invalidation(sent: Sent) -> Judgement | None:
 
 
 @rule("XC-BRS", "Backward calls respect the client's Backward Request Support", MUST,
-      "3.3", "", Sent, "requester", backward=True)  # fmt: skip
+      "3.3", "", Sent, "requester", needs=SECOND | CALL, backward=True)  # fmt: skip
 def backward_support(sent: Sent) -> Judgement | None:
     """A version 2 server sends no backward calls to a client whose level is BKREQSUP_NONE, and calls without chunks to
     one whose level is BKREQSUP_INLINE, which is the default.

@@ -7,6 +7,7 @@ from ..messages import RDMA_MSG, RDMA_NOMSG
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Sent
 from .rule import Level, rule
+from .shape import CALL, REPLY
 from .transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
@@ -17,7 +18,7 @@ OUT_OF_STEP = "a reply came within 50 µs, and the capture may show the two dire
 
 
 @rule("V1-CREDIT-ZERO", "A granted credit value is never zero", MUST,
-      "4.3.1", "RFC 8166, 3.3.1", Sent, "responder", backward=False)  # fmt: skip
+      "4.3.1", "RFC 8166, 3.3.1", Sent, "responder", needs=REPLY, backward=False)  # fmt: skip
 def credit_zero(sent: Sent) -> Judgement | None:
     """rdma_credit of a reply is at least 1.
 
@@ -94,7 +95,7 @@ def credit_first(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-XID-REUSED", "An XID is not reused while its call is outstanding", STATED,
-      "3.1.2", "RFC 8166, 2.2.1", Sent, "requester")  # fmt: skip
+      "3.1.2", "RFC 8166, 2.2.1", Sent, "requester", needs=CALL)  # fmt: skip
 def xid_reused(sent: Sent) -> Judgement | None:
     """No call has the XID of another call of the same direction that has no reply yet.
 

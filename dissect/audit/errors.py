@@ -7,6 +7,7 @@ from ..onc.header import GARBAGE_ARGS
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Mishap, Sent
 from .rule import Level, rule
+from .shape import ERROR, FIRST, REPLY
 from .subject import gaps
 from .transaction import Transaction
 
@@ -17,7 +18,15 @@ def _error(sent: Sent) -> bool:
     return sent.header.procedure == RDMA_ERROR
 
 
-@rule("V1-ERROR-XID", "RDMA_ERROR carries the XID of the message it answers", MUST, "5.5", "RFC 8166, 4.5", Sent)
+@rule(
+    "V1-ERROR-XID",
+    "RDMA_ERROR carries the XID of the message it answers",
+    MUST,
+    "5.5",
+    "RFC 8166, 4.5",
+    Sent,
+    needs=ERROR,
+)
 def error_xid(sent: Sent) -> Judgement | None:
     """The other end has sent a message with the error's rdma_xid.
 
@@ -39,7 +48,7 @@ def error_xid(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-ERROR-VERSION", "RDMA_ERROR carries the version of the message it answers", MUST,
-      "5.5", "RFC 8166, 4.5", Sent)  # fmt: skip
+      "5.5", "RFC 8166, 4.5", Sent, needs=ERROR)  # fmt: skip
 def error_version(sent: Sent) -> Judgement | None:
     """rdma_vers of an RDMA_ERROR is that of the failing message.
 
@@ -59,7 +68,7 @@ def error_version(sent: Sent) -> Judgement | None:
                      call.frame, sent.message.frame)  # fmt: skip
 
 
-@rule("V1-ERROR-CODE", "rdma_err is 1 or 2, and decodes", STATED, "5.1.3", "RFC 8166, 4.1", Sent)
+@rule("V1-ERROR-CODE", "rdma_err is 1 or 2, and decodes", STATED, "5.1.3", "RFC 8166, 4.1", Sent, needs=FIRST | ERROR)
 def error_code(sent: Sent) -> Judgement | None:
     """An RDMA_ERROR says RDMA_ERR_VERS (1), with a range behind it, or RDMA_ERR_BADHEADER (2).  One of version 2 is
     V2-ERROR-CODE's.
@@ -80,7 +89,7 @@ def error_code(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-ERROR-RANGE", "RDMA_ERR_VERS gives a range that the offending version is outside of", MUST,
-      "5.5.1", "RFC 8166, 4.5.1", Sent)  # fmt: skip
+      "5.5.1", "RFC 8166, 4.5.1", Sent, needs=ERROR)  # fmt: skip
 def error_range(sent: Sent) -> Judgement | None:
     """rdma_vers_low is not above rdma_vers_high, and the version that was refused is not between them.
 
@@ -173,7 +182,7 @@ def error_for_reserved(mishap: Mishap) -> Judgement | None:
 
 
 @rule("V1-ERROR-RETRY", "A call answered by RDMA_ERROR is not answered again", STATED,
-      "5.5", "RFC 8166, 4.5", Sent, "responder")  # fmt: skip
+      "5.5", "RFC 8166, 4.5", Sent, "responder", needs=REPLY)  # fmt: skip
 def error_retry(sent: Sent) -> Judgement | None:
     """After an RDMA_ERROR no further reply has its XID, unless the call is sent anew.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from ..onc.header import GSS_SERVICE_NAMES, RPCSEC_GSS, RPCSEC_GSS_DATA
 from .finding import KEPT, Judgement, violation
 from .rule import Level, rule
+from .shape import GSS
 from .transaction import Transaction
 
 MUST = Level.MUST
 
 
 @rule("V1-GSS-NO-REDUCTION", "With RPCSEC_GSS integrity or privacy nothing is reduced", MUST,
-      "10.2.2.3", "RFC 8166, 8.2.2", Transaction, backward=False)  # fmt: skip
+      "10.2.2.3", "RFC 8166, 8.2.2", Transaction, needs=GSS, backward=False)  # fmt: skip
 def gss_no_reduction(transaction: Transaction) -> Judgement | None:
     """Calls and replies that RPCSEC_GSS protects have no Read chunk behind Position 0 and no Write chunk in use.
 
@@ -36,7 +37,7 @@ def gss_no_reduction(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-GSS-MATERIAL", "RPCSEC_GSS control messages and credentials are never in chunks", MUST,
-      "10.2.2", "RFC 8166, 8.2.2", Transaction, backward=False)  # fmt: skip
+      "10.2.2", "RFC 8166, 8.2.2", Transaction, needs=GSS, backward=False)  # fmt: skip
 def gss_material(transaction: Transaction) -> Judgement | None:
     """Messages that set up or destroy a context are not reduced, and no Read chunk stands inside the credential or
     verifier of a call.

@@ -7,6 +7,7 @@ from ..onc.xdr import word
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Sent
 from .rule import Level, rule
+from .shape import ERROR, FIRST, NOMSG
 from .transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
@@ -41,7 +42,7 @@ def _procedure(sent: Sent, unwanted: int) -> Judgement | None:
     return violation(f"rdma_proc is {procedure}, {PROCEDURE_NAMES[procedure]}", "RDMA_MSG, RDMA_NOMSG or RDMA_ERROR")
 
 
-@rule("V1-PROC-MSGP", "Nobody sends RDMA_MSGP", MUST, "5.6.1", "RFC 8166, 4.6.1", Sent)
+@rule("V1-PROC-MSGP", "Nobody sends RDMA_MSGP", MUST, "5.6.1", "RFC 8166, 4.6.1", Sent, needs=FIRST)
 def proc_msgp(sent: Sent) -> Judgement | None:
     """No message is an RDMA_MSGP (2).
 
@@ -54,7 +55,7 @@ def proc_msgp(sent: Sent) -> Judgement | None:
     return _procedure(sent, RDMA_MSGP)
 
 
-@rule("V1-PROC-DONE", "Nobody sends RDMA_DONE", MUST, "5.6.2", "RFC 8166, 4.6.2", Sent)
+@rule("V1-PROC-DONE", "Nobody sends RDMA_DONE", MUST, "5.6.2", "RFC 8166, 4.6.2", Sent, needs=FIRST)
 def proc_done(sent: Sent) -> Judgement | None:
     """No message is an RDMA_DONE (3).
 
@@ -68,7 +69,7 @@ def proc_done(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-PROC-UNKNOWN", "The procedure is RDMA_MSG, RDMA_NOMSG or RDMA_ERROR", MUST,
-      "5.1.4, 5.5.2", "RFC 8166, 4.2.4", Sent)  # fmt: skip
+      "5.1.4, 5.5.2", "RFC 8166, 4.2.4", Sent, needs=FIRST)  # fmt: skip
 def proc_unknown(sent: Sent) -> Judgement | None:
     """rdma_proc is 0, 1 or 4; the reserved 2 and 3 have rules of their own.
 
@@ -138,7 +139,9 @@ def xid_match(transaction: Transaction) -> Judgement | None:
     return judged
 
 
-@rule("V1-MSG-PAYLOAD", "RDMA_MSG is followed by a Payload stream", STATED, "5.1.4", "RFC 8166, 4.2.4", Sent)
+@rule(
+    "V1-MSG-PAYLOAD", "RDMA_MSG is followed by a Payload stream", STATED, "5.1.4", "RFC 8166, 4.2.4", Sent, needs=FIRST
+)
 def msg_payload(sent: Sent) -> Judgement | None:
     """Behind the chunk lists of an RDMA_MSG stands the Payload stream, that begins with the XID.
 
@@ -164,7 +167,15 @@ def inline_payload(sent: Sent) -> Judgement | None:
     return violation(f"{inline} bytes behind the chunk lists", "a Payload stream that begins with the XID")
 
 
-@rule("V1-NOMSG-PAYLOAD", "Nothing follows the chunk lists of RDMA_NOMSG", STATED, "5.1.4", "RFC 8166, 4.2.4", Sent)
+@rule(
+    "V1-NOMSG-PAYLOAD",
+    "Nothing follows the chunk lists of RDMA_NOMSG",
+    STATED,
+    "5.1.4",
+    "RFC 8166, 4.2.4",
+    Sent,
+    needs=NOMSG,
+)
 def nomsg_payload(sent: Sent) -> Judgement | None:
     """An RDMA_NOMSG ends with its chunk lists.
 
@@ -181,7 +192,7 @@ def nomsg_payload(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-NOMSG-CHUNK", "RDMA_NOMSG carries the chunk that holds the message", MUST,
-      "5.2.4", "RFC 8166, 4.2.4", Sent, backward=False)  # fmt: skip
+      "5.2.4", "RFC 8166, 4.2.4", Sent, needs=NOMSG, backward=False)  # fmt: skip
 def nomsg_chunk(sent: Sent) -> Judgement | None:
     """An RDMA_NOMSG call has a Read chunk, an RDMA_NOMSG reply a Reply chunk, and the RPC message is in it.
 
@@ -209,7 +220,9 @@ def nomsg_chunk(sent: Sent) -> Judgement | None:
     return KEPT
 
 
-@rule("V1-ERROR-PAYLOAD", "Nothing follows an RDMA_ERROR", STATED, "5.2.4", "RFC 8166, 4.2.4", Sent)
+@rule(
+    "V1-ERROR-PAYLOAD", "Nothing follows an RDMA_ERROR", STATED, "5.2.4", "RFC 8166, 4.2.4", Sent, needs=FIRST | ERROR
+)
 def error_payload(sent: Sent) -> Judgement | None:
     """An RDMA_ERROR ends with its error information.
 

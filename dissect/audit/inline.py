@@ -12,6 +12,7 @@ from ..messages import RDMA_MSG, RDMA_OPTIONAL
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Sent
 from .rule import Level, rule
+from .shape import FIRST, REPLY
 
 MUST = Level.MUST
 
@@ -68,7 +69,7 @@ def compare(sent: Sent, limit: int, why: str) -> Judgement:
 
 
 @rule("V1-INLINE-EXCEEDED", "No Send is longer than its receiver can take", MUST,
-      "4.3.2, 5.2.4", "RFC 8166, 3.3.2", Sent, backward=False)  # fmt: skip
+      "4.3.2, 5.2.4", "RFC 8166, 3.3.2", Sent, needs=FIRST, backward=False)  # fmt: skip
 def inline_exceeded(sent: Sent) -> Judgement | None:
     """No Send is longer than the receive size that the receiver announced.  Where one end announced none, PD-INLINE
     and V1-FIRST-1024 judge.
@@ -93,7 +94,7 @@ def inline_exceeded(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-FIRST-1024", "Without private data no Send exceeds 1024 bytes", MUST,
-      "4.3.3", "RFC 8166, 3.3.3", Sent, backward=False)  # fmt: skip
+      "4.3.3", "RFC 8166, 3.3.3", Sent, needs=FIRST, backward=False)  # fmt: skip
 def first_1024(sent: Sent) -> Judgement | None:
     """Where neither end sent RPC-over-RDMA private data, no Send is longer than 1024 bytes.
 
@@ -115,7 +116,7 @@ def first_1024(sent: Sent) -> Judgement | None:
 
 
 @rule("PD-INLINE", "Each direction keeps to the smaller of the two announced sizes", MUST,
-      "4.2, 5.1", "RFC 8797, 4.2 and 5.1", Sent, backward=False)  # fmt: skip
+      "4.2, 5.1", "RFC 8797, 4.2 and 5.1", Sent, needs=FIRST, backward=False)  # fmt: skip
 def private_inline(sent: Sent) -> Judgement | None:
     """No Send is longer than the smaller of its sender's send size and its receiver's receive size; 1024 where only
     one end sent private data.  One that overruns even the receiver's size is V1-INLINE-EXCEEDED's.
@@ -141,7 +142,7 @@ def private_inline(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-REPLY-USES-REPLY-CHUNK", "A reply that does not fit inline uses the Reply chunk it was given", MUST,
-      "4.5.3", "RFC 8166, 3.5.3", Sent, "responder", backward=False)  # fmt: skip
+      "4.5.3", "RFC 8166, 3.5.3", Sent, "responder", needs=REPLY, backward=False)  # fmt: skip
 def reply_uses_reply_chunk(sent: Sent) -> Judgement | None:
     """Where the call gave a Reply chunk, a reply longer than the requester's threshold goes through it.
 

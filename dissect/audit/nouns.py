@@ -18,11 +18,12 @@ from typing import NamedTuple
 from ..characteristics import XCHAR_RBSIZ, Characteristic, InitXch, OptionNoun, ReqXch, UpdXch
 from ..connection import Connection
 from ..exchange import REORDERED
-from ..messages import RDMA_DONE, Message, TransportHeader
+from ..messages import RDMA_DONE, RDMA_ERROR, RDMA_NOMSG, Message, TransportHeader
 from ..negotiation import InForce, Request
 from ..operations import Operation
 from ..private_data import Identified, find_identifiers
 from ..rpcs import Rpc
+from . import shape
 from .subject import OfMessage, Subject
 
 
@@ -79,6 +80,20 @@ class Sent(OfMessage):
     @property
     def backward(self) -> bool:
         return self.rpc is not None and self.rpc.backward
+
+    @property
+    def shape(self) -> int:
+        header = self.message.header
+        found = shape.SECOND if header.version == 2 else shape.FIRST
+        if self.is_call is not None:
+            found |= shape.CALL if self.is_call else shape.REPLY
+        if header.procedure == RDMA_NOMSG:
+            found |= shape.NOMSG
+        elif header.procedure == RDMA_ERROR:
+            found |= shape.ERROR
+        if header.reads:
+            found |= shape.READS
+        return found if self.message.operation.invalidate is None else found | shape.INVALIDATE
 
     @property
     def unread(self) -> str:

@@ -6,6 +6,7 @@ from ..private_data import SIZE
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Sent, Setup
 from .rule import Level, rule
+from .shape import CALL, FIRST, INVALIDATE, REPLY
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
@@ -97,7 +98,15 @@ def private_ambiguous(setup: Setup) -> Judgement | None:
     return undecidable(CUT) if setup.cut else KEPT
 
 
-@rule("PD-INVALIDATE-AGREED", "Send With Invalidate only after both ends set R", MUST, "4.1", "RFC 8797, 4.1", Sent)
+@rule(
+    "PD-INVALIDATE-AGREED",
+    "Send With Invalidate only after both ends set R",
+    MUST,
+    "4.1",
+    "RFC 8797, 4.1",
+    Sent,
+    needs=FIRST | INVALIDATE,
+)
 def invalidate_agreed(sent: Sent) -> Judgement | None:
     """A Send With Invalidate is sent only where the private data of both ends had the R flag.  One of version 2 is
     XC-REQREMINV's.
@@ -124,7 +133,7 @@ def invalidate_agreed(sent: Sent) -> Judgement | None:
 
 
 @rule("PD-INVALIDATE-STAG", "The invalidated handle belongs to the call that is answered", MUST,
-      "4.1", "RFC 8797, 4.1", Sent, "responder")  # fmt: skip
+      "4.1", "RFC 8797, 4.1", Sent, "responder", needs=REPLY | INVALIDATE)  # fmt: skip
 def invalidate_stag(sent: Sent) -> Judgement | None:
     """The handle that a reply invalidates is one of those that its call advertised.
 
@@ -149,7 +158,16 @@ def invalidate_stag(sent: Sent) -> Judgement | None:
                      sent.rpc.call.frame, sent.message.frame)  # fmt: skip
 
 
-@rule("PD-INVALIDATE-ROLE", "Only replies use Send With Invalidate", MUST, "4.1", "RFC 8797, 4.1", Sent, "requester")
+@rule(
+    "PD-INVALIDATE-ROLE",
+    "Only replies use Send With Invalidate",
+    MUST,
+    "4.1",
+    "RFC 8797, 4.1",
+    Sent,
+    "requester",
+    needs=CALL,
+)
 def invalidate_role(sent: Sent) -> Judgement | None:
     """No call is a Send With Invalidate.
 

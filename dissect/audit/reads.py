@@ -6,6 +6,7 @@ from ..messages import RDMA_MSG, RDMA_NOMSG
 from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Sent
 from .rule import Level, rule
+from .shape import CALL, CHUNKS, NOMSG, READS, REPLY
 from .transaction import Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
@@ -21,7 +22,7 @@ def _reads(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-READ-POSITION-ALIGN", "A Read segment's Position is a multiple of four", MUST,
-      "4.4.5.1", "RFC 8166, 3.4.5", Sent, "requester", backward=False)  # fmt: skip
+      "4.4.5.1", "RFC 8166, 3.4.5", Sent, "requester", needs=CALL | READS, backward=False)  # fmt: skip
 def read_position_align(sent: Sent) -> Judgement | None:
     """Every Position in the Read list is divisible by four.
 
@@ -38,7 +39,7 @@ def read_position_align(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-READ-POSITION-RANGE", "A Position lies inside the Payload stream or at its end", STATED,
-      "4.4.5", "RFC 8166, 3.4.5", Sent, "requester", backward=False)  # fmt: skip
+      "4.4.5", "RFC 8166, 3.4.5", Sent, "requester", needs=CALL | READS, backward=False)  # fmt: skip
 def read_position_range(sent: Sent) -> Judgement | None:
     """No Position is beyond the end of the Payload stream, counted with the chunks before it put back.
 
@@ -68,7 +69,7 @@ def read_position_range(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-READ-POSITION-SAME", "The segments of a Read chunk stand together", MUST,
-      "4.4.5.1", "RFC 8166, 3.4.5", Sent, "requester", backward=False)  # fmt: skip
+      "4.4.5.1", "RFC 8166, 3.4.5", Sent, "requester", needs=CALL | READS, backward=False)  # fmt: skip
 def read_position_same(sent: Sent) -> Judgement | None:
     """Segments with one Position follow each other in the Read list, with none of another Position between them.
 
@@ -89,7 +90,7 @@ def read_position_same(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-LONG-CALL-POSITION", "A long call's chunk has Position 0", MUST,
-      "4.5.3", "RFC 8166, 3.5.3", Sent, "requester", backward=False)  # fmt: skip
+      "4.5.3", "RFC 8166, 3.5.3", Sent, "requester", needs=CALL | NOMSG | READS, backward=False)  # fmt: skip
 def long_call_position(sent: Sent) -> Judgement | None:
     """The Read chunk that carries the call of an RDMA_NOMSG has Position 0 in every segment.
 
@@ -109,7 +110,7 @@ def long_call_position(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-READ-IN-REPLY", "A reply has no Read list", MUST,
-      "2.3, 4.1", "RFC 8166, 3.1", Sent, "responder", backward=False)  # fmt: skip
+      "2.3, 4.1", "RFC 8166, 3.1", Sent, "responder", needs=REPLY, backward=False)  # fmt: skip
 def read_in_reply(sent: Sent) -> Judgement | None:
     """The Read list of a reply is empty: results travel inline, in Write chunks or in the Reply chunk.
 
@@ -130,7 +131,7 @@ def read_in_reply(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-HANDLE-PERSISTENT", "Handles are not advertised across many calls", SHOULD,
-      "10.1.2", "RFC 8166, 8.1.2", Transaction, "requester")  # fmt: skip
+      "10.1.2", "RFC 8166, 8.1.2", Transaction, "requester", needs=CHUNKS)  # fmt: skip
 def handle_persistent(transaction: Transaction) -> Judgement | None:
     """No handle is advertised by 16 calls or more, each of them soon (within 128 calls with chunks) after the one
     before.  A handle that comes back later may be a new registration under an old number.

@@ -6,6 +6,7 @@ from ..messages import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ..rpcs import ChunkUse
 from .finding import KEPT, Judgement, undecidable, violation
 from .rule import Level, rule
+from .shape import CHUNKS, NOMSG, RETURNS
 from .transaction import Transaction, delivers
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
@@ -41,7 +42,7 @@ def _returned(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-REPLY-CHUNK-MISSING", "RDMA_NOMSG answers a call that gave a Reply chunk", MUST,
-      "5.3.3", "RFC 8166, 4.3.3", Transaction, "responder", backward=False)  # fmt: skip
+      "5.3.3", "RFC 8166, 4.3.3", Transaction, "responder", needs=NOMSG, backward=False)  # fmt: skip
 def reply_chunk_missing(transaction: Transaction) -> Judgement | None:
     """A reply is RDMA_NOMSG only where the call provided a Reply chunk.
 
@@ -62,7 +63,7 @@ def reply_chunk_missing(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-REPLY-CHUNK-SIZE", "The Reply chunk is large enough", MUST,
-      "5.3.3", "RFC 8166, 4.3.3", Transaction, "requester", backward=False)  # fmt: skip
+      "5.3.3", "RFC 8166, 4.3.3", Transaction, "requester", needs=CHUNKS, backward=False)  # fmt: skip
 def reply_chunk_size(transaction: Transaction) -> Judgement | None:
     """What a reply returns in the Reply chunk is no more than the call advertised, and the Reply chunk of a READDIR
     holds as many bytes of entries as the call asks for.
@@ -93,7 +94,7 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-SEGMENT-COUNT", "A reply returns as many segments as the call gave", MUST,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def write_segment_count(transaction: Transaction) -> Judgement | None:
     """The reply has as many Write chunks as the call, and each of them and the Reply chunk as many segments.
 
@@ -119,7 +120,7 @@ def write_segment_count(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-SEGMENT-COPY", "Returned segments are those the call gave, in their order", STATED,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def write_segment_copy(transaction: Transaction) -> Judgement | None:
     """Handle and offset of each returned segment are those of the call's segment in the same place.
 
@@ -143,7 +144,7 @@ def write_segment_copy(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-SEGMENT-LENGTH", "A returned length is not above the advertised one", STATED,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def write_segment_length(transaction: Transaction) -> Judgement | None:
     """No segment of a Write chunk comes back longer than it was, nor one of a Reply chunk that is long enough in all;
     one that is not is V1-REPLY-CHUNK-SIZE's.
@@ -174,7 +175,7 @@ def _overruns(chunk: ChunkUse) -> bool:
 
 
 @rule("V1-WRITE-FILL-ORDER", "Segments are filled in array order", STATED,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def write_fill_order(transaction: Transaction) -> Judgement | None:
     """A segment is written to only where those before it are returned full.
 
@@ -205,7 +206,7 @@ def write_fill_order(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-UNFILLED", "An unfilled segment returns length zero", SHOULD,
-      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", backward=False)  # fmt: skip
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def write_unfilled(transaction: Transaction) -> Judgement | None:
     """A segment to which nothing was written comes back with length 0, where others of its chunk were written to.
 
@@ -234,7 +235,7 @@ def write_unfilled(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-UNUSED", "An unused Write chunk returns zero lengths", MUST,
-      "4.4.6.2", "RFC 8166, 3.4.6", Transaction, "responder", backward=False)  # fmt: skip
+      "4.4.6.2", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def write_unused(transaction: Transaction) -> Judgement | None:
     """A Write chunk for which the reply has no result comes back with all lengths 0.
 
@@ -269,7 +270,7 @@ def _unclaimed(transaction: Transaction, number: int) -> bool:
 
 
 @rule("V1-WRITE-LENGTH-TRUE", "A returned length is what was written", STATED,
-      "4.4.6, 5.3.2", "RFC 8166, 3.4.6 and 4.3.2", Transaction, "responder", backward=False)  # fmt: skip
+      "4.4.6, 5.3.2", "RFC 8166, 3.4.6 and 4.3.2", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def write_length_true(transaction: Transaction) -> Judgement | None:
     """The bytes that RDMA Writes put into a chunk are as many as the reply says.  Pad bytes, unfilled segments and
     unused chunks have rules of their own.
@@ -305,7 +306,7 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-NO-PAD", "No pad bytes are written into a Write chunk", MUST,
-      "4.4.6.1", "RFC 8166, 3.4.6", Transaction, "responder", backward=False)  # fmt: skip
+      "4.4.6.1", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def write_no_pad(transaction: Transaction) -> Judgement | None:
     """The responder writes an item's bytes and not the XDR pad behind them, nor counts it in the returned length.
 
@@ -338,7 +339,7 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-WRITE-BEFORE-REPLY", "RDMA Writes precede the reply's Send", STATED,
-      "3.2.2, 4.4.6", "RFC 8166, 2.2.2", Transaction, "responder", backward=False)  # fmt: skip
+      "3.2.2, 4.4.6", "RFC 8166, 2.2.2", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def write_before_reply(transaction: Transaction) -> Judgement | None:
     """All bytes that a reply returns are written before its Send is issued.
 

@@ -59,6 +59,8 @@ class Rule:
     subject: type[Subject]
     """The noun that ``judge`` takes."""
     judge: Judge
+    needs: int
+    """What the noun must have, in the bits of ``shape``; of others ``judge`` would say nothing."""
     backward: bool | None
     """Judges only backward (True) or only forward (False) messages; None: both."""
     unjudgeable: str
@@ -106,6 +108,7 @@ def rule(
     subject: type[Subject],
     role: str = "either",
     *,
+    needs: int = 0,
     backward: bool | None = None,
     unjudgeable: str = "",
 ) -> Callable[[Function], Function]:
@@ -114,7 +117,7 @@ def rule(
     def register(judge: Function) -> Function:
         assert id not in _RULES or _RULES[id].judge.__code__ == judge.__code__, id
         assert role in ROLES, id
-        _RULES[id] = Rule(id, title, level, section, final, role, subject, judge, backward, unjudgeable)
+        _RULES[id] = Rule(id, title, level, section, final, role, subject, judge, needs, backward, unjudgeable)
         return judge
 
     return register

@@ -55,6 +55,11 @@ class Subject:
         return False
 
     @property
+    def shape(self) -> int:
+        """What it has, in the bits of ``shape``."""
+        return 0
+
+    @property
     def start_known(self) -> bool:
         """The connection's beginning is in the capture."""
         return start_known(self.connection)

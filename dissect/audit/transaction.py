@@ -16,6 +16,7 @@ from ..onc.header import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS_DATA, CallHeader
 from ..operations import Operation
 from ..rpcs import ChunkUse, Rpc, SegmentUse
 from ..stitch import call_stream_prefix, reply_stream_prefix
+from . import shape
 from .subject import Subject, gaps
 
 LOOKED_AT = 1 << 20
@@ -69,6 +70,29 @@ class Transaction(Subject):
     @property
     def backward(self) -> bool:
         return self.rpc.backward
+
+    @property
+    def shape(self) -> int:
+        rpc, found = self.rpc, 0
+        call, reply = rpc.call, rpc.reply
+        if call is not None and call.header.version == 2:
+            found = shape.SECOND
+        if rpc.chunks:
+            found |= shape.CHUNKS
+            if rpc.chunks[0].kind == "read":
+                found |= shape.READS
+        if rpc.gss is not None:
+            found |= shape.GSS
+        if reply is not None:
+            header = reply.header
+            found |= shape.REPLY
+            if header.version == 2:
+                found |= shape.SECOND
+            if header.procedure == RDMA_NOMSG:
+                found |= shape.NOMSG
+            if any(chunk.kind != "read" for chunk in rpc.chunks) or (call is None and (header.writes or header.reply)):
+                found |= shape.RETURNS
+        return found
 
     @property
     def reads(self) -> list[ChunkUse]:

@@ -25,6 +25,7 @@ from .header import inline_payload, nothing_behind
 from .inline import compare_second, ruled_elsewhere
 from .nouns import Mishap, Option, Sent
 from .rule import Level, rule
+from .shape import ERROR, REPLY, SECOND
 from .subject import gaps
 from .transaction import Transaction
 
@@ -37,7 +38,15 @@ def _second(sent: Sent) -> bool:
     return sent.header.length >= 8 and sent.header.version == 2
 
 
-@rule("V2-PROC", "The procedure is RDMA2_MSG, RDMA2_NOMSG, RDMA2_ERROR or RDMA2_OPTIONAL", MUST, "4.2", "", Sent)
+@rule(
+    "V2-PROC",
+    "The procedure is RDMA2_MSG, RDMA2_NOMSG, RDMA2_ERROR or RDMA2_OPTIONAL",
+    MUST,
+    "4.2",
+    "",
+    Sent,
+    needs=SECOND,
+)
 def procedure(sent: Sent) -> Judgement | None:
     """rdma_proc of a version 2 message is 0, 1, 4 or 5; what version 1 had as 2 and 3 is gone.
 
@@ -57,7 +66,7 @@ def procedure(sent: Sent) -> Judgement | None:
     )
 
 
-@rule("V2-DIRECTION", "rdma_direction is the RPC message's own direction", MUST, "4.2.2", "", Transaction)
+@rule("V2-DIRECTION", "rdma_direction is the RPC message's own direction", MUST, "4.2.2", "", Transaction, needs=SECOND)
 def direction(transaction: Transaction) -> Judgement | None:
     """rdma_direction of an RDMA2_MSG or RDMA2_NOMSG is 0 (CALL) before an RPC call, 1 (REPLY) before an RPC reply,
     which stands inline or in a chunk.
@@ -126,7 +135,7 @@ def optional_direction(option: Option) -> Judgement | None:
     return violation(f"rdma_optdir {said} ({DIRECTION_NAMES[said]}) in {name}", f"{wanted} ({DIRECTION_NAMES[wanted]})")
 
 
-@rule("V2-MSG-PAYLOAD", "RDMA2_MSG is followed by a Payload stream", MUST, "4.2.1", "", Sent)
+@rule("V2-MSG-PAYLOAD", "RDMA2_MSG is followed by a Payload stream", MUST, "4.2.1", "", Sent, needs=SECOND)
 def msg_payload(sent: Sent) -> Judgement | None:
     """Behind the chunk lists of an RDMA2_MSG stands the Payload stream, that begins with the XID.
 
@@ -139,7 +148,7 @@ def msg_payload(sent: Sent) -> Judgement | None:
     return inline_payload(sent) if _second(sent) else None
 
 
-@rule("V2-ERROR-PAYLOAD", "Nothing follows an RDMA2_ERROR", MUST, "4.2.1", "", Sent)
+@rule("V2-ERROR-PAYLOAD", "Nothing follows an RDMA2_ERROR", MUST, "4.2.1", "", Sent, needs=SECOND | ERROR)
 def error_payload(sent: Sent) -> Judgement | None:
     """An RDMA2_ERROR ends with its error information.
 
@@ -152,7 +161,7 @@ def error_payload(sent: Sent) -> Judgement | None:
     return nothing_behind(sent) if _second(sent) else None
 
 
-@rule("V2-ERROR-CODE", "rdma_err is 1, 2 or 3, and decodes", STATED, "4.2", "", Sent)
+@rule("V2-ERROR-CODE", "rdma_err is 1, 2 or 3, and decodes", STATED, "4.2", "", Sent, needs=SECOND | ERROR)
 def error_code(sent: Sent) -> Judgement | None:
     """An RDMA2_ERROR says RDMA2_ERR_VERS (1), with a range behind it, RDMA2_ERR_BAD_HEADER (2) or
     RDMA2_ERR_INVAL_OPTION (3).
@@ -214,7 +223,7 @@ def inval_option(mishap: Mishap) -> Judgement | None:
     return violation(f"no answer to {option_name(number)}, though a later call was answered", wanted, note=True)
 
 
-@rule("V2-FIRST-MESSAGE", "Version 2 begins with one message of at most 1024 bytes", MUST, "5", "", Sent)
+@rule("V2-FIRST-MESSAGE", "Version 2 begins with one message of at most 1024 bytes", MUST, "5", "", Sent, needs=SECOND)
 def first_message(sent: Sent) -> Judgement | None:
     """The first message of a requester that speaks version 2 has that version and at most 1024 bytes, and it sends no
     second one before an answer that is no error.  The size of ROPT_INITXCH is XC-INIT-SIZE's; what follows a refusal is
@@ -289,7 +298,7 @@ def fallback(sent: Sent) -> Judgement | None:
 
 
 @rule("V2-REPLY-VERSION", "A reply has the version of its call", MUST,
-      "5.3", "RFC 8166, 4.2.2", Transaction, "responder")  # fmt: skip
+      "5.3", "RFC 8166, 4.2.2", Transaction, "responder", needs=REPLY)  # fmt: skip
 def reply_version(transaction: Transaction) -> Judgement | None:
     """rdma_vers of a reply is that of its call.  RDMA_ERROR is V1-ERROR-VERSION's.
 
@@ -314,7 +323,15 @@ def reply_version(transaction: Transaction) -> Judgement | None:
                      call.frame, reply.frame)  # fmt: skip
 
 
-@rule("V2-INLINE-4096", "Where no other size was announced, Sends keep to 4096 bytes", MUST, "2.3, 5.1", "", Sent)
+@rule(
+    "V2-INLINE-4096",
+    "Where no other size was announced, Sends keep to 4096 bytes",
+    MUST,
+    "2.3, 5.1",
+    "",
+    Sent,
+    needs=SECOND,
+)
 def inline_4096(sent: Sent) -> Judgement | None:
     """Once version 2 is settled, no Send is longer than 4096 bytes, as long as its receiver has not told of another
     Receive Buffer Size (XC-RBSIZ).
