@@ -76,7 +76,8 @@ class Connection:
     recognised_by: tuple[str, ...] = ()
     """Why it is taken for it: 'service port', 'private data', 'header validation', 'RPC inside', 'forced'."""
     protocol_name: str = ""
-    """A guess at a foreign protocol by its port: 'NVMe/RDMA', 'iSER', 'SMB Direct'."""
+    """A guess at a foreign protocol by its port: 'NVMe/RDMA', 'iSER', 'SMB Direct'; or 'IP over InfiniBand', by its
+    service ID or by what all Sends begin with."""
     first_frame: int = 0
     last_frame: int = 0
     first_time: int = 0

@@ -7,6 +7,11 @@ from .connection import Connection
 from .messages import RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL, TransportHeader
 from .onc import header as rpc
 
+IPOIB = "IP over InfiniBand"
+IPOIB_VERSIONS = {0x0800: 4, 0x86DD: 6, 0x0806: 0}
+"""EtherTypes that begin a packet of IP over InfiniBand, reserved bytes behind them, and the IP version that then
+follows (RFC 4391, 6; RFC 4755, 4); ARP has none."""
+
 FOREIGN_PORTS = {4420: "NVMe/RDMA", 3260: "iSER", 5445: "SMB Direct"}
 """Service ports of other storage protocols (IANA)."""
 
@@ -21,6 +26,8 @@ class Recogniser:
         self.connection = connection
         self.ports = ports
         self.misfits = 0
+        self.internet = 0
+        """Misfits that begin as IP over InfiniBand does."""
         self.valid = 0
         self.cut: tuple[set[int], set[int]] = set(), set()
         """XIDs of Sends whose header is cut, by sender."""
@@ -45,6 +52,7 @@ class Recogniser:
                 self._accept("XIDs called and answered")
         elif header.problem or not known_format:
             self.misfits += 1
+            self.internet += _is_ipoib(header)
         elif header.procedure == RDMA_MSG:
             if rpc.inside(header.xid, data, start, end):
                 self._accept("header validation", "RPC inside")
@@ -84,3 +92,13 @@ class Recogniser:
     def _reject(self) -> None:
         self.connection.protocol = "other"
         self.connection.protocol_name = FOREIGN_PORTS.get(self.connection.service_port or 0, "")
+        if self.internet and self.internet == self.misfits and not self.valid:
+            self.connection.protocol_name = IPOIB
+
+
+def _is_ipoib(header: TransportHeader) -> bool:
+    """Whether what was decoded as a transport header is one of IP over InfiniBand, and IP or ARP behind it."""
+    version = IPOIB_VERSIONS.get(header.xid >> 16)
+    if version is None or header.xid & 0xFFFF:
+        return False
+    return header.version >> 28 == version

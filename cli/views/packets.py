@@ -188,6 +188,8 @@ def packet_info(data: Bytes, packet: SimpleNamespace, connection: Connection | N
         info += f" [{', '.join(flags)}]"
     if connection is not None:
         info += f" conn {connection.number}"
+        if connection.protocol_name:
+            info += f", {connection.protocol_name}"
     return f"{info}; {use}" if use else info
 
 

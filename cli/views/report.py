@@ -127,7 +127,7 @@ def _agreed(one: Connection, connections: Sequence[Connection]) -> Iterator[str]
     if one.protocol == "rpcrdma":
         carried = f"RPC-over-RDMA, recognised by {', '.join(one.recognised_by)}"
     elif one.protocol_name:
-        carried = f"{one.protocol_name}, judging by its port"
+        carried = f"{one.protocol_name}, {'judging by its port' if one.service_port else 'passed over'}"
     else:
         carried = PROTOCOLS.get(one.protocol, one.protocol)
     yield f"{one.transport}, {pairing}; {carried}"

@@ -98,6 +98,15 @@ IP_CM_SERVICE = 0x01
 """Bits 63..24 of the service IDs of the RDMA IP CM Service (A11.3)."""
 
 
+IPOIB_SERVICE = 0x10
+"""Bits 63..56 of the service IDs of IP over InfiniBand in connected mode, on RC (RFC 4755, 3.5)."""
+
+
+def is_ipoib(service_id: int) -> bool:
+    """Whether a service ID is of IP over InfiniBand; its last 24 bits are then a queue pair number."""
+    return service_id >> 24 == IPOIB_SERVICE << 32
+
+
 def service_port(service_id: int) -> int | None:
     """Port of a service ID of the RDMA IP CM Service, 0x0000000001PPNNNN: protocol PP, port NNNN (A11.3)."""
     return service_id & 0xFFFF if service_id >> 24 == IP_CM_SERVICE else None

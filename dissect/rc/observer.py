@@ -12,8 +12,10 @@ from ..connection import Connection, Endpoint, Registry
 from ..cursor import TRANSPORTS
 from ..frames import Bytes, Int64s, Rows, take
 from ..layers import opcodes
+from ..layers.cm_codes import is_ipoib
 from ..operations import Operation
 from ..packets import PacketBatch
+from ..recognise import IPOIB
 from .assembly import Delivered
 from .cm import read_cm
 from .flownotes import FlowNotes
@@ -324,6 +326,8 @@ class Observer:
     def _link(self, connection: Connection, request: Request | None) -> Link:
         if request is not None:
             connection.service_port = request.message.service_port
+            if is_ipoib(request.message.service_id or 0):
+                connection.protocol, connection.protocol_name = "other", IPOIB
             connection.first_frame, connection.first_time = request.frame, request.time
         link = Link(connection, request)
         self.registry.add(connection)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from playbook import Capture, Wire, call, error, faults, fetch, foreign, nfs3, nfs4, reply
@@ -280,6 +282,27 @@ def test_foreign_connections_are_known_as_such() -> None:
     analyzer.feed(frame_batch(wire.frames()))
     analyzer.finish()
     assert [connection.protocol for connection in analyzer.connections] == ["other", "rpcrdma"]
+
+
+@pytest.mark.parametrize("cm", [True, False], ids=["by its service ID", "by its contents"])
+def test_ip_over_infiniband_has_its_name(cm: bool) -> None:
+    wire = Wire()
+    foreign.ip_over_infiniband(wire, cm=cm)
+    analyzer = Analyzer()
+    analyzer.feed(frame_batch(wire.frames()))
+    analyzer.finish()
+    (connection,) = analyzer.connections
+    assert (connection.protocol, connection.protocol_name) == ("other", "IP over InfiniBand")
+
+
+@pytest.mark.parametrize("stranger", [foreign.nvme, foreign.perftest, foreign.rping, foreign.zeros])
+def test_nothing_else_is_taken_for_ip_over_infiniband(stranger: Callable[[Wire], object]) -> None:
+    wire = Wire()
+    stranger(wire)
+    analyzer = Analyzer()
+    analyzer.feed(frame_batch(wire.frames()))
+    analyzer.finish()
+    assert analyzer.connections[0].protocol_name != "IP over InfiniBand"
 
 
 @pytest.mark.parametrize("snaplen", range(64, 200, 4))

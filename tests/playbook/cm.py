@@ -46,8 +46,11 @@ def guid(address: str) -> bytes:
 
 
 def request(client: Side, server: Side, port: int, mtu: int) -> bytes:
-    """REQ (12.6.5) with the IP CM header of annex A11 in front of the consumer's private data."""
-    service = 0x0000000001060000 | port
+    """REQ (12.6.5) with the IP CM header of annex A11 in front of the consumer's private data.
+
+    A port of more than 16 bits is a service ID.
+    """
+    service = port if port >> 16 else 0x0000000001060000 | port
     path = struct.pack(">HH", 0xFFFF, 0xFFFF) + gid(client.address) + gid(server.address)
     path += struct.pack(">IBBBB", 0x0043F003, 0, 64, 0, 0x13 << 3)
     ip = ipaddress.ip_address(client.address)

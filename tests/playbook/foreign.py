@@ -57,3 +57,12 @@ def zeros(wire: Wire, length: int = 64) -> Connection:
     for sender in (0, 1, 0, 1):
         connection.send(sender, bytes(length))
     return connection
+
+
+def ip_over_infiniband(wire: Wire, packets: int = 4, cm: bool = False) -> Connection:
+    """IP over InfiniBand in connected mode: a type, two reserved bytes, an IP packet or ARP (RFC 4755, 4)."""
+    connection = wire.connect(port=0x1000000000000405, cm=cm, client_private=bytes(8), server_private=bytes(8))
+    for number in range(packets):
+        kind, first = ((0x0800, 0x45), (0x86DD, 0x60), (0x0806, 0x00))[number % 3]
+        connection.send(number % 2, struct.pack(">HHB", kind, 0, first) + wire.random.randbytes(83))
+    return connection
