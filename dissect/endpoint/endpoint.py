@@ -129,11 +129,13 @@ class Endpoint:
             return []  # too short to be answered (RFC 8166, 4.5)
         if header.procedure == RDMA_ERROR:
             return self._refused(header)
-        if header.problem and header.xid in self.requester.outstanding:
+        # An RDMA_NOMSG without chunks has no RPC message, and so no direction (RFC 8166, 4.5.2).
+        malformed = bool(header.problem) or (header.procedure == RDMA_NOMSG and not header.chunks)
+        if malformed and header.xid in self.requester.outstanding:
             return self.requester.refused(header)
         if not self.settings.lowest <= header.version <= self.settings.version:
             return self.responder.refuse(header, ERR_VERS, (self.settings.lowest, self.settings.version))
-        if header.problem or header.procedure not in (RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL):
+        if malformed or header.procedure not in (RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL):
             return [] if self.bends("refusal") else self.responder.refuse(header, ERR_CHUNK)
         outputs = self._heard(header.version)
         if header.procedure == RDMA_OPTIONAL:

@@ -1,0 +1,322 @@
+"""What any requester may send, and what a responder has to answer."""
+
+from __future__ import annotations
+
+from struct import pack
+
+from rdmascope.dissect.endpoint import Item, Parts, service, whole
+from rdmascope.dissect.endpoint.payload import reduce
+from rdmascope.dissect.messages import (
+    ERR_VERS,
+    RDMA_ERROR,
+    RDMA_MSG,
+    RDMA_NOMSG,
+    ReadChunk,
+    Segment,
+    TransportHeader,
+    WriteChunk,
+)
+from rdmascope.dissect.onc.header import reply_header
+from rdmascope.dissect.onc.programs import NFS
+
+from ..verbs.interface import Memory
+from .exchange import CREDITS, Answer, Exchange, Outcome
+from .verdicts import Kind, Verdict, absent, check, named, passed, refusal, violation
+
+ABSURD_VERSION = 0x7FFFFFFF
+_HEADER = 28
+"""Bytes of an RDMA_MSG without chunks."""
+_NOBODYS_HANDLE = pack(">I4s", 4, b"none")
+"""A file handle that no server gave out."""
+
+
+def message(xid: int, version: int = 1) -> TransportHeader:
+    """An RDMA_MSG without chunks; of version 2 a CALL."""
+    return TransportHeader(xid, version, CREDITS, RDMA_MSG, direction=0 if version > 1 else None)
+
+
+def null(xid: int) -> bytes:
+    return whole(service.null(xid))
+
+
+def tagged(xid: int, tag: bytes) -> bytes:
+    """An NFSv4.0 COMPOUND of no operations; the reply returns the tag (RFC 7530, 16.2)."""
+    return service.call_head(xid, NFS, 4, service.COMPOUND) + service.opaque(tag) + pack(">II", 0, 0)
+
+
+def write(xid: int, data: bytes) -> Parts:
+    """An NFSv3 WRITE into no file."""
+    head = service.call_head(xid, NFS, 3, service.WRITE) + _NOBODYS_HANDLE + pack(">QII", 0, len(data), 2)
+    return head + pack(">I", len(data)), Item(data)
+
+
+def read(xid: int, count: int) -> bytes:
+    """An NFSv3 READ of no file."""
+    return service.call_head(xid, NFS, 3, service.READ) + _NOBODYS_HANDLE + pack(">QI", 0, count)
+
+
+def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False) -> Verdict:
+    """The answer has to be the RPC reply, inline or in ``stream``; ``parsed``: one that understood the arguments."""
+    if verdict := absent(answer):
+        return verdict
+    header = answer.header
+    assert header is not None
+    observed = named(answer)
+    wanted = RDMA_NOMSG if stream is not None else RDMA_MSG
+    if header.problem or header.procedure != wanted:
+        return violation(observed)
+    data = answer.payload if stream is None else stream
+    reply = reply_header(data, 0, len(data))
+    if reply is None or reply.xid != header.xid:
+        return violation(f"{observed} without the reply of that XID")
+    if header.reads:
+        return violation(f"{observed} with a Read list")
+    if parsed and reply.error == "GARBAGE_ARGS":
+        return violation(f"{observed}, GARBAGE_ARGS")
+    return passed(f"{observed}, {reply.error or 'SUCCESS'}, {header.credits} credits")
+
+
+def returned(offered: WriteChunk, came: WriteChunk | None, what: str) -> Verdict | None:
+    """A chunk in a reply has to be the call's, with lengths that are no longer; None where it is."""
+    if came is None or len(came.segments) != len(offered.segments):
+        return violation(f"{what} has {len(came.segments) if came else 'no'} segments, of {len(offered.segments)}")
+    full = True
+    for mine, theirs in zip(offered.segments, came.segments, strict=True):
+        if (mine.handle, mine.offset) != (theirs.handle, theirs.offset):
+            return violation(f"{what} returns another segment than it was given")
+        if theirs.length > mine.length:
+            return violation(f"{what} returns {theirs.length} bytes of a segment of {mine.length}")
+        if theirs.length and not full:
+            return violation(f"{what} has data behind a segment that is not full")
+        full = theirs.length == mine.length
+    return None
+
+
+def contents(pieces: list[Memory], chunk: WriteChunk) -> bytes:
+    """What the responder says it wrote."""
+    pairs = zip(pieces, chunk.segments, strict=True)
+    return b"".join(memory.fetch(0, segment.length) for memory, segment in pairs)
+
+
+def through_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[Memory], *, must: bool) -> Verdict:
+    """A reply to a call with a Reply chunk; ``must``: it is too long for anything else."""
+    if verdict := absent(answer):
+        return verdict
+    header = answer.header
+    assert header is not None
+    if header.procedure == RDMA_ERROR or header.problem:
+        return violation(named(answer))
+    if header.procedure == RDMA_NOMSG:
+        if verdict := returned(offered, header.reply, "the Reply chunk"):
+            return verdict
+        assert header.reply is not None
+        verdict = replied(answer, contents(pieces, header.reply))
+        return verdict if verdict.kind is not Kind.PASS else passed(f"{verdict.observed}, in the Reply chunk")
+    if must:
+        return violation(f"{named(answer)} of {len(answer.payload)} bytes inline")
+    if header.reply is not None:
+        if verdict := returned(offered, header.reply, "the Reply chunk"):
+            return verdict
+        if any(segment.length for segment in header.reply.segments):
+            return violation(f"{named(answer)} inline, and a Reply chunk that is not empty")
+    return replied(answer)
+
+
+@check("short-call", "V1-XID-MATCH")
+def short_call(on: Exchange) -> Verdict:
+    """A NULL call in an RDMA_MSG without chunks; the reply comes so, too, under the same XID."""
+    xid = on.xid()
+    return replied(on.ask(message(xid), null(xid)))
+
+
+@check("credit-grant", "V1-CREDIT-ZERO")
+def credit_grant(on: Exchange) -> Verdict:
+    """A NULL call; the credit value of the reply is not zero."""
+    xid = on.xid()
+    answer = on.ask(message(xid), null(xid))
+    if verdict := absent(answer):
+        return verdict
+    granted = answer.header.credits if answer.header else None
+    return passed(f"{granted} granted") if granted else violation("a grant of zero")
+
+
+@check("long-call", "V1-NOMSG-CHUNK")
+def long_call(on: Exchange) -> Verdict:
+    """A NULL call in an RDMA_NOMSG, its message in a position-zero Read chunk; the reply comes in an RDMA_MSG."""
+    return _long_call(on, 1)
+
+
+@check("long-call-segments", "V1-NOMSG-CHUNK")
+def long_call_segments(on: Exchange) -> Verdict:
+    """A NULL call in a position-zero Read chunk of three segments."""
+    return _long_call(on, 3)
+
+
+def _long_call(on: Exchange, count: int) -> Verdict:
+    xid = on.xid()
+    data = null(xid)
+    size = len(data) // count // 4 * 4
+    _, chunk = on.chunk([size] * (count - 1) + [len(data) - size * (count - 1)], data)
+    header = TransportHeader(xid, 1, CREDITS, RDMA_NOMSG, reads=(ReadChunk(0, chunk.segments),))
+    return replied(on.ask(header))
+
+
+@check("reply-chunk-spare", "V1-WRITE-SEGMENT-COUNT")
+def reply_chunk_spare(on: Exchange) -> Verdict:
+    """A NULL call with a Reply chunk that its reply does not need; whether it is used or not, it comes back as given,
+    with true lengths."""
+    xid = on.xid()
+    pieces, chunk = on.chunk([4096])
+    header = message(xid)
+    header.reply = chunk
+    return through_reply_chunk(on.ask(header, null(xid)), chunk, pieces, must=False)
+
+
+@check("reply-chunk-used", "V1-REPLY-USES-REPLY-CHUNK", receive_size=1024)
+def reply_chunk_used(on: Exchange) -> Verdict:
+    """A COMPOUND whose tag makes the reply longer than the inline threshold, with a Reply chunk of two segments; the
+    reply comes through it."""
+    xid = on.xid()
+    call = tagged(xid, bytes(range(32, 127)) * 10 + b"tag.")
+    pieces, chunk = on.chunk([512, 4096])
+    header = message(xid)
+    header.reply = chunk
+    if _HEADER + 36 + len(call) > on.to_server:
+        _, zero = on.chunk([len(call)], call)
+        header.procedure, header.reads, call = RDMA_NOMSG, (ReadChunk(0, zero.segments),), b""
+    answer = on.ask(header, call)
+    if answer.header is not None and answer.header.procedure == RDMA_MSG:
+        reply = reply_header(answer.payload, 0, len(answer.payload))
+        if reply is not None and (reply.error or len(answer.payload) < on.to_client - _HEADER):
+            return Verdict(Kind.SKIPPED, f"no long reply is to be had: {reply.error or 'the tag did not come back'}")
+    return through_reply_chunk(answer, chunk, pieces, must=True)
+
+
+@check("write-chunk-segments", "V1-WRITE-UNFILLED")
+def write_chunk_segments(on: Exchange) -> Verdict:
+    """A READ of a file that is not there, with a Write chunk of three segments; they come back in order, filled as far
+    as there were data, the others with length zero."""
+    xid = on.xid()
+    pieces, chunk = on.chunk([1000, 2000, 3000])
+    header = message(xid)
+    header.writes = (chunk,)
+    answer = on.ask(header, read(xid, 4000))
+    verdict = replied(answer)
+    if verdict.kind is not Kind.PASS or answer.header is None:
+        return verdict
+    came = answer.header.writes[0] if answer.header.writes else None
+    if problem := returned(chunk, came, "the Write chunk"):
+        return problem
+    assert came is not None
+    data = contents(pieces, came)
+    if _reply_status(answer) not in (0, None) and data:
+        return violation(f"a READ that failed returns {len(data)} bytes in its Write chunk")
+    lengths = ", ".join(str(segment.length) for segment in came.segments)
+    return passed(f"{verdict.observed}, lengths {lengths}")
+
+
+@check("read-chunk-segments", "V1-READ-POSITION-SAME")
+def read_chunk_segments(on: Exchange) -> Verdict:
+    """A WRITE to a file that is not there, its 5,000 bytes in a Read chunk of three segments; the arguments are
+    understood, and the reply comes in an RDMA_MSG."""
+    xid = on.xid()
+    data = service.pattern(0, 5000)
+    stream, ((position, _),) = reduce(write(xid, data), (0,))
+    _, chunk = on.chunk([1000, 3000, 1000], data)
+    header = message(xid)
+    header.reads = (ReadChunk(position, chunk.segments),)
+    return replied(on.ask(header, stream), parsed=True)
+
+
+@check("inline-threshold", "PD-INLINE")
+def inline_threshold(on: Exchange) -> Verdict:
+    """A WRITE to a file that is not there, as long as the inline threshold allows to the byte; it is received."""
+    xid = on.xid()
+    head = len(whole(write(xid, b"")))
+    call = whole(write(xid, service.pattern(0, on.to_server - _HEADER - head)))
+    answer = on.ask(message(xid), call)
+    verdict = replied(answer, parsed=True)
+    if verdict.kind is not Kind.PASS:
+        return verdict
+    return passed(f"{_HEADER + len(call):,} bytes, {verdict.observed}")
+
+
+@check("credits", "V1-CREDIT-EXCEEDED")
+def credits(on: Exchange) -> Verdict:
+    """One NULL call, then as many at once as its reply grants; every one is answered."""
+    xid = on.xid()
+    first = on.ask(message(xid), null(xid))
+    if verdict := absent(first):
+        return verdict
+    granted = (first.header.credits if first.header else None) or 1
+    xids = [on.xid() for _ in range(min(granted, CREDITS))]
+    for one in xids:
+        on.say(message(one), null(one))
+    for number, one in enumerate(xids):
+        verdict = replied(on.hear(one))
+        if verdict.kind is not Kind.PASS:
+            return Verdict(verdict.kind, f"after {number} of {len(xids)} replies: {verdict.observed}")
+    return passed(f"{len(xids)} calls at once, {len(xids)} replies, {granted} granted")
+
+
+@check("no-invalidation", "PD-INVALIDATE-AGREED")
+def no_invalidation(on: Exchange) -> Verdict:
+    """A call with a Reply chunk, on a connection that does not allow remote invalidation; the reply does not use it."""
+    return _invalidation(on, None)
+
+
+@check("invalidation", "PD-INVALIDATE-STAG", remote_invalidation=True)
+def invalidation(on: Exchange) -> Verdict:
+    """A call with a Reply chunk behind a type 2 memory window, on a connection that allows remote invalidation; what
+    is invalidated is that window, if anything."""
+    window = on.link.window(on.memory(4096))
+    if window is None:
+        return Verdict(Kind.SKIPPED, "this device has no type 2 memory windows")
+    return _invalidation(on, window)
+
+
+def _invalidation(on: Exchange, window: Memory | None) -> Verdict:
+    xid = on.xid()
+    memory = window or on.memory(4096)
+    header = message(xid)
+    header.reply = WriteChunk((Segment(memory.handle, 4096, memory.address),))
+    answer = on.ask(header, null(xid))
+    verdict = through_reply_chunk(answer, header.reply, [memory], must=False)
+    if verdict.kind is not Kind.PASS:
+        return verdict
+    handle = answer.invalidated
+    if handle is None:
+        return passed("nothing invalidated, as far as the device tells" if window else "nothing invalidated")
+    if window is None:
+        return violation(f"0x{handle:08x} invalidated, and nobody allowed it")
+    if handle != window.handle:
+        return violation(f"0x{handle:08x} invalidated, which is not the call's 0x{window.handle:08x}")
+    return passed(f"0x{handle:08x} invalidated")
+
+
+@check("version-2", "V1-ERROR-FOR-VERSION")
+def version_2(on: Exchange) -> Verdict:
+    """A NULL call in version 2; the reply comes in version 2, or an RDMA_ERR_VERS says which versions there are."""
+    xid = on.xid()
+    answer = on.ask(message(xid, 2), null(xid))
+    header = answer.header
+    if answer.outcome is Outcome.ANSWER and header is not None and header.procedure == RDMA_MSG:
+        return replied(answer) if header.version == 2 else violation(f"{named(answer)} of version {header.version}")
+    return refusal(answer, xid, 2, ERR_VERS)
+
+
+@check("version-absurd", "V1-ERROR-FOR-VERSION")
+def version_absurd(on: Exchange) -> Verdict:
+    """A message of version 2147483647; an RDMA_ERR_VERS says which versions there are."""
+    xid = on.xid()
+    words = pack(">7I", xid, ABSURD_VERSION, CREDITS, RDMA_MSG, 0, 0, 0)
+    on.say(words, null(xid))
+    return refusal(on.hear(xid), xid, ABSURD_VERSION, ERR_VERS)
+
+
+def _reply_status(answer: Answer) -> int | None:
+    """nfsstat3 of the reply."""
+    reply = reply_header(answer.payload, 0, len(answer.payload))
+    if reply is None or reply.body < 0 or reply.body + 4 > len(answer.payload):
+        return None
+    return int.from_bytes(answer.payload[reply.body : reply.body + 4], "big")

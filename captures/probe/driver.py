@@ -1,0 +1,184 @@
+"""The reference endpoint on a device: carries out what it wants, tells it what happened."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from rdmascope.dissect.endpoint import (
+    Call,
+    Completed,
+    Connected,
+    Disconnect,
+    Disconnected,
+    Endpoint,
+    Output,
+    Read,
+    Received,
+    Register,
+    Registered,
+    Release,
+    Released,
+    Role,
+    Send,
+    Settings,
+    Write,
+)
+from rdmascope.dissect.endpoint.nouns import Answered, Failed, Report
+from rdmascope.dissect.endpoint.plan import Fault
+from rdmascope.dissect.header import decode_header
+from rdmascope.dissect.messages import RDMA_ERROR, TransportHeader
+
+from ..verbs import interface as verbs
+
+LARGEST_READ = 1 << 26
+"""Bytes of the longest segment that is fetched from a peer."""
+
+
+def terms_of(endpoint: Endpoint, reads: int = 16) -> verbs.Terms:
+    """What the endpoint brings into a connection: a Receive for all that the peer may have on the way."""
+    settings = endpoint.settings
+    size = max(settings.receive_size, settings.receive_buffer, 4096)
+    count = settings.credits + settings.backward_credits + 4
+    return verbs.Terms(endpoint.private_data, count, size, reads)
+
+
+class Driver:
+    """An endpoint on a link."""
+
+    def __init__(self, endpoint: Endpoint, link: verbs.Link) -> None:
+        self.endpoint = endpoint
+        self.link = link
+        self.reports: deque[Report] = deque()
+        """What the endpoint told, oldest first."""
+        self.lost = ""
+        """Why the connection is gone."""
+        self.granted: int | None = None
+        """The credit value of the last message that was no error."""
+        self.refusals: list[TransportHeader] = []
+        """The RDMA_ERRORs received."""
+        self._memory: dict[int, verbs.Memory] = {}
+        self._lengths: dict[int, int] = {}
+        self._reads: dict[int, int] = {}
+        self._todo: deque[Output] = deque()
+
+    def start(self) -> None:
+        """The connection stands."""
+        self.run(self.endpoint.take(Connected(self.link.private_data)))
+
+    def take(self, event: verbs.Event) -> None:
+        """An event of this link."""
+        match event:
+            case verbs.Received():
+                header = decode_header(event.data, 0, len(event.data), len(event.data))
+                if header.procedure == RDMA_ERROR:
+                    self.refusals.append(header)
+                elif header.credits is not None:
+                    self.granted = header.credits
+                self.run(self.endpoint.take(Received(event.data, event.invalidated)))
+            case verbs.Finished():
+                operation = self._reads.pop(event.number, None)
+                if operation is not None:
+                    self.run(self.endpoint.take(Completed(operation, event.data)))
+            case verbs.Lost():
+                self._lose(event.reason)
+
+    def run(self, outputs: list[Output]) -> None:
+        """Carry out what the endpoint wants, and what follows from it, in order."""
+        self._todo.extend(outputs)
+        while self._todo:
+            output = self._todo.popleft()
+            try:
+                self._carry_out(output)
+            except verbs.LinkLost as error:
+                self._lose(str(error))
+
+    def call(self, call: Call) -> None:
+        self.run(self.endpoint.call(call))
+
+    def close(self) -> None:
+        if not self.lost:
+            self.run(self.endpoint.disconnect())
+        self.link.close()
+
+    def _carry_out(self, output: Output) -> None:
+        match output:
+            case Register(memory, length, data):
+                made = self.link.register(length)
+                if data:
+                    made.store(0, data)
+                if self.endpoint.settings.remote_invalidation:
+                    made = self.link.window(made) or made
+                self._memory[memory], self._lengths[memory] = made, length
+                self.run(self.endpoint.take(Registered(memory, made.handle, made.address)))
+            case Release(memory):
+                made = self._memory.pop(memory)
+                contents = made.fetch(0, self._lengths.pop(memory))
+                self.link.release(made)
+                self.run(self.endpoint.take(Released(memory, contents)))
+            case Read(operation, segment):
+                if segment.length > LARGEST_READ:
+                    self._lose(f"a segment of {segment.length:,} bytes was to be fetched")
+                    self.link.close()
+                else:
+                    self._reads[self.link.read(segment.handle, segment.offset, segment.length)] = operation
+            case Write(segment, data):
+                self.link.write(segment.handle, segment.offset, data)
+            case Send(data, invalidate):
+                self.link.send(data, invalidate)
+            case Disconnect(reason):
+                self.link.close()
+                self._lose(reason)
+            case _:
+                self.reports.append(output)
+
+    def _lose(self, reason: str) -> None:
+        if not self.lost:
+            self.lost = reason
+            self.run(self.endpoint.take(Disconnected(reason)))
+
+
+class Client:
+    """A requester's end: calls, and waits for the answers."""
+
+    def __init__(
+        self, devices: verbs.Verbs, target: verbs.Target, settings: Settings, deadline: int, fault: Fault | None = None
+    ) -> None:
+        self.devices = devices
+        self.endpoint = Endpoint(Role.CLIENT, settings, fault)
+        started = devices.now()
+        link = devices.connect(target, terms_of(self.endpoint), deadline)
+        self.connect_time = devices.now() - started
+        """Nanoseconds: address, route and connection."""
+        self.driver = Driver(self.endpoint, link)
+        self.driver.start()
+
+    @property
+    def link(self) -> verbs.Link:
+        return self.driver.link
+
+    def call(self, call: Call, deadline: int) -> Answered | Failed:
+        """The answer, or why there is none."""
+        self.driver.call(call)
+        while True:
+            for report in list(self.driver.reports):
+                if isinstance(report, Answered | Failed) and report.xid == call.xid:
+                    self.driver.reports.remove(report)
+                    return report
+            if self.driver.lost:
+                return Failed(call.xid, self.driver.lost)
+            event = self.devices.poll(deadline)
+            if event is None:
+                return Failed(call.xid, "no answer")
+            self.hear(event)
+
+    def idle(self, deadline: int) -> None:
+        """Stay connected, and answer what the server may ask."""
+        while not self.driver.lost and (event := self.devices.poll(deadline)) is not None:
+            self.hear(event)
+
+    def hear(self, event: verbs.Event) -> None:
+        if not isinstance(event, verbs.Requested) and event.link is self.link:
+            self.driver.take(event)
+
+    def close(self) -> None:
+        self.driver.close()

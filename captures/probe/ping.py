@@ -1,0 +1,205 @@
+"""Who is there, what it agrees to, how fast it answers, and which programs it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from rdmascope.dissect.connection import PrivateData
+from rdmascope.dissect.endpoint import Answered, Call, Failed, Settings, service
+from rdmascope.dissect.endpoint.header import Value
+from rdmascope.dissect.messages import ERR_VERS
+from rdmascope.dissect.onc.header import PROG_MISMATCH, PROG_UNAVAIL, SUCCESS, ReplyHeader, reply_header
+from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.private_data import find_private_data
+
+from ..verbs.interface import Depths, Target, Verbs, VerbsError
+from .driver import Client
+
+NO_SUCH_VERSION = 0xFFFFFFFF
+"""Of a program: asks for the range of versions that there are (RFC 5531, 9)."""
+MOST_VERSIONS = 8
+"""Versions of a program that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to ask.  Times are in nanoseconds."""
+
+    count: int = 5
+    interval: int = 1_000_000_000
+    timeout: int = 5_000_000_000
+    programs: tuple[int, ...] = (NFS,)
+    program: int = NFS
+    """Of the NULL calls that are timed."""
+    version: int = 3
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The connection stands, and the first call was answered."""
+
+    device: str
+    local: str
+    connect_time: int
+    private_data: bytes
+    announced: PrivateData | None
+    to_server: int
+    """Inline threshold in force."""
+    to_client: int
+    depths: Depths
+    asked: int
+    granted: int | None
+    """None: nothing came that grants credits."""
+    problem: str = ""
+    """Why the first call got no reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One NULL call."""
+
+    number: int
+    time: int | None
+    """From the call's Send to the reply's Receive; None where none came."""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What came of speaking version 2 on a connection of its own."""
+
+    version: int | None
+    """That was settled on; None: none was."""
+    supported: tuple[int, int] | None
+    """The range that an RDMA_ERR_VERS gave."""
+    extended: bool
+    """The peer knows the transport characteristics."""
+    characteristics: dict[int, Value]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is known of an RPC program."""
+
+    number: int
+    versions: tuple[int, ...]
+    """That answered NULL."""
+    low: int | None
+    high: int | None
+    """As PROG_MISMATCH told them."""
+    status: str
+    """'answers', 'not there', or why nothing is known."""
+
+
+Finding = Reached | Round | Spoken | Program
+
+
+def ping(devices: Verbs, target: Target, plan: Plan) -> Iterator[Finding]:
+    """Ask, and tell what came as it comes; raises VerbsError where there is no connection to begin with."""
+    xids = iter(range(Random(devices.now()).randrange(1, 1 << 31), 1 << 32))
+    client = Client(devices, target, plan.settings, devices.now() + plan.timeout)
+    try:
+        first = client.call(_null(next(xids), plan.program, plan.version), devices.now() + plan.timeout)
+        yield _reached(client, first)
+        for number in range(1, plan.count + 1):
+            if client.driver.lost:
+                client.close()
+                client = Client(devices, target, plan.settings, devices.now() + plan.timeout)
+            started = devices.now()
+            answer = client.call(_null(next(xids), plan.program, plan.version), started + plan.timeout)
+            yield _round(number, answer, devices.now() - started)
+            if number < plan.count:
+                client.idle(started + plan.interval)
+        yield _speak(devices, target, plan, next(xids))
+        for program in plan.programs:
+            if client.driver.lost:
+                client.close()
+                client = Client(devices, target, plan.settings, devices.now() + plan.timeout)
+            yield _program(client, program, xids, plan.timeout)
+    finally:
+        client.close()
+
+
+def _null(xid: int, program: int, version: int) -> Call:
+    return Call(service.null(xid, program, version))
+
+
+def _reached(client: Client, first: Answered | Failed) -> Reached:
+    link, endpoint = client.link, client.endpoint
+    found = find_private_data(link.private_data)
+    return Reached(
+        link.device,
+        link.local,
+        client.connect_time,
+        link.private_data,
+        found[0] if found else None,
+        endpoint.send_limit,
+        endpoint.receive_limit,
+        link.depths,
+        endpoint.settings.credits,
+        client.driver.granted,
+        _problem(first),
+    )
+
+
+def _round(number: int, answer: Answered | Failed, time: int) -> Round:
+    problem = _problem(answer)
+    return Round(number, None if isinstance(answer, Failed) else time, problem)
+
+
+def _speak(devices: Verbs, target: Target, plan: Plan, xid: int) -> Spoken:
+    """Version 2, and version 1 where it is refused."""
+    try:
+        client = Client(devices, target, Settings(version=2), devices.now() + plan.timeout)
+    except VerbsError as error:
+        return Spoken(None, None, False, {}, str(error))
+    try:
+        answer = client.call(_null(xid, plan.program, plan.version), devices.now() + plan.timeout)
+        refused = [header for header in client.driver.refusals if header.error == ERR_VERS]
+        characteristics = client.endpoint.characteristics
+        settled = client.endpoint.version if isinstance(answer, Answered) else None
+        return Spoken(
+            settled,
+            refused[0].supported if refused else None,
+            characteristics.known,
+            dict(characteristics.peer) if characteristics.known else {},
+            answer.reason if isinstance(answer, Failed) else "",
+        )
+    finally:
+        client.close()
+
+
+def _program(client: Client, number: int, xids: Iterator[int], timeout: int) -> Program:
+    def ask(version: int) -> ReplyHeader | str:
+        answer = client.call(_null(next(xids), number, version), client.devices.now() + timeout)
+        if isinstance(answer, Failed):
+            return answer.reason
+        return reply_header(answer.message, 0, len(answer.message)) or "the answer is no RPC reply"
+
+    probed = ask(NO_SUCH_VERSION)
+    if isinstance(probed, str):
+        return Program(number, (), None, None, probed)
+    if probed.accept_status == PROG_UNAVAIL:
+        return Program(number, (), None, None, "not there")
+    if probed.accept_status != PROG_MISMATCH or probed.low is None or probed.high is None:
+        return Program(number, (), None, None, f"an absurd version drew {probed.error}, not PROG_MISMATCH")
+    answered = []
+    for version in range(probed.low, min(probed.high, probed.low + MOST_VERSIONS - 1) + 1):
+        reply = ask(version)
+        if isinstance(reply, ReplyHeader) and reply.accept_status == SUCCESS:
+            answered.append(version)
+    return Program(number, tuple(answered), probed.low, probed.high, "answers" if answered else "no version answers")
+
+
+def _problem(answer: Answered | Failed) -> str:
+    """'' for a reply that succeeded."""
+    if isinstance(answer, Failed):
+        return answer.reason
+    reply = reply_header(answer.message, 0, len(answer.message))
+    if reply is None:
+        return "the answer is no RPC reply"
+    return "" if reply.accept_status == SUCCESS else reply.error

@@ -1,0 +1,175 @@
+"""A server: the reference endpoint on every connection that somebody makes, with NULL, as much of NFS, and an echo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from struct import error as StructError
+from struct import pack, unpack_from
+
+from rdmascope.dissect.endpoint import Called, Endpoint, Item, Parts, Role, Settings, Settled, service
+from rdmascope.dissect.endpoint.plan import Fault
+from rdmascope.dissect.onc.header import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH, call_header
+from rdmascope.dissect.onc.programs import NFS
+
+from ..verbs.interface import Event, Finished, Link, Lost, Received, Requested, Target, Verbs, VerbsError
+from .driver import Driver, terms_of
+
+ECHO = 0x20AF2004
+"""Program number, of those that anybody may use (RFC 5531, 8.3)."""
+NULL, ECHO_DATA = 0, 1
+"""Procedures of version 1: ``void NULL(void)`` and ``opaque ECHO(opaque)``."""
+VERSIONS = {NFS: (3, 4), ECHO: (1, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Something about a client that whoever runs the server may want to see."""
+
+    client: int
+    """Its number, from 1."""
+    what: str
+    """'connected', 'version', 'call', 'lost' or 'refused'."""
+    text: str
+
+
+def answer(message: bytes) -> Parts:
+    """The reply to a whole RPC call."""
+    head = call_header(message, 0, len(message))
+    if head is None or head.body < 0:
+        return service.serve(message)
+    if head.program in VERSIONS:
+        low, high = VERSIONS[head.program]
+        if not low <= head.version <= high:
+            return (service.reply_head(head.xid, PROG_MISMATCH) + pack(">II", low, high),)
+    if head.program == ECHO:
+        return _echo(head.xid, head.procedure, message, head.body)
+    if (head.program, head.version, head.procedure) == (NFS, 4, service.COMPOUND):
+        return _compound(head.xid, message, head.body)
+    return service.serve(message)
+
+
+def _echo(xid: int, procedure: int, message: bytes, at: int) -> Parts:
+    if procedure == NULL:
+        return (service.reply_head(xid),)
+    if procedure != ECHO_DATA:
+        return (service.reply_head(xid, PROC_UNAVAIL),)
+    try:
+        (length,) = unpack_from(">I", message, at)
+        unpack_from(f">{length}x", message, at + 4)
+    except StructError:
+        return (service.reply_head(xid, GARBAGE_ARGS),)
+    data = message[at + 4 : at + 4 + length]
+    return service.reply_head(xid) + pack(">I", length), Item(data)
+
+
+def _compound(xid: int, message: bytes, at: int) -> Parts:
+    """One without operations returns its tag (RFC 7530, 16.2.3); the others are not served here."""
+    try:
+        (length,) = unpack_from(">I", message, at)
+        behind = at + 4 + length + -length % 4
+        _, count = unpack_from(">II", message, behind)
+    except StructError:
+        return (service.reply_head(xid, GARBAGE_ARGS),)
+    if count:
+        return service.serve(message)
+    return (service.reply_head(xid) + pack(">I", 0) + message[at:behind] + pack(">I", 0),)
+
+
+def echo(xid: int, data: bytes) -> Parts:
+    """A call of the echo program."""
+    return service.call_head(xid, ECHO, 1, ECHO_DATA) + pack(">I", len(data)), Item(data)
+
+
+class Server:
+    """Serves all who connect; ``run`` goes on for ever, ``take`` does what one event asks for."""
+
+    def __init__(
+        self,
+        devices: Verbs,
+        settings: Settings,
+        fault: Fault | None = None,
+        program: Callable[[bytes], Parts] = answer,
+    ) -> None:
+        self.devices = devices
+        self.settings = settings
+        self.fault = fault
+        self.program = program
+        self.calls = 0
+        self.connections = 0
+        self.committed = 0
+        """How often the fault was, on connections that ended."""
+        self._drivers: dict[int, Driver] = {}
+        """By the link's identity."""
+        self._numbers: dict[int, int] = {}
+
+    def listen(self, target: Target) -> list[str]:
+        return self.devices.listen(target)
+
+    def run(self) -> Iterator[Happened]:
+        """Serve for ever."""
+        while True:
+            event = self.devices.poll(self.devices.now() + 1_000_000_000)
+            if event is not None:
+                yield from self.take(event)
+
+    def step(self) -> bool:
+        """Take an event that is there; False where there is none."""
+        event = self.devices.poll(self.devices.now())
+        if event is not None:
+            self.take(event)
+        return event is not None
+
+    def take(self, event: Event) -> list[Happened]:
+        match event:
+            case Requested():
+                return [self._accept(event)]
+            case Received() | Finished():
+                driver = self._drivers.get(id(event.link))
+                if driver is None:
+                    return []
+                driver.take(event)
+                return self._work(driver, self._numbers[id(event.link)])
+            case Lost():
+                return self._forget(event.link, event.reason)
+
+    def close(self) -> None:
+        for driver in list(self._drivers.values()):
+            driver.close()
+            self._forget(driver.link, "closed")
+        self.devices.close()
+
+    def _accept(self, event: Requested) -> Happened:
+        self.connections += 1
+        endpoint = Endpoint(Role.SERVER, self.settings, self.fault)
+        try:
+            link = event.request.accept(terms_of(endpoint))
+        except VerbsError as error:
+            return Happened(self.connections, "refused", str(error))
+        driver = Driver(endpoint, link)
+        self._drivers[id(link)] = driver
+        self._numbers[id(link)] = self.connections
+        driver.start()
+        return Happened(self.connections, "connected", link.peer)
+
+    def _work(self, driver: Driver, number: int) -> list[Happened]:
+        """Answer what the endpoint was called for."""
+        happened = []
+        while driver.reports:
+            report = driver.reports.popleft()
+            if isinstance(report, Called):
+                self.calls += 1
+                happened.append(Happened(number, "call", f"{len(report.message):,} bytes"))
+                driver.run(driver.endpoint.reply(report.exchange, self.program(report.message)))
+            elif isinstance(report, Settled):
+                happened.append(Happened(number, "version", str(report.version)))
+        return happened + (self._forget(driver.link, driver.lost) if driver.lost else [])
+
+    def _forget(self, link: Link, reason: str) -> list[Happened]:
+        driver = self._drivers.pop(id(link), None)
+        if driver is None:
+            return []
+        self.committed += driver.endpoint.committed
+        number = self._numbers.pop(id(link))
+        link.close()
+        return [Happened(number, "lost", reason)]

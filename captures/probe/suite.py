@@ -1,0 +1,54 @@
+"""Runs the conformance suite: every check on a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ..verbs.interface import Target, Verbs, VerbsError
+from . import checks as checks
+from . import faults as faults
+from .exchange import Exchange
+from .verdicts import CHECKS, Check, Kind, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    check: Check
+    verdict: Verdict
+    time: int
+    """Nanoseconds, with connecting."""
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict.kind not in (Kind.PASS, Kind.SKIPPED)
+
+
+def chosen(with_faults: bool) -> list[Check]:
+    return [one for one in CHECKS.values() if with_faults or not one.fault]
+
+
+def run(devices: Verbs, target: Target, timeout: int, wanted: Iterable[Check]) -> Iterator[Result]:
+    """Verdicts as they come; raises VerbsError where not even the first connection comes about."""
+    for number, one in enumerate(wanted):
+        started = devices.now()
+        try:
+            on = Exchange(
+                devices,
+                target,
+                timeout,
+                remote_invalidation=one.remote_invalidation,
+                receive_size=one.receive_size,
+            )
+        except VerbsError as error:
+            if not number:
+                raise
+            yield Result(one, Verdict(Kind.LOST, f"no connection: {error}"), devices.now() - started)
+            continue
+        try:
+            verdict = one.run(on)
+        except VerbsError as error:
+            verdict = Verdict(Kind.LOST, str(error))
+        finally:
+            on.close()
+        yield Result(one, verdict, devices.now() - started)

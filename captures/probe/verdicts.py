@@ -1,0 +1,124 @@
+"""What a check finds, and the table of checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from rdmascope.dissect.audit.rule import Rule, all_rules
+from rdmascope.dissect.messages import ERR_CHUNK, ERR_VERS, RDMA_ERROR, error_name, procedure_name
+
+from .exchange import Answer, Exchange, Outcome
+
+
+class Kind(Enum):
+    """A verdict in a word."""
+
+    PASS = "pass"
+    VIOLATION = "violation"
+    NO_ANSWER = "no answer"
+    LOST = "connection lost"
+    SKIPPED = "not applicable"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    kind: Kind
+    observed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something to send for which the specification defines an answer."""
+
+    name: str
+    rule: str
+    """The rule of the audit that the answer is held against; it has the section."""
+    sends: str
+    """What is sent, and what has to come back."""
+    run: Callable[[Exchange], Verdict]
+    fault: bool = False
+    """It sends what nobody may send."""
+    remote_invalidation: bool = False
+    """It needs a connection that allows remote invalidation."""
+    receive_size: int = 4096
+
+    def cited(self) -> Rule:
+        return all_rules()[self.rule]
+
+
+CHECKS: dict[str, Check] = {}
+"""By name, in the order in which they are run."""
+
+Function = Callable[[Exchange], Verdict]
+
+
+def check(
+    name: str,
+    rule: str,
+    *,
+    fault: bool = False,
+    remote_invalidation: bool = False,
+    receive_size: int = 4096,
+) -> Callable[[Function], Function]:
+    """Enter the function into the table; its docstring says what is sent and what has to come back."""
+
+    def enter(function: Function) -> Function:
+        sends = " ".join((function.__doc__ or "").split())
+        CHECKS[name] = Check(name, rule, sends, function, fault, remote_invalidation, receive_size)
+        return function
+
+    return enter
+
+
+def passed(observed: str) -> Verdict:
+    return Verdict(Kind.PASS, observed)
+
+
+def violation(observed: str) -> Verdict:
+    return Verdict(Kind.VIOLATION, observed)
+
+
+def absent(answer: Answer) -> Verdict | None:
+    """The verdict on a message that drew no answer; None where there is one."""
+    if answer.outcome is Outcome.SILENCE:
+        return Verdict(Kind.NO_ANSWER, "no answer")
+    if answer.outcome is Outcome.LOST:
+        return Verdict(Kind.LOST, answer.reason)
+    return None
+
+
+def named(answer: Answer) -> str:
+    """The answer in words: 'RDMA_ERROR, RDMA_ERR_VERS 1 to 1'."""
+    header = answer.header
+    if header is None:
+        return "nothing"
+    text = procedure_name(header.version, header.procedure)
+    if header.procedure == RDMA_ERROR:
+        text += f", {error_name(header.version, header.error)}"
+        if header.supported:
+            text += f" {header.supported[0]} to {header.supported[1]}"
+    return text + (f" ({header.problem})" if header.problem else "")
+
+
+def refusal(answer: Answer, xid: int, version: int, error: int = ERR_CHUNK) -> Verdict:
+    """The answer has to be an RDMA_ERROR for the message of that XID and version (RFC 8166, 4.5)."""
+    if verdict := absent(answer):
+        return verdict
+    header = answer.header
+    assert header is not None
+    observed = named(answer)
+    if header.procedure != RDMA_ERROR or header.error != error:
+        return violation(observed)
+    if header.version != version:
+        return violation(f"{observed} with version {header.version}, of a message of version {version}")
+    if answer.payload:
+        return violation(f"{observed}, and {len(answer.payload)} bytes behind it")
+    if error == ERR_VERS:
+        if header.supported is None:
+            return violation(f"{observed} without a range")
+        low, high = header.supported
+        if low > high or low <= version <= high:
+            return violation(observed)
+    return passed(observed)

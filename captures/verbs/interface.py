@@ -1,0 +1,189 @@
+"""What the probe needs of verbs: connect or listen, send and receive, memory for chunks, and one place that waits.
+
+Every ``Verbs`` is used by one thread.  Nothing in it waits except ``connect`` and ``poll``, both with a deadline on the
+clock ``now``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..errors import CaptureError
+
+
+class VerbsError(CaptureError):
+    """What a device, the connection manager or the peer refused, in one line a user can act on."""
+
+
+class LinkLost(VerbsError):
+    """The connection ended while something was asked of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to connect to."""
+
+    host: str
+    """A name or an address, IPv4 or IPv6."""
+    port: int
+    source: str | None = None
+    device: str | None = None
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What this end brings into a connection."""
+
+    private_data: bytes = b""
+    receives: int = 32
+    """Receives kept posted."""
+    receive_size: int = 4096
+    """Bytes of each of them."""
+    reads: int = 16
+    """RDMA Reads at once, in either direction; a device may allow fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depths:
+    """RDMA Reads at once, as the two ends agreed; None where the device does not tell."""
+
+    served: int | None = None
+    """Reads of the peer that this end answers."""
+    issued: int | None = None
+    """Reads that this end may issue."""
+
+
+class Memory(Protocol):
+    """Registered memory that the peer may read and write."""
+
+    @property
+    def handle(self) -> int:
+        """R_key or STag."""
+
+    @property
+    def address(self) -> int:
+        """Of its first byte, as a segment's offset."""
+
+    @property
+    def length(self) -> int: ...
+
+    def fetch(self, at: int, length: int) -> bytes: ...
+
+    def store(self, at: int, data: bytes) -> None: ...
+
+
+class Link(Protocol):
+    """One connection: a queue pair with its receives posted."""
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def local(self) -> str:
+        """Address of this end, as far as the device tells."""
+
+    @property
+    def peer(self) -> str: ...
+
+    @property
+    def private_data(self) -> bytes:
+        """What the peer sent in its request or its reply, with the zeros that InfiniBand's fixed fields add."""
+
+    @property
+    def depths(self) -> Depths: ...
+
+    def register(self, length: int) -> Memory:
+        """Memory the peer may read and write until ``release``."""
+
+    def window(self, memory: Memory) -> Memory | None:
+        """The same memory through a type 2 memory window, which the peer may invalidate; None: this device has none."""
+
+    def release(self, memory: Memory) -> None: ...
+
+    def send(self, data: bytes, invalidate: int | None = None) -> None:
+        """Send a message, with ``invalidate`` naming a handle of the peer's."""
+
+    def read(self, handle: int, address: int, length: int) -> int:
+        """Read the peer's memory; the number comes back in ``Finished``."""
+
+    def write(self, handle: int, address: int, data: bytes) -> int:
+        """Write into the peer's memory; the number comes back in ``Finished``."""
+
+    def close(self) -> None:
+        """Disconnect, and free everything; harmless when done twice."""
+
+
+class Request(Protocol):
+    """Somebody who wants to connect."""
+
+    @property
+    def peer(self) -> str: ...
+
+    @property
+    def private_data(self) -> bytes: ...
+
+    def accept(self, terms: Terms) -> Link: ...
+
+    def reject(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """A connection request arrived at a listener."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A Send arrived."""
+
+    link: Link
+    data: bytes
+    invalidated: int | None = None
+    """The handle of ours that it invalidated."""
+    time: int = 0
+    """Nanoseconds, on the clock ``now``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An RDMA Read or Write of ours is done."""
+
+    link: Link
+    number: int
+    data: bytes = b""
+    """What was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The connection is gone; said once."""
+
+    link: Link
+    reason: str
+
+
+Event = Requested | Received | Finished | Lost
+
+
+class Verbs(Protocol):
+    """The devices of one machine."""
+
+    def now(self) -> int:
+        """Nanoseconds on a clock that only goes forward."""
+
+    def connect(self, target: Target, terms: Terms, deadline: int) -> Link:
+        """Connect; raise ``VerbsError`` with the reason where it does not come about by ``deadline``."""
+
+    def listen(self, target: Target) -> list[str]:
+        """Listen at ``target.source``, or at all addresses of the devices; returns where, 'address:port device'."""
+
+    def poll(self, deadline: int) -> Event | None:
+        """The next event, None at ``deadline``."""
+
+    def close(self) -> None: ...
