@@ -9,6 +9,7 @@ from struct import pack, unpack_from
 
 from rdmascope.dissect.endpoint import Called, Endpoint, Item, Parts, Role, Settings, Settled, service
 from rdmascope.dissect.endpoint.plan import Fault
+from rdmascope.dissect.layers.oncrpc import ONCRPC, ONCRPCReply
 from rdmascope.dissect.onc.header import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH, call_header
 from rdmascope.dissect.onc.programs import NFS
 
@@ -41,7 +42,7 @@ def answer(message: bytes) -> Parts:
     if head.program in VERSIONS:
         low, high = VERSIONS[head.program]
         if not low <= head.version <= high:
-            return (service.reply_head(head.xid, PROG_MISMATCH) + pack(">II", low, high),)
+            return (bytes(ONCRPC(xid=head.xid) / ONCRPCReply(accept_stat=PROG_MISMATCH, low=low, high=high)),)
     if head.program == ECHO:
         return _echo(head.xid, head.procedure, message, head.body)
     if (head.program, head.version, head.procedure) == (NFS, 4, service.COMPOUND):

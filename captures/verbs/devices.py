@@ -78,13 +78,29 @@ def source_of(device: str, peer: str) -> str:
     raise VerbsError(f"{device} has no IPv{version} address ({behind})")
 
 
-def resolve(host: str, port: int) -> str:
-    """The first address of ``host``, with its zone where it has one."""
+_FAMILIES = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
+
+
+def resolve(host: str, port: int, family: int = 0) -> str:
+    """The first address of ``host`` in IP version ``family``, with its zone where it has one."""
     try:
-        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(host, port, _FAMILIES[family], socket.SOCK_STREAM)
     except OSError as error:
         raise VerbsError(f"{host}: {error.strerror or error}") from None
     return str(answers[0][4][0])
+
+
+def local_address(peer: str) -> str:
+    """The address of this host that the routes choose towards ``peer``; '' where there is none."""
+    address, _, zone = peer.partition("%")
+    six = ":" in address
+    try:
+        with socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            # Nothing is sent by this.
+            asked.connect((address, 9, 0, socket.if_nametoindex(zone) if zone else 0) if six else (address, 9))
+            return str(asked.getsockname()[0]).partition("%")[0]
+    except OSError:
+        return ""
 
 
 def require() -> None:

@@ -29,6 +29,8 @@ class Target:
     port: int
     source: str | None = None
     device: str | None = None
+    family: int = 0
+    """4 or 6 for an IPv4 or IPv6 address of the host, 0 for either."""
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

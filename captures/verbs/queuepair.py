@@ -1,0 +1,295 @@
+"""A connection on a device: its queue pair, its completions and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pyverbs.enums as ib
+from pyverbs.cq import CQ, CompChannel
+from pyverbs.device import Context
+from pyverbs.mr import MR, MW, MWBindInfo
+from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsError
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.wr import SGE, RecvWR, SendWR
+
+from .descriptors import new_descriptor
+from .devices import is_iwarp
+from .interface import Depths, Event, Finished, LinkLost, Lost, Memory, Received, Terms
+
+if TYPE_CHECKING:
+    from .rdmacm import RdmaCm
+
+_SENDS = 64
+"""Work requests in flight."""
+_SEND_SIZE = 8192
+"""Bytes of a send buffer; a longer message has its memory registered for itself."""
+_FIRST_WORK = 1 << 20
+"""Work request numbers below it are Receives."""
+_BIND_TIME = 2_000_000_000
+
+_ACCESS = ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_READ | ib.IBV_ACCESS_REMOTE_WRITE
+_STATUSES = {
+    ib.IBV_WC_LOC_LEN_ERR: "a message was longer than the Receive",
+    ib.IBV_WC_LOC_PROT_ERR: "local protection error",
+    ib.IBV_WC_WR_FLUSH_ERR: "the peer ended the connection",
+    ib.IBV_WC_REM_INV_REQ_ERR: "the peer reports an invalid request",
+    ib.IBV_WC_REM_ACCESS_ERR: "the peer reports a remote access error",
+    ib.IBV_WC_REM_OP_ERR: "the peer reports an operational error",
+    ib.IBV_WC_RETRY_EXC_ERR: "the peer no longer acknowledges",
+    ib.IBV_WC_RNR_RETRY_EXC_ERR: "the peer has no Receive posted",
+}
+
+
+class DeviceMemory:
+    """Registered memory; ``handle`` is a window's where there is one."""
+
+    def __init__(self, region: Any, handle: int, window: Any = None) -> None:
+        self.region = region
+        self.handle = handle
+        self.bound = window
+        self.address = int(region.buf)
+        self.length = int(region.length)
+
+    def fetch(self, at: int, length: int) -> bytes:
+        return bytes(self.region.read(length, at))
+
+    def store(self, at: int, data: bytes) -> None:
+        self.region.write(data, len(data), at)
+
+    def close(self) -> None:
+        with suppress(PyverbsError):  # a window that the peer invalidated, or a device that is gone
+            (self.bound or self.region).close()
+
+
+class QueuePair:
+    """A ``Link``: one connection on one device."""
+
+    def __init__(self, verbs: RdmaCm, device: str, identifier: Any, terms: Terms, peer: str) -> None:
+        self.device = device
+        self.local = ""
+        self.peer = peer
+        self.private_data = b""
+        self.depths = Depths()
+        self.identifier = identifier
+        self.events: Any = None
+        """The event channel of this connection alone; None: it is a listener's."""
+        self._verbs = verbs
+        self._number = _FIRST_WORK
+        self._work: dict[int, Callable[[], Event | None]] = {}
+        self._memory: list[DeviceMemory] = []
+        self._lost = ""
+        self._closed = False
+        self._told = False
+        self._context = Context(name=device)
+        limits = self._context.query_device()
+        self.reads = max(1, min(terms.reads, limits.max_qp_rd_atom, limits.max_qp_init_rd_atom, 255))
+        self._windows = bool(
+            limits.device_cap_flags & (ib.IBV_DEVICE_MEM_WINDOW_TYPE_2A | ib.IBV_DEVICE_MEM_WINDOW_TYPE_2B)
+        )
+        self._domain = PD(self._context)
+        with new_descriptor("infinibandevent") as found:
+            self._channel = CompChannel(self._context)
+        self.descriptor = found[0]
+        self._queue = CQ(self._context, terms.receives + _SENDS + 8, None, self._channel, 0)
+        capacity = QPCap(max_send_wr=_SENDS, max_recv_wr=terms.receives, max_send_sge=1, max_recv_sge=1)
+        wanted = QPInitAttr(qp_type=ib.IBV_QPT_RC, scq=self._queue, rcq=self._queue, cap=capacity)
+        self._pair = QP(self._domain, wanted, QPAttr())
+        self.number = int(self._pair.qp_num)
+        self._receive_size = terms.receive_size
+        self._receives = MR(self._domain, terms.receives * terms.receive_size, ib.IBV_ACCESS_LOCAL_WRITE)
+        self._sends = MR(self._domain, _SENDS * _SEND_SIZE, ib.IBV_ACCESS_LOCAL_WRITE)
+        self._free = list(range(_SENDS))
+        self.step(ib.IBV_QPS_INIT)
+        for slot in range(terms.receives):
+            self._post_receive(slot)
+
+    def step(self, state: int) -> Any:
+        """Bring the queue pair into a state with the attributes that the connection manager names."""
+        attributes, mask = self.identifier.init_qp_attr(state)
+        self._pair.modify(attributes, mask)
+        return attributes, mask
+
+    def ready(self) -> None:
+        """To RTR and RTS, and note the depths in force."""
+        if not is_iwarp(self.device):
+            self.step(ib.IBV_QPS_INIT)  # again: what the peer may access is known only now
+        to_receive, receive_mask = self.step(ib.IBV_QPS_RTR)
+        to_send, send_mask = self.step(ib.IBV_QPS_RTS)
+        self.depths = Depths(
+            to_receive.max_dest_rd_atomic if receive_mask & ib.IBV_QP_MAX_DEST_RD_ATOMIC else None,
+            to_send.max_rd_atomic if send_mask & ib.IBV_QP_MAX_QP_RD_ATOMIC else None,
+        )
+
+    def register(self, length: int) -> DeviceMemory:
+        access = _ACCESS | (ib.IBV_ACCESS_MW_BIND if self._windows else 0)
+        region = MR(self._domain, max(1, length), access)
+        memory = DeviceMemory(region, int(region.rkey))
+        self._memory.append(memory)
+        return memory
+
+    def window(self, memory: Memory) -> DeviceMemory | None:
+        if not self._windows or not isinstance(memory, DeviceMemory):
+            return None
+        bound: list[bool] = []
+        access = ib.IBV_ACCESS_REMOTE_READ | ib.IBV_ACCESS_REMOTE_WRITE
+        try:
+            window = MW(self._domain, ib.IBV_MW_TYPE_2)
+        except PyverbsError:
+            return None
+        request = SendWR(self._next(lambda: bound.append(True)), opcode=ib.IBV_WR_BIND_MW)
+        request.set_bind_wr(window, MWBindInfo(memory.region, memory.address, memory.length, access))
+        self._post(request)
+        self._verbs.until(lambda: bool(bound) or self.gone, self._verbs.now() + _BIND_TIME)
+        if not bound:
+            return None
+        view = DeviceMemory(memory.region, int(request.rkey), window)
+        self._memory.append(view)
+        return view
+
+    def release(self, memory: Memory) -> None:
+        if isinstance(memory, DeviceMemory) and memory in self._memory:
+            self._memory.remove(memory)
+            memory.close()
+
+    def send(self, data: bytes, invalidate: int | None = None) -> None:
+        self._alive()
+        if len(data) <= _SEND_SIZE and self._free:
+            slot = self._free.pop()
+            region, at = self._sends, slot * _SEND_SIZE
+            number = self._next(lambda: self._free.append(slot))
+        else:
+            region, at = MR(self._domain, len(data), ib.IBV_ACCESS_LOCAL_WRITE), 0
+            number = self._next(region.close)
+        region.write(data, len(data), at)
+        place = SGE(region.buf + at, len(data), region.lkey)
+        if invalidate is None:
+            self._post(SendWR(number, opcode=ib.IBV_WR_SEND, num_sge=1, sg=[place]))
+        else:
+            opcode = ib.IBV_WR_SEND_WITH_INV
+            self._post(SendWR(number, opcode=opcode, num_sge=1, sg=[place], imm_data=invalidate))
+
+    def read(self, handle: int, address: int, length: int) -> int:
+        self._alive()
+        # On iWARP the answer to a Read is a tagged message, for which the memory must be writable from outside.
+        region = MR(self._domain, max(1, length), ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_WRITE)
+
+        def finished() -> Event:
+            data = bytes(region.read(length, 0))
+            region.close()
+            return Finished(self, number, data)
+
+        number = self._next(finished)
+        self._rdma(number, ib.IBV_WR_RDMA_READ, SGE(region.buf, length, region.lkey), handle, address)
+        return number
+
+    def write(self, handle: int, address: int, data: bytes) -> int:
+        self._alive()
+        region = MR(self._domain, max(1, len(data)), ib.IBV_ACCESS_LOCAL_WRITE)
+        region.write(data, len(data))
+
+        def finished() -> Event:
+            region.close()
+            return Finished(self, number)
+
+        number = self._next(finished)
+        self._rdma(number, ib.IBV_WR_RDMA_WRITE, SGE(region.buf, len(data), region.lkey), handle, address)
+        return number
+
+    @property
+    def gone(self) -> bool:
+        return self._closed or bool(self._lost)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(PyverbsError):  # the peer may have been faster
+            self.identifier.disconnect()
+        windows = [one for one in self._memory if one.bound]  # first: a window holds its queue pair and its memory
+        regions = [one for one in self._memory if not one.bound]
+        parts = (self._receives, self._sends, self._queue, self._channel, self._domain, self._context)
+        for part in (*windows, self._pair, *regions, *parts):
+            with suppress(PyverbsError):
+                part.close()
+        with suppress(PyverbsError):
+            self.identifier.close()
+        if self.events is not None:
+            self.events.channel.close()
+        self._verbs.forget(self)
+
+    def lose(self, reason: str) -> Lost | None:
+        """The connection is gone; the event that says so, the first time."""
+        if self._lost or self._closed:
+            return None
+        self._lost = reason
+        return Lost(self, reason)
+
+    def closing(self) -> bool:
+        """The connection manager has left the established state, or the queue pair is in error."""
+        try:
+            self.identifier.init_qp_attr(ib.IBV_QPS_RTS)
+            attributes, _ = self._pair.query(ib.IBV_QP_STATE)
+        except PyverbsError:
+            return True
+        return bool(attributes.qp_state == ib.IBV_QPS_ERR)
+
+    def completions(self) -> Iterator[Event]:
+        """What the completion queue holds."""
+        while not self._closed:
+            _, completions = self._queue.poll(16)
+            if not completions:
+                return
+            now = self._verbs.now()
+            for one in completions:
+                event = self._completed(one, now)
+                if event is not None:
+                    yield event
+
+    def arm(self) -> None:
+        self._queue.req_notify()
+
+    def woken(self) -> None:
+        """The completion channel is readable."""
+        self._channel.get_cq_event(self._queue)
+        self._queue.ack_events(1)
+
+    def _completed(self, one: Any, now: int) -> Event | None:
+        if one.status != ib.IBV_WC_SUCCESS:
+            self._work.pop(one.wr_id, None)
+            return self.lose(_STATUSES.get(one.status, f"work completion status {one.status}"))
+        if one.wr_id >= _FIRST_WORK:
+            return self._work.pop(one.wr_id)()
+        at = one.wr_id * self._receive_size
+        data = bytes(self._receives.read(one.byte_len, at))
+        self._post_receive(one.wr_id)
+        invalidated = one.imm_data if one.wc_flags & ib.IBV_WC_WITH_INV else None
+        return Received(self, data, invalidated, now)
+
+    def _post_receive(self, slot: int) -> None:
+        place = SGE(self._receives.buf + slot * self._receive_size, self._receive_size, self._receives.lkey)
+        with suppress(PyverbsError):  # a queue pair in error takes none; its completions say why
+            self._pair.post_recv(RecvWR(slot, 1, [place]))
+
+    def _rdma(self, number: int, opcode: int, place: Any, handle: int, address: int) -> None:
+        request = SendWR(number, opcode=opcode, num_sge=1, sg=[place])
+        request.set_wr_rdma(handle, address)
+        self._post(request)
+
+    def _post(self, request: Any) -> None:
+        try:
+            self._pair.post_send(request)
+        except PyverbsError as error:
+            raise LinkLost(f"{self.peer}: {error}") from None
+
+    def _next(self, then: Callable[[], Any]) -> int:
+        """A number for a work request, and what to do when it is done."""
+        self._number += 1
+        self._work[self._number] = then
+        return self._number
+
+    def _alive(self) -> None:
+        if self.gone:
+            raise LinkLost(f"{self.peer}: {self._lost or 'closed'}")

@@ -1,0 +1,209 @@
+"""What a probe found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rdmascope.captures.probe.ping import Finding, Plan, Program, Reached, Round, Spoken
+from rdmascope.captures.probe.serve import Happened
+from rdmascope.captures.probe.suite import Result
+from rdmascope.captures.probe.verdicts import Check, Kind
+from rdmascope.captures.verbs.interface import Depths, Target
+from rdmascope.dissect.characteristics import CHARACTERISTICS, characteristic_name
+from rdmascope.dissect.endpoint.header import Value
+from rdmascope.dissect.endpoint.plan import Fault
+from rdmascope.dissect.onc.programs import program_name
+
+from ..units import duration, plural, size
+from .tables import Grid, heading
+
+STYLES = {
+    Kind.PASS: "green",
+    Kind.VIOLATION: "red",
+    Kind.NO_ANSWER: "yellow",
+    Kind.LOST: "red",
+    Kind.SKIPPED: "dim",
+}
+
+
+def finding(one: Finding, target: Target, plan: Plan) -> RenderableType:
+    match one:
+        case Reached():
+            return _reached(one, target, plan)
+        case Round():
+            return _round(one)
+        case Spoken():
+            return _spoken(one)
+        case Program():
+            return _program(one)
+
+
+def _reached(one: Reached, target: Target, plan: Plan) -> RenderableType:
+    title = Text.assemble((str(target), "bold"), f" by {one.device}, connected in {duration(one.connect_time)}")
+    if one.announced is None:
+        told = f"{len(one.private_data)} bytes, no RFC 8797 message" if any(one.private_data) else "none"
+    else:
+        way = "allows remote invalidation" if one.announced.remote_invalidation else "no remote invalidation"
+        told = f"sends {size(one.announced.send_size)}, receives {size(one.announced.receive_size)}, {way}"
+    granted = "nothing granted" if one.granted is None else f"{one.granted} granted"
+    rows = [
+        ["private data", told],
+        ["inline threshold", f"{size(one.to_server)} to the server, {size(one.to_client)} back"],
+        ["RDMA Reads at once", _depths(one.depths)],
+        ["credits", f"{one.asked} asked, {granted}"],
+    ]
+    parts: list[RenderableType] = [title, Grid(["", ""], [], rows, flexible=1, gap=3)]
+    if one.problem:
+        parts.append(Text(f"  the first call: {one.problem}", "red"))
+    parts += [Text(), heading(f"NULL, {program_name(plan.program)} version {plan.version}")] if plan.count else []
+    return Group(*parts)
+
+
+def _depths(depths: Depths) -> str:
+    served = "not told" if depths.served is None else f"{depths.served}"
+    issued = "not told" if depths.issued is None else f"{depths.issued}"
+    return f"served here {served}, served there {issued}"
+
+
+def _round(one: Round) -> RenderableType:
+    text = Text(f"  {one.number:>3}  ")
+    text.append("-" if one.time is None else f"{duration(one.time):>8}")
+    if one.problem:
+        text.append(f"  {one.problem}", "yellow" if one.time is not None else "red")
+    return text
+
+
+def times(rounds: Sequence[Round]) -> tuple[int, float, int, int] | None:
+    """Smallest, median, 99th percentile (nearest rank) and largest; None where nothing was answered."""
+    found = sorted(one.time for one in rounds if one.time is not None)
+    if not found:
+        return None
+    rank = -(-99 * len(found) // 100)
+    return found[0], median(found), found[rank - 1], found[-1]
+
+
+def rounds_summary(rounds: Sequence[Round]) -> RenderableType:
+    answered = sum(one.time is not None for one in rounds)
+    text = Text(f"  {plural(len(rounds), 'call')}, {plural(answered, 'reply', 'replies')}")
+    if found := times(rounds):
+        names = ("min", "median", "p99", "max")
+        text.append("; " + ", ".join(f"{name} {duration(time)}" for name, time in zip(names, found, strict=True)))
+    return Group(text, Text())
+
+
+def _spoken(one: Spoken) -> RenderableType:
+    title = heading("Versions", "tried on a connection of its own")
+    rows: list[list[str | Text]] = []
+    if one.supported is not None:
+        low, high = one.supported
+        rows.append(["version 2", f"refused: RDMA_ERR_VERS, {low} to {high}"])
+    elif one.version == 2:
+        knows = "with transport characteristics" if one.extended else "without transport characteristics"
+        rows.append(["version 2", f"spoken, {knows}"])
+    if one.version is None:
+        rows.append(["version 2" if one.supported is None else "then", Text(one.problem or "no answer", "red")])
+    elif one.version == 1:
+        rows.append(["version 1", "spoken on the same connection"])
+    rows += [[f"  {characteristic_name(which)}", _value(which, value)] for which, value in one.characteristics.items()]
+    return Group(title, Grid(["", ""], [], rows, flexible=1, gap=3), Text(), heading("Programs"))
+
+
+def _value(which: int, value: Value) -> str:
+    kind = CHARACTERISTICS.get(which)
+    if isinstance(value, bytes):
+        return value.hex() or "empty"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return kind.values.get(value, f"{value:,}") if kind else f"{value:,}"
+
+
+def _program(one: Program) -> RenderableType:
+    name = program_name(one.number)
+    name += "" if name.endswith(str(one.number)) else f" ({one.number})"
+    text = Text(f"  {name}  ")
+    if one.versions:
+        text.append("version " if len(one.versions) == 1 else "versions ", "")
+        text.append(", ".join(map(str, one.versions)), "green")
+        text.append(f" of {one.low} to {one.high}", "dim")
+    else:
+        text.append(one.status, "dim" if one.status == "not there" else "yellow")
+    return text
+
+
+# The suite
+
+
+def suite_title(target: Target, wanted: Sequence[Check]) -> RenderableType:
+    count = sum(one.fault for one in wanted)
+    also = f", {plural(count, 'fault')} among them" if count else ""
+    return heading(f"{target}: conformance", f"{plural(len(wanted), 'check')}, each on its own connection{also}")
+
+
+def result_line(one: Result, wanted: Sequence[Check], width: int) -> RenderableType:
+    """Verdict, check, rule and what was seen; the last wraps."""
+    rule = one.check.cited()
+    name = max(len(check.name) for check in wanted)
+    known = max(len(check.rule) for check in wanted)
+    verdict = Text(one.verdict.kind.value, STYLES[one.verdict.kind])
+    verdict.pad_right(max(len(kind.value) for kind in Kind) - len(verdict))
+    head: list[Text | str] = [verdict, one.check.name.ljust(name)]
+    if width >= 120:
+        head += [one.check.rule.ljust(known), rule.level.value.ljust(6)]
+    return Grid(["" for _ in head] + [""], [], [[*head, one.verdict.observed]], flexible=len(head), gap=2)
+
+
+def suite_summary(results: Sequence[Result], width: int) -> RenderableType:
+    """Counts, and each failed check with the rule it cites."""
+    parts: list[RenderableType] = [Text()]
+    failed = [one for one in results if one.failed]
+    for one in failed:
+        rule = one.check.cited()
+        title = Text.assemble((one.verdict.kind.value, STYLES[one.verdict.kind]), f"  {one.check.name}  ")
+        title.append(f"{rule.level.value} {one.check.rule}", "bold")
+        rows = [
+            ["sent", one.check.sends],
+            ["rule", f"{rule.title} ({rule.document}, {rule.section}; {rule.final})"],
+            ["came", one.verdict.observed],
+        ]
+        parts += [title, Grid(["", ""], [], rows, flexible=1, gap=2), Text()]
+    counts = {kind: sum(one.verdict.kind is kind for one in results) for kind in Kind}
+    told = [(f"{number} {kind.value}", STYLES[kind]) for kind, number in counts.items() if number]
+    line = Text(f"{plural(len(results), 'check')}: ")
+    for at, (text, style) in enumerate(told):
+        line.append(", " if at else "").append(text, style)
+    parts.append(line)
+    return Group(*parts)
+
+
+# The server
+
+
+def listening(places: Sequence[str], highest: int, fault: Fault | None) -> RenderableType:
+    versions = "version 1" if highest == 1 else "versions 1 and 2"
+    lines = [Text.assemble(("Listening", "bold"), f"  {versions}; Ctrl-C ends it")]
+    lines += [Text(f"  {place}") for place in places]
+    if fault is not None:
+        lines.append(Text(f"  on purpose: {fault.says} ({fault.rule})", "yellow"))
+    return Group(*lines)
+
+
+def happened(one: Happened) -> RenderableType:
+    words = {"version": f"speaks version {one.text}", "call": f"calls, {one.text}", "refused": f"refused: {one.text}"}
+    said = words.get(one.what, one.what + (f": {one.text}" if one.text else ""))
+    return Text(f"  client {one.client}  {said}")
+
+
+def served(connections: int, calls: int, committed: int, fault: str | None) -> RenderableType:
+    text = f"{plural(connections, 'connection')}, {plural(calls, 'call')}"
+    if fault is not None:
+        text += f"; {fault} committed {plural(committed, 'time')}"
+    return Text(text)
+
+
+def faults(table: Mapping[str, Fault]) -> RenderableType:
+    rows = [[name, fault.rule, fault.says] for name, fault in table.items()]
+    return Grid(["name", "breaks", "what it does"], [], rows, flexible=2, gap=2)
