@@ -26,6 +26,7 @@ from .verdicts import Kind, Verdict, absent, check, named, passed, refusal, viol
 ABSURD_VERSION = 0x7FFFFFFF
 _HEADER = 28
 """Bytes of an RDMA_MSG without chunks."""
+_TAG = bytes(range(33, 118)) * 12
 _NOBODYS_HANDLE = pack(">I4s", 4, b"none")
 """A file handle that no server gave out."""
 
@@ -65,6 +66,8 @@ def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False
     wanted = RDMA_NOMSG if stream is not None else RDMA_MSG
     if header.problem or header.procedure != wanted:
         return violation(observed)
+    if stream is not None and answer.payload:
+        return violation(f"{observed}, and {len(answer.payload)} bytes behind it")
     data = answer.payload if stream is None else stream
     reply = reply_header(data, 0, len(data))
     if reply is None or reply.xid != header.xid:
@@ -122,6 +125,18 @@ def through_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[Memory
     return replied(answer)
 
 
+def ask_for_long_reply(on: Exchange, chunk: WriteChunk) -> Answer:
+    """A COMPOUND whose reply is longer than 1024 bytes, with a Reply chunk; a long call where it does not fit."""
+    xid = on.xid()
+    call = tagged(xid, _TAG)
+    header = message(xid)
+    header.reply = chunk
+    if _HEADER + 4 + 16 * len(chunk.segments) + len(call) > on.to_server:
+        _, zero = on.chunk([len(call)], call)
+        header.procedure, header.reads, call = RDMA_NOMSG, (ReadChunk(0, zero.segments),), b""
+    return on.ask(header, call)
+
+
 @check("short-call", "V1-XID-MATCH")
 def short_call(on: Exchange) -> Verdict:
     """A NULL call in an RDMA_MSG without chunks; the reply comes so, too, under the same XID."""
@@ -176,15 +191,8 @@ def reply_chunk_spare(on: Exchange) -> Verdict:
 def reply_chunk_used(on: Exchange) -> Verdict:
     """A COMPOUND whose tag makes the reply longer than the inline threshold, with a Reply chunk of two segments; the
     reply comes through it."""
-    xid = on.xid()
-    call = tagged(xid, bytes(range(32, 127)) * 10 + b"tag.")
     pieces, chunk = on.chunk([512, 4096])
-    header = message(xid)
-    header.reply = chunk
-    if _HEADER + 36 + len(call) > on.to_server:
-        _, zero = on.chunk([len(call)], call)
-        header.procedure, header.reads, call = RDMA_NOMSG, (ReadChunk(0, zero.segments),), b""
-    answer = on.ask(header, call)
+    answer = ask_for_long_reply(on, chunk)
     if answer.header is not None and answer.header.procedure == RDMA_MSG:
         reply = reply_header(answer.payload, 0, len(answer.payload))
         if reply is not None and (reply.error or len(answer.payload) < on.to_client - _HEADER):
@@ -246,7 +254,8 @@ def credits(on: Exchange) -> Verdict:
     """One NULL call, then as many at once as its reply grants; every one is answered."""
     xid = on.xid()
     first = on.ask(message(xid), null(xid))
-    if verdict := absent(first):
+    verdict = replied(first)
+    if verdict.kind is not Kind.PASS:
         return verdict
     granted = (first.header.credits if first.header else None) or 1
     xids = [on.xid() for _ in range(min(granted, CREDITS))]

@@ -16,7 +16,7 @@ from rdmascope.dissect.messages import (
     WriteChunk,
 )
 
-from .checks import message, null, write
+from .checks import ask_for_long_reply, message, null, write
 from .exchange import CREDITS, Answer, Exchange, Outcome
 from .verdicts import Verdict, absent, check, named, passed, refusal, violation
 
@@ -121,15 +121,11 @@ def read_handle(on: Exchange) -> Verdict:
     return _stopped(on.hear(xid))
 
 
-@check("write-handle", "V1-RDMA-OUTSIDE", fault=True)
+@check("write-handle", "V1-RDMA-OUTSIDE", fault=True, receive_size=1024)
 def write_handle(on: Exchange) -> Verdict:
-    """A Reply chunk with a handle that does not exist, for a reply that may come inline; if it is used, the connection
-    ends by the Remote Access Error."""
-    xid = on.xid()
-    header = message(xid)
-    header.reply = WriteChunk((Segment(_NO_HANDLE, 4096, 0x1000),))
-    on.say(header, null(xid))
-    answer = on.hear(xid)
+    """A Reply chunk with a handle that does not exist, and a reply that is too long without; the connection ends by the
+    Remote Access Error, or RDMA_ERR_CHUNK comes back."""
+    answer = ask_for_long_reply(on, WriteChunk((Segment(_NO_HANDLE, 4096, 0x1000),)))
     if answer.header is not None and answer.header.procedure == RDMA_MSG:
         return passed(f"{named(answer)}, inline")
     return _stopped(answer)

@@ -1,0 +1,183 @@
+"""The conformance suite: a proper server passes, an improper one is found out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from playbook.hosts import SECOND, TARGET, hosts, save
+from rdmascope.captures.probe.suite import Result, chosen, run
+from rdmascope.captures.probe.verdicts import CHECKS, Kind
+from rdmascope.captures.verbs.interface import Target, VerbsError
+from rdmascope.captures.verbs.memory import MemoryLink, MemoryVerbs
+from rdmascope.cli.main import main
+from rdmascope.dissect.audit.rule import all_rules
+from rdmascope.dissect.endpoint import Endpoint, Role, Settings
+from rdmascope.dissect.endpoint.faults import FAULTS
+from rdmascope.dissect.endpoint.plan import Fault, Plan
+from rdmascope.dissect.messages import ERR_CHUNK, ERR_VERS, RDMA_ERROR, WriteChunk
+
+TIMEOUT = 2 * SECOND
+NO_MEMORY = ["read-handle", "write-handle"]
+"""End the connection before anything can be answered."""
+ANSWERED_FAULTS = [name for name, check in CHECKS.items() if check.fault and name not in NO_MEMORY]
+
+
+def verdict(client: MemoryVerbs, name: str) -> Result:
+    (result,) = run(client, TARGET, TIMEOUT, [CHECKS[name]])
+    return result
+
+
+@pytest.mark.parametrize(
+    "iwarp, version, size", [(False, 1, 1024), (False, 2, 4096), (False, 1, 16384), (True, 2, 4096)]
+)
+def test_a_proper_server_passes_every_check(iwarp: bool, version: int, size: int) -> None:
+    settings = Settings(version=version, remote_invalidation=True, send_size=size, receive_size=size)
+    client, server = hosts(settings, iwarp=iwarp)
+    results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=True)))
+    assert [one.check.name for one in results] == list(CHECKS)
+    unusual = {one.check.name: one.verdict for one in results if one.verdict.kind is not Kind.PASS}
+    assert set(unusual) == ({"invalidation"} if iwarp else set()), unusual
+    assert server.connections == len(CHECKS)
+
+
+def test_without_leave_no_fault_is_sent(tmp_path: Path) -> None:
+    client, _ = hosts()
+    results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=False)))
+    assert {one.check.name for one in results} == {name for name, check in CHECKS.items() if not check.fault}
+
+
+def test_every_check_says_what_it_sends_and_cites_a_rule() -> None:
+    rules = all_rules()
+    for check in CHECKS.values():
+        assert check.rule in rules, check.name
+        assert check.sends.endswith("."), check.name
+
+
+def server_fault(spoil: object) -> Fault:
+    return Fault("", Role.SERVER, "", spoil)  # type: ignore[arg-type]
+
+
+def _errors(endpoint: Endpoint, plan: Plan) -> bool:
+    """Every error says that the version is not known."""
+    if plan.kind != "error":
+        return False
+    plan.header.error, plan.header.supported = ERR_VERS, (2, 3)
+    return True
+
+
+def _error_of_version_1(endpoint: Endpoint, plan: Plan) -> bool:
+    plan.header.version = 1
+    return plan.kind == "error"
+
+
+def _mute(endpoint: Endpoint, plan: Plan) -> bool:
+    """Nothing goes out but errors, under another XID."""
+    plan.header.xid ^= 1
+    return True
+
+
+def _refuse(endpoint: Endpoint, plan: Plan) -> bool:
+    """Every call draws an error."""
+    plan.header.procedure, plan.header.error, plan.payload, plan.before = RDMA_ERROR, ERR_CHUNK, b"", []
+    return plan.kind == "reply"
+
+
+def _three_versions(endpoint: Endpoint, plan: Plan) -> bool:
+    """A reply of a version that nobody asked for."""
+    plan.header.version = 1
+    plan.header.direction = None
+    return plan.kind == "reply"
+
+
+def _half_chunk(endpoint: Endpoint, plan: Plan) -> bool:
+    """A Reply chunk that comes back with a segment missing."""
+    if plan.header.reply is None:
+        return False
+    plan.header.reply = WriteChunk(plan.header.reply.segments[:-1])
+    return True
+
+
+def _write_lengths(*lengths: int) -> Fault:
+    """A Write chunk that comes back with these lengths."""
+
+    def spoil(endpoint: Endpoint, plan: Plan) -> bool:
+        if not plan.header.writes:
+            return False
+        pairs = zip(plan.header.writes[0].segments, lengths, strict=False)
+        plan.header.writes = (WriteChunk(tuple(segment._replace(length=length) for segment, length in pairs)),)
+        return True
+
+    return server_fault(spoil)
+
+
+@pytest.mark.parametrize(
+    "name, fault, kind",
+    [
+        ("short-call", FAULTS["other-xid-inline"], Kind.VIOLATION),
+        ("short-call", FAULTS["read-list-in-reply"], Kind.VIOLATION),
+        ("short-call", FAULTS["reply-chunk-made-up"], Kind.VIOLATION),
+        ("short-call", server_fault(_mute), Kind.NO_ANSWER),
+        ("credit-grant", FAULTS["grant-nothing"], Kind.VIOLATION),
+        ("long-call", server_fault(_refuse), Kind.VIOLATION),
+        ("long-call-segments", server_fault(_refuse), Kind.VIOLATION),
+        ("reply-chunk-spare", server_fault(_half_chunk), Kind.VIOLATION),
+        ("reply-chunk-used", FAULTS["reply-chunk-ignored"], Kind.VIOLATION),
+        ("reply-chunk-used", FAULTS["payload-behind-nomsg"], Kind.VIOLATION),
+        ("reply-chunk-used", server_fault(_half_chunk), Kind.VIOLATION),
+        ("write-chunk-segments", FAULTS["handle-zero"], Kind.VIOLATION),
+        ("write-chunk-segments", _write_lengths(0, 2000, 3000), Kind.VIOLATION),
+        ("write-chunk-segments", _write_lengths(1000, 2001, 1000), Kind.VIOLATION),
+        ("write-chunk-segments", _write_lengths(1000, 2000), Kind.VIOLATION),
+        ("read-chunk-segments", server_fault(_refuse), Kind.VIOLATION),
+        ("inline-threshold", server_fault(_refuse), Kind.VIOLATION),
+        ("credits", server_fault(_refuse), Kind.VIOLATION),
+        ("no-invalidation", FAULTS["invalidate-unasked"], Kind.VIOLATION),
+        ("invalidation", FAULTS["invalidate-other"], Kind.LOST),
+        ("version-2", FAULTS["other-xid-inline"], Kind.VIOLATION),
+        ("version-2", server_fault(_three_versions), Kind.VIOLATION),
+        ("version-absurd", FAULTS["error-range"], Kind.VIOLATION),
+        ("version-absurd", FAULTS["version-as-header"], Kind.VIOLATION),
+        ("version-absurd", server_fault(_error_of_version_1), Kind.VIOLATION),
+        *[(name, server_fault(_errors), Kind.VIOLATION) for name in ANSWERED_FAULTS],
+        *[(name, server_fault(_mute), Kind.NO_ANSWER) for name in ANSWERED_FAULTS],
+    ],
+)
+def test_an_improper_server_is_found_out(name: str, fault: Fault, kind: Kind) -> None:
+    client, server = hosts(fault=fault)
+    result = verdict(client, name)
+    assert result.verdict.kind is kind, result.verdict
+    assert result.failed
+    server.close()
+    assert server.committed
+
+
+@pytest.mark.parametrize("name", NO_MEMORY)
+def test_a_server_that_reaches_memory_which_does_not_exist(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryLink, "place", lambda self, segment: memoryview(bytearray(segment.length)))
+    client, _ = hosts()
+    assert verdict(client, name).verdict.kind is Kind.VIOLATION
+
+
+def test_a_server_that_ends_the_connection() -> None:
+    client, server = hosts()
+    server.program = lambda message: server.close() or ()  # type: ignore[func-returns-value]
+    result = verdict(client, "short-call")
+    assert result.verdict.kind is Kind.LOST
+
+
+def test_no_server() -> None:
+    client, _ = hosts()
+    with pytest.raises(VerbsError, match="refused"):
+        list(run(client, Target(TARGET.host, 1), TIMEOUT, chosen(with_faults=False)))
+
+
+def test_the_exchange_can_be_looked_at_with_the_other_commands(tmp_path: Path) -> None:
+    client, _ = hosts()
+    list(run(client, TARGET, TIMEOUT, [CHECKS[name] for name in ("short-call", "long-call", "reply-chunk-used")]))
+    shown = CliRunner().invoke(main, ["rpcs", save(client, tmp_path / "suite.pcapng"), "--json"])
+    lines = [line for line in shown.stdout.splitlines() if '"type":"rpc"' in line]
+    assert len(lines) == 3
+    assert all('"state":"complete"' in line for line in lines)

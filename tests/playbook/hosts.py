@@ -1,0 +1,37 @@
+"""Two hosts on an in-memory network: one that probes, one that serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rdmascope.captures import PcapngWriter
+from rdmascope.captures.probe.serve import Server
+from rdmascope.captures.verbs.interface import Target
+from rdmascope.captures.verbs.memory import Fabric, MemoryVerbs
+from rdmascope.dissect.endpoint import Settings
+from rdmascope.dissect.endpoint.plan import Fault
+
+CLIENT, SERVER = "192.0.2.2", "192.0.2.1"
+TARGET = Target(SERVER, 20049)
+SECOND = 1_000_000_000
+
+
+def hosts(
+    settings: Settings | None = None, fault: Fault | None = None, *, iwarp: bool = False, windows: bool = True
+) -> tuple[MemoryVerbs, Server]:
+    """A client's devices, and a server that runs whenever the client waits."""
+    fabric = Fabric(iwarp, windows=windows)
+    client, host = fabric.host(CLIENT), fabric.host(SERVER)
+    server = Server(host, settings or Settings(version=2, remote_invalidation=True), fault)
+    host.idle = server.step
+    server.listen(TARGET)
+    return client, server
+
+
+def save(client: MemoryVerbs, path: Path) -> str:
+    """Write what passed between the hosts."""
+    with open(path, "wb") as file:
+        writer = PcapngWriter(file, 1)
+        for frame in client.fabric.tape.frames:
+            writer.write(frame.time, frame.data)
+    return str(path)
