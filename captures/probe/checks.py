@@ -21,12 +21,14 @@ from rdmascope.dissect.onc.programs import NFS
 
 from ..verbs.interface import Memory
 from .exchange import CREDITS, Answer, Exchange, Outcome
+from .serve import OP_GETATTR, OP_PUTROOTFH, SUPPORTED_ATTRS
 from .verdicts import Kind, Verdict, absent, check, named, passed, refusal, violation
 
 ABSURD_VERSION = 0x7FFFFFFF
 _HEADER = 28
 """Bytes of an RDMA_MSG without chunks."""
-_TAG = bytes(range(33, 118)) * 12
+_QUESTIONS = 40
+"""Each takes 12 bytes of the call, and at least 28 of the reply."""
 _NOBODYS_HANDLE = pack(">I4s", 4, b"none")
 """A file handle that no server gave out."""
 
@@ -40,9 +42,11 @@ def null(xid: int) -> bytes:
     return whole(service.null(xid))
 
 
-def tagged(xid: int, tag: bytes) -> bytes:
-    """An NFSv4.0 COMPOUND of no operations; the reply returns the tag (RFC 7530, 16.2)."""
-    return service.call_head(xid, NFS, 4, service.COMPOUND) + service.opaque(tag) + pack(">II", 0, 0)
+def verbose(xid: int) -> bytes:
+    """An NFSv4.0 COMPOUND whose reply is longer than 1024 bytes: which attributes the root has, again and again."""
+    ask = pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS) * _QUESTIONS
+    head = service.call_head(xid, NFS, 4, service.COMPOUND) + service.opaque(b"")
+    return head + pack(">III", 0, 1 + _QUESTIONS, OP_PUTROOTFH) + ask
 
 
 def write(xid: int, data: bytes) -> Parts:
@@ -126,9 +130,9 @@ def through_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[Memory
 
 
 def ask_for_long_reply(on: Exchange, chunk: WriteChunk) -> Answer:
-    """A COMPOUND whose reply is longer than 1024 bytes, with a Reply chunk; a long call where it does not fit."""
+    """A call whose reply is longer than 1024 bytes, with a Reply chunk; a long call where it does not fit."""
     xid = on.xid()
-    call = tagged(xid, _TAG)
+    call = verbose(xid)
     header = message(xid)
     header.reply = chunk
     if _HEADER + 4 + 16 * len(chunk.segments) + len(call) > on.to_server:
@@ -189,14 +193,17 @@ def reply_chunk_spare(on: Exchange) -> Verdict:
 
 @check("reply-chunk-used", "V1-REPLY-USES-REPLY-CHUNK", receive_size=1024)
 def reply_chunk_used(on: Exchange) -> Verdict:
-    """A COMPOUND whose tag makes the reply longer than the inline threshold, with a Reply chunk of two segments; the
-    reply comes through it."""
+    """An NFSv4 COMPOUND whose reply is longer than the inline threshold, with a Reply chunk of two segments; the reply
+    comes through it."""
     pieces, chunk = on.chunk([512, 4096])
     answer = ask_for_long_reply(on, chunk)
-    if answer.header is not None and answer.header.procedure == RDMA_MSG:
-        reply = reply_header(answer.payload, 0, len(answer.payload))
-        if reply is not None and (reply.error or len(answer.payload) < on.to_client - _HEADER):
-            return Verdict(Kind.SKIPPED, f"no long reply is to be had: {reply.error or 'the tag did not come back'}")
+    header = answer.header
+    if header is not None and header.procedure in (RDMA_MSG, RDMA_NOMSG):
+        through = header.reply if header.procedure == RDMA_NOMSG else None
+        data = answer.payload if through is None or returned(chunk, through, "") else contents(pieces, through)
+        reply = reply_header(data, 0, len(data))
+        if reply is not None and reply.xid == header.xid and len(data) <= on.to_client - _HEADER:
+            return Verdict(Kind.SKIPPED, f"no long reply is to be had: {len(data)} bytes, {reply.error or 'SUCCESS'}")
     return through_reply_chunk(answer, chunk, pieces, must=True)
 
 
@@ -274,10 +281,10 @@ def no_invalidation(on: Exchange) -> Verdict:
     return _invalidation(on, None)
 
 
-@check("invalidation", "PD-INVALIDATE-STAG", remote_invalidation=True)
+@check("invalidation", "PD-INVALIDATE-AGREED", remote_invalidation=True)
 def invalidation(on: Exchange) -> Verdict:
-    """A call with a Reply chunk behind a type 2 memory window, on a connection that allows remote invalidation; what
-    is invalidated is that window, if anything."""
+    """A call with a Reply chunk behind a type 2 memory window, on a connection that allows remote invalidation; if
+    anything is invalidated it is that window, and the server allowed it, too."""
     window = on.link.window(on.memory(4096))
     if window is None:
         return Verdict(Kind.SKIPPED, "this device has no type 2 memory windows")
@@ -300,6 +307,8 @@ def _invalidation(on: Exchange, window: Memory | None) -> Verdict:
         return violation(f"0x{handle:08x} invalidated, and nobody allowed it")
     if handle != window.handle:
         return violation(f"0x{handle:08x} invalidated, which is not the call's 0x{window.handle:08x}")
+    if on.announced is None or not on.announced.remote_invalidation:
+        return violation(f"0x{handle:08x} invalidated, and the server did not set R")
     return passed(f"0x{handle:08x} invalidated")
 
 

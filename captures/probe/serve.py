@@ -20,6 +20,9 @@ ECHO = 0x20AF2004
 """Program number, of those that anybody may use (RFC 5531, 8.3)."""
 NULL, ECHO_DATA = 0, 1
 """Procedures of version 1: ``void NULL(void)`` and ``opaque ECHO(opaque)``."""
+OP_GETATTR, OP_PUTROOTFH = 9, 24
+SUPPORTED_ATTRS = 0
+"""An attribute: the bits of those that there are (RFC 7530, 5.8.1.1)."""
 VERSIONS = {NFS: (3, 4), ECHO: (1, 1)}
 
 
@@ -65,16 +68,26 @@ def _echo(xid: int, procedure: int, message: bytes, at: int) -> Parts:
 
 
 def _compound(xid: int, message: bytes, at: int) -> Parts:
-    """One without operations returns its tag (RFC 7530, 16.2.3); the others are not served here."""
+    """Of PUTROOTFH and GETATTR of supported_attrs; the others are not served here (RFC 7530, 16.2, 16.7 and 16.20)."""
     try:
         (length,) = unpack_from(">I", message, at)
         behind = at + 4 + length + -length % 4
-        _, count = unpack_from(">II", message, behind)
+        (count,) = unpack_from(">I", message, behind + 4)
+        place, results = behind + 8, bytearray()
+        for _ in range(count):
+            (operation,) = unpack_from(">I", message, place)
+            if operation == OP_PUTROOTFH:
+                results += pack(">II", operation, 0)
+                place += 4
+            elif operation == OP_GETATTR and unpack_from(">II", message, place + 4) == (1, 1 << SUPPORTED_ATTRS):
+                bits = 1 << SUPPORTED_ATTRS
+                results += pack(">IIIIIII", operation, 0, 1, bits, 8, 1, bits)
+                place += 12
+            else:
+                return service.serve(message)
     except StructError:
         return (service.reply_head(xid, GARBAGE_ARGS),)
-    if count:
-        return service.serve(message)
-    return (service.reply_head(xid) + pack(">I", 0) + message[at:behind] + pack(">I", 0),)
+    return (service.reply_head(xid) + pack(">I", 0) + message[at:behind] + pack(">I", count) + bytes(results),)
 
 
 def echo(xid: int, data: bytes) -> Parts:

@@ -109,7 +109,9 @@ def refusal(answer: Answer, xid: int, version: int, error: int = ERR_CHUNK) -> V
     header = answer.header
     assert header is not None
     observed = named(answer)
-    if header.procedure != RDMA_ERROR or header.error != error:
+    if header.procedure != RDMA_ERROR:
+        return violation(f"{observed}: the message was accepted")
+    if header.error != error:
         return violation(observed)
     if header.version != version:
         return violation(f"{observed} with version {header.version}, of a message of version {version}")

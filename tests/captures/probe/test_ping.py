@@ -76,7 +76,7 @@ def test_rounds_keep_their_interval() -> None:
 
 def test_a_server_that_does_not_answer() -> None:
     client, server = hosts()
-    server.take = lambda event: []  # type: ignore[method-assign, assignment]
+    server.take = lambda event: []  # type: ignore[method-assign]
     with pytest.raises(VerbsError, match=r"192\.0\.2\.1:20049: refused"):
         findings(client)
     server.take = type(server).take.__get__(server)  # type: ignore[method-assign]
