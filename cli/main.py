@@ -25,4 +25,91 @@ COMMANDS = {
     "rules": "What the audit judges by.",
     "explain": "One rule in full.",
     "export": "Write the RPCs as a capture of ONC RPC over TCP.",
+    "synth": "Captures of two endpoints that follow a script, by the book or with a fault.",
     "probe": "Speak RPC-over-RDMA with a server: what it agrees to, how fast it is, whether it conforms.",
+    "verify": "Compare with Wireshark, and say who is right where the two differ.",
+}
+"""Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""
+
+
+class Commands(click.Group):
+    """A group that imports a subcommand when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        # NumPy's matrix library would start threads; there is no matrix product here.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        command: click.Command = import_module(f"{__package__}.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"no command {args[0]!r}; there are {', '.join(COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run; with ``standalone_mode`` end the process with a status, never with a traceback."""
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        try:
+            status = super().main(args, prog_name or "rdmascope", complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; Python would complain once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(EXIT_FAULT)
+        except (KeyboardInterrupt, click.Abort):
+            sys.exit(EXIT_INTERRUPTED)
+        except click.UsageError as error:
+            hint = f" (try '{error.ctx.command_path} --help')" if error.ctx else ""
+            complain(error.format_message() + hint)
+            sys.exit(EXIT_BAD_INPUT)
+        except click.ClickException as error:
+            complain(error.format_message())
+            sys.exit(EXIT_BAD_INPUT)
+        except MemoryError:
+            complain("out of memory")
+            sys.exit(EXIT_BAD_INPUT)
+        except OSError as error:
+            complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            sys.exit(EXIT_BAD_INPUT)
+        except Exception as error:
+            # A fault of this program.  Whoever wants to find it sets RDMASCOPE_TRACEBACK.
+            if os.environ.get("RDMASCOPE_TRACEBACK"):
+                raise
+            complain(f"internal error, please report it: {type(error).__name__}: {error}")
+            sys.exit(EXIT_FAULT)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+@click.command(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rdmascope", message="%(prog)s %(version)s")
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """See the RPCs inside RDMA: NFS over RoCE, put together again, timed and named.
+
+    \b
+    Example: what does this capture hold, what was slow, and why?
+      $ rdmascope report nfs.pcap
+      $ rdmascope rpcs nfs.pcap --slower-than 10ms --sort latency
+      $ rdmascope show nfs.pcap --rpc 118
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
