@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from .advertised import REORDERED, Advertised
 from .characteristics import option_name
 from .conclude import conclude, finish_state
 from .connection import Connection
@@ -25,16 +26,13 @@ from .messages import (
     RDMA_NOMSG,
     RDMA_OPTIONAL,
     Message,
-    TransportHeader,
     error_name,
 )
 from .onc import header as rpc_header
 from .operations import Kind, Operation
 from .recognise import Recogniser
-from .rpcs import ChunkUse, Rpc, SegmentUse
+from .rpcs import Rpc
 
-REORDERED = 256
-"""Frames within which a capture may show an effect before its cause."""
 UNDECIDED = 4096
 """Operations kept until it is known whether a connection carries RPC-over-RDMA."""
 LINGER = 1_000_000_000
@@ -77,16 +75,6 @@ class Undecoded(NamedTuple):
     reason: str
 
 
-class _Memory(NamedTuple):
-    """A segment that a call advertised and that is still open."""
-
-    start: int
-    end: int
-    kind: Kind
-    use: SegmentUse
-    rpc: Rpc
-
-
 class Exchange:
     """The RPC-over-RDMA conversation on one connection.  Feed it Operations in the order of events."""
 
@@ -112,13 +100,7 @@ class Exchange:
         self.outstanding = [0, 0]
         self.replies: deque[tuple[int, Message]] = deque()
         """Replies whose call was not seen yet: sender, message."""
-        self.memory: tuple[dict[int, list[_Memory]], ...] = ({}, {})
-        """Open segments by handle, one table per owner."""
-        self.unplaced: deque[Operation] = deque(maxlen=REORDERED)
-        """The last Reads and Writes outside all advertised memory."""
-        self.unplaced_count = 0
-        self.rivals: dict[Operation, list[SegmentUse]] = {}
-        """Operations that more than one open call may claim."""
+        self.memory = Advertised()
         self.cut: tuple[dict[int, Message], ...] = ({}, {})
         """Messages cut so short that their direction is open, by sender and XID."""
         self.settled = 0
@@ -138,9 +120,17 @@ class Exchange:
             if operation.kind is Kind.SEND:
                 self._send(operation)
             elif operation.kind is not Kind.ATOMIC:
-                self._move(operation)
+                if self.watch is not None:
+                    self.watch.moved(operation)
+                if operation.length:
+                    self.memory.move(operation)
         elif protocol == "unknown":
             self._consider(operation)
+
+    @property
+    def unplaced_count(self) -> int:
+        """Reads and Writes outside all advertised memory."""
+        return self.memory.unplaced_count
 
     @property
     def waiting(self) -> bool:
@@ -196,7 +186,7 @@ class Exchange:
                 for rpc in rpcs:
                     self._conclude(rpc)
             self.calls[caller].clear()
-            self.memory[caller].clear()
+            self.memory.clear(caller)
 
     # Recognition
 
@@ -353,7 +343,7 @@ class Exchange:
             elif not asked[0] <= header.credits <= asked[1]:
                 connection.credits_asked = min(asked[0], header.credits), max(asked[1], header.credits)
         if header.reads or header.writes or header.reply:
-            self._advertise(sender, rpc, header)
+            self.memory.advertise(sender, rpc, header)
         table = self.calls[sender]
         if header.xid in table:
             rpc.notes += (XID_IN_USE,)
@@ -380,14 +370,7 @@ class Exchange:
         if not same:
             del self.calls[caller][rpc.xid]
         self.outstanding[caller] -= 1
-        memory = self.memory[caller]
-        for chunk in rpc.chunks:
-            for use in chunk.segments:
-                kept = [entry for entry in memory.get(use.advertised.handle, ()) if entry.rpc is not rpc]
-                if kept:
-                    memory[use.advertised.handle] = kept
-                else:
-                    memory.pop(use.advertised.handle, None)
+        self.memory.withdraw(caller, rpc)
 
     def _answered_early(self, sender: int, rpc: Rpc) -> None:
         """A capture may show a reply just before its call."""
@@ -419,7 +402,7 @@ class Exchange:
         rpc = candidates[0]
         rpc.reply = message
         if rpc.chunks:
-            self._returned(rpc, header)
+            self.memory.returned(rpc, header)
         self._withdraw(1 - sender, rpc)
         if self.watch is not None:
             self.watch.replied(rpc)
@@ -447,104 +430,6 @@ class Exchange:
     def _note(self, frame: int, reason: str) -> None:
         if len(self.undecoded) < 1000:
             self.undecoded.append(Undecoded(frame, self.connection.number, reason))
-
-    # Memory
-
-    def _advertise(self, owner: int, rpc: Rpc, header: TransportHeader) -> None:
-        chunks = [
-            ChunkUse("read", chunk.position, [SegmentUse(segment) for segment in chunk.segments])
-            for chunk in header.reads
-        ]
-        chunks += [
-            ChunkUse("write", None, [SegmentUse(segment) for segment in chunk.segments]) for chunk in header.writes
-        ]
-        if header.reply:
-            chunks.append(ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments]))
-        rpc.chunks = chunks
-        memory = self.memory[owner]
-        for chunk in chunks:
-            kind = Kind.READ if chunk.kind == "read" else Kind.WRITE
-            for use in chunk.segments:
-                handle, length, offset = use.advertised
-                memory.setdefault(handle, []).append(_Memory(offset, offset + length, kind, use, rpc))
-        if self.unplaced:
-            self._place_early(rpc)
-
-    def _place_early(self, rpc: Rpc) -> None:
-        """A capture may show an RDMA Read or Write just before the call that allows it."""
-        assert rpc.call is not None
-        frame = rpc.call.operation.first_frame
-        for operation in list(self.unplaced):
-            if frame - operation.first_frame <= REORDERED and self._place(operation):
-                self.unplaced.remove(operation)
-                self.unplaced_count -= 1
-
-    def _move(self, operation: Operation) -> None:
-        if self.watch is not None:
-            self.watch.moved(operation)
-        if operation.length and not self._place(operation):
-            self.unplaced.append(operation)
-            self.unplaced_count += 1
-
-    def _place(self, operation: Operation) -> bool:
-        """Attach a Read or Write to the segments it touches; False where no call advertised them."""
-        start, end = operation.address, operation.address + operation.length
-        entries = self.memory[1 - operation.initiator].get(operation.handle)
-        if not entries:
-            return False
-        if len(entries) == 1:
-            entry = entries[0]
-            fits = entry.start < end and start < entry.end and entry.kind is operation.kind
-            if fits:
-                entry.use.operations.append(operation)
-            return fits
-        found = [entry for entry in entries if entry.start < end and start < entry.end and entry.kind is operation.kind]
-        for entry in found:
-            entry.use.operations.append(operation)
-        if len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):
-            self.rivals[operation] = [entry.use for entry in found]
-        return bool(found)
-
-    def _returned(self, rpc: Rpc, header: TransportHeader) -> None:
-        """Note what the reply says of the call's Write and Reply chunks, and claim what was moved for it."""
-        writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
-        for chunk, returned in zip(writes, header.writes, strict=False):
-            for use, segment in zip(chunk.segments, returned.segments, strict=False):
-                use.returned = segment.length
-        if header.reply:
-            for chunk in rpc.chunks:
-                if chunk.kind == "reply":
-                    for use, segment in zip(chunk.segments, header.reply.segments, strict=False):
-                        use.returned = segment.length
-        if self.rivals:
-            self._claim(rpc)
-
-    def _claim(self, rpc: Rpc) -> None:
-        """The same memory was offered by several open calls: the first one answered takes what was moved."""
-        for chunk in rpc.chunks:
-            for use in chunk.segments:
-                reached: dict[tuple[int, int], Operation] = {}
-                for operation in list(use.operations):
-                    shared = self.rivals.pop(operation, None)
-                    if shared is None:
-                        continue
-                    span = operation.address, operation.address + operation.length
-                    clash = next((o for s, o in reached.items() if s[0] < span[1] and span[0] < s[1]), None)
-                    if clash is not None and chunk.kind == "read":
-                        # It was read twice: the second time for another of the calls that offer it.
-                        use.operations.remove(operation)
-                        self.rivals[operation] = [other for other in shared if other is not use]
-                        continue
-                    if clash is not None:
-                        rpc.damage += ("several open calls offered the same memory, and it was written more than once",)
-                    reached[span] = operation
-                    if chunk.kind != "read" and not use.returned:
-                        use.operations.remove(operation)
-                        self.rivals[operation] = [other for other in shared if other is not use]
-                        continue
-                    for other in shared:
-                        if other is not use and operation in other.operations:
-                            other.operations.remove(operation)
 
 
 def _note_version_2(rpc: Rpc) -> None:

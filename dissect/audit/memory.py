@@ -6,8 +6,8 @@ from collections import OrderedDict, deque
 from collections.abc import Container
 from typing import NamedTuple
 
+from ..advertised import REORDERED
 from ..connection import Connection
-from ..exchange import REORDERED
 from ..intervals import IntervalSet
 from ..messages import Message
 from ..operations import Kind, Operation

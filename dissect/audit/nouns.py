@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from ..advertised import REORDERED
 from ..characteristics import XCHAR_RBSIZ, Characteristic, InitXch, OptionNoun, ReqXch, UpdXch
 from ..connection import Connection
-from ..exchange import REORDERED
 from ..messages import RDMA_DONE, RDMA_ERROR, RDMA_NOMSG, Message, TransportHeader
 from ..negotiation import InForce, Request
 from ..operations import Operation

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
+from ..advertised import REORDERED
 from ..characteristics import RespXch
 from ..connection import Connection
-from ..exchange import REORDERED
 from ..messages import (
     ERR_VERS,
     RDMA_DONE,
