@@ -127,7 +127,7 @@ def main(
             click.echo(f"{name:<10} {(module(name).__doc__ or '').splitlines()[0]}")
         return
     console = Console(width=width(), highlight=False)
-    folder = output or build.WORK / "runs"
+    folder = output or build.LAB / "work" / "runs"
     begun = time.monotonic()
     try:
         with build.built(click.echo):
