@@ -69,38 +69,60 @@ def checksums(outcome: Outcome) -> Iterator[Check]:
     yield Check(f"{len(theirs)} files with the guests' checksums", found or "the same", bool(theirs) and not wrong)
 
 
-LAST_CALLS = {"DESTROY_SESSION", "DESTROY_CLIENTID", "DELEGRETURN"}
-"""Procedures of an unmount, made after the client's counters were noted."""
+def counted(outcome: Outcome) -> list[Record]:
+    """The forward RPCs before the client's counters were noted: between a mark "unmounted" and the next "counted"."""
+    marks = command(
+        "tshark", "-r", outcome.capture, "-Y", "udp.dstport == 9", "-T", "fields", "-e", "frame.number", "-e", "data"
+    )
+    frames = [(int(frame), bytes.fromhex(data)) for frame, data in (line.split("\t") for line in marks.splitlines())]
+
+    def before_the_count(frame: int) -> bool:
+        return next((word for at, word in frames if at > frame), b"").startswith(b"counted")
+
+    forward = [rpc for rpc in records(outcome, "rpcs") if rpc["direction"] == "forward" and rpc["call"]]
+    return [rpc for rpc in forward if before_the_count(rpc["call"]["first_frame"])]
 
 
 def client_counters(outcome: Outcome) -> Iterator[Check]:
     """The calls, replies and chunks that the client's transport counted, over all mounts that it noted."""
-    counted: Counter[str] = Counter()
+    theirs: Counter[str] = Counter()
     for path in sorted(outcome.folder.glob("mountstats.*")):
         # One line per connection.  See net/sunrpc/xprtrdma/transport.c, xprt_rdma_print_stats.
         for numbers in re.findall(r"^\s+xprt:\s+rdma\s+([\d ]+)$", path.read_text(), re.MULTILINE):
             columns = [int(number) for number in numbers.split()]
-            counted.update(dict(zip(("calls", "replies"), columns[5:7], strict=True)))
-            counted.update(dict(zip(("read", "write", "reply"), columns[10:13], strict=True)))
-            counted["marshalled again"] += columns[18]
-    rpcs = [
-        rpc for rpc in records(outcome, "rpcs")
-        if rpc["direction"] == "forward" and not LAST_CALLS & set(rpc["operations"])
-    ]  # fmt: skip
-    yield equal("calls that the client sent", counted["calls"], sum(rpc["call"] is not None for rpc in rpcs))
-    yield equal("replies that it received", counted["replies"], sum(rpc["reply"] is not None for rpc in rpcs))
-    seen: Counter[str] = Counter()
-    for rpc in rpcs:
-        for chunk in rpc["chunks"]:
-            seen[chunk["kind"]] += len(chunk["segments"])
-    theirs = tuple(counted[kind] for kind in ("read", "write", "reply"))
-    ours = tuple(seen[kind] for kind in ("read", "write", "reply"))
-    if counted["marshalled again"]:
+            theirs.update(dict(zip(("calls", "replies"), columns[5:7], strict=True)))
+            theirs.update(dict(zip(("read", "write", "reply"), columns[10:13], strict=True)))
+            theirs["marshalled again"] += columns[18]
+    rpcs = counted(outcome)
+    backward = sum(rpc["direction"] == "backward" and rpc["reply"] is not None for rpc in records(outcome, "rpcs"))
+    yield equal("calls and backward replies that the client sent", theirs["calls"], len(rpcs) + backward)
+    yield equal("replies that it received", theirs["replies"], sum(rpc["reply"] is not None for rpc in rpcs))
+    ours = Counter(chunk["kind"] for rpc in rpcs for chunk in rpc["chunks"] for _ in chunk["segments"])
+    kinds = ("read", "write", "reply")
+    segments = ", ".join(f"{theirs[kind]} {kind}" for kind in kinds)
+    found = ", ".join(f"{ours[kind]} {kind}" for kind in kinds)
+    if theirs["marshalled again"]:
         # A call that waits for memory to be registered is marshalled again, and its chunks are counted again.
-        holds = all(mine <= its for mine, its in zip(ours, theirs, strict=True)) and sum(ours) > 0
-        yield Check("at most {} read, {} write, {} reply segments".format(*theirs), str(ours), holds)
+        yield Check(f"at most {segments} segments", found, all(ours[kind] <= theirs[kind] for kind in kinds))
     else:
-        yield equal("read, write and reply segments", theirs, ours)
+        yield equal("segments", segments, found)
+
+
+def client_procedures(outcome: Outcome, name: str, version: int) -> Iterator[Check]:
+    """How often the client called which procedure of NFS, on the mount whose counters it noted under that name."""
+    statistics = re.search(
+        rf"p/v: 100003/{version} .*?per-op statistics\n(.*?)\n\n", outcome.text(f"mountstats.{name}"), re.S
+    )
+    rows = [row.split() for row in statistics[1].splitlines()] if statistics else []
+    theirs = {row[0].rstrip(":"): int(row[1]) for row in rows if int(row[1])}
+    ours = Counter(rpc["name"] for rpc in counted(outcome) if (rpc["program"], rpc["version"]) == (100003, version))
+    wrong = {
+        name: (theirs.get(name, 0), ours[name])
+        for name in theirs.keys() | ours.keys()
+        if theirs.get(name) != ours[name]
+    }
+    what = f"{sum(theirs.values())} calls of {len(theirs)} procedures of NFSv{version}"
+    yield Check(what, str(wrong) if wrong or not theirs else "the same", bool(theirs) and not wrong)
 
 
 def unanswered(outcome: Outcome) -> Iterator[Check]:

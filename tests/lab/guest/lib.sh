@@ -50,38 +50,51 @@ mount_nfs() {
   timeout 90 mount -t nfs -o "rdma,port=20049,vers=$1,nolock${2:+,$2}" "$address:$path" "${4:-/mnt}"
 }
 
-# unmount_nfs NAME: notes what the client counted first.
+# unmount_nfs NAME: keeps what the client counted before.
 unmount_nfs() {
   sync -f /mnt
-  count_mount "$1"
-  timeout 90 umount /mnt
-}
-
-# count_mount NAME: the client's own counters of the mount on /mnt.
-count_mount() {
+  sleep 0.5 # for what it does by itself, such as giving back delegations
+  mark counted
   cp /proc/self/mountstats "/share/mountstats.$1"
+  timeout 90 umount /mnt
+  mark unmounted
 }
 
-# count_device: what rxe counted so far, on this side.
+# mark WORD: a datagram that says on the wire, that is in the capture, what happens now.
+mark() {
+  echo "$1" >/dev/udp/$server/9
+}
+
+# count_device: what rxe, or under siw TCP, counted so far on this side.
 count_device() {
-  local folder=/sys/class/infiniband/$device/ports/1/hw_counters path
-  [ "$transport" = rxe ] || return 0
-  for path in "$folder"/*; do
-    fact counter "$role" "$(basename "$path")" "$(cat "$path")"
-  done
+  local path
+  if [ "$transport" = rxe ]; then
+    for path in /sys/class/infiniband/"$device"/ports/1/hw_counters/*; do
+      fact counter "$role" "$(basename "$path")" "$(cat "$path")"
+    done
+  else
+    nstat -asz TcpRetransSegs TcpOutSegs | while read -r name value _; do
+      [[ $name != Tcp* ]] || fact counter "$role" "$name" "$value"
+    done
+  fi
 }
 
-# lose PERCENT: netem drops what this side sends.  "lose 0" ends it.
+# lose PERCENT: netem drops that share of what this side sends, frame by frame.  "lose 0" ends it, and counts them.
 lose() {
-  modprobe sch_netem
-  tc qdisc del dev eth0 root 2>/dev/null || true
-  [ "$1" = 0 ] || tc qdisc add dev eth0 root netem limit 10000 loss "$1%"
+  if [ "$1" = 0 ]; then
+    fact counter "$role" dropped "$(tc -s qdisc show dev eth0 | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p' | head -1)"
+    tc qdisc del dev eth0 root
+  else
+    modprobe sch_netem
+    ethtool -K eth0 tso off gso off gro off
+    tc qdisc add dev eth0 root netem limit 10000 loss "$1%"
+  fi
 }
 
 # on_server COMMAND: runs in the server guest, with these same functions; prints what it prints, ends as it ends.
 on_server() {
-  { local traced=$-; set +x; } 2>/dev/null
-  local status
+  local status traced=$-
+  { set +x; } 2>/dev/null
   printf '%s\n' "$*" >/share/request.tmp
   mv /share/request.tmp /share/request
   wait_for /share/answer "${seconds:-60}"

@@ -13,6 +13,7 @@ fact md5 /r1m "$(md5 </export/r1m)"
 scenario server
 
 rpcbind
+modprobe lockd nlm_timeout=3 nlm_grace_period=3 # 50 s without, and no delegations before they are over
 modprobe -a nfsd rpcrdma
 mount -t nfsd nfsd /proc/fs/nfsd
 echo 10 >/proc/fs/nfsd/nfsv4gracetime
@@ -21,6 +22,7 @@ exportfs -ra
 rpc.mountd
 rpc.nfsd -V 4 -V 4.1 -V 4.2 8
 echo 'rdma 20049' >/proc/fs/nfsd/portlist
+echo Y >/proc/fs/nfsd/v4_end_grace # there is nobody who could reclaim anything
 
 set +x
 touch /share/server.ready

@@ -1,0 +1,21 @@
+"""Backward calls: delegations that the server recalls (CB_RECALL)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..evidence import Check, audited, client_counters, equal, records, unanswered, wireshark
+from ..guests import Outcome
+
+
+def judge(outcome: Outcome) -> Iterator[Check]:
+    recalls = [
+        rpc for rpc in records(outcome, "rpcs") if rpc["direction"] == "backward" and "CB_RECALL" in rpc["operations"]
+    ]
+    told = sum(int(count) for count in outcome.those("recalled").values())
+    yield equal("delegations recalled", told, len(recalls))
+    yield equal("of them answered NFS4_OK", told, sum(rpc["status"] == "OK" for rpc in recalls))
+    yield from client_counters(outcome)
+    yield from unanswered(outcome)
+    yield from wireshark(outcome)
+    yield from audited(outcome, known=["PD-INVALIDATE-AGREED"])

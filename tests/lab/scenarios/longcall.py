@@ -1,0 +1,23 @@
+"""Long calls (position-zero Read chunks) and long replies (Reply chunks): attributes and symbolic links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..evidence import Check, audited, client_counters, equal, records, unanswered, wireshark
+from ..guests import Outcome
+
+
+def judge(outcome: Outcome) -> Iterator[Check]:
+    rpcs = records(outcome, "rpcs")
+    long = [rpc for rpc in rpcs if any(chunk["position"] == 0 for chunk in rpc["chunks"])]
+    yield Check("at least 3 long calls", str(len(long)), len(long) >= 3)
+    replies = [
+        rpc for rpc in rpcs if rpc["reply"] and rpc["reply"]["rdma_procedure"] == "RDMA_NOMSG"
+    ]  # fmt: skip
+    yield Check("at least 3 long replies", str(len(replies)), len(replies) >= 3)
+    yield equal("attributes read back in the guest", {"True"}, set(outcome.those("same").values()))
+    yield from client_counters(outcome)
+    yield from unanswered(outcome)
+    yield from wireshark(outcome)
+    yield from audited(outcome, known=["PD-INVALIDATE-AGREED"])

@@ -1,0 +1,28 @@
+"""Several connections at once, of different versions and addresses, and a refused one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..evidence import Check, audited, checksums, equal, records, unanswered, wireshark
+from ..guests import Outcome
+
+
+def judge(outcome: Outcome) -> Iterator[Check]:
+    connections = [record for record in records(outcome, "report") if record["type"] == "connection"]
+    used = [connection for connection in connections if connection["rpcs"]]
+    together = max(
+        sum(one["first_time_ns"] <= moment <= one["last_time_ns"] for one in used)
+        for moment in (one["last_time_ns"] for one in used)
+    )
+    yield Check("at least 5 connections at the same time", str(together), together >= 5)
+    refused = {str(connection["ended_by"]) for connection in connections if not connection["rpcs"]}
+    yield Check("the port without a service refused", "; ".join(sorted(refused)), bool(refused))
+    yield Check("the mount there failed", f"status {outcome.facts['refused',]}", outcome.facts["refused",] != "0")
+    yield equal(
+        "mounts that read r1m whole", 5, list(outcome.those("read").values()).count(outcome.facts["md5", "/r1m"])
+    )
+    yield from checksums(outcome)
+    yield from unanswered(outcome)
+    yield from wireshark(outcome)
+    yield from audited(outcome, known=["PD-INVALIDATE-AGREED"])
