@@ -6,6 +6,7 @@ callbacks RFC 8881; eligible items are those of RFC 8267.
 
 from __future__ import annotations
 
+from functools import cache
 from struct import error as StructError
 from struct import pack, unpack_from
 
@@ -44,10 +45,16 @@ def opaque(data: bytes) -> bytes:
 
 def call_head(xid: int, program: int, version: int, procedure: int) -> bytes:
     """The RPC header of a call (RFC 5531, 9), with AUTH_SYS save for NULL."""
+    return pack(">I", xid) + _call_head(program, version, procedure)
+
+
+@cache
+def _call_head(program: int, version: int, procedure: int) -> bytes:
+    """Behind the XID."""
     body = ONCRPCCall(prog=program, vers=version, proc=procedure)
     if procedure:
         body.cred = Credential(flavor=1, body=AuthSys(machinename=b"client.example", uid=1000, gid=100, gids=[100, 27]))
-    return bytes(ONCRPC(xid=xid) / body)
+    return bytes(ONCRPC() / body)[4:]
 
 
 def null(xid: int, program: int = NFS, version: int = 3) -> Parts:
@@ -105,7 +112,13 @@ def sealed_call(xid: int, gss_procedure: int) -> bytes:
 
 
 def reply_head(xid: int, status: int = SUCCESS) -> bytes:
-    return bytes(ONCRPC(xid=xid) / ONCRPCReply(accept_stat=status))
+    return pack(">I", xid) + _reply_head(status)
+
+
+@cache
+def _reply_head(status: int) -> bytes:
+    """Behind the XID."""
+    return bytes(ONCRPC() / ONCRPCReply(accept_stat=status))[4:]
 
 
 def denied(xid: int) -> Parts:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any
 
 from scapy.layers.inet import TCP
 from scapy.packet import Raw
+from scapy.utils import checksum
 
 from ..layers.ddp import DDPTagged, DDPUntagged, RDMAPReadRequest, RDMAPTerminate
 from ..layers.iwarp_codes import (
@@ -22,10 +24,10 @@ from ..layers.iwarp_codes import (
     TERMINATE_QUEUE,
     WRITE,
 )
-from ..layers.markers import MARKER_BYTES, MARKER_INTERVAL, insert_markers
+from ..layers.markers import CRC_BYTES, MARKER_BYTES, MARKER_INTERVAL, crc32c, insert_markers, pad_bytes
 from ..layers.mpa import FPDU, MPAEnhanced, MPAReply, MPARequest
 from ..messages import Segment
-from .network import Path, Tape, ethernet
+from .network import Path, Tape, below
 
 TAGGED_BYTES, UNTAGGED_BYTES = 14, 18
 FRAMING_BYTES = 10
@@ -33,6 +35,9 @@ FRAMING_BYTES = 10
 IRD = ORD = 16
 TAGGED_BUFFER_ERROR, BOUNDS = 1, 1
 """Terminate: error type and code (RFC 5041, 7.2)."""
+TCP_PROTOCOL = 6
+CHECKSUM = 16
+"""Where in a TCP header the checksum stands (RFC 9293, 3.1)."""
 
 
 @dataclass(slots=True)
@@ -98,7 +103,7 @@ class IwarpLink:
             header = DDPUntagged(
                 last_flag=last, opcode=opcode, inval_stag=invalidate or 0, qn=SEND_QUEUE, msn=msn, mo=at
             )
-            self._fpdu(sender, header / Raw(piece))
+            self._fpdu(sender, bytes(header) + piece)
 
     def write(self, sender: int, segment: Segment, data: bytes) -> None:
         self._tagged(sender, WRITE, segment, data)
@@ -122,19 +127,18 @@ class IwarpLink:
         request = RDMAPReadRequest(
             sinkstag=sink.handle, sinkto=sink.offset, rdmardsz=length, srcstag=segment.handle, srcto=segment.offset
         )
-        self._fpdu(sender, header / request)
+        self._fpdu(sender, bytes(header / request))
         return sink
 
     def _tagged(self, sender: int, opcode: int, segment: Segment, data: bytes) -> None:
         for at, piece, last in self._pieces(data, TAGGED_BYTES):
             header = DDPTagged(last_flag=last, opcode=opcode, stag=segment.handle, tagged_offset=segment.offset + at)
-            self._fpdu(sender, header / Raw(piece))
+            self._fpdu(sender, bytes(header) + piece)
 
     def _terminate(self, sender: int) -> None:
         header = DDPUntagged(opcode=TERMINATE, qn=TERMINATE_QUEUE, msn=self._next(sender, TERMINATE_QUEUE))
-        self._fpdu(
-            sender, header / RDMAPTerminate(term_layer=DDP_LAYER, term_etype=TAGGED_BUFFER_ERROR, term_errcode=BOUNDS)
-        )
+        reason = RDMAPTerminate(term_layer=DDP_LAYER, term_etype=TAGGED_BUFFER_ERROR, term_errcode=BOUNDS)
+        self._fpdu(sender, bytes(header / reason))
 
     # Segments
 
@@ -149,8 +153,10 @@ class IwarpLink:
         places = range(0, max(1, len(data)), room)
         return [(at, data[at : at + room], int(at == places[-1])) for at in places]
 
-    def _fpdu(self, sender: int, ulpdu: Any) -> None:
-        framed = bytes(FPDU() / ulpdu)
+    def _fpdu(self, sender: int, ulpdu: bytes) -> None:
+        length = bytes(FPDU(ulpdulength=len(ulpdu), pad=b"", crc=b""))  # pad and CRC come behind the ULPDU
+        covered = length + ulpdu + bytes(pad_bytes(len(ulpdu)))
+        framed = covered + crc32c(covered).to_bytes(CRC_BYTES, "big")
         if self.markers:
             stream = self._streams[sender]
             framed = insert_markers([framed], stream.sent - stream.operating)
@@ -167,10 +173,14 @@ class IwarpLink:
         seq = mine.isn if first else mine.isn + 1 + mine.sent + mine.fin
         heard = 0 if flags == "S" else theirs.isn + 1 + theirs.sent + theirs.fin
         tcp = TCP(
-            sport=mine.port, dport=theirs.port, seq=seq & 0xFFFFFFFF,
-            ack=heard & 0xFFFFFFFF, flags=flags, window=0xFFFF,
+            sport=mine.port, dport=theirs.port, seq=seq & 0xFFFFFFFF, ack=heard & 0xFFFFFFFF, flags=flags,
+            window=0xFFFF, chksum=0,
             options=[("MSS", self.path.mtu), ("WScale", 7), ("SAckOK", b"")] if options else [],
         )  # fmt: skip
         mine.sent += len(payload)
-        packet = ethernet(self.path, sender, self._identification) / tcp
-        self.tape.record(bytes(packet / Raw(payload) if payload else packet))
+        segment = bytearray(bytes(tcp) + payload)
+        addresses = b"".join(ip_address(host).packed for host in self.path.hosts)
+        pseudo = addresses + TCP_PROTOCOL.to_bytes(4) + len(segment).to_bytes(4)  # the same sum in IPv4 and IPv6
+        segment[CHECKSUM : CHECKSUM + 2] = checksum(pseudo + bytes(segment)).to_bytes(2)
+        headers = below(self.path, sender, self._identification, TCP_PROTOCOL, len(segment))
+        self.tape.record(headers + bytes(segment))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import ip_address
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from scapy.layers.inet import IP
 from scapy.layers.inet6 import IPv6
@@ -17,6 +18,8 @@ EPOCH = 1_700_000_000_000_000_000
 """Nanoseconds since the Unix epoch: 2023-11-14 22:13:20 UTC."""
 NFS_RDMA_PORT = 20049
 _ECT0 = 2
+_IPV4_BYTES = 20
+ETHERNET_BYTES = 14
 
 
 class Frame(NamedTuple):
@@ -81,13 +84,26 @@ class Link(Protocol):
     def disconnect(self, sender: int) -> None: ...
 
 
-def ethernet(path: Path, sender: int, identification: int) -> Any:
-    """Ethernet and IP headers of a frame from one of the hosts; IPv4 never fragments, and neither hides congestion."""
+def below(path: Path, sender: int, identification: int, protocol: int, length: int) -> bytes:
+    """Ethernet and IP headers from one of the hosts, for ``length`` bytes behind them.
+
+    IPv4 never fragments, and both mark the packet as capable of ECN.  Each header is built alone: Scapy copies what it
+    is to put together.
+    """
     source, destination = path.hosts[sender], path.hosts[1 - sender]
-    ether = Ether(src=mac(source), dst=mac(destination))
     if ip_address(source).version == 6:
-        return ether / IPv6(src=source, dst=destination, tc=_ECT0, hlim=64)
-    return ether / IP(src=source, dst=destination, id=identification & 0xFFFF, flags="DF", tos=_ECT0, ttl=64)
+        ip = IPv6(src=source, dst=destination, tc=_ECT0, hlim=64, nh=protocol, plen=length)
+    else:
+        ip = IP(
+            src=source, dst=destination, id=identification & 0xFFFF, flags="DF", tos=_ECT0, ttl=64, proto=protocol,
+            len=_IPV4_BYTES + length,
+        )  # fmt: skip
+    return _ethernet(source, destination) + bytes(ip)
+
+
+@cache
+def _ethernet(source: str, destination: str) -> bytes:
+    return bytes(Ether(src=mac(source), dst=mac(destination), type=0x86DD if ":" in source else 0x0800))
 
 
 def mac(address: str) -> str:

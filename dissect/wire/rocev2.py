@@ -18,12 +18,12 @@ from ..layers.cm import (
     IPCMRequest,
 )
 from ..layers.cm_codes import CLASS_CM, METHOD_SEND
-from ..layers.icrc import ROCE_PORT, icrc
+from ..layers.icrc import ROCE_PORT, UDP_BYTES, icrc
 from ..layers.mad import MAD
 from ..layers.opcodes import ICRC_BYTES, OPCODE_NAMES, PATH_MTU
 from ..layers.roce import AETH, BTH, DETH, IETH, RETH
 from ..messages import Segment
-from .network import Path, Tape, ethernet
+from .network import ETHERNET_BYTES, Path, Tape, below
 
 PSN_MASK = 0xFFFFFF
 REQ, REP, RTU, DREQ, DREP = 0x10, 0x13, 0x14, 0x15, 0x16
@@ -33,9 +33,9 @@ IP_SERVICE = 0x0000000001060000
 NAK_ACCESS = 0x62
 """AETH syndrome: Remote Access Error (IBA 9.7.5.2)."""
 CM_UDP_PORT = 0xC0DE
+UDP_PROTOCOL = 17
 
 _OPCODES = {name: value for value, name in OPCODE_NAMES.items()}
-_ETHERNET_BYTES = 14
 _RETRIES = 7
 _FINITE = 20
 """Exponent of the time-outs that a REQ gives: about 4 s (IBA 12.7)."""
@@ -100,17 +100,18 @@ class Rocev2Link:
             mgmtclass=CLASS_CM, classversion=2, method=METHOD_SEND, transactionid=self._transaction,
             attributeid=attribute,
         )  # fmt: skip
-        bth = BTH(opcode=_OPCODES["UD SEND Only"], dest_qp=1, psn=0, m=1, icrc=0)
-        self._emit(sender, bth / DETH(q_key=GSI_QKEY, src_qp=1) / mad / message, CM_UDP_PORT)
+        self._emit(
+            sender, "UD SEND Only", 1, 0, bytes(DETH(q_key=GSI_QKEY, src_qp=1)), bytes(mad / message), CM_UDP_PORT
+        )
 
     # Verbs
 
     def send(self, sender: int, data: bytes, invalidate: int | None = None) -> None:
-        tail = None if invalidate is None else IETH(r_key=invalidate)
-        self._message(sender, "SEND", data, None, tail)
+        tail = b"" if invalidate is None else bytes(IETH(r_key=invalidate))
+        self._message(sender, "SEND", data, b"", tail)
 
     def write(self, sender: int, segment: Segment, data: bytes) -> None:
-        self._message(sender, "RDMA WRITE", data, _reth(segment, len(data)), None)
+        self._message(sender, "RDMA WRITE", data, _reth(segment, len(data)), b"")
 
     def read(self, sender: int, segment: Segment, data: bytes) -> None:
         psn = self._read_request(sender, segment, len(data))
@@ -119,13 +120,11 @@ class Rocev2Link:
         pieces = self._pieces(data)
         for index, piece in enumerate(pieces):
             place = _place(index, len(pieces))
-            bth = self._bth(1 - sender, f"RC RDMA READ Response {place}", psn + index)
-            if place != "Middle":
-                bth = bth / AETH(msn=server.msn & PSN_MASK)
-            self._emit(1 - sender, bth / Raw(piece))
+            aeth = b"" if place == "Middle" else bytes(AETH(msn=server.msn & PSN_MASK))
+            self._packet(1 - sender, f"RDMA READ Response {place}", psn + index, aeth, piece)
 
     def write_refused(self, sender: int, segment: Segment, data: bytes) -> None:
-        self._message(sender, "RDMA WRITE", data[: self.path.mtu], _reth(segment, len(data)), None, NAK_ACCESS)
+        self._message(sender, "RDMA WRITE", data[: self.path.mtu], _reth(segment, len(data)), b"", NAK_ACCESS)
 
     def read_refused(self, sender: int, segment: Segment) -> None:
         psn = self._read_request(sender, segment, segment.length)
@@ -136,21 +135,19 @@ class Rocev2Link:
         pair = self._pairs[sender]
         psn = pair.psn
         pair.psn = (psn + max(1, -(-length // self.path.mtu))) & PSN_MASK
-        self._emit(sender, self._bth(sender, "RC RDMA READ Request", psn, a=1) / _reth(segment, length))
+        self._packet(sender, "RDMA READ Request", psn, _reth(segment, length), a=1)
         return psn
 
-    def _message(self, sender: int, verb: str, data: bytes, head: Any, tail: Any, syndrome: int | None = None) -> None:
+    def _message(
+        self, sender: int, verb: str, data: bytes, head: bytes, tail: bytes, syndrome: int | None = None
+    ) -> None:
         pair, peer = self._pairs[sender], self._pairs[1 - sender]
         pieces = self._pieces(data)
         for index, piece in enumerate(pieces):
             place, last = _place(index, len(pieces)), index == len(pieces) - 1
-            invalidates = " with Invalidate" if last and tail is not None else ""
-            packet = self._bth(sender, f"RC {verb} {place}{invalidates}", pair.psn, a=int(last))
-            if last and verb == "SEND":
-                packet.se = 1
-            for header in (head if index == 0 else None, tail if last else None):
-                packet = packet if header is None else packet / header
-            self._emit(sender, packet / Raw(piece))
+            opcode = f"{verb} {place}" + (" with Invalidate" if last and tail else "")
+            extended = (head if index == 0 else b"") + (tail if last else b"")
+            self._packet(sender, opcode, pair.psn, extended, piece, a=int(last), se=int(last and verb == "SEND"))
             pair.psn = (pair.psn + 1) & PSN_MASK
         peer.msn += syndrome is None
         self._acknowledge(1 - sender, pair.psn - 1, syndrome)
@@ -159,23 +156,35 @@ class Rocev2Link:
         aeth = AETH(msn=self._pairs[sender].msn & PSN_MASK)
         if syndrome is not None:
             aeth.syndrome = syndrome
-        self._emit(sender, self._bth(sender, "RC Acknowledge", psn) / aeth)
+        self._packet(sender, "Acknowledge", psn, bytes(aeth))
 
     # Packets
 
     def _pieces(self, data: bytes) -> list[bytes]:
         return [data[at : at + self.path.mtu] for at in range(0, len(data), self.path.mtu)] or [b""]
 
-    def _bth(self, sender: int, opcode: str, psn: int, **fields: int) -> Any:
-        to = self._pairs[1 - sender].number
-        return BTH(opcode=_OPCODES[opcode], dest_qp=to, psn=psn & PSN_MASK, m=1, icrc=0, **fields)
+    def _packet(
+        self, sender: int, opcode: str, psn: int, extended: bytes, payload: bytes = b"", a: int = 0, se: int = 0
+    ) -> None:
+        peer = self._pairs[1 - sender].number
+        self._emit(sender, f"RC {opcode}", peer, psn & PSN_MASK, extended, payload, a=a, se=se)
 
-    def _emit(self, sender: int, packet: Any, port: int | None = None) -> None:
-        """Below the BTH, and the ICRC behind it."""
+    def _emit(
+        self, sender: int, opcode: str, dest_qp: int, psn: int, extended: bytes, payload: bytes,
+        port: int | None = None, a: int = 0, se: int = 0,
+    ) -> None:  # fmt: skip
+        """A whole frame: Ethernet, IP, UDP, BTH, extended headers, payload, pad and ICRC."""
         self._identification += 1
-        udp = UDP(sport=self._pairs[sender].udp_port if port is None else port, dport=ROCE_PORT, chksum=0)
-        frame = bytes(ethernet(self.path, sender, self._identification) / udp / Raw(bytes(packet)))[:-ICRC_BYTES]
-        crc = icrc(frame[_ETHERNET_BYTES:])
+        pad = -len(payload) % 4
+        bth = BTH(
+            opcode=_OPCODES[opcode], dest_qp=dest_qp, psn=psn, m=1, a=a, se=se, padcnt=pad, pad=b"", icrc=b""
+        )  # the pad and the ICRC come behind the payload
+        packet = bytes(bth) + extended + payload + bytes(pad)
+        length = UDP_BYTES + len(packet) + ICRC_BYTES
+        udp_port = self._pairs[sender].udp_port if port is None else port
+        udp = UDP(sport=udp_port, dport=ROCE_PORT, len=length, chksum=0)
+        frame = below(self.path, sender, self._identification, UDP_PROTOCOL, length) + bytes(udp) + packet
+        crc = icrc(frame[ETHERNET_BYTES:])
         assert crc is not None
         self.tape.record(frame + crc.to_bytes(ICRC_BYTES, "big"))
 
@@ -186,8 +195,8 @@ def _place(index: int, count: int) -> str:
     return "First" if index == 0 else "Last" if index == count - 1 else "Middle"
 
 
-def _reth(segment: Segment, length: int) -> Any:
-    return RETH(va=segment.offset, r_key=segment.handle, dma_len=length)
+def _reth(segment: Segment, length: int) -> bytes:
+    return bytes(RETH(va=segment.offset, r_key=segment.handle, dma_len=length))
 
 
 def _gid(address: str) -> bytes:

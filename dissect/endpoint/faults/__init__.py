@@ -171,9 +171,10 @@ FAULTS: dict[str, Fault] = {
     # Transport characteristics (xcharext-02)
     "xc-overrun": Fault("XC-BOUNDS", CLIENT, "gives xchv_data a length beyond the message", o.overrun, version=2),
     "xc-bool-7": Fault("XC-TYPE", CLIENT, "says that Requester Remote Invalidation is 7", o.bool_7, version=2),
-    "xc-unknown": Fault("", CLIENT, "announces characteristic 77, which it may", o.unknown_characteristic, version=2),
+    "xc-unknown-told": Fault("", CLIENT, "announces characteristic 77, which it may", o.unknown_characteristic,
+                             version=2),
     "xc-unknown-refused": Fault("XC-UNKNOWN", SERVER, "refuses a ROPT_INITXCH for a characteristic it does not know",
-                                bends="unknown characteristic", cause="xc-unknown", version=2),
+                                bends="unknown characteristic", cause="xc-unknown-told", version=2),
     "xc-call-behind": Fault("XC-PAYLOAD", CLIENT, "sends an RPC call behind ROPT_INITXCH", o.call_behind, version=2),
     "xc-init-too-long": Fault("XC-INIT-SIZE", CLIENT, "sends a ROPT_INITXCH of more than 1024 bytes", o.too_long,
                               version=2),

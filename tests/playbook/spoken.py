@@ -1,0 +1,157 @@
+"""What two reference endpoints say over the in-memory wire, and what the analyzer and the audit make of it.
+
+``script()`` is a conversation in which every rule finds something to judge; ``OCCASIONS`` changes what a fault needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rdmascope.dissect.analyzer import Analyzer
+from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.endpoint import Chunks, Role, Settings
+from rdmascope.dissect.endpoint.faults import FAULTS
+from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.wire.network import EPOCH, Frame, Path
+from rdmascope.dissect.wire.script import Script, Setup, Step, with_fault
+
+from .capture import frame_batch
+from .packets import Frame as Captured
+
+CLIENT, SERVER = Role.CLIENT, Role.SERVER
+RBSIZ, REQREMINV = 1, 2
+SIX = Path("2001:db8::2", "2001:db8::1")
+
+OPENING = (
+    Step(CLIENT, "null", count=3),
+    Step(CLIENT, "create_session"),
+    Step(CLIENT, "getattr", count=4),
+)
+READS = (
+    Step(CLIENT, "read", size=5001, room=8192, chunks=Chunks(segments=2)),
+    Step(CLIENT, "read", size=4096, room=8192, chunks=Chunks(segments=2)),
+    Step(CLIENT, "read", size=4096),
+    Step(CLIENT, "read", size=5001),
+    Step(CLIENT, "read", size=501, room=501, chunks=Chunks(write=True)),
+)
+WRITES = (
+    Step(CLIENT, "write", size=9001),
+    Step(CLIENT, "write", size=101, chunks=Chunks(read=True, zero=True, segments=2)),
+)
+LISTINGS = (Step(CLIENT, "readdirplus", size=34000), Step(CLIENT, "readdirplus", size=8000))
+CALLBACKS = (Step(SERVER, "callback", size=64), Step(SERVER, "callback", count=3, size=64))
+CLOSING = (Step(CLIENT, "null"), Step(CLIENT, "null", count=2), Step(CLIENT, disconnect=True))
+CHANGES = (
+    Step(CLIENT, request=((RBSIZ, 8192),)),
+    Step(CLIENT, "null"),
+    Step(SERVER, request=((RBSIZ, 16384),)),
+    Step(SERVER, update=((RBSIZ, 20480),)),
+    Step(CLIENT, update=((RBSIZ, 20480),)),
+)
+STEPS = (*OPENING, *READS, *WRITES, *LISTINGS, *CALLBACKS)
+
+
+def script(version: int = 1, transport: str = "rocev2", path: Path | None = None, seed: int = 0) -> Script:
+    """Everything, by the book."""
+    steps = (*STEPS, *(CHANGES if version == 2 else ()), *CLOSING)
+    settings = Settings(version=version), Settings(version=version)
+    setup = Setup(transport, path or Path(), 1, False, settings, (None, None), steps)
+    return Script("", seed, EPOCH, frozenset(), 0, (setup,))
+
+
+def change(given: Script, **changes: Any) -> Script:
+    """With other fields of its connection."""
+    return replace(given, connections=(replace(given.connections[0], **changes), *given.connections[1:]))
+
+
+def settle(end: Role, **changes: Any) -> Callable[[Script], Script]:
+    """With other settings of an end."""
+
+    def changed(given: Script) -> Script:
+        settings = list(given.connections[0].settings)
+        settings[end] = replace(settings[end], **changes)
+        return change(given, settings=(settings[0], settings[1]))
+
+    return changed
+
+
+def both(**changes: Any) -> Callable[[Script], Script]:
+    return lambda given: settle(SERVER, **changes)(settle(CLIENT, **changes)(given))
+
+
+def add(*steps: Step) -> Callable[[Script], Script]:
+    """With more steps before those that close it."""
+
+    def added(given: Script) -> Script:
+        before = given.connections[0].steps[: -len(CLOSING)]
+        return change(given, steps=(*before, *steps, *CLOSING))
+
+    return added
+
+
+def first_message_is_a_call(given: Script) -> Script:
+    """A version 2 client without the extension, and a server of version 1."""
+    return settle(SERVER, version=1)(settle(CLIENT, version=2, extension=False)(given))
+
+
+def without_session(given: Script) -> Script:
+    steps = [step for step in given.connections[0].steps if step.call not in ("create_session", "callback")]
+    return change(given, steps=tuple(steps))
+
+
+def same_data(given: Script) -> Script:
+    """The same WRITE twenty times."""
+    again = tuple(Step(CLIENT, "write", size=5000) for _ in range(20))
+    return change(given, steps=(*OPENING, *again, *CLOSING))
+
+
+OCCASIONS: dict[str, Callable[[Script], Script]] = {
+    "one-call-too-many": settle(SERVER, credits=2),
+    "one-callback-too-many": settle(CLIENT, backward_credits=2),
+    "too-long-for-both": settle(SERVER, receive_size=16384),
+    "too-long-for-all": both(announce=False),
+    "callback-too-long": add(Step(SERVER, "callback", size=30000)),
+    "callback-unannounced": without_session,
+    "memory-kept": same_data,
+    "error-range": first_message_is_a_call,
+    "version-as-header": first_message_is_a_call,
+    "invalidate-other": both(remote_invalidation=True),
+    "invalidate-in-call": both(remote_invalidation=True),
+    "v2-again": settle(SERVER, version=1),
+    "v2-too-long": settle(SERVER, extension=False),
+}
+"""Fault -> what must be otherwise for it to find an occasion."""
+
+
+def with_occasion(name: str, version: int, transport: str, path: Path | None = None) -> Script:
+    """Everything, with a fault and what it needs."""
+    given = script(version, transport, path)
+    if name in OCCASIONS:
+        given = OCCASIONS[name](given)
+    return with_fault(given, name)
+
+
+def rules_of(name: str) -> set[str]:
+    """Those that the fault breaks, and the one of the peer that it needs."""
+    fault = FAULTS[name]
+    return {fault.rule, FAULTS[fault.cause].rule if fault.cause else ""} - {""}
+
+
+def analyzed(frames: Sequence[Frame]) -> tuple[Analyzer, Auditor, list[Rpc]]:
+    """What came out of the frames, all of which were captured whole."""
+    auditor = Auditor()
+    analyzer = Analyzer(watch=auditor.watch)
+    rpcs = analyzer.feed(frame_batch([Captured(frame.time, frame.data, len(frame.data)) for frame in frames]))
+    rpcs += analyzer.finish()
+    auditor.finish(analyzer.connections)
+    return analyzer, auditor, rpcs
+
+
+def broken(auditor: Auditor) -> set[str]:
+    return {place.rule for place, tally in auditor.tallies.items() if tally.violated}
+
+
+def undecided(auditor: Auditor) -> set[str]:
+    return {place.rule for place, tally in auditor.tallies.items() if tally.undecidable}
