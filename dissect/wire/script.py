@@ -6,7 +6,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Any, NamedTuple
@@ -38,7 +37,7 @@ class Key(NamedTuple):
 TOP = {
     "title": Key(str, "What it shows, in a line."),
     "seed": Key(int, "Of the random numbers: queue pairs, sequence numbers, handles, gaps of time.", most=1 << 32),
-    "start": Key(datetime, "Time of the first frame."),
+    "start": Key(int, "Time of the first frame, in seconds since 1970-01-01 UTC.", most=1 << 32),
     "lose": Key(list, "Frames that the capture missed, from 1: numbers, and stretches such as \"4-9\"."),
     "snaplen": Key(int, "Bytes of a frame that the capture keeps, 0 for all."),
     "connection": Key(list, "[[connection]], one after the other."),
@@ -155,7 +154,7 @@ def parse_script(text: str) -> Script:
     return Script(
         top.get("title", ""),
         top.get("seed", 0),
-        EPOCH if start is None else _nanoseconds(start),
+        EPOCH if start is None else start * _UNITS["s"],
         _frames(top.get("lose", [])),
         top.get("snaplen", 0),
         tuple(_setup(f"connection {number}", one) for number, one in enumerate(connections, 1)),
@@ -172,7 +171,7 @@ def _checked(where: str, raw: Mapping[str, Any], keys: Mapping[str, Key]) -> dic
         wrong = not isinstance(value, key.type) or (key.type is not bool and isinstance(value, bool))
         if wrong:
             kind = {int: "a number", str: "a string", bool: "true or false", list: "a list", dict: "a table"}
-            raise ScriptError(f"{where}: {name} is {value!r}, not {kind.get(key.type, 'a time')}")
+            raise ScriptError(f"{where}: {name} is {value!r}, not {kind[key.type]}")
         if key.values and value not in key.values:
             raise ScriptError(f"{where}: {name} is {value!r}, not one of {', '.join(map(str, key.values))}")
         if isinstance(value, int) and not 0 <= value <= key.most:
@@ -324,14 +323,6 @@ def _duration(where: str, text: str) -> int:
     if match is None:
         raise ScriptError(f"{where}: {text!r} is no duration such as 10ms, 250us or 2s")
     return int(match[1]) * _UNITS[match[2]]
-
-
-def _nanoseconds(time: datetime) -> int:
-    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
-    since = aware - datetime(1970, 1, 1, tzinfo=UTC)
-    if since.days < 0 or since.days > 1 << 15:
-        raise ScriptError(f"the script: start is {time}, which no capture can have")
-    return ((since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds) * 1_000
 
 
 def _frames(values: list[Any]) -> frozenset[int]:
