@@ -20,10 +20,11 @@ from .packets import decode
 from .rc.observer import Link, Observer
 from .retirement import Retired, overdue
 from .rpcs import Rpc
-from .transport import TransportHealth
+from .transport import Costs, TransportHealth
 
 if TYPE_CHECKING:
     from .iwarp.framing import Fpdus
+    from .iwarp.health import TcpCosts
     from .iwarp.link import Link as IwarpLink
     from .iwarp.observer import Observer as IwarpObserver
 
@@ -241,10 +242,12 @@ class Analyzer:
         self._done.clear()
         links = self._observer.links
         iwarp = self._iwarp.links if self._iwarp else {}
+        known: dict[int, Costs | TcpCosts | None] = {}
         for rpc in done:
             number = rpc.connection.number
-            costs = links[number].health.costs if number in links else iwarp[number].health.costs
-            if costs:
+            if number not in known:
+                known[number] = links[number].health.costs if number in links else iwarp[number].health.costs
+            if costs := known[number]:
                 rpc.retransmission_delay = costs.of(rpc)
         if not self.options.contents:
             for rpc in done:

@@ -67,7 +67,9 @@ def _status(rpc: Rpc, message: Message) -> None:
         and rpc.version is not None
         and rpc.procedure is not None
         and rpc.gss is None
-        and data[start + 4 : min(start + 28, end)] == rpc_header.SUCCESS_AND_ZERO
+        and end - start >= 28
+        # As bytes: views are compared item by item.
+        and data[start + 4 : start + 28].tobytes() == rpc_header.SUCCESS_AND_ZERO
         and status.zero_means_ok(rpc.program, rpc.version, rpc.procedure)
     ):
         rpc.status = "OK"

@@ -29,6 +29,7 @@ from .messages import (
     error_name,
 )
 from .onc import header as rpc_header
+from .onc.xdr import word
 from .operations import Kind, Operation
 from .recognise import Recogniser
 from .rpcs import Rpc
@@ -62,9 +63,6 @@ class Watch(Protocol):
 
     def moved(self, operation: Operation) -> None:
         """An RDMA Read or Write was issued."""
-
-
-_CALL, _REPLY = rpc_header.CALL.to_bytes(4), rpc_header.REPLY.to_bytes(4)
 
 
 class Undecoded(NamedTuple):
@@ -226,11 +224,11 @@ class Exchange:
         if header.version != self.settled and header.length >= 16:
             self.settled = self.connection.negotiation.spoke(sender, message)
         if header.procedure == RDMA_MSG and not header.problem and end - body >= 8:
-            kind = data[body + 4 : body + 8]
-            if kind == _CALL:
+            kind = word(data, body + 4)[0]
+            if kind == rpc_header.CALL:
                 self._call(sender, message)
                 return
-            if kind == _REPLY and not self.cut[1 - sender]:
+            if kind == rpc_header.REPLY and not self.cut[1 - sender]:
                 self._reply(sender, message)
                 return
         if header.length < 4:

@@ -119,6 +119,19 @@ class Payload:
         """Every byte is in the capture: no hole, no cut frame."""
         return self.seen == self.length and not self.truncated
 
+    def first(self) -> tuple[memoryview, int, int]:
+        """``(data, start, end)`` of the captured bytes that the first packet carried; none where it is missing."""
+        if self.only is not None:
+            return self.only
+        if self.stretch is not None:
+            data, rows, place, _ = self.stretch
+            start = int(rows["payload"][place])
+            return data.data, start, start + int(rows["captured"][place])
+        piece = next(self.pieces(), None)
+        if piece is None or piece.at:
+            return memoryview(b""), 0, 0
+        return piece.data.data, piece.offset, piece.offset + piece.captured
+
     def prefix(self) -> tuple[memoryview, int, int]:
         """``(data, start, end)`` of the bytes available from the start on, without a hole.
 

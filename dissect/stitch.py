@@ -108,29 +108,31 @@ def reply_stream(rpc: Rpc) -> _Stream:
 
 def call_stream_prefix(rpc: Rpc, limit: int) -> bytes:
     """The first bytes of a call that travels in a Read chunk at Position 0, as far as they are there."""
-    stretches = (
-        stretch
-        for chunk in rpc.chunks
-        if chunk.kind == "read" and chunk.position == 0
-        for stretch in _chunk_stretches(chunk, returned=False)
-    )
-    return _prefix(stretches, limit)
+    return _prefix([chunk for chunk in rpc.chunks if chunk.kind == "read" and chunk.position == 0], False, limit)
 
 
 def reply_stream_prefix(rpc: Rpc, limit: int) -> bytes:
     """The first bytes of a reply that travels in the Reply chunk, as far as they are there."""
-    stretches = (
-        stretch for chunk in rpc.chunks if chunk.kind == "reply" for stretch in _chunk_stretches(chunk, returned=True)
-    )
-    return _prefix(stretches, limit)
+    return _prefix([chunk for chunk in rpc.chunks if chunk.kind == "reply"], True, limit)
 
 
-def _prefix(stretches: Iterator[Stretch], limit: int) -> bytes:
+def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:
+    """The first bytes of chunks that follow each other: ``limit`` or more, or what is there before the first hole."""
+    if len(chunks) == 1 and chunks[0].segments:
+        # Mostly they are all in the first packet that was moved.
+        use = chunks[0].segments[0]
+        length = min(use.advertised.length, (use.returned or 0) if returned else LARGEST)
+        if len(use.operations) == 1 and use.operations[0].address == use.advertised.offset:
+            view, start, end = use.operations[0].payload.first()
+            wanted = min(limit, length)
+            if end - start >= wanted and (wanted == limit or len(chunks[0].segments) == 1):
+                return view[start : start + wanted].tobytes()
     found = bytearray()
-    for data, length, _, _ in stretches:
-        found += data
-        if len(data) < length or len(found) >= limit:
-            break
+    for chunk in chunks:
+        for data, length, _, _ in _chunk_stretches(chunk, returned):
+            found += data
+            if len(data) < length or len(found) >= limit:
+                return bytes(found)
     return bytes(found)
 
 

@@ -284,12 +284,16 @@ class Costs:
     def of(self, rpc: Rpc) -> int:
         """Nanoseconds from loss to retransmission, over the episodes that an Operation of the RPC waited for."""
         operations = [message.operation for message in (rpc.call, rpc.reply) if message]
-        operations += [op for chunk in rpc.chunks for use in chunk.segments for op in use.operations]
+        if rpc.chunks:
+            operations += [op for chunk in rpc.chunks for use in chunk.segments for op in use.operations]
         paid: dict[int, int] = {}
+        times = self._times
         for operation in operations:
-            last = max(operation.last_time, operation.last_sent)
-            for index in range(bisect_left(self._times, operation.first_time), len(self._times)):
-                if self._times[index] > last:
+            first, last = operation.first_time, operation.last_time
+            if operation.last_sent > last:
+                last = operation.last_sent
+            for index in range(bisect_left(times, first), len(times)):
+                if times[index] > last:
                     break
                 episode = self._episodes[index]
                 if episode.initiator == operation.initiator and self._touches(episode, operation):

@@ -305,6 +305,8 @@ def argument_item(
 
 def join_problems(problems: Sequence[str]) -> str:
     """One text, however many there are."""
+    if not problems:
+        return ""
     more = f"; and {len(problems) - 4} more" if len(problems) > 4 else ""
     return "; ".join(problems[:4]) + more
 

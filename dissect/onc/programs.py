@@ -5,6 +5,8 @@ Program numbers: the IANA registry of RPC program numbers (RFC 5531, 8.3).
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 PORTMAP = 100000
 NFS = 100003
 MOUNT = 100005
@@ -166,6 +168,7 @@ def program_name(program: int) -> str:
     return PROGRAM_NAMES.get(program) or f"program-{program}"
 
 
+@lru_cache(maxsize=4096)
 def procedure_name(program: int, version: int, procedure: int) -> str:
     """'READ', 'COMPOUND', …; 'proc-N' for an unknown one."""
     names = PROCEDURES.get((program, version), ())
