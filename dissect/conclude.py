@@ -152,26 +152,24 @@ def _message_damage(rpc: Rpc, side: str, message: Message, damage: list[str]) ->
 def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
     assert rpc.call is not None and rpc.reply is not None
     answered = rpc.reply.header.procedure != RDMA_ERROR
-    returned_any = False
+    writes_used = reply_used = False
     for number, chunk in enumerate(rpc.chunks):
         if chunk.kind == "read":
             if answered and not rpc.failed:
                 _coverage(rpc, chunk, f"Read chunk at Position {chunk.position}", damage)
-        elif any(use.returned for use in chunk.segments):
-            returned_any = returned_any or chunk.kind == "write"
-            label = "Reply chunk" if chunk.kind == "reply" else f"Write chunk {_ordinal(rpc, number)}"
+        elif any([use.returned for use in chunk.segments]):
+            if chunk.kind == "reply":
+                reply_used, label = True, "Reply chunk"
+            else:
+                writes_used, label = True, f"Write chunk {_ordinal(rpc, number)}"
             for use in chunk.segments:
                 if use.returned and use.returned > use.advertised.length:
                     damage.append(f"{label}: returned {use.returned} bytes of {use.advertised.length} advertised")
             _coverage(rpc, chunk, label, damage)
     cut = rpc.call.header.truncated or rpc.reply.header.truncated
-    if (
-        rpc.reply.header.procedure == RDMA_NOMSG
-        and not cut
-        and not any(chunk.kind == "reply" and chunk.returned for chunk in rpc.chunks)
-    ):
+    if rpc.reply.header.procedure == RDMA_NOMSG and not cut and not reply_used:
         damage.append("reply: RDMA_NOMSG without a Reply chunk in use")
-    if returned_any:
+    if writes_used:
         if rpc.reply.header.procedure == RDMA_NOMSG:
             stream = reply_stream(rpc).known()
         else:
@@ -193,8 +191,9 @@ def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str]) -> None:
         length = advertised if chunk.kind == "read" else min(advertised, use.returned or 0)
         reached = offset
         for operation in use.operations:
-            if operation.payload.whole and operation.address <= reached:
-                reached = max(reached, operation.address + operation.length)
+            end = operation.address + operation.length
+            if end > reached >= operation.address and operation.payload.whole:
+                reached = end
         if reached < offset + length:
             _missing(rpc, use, length, at, label, damage)
         at += length
@@ -239,8 +238,8 @@ def _latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency:
                 for operation in use.operations
             ]
             if moved:
-                first = min(max(min(operation.first_time for operation in moved), reached), answering)
-                last = min(max(max(operation.last_time for operation in moved), first), answering)
+                first = min(max(min([operation.first_time for operation in moved]), reached), answering)
+                last = min(max(max([operation.last_time for operation in moved]), first), answering)
                 reached = last
                 if kind == "read":
                     reads = last - first

@@ -19,7 +19,11 @@ class IntervalSet:
         if end <= start:
             return []
         starts, ends = self.starts, self.ends
-        if ends and start == ends[-1]:
+        if not ends or start > ends[-1]:
+            starts.append(start)
+            ends.append(end)
+            return [(start, end)]
+        if start == ends[-1]:
             ends[-1] = end
             return [(start, end)]
         low = bisect_left(ends, start)

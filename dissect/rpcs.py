@@ -54,15 +54,16 @@ class SegmentUse:
     @property
     def moved(self) -> int:
         """Bytes of the segment that the Reads or Writes on it announced, each counted once."""
-        start, end = self.advertised.offset, self.advertised.offset + self.advertised.length
-        if len(self.operations) == 1:
-            operation = self.operations[0]
-            return max(0, min(end, operation.address + operation.length) - max(start, operation.address))
+        _, length, start = self.advertised
+        end = start + length
         reached, total = start, 0
-        for operation in sorted(self.operations, key=_address):
-            last = min(end, operation.address + operation.length)
+        for operation in self.operations if len(self.operations) < 2 else sorted(self.operations, key=_address):
+            first = operation.address
+            last = first + operation.length
+            if last > end:
+                last = end
             if last > reached:
-                total += last - max(reached, operation.address)
+                total += last - (first if first > reached else reached)
                 reached = last
         return total
 
@@ -79,7 +80,7 @@ class ChunkUse:
 
     @property
     def advertised(self) -> int:
-        return sum(use.advertised.length for use in self.segments)
+        return sum([use.advertised.length for use in self.segments])
 
     @property
     def returned(self) -> int | None:
@@ -89,7 +90,7 @@ class ChunkUse:
 
     @property
     def moved(self) -> int:
-        return sum(use.moved for use in self.segments)
+        return sum([use.moved for use in self.segments])
 
 
 class Latency(NamedTuple):

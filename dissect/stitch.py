@@ -121,11 +121,12 @@ def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:
     if len(chunks) == 1 and chunks[0].segments:
         # Mostly they are all in the first packet that was moved.
         use = chunks[0].segments[0]
-        length = min(use.advertised.length, (use.returned or 0) if returned else LARGEST)
+        wanted, length = min(limit, chunks[0].advertised), use.advertised.length
+        if returned:
+            wanted, length = min(limit, chunks[0].returned or 0), min(length, use.returned or 0)
         if len(use.operations) == 1 and use.operations[0].address == use.advertised.offset:
             view, start, end = use.operations[0].payload.first()
-            wanted = min(limit, length)
-            if end - start >= wanted and (wanted == limit or len(chunks[0].segments) == 1):
+            if wanted <= min(length, end - start):
                 return view[start : start + wanted].tobytes()
     found = bytearray()
     for chunk in chunks:

@@ -46,7 +46,11 @@ class Reads:
         operation.closed = False
         mtu = self.connection.path_mtu or DEFAULT_MTU
         span = max(1, -(-operation.length // mtu))
-        self.reads.insert(bisect_right(self.reads, psn, key=_start), _OpenRead(psn, psn + span, operation))
+        read = _OpenRead(psn, psn + span, operation)
+        if not self.reads or self.reads[-1].start <= psn:
+            self.reads.append(read)
+        else:
+            self.reads.insert(bisect_right(self.reads, psn, key=_start), read)
         if len(self.reads) > OPEN_READS:
             self.reads.pop(0).operation.closed = True
 
