@@ -157,7 +157,7 @@ def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
         if chunk.kind == "read":
             if answered and not rpc.failed:
                 _coverage(rpc, chunk, f"Read chunk at Position {chunk.position}", damage)
-        elif any([use.returned for use in chunk.segments]):
+        elif chunk.returned:
             if chunk.kind == "reply":
                 reply_used, label = True, "Reply chunk"
             else:
