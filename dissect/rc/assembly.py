@@ -131,14 +131,18 @@ class Assembly:
 
     def _emit_all(self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s) -> None:
         """Messages that lie wholly in ``rows``, the bulk of all traffic."""
-        first, last = take(rows, starts), take(rows, ends)
-        opcode = first["opcode"]
-        kinds = _KIND[opcode]
-        sums = np.add.reduceat(rows["length"], starts).tolist() if len(rows) else []
+        first = take(rows, starts)
+        frames, times = first["frame"].tolist(), first["time"].tolist()
+        last, last_frames, last_times, sums = first, frames, times, first["length"]
+        if not np.array_equal(starts, ends):
+            last = take(rows, ends)
+            last_frames, last_times = last["frame"].tolist(), last["time"].tolist()
+            sums = np.add.reduceat(rows["length"], starts)
+        kinds = _KIND[first["opcode"]]
+        reading = kinds == _READ
         cut = rows["captured"] < rows["length"]
         cuts = np.logical_or.reduceat(cut, starts).tolist() if cut.any() else [False] * len(starts)
-        moved = (kinds == _WRITE) | (kinds == _READ)
-        lengths = np.where(moved, first["dma_length"], sums).tolist()
+        lengths = np.where((kinds == _WRITE) | reading, first["dma_length"], sums).tolist()
         last_opcode = last["opcode"]
         extra = np.where(opcodes.HAS_IETH[last_opcode], 1, np.where(opcodes.HAS_IMMDT[last_opcode], 2, 0)).tolist()
         out, sender, order = self.out, self.sender, self.order
@@ -160,25 +164,25 @@ class Assembly:
             word,
             which,
             offset,
-            captured,
+            behind,
         ) in zip(
             kinds.tolist(),
             starts.tolist(),
             (ends + 1).tolist(),
-            first["frame"].tolist(),
-            last["frame"].tolist(),
-            first["time"].tolist(),
-            last["time"].tolist(),
+            frames,
+            last_frames,
+            times,
+            last_times,
             lengths,
-            sums,
+            sums.tolist(),
             cuts,
             first["r_key"].tolist(),
             first["va"].tolist(),
-            psns[starts].tolist(),
+            first["psn"].tolist(),
             last["immediate"].tolist(),
             extra,
             first["payload"].tolist(),
-            first["captured"].tolist(),
+            (first["payload"] + first["captured"]).tolist(),
             strict=True,
         ):
             if kind == _READ:
@@ -186,7 +190,7 @@ class Assembly:
             else:
                 payload = Payload(length, seen, truncated, (data, rows, a, b))
                 if b - a == 1:
-                    payload.only = view, offset, offset + captured
+                    payload.only = view, offset, behind
             operation = Operation(
                 _KINDS[kind],
                 sender,
@@ -198,21 +202,22 @@ class Assembly:
                 payload,
                 handle,
                 address,
-                psn % MODULUS,
+                psn,
                 b - a,
             )
             if which == 1:
                 operation.invalidate = word
             elif which == 2:
                 operation.immediate = word
-            if kind == _READ:
-                self.reads.open(psn, operation)
-            elif kind == _WRITE and seen > length:
+            if kind == _WRITE and seen > length:
                 payload.length = operation.length = seen
             if frame > order:
                 order = frame
             out.append((order, operation))
         self.order = order
+        issued = np.flatnonzero(reading) - len(starts)
+        for index, unwrapped in zip(issued.tolist(), psns[starts[issued]].tolist(), strict=True):
+            self.reads.open(unwrapped, out[index][1])
 
     def emit(self, data: Bytes, rows: Rows, psn: int) -> None:
         """One complete message in ``rows``."""
