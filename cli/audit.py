@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.analyzer import drop_contents
+from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.rule import LEVELS, ROLES, Level, Rule, all_rules
 
@@ -111,11 +112,12 @@ def command(
     failed = False
     out = console()
     for at, file in enumerate(files):
-        auditor = Auditor(rules, settings.examples if examples is None else examples, _keep(settings.waivers))
+        kept = settings.examples if examples is None else examples
+        auditor = Auditor(rules, kept, _keep(settings.waivers), release=drop_contents)
         reading = Reading(file, analyzer_options(ports, force))
         reading.analyzer.watch = auditor.watch
         try:
-            rpcs = sum(1 for _ in reading.rpcs())
+            rpcs = sum(1 for _ in reading.rpcs(auditor.retire))
             auditor.finish(reading.analyzer.connections)
             if chosen is not None:
                 for place in [place for place in auditor.tallies if place.connection != chosen]:
@@ -197,6 +199,21 @@ def _records(result: views.Result) -> Iterator[Record]:
             undecidable=tally.undecidable,
             reasons=dict(tally.reasons),
         )
+    for place, tally in result.auditor.tallies.items():
+        if place.connection == EARLIER:
+            yield record(
+                "verdict",
+                rule=place.rule,
+                level=result.auditor.rules[place.rule].level.value,
+                connection=None,
+                endpoint=views.side(place.endpoint),
+                address=None,
+                verdict=tally.verdict,
+                passed=tally.passed,
+                violated=tally.violated,
+                undecidable=tally.undecidable,
+                reasons=dict(tally.reasons),
+            )
     yield record(
         "audit",
         rpcs=result.rpcs,

@@ -14,6 +14,7 @@ import click
 from rdmascope.captures import CaptureError, Captures, Follow, open_captures
 from rdmascope.captures.merge import first_of
 from rdmascope.dissect.analyzer import NFS_RDMA_PORT, Analyzer, Options
+from rdmascope.dissect.connection import Connection
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcs import Rpc
 
@@ -143,11 +144,18 @@ class Reading:
                 raise click.ClickException(str(error)) from None
             self.damage = error
 
-    def rpcs(self) -> Iterator[Rpc]:
-        """RPCs as they end, at the end those that never did."""
+    def rpcs(self, retire: Callable[[list[Connection]], None] | None = None) -> Iterator[Rpc]:
+        """RPCs as they end, at the end those that never did.
+
+        ``retire`` is given connections of which no more RPC comes, where they are too many to be kept.
+        """
         feed = self.analyzer.feed
         for batch in self.batches():
             yield from feed(batch)
+            if self.analyzer.retired.connections and (gone := self.analyzer.retired_since()):
+                if retire is not None:
+                    retire(gone)
+                gc.collect()
         yield from self.analyzer.finish()
 
     def check(self) -> None:

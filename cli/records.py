@@ -15,6 +15,7 @@ from rdmascope.dissect.connection import Connection, Endpoint
 from rdmascope.dissect.messages import DIRECTION_NAMES, Message, procedure_name
 from rdmascope.dissect.negotiation import InForce, Negotiation, Spoken
 from rdmascope.dissect.onc.programs import program_name
+from rdmascope.dissect.retirement import Retired
 from rdmascope.dissect.rpcs import ChunkUse, Latency, Rpc, SegmentUse, Stitched
 from rdmascope.dissect.statistics import (
     Bin,
@@ -202,6 +203,24 @@ def _spoken(one: Spoken) -> Record:
 
 def _range(pair: tuple[int, int] | None) -> Record | None:
     return None if pair is None else {"lowest": pair[0], "highest": pair[1]}
+
+
+def retired_record(retired: Retired, share: Share) -> Record:
+    """Connections that ended so long ago, or were so many, that only sums of them are kept."""
+    return record(
+        "retired",
+        connections=retired.connections,
+        rpcrdma_connections=retired.carriers,
+        packets=retired.packets,
+        bytes=retired.bytes,
+        retransmitted_packets=retired.retransmitted_packets,
+        missing_packets=retired.missing_packets,
+        rpcs=share.calls,
+        backward_rpcs=share.backward,
+        failed=share.failed,
+        call_bytes=share.call_bytes,
+        reply_bytes=share.reply_bytes,
+    )
 
 
 def procedure_record(procedure: Procedure) -> Record:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Protocol
 
 import click
 
+from rdmascope.captures import CaptureError
+from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.statistics import Statistics
 
 from . import records
@@ -73,6 +76,7 @@ def command(
       capture      frames, packets, times, RPCs by state
       connection   endpoints, queue pairs, what they agreed: private data,
                    version, characteristics, thresholds, credits
+      retired      what earlier connections came to, where they were too many
       transport    losses, retransmissions, congestion, as rdmascope transport has it
       procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
       transfer     messages, chunks, bytes of one way a payload travels
@@ -90,12 +94,12 @@ def command(
         try:
             statistics = Statistics(keep_slowest=top)
             add = statistics.add
-            for rpc in reading.rpcs():
+            for rpc in reading.rpcs(statistics.retire):
                 add(rpc)
             if as_json:
-                _print_json(reading, statistics)
+                print_records(reading, statistics)
             else:
-                _print_page(reading, statistics, everything)
+                print_page(reading, statistics, everything)
             reading.check()
         except click.ClickException as error:
             complain(error.format_message())
@@ -104,7 +108,17 @@ def command(
         click.get_current_context().exit(EXIT_BAD_INPUT)
 
 
-def _print_page(reading: Reading, statistics: Statistics, everything: bool) -> None:
+class Read(Protocol):
+    """What was read."""
+
+    path: str
+    """What it is called."""
+    analyzer: Analyzer
+    damage: CaptureError | None
+
+
+def print_page(reading: Read, statistics: Statistics, everything: bool = False) -> None:
+    """The report for people."""
     from rich.text import Text
 
     from .views import report as views
@@ -124,9 +138,10 @@ def _print_page(reading: Reading, statistics: Statistics, everything: bool) -> N
             last_time=analyzer.last_time,
             connections=connections,
             statistics=statistics,
+            retired=analyzer.retired,
         ),
     )
-    sections = [("Connections", "", views.connections_view(connections, statistics.connections))]
+    sections = [("Connections", "", views.connections_view(connections, statistics, analyzer.retired))]
     if statistics.calls:
         slowest = statistics.slowest()
         sections += [
@@ -148,7 +163,8 @@ def _print_page(reading: Reading, statistics: Statistics, everything: bool) -> N
         show(out, Text(), heading(title, remark), view)
 
 
-def _print_json(reading: Reading, statistics: Statistics) -> None:
+def print_records(reading: Read, statistics: Statistics) -> None:
+    """The report for scripts."""
     from .transport import transport_record
 
     analyzer = reading.analyzer
@@ -162,7 +178,7 @@ def _print_json(reading: Reading, statistics: Statistics) -> None:
             packets=analyzer.packets,
             first_time=analyzer.first_time,
             last_time=analyzer.last_time,
-            connections=len(analyzer.connections),
+            connections=len(analyzer.connections) + analyzer.retired.connections,
             states=statistics.states,
             error=None if reading.damage is None else str(reading.damage),
         )
@@ -171,6 +187,8 @@ def _print_json(reading: Reading, statistics: Statistics) -> None:
         emit(records.connection_record(connection, statistics.connections.get(connection.number)))
     for connection in analyzer.connections:
         emit(transport_record(connection, analyzer.health(connection.number)))
+    if analyzer.retired.connections:
+        emit(records.retired_record(analyzer.retired, statistics.retired))
     for procedure in statistics.procedures():
         emit(records.procedure_record(procedure))
     for way, transfer in statistics.transfers.items():
@@ -185,7 +203,7 @@ def _print_json(reading: Reading, statistics: Statistics) -> None:
         emit(records.undecoded_record(what, reason, number))
 
 
-def _undecoded(reading: Reading, statistics: Statistics) -> list[tuple[str, str, int]]:
+def _undecoded(reading: Read, statistics: Statistics) -> list[tuple[str, str, int]]:
     """Rows of (what is counted, why it was not decoded, how many)."""
     analyzer = reading.analyzer
     rows = [("frames", f"{kind}, not RDMA", number) for kind, number in analyzer.skipped.items()]
@@ -206,6 +224,11 @@ def _undecoded(reading: Reading, statistics: Statistics) -> list[tuple[str, str,
         ("operations", f"connection {connection}: memory that no captured call advertised", number)
         for connection, number in analyzer.unplaced.items()
     ]
+    if analyzer.retired.undecoded:
+        rows.append(("Sends", "on connections that were retired", analyzer.retired.undecoded))
+    if analyzer.retired.unplaced:
+        rows.append(("operations", "connections that were retired: memory that no captured call advertised",
+                     analyzer.retired.unplaced))  # fmt: skip
     rows += [("RPCs", reason, number) for reason, number in statistics.damage.items()]
     states = statistics.states
     rows += [("RPCs", state, states[state]) for state in ("no reply", "no call") if state in states]

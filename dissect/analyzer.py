@@ -127,6 +127,11 @@ class Analyzer:
         health = self._observer.links[number].health
         return health.result(self.last_time, notes.verified if notes.verify else None)
 
+    def rnr_naks(self, number: int) -> int:
+        """How often an end of connection ``number`` said that it was not ready to receive."""
+        link = self._observer.links.get(number)
+        return sum(queue.rnr_count for queue in link.health.repeats) if link is not None else 0
+
     def feed(self, batch: FrameBatch) -> list[Rpc]:
         """Take a batch, give the Rpcs that ended in it."""
         if not len(batch):

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.dissect.audit.auditor import Auditor, Tally
+from rdmascope.dissect.audit.auditor import EARLIER, Auditor, Tally
 from rdmascope.dissect.audit.finding import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION, Finding
 from rdmascope.dissect.audit.page import facts
 from rdmascope.dissect.audit.rule import Rule
@@ -168,9 +168,12 @@ def _group(result: Result, rule: Rule) -> RenderableType:
     for place, tally in sorted(result.auditor.tallies.items()):
         if place.rule != rule.id or not tally.violated:
             continue
-        connection = result.auditor.connections[place.connection]
         number = f"{tally.violated:,} of {tally.opportunities:,}"
-        line = f"{who(connection, place.endpoint)}, connection {place.connection}: {number}"
+        if place.connection == EARLIER:
+            line = f"{side(place.endpoint)} sides of earlier connections: {number}"
+        else:
+            connection = result.auditor.connections[place.connection]
+            line = f"{who(connection, place.endpoint)}, connection {place.connection}: {number}"
         parts.append(Padding(Text(line), (0, 0, 0, 4)))
         for finding in tally.examples:
             parts.append(Padding(_example(finding), (0, 0, 0, 6)))

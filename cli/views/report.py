@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.connection import Connection, Endpoint
+from rdmascope.dissect.retirement import Retired
 from rdmascope.dissect.statistics import (
     PARTS,
     Distribution,
@@ -54,13 +55,14 @@ def summary(
     last_time: int | None,
     connections: Sequence[Connection],
     statistics: Statistics,
+    retired: Retired,
 ) -> RenderableType:
     lines = [Text(name, "bold")]
     lines.append(Text(f"{plural(frames, 'frame')}, {count(packets)} of them RDMA packets"))
     if first_time is not None and last_time is not None:
         lines.append(Text(f"{duration(last_time - first_time)} from {moment(first_time)}"))
     line = Text()
-    carriers = sum(one.protocol == "rpcrdma" for one in connections)
+    carriers = retired.carriers + sum(one.protocol == "rpcrdma" for one in connections)
     line.append(plural(statistics.calls, "RPC"), "bold")
     line.append(f" on {plural(carriers, 'RPC-over-RDMA connection')}")
     for at, (state, number) in enumerate(statistics.states.items()):
@@ -75,9 +77,10 @@ def _queue_pair(end: Endpoint) -> str:
     return f"{end.qpn:#x}" if end.port is None else "-"
 
 
-def connections_view(connections: Sequence[Connection], shares: dict[int, Share]) -> RenderableType:
+def connections_view(connections: Sequence[Connection], statistics: Statistics, retired: Retired) -> RenderableType:
     """One row per connection, then what they agreed, told once for all that agree alike."""
-    if not connections:
+    shares = statistics.connections
+    if not connections and not retired.connections:
         return Text("  none seen", "dim")
     busiest = sorted(connections, key=lambda one: -(shares[one.number].calls if one.number in shares else 0))
     shown = sorted(busiest[:MOST_CONNECTIONS], key=lambda one: one.number)
@@ -107,6 +110,8 @@ def connections_view(connections: Sequence[Connection], shares: dict[int, Share]
     parts: list[RenderableType] = [table]
     if len(connections) > len(shown):
         parts.append(Text(f"  … and {len(connections) - len(shown)} more, less busy", "dim"))
+    if retired.connections:
+        parts.append(_retired(retired, statistics.retired))
     alike: dict[tuple[str, ...], list[int]] = {}
     for one in shown:
         alike.setdefault(tuple(_agreed(one, connections)), []).append(one.number)
@@ -119,6 +124,14 @@ def connections_view(connections: Sequence[Connection], shares: dict[int, Share]
             agreed.add_row(label if not at else "", line)
         parts.append(Padding(agreed, (0, 0, 0, 2), expand=False))
     return Group(*parts)
+
+
+def _retired(retired: Retired, share: Share) -> Text:
+    again, missing = retired.retransmitted_packets, retired.missing_packets
+    told = [plural(share.calls, "RPC"), f"{size(share.call_bytes)} of calls", f"{size(share.reply_bytes)} of replies"]
+    told += [f"{plural(again, 'packet')} again"] if again else []
+    told += [f"{plural(missing, 'packet')} missing"] if missing else []
+    return Text(f"  {plural(retired.connections, 'earlier connection')} retired: {', '.join(told)}", "dim")
 
 
 def _agreed(one: Connection, connections: Sequence[Connection]) -> Iterator[str]:
