@@ -161,6 +161,11 @@ def _choose(
     return [rule for rule in kept if role is None or rule.role in (role, "either")]
 
 
+def matching_rules(*names: str) -> frozenset[str]:
+    """Ids of the rules that are meant by these names; a name may end with a star."""
+    return frozenset(_matching(all_rules(), names))
+
+
 def _matching(every: dict[str, Rule], names: tuple[str, ...]) -> set[str]:
     found: set[str] = set()
     for name in names:

@@ -18,6 +18,7 @@ COMMANDS = {
     "report": "What a capture holds: connections, procedures, latencies, payloads, the slowest RPCs.",
     "rpcs": "One line per RPC, with filters and sorting.",
     "show": "One RPC or one frame in full.",
+    "live": "Watch an interface or RDMA device: RPCs, latencies, findings as they happen.",
     "packets": "One line per RDMA packet, as tshark would list it.",
     "transport": "How the transport fared: losses, retransmissions, congestion, and which RPC paid.",
     "files": "The files that were read and written, and their contents.",

@@ -65,6 +65,33 @@ class Watch(Protocol):
         """An RDMA Read or Write was issued."""
 
 
+class Watches:
+    """Several that look on at the same connection."""
+
+    def __init__(self, *watches: Watch) -> None:
+        self.watches = watches
+
+    def called(self, rpc: Rpc) -> None:
+        for one in self.watches:
+            one.called(rpc)
+
+    def replied(self, rpc: Rpc) -> None:
+        for one in self.watches:
+            one.replied(rpc)
+
+    def ended(self, rpc: Rpc) -> None:
+        for one in self.watches:
+            one.ended(rpc)
+
+    def stray(self, sender: int, message: Message) -> None:
+        for one in self.watches:
+            one.stray(sender, message)
+
+    def moved(self, operation: Operation) -> None:
+        for one in self.watches:
+            one.moved(operation)
+
+
 class Undecoded(NamedTuple):
     """Something on an RPC-over-RDMA connection that could not be made sense of."""
 

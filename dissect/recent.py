@@ -136,14 +136,22 @@ class Recent:
         self._last: _Mark | None = None
         """That of the last whole second."""
 
-    def add(self, rpcs: Sequence[Rpc]) -> None:
-        """Take RPCs that ended."""
-        for rpc in rpcs[-(self.newest.maxlen or 0) :]:
-            self.newest.append(line(rpc))
+    def forget(self) -> None:
+        """Begin anew with everything but the rates."""
+        self.newest.clear()
+        self._slots.clear()
+
+    def add(self, rpcs: Sequence[Rpc], only: int | None = None) -> None:
+        """Take RPCs that ended; ``only`` those of one connection, except for the rates."""
         self._total += len(rpcs)
         for rpc in rpcs:
             number = rpc.connection.number
             self._rpcs[number] = self._rpcs.get(number, 0) + 1
+        if only is not None:
+            rpcs = [rpc for rpc in rpcs if rpc.connection.number == only]
+        for rpc in rpcs[-(self.newest.maxlen or 0) :]:
+            self.newest.append(line(rpc))
+        for rpc in rpcs:
             slot = self._slot(_time(rpc))
             if slot is None:
                 continue

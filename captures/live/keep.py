@@ -39,6 +39,7 @@ class Keeper:
     """
 
     def __init__(self, keep: Keep, live: Live, application: str) -> None:
+        self.path = keep.path
         self._keep = keep
         self._live = live
         self._application = application

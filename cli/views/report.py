@@ -114,15 +114,15 @@ def connections_view(connections: Sequence[Connection], statistics: Statistics, 
         parts.append(_retired(retired, statistics.retired))
     alike: dict[tuple[str, ...], list[int]] = {}
     for one in shown:
-        alike.setdefault(tuple(_agreed(one, connections)), []).append(one.number)
+        alike.setdefault(tuple(agreed(one, connections)), []).append(one.number)
     for lines, numbers in alike.items():
         label = "all" if len(alike) == 1 and len(numbers) > 1 else "#" + _ranges(numbers)
-        agreed = Table.grid(padding=(0, 1, 0, 0))
-        agreed.add_column(no_wrap=True, style="dim")
-        agreed.add_column(overflow="fold")
+        words = Table.grid(padding=(0, 1, 0, 0))
+        words.add_column(no_wrap=True, style="dim")
+        words.add_column(overflow="fold")
         for at, line in enumerate(lines):
-            agreed.add_row(label if not at else "", line)
-        parts.append(Padding(agreed, (0, 0, 0, 2), expand=False))
+            words.add_row(label if not at else "", line)
+        parts.append(Padding(words, (0, 0, 0, 2), expand=False))
     return Group(*parts)
 
 
@@ -134,7 +134,8 @@ def _retired(retired: Retired, share: Share) -> Text:
     return Text(f"  {plural(retired.connections, 'earlier connection')} retired: {', '.join(told)}", "dim")
 
 
-def _agreed(one: Connection, connections: Sequence[Connection]) -> Iterator[str]:
+def agreed(one: Connection, connections: Sequence[Connection]) -> Iterator[str]:
+    """What the ends of a connection agreed, in lines."""
     sure = "" if one.confidence >= 1 else f" ({one.confidence:.0%} sure)"
     pairing = PAIRINGS.get(one.paired_by, one.paired_by) + sure
     if one.protocol == "rpcrdma":

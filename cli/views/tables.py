@@ -49,19 +49,21 @@ class Grid:
     Where the table is too wide, the column ``flexible`` gives way and none else.
     """
 
-    left: Sequence[str]
-    right: Sequence[str]
+    left: Sequence[Cell]
+    right: Sequence[Cell]
     rows: Iterable[Sequence[Cell]]
     flexible: int = 0
     gap: int = 1
     indent: int = 2
+    fill: bool = False
+    """The flexible column takes what room is left, so that the others stay where they are."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         names = [*self.left, *self.right]
         rows = list(self.rows)
         widths = [max(map(_width, column)) for column in zip(names, *rows, strict=True)]
         spare = options.max_width - self.indent - sum(widths) - self.gap * (len(widths) - 1)
-        if spare < 0:
+        if spare < 0 or self.fill:
             widths[self.flexible] = max(MINIMUM, widths[self.flexible] + spare)
         table = Table(
             box=None,

@@ -100,13 +100,13 @@ class Auditor:
         rules: Iterable[Rule] | None = None,
         examples: int = 10,
         keep: Callable[[Finding], bool] | None = None,
-        tell: Callable[[Finding], None] | None = None,
+        tell: Callable[[Finding, Tally], None] | None = None,
         release: Callable[[Rpc], None] | None = None,
     ) -> None:
         """``rules``: those to judge by, all by default.  ``keep``: which findings count; the others are waived.
 
-        ``tell`` is shown each finding that counts, when it is found, and ``release`` each Rpc whose contents no rule
-        will look at any more.
+        ``tell`` is shown each finding that counts, with its tally, when it is found; ``release`` each Rpc whose
+        contents no rule will look at any more.
         """
         self.rules = {rule.id: rule for rule in (all_rules().values() if rules is None else rules)}
         self.examples = examples
@@ -263,7 +263,7 @@ class Auditor:
             if len(tally.examples) < self.examples:
                 tally.examples.append(finding)
             if self.tell is not None:
-                self.tell(finding)
+                self.tell(finding, tally)
 
     def _finding(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> Finding:
         return Finding(

@@ -1,0 +1,385 @@
+"""The dashboard of a live capture: a picture of one moment, as large as the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.recent import HISTORY, Busy, Line, Rate, What
+
+from ..names import procedure_label, program_label
+from ..records import Record
+from ..units import count, duration, plural, size
+from .tables import STATE_STYLES, Cell, Grid, heading, sparkline
+
+WIDE = 140
+"""From this many columns on, there are two halves side by side."""
+GAP = 3
+"""Columns between them."""
+ROOMY = 36
+"""From this many lines on, sections stand apart."""
+ENDS = {"SIGINT": "Ctrl-C", "SIGTERM": "SIGTERM", "duration": "--duration", "count": "--count"}
+ENDS |= {"finding": "a finding", "quit": "q", "error": "an error"}
+LEVELS = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
+
+OPERATION_ORDERS: dict[str, Callable[[Busy], Any]] = {
+    "time": lambda one: -(one.latency.total if one.latency else 0),
+    "rpcs": lambda one: -one.calls,
+    "latency": lambda one: -(one.latency.p99 if one.latency else 0),
+    "errors": lambda one: -one.failed,
+}
+"""By what procedures are sorted: time spent on them, calls, the 99th percentile, failures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A connection at that moment."""
+
+    number: int
+    client: str
+    server: str
+    carrier: bool
+    """It carries RPC-over-RDMA."""
+    ended: bool
+    rate: Rate
+    outstanding: int
+    granted: int | None
+    again: int
+    """Packets sent again."""
+    missing: int
+    rnr: int
+
+
+CONNECTION_ORDERS: dict[str, Callable[[Row], Any]] = {
+    "rpcs": lambda one: -one.rate.rpcs,
+    "bytes": lambda one: -(one.rate.up + one.rate.down),
+    "outstanding": lambda one: -one.outstanding,
+    "again": lambda one: -one.again,
+    "number": lambda one: 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A rule that was violated."""
+
+    rule: str
+    level: str
+    times: int
+    last: int
+    """Nanoseconds; of the last finding, 0 where no packet carried it."""
+    place: str
+    """Of that: endpoint, connection, RPC, frame."""
+    observed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that is on the screen."""
+
+    title: str
+    now: int
+    """Nanoseconds."""
+    seconds: float
+    """How long the capture has run."""
+    frames: int
+    rpcs: int
+    failed: int
+    dropped: int
+    received: int
+    rate: Rate
+    history: tuple[Rate, ...]
+    connections: tuple[Row, ...]
+    retired: int
+    busy: tuple[Busy, ...]
+    newest: tuple[Line, ...]
+    """The newest last."""
+    slowest: tuple[Line, ...]
+    breaches: tuple[Breach, ...]
+    """The last one first."""
+    picked: int | None = None
+    agreed: tuple[str, ...] = ()
+    """What the ends of the picked connection agreed."""
+    kept: str = ""
+    """Where packets are written."""
+
+
+@dataclass(slots=True)
+class Look:
+    """How the user wants to see it."""
+
+    operations: str = "time"
+    connections: str = "rpcs"
+    paused: bool = False
+    keys: bool = False
+    """There is a keyboard."""
+
+
+def page(snapshot: Snapshot, look: Look, width: int, height: int) -> RenderableType:
+    """As many rows of each section as there is room for."""
+    head = [*_head(snapshot, look, width), *_agreed(snapshot, width)]
+    room = height - len(head) - 1
+    apart = 1 if height >= ROOMY else 0
+    left: list[_Section] = [_connections(snapshot, look), _operations(snapshot, look)]
+    right: list[_Section] = [_newest(snapshot, width), _slowest(snapshot, width), _findings(snapshot)]
+    body: RenderableType
+    if width >= WIDE:
+        half = (width - GAP) // 2
+        body = Table.grid(padding=(0, GAP, 0, 0), pad_edge=False)
+        body.add_column(width=half)
+        body.add_column(width=width - GAP - half)
+        body.add_row(_stack(left, room, apart), _stack(right, room, apart))
+    else:
+        body = _stack([*left, *right], room, apart)
+    return Group(*head, body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    left: Sequence[Cell]
+    right: Sequence[Cell]
+    rows: Sequence[Sequence[Cell]]
+    flexible: int
+    wanted: int
+    """Rows that it should have before others get more."""
+    empty: str
+    last: bool = False
+    """Of more rows than there is room for, the last are shown."""
+
+
+def _stack(sections: Sequence[_Section], room: int, apart: int) -> RenderableType:
+    room -= len(sections) * (1 + apart)
+    shares = [min(one.wanted, max(1, len(one.rows))) for one in sections]
+    while sum(shares) > max(room, len(sections)):
+        most = max(range(len(shares)), key=lambda at: shares[at])
+        shares[most] -= 1
+    spare = room - sum(shares)
+    while spare > 0 and (short := [at for at, one in enumerate(sections) if shares[at] < len(one.rows)]):
+        shares[min(short, key=lambda at: shares[at])] += 1
+        spare -= 1
+    parts: list[RenderableType] = []
+    for one, share in zip(sections, shares, strict=True):
+        rows = one.rows[-share:] if one.last else one.rows[:share]
+        if not rows:
+            name = one.left[0]
+            parts.append(Text.assemble(_title(str(name)), f"  {one.empty}", style="dim", no_wrap=True))
+            parts += [Text()] * (1 if share else 0)
+        else:
+            parts.append(Grid(one.left, one.right, rows, one.flexible, indent=0, fill=True))
+        parts += [Text()] * apart
+    return Group(*parts)
+
+
+def _title(name: str) -> Text:
+    return Text(name, "bold not dim")
+
+
+def _head(snapshot: Snapshot, look: Look, width: int) -> list[RenderableType]:
+    hours, rest = divmod(int(snapshot.seconds), 3600)
+    first = Text.assemble(
+        (snapshot.title, "bold"),
+        f"  {hours}:{rest // 60:02d}:{rest % 60:02d}",
+        f"  {plural(snapshot.rpcs, 'RPC')}",
+        (f", {plural(snapshot.failed, 'error')}" if snapshot.failed else "", "yellow"),
+        (f"  connection {snapshot.picked}" if snapshot.picked is not None else "", "bold cyan"),
+        ("  PAUSED" if look.paused else "", "bold reverse"),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+    rate = snapshot.rate
+    rates = Text.assemble(
+        (f"{rate.rpcs:,.0f}" if rate.rpcs >= 10 or not rate.rpcs else f"{rate.rpcs:.1f}", "bold"),
+        " RPC/s  ↑ ",
+        (f"{size(rate.up)}/s", "bold"),
+        "  ↓ ",
+        (f"{size(rate.down)}/s", "bold"),
+        "  ",
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+    length = min(HISTORY, max(0, width - rates.cell_len - 12))
+    if length >= 10:
+        values = [one.rpcs for one in snapshot.history][-length:]
+        rates.append(sparkline(values) if any(values) else "", "green")
+        rates.append(f" {len(values)} s" if values else "", "dim")
+    return [first, rates, _losses(snapshot), _keys(look, snapshot)]
+
+
+def _losses(snapshot: Snapshot) -> Text:
+    """What the kernel dropped, and where packets are kept."""
+    dropped, received = snapshot.dropped, snapshot.received
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{count(snapshot.frames)} frames, ")
+    if dropped:
+        part = 100 * dropped / max(1, received)
+        line.append(f"{count(dropped)} dropped by the kernel ({part:.2g}%): RPCs are missing or damaged", "bold red")
+    else:
+        line.append("none dropped by the kernel", "green")
+    if snapshot.kept:
+        line.append(f"  writing {snapshot.kept}", "dim")
+    return line
+
+
+def _keys(look: Look, snapshot: Snapshot) -> Text:
+    if not look.keys:
+        return Text("Ctrl-C ends with the report", "dim", no_wrap=True, overflow="ellipsis")
+    keys = Text(no_wrap=True, overflow="ellipsis", style="dim")
+    shown = snapshot.picked if snapshot.picked is not None else "all"
+    for key, meaning in (
+        ("p", "go on" if look.paused else "pause"),
+        ("s", f"sort: {look.operations}"),
+        ("S", f"sort: {look.connections}"),
+        ("c", f"connection: {shown}"),
+        ("q", "quit"),
+    ):
+        keys.append(key, "bold not dim")
+        keys.append(f" {meaning}  ")
+    return keys
+
+
+def _agreed(snapshot: Snapshot, width: int) -> list[RenderableType]:
+    return [Padding(Text(one, "dim", no_wrap=True, overflow="ellipsis"), (0, 0, 0, 2)) for one in snapshot.agreed]
+
+
+def _connections(snapshot: Snapshot, look: Look) -> _Section:
+    rows: list[list[Cell]] = []
+    ordered = sorted(snapshot.connections, key=lambda one: (one.ended, CONNECTION_ORDERS[look.connections](one)))
+    for one in ordered:
+        style = "dim" if one.ended or not one.carrier else "bold cyan" if one.number == snapshot.picked else ""
+        granted = "?" if one.granted is None else str(one.granted)
+        full = one.granted is not None and one.outstanding >= max(1, one.granted)
+        rows.append(
+            [
+                Text(f"{one.number} {one.client} → {one.server}", style),
+                f"{one.rate.rpcs:,.0f}" if one.carrier else "-",
+                size(one.rate.up) if one.rate.up else "-",
+                size(one.rate.down) if one.rate.down else "-",
+                Text(f"{one.outstanding}/{granted}" if one.carrier else "-", "yellow" if full else ""),
+                Text(_figure(one.again), "yellow" if one.again else ""),
+                Text(_figure(one.missing), "red" if one.missing else ""),
+                Text(_figure(one.rnr), "yellow" if one.rnr else ""),
+            ]
+        )
+    if snapshot.retired:
+        rows.append([Text(f"{plural(snapshot.retired, 'earlier connection')} retired", "dim"), *[""] * 7])
+    return _Section(
+        [_title("Connections")],
+        ["RPC/s", "up/s", "down/s", "open/granted", "again", "missing", "RNR"],
+        rows,
+        0,
+        4,
+        "none yet",
+    )
+
+
+def _operations(snapshot: Snapshot, look: Look) -> _Section:
+    rows: list[list[Cell]] = []
+    for one in sorted(snapshot.busy, key=OPERATION_ORDERS[look.operations]):
+        latency = one.latency
+        times = (
+            [duration(value) for value in (latency.median, latency.p95, latency.p99, latency.maximum)]
+            if latency
+            else []
+        )
+        rows.append(
+            [
+                label(one.what),
+                count(one.calls),
+                Text(_figure(one.failed), "yellow" if one.failed else ""),
+                *(times or ["-"] * 4),
+            ]
+        )
+    names = ["RPCs", "err", "median", "95%", "99%", "max"]
+    return _Section([_title("Last minute")], names, rows, 0, 6, "no RPC")
+
+
+def _newest(snapshot: Snapshot, width: int) -> _Section:
+    rows = [_line(one, snapshot.now) for one in snapshot.newest]
+    return _Section([_title("Newest RPCs"), ""], list(_LINE), rows, 0, 4, "none yet", last=True)
+
+
+def _slowest(snapshot: Snapshot, width: int) -> _Section:
+    rows = [_line(one, snapshot.now) for one in snapshot.slowest]
+    return _Section([_title("Slowest, last minute"), ""], list(_LINE), rows, 0, 4, "none")
+
+
+def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> RenderableType:
+    """How the capture itself went, for the end of the report; ``record`` is the one of --json."""
+    parts: list[RenderableType] = [Text(), heading("Capture", "as it went")]
+    device, interface = record["device"], record["interface"]
+    where = device if interface in (None, device) else f"{device} ({interface})"
+    ended = ENDS.get(record["ended_by"], record["ended_by"])
+    lines = [Text(f"{where} for {duration(record['seconds'] * 1e9)}, ended by {ended}")]
+    dropped, received = record["kernel_dropped"], record["kernel_received"]
+    if dropped:
+        lines.append(
+            Text(
+                f"{count(dropped)} of {plural(received, 'frame')} dropped by the kernel: what they carried is missing "
+                "above; a larger --buffer helps against bursts",
+                "bold red",
+            )
+        )
+    else:
+        lines.append(Text(f"{plural(received, 'frame')}, none dropped by the kernel"))
+    lines.append(Text(f"filter: {record['filter']}", "dim"))
+    if record["files_removed"]:
+        lines.append(Text(f"{plural(record['files_removed'], 'full file')} removed to make room", "dim"))
+    parts += [Padding(line, (0, 0, 0, 2)) for line in lines]
+    parts += [Text(), heading("Findings", "rules that were found broken; rdmascope explain ID has each")]
+    rows: list[list[Cell]] = [
+        [Text(one.rule.id, LEVELS.get(one.rule.level.value, "")), one.rule.title, f"{count(times)}"]
+        for one, times in breaches
+    ]
+    if rows:
+        parts.append(Grid(["rule", "last broken first"], ["times"], rows, flexible=1, gap=2))
+    else:
+        parts.append(Padding(Text("none", "dim"), (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+_LINE = ("conn", "up", "down", "latency", "ago")
+
+
+def _line(one: Line, now: int) -> list[Cell]:
+    state = "" if one.state == "complete" else one.status if one.state == "error" else one.state
+    ago = max(0, now - one.time)
+    return [
+        f"{one.number} {label(one.what)}",
+        Text(state, STATE_STYLES.get(one.state, "")),
+        f"{one.connection}{'<' if one.what.backward else ''}",
+        size(one.up),
+        size(one.down),
+        "-" if one.latency is None else duration(one.latency),
+        f"{ago / 1e9:.0f} s",
+    ]
+
+
+def _findings(snapshot: Snapshot) -> _Section:
+    rows: list[list[Cell]] = [
+        [
+            Text.assemble((one.rule, LEVELS.get(one.level, "")), f" {one.observed}"),
+            one.place,
+            count(one.times),
+            f"{max(0, snapshot.now - one.last) / 1e9:.0f} s" if one.last else "-",
+        ]
+        for one in snapshot.breaches
+    ]
+    return _Section([_title("Findings"), ""], ["times", "ago"], rows, 0, 3, "none: no rule was found broken")
+
+
+def label(what: What) -> str:
+    """'NFSv4.1 READ'."""
+    return (
+        f"{program_label(what.program, what.version, what.minor_version)} {procedure_label(what.name, what.operations)}"
+    )
+
+
+def _figure(number: int) -> str:
+    return count(number) if number else "-"
