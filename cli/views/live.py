@@ -250,6 +250,7 @@ def _agreed(snapshot: Snapshot, width: int) -> list[RenderableType]:
 
 def _connections(snapshot: Snapshot, look: Look) -> _Section:
     rows: list[list[Cell]] = []
+    holes = any(one.missing for one in snapshot.connections)
     ordered = sorted(snapshot.connections, key=lambda one: (one.ended, CONNECTION_ORDERS[look.connections](one)))
     for one in ordered:
         style = "dim" if one.ended or not one.carrier else "bold cyan" if one.number == snapshot.picked else ""
@@ -263,15 +264,16 @@ def _connections(snapshot: Snapshot, look: Look) -> _Section:
                 size(one.rate.down) if one.rate.down else "-",
                 Text(f"{one.outstanding}/{granted}" if one.carrier else "-", "yellow" if full else ""),
                 Text(_figure(one.again), "yellow" if one.again else ""),
-                Text(_figure(one.missing), "red" if one.missing else ""),
                 Text(_figure(one.rnr), "yellow" if one.rnr else ""),
+                *([Text(_figure(one.missing), "red" if one.missing else "")] if holes else []),
             ]
         )
+    names = ["RPC/s", "up/s", "down/s", "credits", "again", "RNR", *(["missing"] if holes else [])]
     if snapshot.retired:
-        rows.append([Text(f"{plural(snapshot.retired, 'earlier connection')} retired", "dim"), *[""] * 7])
+        rows.append([Text(f"{plural(snapshot.retired, 'earlier connection')} retired", "dim"), *[""] * len(names)])
     return _Section(
         [_title("Connections")],
-        ["RPC/s", "up/s", "down/s", "open/granted", "again", "missing", "RNR"],
+        names,
         rows,
         0,
         4,

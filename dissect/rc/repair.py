@@ -27,7 +27,6 @@ class Damage:
     def __init__(self) -> None:
         self.trusted: set[int] = set()
         """Address ids of hosts that sent a packet with a right ICRC."""
-        self.frames: list[int] = []
 
     def find(self, batch: PacketBatch, reliable: Int64s) -> Int64s:
         """Indices of ``reliable`` without the damaged Sends."""
@@ -43,7 +42,6 @@ class Damage:
             return reliable
         wrong = sends[np.array([verdict is False for verdict in verdicts])]
         wrong = wrong[np.isin(rows["source"][wrong], list(self.trusted))]
-        self.frames += rows["frame"][wrong].tolist()
         return np.setdiff1d(reliable, wrong)
 
     def _trust(self, batch: PacketBatch) -> None:
