@@ -254,8 +254,8 @@ def test_hundreds_of_thousands_of_rpcs_leave_nothing_behind() -> None:
     assert second == first
     exchange = everything.analyzer._exchanges[1]
     assert sum(exchange.outstanding) <= OPTIONS.outstanding
-    assert not any((exchange.replies, exchange.lingering, exchange.memory[0], exchange.memory[1]))
-    assert len(exchange.undecoded) + len(exchange.unplaced) + len(exchange.rivals) == 0
+    memory = exchange.memory
+    assert not any((exchange.replies, exchange.lingering, exchange.undecoded, *memory.memory, memory.rivals))
     procedure = everything.statistics.procedures()[0]
     assert procedure.calls > 190_000
     assert len(procedure._total) < statistics.EXACT
