@@ -205,7 +205,7 @@ class Auditor:
                 for rule in self.rules.values()
                 if rule.subject is kind
                 and not rule.unjudgeable
-                and rule.backward in (None, backward)
+                and rule.applies(backward, shape)
                 and (rule.role in ("either", role) or not role)
                 and rule.needs & shape == rule.needs
             ]

@@ -28,7 +28,7 @@ from .finding import KEPT, Judgement, undecidable, violation
 from .inline import compare_second, ruled_elsewhere
 from .nouns import Mishap, Option, Sent
 from .rule import Level, rule
-from .shape import CALL, INVALIDATE, SECOND
+from .shape import CALL, INVALIDATE, REPLY, SECOND
 from .subject import gaps
 from .version2 import LATE_START
 
@@ -95,10 +95,8 @@ def unknown(mishap: Mishap) -> Judgement | None:
     Wrong: ROPT_INITXCH with characteristic 9, RDMA2_ERR_BAD_HEADER.
     """
     option, answer = mishap.option, mishap.answer
-    if option is None or option.content.problem or all(one.kind is not None for one in option.values):
-        return None
-    if any(one.kind is not None and one.value is None for one in option.values):
-        return None  # XC-TYPE
+    if option is None or not option.decodes or all(one.kind is not None for one in option.values):
+        return None  # XC-BOUNDS, XC-TYPE
     number = mishap.message.header.option
     if answer is not None and answer.header.procedure == RDMA_ERROR:
         error = answer.header.error
@@ -381,7 +379,7 @@ def receive_buffer(sent: Sent) -> Judgement | None:
 
     Wrong: 8192 announced, a Send of 9,000 bytes.
     """
-    if sent.header.version != 2 or ruled_elsewhere(sent) or not sent.buffer_announced:
+    if ruled_elsewhere(sent) or not sent.buffer_announced:
         return None
     limit, _, source = sent.limit
     return compare_second(sent, limit, source)
@@ -420,15 +418,8 @@ def receive_buffer_shrink(option: Option) -> Judgement | None:
     return violation(f"{before} lowered to {now.value} unasked", f"{before} or more")
 
 
-@rule(
-    "XC-REQREMINV",
-    "Send With Invalidate only to a requester that said it is ready for it",
-    MUST,
-    "3.2",
-    "",
-    Sent,
-    needs=SECOND | INVALIDATE,
-)
+@rule("XC-REQREMINV", "Send With Invalidate only to a requester that said it is ready for it", MUST,
+      "3.2", "", Sent, "responder", needs=SECOND | REPLY | INVALIDATE)  # fmt: skip
 def remote_invalidation(sent: Sent) -> Judgement | None:
     """A version 2 reply is a Send With Invalidate only where its requester's Requester Remote Invalidation is true; by
     default it is false.
@@ -439,8 +430,6 @@ def remote_invalidation(sent: Sent) -> Judgement | None:
 
     Wrong: no such ROPT_INITXCH, and a reply that invalidates.
     """
-    if sent.header.version != 2 or sent.message.operation.invalidate is None or sent.is_call:
-        return None  # of a call PD-INVALIDATE-ROLE judges
     ready, _, source = sent.connection.in_force(XCHAR_REQREMINV, 1 - sent.sender, sent.message.frame)
     if ready:
         return KEPT
@@ -463,8 +452,6 @@ def backward_support(sent: Sent) -> Judgement | None:
 
     Wrong: BKREQSUP_NONE, a CB_COMPOUND.
     """
-    if not sent.is_call or sent.header.version != 2:
-        return None
     level, _, source = sent.connection.in_force(XCHAR_BRS, 0, sent.message.frame)
     if level is None:
         return undecidable(source)
@@ -478,5 +465,5 @@ def backward_support(sent: Sent) -> Judgement | None:
     if reason := sent.missed(0):
         return undecidable(reason)
     seen = "a backward call" + (" with chunks" if chunks else "")
-    return violation(f"{seen}, and the client's level is {value_words(XCHAR_BRS, level)} ({source})",
-                     "what that level allows")  # fmt: skip
+    allowed = "an RDMA2_MSG without chunks" if level == BKREQSUP_INLINE else "none"
+    return violation(f"{seen}, and the client's level is {value_words(XCHAR_BRS, level)} ({source})", allowed)

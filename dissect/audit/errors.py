@@ -156,7 +156,8 @@ def error_for_version(mishap: Mishap) -> Judgement | None:
       "5.5.2", "RFC 8166, 4.5.2", Mishap, "responder")  # fmt: skip
 def error_for_header(mishap: Mishap) -> Judgement | None:
     """A message whose version is known, but whose header cannot be decoded draws an RDMA_ERROR with
-    RDMA_ERR_BADHEADER, which RFC 8166 calls RDMA_ERR_CHUNK.
+    RDMA_ERR_BADHEADER, which RFC 8166 calls RDMA_ERR_CHUNK.  So does an option of version 2 that cannot be decoded
+    (xcharext-02, 2.1), unless it is refused as one that is not supported.
 
     Why: the call fails at once instead of waiting for a reply that cannot come.
 
@@ -164,6 +165,13 @@ def error_for_header(mishap: Mishap) -> Judgement | None:
 
     Wrong: silence, while later calls are answered.
     """
+    option, answer = mishap.option, mishap.answer
+    if option is not None:
+        if option.content.truncated or option.decodes:
+            return None
+        if answer is not None and answer.header.error == ERR_INVAL_OPTION:
+            return KEPT
+        return _answered(mishap, ERR_CHUNK)
     return _answered(mishap, ERR_CHUNK) if mishap.kind == "header" else None
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ..advertised import REORDERED
 from ..characteristics import XCHAR_RBSIZ, Characteristic, InitXch, OptionNoun, ReqXch, UpdXch
 from ..connection import Connection
-from ..messages import RDMA_DONE, RDMA_ERROR, RDMA_NOMSG, Message, TransportHeader
+from ..messages import RDMA_DONE, RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL, Message, TransportHeader
 from ..negotiation import InForce, Request
 from ..operations import Operation
 from ..private_data import Identified, find_identifiers
@@ -74,6 +74,8 @@ class Sent(OfMessage):
     @property
     def role(self) -> str:
         if self.is_call is None:
+            if self.header.procedure == RDMA_OPTIONAL:
+                return ("requester", "responder")[self.sender]
             return "requester" if self.header.procedure == RDMA_DONE else "either"
         return "requester" if self.is_call else "responder"
 
@@ -212,6 +214,11 @@ class Option(OfMessage):
         if isinstance(content, ReqXch):
             return content.want
         return (content.now,) if isinstance(content, UpdXch) and content.now is not None else ()
+
+    @property
+    def decodes(self) -> bool:
+        """Nothing in it is an XDR error, as far as the characteristics are known (xcharext-02, 2.1)."""
+        return not self.content.problem and all(one.kind is None or one.value is not None for one in self.values)
 
     @property
     def cut(self) -> str:

@@ -11,6 +11,7 @@ from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from .finding import Judgement
+from .shape import CHUNK_LISTS, SECOND
 from .subject import Subject
 
 
@@ -38,6 +39,9 @@ DOCUMENTS = {
 
 UNCHECKED = ("RFC 8166", "RFC 8167")
 """RFCs whose section numbers are the drafts', counted on; RFC 8797's were looked up."""
+
+SHORT = {"V2": "version-two-01", "XC": "xcharext-02"}
+"""Drafts that no RFC came of, in a word."""
 
 Judge = Callable[[Any], Judgement | None]
 Function = TypeVar("Function", bound=Judge)
@@ -73,7 +77,7 @@ class Rule:
     @property
     def cited(self) -> str:
         """Where the requirement stands: the RFC, or the draft where no RFC came of it."""
-        return self.final or f"{self.document}, {self.section}"
+        return self.final or f"{SHORT[self.id.partition('-')[0]]}, {self.section}"
 
     @property
     def sources(self) -> str:
@@ -83,6 +87,12 @@ class Rule:
             return found
         unchecked = self.final.startswith(UNCHECKED)
         return f"{found}; {self.final}" + (" (section number not checked against the RFC's text)" if unchecked else "")
+
+    def applies(self, backward: bool, shape: int) -> bool:
+        """Whether it is about a message of this direction.  In version 2 backward calls may have chunks, too."""
+        if backward and self.backward is False:
+            return bool(self.needs & CHUNK_LISTS and shape & SECOND)
+        return self.backward in (None, backward)
 
     @property
     def paragraphs(self) -> dict[str, str]:

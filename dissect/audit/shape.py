@@ -20,6 +20,8 @@ CHUNKS = 1 << 7
 """Transaction: the call has chunks."""
 RETURNS = 1 << 8
 """Transaction: the reply returns Write chunks or the Reply chunk, or should."""
+CHUNK_LISTS = NOMSG | READS | CHUNKS | RETURNS
+"""Whatever shows chunks."""
 GSS = 1 << 9
 """Transaction: an RPCSEC_GSS credential."""
 INVALIDATE = 1 << 10

@@ -223,7 +223,8 @@ def inval_option(mishap: Mishap) -> Judgement | None:
     return violation(f"no answer to {option_name(number)}, though a later call was answered", wanted, note=True)
 
 
-@rule("V2-FIRST-MESSAGE", "Version 2 begins with one message of at most 1024 bytes", MUST, "5", "", Sent, needs=SECOND)
+@rule("V2-FIRST-MESSAGE", "Version 2 begins with one message of at most 1024 bytes", MUST,
+      "5", "", Sent, "requester", needs=SECOND)  # fmt: skip
 def first_message(sent: Sent) -> Judgement | None:
     """The first message of a requester that speaks version 2 has that version and at most 1024 bytes, and it sends no
     second one before an answer that is no error.  The size of ROPT_INITXCH is XC-INIT-SIZE's; what follows a refusal is
@@ -246,16 +247,16 @@ def first_message(sent: Sent) -> Judgement | None:
     if terms.before and connection.negotiation.asked is not None and connection.negotiation.asked.version != 2:
         begun = connection.negotiation.asked
         return violation(f"version 2 on a connection that began with version {begun.version}",
-                         "version 2 from the start", begun.frame, frame, by="requester")  # fmt: skip
+                         "version 2 from the start", begun.frame, frame)  # fmt: skip
     if terms.waiting:
         if reason := sent.missed(1):
             return undecidable(reason)
         if sent.relieved is not None and sent.relieved < SKEW:
             return undecidable(OUT_OF_STEP)
-        return violation(f"message {terms.waiting + 1}, and no answer yet", "one message alone", by="requester")
+        return violation(f"message {terms.waiting + 1}, and no answer yet", "one message alone")
     if sent.header.option == ROPT_INITXCH:
-        return KEPT._replace(by="requester")
-    return compare_second(sent, DEFAULT_INLINE, "before version 2 is settled")._replace(by="requester")
+        return KEPT
+    return compare_second(sent, DEFAULT_INLINE, "before version 2 is settled")
 
 
 def _refusal(sent: Sent) -> Refusal | None:
@@ -269,7 +270,8 @@ def _refusal(sent: Sent) -> Refusal | None:
     return found
 
 
-@rule("V2-FALLBACK", "After RDMA_ERR_VERS the requester keeps to the reported range", STATED, "5.2", "", Sent)
+@rule("V2-FALLBACK", "After RDMA_ERR_VERS the requester keeps to the reported range", STATED,
+      "5.2", "", Sent, "requester", backward=False)  # fmt: skip
 def fallback(sent: Sent) -> Judgement | None:
     """After RDMA_ERR_VERS the requester goes on with a version inside the range that was reported.  It does not ask for
     version 2 again, nor on the next connection where this one was lost at once.
@@ -284,17 +286,17 @@ def fallback(sent: Sent) -> Judgement | None:
         return None
     version = sent.header.version
     if sent.terms is not None and sent.terms.looped:
-        return violation(f"version 2 again, and {sent.terms.looped}", "version 1", by="requester")
+        return violation(f"version 2 again, and {sent.terms.looped}", "version 1")
     refusal = _refusal(sent)
     if refusal is None or refusal.low is None or refusal.high is None or refusal.low > refusal.high:
         return None  # V1-ERROR-RANGE
     if refusal.allows(version):
         answer = sent.connection.negotiation.answer_before(sent.message.frame)
-        return KEPT._replace(by="requester") if answer is None else None
+        return KEPT if answer is None else None
     if reason := gaps(sent.connection, 1):
         return undecidable(reason)
     return violation(f"version {version} after a refusal with the range {refusal.range}", "a version in the range",
-                     refusal.frame, sent.message.frame, by="requester")  # fmt: skip
+                     refusal.frame, sent.message.frame)  # fmt: skip
 
 
 @rule("V2-REPLY-VERSION", "A reply has the version of its call", MUST,

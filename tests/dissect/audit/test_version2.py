@@ -68,6 +68,8 @@ OTHERS: dict[Callable[[Wire], Broken], str] = {
     characteristics.init_refused_by_who_asks: "XC-SUPPORT",
     characteristics.larger_reply: "V1-REPLY-USES-REPLY-CHUNK",
     characteristics.larger_callback: "V1-BACKWARD-SIZE",
+    characteristics.forged_reply_to_callback: "V1-WRITE-SEGMENT-COPY",
+    characteristics.unreadable_option_ignored: "V1-ERROR-FOR-HEADER",
     characteristics.cut_in_half: "XC-TYPE",
 }
 

@@ -25,6 +25,7 @@ from .scripts import (
     reading,
     recalled,
     refuse,
+    returned,
     session_created,
 )
 
@@ -243,6 +244,25 @@ def larger_callback(wire: Wire) -> Broken:
     rpc = call(connection, recall, backward=True)
     recalled(rpc)
     return by_server(wire, rpc.true.call_operation)
+
+
+def forged_reply_to_callback(wire: Wire) -> Broken:
+    """BKREQSUP_GENL, a backward call with a Reply chunk, and a reply that returns another handle."""
+    connection = told(wire, client=((BRS, GENERAL),))
+    reply(call(connection, create_session()), session_created())
+    rpc = callback(connection, reply_chunk=connection.register(4096))
+    chunk = rpc.reply_chunk
+    assert chunk is not None
+    done = nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done())
+    return by_client(wire, returned(rpc, done, reply=[chunk[0]._replace(handle=0, length=0)]))
+
+
+def unreadable_option_ignored(wire: Wire) -> Broken:
+    """A ROPT_UPDXCH that cannot be decoded, and silence."""
+    connection = told(wire)
+    sent = update(connection, CLIENT, RBSIZ, b"\x20\x00")
+    hello(connection)
+    return by_server(wire, sent, "XC-TYPE")
 
 
 def cut_in_half(wire: Wire) -> Broken:
