@@ -35,6 +35,8 @@ TWO_PASSES = "-2"
 ERF_INFINIBAND, ERF_VARYING = 21, 4
 """ERF record type, and the flag of records that differ in length."""
 
+UNKNOWN_FIELDS = b"fields aren't valid"
+
 NATIVE = ("pcap", "pcapng", "erf")
 """Formats that tshark reads as we do, frame for frame."""
 
@@ -150,12 +152,21 @@ def _erf_header(time: int, captured: int, original: int) -> bytes:
     )
 
 
+class UnknownFields(CaptureError):
+    """This version of tshark does not know some of the fields."""
+
+    def __init__(self, message: str, names: frozenset[str]) -> None:
+        super().__init__(message)
+        self.names = names
+
+
 def field_lines(
     tshark: Tshark, path: str, fields: Sequence[str], display_filter: str, damaged: bool = False
 ) -> Generator[list[str], None, None]:
     """For every frame that fits the filter the values of ``fields``, those of one field joined by commas.
 
-    Raises CaptureError where tshark fails; not where it does at a place that is known to be damaged.
+    Raises CaptureError where tshark fails; not where it does at a place that is known to be damaged.  UnknownFields,
+    before any line, where it does not know some fields.
     """
     command = [tshark.path, "-n", TWO_PASSES, "-r", path, "-Y", display_filter, "-T", "fields"]
     for name, value in PREFERENCES.items():
@@ -179,7 +190,12 @@ def field_lines(
                 raise
         if process.returncode and not damaged:
             complaints.seek(0)
-            raise CaptureError(f"{tshark} failed: {_complaint(complaints.read(), process.returncode)}")
+            text = complaints.read()
+            message = f"{tshark} failed: {_complaint(text, process.returncode)}"
+            if UNKNOWN_FIELDS in text:
+                named = text[text.index(UNKNOWN_FIELDS) :].decode(errors="replace").split()
+                raise UnknownFields(message, frozenset(named) & frozenset(fields))
+            raise CaptureError(message)
 
 
 def _complaint(text: bytes, status: int) -> str:

@@ -9,11 +9,11 @@ from dataclasses import asdict
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.wireshark import Tshark, TsharkInput, field_lines, find_tshark, in_words
+from rdmascope.captures.wireshark import Tshark, TsharkInput, UnknownFields, field_lines, find_tshark, in_words
 from rdmascope.dissect.network import locate
 from rdmascope.dissect.packets import decode
 from rdmascope.dissect.second_opinion import Comparison, Difference, Ours
-from rdmascope.dissect.sightings import ASKED, DISPLAY_FILTER, Sighting, sighting
+from rdmascope.dissect.sightings import ASKED, DISPLAY_FILTER, FRAME, Sighting, sighting
 
 from .reading import Reading, Source, analyzer_options, file_argument, recognition_options, rereadable
 from .records import Record, record
@@ -89,14 +89,27 @@ def command(file: Source, limit: int | None, as_json: bool, ports: tuple[int, ..
 def _verify(
     name: str, reading: Reading, readable: TsharkInput, tshark: Tshark, limit: int | None, as_json: bool
 ) -> int:
-    comparison = Comparison(_ours(reading, readable))
+    ours = _ours(reading, readable)
     kinds = views.Kinds((0 if as_json else MOST_LISTED) if limit is None else limit)
-    damaged = reading.damage is not None
-    with closing(field_lines(tshark, readable.path, ASKED, DISPLAY_FILTER, damaged)) as lines:
-        for difference in comparison.run(map(_sighting, lines)):
-            listed = kinds.add(difference)
-            if as_json and listed:
-                print_json(difference_record(difference))
+
+    def compare(unknown: frozenset[str]) -> Comparison:
+        comparison = Comparison(ours, unknown)
+        known = [name for name in ASKED if name not in unknown]
+        damaged = reading.damage is not None
+        with closing(field_lines(tshark, readable.path, known, DISPLAY_FILTER, damaged)) as lines:
+            for difference in comparison.run(_sighting(known, line) for line in lines):
+                listed = kinds.add(difference)
+                if as_json and listed:
+                    print_json(difference_record(difference))
+        return comparison
+
+    try:
+        comparison = compare(frozenset())
+    except UnknownFields as lacking:
+        if FRAME in lacking.names:
+            raise
+        complain(f"{tshark} does not know {', '.join(sorted(lacking.names))}, so this is not compared")
+        comparison = compare(lacking.names)
     agree = not any(tally.unexplained for tally in comparison.tallies.values())
     if as_json:
         print_json(_summary(name, tshark, comparison, agree))
@@ -119,13 +132,15 @@ def _ours(reading: Reading, readable: TsharkInput) -> Ours:
         ours.add_packets(batch, decode(batch, locate(batch, analyzer.addresses)))
     for rpc in analyzer.finish():
         ours.add_rpc(rpc)
+    if analyzer.iwarp is not None:
+        ours.streams.known |= dict.fromkeys(analyzer.iwarp.links.values())
     readable.finish()
     return ours
 
 
-def _sighting(line: Sequence[str]) -> Sighting:
+def _sighting(names: Sequence[str], line: Sequence[str]) -> Sighting:
     try:
-        return sighting(line)
+        return sighting(line, names)
     except ValueError as error:
         raise CaptureError(f"what tshark printed is not what was asked for: {error}") from None
 

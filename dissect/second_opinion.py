@@ -230,7 +230,9 @@ Pair = tuple[str, Values | None, Values | None]
 class Comparison:
     """Tells the differences one after the other, and counts what was compared."""
 
-    def __init__(self, ours: Ours) -> None:
+    def __init__(self, ours: Ours, unknown: frozenset[str] = frozenset()) -> None:
+        """``unknown``: fields that this Wireshark has not."""
+        self._unknown = unknown
         self.tallies = {what: Tally() for what in THINGS}
         self._ours = ours
         self._repeated = ours.repetitions.found()
@@ -242,6 +244,9 @@ class Comparison:
         shown: list[Half] = []
         for frame, mine, other in _side_by_side(self._ours.sightings(), theirs):
             header, spots = self._ours.headers.get(frame, NO_HEADER)
+            if self._unknown:
+                mine = {name: values for name, values in mine.items() if name not in self._unknown}
+                header = {name: values for name, values in header.items() if name not in self._unknown}
             their_header = {name: other[name] for name in HEADER_FIELDS if name in other}
             their_packet = {name: other[name] for name in PACKET_NAMES if name in other}
             if mine or their_packet:

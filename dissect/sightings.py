@@ -14,9 +14,11 @@ from .iwarp.framing import Fpdus
 from .iwarp.mpa import MPAFrame
 from .iwarp.rdmap import TAGGED_HEADER, UNTAGGED_HEADER
 from .layers import opcodes
-from .layers.iwarp_codes import INVALIDATING, OPCODES
+from .layers.cm_codes import CM_LAYERS
+from .layers.iwarp_codes import DDP_LAYER, INVALIDATING, LLP_LAYER, OPCODES, RDMA_LAYER, TERMINATE
 from .messages import RDMA_ERROR, TransportHeader
 from .packets import PacketBatch
+from .rc.cm import MAD_SIZE, mad_values
 
 Values = tuple[int, ...]
 """One field of a frame, every occurrence in order."""
@@ -45,12 +47,51 @@ PACKET_FIELDS: dict[str, dict[str, str]] = {
         "swap_data": "infiniband.atomiceth.swapdt",
         "compare_data": "infiniband.atomiceth.cmpdt",
     },
+    "AtomicAckETH": {"original_data": "infiniband.atomicacketh.origremdt"},
     "AETH": {"syndrome": "infiniband.aeth.syndrome", "msn": "infiniband.aeth.msn"},
     "DETH": {"q_key": "infiniband.deth.q_key", "src_qp": "infiniband.deth.srcqp"},
     "ImmDt": {"immediate": "infiniband.immdt"},
     "IETH": {"r_key": "infiniband.ieth"},
 }
 """Header -> {its field: Wireshark's name}."""
+
+MAD_FIELDS = tuple(
+    f"infiniband.mad.{name}"
+    for name in (
+        "baseversion",
+        "mgmtclass",
+        "classversion",
+        "method",
+        "status",
+        "classspecific",
+        "transactionid",
+        "attributeid",
+        "attributemodifier",
+    )
+)
+
+_CM_NAMES = {"REQ": "req", "REP": "rep", "REJ": "rej", "RTU": "rtu", "DREQ": "dreq", "DREP": "drsp"}
+"""What Wireshark calls the CM messages that it shows field by field."""
+_CM_LEFT_OUT = ("reserved", "vendorid", "sapsupported", "ari", "remoteqpneecn", "flowlabel", "pktrate")
+"""What Wireshark does not show, and what it takes from the wrong bits."""
+
+
+def _cm_name(kind: str, field: str) -> str:
+    """Wireshark's name of a field of a CM message; the communication ID of REQ and REP has that of the message."""
+    message = f"infiniband.cm.{_CM_NAMES[kind]}"
+    return message if kind in ("REQ", "REP") and field == "localcommid" else f"{message}.{field}"
+
+
+CM_FIELDS = {
+    kind: {
+        name: _cm_name(kind, name)
+        for name, column in compiled(layer).columns.items()
+        if column.bits <= 64 and not any(part in name for part in _CM_LEFT_OUT)
+    }
+    for kind, layer in CM_LAYERS.values()
+    if kind in _CM_NAMES
+}
+"""CM message -> {its field: Wireshark's name}."""
 
 MPA_FIELDS = (
     "iwarp_mpa.rev",
@@ -77,10 +118,21 @@ FPDU_FIELDS = (
     "iwarp_rdma.rdmardsz",
     "iwarp_rdma.srcstag",
     "iwarp_rdma.srcto",
+    "iwarp_rdma.term_layer",
+    "iwarp_rdma.term_etype_rdma",
+    "iwarp_rdma.term_etype_ddp",
+    "iwarp_rdma.term_etype_llp",
+    "iwarp_rdma.term_errcode_rdma",
+    "iwarp_rdma.term_errcode_ddp_tagged",
+    "iwarp_rdma.term_errcode_ddp_untagged",
+    "iwarp_rdma.term_errcode_llp",
+    "iwarp_rdma.term_hdrct_m",
 )
 
 PACKET_NAMES = (
     *dict.fromkeys(name for header in PACKET_FIELDS.values() for name in header.values()),
+    *MAD_FIELDS,
+    *dict.fromkeys(name for fields in CM_FIELDS.values() for name in fields.values()),
     *MPA_FIELDS,
     *FPDU_FIELDS,
 )
@@ -122,6 +174,11 @@ ASKED = (FRAME, *PACKET_NAMES, *HEADER_FIELDS, *RPC_FIELDS)
 
 DISPLAY_FILTER = "infiniband || iwarp_mpa"
 """Frames that Wireshark is asked about."""
+
+_MANAGEMENT = frozenset((*MAD_FIELDS, *(name for fields in CM_FIELDS.values() for name in fields.values())))
+
+GENERAL_SERVICES = 1
+"""Queue pairs 0 and 1 take Management Datagrams (IBA 3.9)."""
 
 ONCE = frozenset({"infiniband.immdt", "infiniband.ieth"})
 """Wireshark gives the same value as a header and as its field."""
@@ -172,7 +229,27 @@ def packet_block(packets: PacketBatch) -> PacketBlock:
             places = rows["bth"][where] + offsets[where]
         values = extract(packets.data, places, names) if len(where) else {}
         columns += [(names[name], where, column) for name, column in values.items()]
+    columns += _management(packets)
     return PacketBlock(rows["frame"].astype(np.int64), columns)
+
+
+def _management(packets: PacketBatch) -> list[tuple[str, Int64s, NDArray[np.unsignedinteger]]]:
+    """The Management Datagrams of a batch, and the CM messages in them."""
+    rows = packets.rows
+    found: dict[str, list[tuple[int, int]]] = {}
+    for index in np.flatnonzero(opcodes.HAS_DETH[rows["opcode"]] & (rows["dest_qp"] <= GENERAL_SERVICES)).tolist():
+        start, captured = int(rows["payload"][index]), int(rows["captured"][index])
+        header, kind, values = mad_values(packets.data[start : start + min(captured, MAD_SIZE)].tobytes())
+        named = {f"infiniband.mad.{name}": value for name, value in header.items()}
+        named |= {name: values[field] for field, name in CM_FIELDS.get(kind, {}).items()}
+        for name, value in named.items():
+            if value is not None:
+                found.setdefault(name, []).append((index, value))
+    return [
+        (name, np.array([index for index, _ in pairs]), np.array([value for _, value in pairs], np.uint64))
+        for name, pairs in found.items()
+        if name in _MANAGEMENT
+    ]
 
 
 def header_fields(header: TransportHeader) -> Fields:
@@ -228,7 +305,32 @@ def fpdu_sightings(fpdus: Fpdus) -> Iterator[Sighting]:
             names = ("sinkstag", "sinkto", "rdmardsz", "srcstag", "srcto")
             for name, value in zip(names, fpdus.requests[index], strict=True):
                 fields[f"iwarp_rdma.{name}"] = (value,)
+        if opcode == TERMINATE:
+            fields |= terminate_fields(fpdus.payload(index))
         yield Sighting(frame, fields)
+
+
+_ERROR_CODES = {
+    (RDMA_LAYER, 1): "rdma",
+    (RDMA_LAYER, 2): "rdma",
+    (DDP_LAYER, 1): "ddp_tagged",
+    (DDP_LAYER, 2): "ddp_untagged",
+    (LLP_LAYER, 0): "llp",
+}
+"""Layer and error type of a Terminate -> the end of Wireshark's name for the error code."""
+
+
+def terminate_fields(body: bytes) -> Fields:
+    """A Terminate header by Wireshark's names (RFC 5040, 4.8)."""
+    if len(body) < 4:
+        return {}
+    layer, kind = body[0] >> 4, body[0] & 15
+    fields: Fields = {"iwarp_rdma.term_layer": (layer,), "iwarp_rdma.term_hdrct_m": (body[2] >> 7,)}
+    if layer in (RDMA_LAYER, DDP_LAYER, LLP_LAYER):
+        fields[f"iwarp_rdma.term_etype_{('rdma', 'ddp', 'llp')[layer]}"] = (kind,)
+    if (layer, kind) in _ERROR_CODES:
+        fields[f"iwarp_rdma.term_errcode_{_ERROR_CODES[layer, kind]}"] = (body[1],)
+    return fields
 
 
 def mpa_fields(frame: MPAFrame) -> Fields:
@@ -250,13 +352,13 @@ def joined(sightings: Iterable[Sighting]) -> dict[int, Fields]:
 # As tshark prints it
 
 
-def sighting(values: Sequence[str]) -> Sighting:
-    """What Wireshark says of a frame, from its values for ASKED as tshark prints them ('' where there is none).
+def sighting(values: Sequence[str], names: Sequence[str] = ASKED) -> Sighting:
+    """What Wireshark says of a frame, from its values for ``names`` as tshark prints them ('' where there is none).
 
     Raises ValueError where they are no such values.
     """
     fields: Fields = {}
-    for name, text in zip(ASKED[1:], values[1:], strict=True):
+    for name, text in zip(names[1:], values[1:], strict=True):
         if text:
             parse = _PARSERS.get(name, _number)
             found = tuple(map(parse, text.split(",")))

@@ -17,6 +17,7 @@ HEADERS = (
     bth.BTH,
     bth.RETH,
     bth.AtomicETH,
+    bth.AtomicAckETH,
     bth.AETH,
     bth.DETH,
     bth.ImmDt,

@@ -87,6 +87,21 @@ class Fpdus:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def payload(self, index: int) -> bytes:
+        """What of the payload of an FPDU was captured, up to the first byte that was not."""
+        pieces = self.pieces[int(self.edges[index]) : int(self.edges[index + 1])]
+        parts: list[bytes] = []
+        reached = 0
+        columns = (pieces[name].tolist() for name in ("at", "payload", "length", "captured", "chunk"))
+        for at, offset, length, captured, chunk in zip(*columns, strict=True):
+            if at != reached:
+                break
+            parts.append(self.datas[chunk][offset : offset + captured].tobytes())
+            reached += captured
+            if captured < length:
+                break
+        return b"".join(parts)
+
 
 class Framing:
     """Feed it the stretches of one direction, in order."""

@@ -62,19 +62,7 @@ class Fpdu:
 
     def payload(self) -> bytes:
         """What of the payload was captured, up to the first byte that was not."""
-        edges = self.fpdus.edges
-        pieces = self.fpdus.pieces[int(edges[self.index]) : int(edges[self.index + 1])]
-        parts: list[bytes] = []
-        reached = 0
-        columns = (pieces[name].tolist() for name in ("at", "payload", "length", "captured", "chunk"))
-        for at, offset, length, captured, chunk in zip(*columns, strict=True):
-            if at != reached:
-                break
-            parts.append(self.fpdus.datas[chunk][offset : offset + captured].tobytes())
-            reached += captured
-            if captured < length:
-                break
-        return b"".join(parts)
+        return self.fpdus.payload(self.index)
 
 
 class Part(NamedTuple):

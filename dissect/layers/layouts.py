@@ -27,6 +27,7 @@ LAYOUTS: dict[str, tuple[tuple[str, int], ...]] = {
         ("swap_data", 64),
         ("compare_data", 64),
     ),
+    "AtomicAckETH": (("original_data", 64),),
     "AETH": (
         ("syndrome", 8),
         ("msn", 24),

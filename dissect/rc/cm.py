@@ -58,14 +58,12 @@ def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage
     are None.  None too for a MAD too short to tell what it is, or of another class, method or attribute.
     """
     datagram = bytes(data[max(0, start) : min(max(0, end), max(0, start) + MAD_SIZE)])
-    header = _values("MAD", datagram[:MAD_HEADER_SIZE])
-    if header["mgmtclass"] != CLASS_CM or header["method"] != METHOD_SEND:
+    header, kind, values = mad_values(datagram)
+    if not kind:
         return None
-    if header["attributeid"] not in CM_LAYERS:
-        return None
-    kind, layer = CM_LAYERS[header["attributeid"]]
+    _, layer = CM_LAYERS[header["attributeid"]]
     body = datagram[MAD_HEADER_SIZE:]
-    field = _values(layer, body).get
+    field = values.get
     private_data = body[compiled(layer).size :]
     service_id = field("serviceid")
     port = None if service_id is None else service_port(service_id)
@@ -100,6 +98,18 @@ def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage
         private_data=private_data,
         truncated=len(datagram) < MAD_SIZE,
     )
+
+
+def mad_values(datagram: bytes) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    """The header of a Management Datagram, what CM message it holds ('' for none), and the fields of that.
+
+    Fields behind the end of the bytes are None; what is longer than 64 bits is bytes.
+    """
+    header = _values("MAD", datagram[:MAD_HEADER_SIZE])
+    if header["mgmtclass"] != CLASS_CM or header["method"] != METHOD_SEND or header["attributeid"] not in CM_LAYERS:
+        return header, "", {}
+    kind, layer = CM_LAYERS[header["attributeid"]]
+    return header, kind, _values(layer, datagram[MAD_HEADER_SIZE:])
 
 
 def _values(layer: str, data: bytes) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
-from playbook import Capture, Wire, faults, write_pcap
-from playbook.iwarp import IwarpCapture, IwarpWire
+from playbook import Capture, Wire, cm, faults, write_pcap
+from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.shapes import read, write
 from rdmascope.captures import wireshark
 from rdmascope.cli.main import main
@@ -173,6 +173,55 @@ class TestAgreement:
         assert summary["compared"]["packet"]["compared"] == summary["compared"]["packet"]["equal"] > 10
         assert summary["compared"]["call"]["compared"] == summary["compared"]["reply"]["compared"] == 2
         assert {one["right"] for one in differences} == {"both"}
+
+    @pytest.mark.parametrize(
+        ("layer", "kind", "code"), [(0, 1, 0), (0, 2, 6), (0, 0, 0), (1, 1, 3), (1, 2, 2), (2, 0, 2)]
+    )
+    def test_terminates(self, layer: int, kind: int, code: int, tmp_path: Path) -> None:
+        wire = IwarpWire(mss=1460, seed=2)
+        conn = wire.connect()
+        read(conn)
+        assert isinstance(conn, IwarpConnection)
+        conn.terminate(1, layer, kind, code)
+        path = tmp_path / "terminate.pcap"
+        write_pcap(IwarpCapture(wire, wire.sent()).frames, path)
+        *differences, summary = objects(str(path))
+        assert [one["field"] for one in differences if one["what"] == "packet"] == []
+        assert summary["agree"] is True
+
+    def test_the_set_up_of_a_connection_without_messages(self, tmp_path: Path) -> None:
+        wire = IwarpWire(mss=1460, seed=2)
+        wire.connect(markers=(True, False))
+        path = tmp_path / "setup.pcap"
+        write_pcap(IwarpCapture(wire, wire.sent()).frames, path)
+        assert objects(str(path))[-1]["compared"]["packet"]["equal"] == 2
+
+    def test_atomics_and_management(self, tmp_path: Path) -> None:
+        """A CMP_SWAP with its acknowledgement, a CM REJ, and a datagram of subnet management."""
+        wire = Wire(mtu=1024, seed=1)
+        conn = wire.connect()
+        assert conn.sides is not None
+        conn._mad(1, cm.REJ, cm.reject(conn.sides[1], conn.sides[0], 28))
+        conn._packet(0, "other", 0x13, 7, struct.pack(">QIQQ", 0x1000, 5, 1 << 63, 2), b"")
+        conn._packet(1, "other", 0x12, 7, struct.pack(">IQ", 0x1F000001, 1 << 62), b"")
+        path = tmp_path / "atomic.pcap"
+        write_pcap(Capture(wire).frames, path)
+        *differences, summary = objects(str(path))
+        assert (differences, summary["compared"]["packet"]["equal"]) == ([], 6)
+
+    def test_fields_that_this_tshark_does_not_know(
+        self, small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lacking = "infiniband.cm.req.retrcount"
+        complaint = f"tshark: Some fields aren\\047t valid:\\n\\t{lacking}\\n"
+        install(
+            tmp_path,
+            monkeypatch,
+            f'case "$*" in *{lacking}*) printf "{complaint}" >&2; exit 1;; esac\nexec {TSHARK} "$@"',
+        )
+        result = run(small)
+        assert (result.exit_code, result.stdout.splitlines()[1][:10]) == (0, "they agree")
+        assert f"does not know {lacking}, so this is not compared" in result.stderr
 
     def test_a_damaged_file_is_compared_as_far_as_it_goes(self, small: str, tmp_path: Path) -> None:
         path = tmp_path / "half.pcap"
