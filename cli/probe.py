@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +14,7 @@ import click
 from .terminal import EXIT_BAD_INPUT, EXIT_FAULT, complain, console, print_json, show
 
 if TYPE_CHECKING:
+    from rdmascope.captures.probe.ping import Plan
     from rdmascope.captures.verbs.interface import Target, Verbs
 
 SECOND = 1_000_000_000
@@ -42,7 +46,15 @@ NFS_RDMA_PORT = 20049
 @click.option("--serve", is_flag=True, help="Be the server.")
 @click.option("--fault", metavar="NAME", help="With --serve: what to do wrong; 'list' lists them.")
 @click.option(
-    "--highest", type=click.IntRange(1, 2), default=2, show_default=True, help="With --serve: the highest version."
+    "--highest",
+    type=click.IntRange(1, 2),
+    help="The highest version of RPC-over-RDMA to speak.  [default: 1; with --serve 2]",
+)
+@click.option(
+    "--echo",
+    type=click.IntRange(1, 1 << 20),
+    metavar="BYTES",
+    help="Send so many there and back with each call; HOST runs this program with --serve.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--junit", "junit_file", type=click.Path(dir_okay=False), help="With --suite: write JUnit XML.")
@@ -65,7 +77,8 @@ def command(
     names: tuple[str, ...],
     serve: bool,
     fault: str | None,
-    highest: int,
+    highest: int | None,
+    echo: int | None,
     as_json: bool,
     junit_file: str | None,
     write_file: str | None,
@@ -132,11 +145,12 @@ def command(
             devices = recorder = record(devices, target, Path(write_file))
         try:
             if serve:
-                status = _serve(devices, target, fault, highest, as_json)
+                status = _serve(devices, target, fault, highest or 2, as_json)
             elif suite:
                 status = _suite(devices, target, int(timeout * SECOND), faults, names, as_json, junit_file)
             else:
-                status = _ping(devices, target, count, interval, timeout, programs, as_json)
+                times = int(interval * SECOND), int(timeout * SECOND)
+                status = _ping(devices, target, _plan(count, *times, programs, highest or 1, echo or 0), as_json)
         finally:
             devices.close()
             if recorder is not None:
@@ -154,22 +168,21 @@ def _devices() -> Verbs:
     return RdmaCm()
 
 
-def _ping(
-    devices: Verbs,
-    target: Target,
-    count: int,
-    interval: float,
-    timeout: float,
-    programs: tuple[int, ...],
-    as_json: bool,
-) -> int:
-    from rdmascope.captures.probe.ping import Plan, Reached, Round, Spoken, ping
+def _plan(count: int, interval: int, timeout: int, programs: tuple[int, ...], version: int, echo: int) -> Plan:
+    from rdmascope.captures.probe.ping import Plan
+    from rdmascope.dissect.endpoint import Settings
     from rdmascope.dissect.onc.programs import NFS
+
+    every = tuple(dict.fromkeys((NFS, *programs)))
+    return Plan(count, interval, timeout, every, echo=echo, settings=Settings(version=version))
+
+
+def _ping(devices: Verbs, target: Target, plan: Plan, as_json: bool) -> int:
+    from rdmascope.captures.probe.ping import Echoed, Reached, Round, Spoken, ping
 
     from . import probe_records as records
     from .views import probe as views
 
-    plan = Plan(count, int(interval * SECOND), int(timeout * SECOND), tuple(dict.fromkeys((NFS, *programs))))
     out = console()
     rounds: list[Round] = []
     reached = answered = False
@@ -179,6 +192,8 @@ def _ping(
                 rounds.append(finding)
             if isinstance(finding, Reached):
                 reached, answered = True, not finding.problem
+            if isinstance(finding, Echoed):
+                answered = answered and not finding.problem
             if isinstance(finding, Spoken) and rounds and not as_json:
                 show(out, views.rounds_summary(rounds))
             if as_json:
@@ -257,12 +272,13 @@ def _serve(devices: Verbs, target: Target, fault: str | None, highest: int, as_j
     _flush()
 
     try:
-        for one in server.run():
-            if as_json:
-                print_json(records.happened(one))
-            else:
-                show(out, views.happened(one))
-            _flush()
+        with _ended_by_signals():
+            for one in server.run():
+                if as_json:
+                    print_json(records.happened(one))
+                else:
+                    show(out, views.happened(one))
+                _flush()
     except KeyboardInterrupt:
         server.close()
     if as_json:
@@ -270,6 +286,18 @@ def _serve(devices: Verbs, target: Target, fault: str | None, highest: int, as_j
     else:
         show(out, views.served(server.connections, server.calls, server.committed, fault))
     return 0
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends it as Ctrl-C does, and so does a SIGINT that a shell ignores for what runs in its background."""
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _list_faults() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from rdmascope.captures.probe.ping import Finding, Program, Reached, Round, Spoken
+from rdmascope.captures.probe.ping import Echoed, Finding, Program, Reached, Round, Spoken
 from rdmascope.captures.probe.serve import Happened
 from rdmascope.captures.probe.suite import Result
 from rdmascope.captures.probe.verdicts import Kind
@@ -45,6 +45,16 @@ def finding(one: Finding, target: Target) -> Record:
         case Round():
             return record(
                 "probe_round", target=str(target), number=one.number, time_ns=one.time, problem=one.problem or None
+            )
+        case Echoed():
+            return record(
+                "probe_echo",
+                target=str(target),
+                number=one.number,
+                size=one.size,
+                there_and_back_ns=one.there_and_back,
+                read_ns=one.read,
+                problem=one.problem or None,
             )
         case Spoken():
             return record(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from rdmascope.dissect.connection import PrivateData
-from rdmascope.dissect.endpoint import Answered, Call, Failed, Settings, service
+from rdmascope.dissect.endpoint import Answered, Call, Chunks, Failed, Settings, service
 from rdmascope.dissect.endpoint.header import Value
 from rdmascope.dissect.messages import ERR_VERS
 from rdmascope.dissect.onc.header import PROG_MISMATCH, PROG_UNAVAIL, SUCCESS, ReplyHeader, reply_header
@@ -16,9 +16,12 @@ from rdmascope.dissect.private_data import find_private_data
 
 from ..verbs.interface import Depths, Target, Verbs, VerbsError
 from .driver import Client
+from .serve import echo
 
 NO_SUCH_VERSION = 0xFFFFFFFF
 """Of a program: asks for the range of versions that there are (RFC 5531, 9)."""
+_REPLY_ROOM = 512
+"""Bytes of a reply beside the data."""
 MOST_VERSIONS = 8
 """Versions of a program that are tried."""
 
@@ -34,6 +37,8 @@ class Plan:
     program: int = NFS
     """Of the NULL calls that are timed."""
     version: int = 3
+    echo: int = 0
+    """Bytes to send there and back through the echo program, and to read, in each round besides."""
     settings: Settings = field(default_factory=Settings)
 
 
@@ -68,6 +73,19 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Echoed:
+    """Bulk data that went to another ``rdmascope probe --serve`` and came back."""
+
+    number: int
+    size: int
+    there_and_back: int | None
+    """Nanoseconds of a call with so many bytes in both directions; None where it failed."""
+    read: int | None
+    """Nanoseconds of a READ of so many bytes."""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Spoken:
     """What came of speaking version 2 on a connection of its own."""
 
@@ -95,7 +113,7 @@ class Program:
     """'answers', 'not there', or why nothing is known."""
 
 
-Finding = Reached | Round | Spoken | Program
+Finding = Reached | Round | Echoed | Spoken | Program
 
 
 def ping(devices: Verbs, target: Target, plan: Plan) -> Iterator[Finding]:
@@ -112,6 +130,8 @@ def ping(devices: Verbs, target: Target, plan: Plan) -> Iterator[Finding]:
             started = devices.now()
             answer = client.call(_null(next(xids), plan.program, plan.version), started + plan.timeout)
             yield _round(number, answer, devices.now() - started)
+            if plan.echo:
+                yield _echo(client, number, plan, xids)
             if number < plan.count:
                 client.idle(started + plan.interval)
         yield _speak(devices, target, plan, next(xids))
@@ -149,6 +169,25 @@ def _reached(client: Client, first: Answered | Failed) -> Reached:
 def _round(number: int, answer: Answered | Failed, time: int) -> Round:
     problem = _problem(answer)
     return Round(number, None if isinstance(answer, Failed) else time, problem)
+
+
+def _echo(client: Client, number: int, plan: Plan, xids: Iterator[int]) -> Echoed:
+    """Through a position-zero Read chunk and a Reply chunk; the READ through a Write chunk."""
+    devices = client.devices
+    data = service.pattern(number, plan.echo)
+    room = plan.echo + _REPLY_ROOM
+    there = Call(echo(next(xids), data), largest_reply=room, chunks=Chunks(read=False))
+    back = Call(service.read(next(xids), number, plan.echo), results=(plan.echo,))
+    times: list[int] = []
+    for call in (there, back):
+        started = devices.now()
+        answer = client.call(call, started + plan.timeout)
+        if problem := _problem(answer):
+            return Echoed(number, plan.echo, times[0] if times else None, None, problem)
+        times.append(devices.now() - started)
+        if isinstance(answer, Answered) and data not in answer.message:
+            return Echoed(number, plan.echo, times[0], None, "other bytes came back")
+    return Echoed(number, plan.echo, times[0], times[1])
 
 
 def _speak(devices: Verbs, target: Target, plan: Plan, xid: int) -> Spoken:

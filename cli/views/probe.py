@@ -8,7 +8,7 @@ from statistics import median
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rdmascope.captures.probe.ping import Finding, Plan, Program, Reached, Round, Spoken
+from rdmascope.captures.probe.ping import Echoed, Finding, Plan, Program, Reached, Round, Spoken
 from rdmascope.captures.probe.serve import Happened
 from rdmascope.captures.probe.suite import Result
 from rdmascope.captures.probe.verdicts import Check, Kind
@@ -36,6 +36,8 @@ def finding(one: Finding, target: Target, plan: Plan) -> RenderableType:
             return _reached(one, target, plan)
         case Round():
             return _round(one)
+        case Echoed():
+            return _echoed(one)
         case Spoken():
             return _spoken(one)
         case Program():
@@ -75,6 +77,21 @@ def _round(one: Round) -> RenderableType:
     if one.problem:
         text.append(f"  {one.problem}", "yellow" if one.time is not None else "red")
     return text
+
+
+def _echoed(one: Echoed) -> RenderableType:
+    text = Text(f"       {size(one.size)}")
+    if one.there_and_back is not None:
+        text.append(f" there and back {duration(one.there_and_back)}{_rate(2 * one.size, one.there_and_back)}")
+    if one.read is not None:
+        text.append(f", read {duration(one.read)}{_rate(one.size, one.read)}")
+    if one.problem:
+        text.append(f"  {one.problem}", "red")
+    return text
+
+
+def _rate(count: int, time: int) -> str:
+    return f" ({size(count * 1e9 / time)}/s)" if time else ""
 
 
 def times(rounds: Sequence[Round]) -> tuple[int, float, int, int] | None:

@@ -1,0 +1,83 @@
+"""An exchange put together from what was said is the one that passed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from playbook.hosts import SECOND, TARGET, hosts, save
+from rdmascope.captures import open_capture
+from rdmascope.captures.probe.driver import Client
+from rdmascope.captures.probe.record import ASSUMED, BUILT, WRITTEN, Built
+from rdmascope.captures.probe.serve import Server, echo
+from rdmascope.captures.probe.suite import run
+from rdmascope.captures.probe.verdicts import CHECKS
+from rdmascope.captures.verbs.interface import Target
+from rdmascope.captures.verbs.memory import Fabric
+from rdmascope.cli.main import main
+from rdmascope.dissect.endpoint import Call, Chunks, Settings, service
+
+LATER = SECOND << 32
+
+
+def rpcs(path: str) -> list[dict[str, Any]]:
+    """What the other commands see in it, but for the times."""
+    shown = CliRunner().invoke(main, ["export", path, "--json"])
+    if shown.exit_code:
+        shown = CliRunner().invoke(main, ["rpcs", path, "--json"])
+    lines = [json.loads(line) for line in shown.stdout.splitlines()]
+    keep = ("xid", "state", "program", "procedure", "call_length", "reply_length", "chunks")
+    return [{name: line.get(name) for name in keep} for line in lines if line["type"] == "rpc"]
+
+
+def talk(client: Client) -> None:
+    data = service.pattern(3, 20_000)
+    client.call(Call(service.null(1)), LATER)
+    client.call(Call(echo(2, data), chunks=Chunks(read=False), largest_reply=21_000), LATER)
+    client.call(Call(service.write(3, 0, data), chunks=Chunks(read=True, segments=3)), LATER)
+    client.call(Call(service.read(4, 5, 15_000), results=(15_000,)), LATER)
+    client.close()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_a_client_puts_together_is_what_passed(version: int, tmp_path: Path) -> None:
+    devices, _ = hosts()
+    built = Built(devices, tmp_path / "built.pcapng", TARGET.port, "because")
+    talk(Client(built, TARGET, Settings(version=version), LATER))
+    assert built.finish().endswith("built and not recorded: because")
+    made, passed = rpcs(str(tmp_path / "built.pcapng")), rpcs(save(devices, tmp_path / "passed.pcapng"))
+    assert len(made) == 4
+    assert made == passed
+    assert {one["state"] for one in made} == {"complete"}
+
+
+def test_what_a_server_puts_together_is_what_passed(tmp_path: Path) -> None:
+    fabric = Fabric()
+    client, host = fabric.host("192.0.2.2"), fabric.host("192.0.2.1")
+    built = Built(host, tmp_path / "built.pcapng", TARGET.port, "because")
+    server = Server(built, Settings(version=2))
+    host.idle = server.step
+    server.listen(Target("", TARGET.port))
+    talk(Client(client, TARGET, Settings(version=2), LATER))
+    built.finish()
+    made = rpcs(str(tmp_path / "built.pcapng"))
+    assert len(made) == 4
+    assert made == rpcs(save(client, tmp_path / "passed.pcapng"))
+
+
+def test_every_frame_says_that_it_was_not_recorded(tmp_path: Path) -> None:
+    devices, _ = hosts()
+    path = tmp_path / "built.pcapng"
+    built = Built(devices, path, TARGET.port, "because")
+    list(run(built, TARGET, SECOND, [CHECKS["long-call"], CHECKS["reply-chunk-used"], CHECKS["read-handle"]]))
+    built.finish()
+    raw = path.read_bytes()
+    with open_capture(path) as capture:
+        frames = sum(len(batch.rows) for batch in capture.batches())
+    counts = {text: raw.count(text.encode()) for text in (BUILT, ASSUMED, WRITTEN)}
+    assert sum(counts.values()) == frames
+    assert all(counts.values())
