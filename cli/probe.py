@@ -85,19 +85,22 @@ def command(
 ) -> None:
     """Speak RPC-over-RDMA with a server: is it there, what does it agree to, how fast does it answer?
 
-    Example: an NFS server on Linux 6.1.
+    Example: an NFS server on Linux 6.1, by software RDMA.
 
     \b
-      $ rdmascope probe 10.77.0.1
-      10.77.0.1:20049 by rxe0, connected in 52.0 ms
-        its private data   sends 4.00 KiB, receives 4.00 KiB, no remote invalidation
-        inline threshold   4.00 KiB to the server, 4.00 KiB back
+      $ rdmascope probe 10.77.0.1 -c 3
+      10.77.0.1:20049 by rxe0, connected in 338 ms
+        private data         sends 4.00 KiB, receives 4.00 KiB, no remote invalidation
+        inline threshold     4.00 KiB to the server, 4.00 KiB back
+        RDMA Reads at once   served here 16, served there 0
+        credits              32 asked, 64 granted
       ...
-      NULL, NFS version 3
-        1   3.80 ms
+        3 calls, 3 replies; min 12.1 ms, median 14.9 ms, p99 37.4 ms, max 37.4 ms
       ...
-      version 2 refused: RDMA_ERR_VERS 1 to 1
-      NFS answers in versions 3, 4 (of 3 to 4)
+        version 2   refused: RDMA_ERR_VERS, 1 to 1
+        version 1   spoken on the same connection
+      ...
+        NFS (100003)  versions 3, 4 of 3 to 4
 
     It needs an RDMA device on this host and pyverbs; where one is missing, a line says what to do.
 
@@ -108,10 +111,11 @@ def command(
       $ rdmascope probe 10.77.0.1 --suite conformance --faults
 
     A server to try a client with, of versions 1 and 2; it answers NULL, some NFSv3, and an echo program (548347908,
-    version 1, procedure 1: an opaque there and back), and misbehaves where it is told to:
+    version 1, procedure 1: an opaque there and back), and misbehaves where it is told to. Another probe can send bulk
+    data through it (--echo), in version 2 with --highest 2:
 
     \b
-      $ rdmascope probe --serve --port 20050 --fault V1-CREDIT-ZERO
+      $ rdmascope probe --serve --port 20050 --fault grant-nothing
 
     --write keeps the exchange for the other commands. Where this host can capture on the device, it is what passed;
     elsewhere it is put together from what was sent and received, and every frame says so.

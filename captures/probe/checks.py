@@ -272,7 +272,7 @@ def credits(on: Exchange) -> Verdict:
         verdict = replied(on.hear(one))
         if verdict.kind is not Kind.PASS:
             return Verdict(verdict.kind, f"after {number} of {len(xids)} replies: {verdict.observed}")
-    return passed(f"{len(xids)} calls at once, {len(xids)} replies, {granted} granted")
+    return passed(f"{len(xids)} at once, all answered, {granted} granted")
 
 
 @check("no-invalidation", "PD-INVALIDATE-AGREED")

@@ -96,7 +96,7 @@ def named(answer: Answer) -> str:
         return "nothing"
     text = procedure_name(header.version, header.procedure)
     if header.procedure == RDMA_ERROR:
-        text += f", {error_name(header.version, header.error)}"
+        text += ", " + error_name(header.version, header.error).partition(" (")[0]
         if header.supported:
             text += f" {header.supported[0]} to {header.supported[1]}"
     return text + (f" ({header.problem})" if header.problem else "")

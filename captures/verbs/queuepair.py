@@ -33,6 +33,7 @@ _BIND_TIME = 2_000_000_000
 _ACCESS = ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_READ | ib.IBV_ACCESS_REMOTE_WRITE
 _STATUSES = {
     ib.IBV_WC_LOC_LEN_ERR: "a message was longer than the Receive",
+    ib.IBV_WC_LOC_QP_OP_ERR: "this device ended the connection",
     ib.IBV_WC_LOC_PROT_ERR: "local protection error",
     ib.IBV_WC_WR_FLUSH_ERR: "the peer ended the connection",
     ib.IBV_WC_REM_INV_REQ_ERR: "the peer reports an invalid request",

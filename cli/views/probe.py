@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from rdmascope.captures.probe.ping import Echoed, Finding, Plan, Program, Reached, Round, Spoken
@@ -44,6 +46,16 @@ def finding(one: Finding, target: Target, plan: Plan) -> RenderableType:
             return _program(one)
 
 
+def _facts(rows: Sequence[Sequence[Text | str]], gap: int = 3) -> RenderableType:
+    """Names and what is to be said of them, which wraps."""
+    table = Table.grid(padding=(0, gap, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in rows:
+        table.add_row(name, text)
+    return Padding(table, (0, 0, 0, 2))
+
+
 def _reached(one: Reached, target: Target, plan: Plan) -> RenderableType:
     title = Text.assemble((str(target), "bold"), f" by {one.device}, connected in {duration(one.connect_time)}")
     if one.announced is None:
@@ -58,7 +70,7 @@ def _reached(one: Reached, target: Target, plan: Plan) -> RenderableType:
         ["RDMA Reads at once", _depths(one.depths)],
         ["credits", f"{one.asked} asked, {granted}"],
     ]
-    parts: list[RenderableType] = [title, Grid(["", ""], [], rows, flexible=1, gap=3)]
+    parts: list[RenderableType] = [title, _facts(rows)]
     if one.problem:
         parts.append(Text(f"  the first call: {one.problem}", "red"))
     parts += [Text(), heading(f"NULL, {program_name(plan.program)} version {plan.version}")] if plan.count else []
@@ -126,7 +138,7 @@ def _spoken(one: Spoken) -> RenderableType:
     elif one.version == 1:
         rows.append(["version 1", "spoken on the same connection"])
     rows += [[f"  {characteristic_name(which)}", _value(which, value)] for which, value in one.characteristics.items()]
-    return Group(title, Grid(["", ""], [], rows, flexible=1, gap=3), Text(), heading("Programs"))
+    return Group(title, _facts(rows), Text(), heading("Programs"))
 
 
 def _value(which: int, value: Value) -> str:
@@ -161,16 +173,21 @@ def suite_title(target: Target, wanted: Sequence[Check]) -> RenderableType:
 
 
 def result_line(one: Result, wanted: Sequence[Check], width: int) -> RenderableType:
-    """Verdict, check, rule and what was seen; the last wraps."""
+    """Verdict, check, where there is room the rule, and what was seen."""
     rule = one.check.cited()
-    name = max(len(check.name) for check in wanted)
-    known = max(len(check.rule) for check in wanted)
     verdict = Text(one.verdict.kind.value, STYLES[one.verdict.kind])
-    verdict.pad_right(max(len(kind.value) for kind in Kind) - len(verdict))
-    head: list[Text | str] = [verdict, one.check.name.ljust(name)]
+    cells: list[tuple[Text | str, int]] = [
+        (verdict, max(len(kind.value) for kind in Kind)),
+        (one.check.name, max(len(check.name) for check in wanted)),
+    ]
     if width >= 120:
-        head += [one.check.rule.ljust(known), rule.level.value.ljust(6)]
-    return Grid(["" for _ in head] + [""], [], [[*head, one.verdict.observed]], flexible=len(head), gap=2)
+        cells += [(one.check.rule, max(len(check.rule) for check in wanted)), (rule.level.value, 6)]
+    line = Table.grid(padding=(0, 2, 0, 0))
+    for _, room in cells:
+        line.add_column(width=room, no_wrap=True)
+    line.add_column(overflow="fold")
+    line.add_row(*(cell for cell, _ in cells), one.verdict.observed)
+    return Padding(line, (0, 0, 0, 2))
 
 
 def suite_summary(results: Sequence[Result], width: int) -> RenderableType:
@@ -186,7 +203,7 @@ def suite_summary(results: Sequence[Result], width: int) -> RenderableType:
             ["rule", f"{rule.title} ({rule.document}, {rule.section}; {rule.final})"],
             ["came", one.verdict.observed],
         ]
-        parts += [title, Grid(["", ""], [], rows, flexible=1, gap=2), Text()]
+        parts += [title, _facts(rows, 2), Text()]
     counts = {kind: sum(one.verdict.kind is kind for one in results) for kind in Kind}
     told = [(f"{number} {kind.value}", STYLES[kind]) for kind, number in counts.items() if number]
     line = Text(f"{plural(len(results), 'check')}: ")
