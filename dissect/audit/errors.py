@@ -36,8 +36,6 @@ def error_xid(sent: Sent) -> Judgement | None:
 
     Wrong: the same, RDMA_ERROR 0.
     """
-    if not _error(sent):
-        return None
     if sent.xid_seen:
         return KEPT
     if not sent.start_known:
@@ -59,7 +57,7 @@ def error_version(sent: Sent) -> Judgement | None:
     Wrong: the same with rdma_vers 7.
     """
     call = sent.rpc.call if sent.rpc is not None and sent.rpc.call is not None else sent.answers
-    if not _error(sent) or call is None or sent.header.length < 8 or call.header.length < 8:
+    if call is None or sent.header.length < 8 or call.header.length < 8:
         return None
     asked = call.header.version
     if sent.header.version == asked:
@@ -79,13 +77,14 @@ def error_code(sent: Sent) -> Judgement | None:
 
     Wrong: rdma_err 7; or rdma_err 1 and the Send ends.
     """
-    if not _error(sent) or sent.header.version == 2:
-        return None
+    return decoded(sent, "1 with a range of versions, or 2")
+
+
+def decoded(sent: Sent, required: str) -> Judgement:
+    """Whether an RDMA_ERROR can be read."""
     if sent.unread:
         return undecidable(sent.unread)
-    if sent.header.problem:
-        return violation(sent.header.problem, "1 with a range of versions, or 2")
-    return KEPT
+    return violation(sent.header.problem, required) if sent.header.problem else KEPT
 
 
 @rule("V1-ERROR-RANGE", "RDMA_ERR_VERS gives a range that the offending version is outside of", MUST,

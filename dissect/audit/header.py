@@ -151,7 +151,7 @@ def msg_payload(sent: Sent) -> Judgement | None:
 
     Wrong: an RDMA_MSG that ends with its chunk lists; RDMA_NOMSG was meant.
     """
-    return inline_payload(sent) if sent.header.version == 1 else None
+    return inline_payload(sent)
 
 
 def inline_payload(sent: Sent) -> Judgement | None:
@@ -232,12 +232,12 @@ def error_payload(sent: Sent) -> Judgement | None:
 
     Wrong: three empty chunk lists behind the error code.
     """
-    return nothing_behind(sent) if sent.header.version != 2 else None
+    return nothing_behind(sent)
 
 
 def nothing_behind(sent: Sent) -> Judgement | None:
     """Whether an RDMA_ERROR ends where it should."""
-    if sent.header.procedure != RDMA_ERROR or sent.header.problem:
+    if sent.header.problem:
         return None
     inline = sent.message.inline_length
     return violation(f"{inline} bytes behind the error", "none") if inline else KEPT

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 from ..connection import Connection
 from ..intervals import IntervalSet
-from ..messages import RDMA_NOMSG
+from ..messages import RDMA_NOMSG, Message
 from ..onc import binding
 from ..onc.binding import Items
 from ..onc.header import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS_DATA, CallHeader, ReplyHeader, call_header, reply_header
@@ -133,21 +133,18 @@ class Transaction(Subject):
     @cached_property
     def call_stream(self) -> bytes:
         """The call's Payload stream after reduction, as far as it is known without a hole."""
-        message = self.rpc.call
-        if message is None or message.header.problem:
-            return b""
-        if message.header.procedure == RDMA_NOMSG:
-            return call_stream_prefix(self.rpc, LOOKED_AT)
-        return bytes(message.data[message.start : message.end])
+        return self._stream(self.rpc.call, call_stream_prefix)
 
     @cached_property
     def reply_stream(self) -> bytes:
         """The reply's Payload stream after reduction, as far as it is known without a hole."""
-        message = self.rpc.reply
+        return self._stream(self.rpc.reply, reply_stream_prefix)
+
+    def _stream(self, message: Message | None, prefix: Callable[[Rpc, int], bytes]) -> bytes:
         if message is None or message.header.problem:
             return b""
         if message.header.procedure == RDMA_NOMSG:
-            return reply_stream_prefix(self.rpc, LOOKED_AT)
+            return prefix(self.rpc, LOOKED_AT)
         return bytes(message.data[message.start : message.end])
 
     @property

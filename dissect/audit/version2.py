@@ -20,6 +20,7 @@ from ..negotiation import Refusal
 from ..onc.header import CALL
 from ..onc.xdr import word
 from .credits import OUT_OF_STEP, SKEW
+from .errors import decoded
 from .finding import KEPT, Judgement, undecidable, violation
 from .header import inline_payload, nothing_behind
 from .inline import compare_second, ruled_elsewhere
@@ -32,10 +33,6 @@ from .transaction import Transaction
 MUST, STATED = Level.MUST, Level.STATED
 
 LATE_START = "the connection began before the capture did"
-
-
-def _second(sent: Sent) -> bool:
-    return sent.header.length >= 8 and sent.header.version == 2
 
 
 @rule(
@@ -56,7 +53,7 @@ def procedure(sent: Sent) -> Judgement | None:
 
     Wrong: rdma_proc 3, RDMA_DONE, in a message of version 2.
     """
-    if not _second(sent) or sent.header.procedure is None:
+    if sent.header.procedure is None:
         return None
     if sent.header.procedure in PROCEDURE_NAMES_2:
         return KEPT
@@ -145,7 +142,7 @@ def msg_payload(sent: Sent) -> Judgement | None:
 
     Wrong: an RDMA2_MSG that ends with its chunk lists; RDMA2_NOMSG was meant.
     """
-    return inline_payload(sent) if _second(sent) else None
+    return inline_payload(sent)
 
 
 @rule("V2-ERROR-PAYLOAD", "Nothing follows an RDMA2_ERROR", MUST, "4.2.1", "", Sent, needs=SECOND | ERROR)
@@ -158,7 +155,7 @@ def error_payload(sent: Sent) -> Judgement | None:
 
     Wrong: three empty chunk lists behind the error code.
     """
-    return nothing_behind(sent) if _second(sent) else None
+    return nothing_behind(sent)
 
 
 @rule("V2-ERROR-CODE", "rdma_err is 1, 2 or 3, and decodes", STATED, "4.2", "", Sent, needs=SECOND | ERROR)
@@ -172,13 +169,7 @@ def error_code(sent: Sent) -> Judgement | None:
 
     Wrong: rdma_err 7; or rdma_err 1 and the Send ends.
     """
-    if not _second(sent) or sent.header.procedure != RDMA_ERROR:
-        return None
-    if sent.unread:
-        return undecidable(sent.unread)
-    if sent.header.problem:
-        return violation(sent.header.problem, "1 with a range of versions, 2, or 3")
-    return KEPT
+    return decoded(sent, "1 with a range of versions, 2, or 3")
 
 
 @rule("V2-INVAL-OPTION", "An option that is not supported is answered by RDMA2_ERR_INVAL_OPTION", MUST,
@@ -237,7 +228,7 @@ def first_message(sent: Sent) -> Judgement | None:
     Wrong: a NULL call of version 1, then calls of version 2; or two calls before the first reply.
     """
     terms, connection, frame = sent.terms, sent.connection, sent.message.frame
-    if sent.sender != 0 or not _second(sent) or terms is None or _refusal(sent) is not None:
+    if sent.sender != 0 or terms is None or _refusal(sent) is not None:
         return None
     version = connection.version_at(frame)
     if version.value == 2:
@@ -344,7 +335,7 @@ def inline_4096(sent: Sent) -> Judgement | None:
 
     Wrong: one of 5,000 bytes.
     """
-    if not _second(sent) or ruled_elsewhere(sent) or sent.buffer_announced:
+    if ruled_elsewhere(sent) or sent.buffer_announced:
         return None
     limit, _, source = sent.limit
     return compare_second(sent, limit, source)

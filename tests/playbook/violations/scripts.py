@@ -183,6 +183,16 @@ def second_version(connection: Connection, xid: int = 7) -> Operation:
     return connection.send(CLIENT, header(xid, MSG, version=2) + message(nfs3.null(), xid))
 
 
+def two_at_first(wire: Wire) -> Broken:
+    """A second call before the first reply."""
+    connection = wire.connect()
+    calls = [call(connection, nfs3.null()) for _ in range(2)]
+    wire.pause(1_000_000)
+    for rpc in calls:
+        reply(rpc, nfs3.null_reply())
+    return by_client(wire, calls[1].true.call_operation)
+
+
 def big_call(connection: Connection, size: int) -> Exchange:
     """A call of a little more than ``size`` bytes inline."""
     rpc = call(connection, nfs3.write(0, bytes(size)))

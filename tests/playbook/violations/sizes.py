@@ -13,6 +13,7 @@ from .scripts import (
     by_server,
     listing,
     opened,
+    two_at_first,
 )
 
 
@@ -35,12 +36,7 @@ def credit_exceeded(wire: Wire) -> Broken:
 
 @breaks("V1-CREDIT-FIRST")
 def credit_first(wire: Wire) -> Broken:
-    connection = wire.connect()
-    calls = [call(connection, nfs3.null()) for _ in range(2)]
-    wire.pause(1_000_000)
-    for rpc in calls:
-        reply(rpc, nfs3.null_reply())
-    return by_client(wire, calls[1].true.call_operation)
+    return two_at_first(wire)
 
 
 @breaks("V1-XID-REUSED")

@@ -21,6 +21,7 @@ from .scripts import (
     opened,
     refuse,
     second_version,
+    two_at_first,
 )
 
 
@@ -85,12 +86,7 @@ def inval_option(wire: Wire) -> Broken:
 @breaks("V2-FIRST-MESSAGE")
 def first_message(wire: Wire) -> Broken:
     wire.version = 2
-    connection = wire.connect()
-    calls = [call(connection, nfs3.null()) for _ in range(2)]
-    wire.pause(1_000_000)
-    for rpc in calls:
-        reply(rpc, nfs3.null_reply())
-    return by_client(wire, calls[1].true.call_operation)
+    return two_at_first(wire)
 
 
 @breaks("V2-FALLBACK")
