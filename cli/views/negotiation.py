@@ -145,7 +145,7 @@ def _requests(connection: Connection) -> Iterator[str]:
 def outcome(request: Request) -> str:
     """What became of the wishes."""
     if request.refused_frame:
-        return f"not supported, says frame {request.refused_frame}"
+        return f"refused by an error in frame {request.refused_frame}"
     if not request.answer_frame:
         return "not answered"
     parts = [
