@@ -428,7 +428,7 @@ ORPHAN = enhanced("<", Frame(b"abcd", interface=3), 0)
         ("Größe\n".encode() * 11, "not a capture but a text file"),
         (b"PK\x03\x04" + bytes(40), "not a capture but a Zip archive; unpack it first"),
         (bytes(40), "not a capture but something that begins with the bytes 00 00 00 00"),
-        (gzip.compress(b"text\n" * 20), "not a capture but a text file"),
+        (gzip.compress(b"text\n" * 20, mtime=0), "not a capture but a text file"),
         (gzip.compress(gzip.compress(pcap(FEW))), "not a capture but something compressed twice"),
         (pcap(FEW)[:20], "truncated in the file header, at byte 0: only 20 of its 24 bytes are there"),
         (pcap(FEW)[:30], "truncated in frame 1, at byte 24: only 6 bytes of it are there"),
