@@ -17,7 +17,7 @@ from .connection import Connection
 from .header import decode_header
 from .messages import (
     DIRECTION_NAMES,
-    ERR_INVAL_OPTION,
+    ERR_CHUNK,
     ERR_VERS,
     RDMA_DONE,
     RDMA_ERROR,
@@ -305,9 +305,10 @@ class Exchange:
         if message.header.error == ERR_VERS:
             self.settled = 0
         if not self.connection.negotiation.error(sender, message, earlier):
-            if earlier is not None or message.header.error != ERR_INVAL_OPTION:
+            if earlier is not None or message.header.version != 2 or message.header.error in (ERR_VERS, ERR_CHUNK):
                 return False
-            self._note(message.frame, f"{error_name(2, ERR_INVAL_OPTION)} for an option that was not seen")
+            name = error_name(2, message.header.error) or "an RDMA2_ERROR whose code is cut,"
+            self._note(message.frame, f"{name} for an option or call that was not seen")
         if self.watch is not None:
             self.watch.stray(sender, message)
         return True

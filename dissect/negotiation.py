@@ -154,7 +154,7 @@ class Negotiation:
     option_refusals: list[OptionRefusal] = field(default_factory=list)
     overflow: int = 0
     """Frame of the first thing that could not be kept; from there on nothing is known.  0: all was kept."""
-    _options: tuple[OrderedDict[int, tuple[int, int]], ...] = field(
+    _options: tuple[OrderedDict[int, tuple[int, int | None]], ...] = field(
         default_factory=lambda: (OrderedDict(), OrderedDict())
     )
     """Frame and rdma_opttype of each RDMA2_OPTIONAL, by XID, of either end, that an error may still answer."""
@@ -206,7 +206,7 @@ class Negotiation:
             assert earlier is not None
             del self._options[1 - sender][header.xid]
             frame, option = earlier
-            if header.error == ERR_INVAL_OPTION:
+            if header.error == ERR_INVAL_OPTION and option is not None:
                 self._keep(self.option_refusals, OptionRefusal(message.frame, sender, option, frame), message.frame)
             request = self._request(1 - sender, header.xid)
             if request is not None:
@@ -216,13 +216,13 @@ class Negotiation:
     def option(self, sender: int, message: Message) -> str:
         """An RDMA2_OPTIONAL; gives what is wrong with it, '' where nothing is."""
         header, frame = message.header, message.frame
-        if header.option is None:
-            return ""
         options = self._options[sender]
         options[header.xid] = frame, header.option
         options.move_to_end(header.xid)
         if len(options) > REMEMBERED:
             options.popitem(last=False)
+        if header.option is None:
+            return ""
         noun = decode_option(header.option, header.optinfo, header.truncated)
         by = option_name(header.option)
         if isinstance(noun, InitXch):

@@ -26,7 +26,7 @@ from playbook.rpcrdma import (
     wish,
 )
 from playbook.wire import Connection as Talk
-from rdmascope.dissect.analyzer import Analyzer
+from rdmascope.dissect.analyzer import Analyzer, Options
 from rdmascope.dissect.characteristics import BKREQSUP_INLINE, XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 from rdmascope.dissect.connection import Connection
 from rdmascope.dissect.negotiation import REMEMBERED, loops
@@ -361,6 +361,20 @@ def test_headers_cut_by_the_capture_still_tell_the_version() -> None:
     assert [answer.version for answer in connection.negotiation.answered] == [2]
 
 
+@pytest.mark.parametrize("snaplen", [70, 74, 78, 82, 86])
+def test_a_refused_option_whose_frames_are_cut_is_no_rpc(snaplen: int) -> None:
+    """Ethernet, IPv4, UDP and BTH take 54 bytes, the four fixed words 16."""
+    wire, talk = spoken()
+    ping(talk)
+    talk.send(CLIENT, optional(40, 99, b"abc"))
+    refuse_option(talk, SERVER, 40)
+    analyzer = Analyzer(Options(force=True))
+    rpcs: list[Rpc] = []
+    for batch in frame_batches(Capture(wire, faults.snap(wire.packets, snaplen)).frames, ()):
+        rpcs += analyzer.feed(batch)
+    assert [rpc.xid for rpc in rpcs + analyzer.finish()] == [wire.truth[0].xid]
+
+
 def test_a_long_call_whose_direction_word_lies() -> None:
     wire, talk = spoken()
     text = whole(call_parts(nfs3.null(), 7))
@@ -401,7 +415,7 @@ def test_what_is_wrong_with_an_option_is_noted() -> None:
     assert reasons[1:] == [
         "ROPT_RESPXCH: it answers no request that was seen",
         "option 77 with 18 bytes behind it",
-        "RDMA2_ERR_INVAL_OPTION for an option that was not seen",
+        "RDMA2_ERR_INVAL_OPTION for an option or call that was not seen",
     ]
 
 
