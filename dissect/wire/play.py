@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..endpoint import Answered, Call, Endpoint, Failed, Role, Settled, service, whole
@@ -53,12 +54,9 @@ def _play(tape: Tape, setup: Setup) -> Played:
         link = IwarpLink(tape, setup.path, revision=setup.mpa_revision, markers=setup.markers)
     conversation = Conversation(ends[0], ends[1], link)
     expected: dict[tuple[int, int], bytes] = {}
-    xids = list(FIRST_XID)
     connected = False
-    for number, step in enumerate(setup.steps):
+    for number, (step, calls) in enumerate(_steps(setup)):
         tape.pause(step.pause)
-        calls = [_call(step, xids[step.end] + index) for index in range(step.count if step.call else 0)]
-        xids[step.end] += len(calls)
         for call in calls:
             expected[step.end, call.xid] = whole(service.serve(whole(call.parts)))
         conversation.submit(step.end, *calls)
@@ -77,6 +75,19 @@ def _play(tape: Tape, setup: Setup) -> Played:
     if not connected:
         conversation.connect()
     return _sum_up(conversation, expected)
+
+
+def calls_of(setup: Setup) -> list[tuple[Role, Call]]:
+    """Every call of a connection, with the end it comes from."""
+    return [(step.end, call) for step, calls in _steps(setup) for call in calls]
+
+
+def _steps(setup: Setup) -> Iterator[tuple[Step, list[Call]]]:
+    xids = list(FIRST_XID)
+    for step in setup.steps:
+        calls = [_call(step, xids[step.end] + index) for index in range(step.count if step.call else 0)]
+        xids[step.end] += len(calls)
+        yield step, calls
 
 
 def _call(step: Step, xid: int) -> Call:
