@@ -56,8 +56,8 @@ class Driver:
         """The credit value of the last message that was no error."""
         self.refusals: list[TransportHeader] = []
         """The RDMA_ERRORs received."""
-        self._memory: dict[int, verbs.Memory] = {}
-        self._lengths: dict[int, int] = {}
+        self._memory: dict[int, tuple[verbs.Memory, verbs.Memory | None, int]] = {}
+        """By the endpoint's number: the region, a window to it, and how much of it is meant."""
         self._reads: dict[int, int] = {}
         self._todo: deque[Output] = deque()
 
@@ -103,17 +103,19 @@ class Driver:
     def _carry_out(self, output: Output) -> None:
         match output:
             case Register(memory, length, data):
-                made = self.link.register(length)
+                region = self.link.register(length)
                 if data:
-                    made.store(0, data)
-                if self.endpoint.settings.remote_invalidation:
-                    made = self.link.window(made) or made
-                self._memory[memory], self._lengths[memory] = made, length
+                    region.store(0, data)
+                window = self.link.window(region) if self.endpoint.settings.remote_invalidation else None
+                self._memory[memory] = region, window, length
+                made = window or region
                 self.run(self.endpoint.take(Registered(memory, made.handle, made.address)))
             case Release(memory):
-                made = self._memory.pop(memory)
-                contents = made.fetch(0, self._lengths.pop(memory))
-                self.link.release(made)
+                region, window, length = self._memory.pop(memory)
+                if window is not None:
+                    self.link.release(window)
+                contents = region.fetch(0, length)
+                self.link.release(region)
                 self.run(self.endpoint.take(Released(memory, contents)))
             case Read(operation, segment):
                 if segment.length > LARGEST_READ:

@@ -28,6 +28,8 @@ _SEND_SIZE = 8192
 """Bytes of a send buffer; a longer message has its memory registered for itself."""
 _FIRST_WORK = 1 << 20
 """Work request numbers below it are Receives."""
+_KERNEL_WITH_INVALIDATE = 4
+"""The kernel's flag, which rxe passes on as it is; to user space it means something else, of datagrams alone."""
 _BIND_TIME = 2_000_000_000
 
 _ACCESS = ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_READ | ib.IBV_ACCESS_REMOTE_WRITE
@@ -266,7 +268,11 @@ class QueuePair:
         at = one.wr_id * self._receive_size
         data = bytes(self._receives.read(one.byte_len, at))
         self._post_receive(one.wr_id)
-        invalidated = one.imm_data if one.wc_flags & ib.IBV_WC_WITH_INV else None
+        invalidated: int | None = None
+        if one.wc_flags & ib.IBV_WC_WITH_INV or (
+            one.wc_flags & _KERNEL_WITH_INVALIDATE and any(one.imm_data == memory.handle for memory in self._memory)
+        ):
+            invalidated = int(one.imm_data)
         return Received(self, data, invalidated, now)
 
     def _post_receive(self, slot: int) -> None:
