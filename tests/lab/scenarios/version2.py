@@ -30,8 +30,8 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     yield Check("connections of version 2", str(len(second)), len(second) >= 8)
     found: Counter[str] = Counter()
     for connection in connections[:8]:  # two of the first client, and two of each of the three: the suite comes later
-        number = str(connection["number"])
-        judged = command(RDMASCOPE, "audit", "--json", "--fail-on", "NEVER", "--connection", number, outcome.capture)
+        only = "--connection", str(connection["number"])
+        judged = command(RDMASCOPE, "audit", "--json", "--fail-on", "NEVER", *only, outcome.capture)
         found += Counter(one["rule"] for one in lines(judged) if one.get("verdict") == "violation")
     found.pop("V1-NO-BINDING", None)  # the echo program has none, nor has the version that asks for the range
     yield Check("no rule broken", ", ".join(found) or "none", not found)
