@@ -93,7 +93,7 @@ class Dashboard:
             watching.recent.forget()
             self._snapshot = None
         elif key == "q":
-            watching.ended_by = watching.ended_by or "quit"
+            watching.ending.because("quit")
         else:
             return False
         return True

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -166,16 +166,13 @@ def command(
     settings = Settings(
         tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, buffer << 20, not no_promiscuous
     )
-    try:
-        live = open_live(device, settings)
-    except CaptureError as error:
-        raise click.ClickException(str(error)) from None
-    watching = Watching(live, options, as_json, wanted, rules)
     keep = Keep(path, ring_size * 1_000_000, ring_files, ring_time / SECOND if ring_time else None) if path else None
-    if live.device.note:
-        complain(live.device.note)
+    ending = Ending()
     try:
-        with _stoppable(watching):
+        with _stoppable(ending), closing(open_live(device, settings)) as live:
+            watching = Watching(live, options, as_json, wanted, rules, ending)
+            if live.device.note:
+                complain(live.device.note)
             if keep is not None:
                 watching.keeper = Keeper(keep, live, f"rdmascope {version('rdmascope')}")
             if as_json or not sys.stdout.isatty():
@@ -186,24 +183,35 @@ def command(
                     watching.run(duration, dashboard)
     except CaptureError as error:
         raise click.ClickException(str(error)) from None
-    finally:
-        live.close()
     watching.report()
     if watching.damage is not None:
         complain(str(watching.damage))
         ctx.exit(EXIT_BAD_INPUT)
-    if watching.ended_by == "finding":
+    if ending.why == "finding":
         ctx.exit(EXIT_FOUND)
 
 
+class Ending:
+    """Why the capture is over; it is not while that is ''.
+
+    A signal's name, 'duration', 'count', 'finding', 'quit' or 'error'.
+    """
+
+    why = ""
+
+    def because(self, why: str) -> None:
+        """The first reason counts."""
+        self.why = self.why or why
+
+
 @contextmanager
-def _stoppable(watching: Watching) -> Iterator[None]:
+def _stoppable(ending: Ending) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the capture, not the program."""
 
     def stop(number: int, _: object) -> None:
-        if watching.ended_by:
+        if ending.why:
             raise KeyboardInterrupt
-        watching.ended_by = signal.Signals(number).name
+        ending.because(signal.Signals(number).name)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -216,7 +224,9 @@ def _stoppable(watching: Watching) -> Iterator[None]:
 class Watching:
     """One capture from its beginning to its report."""
 
-    def __init__(self, live: Live, options: Options, as_json: bool, wanted: int | None, until: frozenset[str]) -> None:
+    def __init__(
+        self, live: Live, options: Options, as_json: bool, wanted: int | None, until: frozenset[str], ending: Ending
+    ) -> None:
         """``wanted``: end after so many RPCs; ``until``: rules that end it when they are found broken."""
         self.live = live
         self.path = str(live.device)
@@ -229,8 +239,7 @@ class Watching:
         self.recent = Recent()
         self.picked: int | None = None
         self.keeper: Keeper | None = None
-        self.ended_by = ""
-        """Why the capture is over: a signal's name, 'duration', 'count', 'finding', 'quit', 'error'."""
+        self.ending = ending
         self.found: deque[Finding] = deque(maxlen=1 << 14)
         """What is to be printed."""
         self.last_found: dict[str, Finding] = {}
@@ -258,7 +267,7 @@ class Watching:
         if dashboard is not None and dashboard.keyboard is not None:
             waiter.register(dashboard.keyboard, select.POLLIN)
         try:
-            while not self.ended_by:
+            while not self.ending.why:
                 ready = waiter.poll(WAIT)
                 batch = self.live.read()
                 if batch is not None:
@@ -266,12 +275,13 @@ class Watching:
                 self._pass_time(busy=batch is not None)
                 if dashboard is not None:
                     dashboard.look(any(descriptor == dashboard.keyboard for descriptor, _ in ready))
-                if duration is not None and self.seconds * SECOND >= duration and not self.ended_by:
-                    self.ended_by = "duration"
-            while self.ended_by not in ("count", "finding") and (rest := self.live.read()) is not None:
+                if duration is not None and self.seconds * SECOND >= duration:
+                    self.ending.because("duration")
+            while self.ending.why not in ("count", "finding") and (rest := self.live.read()) is not None:
                 self._take(rest)
         except CaptureError as error:
-            self.damage, self.ended_by = error, self.ended_by or "error"
+            self.damage = error
+            self.ending.because("error")
         self._finish()
 
     def _pass_time(self, busy: bool) -> None:
@@ -312,7 +322,7 @@ class Watching:
         else:
             self.recent.add(rpcs, self.picked)
         if self.rpcs == self._wanted:
-            self.ended_by = self.ended_by or "count"
+            self.ending.because("count")
 
     def _retire(self, connections: list[Connection]) -> None:
         self.statistics.retire(connections)
@@ -344,7 +354,7 @@ class Watching:
         if self._as_json and tally.violated <= EXAMPLES:
             self.found.append(finding)
         if id in self._until:
-            self.ended_by = self.ended_by or "finding"
+            self.ending.because("finding")
 
     def _print_findings(self) -> None:
         while self.found:
@@ -387,6 +397,6 @@ class Watching:
             rules_broken={finding.rule.id: times for finding, times in self.breaches()},
             retired_connections=self.analyzer.retired.connections,
             files_removed=self.keeper.removed if self.keeper is not None else None,
-            ended_by=self.ended_by,
+            ended_by=self.ending.why,
             error=None if self.damage is None else str(self.damage),
         )

@@ -51,7 +51,7 @@ def find_device(name: str, devices: Path = RDMA_DEVICES) -> Device:
     if not hasattr(socket, "AF_PACKET"):
         raise CaptureError(f"{name}: live capture needs Linux; elsewhere capture with another tool, and read the file")
     place = devices / name
-    if "/" not in name and place.is_dir():
+    if name and name not in (".", "..") and "/" not in name and place.is_dir():
         return _rdma_device(name, place)
     if name == EVERY:
         return Device(name, "interface", EVERY)

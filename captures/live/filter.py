@@ -32,6 +32,8 @@ from rdmascope.dissect.numbers import (
 
 from ..errors import CaptureError
 
+SO_ATTACH = 26
+"""Socket option SO_ATTACH_FILTER (asm-generic/socket.h)."""
 MOST_PORTS = 64
 """A conditional jump reaches 255 instructions."""
 TUNNEL_PORTS = (*VXLAN_PORTS, GENEVE_PORT, MPLS_PORT)

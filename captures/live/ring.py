@@ -23,7 +23,7 @@ from rdmascope.dissect.numbers import ETHERNET, LINUX_SLL2
 from ..errors import CaptureError
 from ..streams import gather
 from .device import EVERY, Device
-from .filter import Filter
+from .filter import SO_ATTACH, Filter
 
 BLOCK = 1 << 20
 """Bytes; a frame never crosses a block, and the largest super-frame of segmentation offload has 512 KiB."""
@@ -32,7 +32,6 @@ RETIRE = 40
 TOGETHER = 16 << 20
 """Bytes of blocks that become one batch."""
 
-SO_ATTACH_FILTER = 26
 SOL_PACKET = 263
 ADD_MEMBERSHIP, RX_RING, STATISTICS, VERSION = 1, 5, 6, 10
 TPACKET_V3 = 2
@@ -119,7 +118,7 @@ class PacketRing:
         # Nothing comes before the socket is bound, and then the filter is there.
         code = ctypes.create_string_buffer(program)
         packet.setsockopt(
-            socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
+            socket.SOL_SOCKET, SO_ATTACH, struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
         )
         packet.setsockopt(SOL_PACKET, VERSION, TPACKET_V3)
         ring = struct.pack("7I", BLOCK, self._blocks, 2048, self._blocks * (BLOCK // 2048), RETIRE, 0, 0)

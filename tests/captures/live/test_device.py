@@ -1,0 +1,96 @@
+"""What a name stands for, by a made-up /sys/class/infiniband."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from rdmascope.captures import CaptureError
+from rdmascope.captures.live import Settings, find_device, open_live
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="live capture is Linux's")
+
+
+def lay(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_an_interface(tmp_path: Path) -> None:
+    device = find_device("lo", tmp_path)
+    assert (device.kind, device.interface, device.ethernet, device.loopback) == ("interface", "lo", True, True)
+    assert device.index == socket.if_nametoindex("lo")
+    assert str(device) == "lo"
+
+
+def test_all_interfaces(tmp_path: Path) -> None:
+    device = find_device("any", tmp_path)
+    assert (device.interface, device.index, device.ethernet) == ("any", 0, False)
+
+
+def test_rxe_names_its_interface(tmp_path: Path) -> None:
+    device = find_device("soft7", lay(tmp_path, {"soft7/parent": "lo\n"}))
+    assert (device.kind, device.interface, str(device)) == ("rxe", "lo", "soft7 (lo)")
+
+
+def test_siw_is_told_beside_its_gid(tmp_path: Path) -> None:
+    device = find_device("siw0", lay(tmp_path, {"siw0/ports/1/gid_attrs/ndevs/0": "lo\n"}))
+    assert (device.kind, device.interface) == ("siw", "lo")
+
+
+def test_siw_whose_interface_nobody_tells(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="siw0: its network interface is not told; name that"):
+        find_device("siw0", lay(tmp_path, {"siw0/ports/1/gids/0": "0000:0000:0000:0000:0000:0000:0000:0000\n"}))
+
+
+def adapter(folder: Path, driver: str) -> Path:
+    place = lay(folder, {"rocep1s0/hca_type": "MT4119\n", "rocep1s0/device/net/lo/x": ""})
+    (folder / driver).mkdir()
+    (place / "rocep1s0/device/driver").symlink_to(folder / driver)
+    return place
+
+
+def test_mlx5_is_sniffed(tmp_path: Path) -> None:
+    device = find_device("rocep1s0", adapter(tmp_path, "mlx5_core"))
+    assert (device.kind, device.interface) == ("adapter", "")
+
+
+def test_its_interface_shows_no_rdma_and_says_so(tmp_path: Path) -> None:
+    device = find_device("lo", adapter(tmp_path, "mlx5_core"))
+    assert device.note == "what the adapter rocep1s0 sends by RDMA passes lo by; see: rdmascope live rocep1s0"
+
+
+def test_other_adapters_cannot_be_watched(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"\(cxgb4\) passes the kernel by .* at a mirror port"):
+        find_device("rocep1s0", adapter(tmp_path, "cxgb4"))
+
+
+@pytest.mark.parametrize(
+    "name, remedy",
+    [("rxe3", "rdma link add rxe3 type rxe netdev"), ("siw1", "rdma link add siw1 type siw netdev"),
+     ("eth77", "rdma link add rxe0 type rxe netdev")],
+)  # fmt: skip
+def test_no_such_device(tmp_path: Path, name: str, remedy: str) -> None:
+    with pytest.raises(CaptureError, match=f"{name}: no such device; there are .*lo.*{remedy}"):
+        find_device(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../net", "a/b", "", "x" * 100])
+def test_names_that_cannot_be(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CaptureError, match="no such device"):
+        find_device(name, tmp_path)
+
+
+def test_no_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> socket.socket:
+        raise PermissionError
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    with pytest.raises(CaptureError, match=r"any: no permission to capture; .* sudo setcap cap_net_raw\+ep /"):
+        open_live("any", Settings((20049,)))

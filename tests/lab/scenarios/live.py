@@ -1,0 +1,57 @@
+"""rdmascope live in a guest agrees with the capture from outside, RPC for RPC; a flood is watched, drops are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..evidence import RDMASCOPE, Check, Record, command, equal, lines, records
+from ..guests import Outcome
+
+SMOKE = ("rxe", "siw")
+DEADLINE = 400
+
+MISSING = ("damaged", "no reply", "no call")
+
+
+def judge(outcome: Outcome) -> Iterator[Check]:
+    calm, flood = (lines(outcome.text(f"{name}.jsonl")) for name in ("calm", "flood"))
+    outside = [told(one) for one in records(outcome, "rpcs")]
+    inside = [told(one) for one in calm if one["type"] == "rpc"]
+    capture = calm[-1]
+    yield equal("live ended by", "SIGINT", capture["ended_by"])
+    yield Check("the kernel dropped nothing", str(capture["kernel_dropped"]), capture["kernel_dropped"] == 0)
+    first = next((at for at, one in enumerate(inside) if at >= len(outside) or one != outside[at]), None)
+    found = "every one the same" if first is None else f"{inside[first]} is {outside[first : first + 1]} outside"
+    yield Check(f"{len(inside)} RPCs as outside, in their order", found, bool(inside) and first is None)
+    kept = [told(one) for one in lines(command(RDMASCOPE, "rpcs", "--json", outcome.folder / "calm.pcapng"))]
+    yield equal("RPCs in what live kept", len(inside), len(kept))
+    yield Check("they are the same", str(kept == inside), kept == inside)
+
+    capture = flood[-1]
+    received, dropped, frames = (capture[name] for name in ("kernel_received", "kernel_dropped", "frames"))
+    yield Check(
+        f"{received} frames of a flood, dropped or analysed", f"{dropped} + {frames}", received == dropped + frames
+    )
+    watched = Counter(one["state"] for one in flood if one["type"] == "rpc")
+    broken = sum(watched[state] for state in MISSING)
+    yield Check("RPCs of it are whole, unless frames were dropped", str(dict(watched)), bool(dropped) or not broken)
+    known = {xid: name for xid, name, *_ in outside}
+    wrong = [one for one in flood if one["type"] == "rpc" and known.get(one["xid"]) != one["name"] and one["name"]]
+    yield Check("none of them is one that was not sent", f"{len(wrong)} are", not wrong)
+
+
+def told(rpc: Record) -> tuple[object, ...]:
+    """What does not depend on where the capture was taken."""
+    moved = tuple((chunk["kind"], chunk["moved"], chunk["returned"]) for chunk in rpc["chunks"])
+    sizes = tuple(rpc[side] and rpc[side]["inline_length"] for side in ("call", "reply"))
+    return (
+        rpc["xid"],
+        rpc["name"],
+        tuple(rpc["operations"]),
+        rpc["connection"],
+        rpc["state"],
+        rpc["status"],
+        sizes,
+        moved,
+    )
