@@ -1,0 +1,110 @@
+"""The picture fits its terminal, and says what it must."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from rdmascope.cli.views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
+from rdmascope.dissect.recent import Busy, Line, Rate, What
+from rdmascope.dissect.statistics import Distribution
+
+NOW = 1_000_000_000_000
+READ = What(100003, 4, 1, "COMPOUND", ("SEQUENCE", "PUTFH", "READ"), False)
+LOOKUP = What(100003, 3, None, "LOOKUP", (), False)
+
+
+def row(number: int, rate: float = 10.0, again: int = 0, outstanding: int = 3) -> Row:
+    return Row(
+        number, f"10.0.0.{number}", "10.0.0.1:20049", True, False, Rate(rate, 1e6, 2e6), outstanding, 64, again, 0, 0
+    )
+
+
+def line(number: int) -> Line:
+    return Line(number, 1, READ, number, NOW - number * 10**9, number * 1000, "complete", "OK", 100, 4096, 0)
+
+
+def spread(median: int) -> Distribution:
+    return Distribution(10, 1, median, 2 * median, 3 * median, 4 * median, 10 * median)
+
+
+FULL = Snapshot(
+    "rxe0 (eth0)", NOW, 3725.0, 12345, 678, 9, 0, 12345, Rate(74.0, 1e6, 2e4), tuple(Rate(n) for n in range(60)),
+    tuple(row(n, n, n % 3) for n in range(1, 41)), 7,
+    tuple(Busy(LOOKUP._replace(name=f"PROC{n}"), n, n % 2, spread(n * 1000)) for n in range(1, 31)),
+    tuple(line(n) for n in range(1, 41)), tuple(line(n) for n in range(20, 0, -1)),
+    tuple(Breach(f"V1-RULE-{n}", "MUST", n, NOW - 10**9, "server, connection 1", "thing " * 9) for n in range(1, 9)),
+)  # fmt: skip
+EMPTY = Snapshot("eth0", NOW, 1.0, 0, 0, 0, 0, 0, Rate(), (), (), 0, (), (), (), ())
+
+
+def drawn(snapshot: Snapshot, look: Look, width: int, height: int) -> list[str]:
+    console = Console(width=width, height=height, color_system=None, highlight=False, markup=False)
+    with console.capture() as captured:
+        console.print(page(snapshot, look, width, height))
+    return captured.get().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 139, 140, 160, 220])
+@pytest.mark.parametrize("height", [20, 24, 36, 50, 70])
+@pytest.mark.parametrize("snapshot", [FULL, EMPTY], ids=["full", "empty"])
+def test_it_fits(snapshot: Snapshot, width: int, height: int) -> None:
+    lines = drawn(snapshot, Look(keys=True), width, height)
+    assert len(lines) <= height
+    assert all(len(one.rstrip()) <= width for one in lines)
+    text = "\n".join(lines)
+    for section in ("Connections", "Last minute", "Newest RPCs", "Slowest", "Findings"):
+        assert section in text
+
+
+@pytest.mark.parametrize("width, height", [(80, 24), (160, 50)])
+def test_it_says_what_it_must(width: int, height: int) -> None:
+    lines = drawn(FULL, Look(keys=True), width, height)
+    assert lines[0].startswith("rxe0 (eth0)  1:02:05  678 RPCs, 9 errors")
+    assert lines[1].startswith("74 RPC/s  ↑ 977 KiB/s  ↓ 19.5 KiB/s")
+    assert "12,345 frames, none dropped by the kernel" in lines[2]
+    assert lines[3].rstrip() == "p pause  s sort: time  S sort: rpcs  c connection: all  q quit"
+    text = "\n".join(lines)
+    assert "40 10.0.0.40 → 10.0.0.1:20049" in text
+    assert "3/64" in text
+    assert "PROC30" in text
+    assert "40 NFSv4.1 READ" in text
+
+
+def test_drops_are_told_loudly() -> None:
+    lines = drawn(replace(FULL, dropped=617, received=12345), Look(), 100, 30)
+    assert "617 dropped by the kernel (5%): RPCs are missing or damaged" in lines[2]
+
+
+def test_paused_and_picked() -> None:
+    lines = drawn(replace(FULL, picked=3, agreed=("credits: 128 asked",)), Look(paused=True, keys=True), 100, 30)
+    assert "connection 3" in lines[0] and "PAUSED" in lines[0]
+    assert lines[3].startswith("p go on")
+    assert lines[4].strip() == "credits: 128 asked"
+
+
+def test_without_a_keyboard_it_says_how_to_end() -> None:
+    assert drawn(EMPTY, Look(), 80, 24)[3].rstrip() == "Ctrl-C ends with the report"
+
+
+@pytest.mark.parametrize("order, first", [("rpcs", 40), ("again", 2), ("number", 1)])
+def test_connections_are_sorted(order: str, first: int) -> None:
+    lines = drawn(FULL, Look(connections=order), 100, 40)
+    at = next(at for at, one in enumerate(lines) if one.startswith("Connections"))
+    assert lines[at + 1].startswith(f"{first} ")
+
+
+def test_every_order_works() -> None:
+    for operations in OPERATION_ORDERS:
+        for connections in CONNECTION_ORDERS:
+            assert drawn(FULL, Look(operations, connections), 100, 40)
+
+
+def test_what_ended_stands_behind_and_what_was_retired_is_told() -> None:
+    rows = (replace(row(1, 99), ended=True), row(2, 1))
+    lines = drawn(replace(FULL, connections=rows), Look(), 100, 40)
+    at = next(at for at, one in enumerate(lines) if one.startswith("Connections"))
+    assert [one.split()[0] for one in lines[at + 1 : at + 3]] == ["2", "1"]
+    assert lines[at + 3].startswith("7 earlier connections retired")
