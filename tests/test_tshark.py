@@ -74,7 +74,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def ours(sample: str) -> list[Half]:
-    """What tshark should see: all but calls that were not transferred to their end, as on a connection that broke."""
+    """What tshark should see: all but what was not transferred to its end, as on a connection that broke."""
     halves: list[Half] = []
     order: dict[int, int] = {}
     for line in rdmascope("rpcs", "--json", sample).splitlines():
@@ -86,7 +86,8 @@ def ours(sample: str) -> list[Half]:
             whole = reply or all(
                 chunk["moved"] == chunk["advertised"] for chunk in rpc["chunks"] if chunk["kind"] == "read"
             )
-            if whole and rpc["reply" if reply else "call"] is not None:
+            refused = reply and rpc["status"] == "RDMA2_ERR_VERS"  # by an RDMA_ERROR, which is no RPC message
+            if whole and not refused and rpc["reply" if reply else "call"] is not None:
                 halves.append(
                     Half(
                         connection,
