@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from .terminal import EXIT_BAD_INPUT, EXIT_FAULT, complain, console, print_json,
 
 if TYPE_CHECKING:
     from rdmascope.captures.probe.ping import Plan
+    from rdmascope.captures.probe.verdicts import Check
     from rdmascope.captures.verbs.interface import Target, Verbs
 
 SECOND = 1_000_000_000
@@ -43,6 +44,7 @@ NFS_RDMA_PORT = 20049
 @click.option("--suite", type=click.Choice(["conformance"]), help="Judge the server instead, check by check.")
 @click.option("--faults", is_flag=True, help="With the checks that send what nobody may send.")
 @click.option("--check", "names", multiple=True, metavar="NAME", help="Only this check.")
+@click.option("--file", "path", metavar="PATH", help="With --suite: a file on the server that may be read.")
 @click.option("--serve", is_flag=True, help="Be the server.")
 @click.option("--fault", metavar="NAME", help="With --serve: what to do wrong; 'list' lists them.")
 @click.option(
@@ -75,6 +77,7 @@ def command(
     suite: str | None,
     faults: bool,
     names: tuple[str, ...],
+    path: str | None,
     serve: bool,
     fault: str | None,
     highest: int | None,
@@ -132,13 +135,14 @@ def command(
         raise click.UsageError("HOST, or --serve", ctx)
     if fault and not serve:
         raise click.UsageError("--fault is for --serve", ctx)
-    if (faults or names or junit_file) and not suite:
-        raise click.UsageError("--faults, --check and --junit are for --suite", ctx)
+    if (faults or names or path or junit_file) and not suite:
+        raise click.UsageError("--faults, --check, --file and --junit are for --suite", ctx)
     if ipv4 and ipv6:
         raise click.UsageError("-4 or -6, not both", ctx)
     target = Target(host or "", port, source, device, 4 if ipv4 else 6 if ipv6 else 0)
     from rdmascope.captures.errors import CaptureError
 
+    wanted = _wanted(faults, names) if suite else []
     try:
         require()
         devices = _devices()
@@ -151,7 +155,7 @@ def command(
             if serve:
                 status = _serve(devices, target, fault, highest or 2, as_json)
             elif suite:
-                status = _suite(devices, target, int(timeout * SECOND), faults, names, as_json, junit_file)
+                status = _suite(devices, target, int(timeout * SECOND), wanted, path or "", as_json, junit_file)
             else:
                 times = int(interval * SECOND), int(timeout * SECOND)
                 status = _ping(devices, target, _plan(count, *times, programs, highest or 1, echo or 0), as_json)
@@ -170,6 +174,17 @@ def _devices() -> Verbs:
     from rdmascope.captures.verbs.rdmacm import RdmaCm
 
     return RdmaCm()
+
+
+def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
+    from rdmascope.captures.probe.suite import chosen
+    from rdmascope.captures.probe.verdicts import CHECKS
+
+    every = chosen(with_faults=True)
+    unknown = [name for name in names if name not in CHECKS]
+    if unknown:
+        raise click.ClickException(f"no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
+    return [one for one in every if one.name in names] if names else chosen(faults)
 
 
 def _plan(count: int, interval: int, timeout: int, programs: tuple[int, ...], version: int, echo: int) -> Plan:
@@ -219,28 +234,23 @@ def _suite(
     devices: Verbs,
     target: Target,
     timeout: int,
-    faults: bool,
-    names: tuple[str, ...],
+    wanted: Sequence[Check],
+    path: str,
     as_json: bool,
     junit_file: str | None,
 ) -> int:
-    from rdmascope.captures.probe.suite import Result, chosen, run
-    from rdmascope.captures.probe.verdicts import CHECKS
+    from rdmascope.captures.probe.suite import Result, run
 
     from . import probe_records as records
     from .views import probe as views
 
-    unknown = [name for name in names if name not in CHECKS]
-    if unknown:
-        raise click.ClickException(f"no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
-    wanted = [one for one in chosen(faults or bool(names)) if not names or one.name in names]
     if any(one.fault for one in wanted):
         complain(f"warning: sending faults to {target}, which may disturb it and its clients")
     out = console()
     results: list[Result] = []
     if not as_json:
         show(out, views.suite_title(target, wanted))
-    for result in run(devices, target, timeout, wanted):
+    for result in run(devices, target, timeout, wanted, path):
         results.append(result)
         if as_json:
             print_json(records.result(result, target))

@@ -24,11 +24,14 @@ from .exchange import CREDITS, Answer, Exchange, Outcome
 from .serve import OP_GETATTR, OP_PUTROOTFH, SUPPORTED_ATTRS
 from .verdicts import Kind, Verdict, absent, check, named, passed, refusal, violation
 
+OP_LOOKUP, OP_READ = 15, 25
 ABSURD_VERSION = 0x7FFFFFFF
 _HEADER = 28
 """Bytes of an RDMA_MSG without chunks."""
 _QUESTIONS = 40
 """Each takes 12 bytes of the call, and at least 28 of the reply."""
+_FEW = 256
+"""Bytes of a file that fit inline."""
 _NOBODYS_HANDLE = pack(">I4s", 4, b"none")
 """A file handle that no server gave out."""
 
@@ -58,6 +61,15 @@ def write(xid: int, data: bytes) -> Parts:
 def read(xid: int, count: int) -> bytes:
     """An NFSv3 READ of no file."""
     return service.call_head(xid, NFS, 3, service.READ) + _NOBODYS_HANDLE + pack(">QI", 0, count)
+
+
+def read_path(xid: int, path: str, count: int) -> bytes:
+    """An NFSv4.0 READ of a file by its path, by nobody in particular (RFC 7530, 9.1.4.3 and 16.25)."""
+    names = [part.encode() for part in path.split("/") if part]
+    lookups = b"".join(pack(">I", OP_LOOKUP) + service.opaque(name) for name in names)
+    head = service.call_head(xid, NFS, 4, service.COMPOUND) + service.opaque(b"")
+    anonymous = pack(">I16xQI", OP_READ, 0, count)
+    return head + pack(">III", 0, 2 + len(names), OP_PUTROOTFH) + lookups + anonymous
 
 
 def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False) -> Verdict:
@@ -230,6 +242,43 @@ def write_chunk_segments(on: Exchange) -> Verdict:
     return passed(f"{verdict.observed}, lengths {lengths}")
 
 
+@check("write-chunk-used", "V1-CHUNK-LENGTH-MATCH")
+def write_chunk_used(on: Exchange) -> Verdict:
+    """A READ of a file, with a Write chunk of three segments; the data come through it, the count that is left in the
+    reply is the sum of the lengths, and a READ without chunks brings the same bytes."""
+
+    def reading(xid: int, count: int) -> bytes:
+        return read_path(xid, on.file, count) if on.file else read(xid, count)
+
+    xid = on.xid()
+    pieces, chunk = on.chunk([1000, 2000, 3000])
+    header = message(xid)
+    header.writes = (chunk,)
+    answer = on.ask(header, reading(xid, 5000))
+    verdict = replied(answer)
+    if verdict.kind is not Kind.PASS or answer.header is None:
+        return verdict
+    came = answer.header.writes[0] if answer.header.writes else None
+    if problem := returned(chunk, came, "the Write chunk"):
+        return problem
+    assert came is not None
+    if status := _reply_status(answer):
+        reason = f"{on.file} cannot be read, status {status}" if on.file else "no file is known, --file names one"
+        return Verdict(Kind.SKIPPED, reason)
+    count = int.from_bytes(answer.payload[-4:], "big")
+    if not came.length and count:
+        return violation(f"{count} bytes of data, and none in the Write chunk")
+    if came.length != count:
+        return violation(f"{came.length} bytes in the Write chunk, {count} in the reply")
+    xid = on.xid()
+    again = on.ask(message(xid), reading(xid, _FEW))
+    data = contents(pieces, came)[:_FEW]
+    if again.header is None or not again.payload.endswith(pack(">I", len(data)) + data + bytes(-len(data) % 4)):
+        return violation(f"other bytes in the Write chunk than inline ({named(again)})")
+    lengths = ", ".join(str(segment.length) for segment in came.segments)
+    return passed(f"{verdict.observed}, lengths {lengths}")
+
+
 @check("read-chunk-segments", "V1-READ-POSITION-SAME")
 def read_chunk_segments(on: Exchange) -> Verdict:
     """A WRITE to a file that is not there, its 5,000 bytes in a Read chunk of three segments; the arguments are
@@ -333,7 +382,7 @@ def version_absurd(on: Exchange) -> Verdict:
 
 
 def _reply_status(answer: Answer) -> int | None:
-    """nfsstat3 of the reply."""
+    """The status of NFS in the reply."""
     reply = reply_header(answer.payload, 0, len(answer.payload))
     if reply is None or reply.body < 0 or reply.body + 4 > len(answer.payload):
         return None

@@ -16,7 +16,8 @@ from rdmascope.dissect.private_data import SIZE_UNIT, find_private_data
 
 from ..verbs.interface import LinkLost, Lost, Memory, Received, Target, Terms, Verbs
 
-CREDITS = 32
+CREDITS = 128
+"""Asked for; Linux grants 64."""
 SEND_SIZE = 4096
 
 
@@ -51,12 +52,15 @@ class Exchange:
         *,
         remote_invalidation: bool = False,
         receive_size: int = SEND_SIZE,
+        file: str = "",
     ) -> None:
         """``timeout`` in nanoseconds bounds each wait; raises VerbsError where there is no connection."""
         self.devices = devices
         self.timeout = timeout
         self.remote_invalidation = remote_invalidation
         self.receive_size = receive_size
+        self.file = file
+        """Path of a file below the server's root that may be read; '' where none is known."""
         own = RPCRDMAPrivateData(
             r=int(remote_invalidation), send_size=SEND_SIZE // SIZE_UNIT - 1, receive_size=receive_size // SIZE_UNIT - 1
         )

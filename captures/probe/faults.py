@@ -16,7 +16,7 @@ from rdmascope.dissect.messages import (
     WriteChunk,
 )
 
-from .checks import ask_for_long_reply, message, null, write
+from .checks import ask_for_long_reply, message, null, short_call, write
 from .exchange import CREDITS, Answer, Exchange, Outcome
 from .verdicts import Verdict, absent, check, named, passed, refusal, violation
 
@@ -129,6 +129,12 @@ def write_handle(on: Exchange) -> Verdict:
     if answer.header is not None and answer.header.procedure == RDMA_MSG:
         return passed(f"{named(answer)}, inline")
     return _stopped(answer)
+
+
+@check("afterwards", "V1-XID-MATCH", fault=True)
+def afterwards(on: Exchange) -> Verdict:
+    """A NULL call after all faults; the server still answers."""
+    return short_call(on)
 
 
 def _stopped(answer: Answer) -> Verdict:

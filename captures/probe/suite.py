@@ -28,8 +28,11 @@ def chosen(with_faults: bool) -> list[Check]:
     return [one for one in CHECKS.values() if with_faults or not one.fault]
 
 
-def run(devices: Verbs, target: Target, timeout: int, wanted: Iterable[Check]) -> Iterator[Result]:
-    """Verdicts as they come; raises VerbsError where not even the first connection comes about."""
+def run(devices: Verbs, target: Target, timeout: int, wanted: Iterable[Check], file: str = "") -> Iterator[Result]:
+    """Verdicts as they come; raises VerbsError where not even the first connection comes about.
+
+    ``timeout`` in nanoseconds bounds each wait; ``file`` is a path on the server that may be read.
+    """
     for number, one in enumerate(wanted):
         started = devices.now()
         try:
@@ -39,6 +42,7 @@ def run(devices: Verbs, target: Target, timeout: int, wanted: Iterable[Check]) -
                 timeout,
                 remote_invalidation=one.remote_invalidation,
                 receive_size=one.receive_size,
+                file=file,
             )
         except VerbsError as error:
             if not number:

@@ -22,7 +22,7 @@ from .interface import Depths, Event, Finished, LinkLost, Lost, Memory, Received
 if TYPE_CHECKING:
     from .rdmacm import RdmaCm
 
-_SENDS = 64
+_SENDS = 192
 """Work requests in flight."""
 _SEND_SIZE = 8192
 """Bytes of a send buffer; a longer message has its memory registered for itself."""

@@ -22,7 +22,7 @@ from rdmascope.dissect.messages import ERR_CHUNK, ERR_VERS, RDMA_ERROR, WriteChu
 TIMEOUT = 2 * SECOND
 NO_MEMORY = ["read-handle", "write-handle"]
 """End the connection before anything can be answered."""
-ANSWERED_FAULTS = [name for name, check in CHECKS.items() if check.fault and name not in NO_MEMORY]
+ANSWERED_FAULTS = [name for name, check in CHECKS.items() if check.fault and name not in (*NO_MEMORY, "afterwards")]
 
 
 def verdict(client: MemoryVerbs, name: str) -> Result:
@@ -92,6 +92,13 @@ def _three_versions(endpoint: Endpoint, plan: Plan) -> bool:
     return plan.kind == "reply"
 
 
+def _write_nothing(endpoint: Endpoint, plan: Plan) -> bool:
+    """A Write chunk that comes back full, and is empty."""
+    had = bool(plan.before)
+    plan.before = []
+    return had
+
+
 def _half_chunk(endpoint: Endpoint, plan: Plan) -> bool:
     """A Reply chunk that comes back with a segment missing."""
     if plan.header.reply is None:
@@ -127,6 +134,9 @@ def _write_lengths(*lengths: int) -> Fault:
         ("reply-chunk-used", FAULTS["reply-chunk-ignored"], Kind.VIOLATION),
         ("reply-chunk-used", FAULTS["payload-behind-nomsg"], Kind.VIOLATION),
         ("reply-chunk-used", server_fault(_half_chunk), Kind.VIOLATION),
+        ("write-chunk-used", _write_lengths(1000, 2000, 1999), Kind.VIOLATION),
+        ("write-chunk-used", server_fault(_write_nothing), Kind.VIOLATION),
+        ("afterwards", server_fault(_mute), Kind.NO_ANSWER),
         ("write-chunk-segments", FAULTS["handle-zero"], Kind.VIOLATION),
         ("write-chunk-segments", _write_lengths(0, 2000, 3000), Kind.VIOLATION),
         ("write-chunk-segments", _write_lengths(1000, 2001, 1000), Kind.VIOLATION),
