@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import pack
+from typing import NamedTuple
 
 from rdmascope.dissect.endpoint import Item, Parts, service, whole
 from rdmascope.dissect.endpoint.payload import reduce
@@ -219,15 +221,23 @@ def reply_chunk_used(on: Exchange) -> Verdict:
     return through_reply_chunk(answer, chunk, pieces, must=True)
 
 
-@check("write-chunk-segments", "V1-WRITE-UNFILLED")
-def write_chunk_segments(on: Exchange) -> Verdict:
-    """A READ of a file that is not there, with a Write chunk of three segments; they come back in order, filled as far
-    as there were data, the others with length zero."""
+class Filled(NamedTuple):
+    """A reply to a call with a Write chunk."""
+
+    answer: Answer
+    lengths: list[int]
+    """Of the segments that came back."""
+    data: bytes
+    told: str
+
+
+def into_write_chunk(on: Exchange, call: Callable[[int], bytes]) -> Filled | Verdict:
+    """Send ``call`` with a Write chunk of three segments; a verdict where it does not come back as it should."""
     xid = on.xid()
     pieces, chunk = on.chunk([1000, 2000, 3000])
     header = message(xid)
     header.writes = (chunk,)
-    answer = on.ask(header, read(xid, 4000))
+    answer = on.ask(header, call(xid))
     verdict = replied(answer)
     if verdict.kind is not Kind.PASS or answer.header is None:
         return verdict
@@ -235,11 +245,20 @@ def write_chunk_segments(on: Exchange) -> Verdict:
     if problem := returned(chunk, came, "the Write chunk"):
         return problem
     assert came is not None
-    data = contents(pieces, came)
-    if _reply_status(answer) not in (0, None) and data:
-        return violation(f"a READ that failed returns {len(data)} bytes in its Write chunk")
-    lengths = ", ".join(str(segment.length) for segment in came.segments)
-    return passed(f"{verdict.observed}, lengths {lengths}")
+    lengths = [segment.length for segment in came.segments]
+    return Filled(answer, lengths, contents(pieces, came), f"{verdict.observed}, lengths {lengths}")
+
+
+@check("write-chunk-segments", "V1-WRITE-UNFILLED")
+def write_chunk_segments(on: Exchange) -> Verdict:
+    """A READ of a file that is not there, with a Write chunk of three segments; they come back in order, filled as far
+    as there were data, the others with length zero."""
+    found = into_write_chunk(on, lambda xid: read(xid, 4000))
+    if isinstance(found, Verdict):
+        return found
+    if _reply_status(found.answer) and found.data:
+        return violation(f"a READ that failed returns {len(found.data)} bytes in its Write chunk")
+    return passed(found.told)
 
 
 @check("write-chunk-used", "V1-CHUNK-LENGTH-MATCH")
@@ -250,33 +269,21 @@ def write_chunk_used(on: Exchange) -> Verdict:
     def reading(xid: int, count: int) -> bytes:
         return read_path(xid, on.file, count) if on.file else read(xid, count)
 
-    xid = on.xid()
-    pieces, chunk = on.chunk([1000, 2000, 3000])
-    header = message(xid)
-    header.writes = (chunk,)
-    answer = on.ask(header, reading(xid, 5000))
-    verdict = replied(answer)
-    if verdict.kind is not Kind.PASS or answer.header is None:
-        return verdict
-    came = answer.header.writes[0] if answer.header.writes else None
-    if problem := returned(chunk, came, "the Write chunk"):
-        return problem
-    assert came is not None
-    if status := _reply_status(answer):
+    found = into_write_chunk(on, lambda xid: reading(xid, 5000))
+    if isinstance(found, Verdict):
+        return found
+    if status := _reply_status(found.answer):
         reason = f"{on.file} cannot be read, status {status}" if on.file else "no file is known, --file names one"
         return Verdict(Kind.SKIPPED, reason)
-    count = int.from_bytes(answer.payload[-4:], "big")
-    if not came.length and count:
-        return violation(f"{count} bytes of data, and none in the Write chunk")
-    if came.length != count:
-        return violation(f"{came.length} bytes in the Write chunk, {count} in the reply")
+    count = int.from_bytes(found.answer.payload[-4:], "big")
+    if len(found.data) != count:
+        return violation(f"{len(found.data)} bytes in the Write chunk, {count} in the reply")
     xid = on.xid()
     again = on.ask(message(xid), reading(xid, _FEW))
-    data = contents(pieces, came)[:_FEW]
-    if again.header is None or not again.payload.endswith(pack(">I", len(data)) + data + bytes(-len(data) % 4)):
+    data = found.data[:_FEW]
+    if not again.payload.endswith(pack(">I", len(data)) + data + bytes(-len(data) % 4)):
         return violation(f"other bytes in the Write chunk than inline ({named(again)})")
-    lengths = ", ".join(str(segment.length) for segment in came.segments)
-    return passed(f"{verdict.observed}, lengths {lengths}")
+    return passed(found.told)
 
 
 @check("read-chunk-segments", "V1-READ-POSITION-SAME")
