@@ -10,11 +10,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
-from playbook import call, nfs3, reply, shapes, write_pcap
+from playbook import call, faults, nfs3, reply, shapes, write_pcap
+from playbook.capture import frame_batch
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
+from playbook.iwarp_strategies import IwarpConversation, iwarp_faulty
 from playbook.segments import Talk, send
 from rdmascope.cli.main import main
+from rdmascope.cli.segments import SegmentLines, segment_fields
+from rdmascope.cli.views.frame import frame_fields, layer_trees
+from rdmascope.dissect.analyzer import Analyzer
 
 SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
 EVERYTHING, LOSS = str(SAMPLES / "siw-nfs-all.pcap.zst"), str(SAMPLES / "loss-siw.pcap.zst")
@@ -159,3 +166,29 @@ def test_a_connection_that_began_before_the_capture(tmp_path: Path) -> None:
     write_pcap(talk.frames(), path)
     lines = run("packets", str(path)).stdout.splitlines()[1:]
     assert len(lines) == 58 and all("RDMA_MSG xid=" in line for line in lines)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.reuse, Phase.generate))
+@given(iwarp_faulty(), st.integers(0, 40), st.sampled_from([0, 54, 66, 80, 100, 140, 600]))
+def test_nothing_that_tcp_brings_breaks_the_listing(conversation: IwarpConversation, late: int, snaplen: int) -> None:
+    """A late start, faults of every kind, cut frames: every segment has its line, its trees and its JSON."""
+    segments = faults.cut(conversation.segments, late)
+    if snaplen:
+        segments = faults.snap(segments, snaplen)
+    capture = IwarpCapture(conversation.wire, segments)
+    analyzer = Analyzer()
+    lines = SegmentLines(analyzer)
+    analyzer.watch_fpdus(lines.watch)
+    batch = frame_batch(capture.frames)
+    lines.note(analyzer.feed(batch))
+    lines.note(analyzer.finish())
+    found = list(lines.lines(batch, 1, len(batch)))
+    assert [one.frame for one, *_ in found] == sorted({one.frame for one, *_ in found})
+    for segment, protocol, info, rpcs in found:
+        assert protocol and info and "\n" not in info
+        row = batch.rows[segment.frame - 1]
+        start = int(row["offset"])
+        data = batch.data[start : start + int(row["captured"])].tobytes()
+        json.dumps([segment_fields(segment, rpcs), frame_fields(data, 1, False, segment)])
+        assert layer_trees(data, 1, False, segment)
+        assert sum(part.length for part in segment.parts) == segment.length
