@@ -196,7 +196,7 @@ def _part_label(part: Part, segment: Segment, procedures: dict[tuple[int, int], 
         name = f"MPA {'Request' if part.mpa.request else 'Reply'}"
         return name, name
     if fpdu is None:
-        return "?", f"{size(part.length)} {'of an FPDU with a wrong CRC' if part.spoiled else 'of an unknown FPDU'}"
+        return "?", f"{size(part.length)} of an {f'FPDU: {part.fault}' if part.fault else 'unknown FPDU'}"
     name = codes.opcode_name(fpdu.opcode)
     label = f"{begins}{name} {size(part.length if not part.whole else fpdu.length)}"
     if request := fpdu.request:

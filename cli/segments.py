@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.iwarp.framing import WRONG_MARKERS
 from rdmascope.dissect.iwarp.segments import Fpdu, Part, Segment, Segments
 from rdmascope.dissect.layers import iwarp_codes as codes
 from rdmascope.dissect.messages import Message
@@ -157,7 +158,9 @@ def _what(part: Part) -> str:
         return "mpa"
     if part.fpdu is not None:
         return "fpdu"
-    return "wrong_crc" if part.spoiled else "ready" if part.ready else "unknown"
+    if part.fault:
+        return "wrong_markers" if part.fault == WRONG_MARKERS else "wrong_crc"
+    return "ready" if part.ready else "unknown"
 
 
 def _part(part: Part) -> records.Record:

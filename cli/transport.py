@@ -218,6 +218,7 @@ def _direction(one: Direction) -> Record:
         "damaged_segments": one.damaged_segments,
         "mpa_crc_failure_count": one.crc_failure_count,
         "mpa_crc_failures": list(one.crc_failures),
+        "mpa_marker_failures": one.marker_failures,
     }
 
 

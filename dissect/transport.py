@@ -185,6 +185,8 @@ class Direction:
     crc_failures: tuple[int, ...] = ()
     """iWARP: frames of its FPDUs whose CRC32C is wrong; the first of them."""
     crc_failure_count: int = 0
+    marker_failures: int = 0
+    """iWARP: its FPDUs with markers that point elsewhere (RFC 5044, 4.3)."""
 
     @property
     def unique_bytes(self) -> int:
@@ -258,6 +260,7 @@ class TransportHealth:
             or one.cnps
             or one.icrc_failure_count
             or one.crc_failure_count
+            or one.marker_failures
             or one.damaged_segments
             or one.zero_windows
             or one.congestion_echoes

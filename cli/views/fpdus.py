@@ -9,7 +9,7 @@ from rdmascope.dissect.iwarp.segments import Part, Segment
 
 from ..units import count, plural
 from .frame import Words
-from .segments import fpdu_info
+from .segments import article, fpdu_info
 
 
 def mpa_layers(data: bytes, segment: Segment) -> Iterator[Any]:
@@ -28,7 +28,7 @@ def mpa_layers(data: bytes, segment: Segment) -> Iterator[Any]:
         wire = data[start : start + part.length]
         if words := _words(part, len(wire)):
             yield words
-        if part.before or not wire or (part.fpdu is None and part.mpa is None and not part.spoiled):
+        if part.before or not wire or (part.fpdu is None and part.mpa is None and not part.fault):
             continue
         if part.mpa is not None:
             yield (MPARequest if part.mpa.request else MPAReply)(wire)
@@ -62,8 +62,8 @@ def _words(part: Part, captured: int) -> Words | None:
     if part.fpdu is None and part.mpa is None:
         if part.ready:
             return Words("An FPDU without contents: its sender is ready to receive (RFC 6581, 9.2)", fields)
-        if part.spoiled:
-            return Words(f"An FPDU whose CRC32C is wrong, {told}", {**fields, "crc": "wrong"})
+        if part.fault:
+            return Words(f"An FPDU with {article(part.fault)}, {told}", {**fields, "fault": part.fault})
         return Words(f"{count(part.length)} bytes of which no FPDU is known", fields)
     text = ""
     if part.fpdu is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rdmascope.dissect.iwarp.framing import WRONG_MARKERS
 from rdmascope.dissect.iwarp.mpa import MPAFrame
 from rdmascope.dissect.iwarp.segments import Fpdu, Part, Segment
 from rdmascope.dissect.layers import iwarp_codes as codes
@@ -50,8 +51,8 @@ def tcp_info(segment: Segment) -> str:
 def part_shown(part: Part, segment: Segment, told: Told) -> Shown:
     if part.mpa is not None:
         return MPA, mpa_info(part.mpa) + extent(part, "it")
-    if part.spoiled:
-        return MPA, f"FPDU whose CRC32C is wrong{extent(part, 'it')}"
+    if part.fault:
+        return MPA, f"FPDU with {article(part.fault)}{extent(part, 'it')}"
     if part.ready:
         return MPA, f"FPDU without contents: ready to receive{extent(part, 'it')}"
     if part.fpdu is None:
@@ -63,6 +64,10 @@ def part_shown(part: Part, segment: Segment, told: Told) -> Shown:
         return protocol, info + where
     info = fpdu_info(part.fpdu) + where
     return DDP, f"{info}; {use}" if use else info
+
+
+def article(fault: str) -> str:
+    return fault if fault == WRONG_MARKERS else f"a {fault}"
 
 
 def extent(part: Part, what: str) -> str:

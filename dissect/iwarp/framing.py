@@ -56,6 +56,8 @@ FPDU = np.dtype(
 MOST_PENDING = 1 << 20
 """Bytes that are kept while FPDU boundaries are looked for."""
 MOST_FAILURES = 1000
+WRONG_CRC, WRONG_MARKERS = "wrong CRC32C", "markers that point elsewhere"
+"""Why an FPDU is not believed."""
 TRIED = 8
 """FPDUs among which one with a right CRC is looked for, where Request and Reply were not seen."""
 
@@ -135,8 +137,8 @@ class Framing:
         self.crc_checked = self.crc_failure_count = self.marker_failure_count = 0
         self.crc_failures: list[int] = []
         """Frames; the first of them."""
-        self.spoiled: list[tuple[int, int]] = []
-        """Where the FPDUs with a wrong CRC begin and end in the stream; the first of them."""
+        self.faults: list[tuple[int, int, str]] = []
+        """Where the FPDUs begin and end in the stream that cannot be believed, and why; the first of them."""
         self.ready: tuple[int, int] | None = None
         """Where the FPDU without contents begins and ends that says its sender is ready (RFC 6581, 9.2)."""
         self.order = 0
@@ -394,6 +396,8 @@ class Framing:
         good = np.ones(len(starts), np.bool_)
         good[owner[wrong]] = False
         self.marker_failure_count += int(np.count_nonzero(~good))
+        for index in np.flatnonzero(~good)[:MOST_FAILURES].tolist():
+            self._fault(int(starts[index]), int(lengths[index]), WRONG_MARKERS)
         return good
 
     def _verify(self, window: Window, starts: Int64s, lengths: Int64s) -> Rows:
@@ -407,12 +411,16 @@ class Framing:
         wrong = np.flatnonzero(~good)
         self.crc_failure_count += len(wrong)
         for index in wrong[: MOST_FAILURES - len(self.crc_failures)].tolist():
-            edges = np.array([starts[index], starts[index] + fpdu_bytes(int(lengths[index]))])
-            start, stop = self._in_stream(edges).tolist()
-            self.spoiled.append((start, stop))
+            self._fault(int(starts[index]), int(lengths[index]), WRONG_CRC)
             row = int(np.searchsorted(window.end, starts[index], side="right"))
             self.crc_failures.append(int(window.rows["frame"][min(row, len(window.rows) - 1)]))
         return good
+
+    def _fault(self, start: int, length: int, why: str) -> None:
+        if len(self.faults) < MOST_FAILURES:
+            edges = np.array([start, start + fpdu_bytes(length)])
+            first, stop = self._in_stream(edges).tolist()
+            self.faults.append((first, stop, why))
 
     def _raw_window(self, window: Window) -> Window:
         return Window(self.raw, self.datas) if self.markers else window

@@ -277,6 +277,7 @@ class Health:
             damaged_segments=link.damaged[direction],
             crc_failures=tuple(framing.crc_failures),
             crc_failure_count=framing.crc_failure_count,
+            marker_failures=framing.marker_failure_count,
         )
 
 

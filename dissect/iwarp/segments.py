@@ -20,6 +20,7 @@ from .observer import Observer
 from .rdmap import TAGGED_HEADER, UNTAGGED_HEADER
 from .stream import unwrap
 
+READY = "ready"
 KEPT = 1 << 16
 """FPDUs of each direction that are remembered, beside the last ones."""
 
@@ -77,8 +78,8 @@ class Part(NamedTuple):
     """Bytes of it behind the segment."""
     fpdu: Fpdu | None = None
     mpa: MPAFrame | None = None
-    spoiled: bool = False
-    """An FPDU whose CRC is wrong."""
+    fault: str = ""
+    """Of an FPDU: 'wrong CRC32C' or 'markers that point elsewhere'."""
     ready: bool = False
     """An FPDU without contents (RFC 6581, 9.2)."""
 
@@ -269,12 +270,12 @@ class Segments:
         framing = link.framings[direction]
         stop, at = start + length, start
         told: list[tuple[int, int, Fpdu | MPAFrame | str | None]] = [
-            (left, right, "spoiled") for left, right in framing.spoiled if left < stop and start < right
+            (left, right, why) for left, right, why in framing.faults if left < stop and start < right
         ]
         if framing.greeting is not None and framing.greeting[0] < stop and start < framing.greeting[1]:
             told.append((*framing.greeting, framing.frame))
         if framing.ready is not None and framing.ready[0] < stop and start < framing.ready[1]:
-            told.append((*framing.ready, "ready"))
+            told.append((*framing.ready, READY))
         if link in self._known:
             told += [(one.start, one.stop, one) for one in self._known[link][direction].between(start, stop)]
         for left, right, what in sorted(told, key=_place):
@@ -285,8 +286,8 @@ class Segments:
                 continue
             fpdu = what if isinstance(what, Fpdu) else None
             mpa = what if isinstance(what, MPAFrame) else None
-            signs = what == "spoiled", what == "ready"
-            yield Part(begin - start, end - begin, begin - left, right - end, fpdu, mpa, *signs)
+            fault = what if isinstance(what, str) and what != READY else ""
+            yield Part(begin - start, end - begin, begin - left, right - end, fpdu, mpa, fault, what == READY)
             at = end
         if at < stop:
             yield Part(at - start, stop - at)

@@ -105,7 +105,10 @@ class Stream:
             self.next = int(ends[-1])
             return [(data, stretches)]
         self.segments = segments
-        edges = [0, *(np.flatnonzero(position[1:] != ends[:-1]) + 1).tolist(), len(rows)]
+        # What may be the octet of a keep-alive stands alone.
+        lone = rows["length"] == 1
+        cuts = (position[1:] != ends[:-1]) | lone[1:] | lone[:-1]
+        edges = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(rows)]
         ready: list[Chunk] = []
         for a, b in pairwise(edges):
             self._run(data, stretches[a:b], position[a:b], ends[a:b])
@@ -117,6 +120,8 @@ class Stream:
         """Segments that follow each other."""
         assert self.next is not None
         start, end = int(position[0]), int(ends[-1])
+        if self.held and end - start > 1:
+            self._doubt(start, end)
         fresh = self.ahead.add(max(start, self.next), end)
         if fresh == [(start, end)]:
             self._hold(start, data, rows)
@@ -127,6 +132,17 @@ class Stream:
             part = rows[first:last].copy()
             trim(part, low, high)
             self._hold(low, data, part)
+
+    def _doubt(self, start: int, end: int) -> None:
+        """Let go of single octets in [start, end): a keep-alive may carry any (RFC 9293, 3.8.4)."""
+        kept = [
+            one for one in self.held if len(one[3]) > 1 or int(one[3]["length"][0]) > 1 or not start <= one[0] < end
+        ]
+        if len(kept) < len(self.held):
+            self.held = kept
+            self.ahead = IntervalSet()
+            for at, _, _, rows in kept:
+                self.ahead.add(at, at + int(rows["length"].sum()))
 
     def _hold(self, at: int, data: Bytes, rows: Rows) -> None:
         self.numbers += 1

@@ -236,12 +236,13 @@ def test_what_is_not_in_the_capture_is_missing_and_nothing_was_sent_again() -> N
 
 
 def behind(segments: Sequence[TcpSegment], sender: int) -> int:
-    """Segments with payload that begin before the furthest byte seen so far, keep-alives excluded."""
+    """Segments with payload that begin before the furthest byte seen so far; not what keeps a connection alive."""
     head, found = None, 0
     for one in segments:
         if one.sender != sender or not one.payload:
             continue
-        if head is not None and one.seq < head and one.kind != "keepalive":
+        alive = one.kind == "keepalive" and one.seq + 1 == head
+        if head is not None and one.seq < head and not alive:
             found += 1
         head = max(head or 0, one.seq + len(one.payload))
     return found

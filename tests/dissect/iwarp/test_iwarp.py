@@ -589,3 +589,19 @@ def test_broken_bytes_raise_nothing(script: Script, changes: list[tuple[int, int
     analyzer.finish()
     for connection in analyzer.connections:
         analyzer.health(connection.number)
+
+
+def test_the_octet_of_a_keep_alive_is_not_taken_for_the_one_that_is_missing() -> None:
+    """The segment before it was lost on the way to the capture point, and comes again."""
+    for cuts in ((), range(20)):
+        made = Talk()
+        made.open()
+        made.greet(crc=True)
+        made.say(0, send(1, CALL))
+        lost = made.segments.pop()
+        end = made.sides[0].next
+        made.segments.append(Segment(0, (end - 1) % (1 << 32), made.sides[1].next, b"\0"))
+        made.say(0, send(2, REPLY))
+        made.segments.append(lost)
+        _, operations = observe(made, cuts=cuts)
+        assert [contents(one) for one in operations] == [CALL, REPLY]

@@ -29,7 +29,7 @@ QUICK = settings(
 
 
 class Told(NamedTuple):
-    """A part of a segment's payload: 'MPA', 'FPDU', 'wrong CRC' or '?'."""
+    """A part of a segment's payload: 'MPA', 'FPDU', what is wrong with an FPDU, or '?'."""
 
     what: str
     at: int
@@ -57,7 +57,7 @@ def parts(segment: Segment) -> list[Told]:
         part = segment.parts[index]
         if part.ready:
             return "FPDU"
-        return "MPA" if part.mpa else "FPDU" if part.fpdu else "wrong CRC" if part.spoiled else "?"
+        return "MPA" if part.mpa else "FPDU" if part.fpdu else part.fault or "?"
 
     return [Told(what(n), one.at, one.length, one.before, one.after) for n, one in enumerate(segment.parts)]
 
@@ -134,7 +134,7 @@ def test_a_wrong_crc_and_what_is_not_known() -> None:
     before = wire.sent()
     index = [at for at, one in enumerate(before) if one.sender == 1 and len(one.payload) > 1400][1]
     found = listed(wire, tcp_faults.corrupt(wire, before, index, 700))
-    assert [one.what for one in parts(found[index])] == ["wrong CRC"]
+    assert [one.what for one in parts(found[index])] == ["wrong CRC32C"]
     split = simple("merged", mulpdu=2000)
     before = split.sent()
     index = next(at for at, one in enumerate(before) if one.sender == 1 and len(one.payload) > 1400)
