@@ -282,6 +282,8 @@ class Exchange:
             earlier = self.cut[1 - sender].pop(header.xid, None) if self.cut[1 - sender] else None
             if earlier is not None:
                 self._call(1 - sender, earlier)
+                if header.direction is None and header.version == 2 and earlier.header.procedure is None:
+                    self._doubt(1 - sender, header.xid)  # An error answers an option as well as a call.
             self._reply(sender, message)
 
     def _optional(self, sender: int, message: Message) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -29,6 +30,7 @@ from playbook.wire import Connection as Talk
 from rdmascope.dissect.analyzer import Analyzer, Options
 from rdmascope.dissect.characteristics import BKREQSUP_INLINE, XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 from rdmascope.dissect.connection import Connection
+from rdmascope.dissect.exchange import BY_XID_ALONE
 from rdmascope.dissect.negotiation import REMEMBERED, loops
 from rdmascope.dissect.rpcs import Rpc
 
@@ -373,6 +375,20 @@ def test_a_refused_option_whose_frames_are_cut_is_no_rpc(snaplen: int) -> None:
     for batch in frame_batches(Capture(wire, faults.snap(wire.packets, snaplen)).frames, ()):
         rpcs += analyzer.feed(batch)
     assert [rpc.xid for rpc in rpcs + analyzer.finish()] == [wire.truth[0].xid]
+
+
+def test_an_error_about_something_cut_says_that_only_the_xid_tells() -> None:
+    wire, talk = spoken()
+    ping(talk)
+    talk.send(CLIENT, optional(40, 99, b"abc"))
+    refuse_option(talk, SERVER, 40)
+    about = [replace(packet, snaplen=66) if b"\0\0\0\x63" in packet.payload else packet for packet in wire.packets]
+    analyzer = Analyzer()
+    rpcs: list[Rpc] = []
+    for batch in frame_batches(Capture(wire, about).frames, ()):
+        rpcs += analyzer.feed(batch)
+    _, doubtful = rpcs + analyzer.finish()
+    assert doubtful.xid == 40 and BY_XID_ALONE in doubtful.notes
 
 
 def test_a_long_call_whose_direction_word_lies() -> None:
