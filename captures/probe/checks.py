@@ -6,13 +6,17 @@ from collections.abc import Callable
 from struct import pack
 from typing import NamedTuple
 
+from rdmascope.dissect.characteristics import EXPERIMENTAL, ROPT_INITXCH
 from rdmascope.dissect.endpoint import Item, Parts, service, whole
+from rdmascope.dissect.endpoint.header import encode_option, xcharval
 from rdmascope.dissect.endpoint.payload import reduce
 from rdmascope.dissect.messages import (
+    ERR_INVAL_OPTION,
     ERR_VERS,
     RDMA_ERROR,
     RDMA_MSG,
     RDMA_NOMSG,
+    RDMA_OPTIONAL,
     ReadChunk,
     Segment,
     TransportHeader,
@@ -27,6 +31,7 @@ from .serve import OP_GETATTR, OP_PUTROOTFH, SUPPORTED_ATTRS
 from .verdicts import Kind, Verdict, absent, check, named, passed, refusal, violation
 
 OP_LOOKUP, OP_READ = 15, 25
+UNKNOWN_OPTION = 0x7FFFFFFF
 ABSURD_VERSION = 0x7FFFFFFF
 _HEADER = 28
 """Bytes of an RDMA_MSG without chunks."""
@@ -377,6 +382,41 @@ def version_2(on: Exchange) -> Verdict:
     if answer.outcome is Outcome.ANSWER and header is not None and header.procedure == RDMA_MSG:
         return replied(answer) if header.version == 2 else violation(f"{named(answer)} of version {header.version}")
     return refusal(answer, xid, 2, ERR_VERS)
+
+
+@check("unknown-option", "V2-INVAL-OPTION")
+def unknown_option(on: Exchange) -> Verdict:
+    """In version 2 an RDMA2_OPTIONAL of a type that no document defines; RDMA2_ERR_INVAL_OPTION comes back."""
+    answer = on.ask(_option(on.xid(), UNKNOWN_OPTION, b""))
+    return _not_spoken(answer) or refusal(answer, answer.header.xid if answer.header else 0, 2, ERR_INVAL_OPTION)
+
+
+@check("unknown-characteristic", "XC-UNKNOWN")
+def unknown_characteristic(on: Exchange) -> Verdict:
+    """In version 2 a ROPT_INITXCH with a characteristic that no document defines; it draws no error, except that the
+    whole option may not be supported."""
+    header = _option(on.xid(), ROPT_INITXCH, encode_option(ROPT_INITXCH, [xcharval(EXPERIMENTAL[0], b"1234")], []))
+    answer = on.ask(header)
+    if verdict := _not_spoken(answer):
+        return verdict
+    if answer.outcome is Outcome.LOST:
+        return Verdict(Kind.LOST, answer.reason)
+    came = answer.header
+    if came is not None and came.procedure == RDMA_ERROR:
+        if came.error == ERR_INVAL_OPTION:
+            return Verdict(Kind.SKIPPED, "transport characteristics are not supported")
+        return violation(named(answer))
+    return passed(named(answer) if came else "taken in silence")
+
+
+def _option(xid: int, option: int, info: bytes) -> TransportHeader:
+    return TransportHeader(xid, 2, CREDITS, RDMA_OPTIONAL, direction=0, option=option, optinfo=info)
+
+
+def _not_spoken(answer: Answer) -> Verdict | None:
+    """The verdict where the server does not speak version 2."""
+    refused = answer.header is not None and answer.header.error == ERR_VERS
+    return Verdict(Kind.SKIPPED, "version 2 is not spoken") if refused else None
 
 
 @check("version-absurd", "V1-ERROR-FOR-VERSION")

@@ -39,7 +39,10 @@ def test_a_proper_server_passes_every_check(iwarp: bool, version: int, size: int
     results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=True)))
     assert [one.check.name for one in results] == list(CHECKS)
     unusual = {one.check.name: one.verdict for one in results if one.verdict.kind is not Kind.PASS}
-    assert set(unusual) == ({"invalidation"} if iwarp else set()), unusual
+    expected = {"invalidation"} if iwarp else set()
+    expected |= {"unknown-option", "unknown-characteristic"} if version == 1 else set()
+    assert set(unusual) == expected, unusual
+    assert all(one.kind is Kind.SKIPPED for one in unusual.values())
     assert server.connections == len(CHECKS)
 
 
@@ -83,6 +86,11 @@ def _refuse(endpoint: Endpoint, plan: Plan) -> bool:
     """Every call draws an error."""
     plan.header.procedure, plan.header.error, plan.payload, plan.before = RDMA_ERROR, ERR_CHUNK, b"", []
     return plan.kind == "reply"
+
+
+def _refuse_options(endpoint: Endpoint, plan: Plan) -> bool:
+    plan.header.procedure, plan.header.error = RDMA_ERROR, ERR_CHUNK
+    return plan.kind in ("option", "error")
 
 
 def _three_versions(endpoint: Endpoint, plan: Plan) -> bool:
@@ -148,6 +156,8 @@ def _write_lengths(*lengths: int) -> Fault:
         ("invalidation", FAULTS["invalidate-other"], Kind.LOST),
         ("version-2", FAULTS["other-xid-inline"], Kind.VIOLATION),
         ("version-2", server_fault(_three_versions), Kind.VIOLATION),
+        ("unknown-option", server_fault(_refuse_options), Kind.VIOLATION),
+        ("unknown-characteristic", server_fault(_refuse_options), Kind.VIOLATION),
         ("version-absurd", FAULTS["error-range"], Kind.VIOLATION),
         ("version-absurd", FAULTS["version-as-header"], Kind.VIOLATION),
         ("version-absurd", server_fault(_error_of_version_1), Kind.VIOLATION),
