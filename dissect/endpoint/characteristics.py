@@ -179,7 +179,7 @@ class Characteristics:
 
     def _possible(self, wish: Any) -> bool:
         """Receive buffers of fewer than 4096 bytes are no version 2 (version-two-01, 2.3)."""
-        return wish.which != XCHAR_RBSIZ or int(wish.value) >= 1024
+        return wish.which != XCHAR_RBSIZ or int(wish.value) >= CHARACTERISTICS[XCHAR_RBSIZ].default
 
     def _respxch(self, header: TransportHeader, noun: RespXch) -> list[Output]:
         outputs: list[Output] = []

@@ -17,8 +17,8 @@ from ..endpoint.plan import Fault
 from ..layers.opcodes import PATH_MTU
 from .network import EPOCH, Path
 
-MOST_STEPS, MOST_CALLS, LARGEST = 10_000, 1_000, 1 << 20
-"""Steps of a script, calls of a step, bytes of a call: more is a mistake."""
+MOST_STEPS, MOST_CALLS, LARGEST, MOST_BYTES = 10_000, 1_000, 1 << 20, 1 << 28
+"""Steps of a script, calls of a step, bytes of a call, and of all: more is a mistake."""
 
 
 class ScriptError(ValueError):
@@ -151,13 +151,20 @@ def parse_script(text: str) -> Script:
     connections = _tables("connection", top.get("connection", []))
     if not connections:
         raise ScriptError("there is no [[connection]] in it")
+    setups = tuple(_setup(f"connection {number}", one) for number, one in enumerate(connections, 1))
+    steps = [step for setup in setups for step in setup.steps]
+    if len(steps) > MOST_STEPS:
+        raise ScriptError(f"the script: {len(steps)} steps, at most {MOST_STEPS}")
+    size = sum(step.count * (step.size + 1024) for step in steps if step.call)
+    if size > MOST_BYTES:
+        raise ScriptError(f"the script: calls of {size} bytes, at most {MOST_BYTES}")
     return Script(
         top.get("title", ""),
         top.get("seed", 0),
         EPOCH if start is None else start * _UNITS["s"],
         _frames(top.get("lose", [])),
         top.get("snaplen", 0),
-        tuple(_setup(f"connection {number}", one) for number, one in enumerate(connections, 1)),
+        setups,
     )
 
 
@@ -202,8 +209,6 @@ def _setup(where: str, raw: Mapping[str, Any]) -> Setup:
     if transport == "iwarp" and not 256 <= mtu <= 9000:
         raise ScriptError(f"{where}: mtu is {mtu}, not in 256 to 9000")
     steps = _tables("connection.step", table.get("step", []))
-    if len(steps) > MOST_STEPS:
-        raise ScriptError(f"{where}: {len(steps)} steps, at most {MOST_STEPS}")
     named = [_fault(f"{where}, {role.name.lower()}", role, end) for role, end in zip(Role, ends, strict=True)]
     return Setup(
         transport,

@@ -116,6 +116,8 @@ WRONG = {
     '[[connection]]\n[[connection.step]]\ncall = "null"\nwith = ["all"]': "'all' is none of the chunks",
     '[[connection]]\n[[connection.step]]\ncall = "null"\npause = "1h"': "'1h' is no duration",
     '[[connection]]\n[[connection.step]]\ncall = "read"\nsize = 2000000': "size is 2000000, not in 0 to 1048576",
+    "[[connection]]\n" + 300 * '[[connection.step]]\ncall = "read"\nsize = 1000000\n': "at most 268435456",
+    "[[connection]]\n" + 10001 * '[[connection.step]]\ncall = "null"\n': "10001 steps, at most 10000",
     "[[connection]]\n[[connection.step]]\nrequest = { receive_buffer = true }": "receive_buffer is True",
 }
 
