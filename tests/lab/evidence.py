@@ -160,19 +160,18 @@ def wireshark(outcome: Outcome) -> Iterator[Check]:
     yield Check(expected, f"{problems} missing or malformed" if problems else "it does", not problems)
 
 
-def audited(outcome: Outcome, known: Iterable[str] = ()) -> Iterator[Check]:
+def audited(outcome: Outcome, *options: str, known: Iterable[str] = ()) -> Iterator[Check]:
     """The audit finds no rule broken but the known ones."""
-    report = command_with_findings(outcome)
-    broken = Counter(one["rule"] for one in report if one.get("verdict") == "violation")
+    broken = Counter(one["rule"] for one in findings(outcome, *options) if one.get("verdict") == "violation")
     new = {rule: count for rule, count in broken.items() if rule not in set(known)}
     expected = "no rule broken" + f" but {', '.join(known)}" * bool(known)
     yield Check(expected, ", ".join(f"{rule} ×{count}" for rule, count in new.items()) or "none", not new)
 
 
-def command_with_findings(outcome: Outcome) -> list[Record]:
-    """``rdmascope audit --json``, whose exit status tells the worst finding."""
+def findings(outcome: Outcome, *options: str) -> list[Record]:
+    """``rdmascope audit --json``, whose exit status tells whether there are any."""
     done = subprocess.run(
-        [RDMASCOPE, "audit", "--json", outcome.capture], capture_output=True, text=True, timeout=MINUTES * 60
+        [RDMASCOPE, "audit", "--json", outcome.capture, *options], capture_output=True, text=True, timeout=MINUTES * 60
     )
     if not done.stdout:
         raise Failed(f"audit: status {done.returncode}: {done.stderr.strip()[-300:]}")

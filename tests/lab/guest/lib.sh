@@ -118,3 +118,24 @@ serve_requests() {
     sleep 0.1
   done
 }
+
+# watch NAME OPTIONS...: "rdmascope live" on this side's device until "end_watch NAME"; it tells /share/NAME.jsonl.
+watch() {
+  local name=$1 end=$((SECONDS + 120))
+  shift
+  rdmascope live "$device" --json "$@" >"/share/$name.jsonl" 2>"/share/$name.err" &
+  watcher=$!
+  until [ "$(wc -l </proc/net/packet)" -gt 1 ]; do # a title, and a line for each packet socket
+    kill -0 $watcher
+    [ $SECONDS -lt $end ]
+    sleep 0.2
+  done
+}
+
+end_watch() {
+  local status=0
+  sleep 3 # a slow guest is behind what it watches
+  kill -INT $watcher
+  wait $watcher || status=$?
+  fact live "$1" $status
+}

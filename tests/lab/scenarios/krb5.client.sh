@@ -7,7 +7,7 @@ chmod 600 /etc/krb5.keytab
 modprobe rpcsec_gss_krb5
 mkdir -p /run/rpc_pipefs
 mount -t rpc_pipefs rpc_pipefs /run/rpc_pipefs
-rpc.gssd
+rpc.gssd -vvv -f &>/share/gssd.log &
 sleep 1
 for security in krb5 krb5i; do
   for version in 3 4.2; do

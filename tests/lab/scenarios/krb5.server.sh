@@ -8,12 +8,14 @@ cat >/etc/krb5.conf <<'CONF'
   dns_canonicalize_hostname = false
   rdns = false
 [realms]
-  LAB.TEST = { kdc = 10.77.0.1 }
+  LAB.TEST = {
+    kdc = 10.77.0.1
+  }
 [domain_realm]
   .lab.test = LAB.TEST
 CONF
 mkdir -p /etc/krb5kdc /var/lib/krb5kdc
-printf '[realms]\n  LAB.TEST = { key_stash_file = /etc/krb5kdc/stash }\n' >/etc/krb5kdc/kdc.conf
+printf '[realms]\n  LAB.TEST = {\n    key_stash_file = /etc/krb5kdc/stash\n  }\n' >/etc/krb5kdc/kdc.conf
 kdb5_util create -s -P secret -r LAB.TEST
 for principal in nfs/server.lab.test nfs/client.lab.test; do
   kadmin.local -q "addprinc -randkey $principal"
@@ -25,4 +27,4 @@ krb5kdc
 modprobe rpcsec_gss_krb5
 mkdir -p /run/rpc_pipefs
 mount -t rpc_pipefs rpc_pipefs /run/rpc_pipefs
-rpc.svcgssd
+rpc.svcgssd -vvv -f &>/share/svcgssd.log &

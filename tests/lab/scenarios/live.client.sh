@@ -1,25 +1,5 @@
 # rdmascope live in the client, while it mounts, reads and writes, and once more while it writes all it can.
 
-# watch NAME OPTIONS...: until end_watch; it is there when the kernel has a packet socket for it.
-watch() {
-  local name=$1
-  shift
-  rdmascope live "$device" --json "$@" >/share/$name.jsonl 2>/share/$name.err &
-  watcher=$!
-  until [ "$(wc -l </proc/net/packet)" -gt 1 ]; do
-    kill -0 $watcher
-    sleep 0.2
-  done
-}
-
-end_watch() {
-  local status=0
-  sleep 3 # a slow guest is behind what it watches
-  kill -INT $watcher
-  wait $watcher || status=$?
-  fact live $1 $status
-}
-
 watch calm --write /share/calm.pcapng
 mount_nfs 4.1
 dd if=/dev/urandom of=/tmp/w bs=10000 count=60 status=none

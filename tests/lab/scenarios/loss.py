@@ -1,0 +1,44 @@
+"""Both ends lose some of what they send: files, and what was sent again, against the receivers' counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..evidence import Check, checksums, equal, records
+from ..guests import Outcome
+from ..losses import received
+
+DEADLINE = 400  # a connection that breaks is made again only after a minute or two
+
+
+def judge(outcome: Outcome) -> Iterator[Check]:
+    yield from checksums(outcome)
+    health = records(outcome, "transport")
+    dropped = outcome.facts["counter", "client", "dropped"], outcome.facts["counter", "server", "dropped"]
+    yield Check("netem drops frames of both", " and ".join(dropped), min(map(int, dropped)) > 0)
+    for role, sender, side in (("client", "server", "passive"), ("server", "client", "active")):
+        again = sum(one[side]["repeated"]["packets"] for one in health)
+        recovered = sum(one[side]["recovered"]["packets"] for one in health)
+        if outcome.transport == "rxe":
+            counters = {name: int(value) for name, value in outcome.those("counter", role).items()}
+            seen = received(outcome, role)
+            naks = sum(one[side]["sequence_naks"] for one in health)
+            yield equal(f"packets that the {role}'s rxe received", counters["rcvd_pkts"], seen.packets)
+            yield equal(
+                "duplicate requests that it counted, in tshark's list", counters["duplicate_request"], seen.duplicates
+            )
+            yield equal(f"sent again by the {sender}, in tshark's list", seen.again, again)
+            yield equal(f"NAKs of the {sender} for a gap, in tshark's list", seen.naks, naks)
+        else:
+            sent = int(outcome.facts["counter", sender, "TcpRetransSegs"])
+            lost = int(outcome.facts["counter", sender, "dropped"])
+            # What netem dropped never reached the wire, and it may have been the second one, too.
+            found = again + recovered
+            yield Check(
+                f"of {sent} segments that the {sender}'s TCP sent again, all but at most {lost}",
+                str(found), sent - lost <= found <= sent,
+            )  # fmt: skip
+    states = {rpc["state"] for rpc in records(outcome, "rpcs")}
+    yield Check(
+        "RPCs whole, or without a reply", ", ".join(sorted(states)), states <= {"complete", "error", "no reply"}
+    )
