@@ -109,6 +109,8 @@ class Request:
     asker: int
     xid: int
     want: tuple[Characteristic, ...]
+    whole: bool
+    """``want`` is all that was asked for; else what stands before what cannot be read."""
     answer_frame: int = 0
     """Of the ROPT_RESPXCH; 0 where none was seen."""
     done: frozenset[int] = frozenset()
@@ -231,7 +233,7 @@ class Negotiation:
             chosen = frozenset(noun.start[at].which for at in noun.nochange if at < len(noun.start))
             self.nochange[sender] = frame, chosen
         elif isinstance(noun, ReqXch):
-            self._keep(self.requests, Request(frame, sender, header.xid, noun.want), frame)
+            self._keep(self.requests, Request(frame, sender, header.xid, noun.want, not noun.problem), frame)
         elif isinstance(noun, RespXch):
             if not self._answer(sender, frame, header.xid, noun) and not noun.problem:
                 return "it answers no request that was seen"

@@ -24,6 +24,7 @@ from ..characteristics import (
 )
 from ..connection import DEFAULT_INLINE
 from ..messages import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_ERROR, RDMA_NOMSG, error_name
+from .errors import silent
 from .finding import KEPT, Judgement, undecidable, violation
 from .inline import compare_second, ruled_elsewhere
 from .nouns import Mishap, Option, Sent
@@ -273,6 +274,8 @@ def response_sets(option: Option) -> Judgement | None:
             return violation(f"{names} is {one} and {other}", "in one of them")
     if request is None:
         return undecidable("the request is not in the capture") if _lost(option) else None
+    if not request.whole:
+        return undecidable("the request cannot be read to its end")
     named, all_ = content.done | content.rejected | content.pending, set(range(len(request.want)))
     if missing := all_ - named:
         return violation(f"{', '.join(selected(missing, request.want))} is in none of the subsets", "in one of them",
@@ -297,11 +300,11 @@ def response_missing(mishap: Mishap) -> Judgement | None:
         return None
     if mishap.answer is not None:
         return KEPT
-    if reason := gaps(mishap.connection):
+    if mishap.other_answer:
+        return undecidable("a ROPT_RESPXCH of another XID may be the answer")
+    if reason := silent(mishap):
         return undecidable(reason)
-    if mishap.passed_over:
-        return violation("no answer, though a later call was answered", "ROPT_RESPXCH, or RDMA2_ERR_INVAL_OPTION")
-    return undecidable("no answer, and nothing shows that the message was taken")
+    return violation("no answer, though a later call was answered", "ROPT_RESPXCH, or RDMA2_ERR_INVAL_OPTION")
 
 
 @rule("XC-SUPPORT", "Who asks for changes takes the answers to it", MUST, "4", "", Mishap)

@@ -8,6 +8,7 @@ from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Sent
 from .rule import Level, rule
 from .shape import CALL, REPLY
+from .subject import beheaded
 from .transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
@@ -85,7 +86,8 @@ def credit_first(transaction: Transaction) -> Judgement | None:
         return undecidable("the connection began before the capture did")
     if flow.outstanding == 1:
         return KEPT
-    if reason := transaction.missed(transaction.endpoint("responder")):
+    responder = transaction.endpoint("responder")
+    if reason := transaction.missed(responder) or beheaded(transaction.connection, responder):
         return undecidable(reason)
     if transaction.relieved is not None and transaction.relieved < SKEW:
         return undecidable(OUT_OF_STEP)

@@ -8,7 +8,7 @@ from .finding import KEPT, Judgement, undecidable, violation
 from .nouns import Mishap, Sent
 from .rule import Level, rule
 from .shape import ERROR, FIRST, REPLY
-from .subject import gaps
+from .subject import beheaded, gaps
 from .transaction import Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
@@ -123,11 +123,18 @@ def _answered(mishap: Mishap, code: int) -> Judgement:
                 return KEPT
             return violation(f"answered {ERROR_NAMES.get(header.error, header.error)}", wanted)
         return violation("answered as if nothing was wrong", wanted)
-    if reason := gaps(mishap.connection):
+    if reason := silent(mishap):
         return undecidable(reason)
-    if mishap.passed_over:
-        return violation("no answer, though a later call was answered", wanted)
-    return undecidable("no answer, and nothing shows that the message was taken")
+    return violation("no answer, though a later call was answered", wanted)
+
+
+def silent(mishap: Mishap) -> str:
+    """Why it is not known that the receiver passed over a message; '' where it did."""
+    if reason := gaps(mishap.connection):
+        return reason
+    if not mishap.receiver_seen and (reason := beheaded(mishap.connection, 1 - mishap.sender)):
+        return reason
+    return "" if mishap.passed_over else "no answer, and nothing shows that the message was taken"
 
 
 @rule("V1-ERROR-FOR-VERSION", "An unsupported version is answered by RDMA_ERR_VERS", MUST,

@@ -24,7 +24,7 @@ from ..operations import Operation
 from ..private_data import Identified, find_identifiers
 from ..rpcs import Rpc
 from . import shape
-from .subject import OfMessage, Subject
+from .subject import OfMessage, Subject, gaps
 
 
 class Standing(NamedTuple):
@@ -203,7 +203,8 @@ class Option(OfMessage):
                 continue
             if not one.refused_frame and (not one.answer_frame or one.answer_frame > frame):
                 waiting.append(one)
-        return waiting[0] if len(waiting) == 1 else None
+        sure = len(waiting) == 1 and self.start_known and not gaps(self.connection)
+        return waiting[0] if sure else None
 
     @property
     def values(self) -> tuple[Characteristic, ...]:
@@ -236,10 +237,14 @@ class Mishap(OfMessage):
     kind: str
     """'version', 'header', 'reserved' or 'option': an RDMA2_OPTIONAL, which not everybody knows."""
     answer: Message | None = None
+    receiver_seen: bool = True
+    """The receiver had sent a message before it."""
     passed_over: bool = False
     """The receiver answered a later call, so it had taken this message."""
     rpc: Rpc | None = None
     option: Option | None = None
+    other_answer: bool = False
+    """A ROPT_REQXCH: while it waited, a ROPT_RESPXCH came that fits no request."""
     sent: Container[int] = ()
     """An option: the rdma_opttypes that its receiver sends itself."""
 

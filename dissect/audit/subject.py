@@ -106,3 +106,9 @@ def precedes(connection: Connection, first: Operation, second: Operation) -> boo
     if connection.transport == "iWARP":
         return first.last_frame < second.first_frame
     return (second.psn - first.psn) & 0xFFFFFF < 1 << 23
+
+
+def beheaded(connection: Connection, sender: int) -> str:
+    """Why the first packets of this end may be missing unnoticed; '' where it is known which ones they must be."""
+    known = connection.transport == "iWARP" or connection.endpoints[1 - sender].start_psn is not None
+    return "" if known and connection.start_known else "the capture may begin behind the first packets of the other end"

@@ -78,7 +78,7 @@ class Terms:
 
     def _looped(self) -> str:
         earlier = self.refusals.get(self._ends)
-        if earlier is None or earlier is self.connection or earlier.negotiation.went_on is not None:
+        if earlier is None or earlier.number >= self.connection.number or earlier.negotiation.went_on is not None:
             return ""
         return f"connection {earlier.number} was lost when version 2 had been refused"
 

@@ -17,7 +17,7 @@ from ..operations import Operation
 from ..rpcs import ChunkUse, Rpc, SegmentUse
 from ..stitch import call_stream_prefix, reply_stream_prefix
 from . import shape
-from .subject import Subject, gaps
+from .subject import Subject, beheaded, gaps
 
 LOOKED_AT = 1 << 20
 """Bytes of a long message that are looked at."""
@@ -43,6 +43,8 @@ class Transaction(Subject):
     rpc: Rpc
     flow: Flow | None = None
     """Of the call."""
+    responder_seen: bool = True
+    """The responder had sent a message before the call."""
     relieved: int | None = None
     """Nanoseconds from the call to the next reply in its direction; None where none came."""
     late: list[Operation] = field(default_factory=list)
@@ -239,6 +241,8 @@ class Transaction(Subject):
         """Why it is not known what was written; '' where it is."""
         if damaged := gaps(self.connection, self.endpoint("responder")):
             return damaged
+        if not self.responder_seen and (reason := beheaded(self.connection, self.endpoint("responder"))):
+            return reason
         if any("several open calls" in word for word in self.rpc.damage):
             return "several open calls offered the same memory"
         return ""

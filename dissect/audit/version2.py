@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..advertised import REORDERED
 from ..characteristics import OPTIONS, ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH, UnknownOption, option_name
 from ..connection import DEFAULT_INLINE
 from ..messages import (
@@ -20,14 +21,14 @@ from ..negotiation import Refusal
 from ..onc.header import CALL
 from ..onc.xdr import word
 from .credits import OUT_OF_STEP, SKEW
-from .errors import decoded
+from .errors import decoded, silent
 from .finding import KEPT, Judgement, undecidable, violation
 from .header import inline_payload, nothing_behind
 from .inline import compare_second, ruled_elsewhere
 from .nouns import Mishap, Option, Sent
 from .rule import Level, rule
 from .shape import ERROR, REPLY, SECOND
-from .subject import gaps
+from .subject import beheaded, gaps
 from .transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
@@ -203,10 +204,8 @@ def inval_option(mishap: Mishap) -> Judgement | None:
         return violation(f"{option_name(number)} answered {error_name(2, answer.header.error)}", wanted)
     if answer is not None or number in OPTIONS:
         return None
-    if reason := gaps(mishap.connection):
+    if reason := silent(mishap):
         return undecidable(reason)
-    if not mishap.passed_over:
-        return undecidable("no answer, and nothing shows that the message was taken")
     before = mishap.message.frame
     refusals = mishap.connection.negotiation.option_refusals
     if any(one.option == number and one.endpoint != mishap.sender and one.frame < before for one in refusals):
@@ -240,7 +239,7 @@ def first_message(sent: Sent) -> Judgement | None:
         return violation(f"version 2 on a connection that began with version {begun.version}",
                          "version 2 from the start", begun.frame, frame)  # fmt: skip
     if terms.waiting:
-        if reason := sent.missed(1):
+        if reason := sent.missed(1) or beheaded(connection, 1):
             return undecidable(reason)
         if sent.relieved is not None and sent.relieved < SKEW:
             return undecidable(OUT_OF_STEP)
@@ -256,7 +255,8 @@ def _refusal(sent: Sent) -> Refusal | None:
     for one in sent.connection.negotiation.refusals:
         if one.frame >= sent.message.frame:
             break
-        if one.endpoint == 1:
+        near = one.asked is None and one.xid == sent.header.xid and sent.message.frame - one.frame <= REORDERED
+        if one.endpoint == 1 and not near:  # else a capture shows the answer before what it answers
             found = one
     return found
 

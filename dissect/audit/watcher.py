@@ -93,6 +93,7 @@ class Watcher:
         message, caller = rpc.call, int(rpc.backward)
         self._clock(message.operation)
         transaction = Transaction(self.connection, rpc)
+        transaction.responder_seen = bool(self.last_sent[1 - caller])
         self.open[caller][rpc] = transaction
         self.grants.called(caller, transaction, len(self.open[caller]))
         if message.header.truncated:
@@ -251,13 +252,15 @@ class Watcher:
             mishap = None if request is None else self.options[1 - sender].pop(request.xid, None)
             if mishap is None:
                 self._early(sent)
+                for waiting in self.options[1 - sender].values():
+                    waiting.other_answer = True
             self._answered(mishap, message)
         for ready in terms.keep(option):
             self.waiting.append((self.frame, ready))
         message.detach()  # it may wait for long
         table = self.options[sender]
         table[message.header.xid] = mishap = Mishap(self.connection, message, sender, "option", option=option)
-        mishap.sent = terms.options[1 - sender]
+        mishap.sent, mishap.receiver_seen = terms.options[1 - sender], bool(self.last_sent[1 - sender])
         early = self.early.pop((1 - sender, message.header.xid), None)
         if early is not None and message.frame - early.message.frame <= REORDERED:
             early.xid_seen, early.answers = True, message
@@ -296,7 +299,8 @@ class Watcher:
         if kind:
             message.detach()  # it may wait for long
             table = self.mishaps[sender]
-            table[message.header.xid] = Mishap(self.connection, message, sender, kind, rpc=rpc)
+            table[message.header.xid] = mishap = Mishap(self.connection, message, sender, kind, rpc=rpc)
+            mishap.receiver_seen = bool(self.last_sent[1 - sender])
             if len(table) > REMEMBERED:
                 self._give_up(table.popitem(last=False)[1])
 

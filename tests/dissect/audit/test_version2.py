@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from playbook import Wire, faults
+from playbook import Wire, faults, nfs3
 from playbook.packets import Packet
-from playbook.rpcrdma import announce, optional, respond, update, wish, xcharspec
+from playbook.rpc import u32
+from playbook.rpcrdma import announce, optional, respond, update, wish, xcharspec, xcharsubset, xcharval
 from playbook.violations import SCRIPTS, Broken, characteristics, hello, version2
 from playbook.violations.characteristics import RBSIZ, told
 from playbook.violations.scripts import CLIENT, SERVER, big_call, create_session, message
@@ -206,3 +209,41 @@ def test_what_a_capture_does_not_tell(script: Callable[[Wire], list[Packet]]) ->
     for rule in OPEN[script].split():
         tally = total(auditor, rule)
         assert tally.undecidable and not tally.violated, rule
+
+
+# Whatever stands in an option
+
+VALUES = st.tuples(st.sampled_from([1, 2, 3, 9, 4294967040]), st.one_of(st.integers(0, 9000), st.binary(max_size=9)))
+SUBSETS = st.sets(st.integers(0, 70), max_size=3).map(lambda positions: xcharsubset(*positions))
+INFOS = st.one_of(
+    st.binary(max_size=40),
+    st.lists(VALUES, max_size=4).map(lambda values: xcharspec(*values)),
+    st.tuples(st.lists(VALUES, max_size=4), SUBSETS).map(lambda both: xcharspec(*both[0]) + both[1]),
+    st.tuples(SUBSETS, SUBSETS, SUBSETS).map(b"".join),
+    st.tuples(VALUES, st.integers(0, 2)).map(lambda both: xcharval(*both[0]) + both[1].to_bytes(4)),
+)
+OPTIONS = st.builds(
+    lambda xid, option, info, direction, tail: optional(xid, option, info, direction=direction) + tail,
+    st.integers(0, 3), st.integers(0, 5), INFOS, st.integers(0, 2),
+    st.sampled_from([b"", bytes(3), message(nfs3.null(), 1)]),
+)  # fmt: skip
+ERRORS = st.builds(
+    lambda xid, version, code, tail: u32(xid, version, 32, 4, code) + tail,
+    st.integers(0, 3), st.integers(1, 3), st.integers(0, 4), st.sampled_from([b"", u32(1, 1), u32(1, 2), u32(3, 1)]),
+)  # fmt: skip
+SENDS = st.lists(st.tuples(st.integers(0, 1), st.one_of(OPTIONS, ERRORS)), max_size=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SENDS, st.integers(0, 200), st.integers(0, 3))
+def test_whatever_is_sent_is_judged(sends: list[tuple[int, bytes]], snap: int, hole: int) -> None:
+    wire = Wire(seed=23)
+    wire.version = 2
+    connection = wire.connect()
+    for sender, data in sends:
+        connection.send(sender, data)
+    hello(connection)
+    for packets in (wire.packets, faults.snap(wire.packets, 60 + snap), faults.drop(wire.packets, [3 + hole])):
+        auditor = audit(wire, packets)
+        for finding in auditor.findings:
+            assert finding.frames and finding.observed and finding.required
