@@ -33,7 +33,7 @@ _Unpack = Callable[[Any, int], tuple[int, ...]]
 
 _MINIMAL: _Unpack = Struct(">7I").unpack_from
 """The fixed words and three empty chunk lists: what most messages have."""
-_MOST_WORDS = 64
+_FEW_WORDS, _MOST_WORDS = 24, 64
 _WORDS: tuple[_Unpack, ...] = tuple(Struct(f">{count}I").unpack_from for count in range(_MOST_WORDS + 1))
 """So many words at once."""
 _WORD: _Unpack = Struct(">I").unpack_from
@@ -90,12 +90,15 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
     return header
 
 
-def _usual(data: Bytes | memoryview | bytes, start: int, available: int, at: int = 4) -> TransportHeader | None:
+def _usual(
+    data: Bytes | memoryview | bytes, start: int, available: int, at: int = 4, most: int = _FEW_WORDS
+) -> TransportHeader | None:
     """The header of an RDMA_MSG or RDMA_NOMSG that is legal and ends within its first words; None where it is not.
 
     Its chunk lists begin at word ``at``.
     """
-    words = _WORDS[min(available // 4, _MOST_WORDS)](data, start)
+    first, count = at, min(available // 4, most)
+    words = _WORDS[count](data, start)
     reads: list[ReadChunk] = []
     writes: list[WriteChunk] = []
     reply: WriteChunk | None = None
@@ -123,17 +126,20 @@ def _usual(data: Bytes | memoryview | bytes, start: int, available: int, at: int
                 return None
             at += 1 + 4 * len(reply.segments)
     except (IndexError, ValueError):
-        return None
+        # The lists may go on behind the words looked at: those are few at first, because each of them costs.
+        return _usual(data, start, available, first, _MOST_WORDS) if count == most < _MOST_WORDS else None
     return TransportHeader(
         words[0], words[1], words[2], words[3], tuple(reads), tuple(writes), reply, length=4 * at + 4
     )
 
 
 def _usual_array(words: tuple[int, ...], at: int) -> WriteChunk | None:
-    """The segments behind the words for present and count."""
+    """The segments behind the words for present and count; IndexError where they go on behind ``words``."""
     end = at + 2 + 4 * words[at + 1]
-    if words[at] != 1 or end > len(words):
+    if words[at] != 1:
         return None
+    if end > len(words):
+        raise IndexError
     return WriteChunk(
         tuple(
             Segment(words[place], words[place + 1], words[place + 2] << 32 | words[place + 3])

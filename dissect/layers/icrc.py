@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cursor import NATIVE
-from ..frames import Bytes, FrameBatch, Int64s, Rows
+from ..frames import Bytes, FrameBatch, Int64s, Rows, take
 from .opcodes import BTH_BYTES, EXTENDED_BYTES, ICRC_BYTES
 
 UDP_BYTES = 8
@@ -189,7 +189,7 @@ def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
     """
     bth = rows["bth"].astype(np.int64)
     end = packet_ends(rows)
-    frames = batch.rows[np.searchsorted(batch.rows["number"], rows["frame"])]
+    frames = take(batch.rows, np.searchsorted(batch.rows["number"], rows["frame"]))
     start, stop = frames["offset"], frames["offset"] + frames["captured"]
     verdicts = np.full(len(rows), None, object)
     open_ = end <= stop

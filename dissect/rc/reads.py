@@ -27,7 +27,8 @@ class _OpenRead:
 
     def __init__(self, start: int, end: int, operation: Operation) -> None:
         self.start, self.end, self.operation = start, end, operation
-        self.seen = IntervalSet()
+        self.seen: IntervalSet | None = None
+        """None while none is there, or where all came at once."""
         self.complete = False
         self.overdue = 0
         """Packet count at which a later response proved that its own had been sent; 0 while none has."""
@@ -84,13 +85,12 @@ class Reads:
                 continue
             read = self.reads[owner]
             high = low + b - a
-            if regular and low == read.start and high == read.end and not read.seen.starts:
+            if regular and low == read.start and high == read.end and read.seen is None and not read.complete:
                 operation = read.operation
                 operation.payload.stretch = data, rows, a, b
                 operation.payload.seen = seen
                 operation.packets += b - a
                 operation.last_frame, operation.last_time = frame, time
-                read.seen.add(low, high)
                 operation.closed = read.complete = finished = True
             elif low < read.end:
                 extra = max(0, high - read.end)
@@ -103,6 +103,10 @@ class Reads:
     def _take(self, read: _OpenRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:
         """Responses with PSNs [low, high) of one Read; True where they complete it."""
         operation, mtu = read.operation, self.connection.path_mtu or DEFAULT_MTU
+        if read.seen is None:
+            read.seen = IntervalSet()
+            if read.complete:
+                read.seen.add(read.start, read.end)
         fresh = read.seen.add(low, high)
         repeated = high - low - sum(end - start for start, end in fresh)
         if repeated:

@@ -351,3 +351,17 @@ def test_a_cut_never_changes_what_was_said_before_it(data: bytes, draw: st.DataO
     if cut.reply is not None:
         assert whole.reply is not None
         assert cut.reply.segments == whole.reply.segments[: len(cut.reply.segments)]
+
+
+@pytest.mark.parametrize("segments", range(1, 16))
+def test_long_lists_cut_at_every_byte(segments: int) -> None:
+    """Lists are looked at in two steps, and each has a first word behind it."""
+    listed = [word for number in range(segments) for word in (7, 8, 9, number)]
+    data = words(1, 1, 32, RDMA_MSG, 0, 1, segments, *listed, 0, 0)
+    for end in range(len(data)):
+        cut = decode(data[:end], len(data))
+        assert cut.truncated
+        check_against_layer(data[:end])
+    assert segments_of(decode(data + bytes(8)).writes) == segments_of(decode(data).writes)
+    assert len(decode(data).writes[0].segments) == segments
+    assert not decode(data).problem
