@@ -89,7 +89,8 @@ class Driver:
             output = self._todo.popleft()
             try:
                 self._carry_out(output)
-            except verbs.LinkLost as error:
+            except verbs.VerbsError as error:
+                self.link.close()
                 self._lose(str(error))
 
     def call(self, call: Call) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from pyverbs.wr import SGE, RecvWR, SendWR
 
 from .descriptors import new_descriptor
 from .devices import is_iwarp
-from .interface import Depths, Event, Finished, LinkLost, Lost, Memory, Received, Terms
+from .interface import Depths, Event, Finished, LinkLost, Lost, Memory, Received, Terms, VerbsError
 
 if TYPE_CHECKING:
     from .rdmacm import RdmaCm
@@ -44,6 +45,13 @@ _STATUSES = {
     ib.IBV_WC_RETRY_EXC_ERR: "the peer no longer acknowledges",
     ib.IBV_WC_RNR_RETRY_EXC_ERR: "the peer has no Receive posted",
 }
+
+
+def refused(error: Exception) -> str:
+    """Why the kernel refused, and what to do where that is known."""
+    if getattr(error, "error_code", 0) == errno.ENOMEM:
+        return "no memory may be locked for it ('ulimit -l' says how much)"
+    return str(error)
 
 
 class DeviceMemory:
@@ -128,7 +136,7 @@ class QueuePair:
 
     def register(self, length: int) -> DeviceMemory:
         access = _ACCESS | (ib.IBV_ACCESS_MW_BIND if self._windows else 0)
-        region = MR(self._domain, max(1, length), access)
+        region = self._region(length, access)
         memory = DeviceMemory(region, int(region.rkey))
         self._memory.append(memory)
         return memory
@@ -164,7 +172,7 @@ class QueuePair:
             region, at = self._sends, slot * _SEND_SIZE
             number = self._next(lambda: self._free.append(slot))
         else:
-            region, at = MR(self._domain, len(data), ib.IBV_ACCESS_LOCAL_WRITE), 0
+            region, at = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE), 0
             number = self._next(region.close)
         region.write(data, len(data), at)
         place = SGE(region.buf + at, len(data), region.lkey)
@@ -177,7 +185,7 @@ class QueuePair:
     def read(self, handle: int, address: int, length: int) -> int:
         self._alive()
         # On iWARP the answer to a Read is a tagged message, for which the memory must be writable from outside.
-        region = MR(self._domain, max(1, length), ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_WRITE)
+        region = self._region(length, ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_WRITE)
 
         def finished() -> Event:
             data = bytes(region.read(length, 0))
@@ -190,7 +198,7 @@ class QueuePair:
 
     def write(self, handle: int, address: int, data: bytes) -> int:
         self._alive()
-        region = MR(self._domain, max(1, len(data)), ib.IBV_ACCESS_LOCAL_WRITE)
+        region = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE)
         region.write(data, len(data))
 
         def finished() -> Event:
@@ -279,6 +287,15 @@ class QueuePair:
         place = SGE(self._receives.buf + slot * self._receive_size, self._receive_size, self._receives.lkey)
         with suppress(PyverbsError):  # a queue pair in error takes none; its completions say why
             self._pair.post_recv(RecvWR(slot, 1, [place]))
+
+    def _region(self, length: int, access: int) -> Any:
+        """Registered memory of our own, a byte at least."""
+        try:
+            return MR(self._domain, max(1, length), access)
+        except PyverbsError as error:
+            raise VerbsError(
+                f"{self.peer or self.device}: {length:,} bytes cannot be registered: {refused(error)}"
+            ) from None
 
     def _rdma(self, number: int, opcode: int, place: Any, handle: int, address: int) -> None:
         request = SendWR(number, opcode=opcode, num_sge=1, sg=[place])

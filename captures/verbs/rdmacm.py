@@ -23,7 +23,7 @@ from pyverbs.pyverbs_error import PyverbsError
 from .descriptors import new_descriptor
 from .devices import addresses, devices, local_address, resolve, source_of
 from .interface import Event, Requested, Target, Terms, VerbsError
-from .queuepair import QueuePair
+from .queuepair import QueuePair, refused
 
 _RETRIES = 7
 """Of a packet that nobody acknowledged: three bits, and the most of them."""
@@ -48,8 +48,11 @@ class EventChannel:
     """A channel of the connection manager whose events do not make anybody wait."""
 
     def __init__(self) -> None:
-        with new_descriptor("rdma_cm") as found:
-            self.channel = CMEventChannel()
+        try:
+            with new_descriptor("rdma_cm") as found:
+                self.channel = CMEventChannel()
+        except PyverbsError as error:
+            raise VerbsError(f"the connection manager cannot be reached: {error}") from None
         self.descriptor = found[0]
         os.set_blocking(self.descriptor, False)
 
@@ -77,14 +80,18 @@ class ConnectionRequest:
         self._device = device
 
     def accept(self, terms: Terms) -> QueuePair:
-        link = QueuePair(self._verbs, self._device, self._identifier, terms, self.peer)
-        link.private_data = self.private_data
+        link: QueuePair | None = None
         try:
+            link = QueuePair(self._verbs, self._device, self._identifier, terms, self.peer)
+            link.private_data = self.private_data
             link.ready()
             self._identifier.accept(_parameters(link, terms, _REPLY_PRIVATE_DATA))
         except PyverbsError as error:
-            link.close()
-            raise VerbsError(f"cannot accept a connection: {error}") from None
+            if link is not None:
+                link.close()
+            else:
+                self.reject()
+            raise VerbsError(f"cannot accept a connection: {refused(error)}") from None
         self._verbs.links.append(link)
         return link
 
@@ -154,8 +161,8 @@ class RdmaCm:
                 events.close()
             if isinstance(error, VerbsError):
                 raise
-            refused = getattr(error, "error_code", 0) == errno.ECONNREFUSED
-            why = _REFUSALS[cm.RDMA_CM_EVENT_REJECTED] if refused else str(error)
+            nobody = getattr(error, "error_code", 0) == errno.ECONNREFUSED
+            why = _REFUSALS[cm.RDMA_CM_EVENT_REJECTED] if nobody else refused(error)
             raise VerbsError(f"{target}: {why}") from None
         self.links.append(link)
         return link
