@@ -84,7 +84,8 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
                          *transaction.frames)  # fmt: skip
     wanted = transaction.directory_bytes
     if wanted is not None and wanted > chunk.advertised:
-        limit, _ = transaction.connection.inline_threshold(transaction.endpoint("responder"))
+        responder, frame = transaction.endpoint("responder"), transaction.frames[-1]
+        limit, _ = transaction.connection.inline_threshold(responder, frame)
         if wanted > limit:
             return violation(
                 f"a Reply chunk of {chunk.advertised:,} bytes for {wanted:,} bytes of entries",
