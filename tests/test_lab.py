@@ -95,7 +95,8 @@ def test_a_recipe_that_fails_leaves_what_was_there(recipe: Path) -> None:
     [
         ("os.geteuid", lambda: 1000, "not root"),
         ("platform.machine", lambda: "aarch64", "this machine is aarch64"),
-        ("shutil.which", lambda name: None, "no apt-get"),
+        ("platform.freedesktop_os_release", lambda: {"VERSION_CODENAME": "noble"}, "not Debian 12"),
+        ("shutil.which", lambda name: None, "not Debian 12"),
     ],
 )
 def test_where_it_cannot_run_it_says_so_in_one_line(

@@ -112,12 +112,19 @@ def run(command: list[str], log: Path, folder: Path, variables: dict[str, str]) 
         return done.returncode == 0
 
 
+def debian_12() -> bool:
+    try:
+        return platform.freedesktop_os_release().get("VERSION_CODENAME") == "bookworm"
+    except OSError:
+        return False
+
+
 def check_host() -> None:
     """Raises CannotRun where the lab has no chance; installs what is missing of TOOLS."""
     if platform.machine() != "x86_64":
         raise CannotRun(f"the guests are amd64, this machine is {platform.machine()}")
-    if shutil.which("apt-get") is None or shutil.which("dpkg-query") is None:
-        raise CannotRun("no apt-get: it needs Debian 12")
+    if not debian_12() or shutil.which("apt-get") is None or shutil.which("dpkg-query") is None:
+        raise CannotRun("this is not Debian 12, whose packages the guests are made of")
     if os.geteuid() != 0:
         raise CannotRun("not root: debootstrap and the packages of the host need it")
     listed = subprocess.run(

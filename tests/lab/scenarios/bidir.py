@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..evidence import Check, audited, client_counters, equal, records, unanswered, wireshark
+from ..evidence import Check, always, equal, records
 from ..guests import Outcome
 
 
@@ -15,7 +15,4 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     told = sum(int(count) for count in outcome.those("recalled").values())
     yield equal("delegations recalled", told, len(recalls))
     yield equal("of them answered NFS4_OK", told, sum(rpc["status"] == "OK" for rpc in recalls))
-    yield from client_counters(outcome)
-    yield from unanswered(outcome)
-    yield from wireshark(outcome)
-    yield from audited(outcome, known=["PD-INVALIDATE-AGREED"])
+    yield from always(outcome)

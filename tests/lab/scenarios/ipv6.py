@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..evidence import Check, audited, checksums, client_counters, equal, records, unanswered, wireshark
+from ..evidence import Check, always, checksums, equal, records
 from ..guests import Outcome
 
 
@@ -19,7 +19,4 @@ def judge(outcome: Outcome) -> Iterator[Check]:
         "addresses of the connections", ["fd77::1", "fd77::2"], sorted(end.split("]")[0].lstrip("[") for end in ends)
     )
     yield from checksums(outcome)
-    yield from client_counters(outcome)
-    yield from unanswered(outcome)
-    yield from wireshark(outcome)
-    yield from audited(outcome, known=["PD-INVALIDATE-AGREED"])
+    yield from always(outcome)

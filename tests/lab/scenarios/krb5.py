@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..evidence import Check, audited, checksums, client_counters, equal, unanswered, wireshark
+from ..evidence import Check, always, checksums, equal
 from ..guests import Outcome
 
 DEADLINE = 300
@@ -15,7 +15,4 @@ def judge(outcome: Outcome) -> Iterator[Check]:
         "mounts that read r1m whole", 4, list(outcome.those("read").values()).count(outcome.facts["md5", "/r1m"])
     )
     yield from checksums(outcome)
-    yield from client_counters(outcome)
-    yield from unanswered(outcome)
-    yield from wireshark(outcome)
-    yield from audited(outcome, known=["PD-INVALIDATE-AGREED"])
+    yield from always(outcome)

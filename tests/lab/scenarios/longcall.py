@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..evidence import Check, audited, client_counters, equal, records, unanswered, wireshark
+from ..evidence import Check, always, equal, records
 from ..guests import Outcome
 
 
@@ -17,7 +17,4 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     ]  # fmt: skip
     yield Check("at least 3 long replies", str(len(replies)), len(replies) >= 3)
     yield equal("attributes read back in the guest", {"True"}, set(outcome.those("same").values()))
-    yield from client_counters(outcome)
-    yield from unanswered(outcome)
-    yield from wireshark(outcome)
-    yield from audited(outcome, known=["PD-INVALIDATE-AGREED"])
+    yield from always(outcome)

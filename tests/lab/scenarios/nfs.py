@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..evidence import Check, audited, checksums, client_counters, equal, unanswered, wireshark
+from ..evidence import Check, always, checksums, equal
 from ..guests import Outcome
+
+DEADLINE = 400  # over siw each mount may lose a minute to a first call that is never answered
 
 
 def judge(outcome: Outcome) -> Iterator[Check]:
@@ -13,7 +15,4 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     yield equal("versions that read r1m", ["3", "4.0", "4.1", "4.2"], sorted(read))
     yield equal("what they read", outcome.facts["md5", "/r1m"], *set(read.values()))
     yield from checksums(outcome)
-    yield from client_counters(outcome)
-    yield from unanswered(outcome)
-    yield from wireshark(outcome)
-    yield from audited(outcome, known=["PD-INVALIDATE-AGREED"])
+    yield from always(outcome)

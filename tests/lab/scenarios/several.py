@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..evidence import Check, audited, checksums, equal, records, unanswered, wireshark
+from ..evidence import Check, always, checksums, equal, records
 from ..guests import Outcome
+
+DEADLINE = 400  # over siw each mount may lose a minute to a first call that is never answered
 
 
 def judge(outcome: Outcome) -> Iterator[Check]:
@@ -23,6 +25,4 @@ def judge(outcome: Outcome) -> Iterator[Check]:
         "mounts that read r1m whole", 5, list(outcome.those("read").values()).count(outcome.facts["md5", "/r1m"])
     )
     yield from checksums(outcome)
-    yield from unanswered(outcome)
-    yield from wireshark(outcome)
-    yield from audited(outcome, known=["PD-INVALIDATE-AGREED"])
+    yield from always(outcome)
