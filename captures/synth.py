@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
 from typing import BinaryIO
@@ -24,13 +26,12 @@ def shipped_scripts() -> dict[str, str]:
 
 
 def read_script(name: str) -> str:
-    """The text of a shipped script or, where none has that name, of a file."""
+    """The text of a shipped script or, where none has that name, of a file; - is standard input."""
     shipped = shipped_scripts()
     if name in shipped:
         return shipped[name]
-    path = Path(name)
     try:
-        with path.open("rb") as file:
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         raise CaptureError(f"{name}: no such file, and no script that ships ({', '.join(shipped)})") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -45,9 +46,10 @@ def command(
 ) -> None:
     """Play a script, and write the capture of it: for who tests or writes a tool that reads such traffic.
 
-    SCRIPT is the name of one that ships or a file.  Two endpoints, a client and a server, speak RPC-over-RDMA version 1
-    or 2 by the book over RoCEv2 or iWARP, and every frame is right to its last checksum.  An endpoint can be told to
-    commit one fault, of which 'rdmascope audit' then finds that and nothing else.  The same script gives the same file.
+    SCRIPT is the name of one that ships or a file, - for standard input.  Two endpoints, a client and a server, speak
+    RPC-over-RDMA version 1 or 2 by the book over RoCEv2 or iWARP, and every frame is right to its last checksum.  An
+    endpoint can be told to commit one fault, of which 'rdmascope audit' then finds that and nothing else.  The same
+    script gives the same file.
 
     A script is TOML: one or more [[connection]], each with its two ends and its steps, in order.
 
@@ -203,7 +205,7 @@ def _idle(script: Script, played: list[Played]) -> list[str]:
 
 
 def _list_scripts(as_json: bool) -> None:
-    titles = {name: _parsed(name, text).title for name, text in shipped_scripts().items()}
+    titles = {name: str(tomllib.loads(text)["title"]) for name, text in shipped_scripts().items()}
     if as_json:
         for name, title in titles.items():
             print_json(record("script", name=name, title=title))

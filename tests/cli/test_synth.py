@@ -60,6 +60,12 @@ def test_a_script_of_ones_own_begins_with_one_that_ships(tmp_path: Path) -> None
     assert "8 of 8 calls answered" in told
 
 
+def test_a_script_from_standard_input(tmp_path: Path) -> None:
+    out = tmp_path / "out.pcapng"
+    result = CliRunner().invoke(main, ["synth", "-", "-o", str(out)], input="[[connection]]")
+    assert (result.exit_code, "3 frames, 1 connection" in result.output) == (0, True)
+
+
 def test_what_ships_and_what_can_be_said_is_listed() -> None:
     assert [one["name"] for one in objects(run("synth", "--list", "--json").stdout)] == sorted(shipped_scripts())
     assert [one["name"] for one in objects(run("synth", "--faults", "--json").stdout)] == list(FAULTS)
