@@ -32,7 +32,7 @@ Spoil = Callable[["Endpoint", Plan], bool]
 NOWHERE = Segment(0x0BAD_CAFE, 64, 0x7000_0000)
 """Memory that nobody registered."""
 WORD = 4
-VERSION_WORD, CREDIT_WORD, PROCEDURE_WORD = 4, 8, 12
+VERSION_WORD, PROCEDURE_WORD = 4, 12
 """Offsets in every header (RFC 8166, 4.2)."""
 
 

@@ -97,6 +97,26 @@ def test_what_is_said_arrives_and_is_read_back_and_nobody_breaks_a_rule(script: 
     assert seen == {key: (call, whole(service.serve(call))) for key, call in said.items()}
 
 
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from(["rocev2", "iwarp"]), st.lists(st.integers(0, 30000), min_size=1, max_size=3), st.integers(1, 3))
+def test_long_callbacks_travel_in_chunks_where_the_client_serves_them(
+    transport: str, sizes: list[int], segments: int
+) -> None:
+    callbacks = [Step(SERVER, "callback", size=size, chunks=Chunks(segments=segments)) for size in sizes]
+    steps = (Step(CLIENT, "null"), Step(CLIENT, "create_session"), Step(CLIENT, "null"), *callbacks)
+    ends = Settings(version=2, backward_support=2), Settings(version=2)
+    setup = Setup(transport, Path(), 1, False, ends, (None, None), (*steps, Step(CLIENT, "null")))
+    frames, (played,) = play_script(Script("", 0, EPOCH, frozenset(), 0, (setup,)))
+    assert (played.failed, played.answered) == ([], played.calls)
+    _, auditor, rpcs = analyzed(frames)
+    assert (broken(auditor), undecided(auditor)) == (set(), set())
+    asked = {rpc.xid: stitched_call(rpc) for rpc in rpcs if rpc.backward}
+    for end, call in calls_of(setup):
+        if end == SERVER:
+            seen = asked[call.xid]
+            assert seen is not None and seen.data == whole(call.parts)
+
+
 class Counted:
     """What one end may have outstanding, and has."""
 
