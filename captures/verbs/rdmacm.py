@@ -187,29 +187,21 @@ class RdmaCm:
         return told
 
     def poll(self, deadline: int) -> Event | None:
-        while True:
-            self._look()
-            if not self._ready and self.now() < deadline:
-                for link in self.links:
-                    link.arm()
-                self._look()  # what came before it was armed
-            if self._ready:
-                return self._ready.popleft()
-            left = deadline - self.now()
-            if left <= 0:
-                return None
-            self._sleep(left)
+        self.until(lambda: bool(self._ready), deadline)
+        return self._ready.popleft() if self._ready else None
 
     def until(self, done: Callable[[], bool], deadline: int) -> None:
-        """Work until ``done``; the events stay for ``poll``."""
-        kept: list[Event] = []
-        while not done():
-            event = self.poll(deadline)
-            if event is None and self.now() >= deadline:
-                break
-            if event is not None:
-                kept.append(event)
-        self._ready.extendleft(reversed(kept))
+        """Collect events until ``done``, or ``deadline``."""
+        while True:
+            self._look()
+            if done() or self.now() >= deadline:
+                return
+            for link in self.links:
+                link.arm()
+            self._look()  # what came before it was armed
+            if done():
+                return
+            self._sleep(max(0, deadline - self.now()))
 
     def forget(self, link: QueuePair) -> None:
         if link in self.links:

@@ -5,7 +5,7 @@ umount /mnt
 rdmascope probe $server -c 3 -i 0.1 --json >/share/ping.jsonl
 for turn in 1 2; do
   status=0
-  rdmascope probe $server --suite conformance --faults --file /r1m --timeout 10 --json >/share/suite.$turn.jsonl || status=$?
+  rdmascope probe $server --suite conformance --faults --file /r1m --timeout 5 --json >/share/suite.$turn.jsonl || status=$?
   fact suite $turn status $status
 done
 status=0

@@ -8,7 +8,7 @@ from ..evidence import Check, equal, lines
 from ..guests import Outcome
 
 SMOKE = ("rxe",)
-DEADLINE = 400
+DEADLINE = 600
 
 UNUSUAL = {
     "done": "no answer",  # RDMA_DONE is dropped in silence

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ..evidence import RDMASCOPE, Check, command, equal, lines, records
 from ..guests import Outcome
 
-DEADLINE = 400
+DEADLINE = 600
 
 
 def judge(outcome: Outcome) -> Iterator[Check]:
