@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 NFS_RDMA_PORT = 20049
+_THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
+"""What a server may say to the first call that is there, with or without NFS."""
 
 
 @click.command("probe")
@@ -184,6 +186,9 @@ def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
     unknown = [name for name in names if name not in CHECKS]
     if unknown:
         raise click.ClickException(f"no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
+    spoiling = [one.name for one in every if one.name in names and one.fault and not faults]
+    if spoiling:
+        raise click.ClickException(f"{spoiling[0]} sends what nobody may send; --faults allows it")
     return [one for one in every if one.name in names] if names else chosen(faults)
 
 
@@ -210,7 +215,7 @@ def _ping(devices: Verbs, target: Target, plan: Plan, as_json: bool) -> int:
             if isinstance(finding, Round):
                 rounds.append(finding)
             if isinstance(finding, Reached):
-                reached, answered = True, not finding.problem
+                reached, answered = True, finding.problem in _THERE
             if isinstance(finding, Echoed):
                 answered = answered and not finding.problem
             if isinstance(finding, Spoken) and rounds and not as_json:

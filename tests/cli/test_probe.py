@@ -17,8 +17,9 @@ from rdmascope.captures.verbs.interface import Lost, Target, VerbsError
 from rdmascope.captures.verbs.memory import MemoryVerbs
 from rdmascope.cli import probe
 from rdmascope.cli.main import main
-from rdmascope.dissect.endpoint import Settings
+from rdmascope.dissect.endpoint import Settings, service
 from rdmascope.dissect.endpoint.faults import FAULTS
+from rdmascope.dissect.onc.header import PROG_UNAVAIL
 
 
 def run(*arguments: str, columns: int = 120) -> Result:
@@ -86,6 +87,16 @@ class TestPing:
         result = run("192.0.2.1", "-c", "1")
         assert (result.exit_code, "the first call" in result.stdout) == (1, True)
 
+    def test_a_server_without_nfs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        server = served(monkeypatch)
+        server.program = lambda message: (service.reply_head(int.from_bytes(message[:4], "big"), PROG_UNAVAIL),)
+        result = run("192.0.2.1", "-c", "1")
+        assert (result.exit_code, "PROG_UNAVAIL" in result.stdout, "NFS (100003)  not there" in result.stdout) == (
+            0,
+            True,
+            True,
+        )
+
     def test_nobody_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         served(monkeypatch)
         result = run("192.0.2.9", "--timeout", "1")
@@ -116,6 +127,12 @@ class TestSuite:
         assert result.exit_code == 1
         assert "violation  credit-grant  MUST V1-CREDIT-ZERO" in result.stdout
         assert "a grant of zero" in (tmp_path / "j").read_text()
+
+    def test_no_fault_without_leave(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        served(monkeypatch)
+        alone = run("192.0.2.1", "--suite", "conformance", "--check", "done")
+        assert (alone.exit_code, "--faults allows it" in alone.stderr) == (2, True)
+        assert run("192.0.2.1", "--suite", "conformance", "--check", "done", "--faults").exit_code == 0
 
     def test_a_check_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         served(monkeypatch)
