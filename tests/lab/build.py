@@ -53,11 +53,12 @@ def requirements() -> dict[str, str]:
 
 
 def sources() -> Iterator[Path]:
+    """Whatever may be installed; the samples are not."""
     yield ROOT / "pyproject.toml"
     for folder in ("captures", "cli", "dissect"):
-        yield from sorted(
-            path for path in (ROOT / folder).rglob("*") if path.suffix == ".py" or path.name == "py.typed"
-        )
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and not {"__pycache__", "samples"} & set(path.parts):
+                yield path
 
 
 PARTS = (
