@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -116,6 +117,8 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
     to_stdout = str(output) == "-"
     if not to_stdout and not output.parent.is_dir():
         raise click.ClickException(f"{output.parent}: no such directory")
+    if output.exists() and os.path.exists(name) and os.path.samefile(name, output):
+        raise click.ClickException(f"{output}: is the script itself")
     frames, played = play_script(script)
     kept = captured(script, frames)
     with nullcontext(sys.stdout.buffer) if to_stdout else output.open("wb") as target:

@@ -60,6 +60,13 @@ def test_a_script_of_ones_own_begins_with_one_that_ships(tmp_path: Path) -> None
     assert "8 of 8 calls answered" in told
 
 
+def test_a_script_is_not_written_over(tmp_path: Path) -> None:
+    script = tmp_path / "mine.toml"
+    script.write_text("[[connection]]")
+    assert "is the script itself" in run("synth", script, "-o", script, code=2).stderr
+    assert script.read_text() == "[[connection]]"
+
+
 def test_a_script_from_standard_input(tmp_path: Path) -> None:
     out = tmp_path / "out.pcapng"
     result = CliRunner().invoke(main, ["synth", "-", "-o", str(out)], input="[[connection]]")
