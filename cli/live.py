@@ -45,7 +45,7 @@ MARGIN = 200_000_000
 SECOND = 1_000_000_000
 TIDY = 60
 """Seconds between two searches for memory that can be given back."""
-BOUNDS = Options(outstanding=1024, ended=64, most_connections=4096)
+BOUNDS = Options(outstanding=256, ended=64, most_connections=4096)
 """What is remembered of a capture without end."""
 EXAMPLES = 3
 """Findings of a rule at an end that --json gives, as audit does."""

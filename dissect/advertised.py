@@ -26,6 +26,10 @@ class _Memory(NamedTuple):
     rpc: Rpc
 
 
+MOST_RIVALS = 4096
+"""Operations that wait to be claimed; there are more only where replies are lost."""
+
+
 class Advertised:
     """Of one connection."""
 
@@ -48,6 +52,11 @@ class Advertised:
                     memory[use.advertised.handle] = kept
                 else:
                     memory.pop(use.advertised.handle, None)
+
+    def forget(self, before: int) -> None:
+        """No call will show up any more that allows what was moved before that time (ns)."""
+        while self.unplaced and self.unplaced[0].last_time < before:
+            self.unplaced.popleft()
 
     def clear(self, owner: int) -> None:
         self.memory[owner].clear()
@@ -104,6 +113,8 @@ class Advertised:
             entry.use.operations.append(operation)
         if len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):
             self.rivals[operation] = [entry.use for entry in found]
+            if len(self.rivals) > MOST_RIVALS:
+                del self.rivals[next(iter(self.rivals))]
         return bool(found)
 
     def returned(self, rpc: Rpc, header: TransportHeader) -> None:

@@ -18,7 +18,7 @@ from .network import locate
 from .operations import Operation
 from .packets import decode
 from .rc.observer import Link, Observer
-from .retirement import Retired, overdue
+from .retirement import AFTERMATH, Retired, overdue
 from .rpcs import Rpc
 from .transport import Costs, TransportHealth
 
@@ -169,6 +169,9 @@ class Analyzer:
             self._take(sorted(events, key=itemgetter(0)))
             for exchange in self._exchanges.values():
                 exchange.detach(now - LINGER)
+                connection = exchange.connection
+                if connection.ended_by and now - connection.last_time >= AFTERMATH:
+                    exchange.finish()
         return self._collect() + self._retire()
 
     def retired_since(self) -> list[Connection]:

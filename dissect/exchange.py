@@ -114,7 +114,7 @@ class Exchange:
     ) -> None:
         """``numbers`` and ``done``, where finished Rpcs are put, are shared with the other connections.
 
-        ``most``: calls without a reply that are remembered per direction.
+        ``most``: calls without a reply that are remembered per direction, if not more were granted.
         """
         self.connection = connection
         self.numbers = numbers
@@ -192,6 +192,7 @@ class Exchange:
                         rpc.detach()
                         last = max(last, rpc.number)
         self.detached = last
+        self.memory.forget(before)
 
     def finish(self) -> None:
         """The connection is over."""
@@ -211,6 +212,7 @@ class Exchange:
                 for rpc in rpcs:
                     self._conclude(rpc)
             self.calls[caller].clear()
+            self.outstanding[caller] = 0
             self.memory.clear(caller)
 
     # Recognition
@@ -379,12 +381,18 @@ class Exchange:
         else:
             table[header.xid] = [rpc]
         self.outstanding[sender] += 1
-        if self.outstanding[sender] > self.most:
+        if self.outstanding[sender] > self._limit:
             self._retire_oldest(sender)
         if self.watch is not None:
             self.watch.called(rpc)
         if self.replies:
             self._answered_early(1 - sender, rpc)
+
+    @property
+    def _limit(self) -> int:
+        """With twice the credits that were ever granted, the replies to some calls must be lost."""
+        granted = self.connection.credits_granted
+        return self.most if granted is None else max(self.most, min(OUTSTANDING, 2 * granted[1]))
 
     def _retire_oldest(self, caller: int) -> None:
         oldest = next(iter(self.calls[caller].values()))[0]

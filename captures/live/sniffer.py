@@ -56,9 +56,10 @@ class Sniffer:
             raise CaptureError(
                 f"{device}: RDMA of an adapter is captured by {program}, which {why}: apt install tcpdump"
             ) from None
-        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._take, self._listen)]
-        for thread in self._threads:
-            thread.start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._taker = threading.Thread(target=self._take, daemon=True)
+        self._listener.start()
+        self._taker.start()
 
     def fileno(self) -> int:
         return self._ready
@@ -89,8 +90,8 @@ class Sniffer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for thread in self._threads:
-            thread.join(PATIENCE)
+        self._taker.join(PATIENCE)
+        self._listener.join(PATIENCE)
         os.close(self._ready)
         os.close(self._signal)
 
@@ -117,7 +118,7 @@ class Sniffer:
         except CaptureError:
             pass  # tcpdump ended; it says why itself
         self._process.wait()
-        self._threads[1].join(PATIENCE)
+        self._listener.join(PATIENCE)
         reason = self._said or f"tcpdump ended with status {self._process.returncode}"
         self._hand_over(CaptureError(f"{self.device}: {reason}"))
 
@@ -131,5 +132,5 @@ class Sniffer:
                     self.received = int(number)
                 else:
                     self.dropped = int(number)
-            if text.startswith(("tcpdump: ", "Error")) and not COUNTERS.search(text) and "listening on" not in text:
-                self._said = text
+            if text and not COUNTERS.search(text) and "listening on" not in text:
+                self._said = text.removeprefix(f"tcpdump: {self.device.name}: ").removeprefix("tcpdump: ")

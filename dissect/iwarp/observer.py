@@ -27,6 +27,9 @@ TRIALS = 1024
 REMEMBERED = 1 << 17
 """Connections of which it is remembered that they are something else."""
 
+SETTLED = 10_000_000_000
+"""Nanoseconds without a segment, after which a connection that was closed is over."""
+
 Event = tuple[int, Link, Operation]
 """Frame number in whose place it stands, where, what."""
 
@@ -126,7 +129,9 @@ class Observer:
         """Nothing came up to ``now`` (ns) that was not fed: give what need not wait any longer."""
         events: list[Event] = []
         for key, link in list(self.open.items()):
-            if link.waiting:
+            if link.closed and now - link.last[1] >= SETTLED:
+                events += self._finish(key)
+            elif link.waiting:
                 events += self._register(key, link, link.idle(now))
         events.sort(key=itemgetter(0))
         return events

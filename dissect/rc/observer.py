@@ -102,6 +102,8 @@ class Link:
         if since >= SETTLED and not self.forgotten:
             self.forgotten = True
             self.forget()
+            if self.connection.ended_by:
+                return self.finish()
         if since < PATIENCE or not any(queue.held for queue in self.queues):
             return []
         for queue in self.queues:
@@ -109,6 +111,7 @@ class Link:
         return self._release()
 
     def finish(self) -> Delivered:
+        """Nothing more is expected."""
         for queue in self.queues:
             self.waiting += queue.finish()
         self.waiting.sort(key=itemgetter(0))

@@ -94,6 +94,7 @@ class SendQueue:
         if self.stray is not None:
             self.messages.deliver(self.stray.data, self.stray.rows, self.stray.start)
             self.messages.close()
+            self.stray = None
         return self.messages.take()
 
     def give_up_holes(self) -> Delivered:
