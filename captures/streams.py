@@ -30,8 +30,8 @@ RELEASED = 1 << 30
 class Limits:
     """A batch ends at whichever is reached first."""
 
-    frames: int = 1 << 14
-    bytes: int = 32 << 20
+    frames: int = 3 << 13
+    bytes: int = 64 << 20
     window: int = 8 << 20
     """Bytes read at once from what cannot be mapped."""
 
