@@ -16,7 +16,8 @@ from rdmascope.dissect.transport import Direction, Episode, Refusal, Spread, Tal
 from .names import procedure_label, program_label
 from .reading import Reading, analyzer_options, file_argument, recognition_options
 from .records import Record, record
-from .terminal import console, print_json, show
+from .terminal import complain, console, print_json, show
+from .units import plural
 
 MOST_PAID = 1000
 """RPCs of a connection that are kept, those that waited longest."""
@@ -123,6 +124,8 @@ def command(
             if at:
                 click.echo()
             show(out, views.connection_view(one, health, waited, out.width, everything))
+    if retired := analyzer.retired.connections:
+        complain(f"{plural(retired, 'earlier connection')} retired: too many to tell of each; the report has their sum")
     reading.check()
 
 
