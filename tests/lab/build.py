@@ -22,7 +22,7 @@ ROOT = LAB.parents[1]
 RECIPE = LAB / "recipe"
 WORK = Path(os.environ.get("LAB_WORK") or LAB / "work").absolute()
 
-TOOLS = ("qemu-system-x86", "debootstrap", "busybox-static", "cpio", "kmod", "e2fsprogs", "binutils")
+TOOLS = ("qemu-system-x86", "debootstrap", "busybox-static", "cpio", "kmod", "e2fsprogs", "binutils", "tshark")
 """What the host needs; what only kernel.sh needs it installs itself."""
 
 MINUTES = 15
