@@ -10,16 +10,19 @@ import pytest
 from click.testing import CliRunner
 
 from playbook.hosts import SECOND, TARGET, hosts, save
-from rdmascope.captures import open_capture
+from rdmascope.captures import CaptureError, PcapngWriter, open_capture
+from rdmascope.captures.live import Device, Live
+from rdmascope.captures.probe import record as recording
 from rdmascope.captures.probe.driver import Client
 from rdmascope.captures.probe.record import ASSUMED, BUILT, WRITTEN, Built
 from rdmascope.captures.probe.serve import Server, echo
 from rdmascope.captures.probe.suite import run
 from rdmascope.captures.probe.verdicts import CHECKS
 from rdmascope.captures.verbs.interface import Target
-from rdmascope.captures.verbs.memory import Fabric
+from rdmascope.captures.verbs.memory import Fabric, MemoryVerbs
 from rdmascope.cli.main import main
 from rdmascope.dissect.endpoint import Call, Chunks, Settings, service
+from rdmascope.dissect.frames import FrameBatch
 
 LATER = SECOND << 32
 
@@ -81,3 +84,64 @@ def test_every_frame_says_that_it_was_not_recorded(tmp_path: Path) -> None:
     counts = {text: raw.count(text.encode()) for text in (BUILT, ASSUMED, WRITTEN)}
     assert sum(counts.values()) == frames
     assert all(counts.values())
+
+
+class Watched:
+    """A device that is watched: gives what passed on the network since the last time."""
+
+    link_type, snaplen, words = 1, 0, "udp port 4791"
+
+    def __init__(self, devices: MemoryVerbs, folder: Path) -> None:
+        self.device = Device("rxe0", "rxe", "eth0")
+        self.received = self.dropped = 0
+        self._tape = devices.fabric.tape
+        self._folder = folder
+
+    def fileno(self) -> int:
+        return -1
+
+    def read(self) -> FrameBatch | None:
+        frames = self._tape.frames[self.received :]
+        self.received += len(frames)
+        if not frames:
+            return None
+        path = self._folder / "since.pcapng"
+        with open(path, "wb") as file:
+            writer = PcapngWriter(file, 1)
+            for frame in frames:
+                writer.write(frame.time, frame.data)
+        with open_capture(path) as capture:
+            (batch,) = capture.batches()
+        return batch
+
+    def count(self) -> None:
+        self.dropped = 3
+
+    def close(self) -> None: ...
+
+
+def test_a_device_that_can_be_watched_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices, _ = hosts()
+    monkeypatch.setattr(recording, "all_devices", lambda: {"rxe0": ["eth0"]})
+    monkeypatch.setattr(recording, "open_live", lambda name, settings: Watched(devices, tmp_path))
+    recorded = recording.record(devices, TARGET, tmp_path / "recorded.pcapng")
+    talk(Client(recorded, TARGET, Settings(), LATER))
+    recorded.close()
+    passed = len(devices.fabric.tape.frames)
+    assert recorded.finish().endswith(f"{passed} frames, recorded on rxe0 (eth0), 3 more were lost")
+    assert rpcs(str(tmp_path / "recorded.pcapng")) == rpcs(save(devices, tmp_path / "passed.pcapng"))
+
+
+@pytest.mark.parametrize("there", [["rxe0"], ["rxe0", "mlx5_0"]])
+def test_where_it_cannot_be_the_exchange_is_built(
+    there: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str, settings: object) -> Live:
+        raise CaptureError(f"{name}: no permission to capture")
+
+    devices, _ = hosts()
+    monkeypatch.setattr(recording, "all_devices", lambda: {name: ["eth0"] for name in there})
+    monkeypatch.setattr(recording, "open_live", refuse)
+    built = recording.record(devices, TARGET, tmp_path / "built.pcapng")
+    assert isinstance(built, Built)
+    assert ("no permission" if len(there) == 1 else "several devices") in built.finish()
