@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
 
+import numpy as np
+
 from rdmascope.dissect.frames import FrameBatch
 
 from ..errors import CaptureError
@@ -72,18 +74,26 @@ class Keeper:
 
     def write(self, batch: FrameBatch) -> None:
         """Raises CaptureError where the disk does not take it."""
-        keep = self._keep
-        first = int(batch.rows["time"][0])
-        old = keep.seconds is not None and self._began and first - self._began >= keep.seconds * SECOND
+        ends = np.cumsum(batch.rows["captured"], dtype=np.int64)
+        at = 0
         try:
-            if self._size >= keep.size or old:
-                self._turn()
-            self._began = self._began or first
-            self._last = int(batch.rows["time"][-1])
-            self._size += self._writer.write_batch(batch)
+            while at < len(batch):
+                first = int(batch.rows["time"][at])
+                if self._size >= self._keep.size or self._old(first):
+                    self._turn()
+                room = self._keep.size - self._size + (int(ends[at - 1]) if at else 0)
+                end = min(len(batch), int(np.searchsorted(ends, room)) + 1)
+                self._began = self._began or first
+                self._last = int(batch.rows["time"][end - 1])
+                self._size += self._writer.write_batch(FrameBatch(batch.data, batch.rows[at:end]))
+                at = end
             self._file.flush()
         except OSError as error:
-            raise CaptureError(f"{keep.path}: {error.strerror}") from None
+            raise CaptureError(f"{self.path}: {error.strerror}") from None
+
+    def _old(self, time: int) -> bool:
+        """The file has had its time."""
+        return self._keep.seconds is not None and self._began > 0 and time - self._began >= self._keep.seconds * SECOND
 
     def _turn(self) -> None:
         """Close a full file, give it its name, and remove what is too old."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from playbook import Capture, Wire, frame_batches
+from playbook import Capture, Wire, frame_batch, frame_batches
 from playbook.shapes import read
 from rdmascope.captures import CaptureError, open_capture, open_captures
 from rdmascope.captures.live import Device, Keep, Keeper
@@ -105,6 +105,22 @@ def test_the_ring_is_bounded_and_every_file_is_whole(tmp_path: Path) -> None:
         with open_capture(one) as capture:
             list(capture.batches())
             assert (capture.told.statistics[0].received, capture.told.statistics[0].os_dropped) == (100, 3)
+
+
+def test_a_batch_that_is_larger_than_a_file_is_spread_over_several(tmp_path: Path) -> None:
+    path = tmp_path / "ring.pcapng"
+    keeper = Keeper(Keep(str(path), size=20_000, files=100), Source(), "test")
+    wire = Wire(seed=1)
+    connection = wire.connect()
+    for _ in range(10):
+        read(connection)
+    frames = Capture(wire).frames
+    keeper.write(frame_batch(frames))
+    keeper.close()
+    full = sorted(tmp_path.glob("ring_*.pcapng"))
+    assert len(full) > 3
+    assert all(20_000 <= one.stat().st_size < 30_000 for one in full)
+    assert frames_of([*full, path]) == [frame.data for frame in frames]
 
 
 def test_a_file_ends_with_its_time(tmp_path: Path) -> None:
