@@ -139,7 +139,8 @@ def command(
     --count.  For a script, and a check that waits for trouble:
 
     \b
-      $ rdmascope live rxe0 --json --duration 60s | jq -r 'select(.type == "rpc" and .failed) | .status'
+      $ rdmascope live rxe0 --json --duration 60s |
+          jq -r 'select(.type == "rpc" and .failed) | .status'
       $ rdmascope live eth0 --until-finding V1-CREDIT* --write trouble.pcapng
 
     A filter in the kernel keeps RoCE (UDP port 4791, EtherType 0x8915) and, of TCP, port 20049 and those of --port, on
@@ -150,9 +151,11 @@ def command(
     a time in their names, and every one of them tells what was dropped while it was written.
 
     \b
-    With --json: rdmascope.rpc/1 as "rdmascope rpcs" has it, rdmascope.finding/1 as "rdmascope audit", while they
-    happen; then the records of "rdmascope report", and at last one
-      live     device, filter, seconds, frames, what the kernel dropped, findings, why it ended
+    With --json, while it happens:
+      rpc      one RPC, as "rdmascope rpcs" has it
+      finding  one finding, as "rdmascope audit" has it, 3 of each rule and end
+    and at the end all that "rdmascope report" has, and one
+      live     device, filter, frames, what was dropped, why it ended
     """
     if not as_json and not path and wanted is None and duration is None and not sys.stdout.isatty() and until is None:
         complain("standard output is no terminal: the report comes with Ctrl-C")

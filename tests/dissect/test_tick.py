@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from playbook import Capture, Wire, call, frame_batch, nfs3, reply
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.shapes import read
@@ -117,6 +119,22 @@ def test_a_call_that_waits_long_lets_go_of_its_batch() -> None:
     whole = Analyzer().feed(frame_batch(frames))
     assert stitched == stitched_call(whole[0])
     assert calls < asked
+
+
+@pytest.mark.parametrize("kind", [Wire, IwarpWire])
+def test_what_a_connection_left_behind_when_it_was_over(kind: type[Wire]) -> None:
+    wire = kind(seed=1)
+    connection = wire.connect()
+    read(connection)
+    call(connection, nfs3.getattr_())
+    connection.disconnect()
+    capture = IwarpCapture(wire) if isinstance(wire, IwarpWire) else Capture(wire)
+    batch = frame_batch(capture.frames)
+    analyzer = Analyzer()
+    assert [rpc.state for rpc in analyzer.feed(batch)] == ["complete"]
+    assert analyzer.tick(last(batch) + 5 * SECOND) == []
+    assert [rpc.state for rpc in analyzer.tick(last(batch) + 12 * SECOND)] == ["no reply"]
+    assert analyzer.finish() == []
 
 
 def test_findings_are_told_when_the_connection_pauses() -> None:
