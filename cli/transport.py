@@ -98,6 +98,10 @@ def command(
         60   NFSv4.1 WRITE GETATTR  35.3 ms   104 ms (34%)             39
 
     A third of that WRITE's time went by between losses and retransmissions.
+
+    iWARP: TCP looks after losses there, so segments, duplicate acknowledgements, fast retransmits and timeouts are told
+    of, and the CRCs of MPA.  TCP hands over nothing before all that went ahead of it, so an RPC also pays for segments
+    of others that were lost in front of its own.
     """
     from .views import transport as views
 
