@@ -16,6 +16,7 @@ from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers import opcodes
 from rdmascope.dissect.messages import Message, procedure_name
 from rdmascope.dissect.network import AddressTable, locate
+from rdmascope.dissect.operations import Kind
 from rdmascope.dissect.packets import PacketBatch, decode
 from rdmascope.dissect.rpcs import Rpc
 from rdmascope.dissect.tcp import FIN, RST, SYN
@@ -24,11 +25,13 @@ from .reading import Reading
 from .units import size
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.iwarp.segments import Part, Segment, Segments
+    from rdmascope.dissect.iwarp.segments import Fpdu, Part, Segment, Segments
 
 OWN, ACKNOWLEDGEMENT, OTHER = "own", "acknowledgement", "other"
 
 TCP_ACK = "TCP ACK"
+MSN_KEPT = 0xFFFFFF
+"""Bits of a message sequence number that an Operation keeps."""
 LINGER = 1000
 """Packets of the connection after the reply among which its acknowledgement is looked for."""
 
@@ -133,6 +136,7 @@ def segment_steps(rpc: Rpc, reading: Reading) -> list[Step]:
         return []
     first, last = min(own), max(own)
     segments = watch_segments(reading.analyzer)
+    carried = Carried(rpc)
     procedures = {
         (message.operation.initiator, message.operation.psn): procedure_name(
             message.header.version, message.header.procedure
@@ -163,17 +167,56 @@ def segment_steps(rpc: Rpc, reading: Reading) -> list[Step]:
                         return found
                     if segment.sender == replier:
                         continue
-                found.append(_step(segment, own, procedures))
+                mine = segment.frame in own or (bool(segment.mark) and carried.by(segment))
+                found.append(_step(segment, mine, procedures))
                 if segment.frame > last:
                     return found
         waiting = batch
     return found
 
 
-def _step(segment: Segment, own: set[int], procedures: dict[tuple[int, int], str]) -> Step:
-    # What comes again is not what the RPC was put together of.
-    again = any(part.fpdu is not None and part.fpdu.first_frame in own for part in segment.parts)
-    kind = OWN if segment.frame in own or again else OTHER if segment.length else ACKNOWLEDGEMENT
+class Carried:
+    """Which FPDUs are of an RPC, also where they come again: then it was not put together of those frames."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        from rdmascope.dissect.layers import iwarp_codes
+
+        self._codes = iwarp_codes
+        self._number = rpc.connection.number
+        self._sends = {(m.operation.initiator, m.operation.psn) for m in (rpc.call, rpc.reply) if m}
+        moved = [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]
+        reads = [one for one in moved if one.kind is Kind.READ]
+        self._reads = {(one.initiator, one.psn) for one in reads}
+        self._responses = {
+            (1 - one.initiator, frame)
+            for one in reads
+            for _, _, rows in one.payload.runs
+            for frame in rows["frame"].tolist()
+        }
+        self._writes = [one for one in moved if one.kind is Kind.WRITE]
+
+    def by(self, segment: Segment) -> bool:
+        """Whether a segment carries some of it."""
+        connection, sender = segment.link.connection, segment.sender
+        if connection is None or connection.number != self._number:
+            return False
+        return any(part.fpdu is not None and self._is_mine(part.fpdu, sender) for part in segment.parts)
+
+    def _is_mine(self, fpdu: Fpdu, sender: int) -> bool:
+        if fpdu.opcode in self._codes.SENDS:
+            return (sender, fpdu.msn & MSN_KEPT) in self._sends
+        if fpdu.opcode == self._codes.READ_REQUEST:
+            return (sender, fpdu.msn & MSN_KEPT) in self._reads
+        if fpdu.opcode == self._codes.READ_RESPONSE:
+            return (sender, fpdu.first_frame) in self._responses
+        return fpdu.opcode == self._codes.WRITE and any(
+            (one.initiator, one.handle) == (sender, fpdu.stag) and one.address <= fpdu.place < one.address + one.length
+            for one in self._writes
+        )
+
+
+def _step(segment: Segment, own: bool, procedures: dict[tuple[int, int], str]) -> Step:
+    kind = OWN if own else OTHER if segment.length else ACKNOWLEDGEMENT
     family, label = "ACK", TCP_ACK
     if segment.length:
         labels = [_part_label(part, segment, procedures) for part in segment.parts]
@@ -203,7 +246,7 @@ def _part_label(part: Part, segment: Segment, procedures: dict[tuple[int, int], 
         label = f"{begins}{name} {size(request.length)}, STag {request.source_stag:#010x}"
     elif fpdu.queue is None:
         label += f", STag {fpdu.stag:#010x}"
-    procedure = procedures.get((segment.sender, fpdu.msn & 0xFFFFFF)) if fpdu.opcode in codes.SENDS else None
+    procedure = procedures.get((segment.sender, fpdu.msn & MSN_KEPT)) if fpdu.opcode in codes.SENDS else None
     if procedure:
         label += f", {procedure}"
     return name, label + ends

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rdmascope.dissect.iwarp.segments import Segment
 
 from . import records
-from .ladder import frames_of, packet_batches, segment_steps, steps, watch_segments
+from .ladder import Carried, frames_of, packet_batches, segment_steps, steps, watch_segments
 from .options import Xid
 from .reading import Reading, Source, analyzer_options, file_argument, recognition_options, rereadable
 from .terminal import console, print_json, show
@@ -206,13 +206,18 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
         look()
         yield from rpcs
 
-    def carries(rpc: Rpc) -> bool:
-        own = frames_of(rpc)
-        # A retransmission repeats what an earlier frame brought.
-        repeated = [part.fpdu.first_frame for part in segments[0].parts if part.fpdu] if segments else []
-        return number in own or any(frame in own for frame in repeated)
-
-    owner, _ = _find(watched(), carries, first=True)
+    owner: Rpc | None = None
+    others: list[int] = []
+    for rpc in watched():
+        again = bool(segments) and bool(segments[0].mark)
+        if number not in frames_of(rpc) and not (again and Carried(rpc).by(segments[0])):
+            continue
+        if owner is None:
+            owner = rpc
+        else:
+            others.append(rpc.number)
+        if not segments or len(segments[0].parts) < 2:
+            break  # one FPDU is of one RPC
     if not seen:
         reading.lacks(f"frame {number}")
     batch, row = seen[0]
@@ -230,6 +235,7 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
                 captured=len(data),
                 original=int(row["original"]),
                 rpc=None if owner is None else owner.number,
+                rpcs=[*([owner.number] if owner else []), *others],
                 layers=frame_fields(data, int(row["link_type"]), rpcrdma, segment),
             )
         )
@@ -246,5 +252,6 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
         else:
             label = f"{title(owner)}, frames {frames(owner)}"
             hint = f"rdmascope show FILE --rpc {owner.number}"
-            show(out, Text(f"It belongs to RPC {owner.number} ({label}): {hint}"))
+            also = f", and to RPC {', '.join(map(str, others))}" if others else ""
+            show(out, Text(f"It belongs to RPC {owner.number} ({label}){also}: {hint}"))
     reading.check()

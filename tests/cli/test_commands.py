@@ -65,7 +65,7 @@ NAMES = {
     "packet": "frame time_ns source destination length protocol info rpc opcode opcode_name dest_qp psn"
     " payload_length payload_captured transport segment",
     "export": "output messages incomplete skipped not_reconstructed packets",
-    "frame": "number time_ns captured original rpc layers",
+    "frame": "number time_ns captured original rpc rpcs layers",
 }
 ENDPOINT = (
     "address qpn start_psn private_data_seen private_data responder_resources initiator_depth inline_threshold"

@@ -118,6 +118,37 @@ def test_a_frame_that_has_the_middle_of_an_fpdu() -> None:
     assert record["rpc"] == 18
 
 
+def test_a_segment_with_the_messages_of_several_rpcs(tmp_path: Path) -> None:
+    wire = IwarpWire(mss=1448, seed=5)
+    connection = wire.connect(cutting="merged", acks="none")
+    calls = [call(connection, nfs3.getattr_()) for _ in range(3)]
+    for one in calls:
+        reply(one, nfs3.getattr_reply())
+    path = tmp_path / "merged.pcap"
+    write_pcap(IwarpCapture(wire).frames, path)
+    found = records(str(path))
+    both = [one["frame"] for one in found if len(one["segment"]["rpcs"]) == 3]
+    assert len(both) == 2
+    for frame in both:
+        assert "and to RPC 2, 3: " in " ".join(run("show", str(path), "--frame", str(frame)).stdout.split())
+        assert json.loads(run("show", str(path), "--frame", str(frame), "--json").stdout)["rpcs"] == [1, 2, 3]
+
+
+def test_the_ladder_of_merged_fpdus_has_no_segments_of_other_rpcs(tmp_path: Path) -> None:
+    """A segment ends the reply to one call and begins what is of another, whose rest is in the next."""
+    wire = IwarpWire(mss=400, seed=5)
+    connection = wire.connect(cutting="merged", acks="none")
+    calls = [call(connection, nfs3.getattr_()) for _ in range(8)]
+    for one in calls:
+        reply(one, nfs3.getattr_reply())
+    path = tmp_path / "merged.pcap"
+    write_pcap(IwarpCapture(wire).frames, path)
+    of_rpc = {one["frame"] for one in records(str(path)) if 1 in one["segment"]["rpcs"]}
+    page = run("show", str(path), "--rpc", "1").stdout
+    drawn = {int(line.split()[0]) for line in page.splitlines() if "│◀" in line or "▶│" in line}
+    assert drawn == of_rpc
+
+
 def test_a_frame_that_came_again_belongs_to_what_it_repeats() -> None:
     page = " ".join(run("show", EVERYTHING, "--frame", "79").stdout.split())
     assert "TCP: retransmission FPDU" in page and "It belongs to RPC 11" in page
