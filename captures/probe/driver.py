@@ -154,6 +154,13 @@ class Client:
         """Nanoseconds: address, route and connection."""
         self.driver = Driver(self.endpoint, link)
         self.driver.start()
+        self.useless = False
+        """A call was not answered, and stands in the way of others."""
+
+    @property
+    def gone(self) -> bool:
+        """Whoever wants to go on needs another connection."""
+        return self.useless or bool(self.driver.lost)
 
     @property
     def link(self) -> verbs.Link:
@@ -171,6 +178,7 @@ class Client:
                 return Failed(call.xid, self.driver.lost)
             event = self.devices.poll(deadline)
             if event is None:
+                self.useless = True
                 return Failed(call.xid, "no answer")
             self.hear(event)
 

@@ -124,7 +124,7 @@ def ping(devices: Verbs, target: Target, plan: Plan) -> Iterator[Finding]:
         first = client.call(_null(next(xids), plan.program, plan.version), devices.now() + plan.timeout)
         yield _reached(client, first)
         for number in range(1, plan.count + 1):
-            if client.driver.lost:
+            if client.gone:
                 client.close()
                 client = Client(devices, target, plan.settings, devices.now() + plan.timeout)
             started = devices.now()
@@ -134,9 +134,12 @@ def ping(devices: Verbs, target: Target, plan: Plan) -> Iterator[Finding]:
                 yield _echo(client, number, plan, xids)
             if number < plan.count:
                 client.idle(started + plan.interval)
-        yield _speak(devices, target, plan, next(xids))
+        spoken = _speak(devices, target, plan, next(xids))
+        if spoken.version is None and spoken.supported is None:
+            spoken = _speak(devices, target, plan, next(xids))  # one lost message proves nothing
+        yield spoken
         for program in plan.programs:
-            if client.driver.lost:
+            if client.gone:
                 client.close()
                 client = Client(devices, target, plan.settings, devices.now() + plan.timeout)
             yield _program(client, program, xids, plan.timeout)

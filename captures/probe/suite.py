@@ -36,23 +36,36 @@ def run(devices: Verbs, target: Target, timeout: int, wanted: Iterable[Check], f
     for number, one in enumerate(wanted):
         started = devices.now()
         try:
-            on = Exchange(
-                devices,
-                target,
-                timeout,
-                remote_invalidation=one.remote_invalidation,
-                receive_size=one.receive_size,
-                file=file,
-            )
+            verdict = _judge(devices, target, timeout, one, file)
+            if verdict.kind is Kind.NO_ANSWER:
+                verdict = _once_more(_judge(devices, target, timeout, one, file))
         except VerbsError as error:
             if not number:
                 raise
-            yield Result(one, Verdict(Kind.LOST, f"no connection: {error}"), devices.now() - started)
-            continue
-        try:
-            verdict = one.run(on)
-        except VerbsError as error:
-            verdict = Verdict(Kind.LOST, str(error))
-        finally:
-            on.close()
+            verdict = Verdict(Kind.LOST, f"no connection: {error}")
         yield Result(one, verdict, devices.now() - started)
+
+
+def _judge(devices: Verbs, target: Target, timeout: int, one: Check, file: str) -> Verdict:
+    """One check on a connection of its own; raises VerbsError where that does not come about."""
+    on = Exchange(
+        devices,
+        target,
+        timeout,
+        remote_invalidation=one.remote_invalidation,
+        receive_size=one.receive_size,
+        file=file,
+    )
+    try:
+        return one.run(on)
+    except VerbsError as error:
+        return Verdict(Kind.LOST, str(error))
+    finally:
+        on.close()
+
+
+def _once_more(verdict: Verdict) -> Verdict:
+    """What a second try found, which silence deserves: siw sometimes loses the first message of a connection."""
+    if verdict.kind is Kind.NO_ANSWER:
+        return Verdict(verdict.kind, f"{verdict.observed}, twice")
+    return Verdict(verdict.kind, f"{verdict.observed}, at the second try")

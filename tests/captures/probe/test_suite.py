@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from playbook.hosts import SECOND, TARGET, hosts, save
+from rdmascope.captures.probe.serve import Happened
 from rdmascope.captures.probe.suite import Result, chosen, run
 from rdmascope.captures.probe.verdicts import CHECKS, Kind
-from rdmascope.captures.verbs.interface import Target, VerbsError
+from rdmascope.captures.verbs.interface import Event, Received, Target, VerbsError
 from rdmascope.captures.verbs.memory import MemoryLink, MemoryVerbs
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.rule import all_rules
@@ -186,6 +187,20 @@ def test_a_server_that_ends_the_connection() -> None:
     server.program = lambda message: server.close() or ()  # type: ignore[func-returns-value]
     result = verdict(client, "short-call")
     assert result.verdict.kind is Kind.LOST
+
+
+def test_silence_gets_a_second_try() -> None:
+    client, server = hosts()
+    take, first = server.take, iter([True])
+
+    def lossy(event: Event) -> list[Happened]:
+        return [] if isinstance(event, Received) and next(first, False) else take(event)
+
+    server.take = lossy  # type: ignore[method-assign]
+    result = verdict(client, "short-call")
+    assert result.verdict.kind is Kind.PASS
+    assert result.verdict.observed.endswith("at the second try")
+    assert server.connections == 2
 
 
 def test_no_server() -> None:
