@@ -202,8 +202,9 @@ def write_extra(transaction: Transaction) -> Judgement | None:
 @rule("V1-NO-BINDING", "The RPC program has an upper-layer binding", MUST,
       "8", "RFC 8166, 6", Transaction, "requester", backward=False)  # fmt: skip
 def no_binding(transaction: Transaction) -> Judgement | None:
-    """The program and version of every forward call are bound to RPC-over-RDMA.  RFC 8267 does so for NFS 2 to 4 and
-    NFSACL.  Of others a binding may exist that is not known here, so this is a note.
+    """The program and version of every forward call are bound to RPC-over-RDMA.  RFC 8267 does so for NFS 2 to 4,
+    and NFSACL is counted with them (not checked against its text).  Of others a binding may exist that is not known
+    here, so this is a note.
 
     Why: without a binding nothing says which items may be reduced and how long replies are.
 

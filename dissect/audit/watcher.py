@@ -259,6 +259,8 @@ class Watcher:
             self.waiting.append((self.frame, ready))
         message.detach()  # it may wait for long
         table = self.options[sender]
+        if message.header.xid in table:  # one-way messages may have any XID; nothing will answer the earlier one
+            table[-message.frame] = table.pop(message.header.xid)
         table[message.header.xid] = mishap = Mishap(self.connection, message, sender, "option", option=option)
         mishap.sent, mishap.receiver_seen = terms.options[1 - sender], bool(self.last_sent[1 - sender])
         early = self.early.pop((1 - sender, message.header.xid), None)
