@@ -108,7 +108,7 @@ def require() -> None:
     if find_spec("pyverbs") is None:
         raise VerbsError(
             "no pyverbs for this Python: 'apt install python3-pyverbs', and a virtual environment made with "
-            "--system-site-packages, or 'pip install pyverbs' beside libibverbs-dev"
+            "--system-site-packages; or 'pip install pyverbs', which builds it from source"
         )
     if not devices():
         raise VerbsError("no RDMA device: 'modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0', or type siw")
