@@ -43,11 +43,12 @@ scenario() {
   fi
 }
 
-# mount_nfs VERSION [OPTIONS [ADDRESS [FOLDER]]]: on /mnt, with a deadline.  Version 3 names the export's real path.
+# mount_nfs VERSION [OPTIONS [ADDRESS [FOLDER]]]: on /mnt, with a deadline that
+# outlasts two connections whose first call siw leaves unanswered, a minute each.  Version 3 names the export's real path.
 mount_nfs() {
   local path=/ address=${3:-$server}
   [ "$1" = 3 ] && path=/export
-  timeout 90 mount -t nfs -o "rdma,port=20049,vers=$1,nolock${2:+,$2}" "$address:$path" "${4:-/mnt}"
+  timeout 200 mount -t nfs -o "rdma,port=20049,vers=$1,nolock${2:+,$2}" "$address:$path" "${4:-/mnt}"
 }
 
 # unmount_nfs NAME: keeps what the client counted before.
