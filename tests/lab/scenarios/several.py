@@ -19,7 +19,8 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     )
     yield Check("at least 5 connections at the same time", str(together), together >= 5)
     refused = {str(connection["ended_by"]) for connection in connections if not connection["rpcs"]}
-    yield Check("the port without a service refused", "; ".join(sorted(refused)), bool(refused))
+    if outcome.transport == "rxe":  # under siw TCP refuses, before there is anything of RDMA to see
+        yield Check("the port without a service refused", "; ".join(sorted(refused)), bool(refused))
     yield Check("the mount there failed", f"status {outcome.facts['refused',]}", outcome.facts["refused",] != "0")
     yield equal(
         "mounts that read r1m whole", 5, list(outcome.those("read").values()).count(outcome.facts["md5", "/r1m"])
