@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from playbook import Wire, faults, nfs3
 from playbook.packets import Packet
 from playbook.rpc import u32
-from playbook.rpcrdma import announce, optional, respond, update, wish, xcharspec, xcharsubset, xcharval
+from playbook.rpcrdma import announce, optional, reply, respond, update, wish, xcharspec, xcharsubset, xcharval
 from playbook.violations import SCRIPTS, Broken, characteristics, hello, version2
 from playbook.violations.characteristics import RBSIZ, told
-from playbook.violations.scripts import CLIENT, SERVER, big_call, create_session, message
+from playbook.violations.scripts import CLIENT, SERVER, big_call, by_client, create_session, listing, message
 from playbook.violations.version2 import second
 
 from .test_rules import audit, broken_rules, late, play, short, total
@@ -87,6 +87,24 @@ def test_other_ways_to_break_a_rule(script: Callable[[Wire], Broken]) -> None:
     finding = next(finding for finding in auditor.findings if finding.rule.id == OTHERS[script])
     assert finding.endpoint == broken.endpoint
     assert broken.frame in finding.frames
+
+
+def test_a_short_reply_chunk_is_judged_by_the_receive_size_of_its_time() -> None:
+    """20,000 bytes of entries and a Reply chunk of 4,096: too short until the client takes 32,768 bytes in a Send."""
+    wire = Wire(seed=21)
+    connection = told(wire, client=((RBSIZ, 8192),))
+    before = listing(connection, room=4096, count=20000)
+    reply(before, nfs3.readdirplus_reply([b"name"]))
+    wish(connection, SERVER, (RBSIZ, 32768))
+    respond(connection, CLIENT, done=[0])
+    after = listing(connection, room=4096, count=20000)
+    reply(after, nfs3.readdirplus_reply([b"name"]))
+    hello(connection)
+    auditor = audit(wire)
+    assert broken_rules(auditor) == {"V1-REPLY-CHUNK-SIZE"}
+    [finding] = auditor.findings
+    assert finding.frames == (by_client(wire, before.true.call_operation).frame,)
+    assert total(auditor, "V1-REPLY-CHUNK-SIZE").passed == 1
 
 
 # What a capture leaves open
