@@ -16,7 +16,7 @@ from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire, TcpEndpoint
 from playbook.iwarp_strategies import REPAIRED, IwarpConversation, iwarp_conversations, iwarp_faulty
 from playbook.tcp import ACK, SYN, TcpSegment
 
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 SEQUENCES = 1 << 32
 
 

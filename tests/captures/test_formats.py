@@ -95,7 +95,7 @@ def test_an_impossible_erf_record_is_damage(tmp_path: Path) -> None:
     assert "record 26 claims a length of 3 bytes" in problem
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(min_size=8, max_size=200))
 def test_no_bytes_are_taken_for_erf_that_do_not_add_up(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any"
@@ -181,7 +181,7 @@ def test_a_pcapng_tells_more_than_frames(tmp_path: Path, order: str, limits: Lim
     }  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_damaged_options_harm_no_frame(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     rest = data.draw(st.binary(max_size=60))
@@ -205,7 +205,7 @@ def write(path: Path, frames: Sequence[Frame]) -> Path:
     return path
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 4), max_size=60), st.booleans(), st.booleans())
 def test_files_are_merged_by_time(
     tmp_path_factory: pytest.TempPathFactory, owners: list[int], small: bool, compressed: bool

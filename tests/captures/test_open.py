@@ -151,7 +151,7 @@ containers = st.sampled_from([stored, piped])
 sizes = st.sampled_from([Limits(), TINY])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(frames_of, max_size=9), orders, magics, compressions, containers, sizes)
 def test_pcap_comes_back(
     frames: list[Frame],
@@ -214,7 +214,7 @@ def pcapngs(draw: st.DrawFn) -> tuple[bytes, list[Frame]]:
     return out, frames
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(pcapngs(), compressions, containers, sizes)
 def test_pcapng_comes_back(
     capture: tuple[bytes, list[Frame]],
@@ -383,7 +383,7 @@ def test_several_members_are_one_capture(compression: str) -> None:
         assert read(path) == (FEW, None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data(), st.sampled_from(["pcap", "pcapng"]), compressions, sizes)
 def test_changed_bytes_lose_nothing_before_them(
     data: st.DataObject, kind: str, compression: str, limits: Limits
@@ -400,7 +400,7 @@ def test_changed_bytes_lose_nothing_before_them(
         assert frames[:safe] == FEW[:safe]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from([b"", pcap([]), section("<"), section(">") + interface(">"), b"\x1f\x8b\x08", b"\xfd7zXZ\0"]),
     st.binary(max_size=200),

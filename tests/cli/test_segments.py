@@ -199,7 +199,7 @@ def test_a_connection_that_began_before_the_capture(tmp_path: Path) -> None:
     assert len(lines) == 58 and all("RDMA_MSG xid=" in line for line in lines)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.reuse, Phase.generate))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck), phases=(Phase.reuse, Phase.generate))
 @given(iwarp_faulty(), st.integers(0, 40), st.sampled_from([0, 54, 66, 80, 100, 140, 600]))
 def test_nothing_that_tcp_brings_breaks_the_listing(conversation: IwarpConversation, late: int, snaplen: int) -> None:
     """A late start, faults of every kind, cut frames: every segment has its line, its trees and its JSON."""

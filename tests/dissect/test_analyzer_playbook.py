@@ -11,7 +11,6 @@ from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conve
 
 QUICK = settings(
     max_examples=50,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a conversation says enough unshrunk, and at once
     suppress_health_check=list(HealthCheck),
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from struct import pack
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmascope.dissect.characteristics import (
@@ -173,7 +173,6 @@ def test_a_cut_frame_is_told_from_an_illegal_message(option: int) -> None:
             assert "past the end" in short.problem and not short.truncated
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([*OPTIONS, 0, 77]),
     st.one_of(

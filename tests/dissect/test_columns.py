@@ -75,7 +75,7 @@ def test_the_headers_of_every_transport_are_compiled() -> None:
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_columns_equal_scapy(layer: Any, data: st.DataObject) -> None:
     extractor = compile_header(layer)
     size = extractor.size

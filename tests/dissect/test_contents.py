@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rdmascope.dissect.contents import RACED, UNANSWERED, Contents, Source, Step, in_time
 from rdmascope.dissect.files import ALTERED, CUT, READ, WRITE, ZEROS
 
-QUICK = settings(max_examples=120, deadline=None)
+QUICK = settings(max_examples=120)
 
 
 class File:

@@ -228,7 +228,7 @@ def test_what_a_tunnel_holds_ends_with_it() -> None:
 wrappings = st.sampled_from([*TUNNELS.values(), wrap.rocev1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_bytes_are_counted_once(data: st.DataObject) -> None:
     frames = []

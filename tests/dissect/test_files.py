@@ -323,7 +323,7 @@ def test_nonsense_is_no_operation(asked: bytes, answered: bytes) -> None:
         assert isinstance(done, Done)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(faulty())
 def test_what_is_seen_is_what_was_sent(conversation: Conversation) -> None:
     """Whatever becomes of the packets: the bytes of each stretch stand in a message of the truth."""

@@ -317,13 +317,13 @@ def listed(chunk: Any) -> list[tuple[int, ...]]:
     return [(segment.handle, segment.length, segment.offset) for segment in chunk.segments]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(wire())
 def test_decoder_and_layer_agree_on_headers_legal_cut_and_hostile(data: bytes) -> None:
     check_against_layer(data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.one_of(
         st.binary(max_size=120),
@@ -337,7 +337,7 @@ def test_decoder_and_layer_agree_on_anything(data: bytes) -> None:
     check_against_layer(words(1, 2, 1, RDMA_OPTIONAL) + data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(wire(), st.data())
 def test_a_cut_never_changes_what_was_said_before_it(data: bytes, draw: st.DataObject) -> None:
     whole = decode(data)

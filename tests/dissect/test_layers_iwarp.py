@@ -256,7 +256,6 @@ def chained(ulpdus: list[bytes]) -> list[bytes]:
     return [bytes(FPDU() / Raw(ulpdu)) for ulpdu in ulpdus]
 
 
-@settings(deadline=None)
 @given(ULPDUS, st.integers(0, 300).map(lambda words: words * 4))
 def test_markers_come_out_as_they_went_in(ulpdus: list[bytes], position: int) -> None:
     fpdus = chained(ulpdus)
@@ -295,7 +294,7 @@ LAYERS = (FPDU, MPARequest, MPAReply, MPAEnhanced, DDPTagged, DDPUntagged, *RDMA
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_dissection_never_raises_and_loses_nothing(layer: Any, data: st.DataObject) -> None:
     """Random bytes, and built packets with some bytes changed, cut anywhere."""
@@ -314,7 +313,7 @@ def test_dissection_never_raises_and_loses_nothing(layer: Any, data: st.DataObje
     assert bytes(packet) == content
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=80))
 def test_whatever_a_segment_holds_it_is_kept(payload: bytes) -> None:
     sent = bytes(IP() / TCP(dport=20049) / Raw(payload))

@@ -84,7 +84,7 @@ def test_any_bytes(data: bytes) -> None:
     verify_vcrc(data)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 300), st.booleans(), st.booleans()), min_size=1, max_size=8))
 def test_a_column_of_vcrcs_is_one_after_the_other(packets: list[tuple[int, bool, bool]]) -> None:
     frames, expected = [], []

@@ -119,7 +119,7 @@ def test_a_payload_that_is_no_rpc_message_stays_raw() -> None:
     assert isinstance(RPCRDMA(words(7, 1, 1, 0, 0, 0, 0, 7, 2, 0))[RDMAMsg].payload, Raw)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.one_of(
         st.binary(max_size=120),

@@ -146,7 +146,7 @@ def infos(draw: st.DrawFn) -> tuple[int, bytes]:
     return option, bytes(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(infos())
 def test_decoder_and_layer_agree_on_options_legal_cut_and_hostile(wire: tuple[int, bytes]) -> None:
     option, data = wire
@@ -184,7 +184,7 @@ def positions(words_: list[int]) -> frozenset[int]:
     return frozenset(32 * at + bit for at, word in enumerate(words_) for bit in range(32) if word >> bit & 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.integers(0, 1), st.lists(st.builds(ReadSegment, position=U32, handle=U32), max_size=3), st.binary(max_size=20)
 )

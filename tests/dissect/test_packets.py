@@ -107,7 +107,7 @@ def scripts(draw: st.DrawFn) -> Packet:
 
 
 @given(st.lists(scripts(), min_size=1, max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_rows_equal_scapy(written: list[Packet]) -> None:
     frames = [encode(packet) for packet in written]
     found = packets(frames)
@@ -121,7 +121,7 @@ def test_rows_equal_scapy(written: list[Packet]) -> None:
 
 
 @given(st.lists(scripts(), min_size=1, max_size=6), st.integers(0, 120))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_cut_frames_keep_what_they_have(written: list[Packet], snaplen: int) -> None:
     frames = [encode(packet) for packet in written]
     whole, cut = packets(frames), packets(frames, snaplen)

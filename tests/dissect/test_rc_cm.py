@@ -150,7 +150,7 @@ def test_it_reads_in_place_and_no_further() -> None:
     assert read_cm(data, 7, 7 + 150) == read(REQUEST[:150])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(CM_MESSAGES)), st.binary(max_size=240), st.integers(-5, 300))
 def test_nothing_raises(attribute: int, body: bytes, end: int) -> None:
     data = bytes(MAD(classversion=2, attributeid=attribute)) + body
@@ -159,7 +159,7 @@ def test_nothing_raises(attribute: int, body: bytes, end: int) -> None:
         assert message.truncated == (min(end, len(data)) < 256)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(sorted(CM_MESSAGES)), st.binary(min_size=232, max_size=232))
 def test_reader_and_layer_agree(attribute: int, body: bytes) -> None:
     data = bytes(MAD(classversion=2, attributeid=attribute)) + body

@@ -111,7 +111,7 @@ def test_every_field_is_compared() -> None:
     assert names >= {*PACKET_NAMES, *HEADER_FIELDS} - absent
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(VALUES), st.integers(1, 255), st.data())
 def test_any_value_that_is_altered_is_found(place: tuple[int, str], change: int, data: st.DataObject) -> None:
     frame, name = place
@@ -132,7 +132,7 @@ def test_any_value_that_is_altered_is_found(place: tuple[int, str], change: int,
         assert difference.ours == values
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from(VALUES))
 def test_any_value_that_is_left_out_is_found(place: tuple[int, str]) -> None:
     frame, name = place

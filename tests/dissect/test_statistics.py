@@ -141,14 +141,14 @@ def test_an_rpc_with_one_half_has_no_latency() -> None:
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=60), st.integers(0, 8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_slowest_are_the_slowest(totals: list[int], keep: int) -> None:
     statistics = collect(*(rpc(number, total) for number, total in enumerate(totals, 1)), keep=keep)
     assert [slow.latency.total for slow in statistics.slowest()] == sorted(totals, reverse=True)[:keep]
 
 
 @given(st.lists(st.integers(0, 10**10), min_size=1, max_size=80), st.integers(0, 40))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_percentiles_are_samples_that_enough_others_do_not_exceed(samples: list[int], zeros: int) -> None:
     found = distribution(np.array(samples, np.int64), len(samples) + zeros)
     assert found is not None
@@ -164,7 +164,7 @@ def test_percentiles_are_samples_that_enough_others_do_not_exceed(samples: list[
 
 
 @given(st.lists(st.integers(0, 10**11), max_size=60), st.integers(2, 24))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_histogram_has_every_sample_in_its_place(samples: list[int], most: int) -> None:
     rows = histogram(np.array(samples, np.int64), most)
     assert len(rows) <= most
@@ -177,7 +177,7 @@ def test_the_histogram_has_every_sample_in_its_place(samples: list[int], most: i
     st.lists(st.tuples(st.integers(0, 2 * 10**18), st.integers(0, 1000), st.integers(0, 1000)), max_size=50),
     st.integers(1, 40),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_timeline_loses_nothing(events: list[tuple[int, int, int]], columns: int) -> None:
     timeline = Timeline()
     for event in events:

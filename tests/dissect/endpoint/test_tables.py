@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import get_args
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmascope.dissect.endpoint import (
@@ -105,7 +105,6 @@ EVENTS = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(ENDPOINTS, st.lists(EVENTS, max_size=8))
 def test_nothing_that_happens_stops_an_endpoint(endpoint: Endpoint, events: list[Event]) -> None:
     for event in events:
@@ -115,7 +114,6 @@ def test_nothing_that_happens_stops_an_endpoint(endpoint: Endpoint, events: list
             assert outputs == [] and endpoint.stage is before
 
 
-@settings(deadline=None)
 @given(ENDPOINTS, st.lists(EVENTS, max_size=8))
 def test_an_error_is_never_answered_by_an_error(endpoint: Endpoint, events: list[Event]) -> None:
     endpoint.take(Connected(b""))

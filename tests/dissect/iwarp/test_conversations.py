@@ -16,7 +16,6 @@ from playbook.tcp import TcpSegment
 
 QUICK = settings(
     max_examples=40,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a conversation says enough unshrunk, and at once
     suppress_health_check=list(HealthCheck),
 )

@@ -22,7 +22,6 @@ from rdmascope.dissect.network import locate
 
 QUICK = settings(
     max_examples=40,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rdmascope.dissect.onc import binding, header
 from rdmascope.dissect.onc.nfs4 import Item
 
-QUICK = settings(max_examples=80, deadline=None)
+QUICK = settings(max_examples=80)
 
 READ3_CALL = bytes.fromhex(
     "3ca82abb0000000000000002000186a30000000300000006000000010000001c0000000000000006636c69656e740000"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rdmascope.dissect.onc import header
 from rdmascope.dissect.onc.header import GssCredential
 
-QUICK = settings(max_examples=80, deadline=None)
+QUICK = settings(max_examples=80)
 
 FSINFO_CALL = bytes.fromhex(
     "2aa82abb0000000000000002000186a30000000300000014000000010000001c0000000000000006636c69656e740000"

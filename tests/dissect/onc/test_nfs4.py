@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from rdmascope.dissect.onc import nfs4
 
-QUICK = settings(max_examples=80, deadline=None)
+QUICK = settings(max_examples=80)
 Draw = SearchStrategy[bytes]
 
 FIRST = 24
@@ -307,7 +307,7 @@ def test_every_operation_is_in_every_table() -> None:
 
 @pytest.mark.parametrize("number", sorted(ARGUMENTS))
 def test_the_walk_ends_where_the_operation_ends(number: int) -> None:
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=8)
     @given(ARGUMENTS[number], RESULTS[number])
     def check(arguments: bytes, outcome: bytes) -> None:
         data = compound([(number, arguments)])
@@ -322,7 +322,7 @@ def test_the_walk_ends_where_the_operation_ends(number: int) -> None:
 
 @pytest.mark.parametrize("number", sorted(CALLBACKS))
 def test_the_walk_ends_where_the_callback_operation_ends(number: int) -> None:
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=8)
     @given(*CALLBACKS[number])
     def check(arguments: bytes, outcome: bytes) -> None:
         data = opaque(b"cb") + words(1, 7, 1, number) + arguments

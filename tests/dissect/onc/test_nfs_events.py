@@ -248,7 +248,7 @@ def test_lines_of_other_messages() -> None:
     assert summary.message_summary(b"\0" * 7, 0, 7) == ""
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(0, 22), st.integers(3, 75), st.binary(max_size=150), st.binary(max_size=150))
 def test_noise_never_raises(procedure: int, number: int, asked: bytes, answered: bytes) -> None:
     pairs = [

@@ -93,7 +93,7 @@ def test_a_status_that_was_not_captured_is_unknown() -> None:
     assert status.reply_status(100021, 4, 2, words(0xFFFFFFFF, 0), 0, 8) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.sampled_from(sorted(programs.PROGRAM_NAMES)),
     st.integers(0, 5),

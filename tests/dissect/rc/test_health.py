@@ -433,7 +433,7 @@ def test_the_counts_are_those_of_the_driver() -> None:
 
 # Everything together
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 def seen_again(packets: Sequence[Packet], connection: int, sender: int, mtu: int) -> int:

@@ -54,7 +54,7 @@ CHANGES = st.builds(Step, end=st.sampled_from([CLIENT, SERVER]), request=st.samp
 GROWTH = st.builds(Step, end=st.sampled_from([CLIENT, SERVER]), update=st.sampled_from([((RBSIZ, 20000),)]))
 PATHS = st.sampled_from([Path(), SIX, Path(mtu=256), Path(mtu=4096)])
 FORWARD_XID = 0x5C00_0000
-PROPERTY = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+PROPERTY = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 @st.composite
@@ -97,7 +97,7 @@ def test_what_is_said_arrives_and_is_read_back_and_nobody_breaks_a_rule(script: 
     assert seen == {key: (call, whole(service.serve(call))) for key, call in said.items()}
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.sampled_from(["rocev2", "iwarp"]), st.lists(st.integers(0, 30000), min_size=1, max_size=3), st.integers(1, 3))
 def test_long_callbacks_travel_in_chunks_where_the_client_serves_them(
     transport: str, sizes: list[int], segments: int

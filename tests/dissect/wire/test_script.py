@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook.spoken import CLIENT, RBSIZ, REQREMINV, SERVER, analyzed, broken, undecided
@@ -129,7 +129,6 @@ def test_what_is_wrong_with_a_script_is_said_with_its_place(text: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-@settings(deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.text("\"'=[]{}\n0-a ", max_size=3))
 def test_a_spoiled_script_is_refused_or_read(at: int, more: str) -> None:
     try:
