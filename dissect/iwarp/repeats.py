@@ -303,7 +303,7 @@ class Repeats:
             self._close()
             episode = self._open = self._begin(sent, a, hole)
             self.episodes.append(episode)
-        elif episode.cause == COPY:
+        if episode.cause == COPY and (c - a > 1 or start > episode.start):
             episode.cause = UNKNOWN
         if episode.cause == _LATE and not fresh.all():
             episode.cause = UNKNOWN

@@ -192,6 +192,17 @@ def test_a_copy_by_the_network_is_seen_twice_and_sent_once() -> None:
     assert [rpc.retransmission_delay for rpc in rpcs] == [0, 0, 0]
 
 
+@pytest.mark.parametrize("cut", [None, -1, 0, 1, 2])
+def test_two_in_a_row_are_no_copy_wherever_a_batch_ends(cut: int | None) -> None:
+    wire = talk("none")
+    before = list(wire.sent())
+    first, second = full(before, 1)[1:3]
+    assert second == first + 1
+    before[second + 1 : second + 1] = before[first : second + 1]
+    health, _ = examine(wire, before, () if cut is None else (second + 1 + cut,))
+    assert only(health).cause == "unknown" and only(health).packets == 2
+
+
 def test_a_full_receiver_says_so() -> None:
     wire = talk()
     segments = list(wire.sent())
