@@ -12,20 +12,14 @@ from typing import Any
 
 from rdmascope.dissect.characteristics import CHARACTERISTICS, Characteristic, characteristic_name, option_name
 from rdmascope.dissect.connection import Connection, Endpoint
+from rdmascope.dissect.distribution import Distribution
 from rdmascope.dissect.messages import DIRECTION_NAMES, Message, procedure_name
 from rdmascope.dissect.negotiation import InForce, Negotiation, Spoken
 from rdmascope.dissect.onc.programs import program_name
 from rdmascope.dissect.retirement import Retired
 from rdmascope.dissect.rpcs import ChunkUse, Latency, Rpc, SegmentUse, Stitched
-from rdmascope.dissect.statistics import (
-    Bin,
-    Distribution,
-    Procedure,
-    ProcedureKey,
-    Share,
-    Slow,
-    Transfer,
-)
+from rdmascope.dissect.statistics import Procedure, ProcedureKey, Share, Slow, Transfer
+from rdmascope.dissect.timeline import Bin
 
 VERSION = 1
 

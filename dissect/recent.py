@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .connection import Connection
+from .distribution import Distribution
 from .rpcs import Rpc
 from .samples import Samples
-from .statistics import Distribution
 
 SLOT = 5_000_000_000
 """Nanoseconds."""

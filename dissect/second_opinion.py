@@ -2,7 +2,7 @@
 
 Both sides come as the same nouns.  A Sighting is what one of them found in one frame, by Wireshark's field
 names; a Half is a call or a reply.  Where they differ, a table of what Wireshark is known to get wrong
-(weak_spots.py) says who is right, if anything can.
+(weak_spots.py; circumstances.py finds where) says who is right, if anything can.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import NamedTuple
 
+from .circumstances import Circumstances, IwarpStreams, Repetitions, datagram_spots
 from .frames import FrameBatch
 from .iwarp.framing import Fpdus
 from .iwarp.link import Link
@@ -35,7 +36,7 @@ from .sightings import (
     mpa_fields,
     packet_block,
 )
-from .weak_spots import LATE, Circumstances, IwarpStreams, Repetitions, datagram_spots, explain, touched
+from .weak_spots import LATE, explain, touched
 
 PACKET, HEADER, CALL, REPLY = "packet", "transport header", "call", "reply"
 THINGS = (PACKET, HEADER, CALL, REPLY)

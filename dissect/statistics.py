@@ -11,8 +11,8 @@ import heapq
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .connection import Connection
+from .distribution import Distribution, distribution, histogram
 from .messages import RDMA_NOMSG
 from .rpcs import Latency, Rpc
 from .samples import Samples
+from .timeline import Timeline
 
 PARTS = ("call", "reads", "server", "writes", "reply")
 """Parts of ``Latency``, in the order of the wire."""
@@ -35,7 +37,6 @@ EXACT = 1 << 17
 MOST_PROCEDURES = 2048
 """Distinct COMPOUNDs told apart; what comes after is counted under operations ``('other',)``."""
 MOST_REASONS = 64
-MOST_BINS = 4096
 
 
 class ProcedureKey(NamedTuple):
@@ -48,26 +49,6 @@ class ProcedureKey(NamedTuple):
     operations: tuple[str, ...]
     backward: bool
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """Latencies in nanoseconds.  Percentiles are samples: the smallest with that share of all at or below it.
-
-    Of more than ``EXACT`` latencies, percentiles are good to 2 %.
-    """
-
-    count: int
-    minimum: int
-    median: int
-    p95: int
-    p99: int
-    maximum: int
-    total: int
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count if self.count else 0.0
 
 
 class Slow(NamedTuple):
@@ -213,59 +194,6 @@ class Share:
         self.failed += other.failed
         self.call_bytes += other.call_bytes
         self.reply_bytes += other.reply_bytes
-
-
-@dataclass(slots=True)
-class Bin:
-    """What ended in one stretch of time."""
-
-    calls: int = 0
-    call_bytes: int = 0
-    reply_bytes: int = 0
-
-
-@dataclass(slots=True)
-class Timeline:
-    """Traffic over time, in bins that widen as time goes on, so that their number stays bounded."""
-
-    width: int = 1_000_000
-    """Nanoseconds."""
-    bins: dict[int, Bin] = field(default_factory=dict)
-    """By time // width; stretches in which nothing ended are absent."""
-
-    def add(self, time: int, call_bytes: int, reply_bytes: int) -> None:
-        here = self.bins.get(time // self.width)
-        if here is None:
-            while len(self.bins) >= MOST_BINS:
-                self._widen()
-            here = self.bins.setdefault(time // self.width, Bin())
-        here.calls += 1
-        here.call_bytes += call_bytes
-        here.reply_bytes += reply_bytes
-
-    def _widen(self) -> None:
-        wider: dict[int, Bin] = {}
-        for at, old in self.bins.items():
-            new = wider.setdefault(at // 2, Bin())
-            new.calls += old.calls
-            new.call_bytes += old.call_bytes
-            new.reply_bytes += old.reply_bytes
-        self.bins = wider
-        self.width *= 2
-
-    def spread(self, count: int) -> tuple[float, list[Bin]]:
-        """The whole time in at most ``count`` equal stretches: seconds of each, and what ended in it."""
-        if not self.bins:
-            return 0.0, []
-        first, last = min(self.bins), max(self.bins)
-        each = -(-(last - first + 1) // count)
-        spread = [Bin() for _ in range(-(-(last - first + 1) // each))]
-        for at, old in self.bins.items():
-            new = spread[(at - first) // each]
-            new.calls += old.calls
-            new.call_bytes += old.call_bytes
-            new.reply_bytes += old.reply_bytes
-        return each * self.width / 1e9, spread
 
 
 class Statistics:
@@ -431,55 +359,6 @@ class Statistics:
             if not moved:
                 transfer.unused += 1
         return by_call, by_reply
-
-
-def distribution(samples: NDArray[Any], count: int | None = None) -> Distribution | None:
-    """The Distribution of ``samples``; where ``count`` is more than their number, the rest are zeros."""
-    stored = len(samples)
-    count = stored if count is None else count
-    if not count:
-        return None
-    zeros = count - stored
-    ordered = np.sort(samples)
-
-    def at(percent: int) -> int:
-        rank = -(-count * percent // 100) - 1
-        return int(ordered[rank - zeros]) if rank >= zeros else 0
-
-    total = int(ordered.sum(dtype=np.int64 if ordered.dtype == np.int64 else np.float64))
-    smallest = 0 if zeros else int(ordered[0])
-    return Distribution(count, smallest, at(50), at(95), at(99), at(100), total)
-
-
-def histogram(
-    samples: NDArray[np.int64], most: int = 24, weights: NDArray[np.int64] | None = None
-) -> list[tuple[int, int, int]]:
-    """``(low, high, count)`` over [low, high) nanoseconds, ascending, bounds in steps of 1-2-5, at most ``most``."""
-    if not len(samples):
-        return []
-    bounds = [0, *_steps(int(samples.max()))]
-    edges = np.array([*bounds[:-1], bounds[-1]], np.float64)
-    counts = np.histogram(samples, edges, weights=weights)[0].astype(np.int64).tolist()
-    rows = list(zip(bounds, bounds[1:], counts, strict=False))
-    while rows and not rows[0][2]:
-        rows.pop(0)
-    while rows and not rows[-1][2]:
-        rows.pop()
-    if len(rows) > most:
-        spare = len(rows) - most + 1
-        rows = [(rows[0][0], rows[spare - 1][1], sum(row[2] for row in rows[:spare])), *rows[spare:]]
-    return rows
-
-
-def _steps(largest: int) -> Iterator[int]:
-    """1 µs, 2 µs, 5 µs, 10 µs … up to one above ``largest``."""
-    decade = 1000
-    while True:
-        for step in (1, 2, 5):
-            yield decade * step
-            if decade * step > largest:
-                return
-        decade *= 10
 
 
 def _slow(rpc: Rpc, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> Slow:

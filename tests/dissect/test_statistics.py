@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,15 +10,7 @@ from rdmascope.dissect.connection import Connection, Endpoint
 from rdmascope.dissect.messages import RDMA_MSG, RDMA_NOMSG, Message, Segment, TransportHeader
 from rdmascope.dissect.operations import Kind, Operation, Payload
 from rdmascope.dissect.rpcs import ChunkUse, Latency, Rpc, SegmentUse
-from rdmascope.dissect.statistics import (
-    MOST_BINS,
-    MOST_PROCEDURES,
-    MOST_REASONS,
-    Statistics,
-    Timeline,
-    distribution,
-    histogram,
-)
+from rdmascope.dissect.statistics import MOST_PROCEDURES, MOST_REASONS, Statistics
 
 CONNECTION = Connection(1, "RoCEv2", (Endpoint("10.0.0.1", 17), Endpoint("10.0.0.2", 18)))
 NOTHING = memoryview(b"")
@@ -145,59 +136,6 @@ def test_an_rpc_with_one_half_has_no_latency() -> None:
 def test_the_slowest_are_the_slowest(totals: list[int], keep: int) -> None:
     statistics = collect(*(rpc(number, total) for number, total in enumerate(totals, 1)), keep=keep)
     assert [slow.latency.total for slow in statistics.slowest()] == sorted(totals, reverse=True)[:keep]
-
-
-@given(st.lists(st.integers(0, 10**10), min_size=1, max_size=80), st.integers(0, 40))
-@settings(max_examples=80)
-def test_percentiles_are_samples_that_enough_others_do_not_exceed(samples: list[int], zeros: int) -> None:
-    found = distribution(np.array(samples, np.int64), len(samples) + zeros)
-    assert found is not None
-    everything = sorted([0] * zeros + samples)
-    assert found.minimum == everything[0]
-    assert found.maximum == everything[-1]
-    assert found.total == sum(samples)
-    for percent, value in ((50, found.median), (95, found.p95), (99, found.p99)):
-        assert value in everything
-        assert sum(one <= value for one in everything) * 100 >= percent * len(everything)
-        below = [one for one in everything if one < value]
-        assert len(below) * 100 < percent * len(everything)
-
-
-@given(st.lists(st.integers(0, 10**11), max_size=60), st.integers(2, 24))
-@settings(max_examples=60)
-def test_the_histogram_has_every_sample_in_its_place(samples: list[int], most: int) -> None:
-    rows = histogram(np.array(samples, np.int64), most)
-    assert len(rows) <= most
-    assert sum(number for _, _, number in rows) == len(samples)
-    for low, high, number in rows:
-        assert number == sum(low <= one < high for one in samples)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 2 * 10**18), st.integers(0, 1000), st.integers(0, 1000)), max_size=50),
-    st.integers(1, 40),
-)
-@settings(max_examples=60)
-def test_the_timeline_loses_nothing(events: list[tuple[int, int, int]], columns: int) -> None:
-    timeline = Timeline()
-    for event in events:
-        timeline.add(*event)
-    each, bins = timeline.spread(columns)
-    assert len(bins) <= columns
-    assert sum(one.calls for one in bins) == len(events)
-    assert sum(one.call_bytes for one in bins) == sum(event[1] for event in events)
-    assert sum(one.reply_bytes for one in bins) == sum(event[2] for event in events)
-    if events:
-        span = max(event[0] for event in events) - min(event[0] for event in events)
-        assert each * len(bins) * 1e9 >= span
-
-
-def test_the_timeline_widens_its_bins_rather_than_grow() -> None:
-    timeline = Timeline()
-    for at in range(3 * MOST_BINS):
-        timeline.add(at * 1_000_000, 1, 2)
-    assert len(timeline.bins) <= MOST_BINS
-    assert sum(one.reply_bytes for one in timeline.bins.values()) == 6 * MOST_BINS
 
 
 def test_hostile_variety_stays_bounded() -> None:
