@@ -8,49 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
+from playbook.samples import MANIFEST, SAMPLES, analyzed
 from rdmascope.captures import open_capture
 from rdmascope.captures.synth import shipped_scripts
-from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.characteristics import XCHAR_RBSIZ
 from rdmascope.dissect.rpcs import Rpc
 from rdmascope.dissect.stitch import stitched_call, stitched_reply
 from rdmascope.dissect.wire.play import captured, play_script
 from rdmascope.dissect.wire.script import parse_script
 
-SAMPLES = Path(__file__).parents[1] / "captures" / "samples"
-MANIFEST: dict[str, dict[str, Any]] = {
-    sample["file"].removesuffix(".pcap.zst"): sample
-    for sample in tomllib.loads((SAMPLES / "manifest.toml").read_text())["sample"]
-}
 R1M = 1_024_000
 NFS, NFS_CB = 100003, 0x40000000
-
-
-class Seen(NamedTuple):
-    analyzer: Analyzer
-    rpcs: list[Rpc]
-
-    def states(self) -> dict[str, int]:
-        return dict(Counter(rpc.state for rpc in self.rpcs))
-
-
-@cache
-def analyzed(name: str) -> Seen:
-    analyzer = Analyzer()
-    rpcs: list[Rpc] = []
-    with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
-        for batch in capture.batches():
-            rpcs += analyzer.feed(batch)
-    return Seen(analyzer, rpcs + analyzer.finish())
 
 
 def call_bytes(rpc: Rpc) -> bytes:
@@ -430,128 +404,7 @@ def test_what_the_network_lost_is_neither_missing_nor_twice() -> None:
     assert not any(any(transfer.data) for transfer in zeros)
 
 
-READ_REQUEST, RESPONSES_AND_ACK = 12, range(13, 18)
-
-
-def received_by_the_client(name: str) -> Counter[str]:
-    """Requests as their responder takes them (IBA 9.7.1): expected, had already, or ahead of a lost one and dropped."""
-    taken: Counter[str] = Counter()
-    expected: dict[int, int] = {}
-    with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
-        for batch in capture.batches():
-            for start, length in zip(batch.rows["offset"].tolist(), batch.rows["captured"].tolist(), strict=True):
-                frame = bytes(batch.data[start : start + length])
-                if frame[12:14] != b"\x08\x00" or frame[30:34] != b"\x0a\x4d\x00\x02" or frame[36:38] != b"\x12\xb7":
-                    continue
-                opcode, qpn, psn = frame[42], int.from_bytes(frame[47:50], "big"), int.from_bytes(frame[51:54], "big")
-                if qpn == 1 or opcode in RESPONSES_AND_ACK:
-                    continue
-                ahead = (psn - expected.setdefault(qpn, psn)) % (1 << 24)
-                if ahead == 0:
-                    length = int.from_bytes(frame[66:70], "big") if opcode == READ_REQUEST else 0
-                    expected[qpn] = (psn + max(1, -(-length // 4096))) % (1 << 24)
-                taken["new" if ahead == 0 else "ahead" if ahead < 1 << 23 else "duplicate"] += 1
-    return taken
-
-
-def test_retransmissions_are_those_that_the_client_counted() -> None:
-    counters = MANIFEST["loss-rxe"]["client_counters"]
-    taken = received_by_the_client("loss-rxe")
-    assert taken["duplicate"] == counters["duplicate_request"]
-    analyzer = analyzed("loss-rxe").analyzer
-    health = [analyzer.health(connection.number) for connection in analyzer.connections]
-    assert sum(one.directions[0].sequence_naks for one in health) == counters["out_of_seq_request"]
-    # What came ahead of a lost packet was dropped, so it was sent again as well.
-    again = sum(one.directions[1].repeated.packets for one in health)
-    assert again == counters["duplicate_request"] + taken["ahead"]
-
-
-# iWARP
-
-
-class FourTuple(NamedTuple):
-    """One direction of a TCP connection."""
-
-    source: bytes
-    destination: bytes
-
-
-def segments(name: str) -> Iterator[tuple[int, FourTuple, int, bytes]]:
-    """``(frame, direction, sequence number, payload)`` of what TCP port 20049 sent and got: Ethernet, IPv4, TCP."""
-    with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
-        for batch in capture.batches():
-            columns = (batch.rows[column].tolist() for column in ("number", "offset", "captured"))
-            for number, start, length in zip(*columns, strict=True):
-                frame = bytes(batch.data[start : start + length])
-                if frame[12:15] != b"\x08\x00\x45" or frame[23] != 6 or b"\x4e\x51" not in (frame[34:36], frame[36:38]):
-                    continue
-                payload = frame[34 + (frame[46] >> 4) * 4 : 14 + int.from_bytes(frame[16:18], "big")]
-                direction = FourTuple(frame[26:30] + frame[34:36], frame[30:34] + frame[36:38])
-                yield number, direction, int.from_bytes(frame[38:42], "big") + (frame[47] >> 1 & 1), payload
-
-
-def fpdus(name: str) -> dict[FourTuple, list[bytes]]:
-    """The ULPDUs of each direction, behind its MPA Request or Reply (RFC 5044, 4.1 and 7.1.1): no markers."""
-    streams: dict[FourTuple, dict[int, bytes]] = {}
-    for _, direction, sequence, payload in segments(name):
-        if not payload:
-            continue
-        parts = streams.setdefault(direction, {})
-        parts[sequence] = max(parts.get(sequence, b""), payload, key=len)
-    found: dict[FourTuple, list[bytes]] = {}
-    for direction, parts in streams.items():
-        stream, first = b"", min(parts)
-        for sequence in sorted(parts):
-            behind = len(stream) - (sequence - first)
-            assert behind >= 0, "a hole"
-            stream += parts[sequence][behind:]
-        at = 20 + int.from_bytes(stream[18:20], "big")
-        assert stream[:8] == b"MPA ID R" and stream[16] & 0xC0 == 0
-        while at < len(stream):
-            length = int.from_bytes(stream[at : at + 2], "big")
-            found.setdefault(direction, []).append(stream[at + 2 : at + 2 + length])
-            at += (length + 5 & ~3) + 4
-        assert at == len(stream)
-    return found
-
-
-IWARP = pytest.mark.parametrize("name", ["siw-nfs-all", "loss-siw"])
-
-
-@IWARP
-def test_fpdus_are_those_of_the_streams(name: str) -> None:
-    by_hand = Counter({direction: len(ulpdus) for direction, ulpdus in fpdus(name).items()})
-    ours: Counter[FourTuple] = Counter()
-    for connection in analyzed(name).analyzer.connections:
-        ends = [
-            bytes(map(int, end.address.split("."))) + (end.port or 0).to_bytes(2, "big") for end in connection.endpoints
-        ]
-        ours[FourTuple(*ends)] += connection.packets[0]
-        ours[FourTuple(*ends[::-1])] += connection.packets[1]
-        assert connection.missing_packets == [0, 0]
-    assert ours == by_hand
-
-
-@IWARP
-def test_segments_sent_again_are_those_of_tshark(name: str) -> None:
-    analyzer = analyzed(name).analyzer
-    found: list[int] = []
-    for connection in analyzer.connections:
-        health = analyzer.health(connection.number)
-        assert sum(one.reordered for one in health.directions) == 0
-        assert sum(episode.packets for episode in health.episodes) == sum(connection.retransmitted_packets)
-        assert all(episode.packets == 1 for episode in health.episodes)
-        found += [episode.again_frame or 0 for episode in health.episodes]
-    assert sorted(found) == MANIFEST[name]["sent_again"]
-
-
-def test_lost_segments_were_asked_for_and_cost_the_writes_that_waited() -> None:
-    seen = analyzed("loss-siw")
-    health = seen.analyzer.health(1)
-    assert health.causes == {"fast retransmit": 5}
-    assert [one.duplicate_acks for one in health.directions] == [0, 14]
-    paid = [rpc for rpc in seen.rpcs if rpc.retransmission_delay]
-    assert paid and all("WRITE" in rpc.operations for rpc in paid)
+def test_what_was_written_past_losses() -> None:
     (written,) = files(writes("loss-siw")).values()
     assert written == bytes(6 << 20)
 

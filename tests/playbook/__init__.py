@@ -13,7 +13,8 @@ rpc, nfs3 and nfs4 (messages), rpcrdma (calls, chunks, replies), shapes (whole R
 foreign (other users of queue pairs), faults, capture,
 judge (the analyzer against the truth), strategies (Hypothesis).
 The same scripts over iWARP: tcp (bytes of one segment), mpa (bytes of an FPDU), iwarp (connections, verbs, capture),
-tcp_faults, iwarp_strategies.
+tcp_faults, iwarp_strategies; segments and streams are one written by hand.
+samples: the captures of the repository; commands: the program on them.
 """
 
 from . import cm, faults, foreign, nfs3, nfs4

@@ -1,0 +1,36 @@
+"""The program on the sample captures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import zstandard
+from click.testing import CliRunner, Result
+
+from rdmascope.cli.main import main
+
+SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
+LONG_CALLS = str(SAMPLES / "longcall-rxe.pcap.zst")
+BOTH_WAYS = str(SAMPLES / "bidir-rxe.pcap.zst")
+EVERYTHING = str(SAMPLES / "rxe-nfs-all.pcap.zst")
+LOSS = str(SAMPLES / "loss-rxe.pcap.zst")
+
+PROGRAM = [sys.executable, "-c", "from rdmascope.cli.main import main; main()"]
+"""For what CliRunner cannot show: descriptors, and modules not imported yet."""
+
+
+def run(*arguments: str, columns: int = 120, stdin: bytes | None = None) -> Result:
+    return CliRunner(env={"COLUMNS": str(columns), "RDMASCOPE_TRACEBACK": "1"}).invoke(main, arguments, input=stdin)
+
+
+def objects(*arguments: str) -> list[dict[str, Any]]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def unpacked(path: str) -> bytes:
+    return zstandard.ZstdDecompressor().stream_reader(Path(path).read_bytes()).read()

@@ -1,0 +1,37 @@
+"""The sample captures, and what the analyzer finds in them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rdmascope.captures import open_capture
+from rdmascope.dissect.analyzer import Analyzer
+from rdmascope.dissect.rpcs import Rpc
+
+SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
+MANIFEST: dict[str, dict[str, Any]] = {
+    sample["file"].removesuffix(".pcap.zst"): sample
+    for sample in tomllib.loads((SAMPLES / "manifest.toml").read_text())["sample"]
+}
+
+
+class Seen(NamedTuple):
+    analyzer: Analyzer
+    rpcs: list[Rpc]
+
+    def states(self) -> dict[str, int]:
+        return dict(Counter(rpc.state for rpc in self.rpcs))
+
+
+@cache
+def analyzed(name: str) -> Seen:
+    analyzer = Analyzer()
+    rpcs: list[Rpc] = []
+    with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
+        for batch in capture.batches():
+            rpcs += analyzer.feed(batch)
+    return Seen(analyzer, rpcs + analyzer.finish())
