@@ -153,11 +153,14 @@ def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
     assert rpc.call is not None and rpc.reply is not None
     answered = rpc.reply.header.procedure != RDMA_ERROR
     writes_used = reply_used = False
+    writes = iter(rpc.reply.header.writes)
     for number, chunk in enumerate(rpc.chunks):
         if chunk.kind == "read":
             if answered and not rpc.failed:
                 _coverage(rpc, chunk, f"Read chunk at Position {chunk.position}", damage)
-        elif chunk.returned:
+            continue
+        returned = rpc.reply.header.reply if chunk.kind == "reply" else next(writes, None)
+        if returned and chunk.returned:
             if chunk.kind == "reply":
                 reply_used, label = True, "Reply chunk"
             else:
@@ -165,6 +168,8 @@ def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
             for use in chunk.segments:
                 if use.returned and use.returned > use.advertised.length:
                     damage.append(f"{label}: returned {use.returned} bytes of {use.advertised.length} advertised")
+            if lost := sum([segment.length for segment in returned.segments[len(chunk.segments) :]]):
+                damage.append(f"{label}: {lost} bytes returned in segments that are not known from the call")
             _coverage(rpc, chunk, label, damage)
     cut = rpc.call.header.truncated or rpc.reply.header.truncated
     if rpc.reply.header.procedure == RDMA_NOMSG and not cut and not reply_used:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .messages import RDMA_ERROR, RDMA_NOMSG, Message
+from .messages import RDMA_ERROR, RDMA_NOMSG, Message, WriteChunk
 from .onc import binding
 from .onc import header as rpc_header
 from .operations import Operation
@@ -16,6 +16,9 @@ from .rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
 
 LARGEST = 1 << 30
 """No RPC message is longer; a longer advertised chunk is cut here rather than allocated."""
+
+NOT_ADVERTISED = "not advertised in this capture"
+"""Why bytes of a chunk are missing, where the call that offers it is cut or offers less than the reply returns."""
 
 Stretch = tuple[bytes, int, int, str]
 """Bytes (empty where missing), their length, the frame, why they are missing."""
@@ -59,7 +62,7 @@ def stitched_reply(rpc: Rpc) -> Stitched | None:
     for position, number in items:
         whole.take_source(position - reached)
         reached = position
-        whole.insert(f"write chunk {number + 1}", _chunk_stretches(writes[number], returned=True))
+        whole.insert(f"write chunk {number + 1}", _returned_stretches(writes[number], rpc.reply.header.writes[number]))
     if not problem:
         return whole.finish()
     if not items:
@@ -98,11 +101,11 @@ def reply_stream(rpc: Rpc) -> _Stream:
         stream.inline(rpc.reply)
         return stream
     for chunk in rpc.chunks:
-        if chunk.kind == "reply":
-            stream.chunk("reply chunk", _chunk_stretches(chunk, returned=True))
+        if chunk.kind == "reply" and header.reply:
+            stream.chunk("reply chunk", _returned_stretches(chunk, header.reply))
     if not stream.data:
         lost = header.reply.length if header.reply else 0
-        stream.add(b"", max(1, min(lost, LARGEST)), "reply chunk", 0, "not advertised in this capture")
+        stream.add(b"", max(1, min(lost, LARGEST)), "reply chunk", 0, NOT_ADVERTISED)
     return stream
 
 
@@ -236,6 +239,17 @@ def _chunk_stretches(chunk: ChunkUse, returned: bool) -> Iterator[Stretch]:
         length = min(length, room)
         room -= length
         yield from segment_stretches(use, length)
+
+
+def _returned_stretches(chunk: ChunkUse, returned: WriteChunk) -> Iterator[Stretch]:
+    """The bytes of a chunk as far as the reply returned it, which may be more than is known to be advertised."""
+    known = 0
+    for stretch in _chunk_stretches(chunk, returned=True):
+        known += stretch[1]
+        yield stretch
+    lost = min(returned.length, LARGEST) - known
+    if lost > 0:
+        yield b"", lost, 0, NOT_ADVERTISED
 
 
 def segment_stretches(use: SegmentUse, length: int) -> Iterator[Stretch]:

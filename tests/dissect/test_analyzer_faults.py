@@ -322,6 +322,25 @@ def test_a_chunk_list_that_is_cut_is_not_taken_for_a_whole_one(snaplen: int) -> 
     judge(capture, analyze(capture))
 
 
+@pytest.mark.parametrize("snaplen", range(84, 152, 4))
+@pytest.mark.parametrize("chunk", ["reply", "write"])
+def test_a_reply_returns_more_segments_than_a_cut_call_shows(snaplen: int, chunk: str) -> None:
+    """The call's frame is cut inside its list of segments, all that follows is whole."""
+    wire = Wire()
+    conn = wire.connect()
+    if chunk == "reply":
+        rpc = call(conn, nfs3.readdirplus(), reply_chunk=conn.register(384, 43, 1476, 4000))
+        reply(rpc, nfs3.readdirplus_reply([b"name-%d" % number for number in range(20)]))
+    else:
+        rpc = call(conn, nfs3.read(0, 1900), writes=[conn.register(384, 43, 1476)])
+        reply(rpc, nfs3.read_reply(DATA[:1900]))
+    behind = CM_FRAMES + 1
+    cut = faults.snap(wire.packets[CM_FRAMES:behind], snaplen)
+    capture = Capture(wire, [*wire.packets[:CM_FRAMES], *cut, *wire.packets[behind:]])
+    (finding,) = judge(capture, analyze(capture))
+    assert finding.rpc.contents != "whole"
+
+
 @pytest.mark.parametrize("hosts", [("10.0.0.2", "10.0.0.1"), ("fd00::2", "fd00::1")])
 @pytest.mark.parametrize("snaplen", range(64, 260, 4))
 def test_a_cut_reply_does_not_guess_where_its_write_chunk_belongs(snaplen: int, hosts: tuple[str, str]) -> None:
