@@ -144,7 +144,8 @@ def _no_such(name: str, devices: Path) -> str:
     interfaces = [interface for _, interface in socket.if_nameindex()]
     rdma = [device.name for device in _listed(devices)]
     there = ", ".join([*interfaces, *rdma])
-    under = next((one for one in interfaces if one != "lo"), "eth0")
+    up = (one for one in interfaces if _text(Path("/sys/class/net", one, "operstate")) == "up")
+    under = next(up, "eth0")
     kind = "siw" if name.startswith("siw") else "rxe"
     remedy = ""
     if name.startswith(("rxe", "siw")):
