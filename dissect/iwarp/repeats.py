@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..frames import Bytes, Int64s, Rows
+from ..holes import Hole, add_hole, fill_holes
 from ..tcp import ACK, ECE, FIN, HEADER, RST, SACK, SYN, sack_blocks
 from ..transport import NONE, Episode, Tally
 
@@ -25,7 +26,6 @@ HALF = MODULUS // 2
 KEPT = 2048
 """Segments behind the last one among which an earlier transmission is looked for."""
 MOST_EPISODES = 4096
-MOST_HOLES = 256
 MOST_COMPLAINTS = 256
 MOST_MARKS = 1 << 16
 LATE = 1_000_000
@@ -75,16 +75,6 @@ class _Complaint(NamedTuple):
     ack: int
     high: int
     """End of what it says has come behind; 0 where it does not say."""
-    frame: int
-    time: int
-
-
-@dataclass(slots=True)
-class _Hole:
-    """Bytes [start, end) that were not seen; ``frame`` and ``time`` of the segment that showed it."""
-
-    start: int
-    end: int
     frame: int
     time: int
 
@@ -150,7 +140,7 @@ class Repeats:
         """Times that an episode began, grew or was seen in another light."""
         self.again: list[Again] = []
         """Until somebody takes it."""
-        self._holes: list[_Hole] = []
+        self._holes: list[Hole] = []
         self._complaints: deque[_Complaint] = deque(maxlen=MOST_COMPLAINTS)
         self._open: _Episode | None = None
         self._parts: deque[_Sent] = deque()
@@ -271,8 +261,7 @@ class Repeats:
         start, stop, frame, time = int(sent.at[a]), int(sent.end[b - 1]), int(sent.frame[a]), int(sent.time[a])
         if start >= self.head:
             if start > self.head:
-                del self._holes[: max(0, len(self._holes) - MOST_HOLES + 1)]
-                self._holes.append(_Hole(self.head, start, frame, time))
+                add_hole(self._holes, Hole(self.head, start, frame, time))
                 self._mark(frame, GAP)
             self.head = stop
             return
@@ -321,18 +310,9 @@ class Repeats:
         columns = (sent.at[repeated].tolist(), sent.end[repeated].tolist(), sent.time[repeated].tolist())
         self.again += map(Again, *columns)
         if new and self._holes:
-            self._fill(start, stop)
+            self._holes = fill_holes(self._holes, start, stop)
 
-    def _fill(self, start: int, stop: int) -> None:
-        kept: list[_Hole] = []
-        for hole in self._holes:
-            if hole.start < start:
-                kept.append(_Hole(hole.start, min(hole.end, start), hole.frame, hole.time))
-            if hole.end > stop:
-                kept.append(_Hole(max(hole.start, stop), hole.end, hole.frame, hole.time))
-        self._holes = [one for one in kept if one.start < one.end]
-
-    def _begin(self, sent: _Sent, a: int, hole: _Hole | None) -> _Episode:
+    def _begin(self, sent: _Sent, a: int, hole: Hole | None) -> _Episode:
         """Why the segment comes again, as far as the capture shows."""
         start, frame, time = int(sent.at[a]), int(sent.frame[a]), int(sent.time[a])
         if hole is not None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..frames import Int64s, Rows
+from ..holes import Hole, add_hole, fill_holes
 from ..layers import opcodes
 from ..transport import NONE, Episode, Refusal, Tally
 from .psn import MODULUS
@@ -22,7 +23,6 @@ from .psn import MODULUS
 KEPT = 2048
 """Packets behind the last one among which an earlier transmission is looked for."""
 MOST_EPISODES = 4096
-MOST_HOLES = 256
 MOST_NAKS = 64
 MOST_REFUSALS = 256
 RESTART = 1 << 16
@@ -79,16 +79,6 @@ class _History:
         if self._joined is None and self._parts:
             self._joined = Columns(*(np.concatenate(column) for column in zip(*self._parts, strict=True)))
         return self._joined
-
-
-@dataclass(slots=True)
-class _Hole:
-    """PSNs [start, end) that were not seen; ``frame`` and ``time`` of the packet that showed it."""
-
-    start: int
-    end: int
-    frame: int
-    time: int
 
 
 class _Loss(NamedTuple):
@@ -169,7 +159,7 @@ class Repeats:
         self.responses_repeated: dict[str, Tally] = {}
         self.responses_recovered: dict[str, Tally] = {}
         self.responses_reordered = 0
-        self._holes: list[_Hole] = []
+        self._holes: list[Hole] = []
         self._naks: dict[int, _Nak] = {}
         self._open: _Episode | None = None
         self._expected: int | None = None
@@ -251,8 +241,7 @@ class Repeats:
             self._naks.clear()
         if start >= self.head:
             if start > self.head:
-                del self._holes[: max(0, len(self._holes) - MOST_HOLES + 1)]
-                self._holes.append(_Hole(self.head, start, int(rows.frames[a]), int(rows.times[a])))
+                add_hole(self._holes, Hole(self.head, start, int(rows.frames[a]), int(rows.times[a])))
             if self._open is not None:
                 self._close()
             self.head = end
@@ -297,16 +286,7 @@ class Repeats:
         episode.recovered += Tally(new, new_bytes)
         episode.repeated += Tally(c - a - new, int(lengths.sum()) - new_bytes)
         if new:
-            self._fill(start, stop)
-
-    def _fill(self, start: int, stop: int) -> None:
-        kept: list[_Hole] = []
-        for hole in self._holes:
-            if hole.start < start:
-                kept.append(_Hole(hole.start, min(hole.end, start), hole.frame, hole.time))
-            if hole.end > stop:
-                kept.append(_Hole(max(hole.start, stop), hole.end, hole.frame, hole.time))
-        self._holes = kept
+            self._holes = fill_holes(self._holes, start, stop)
 
     def _complaint(self, start: int, stop: int, maybe_more: bool) -> _Nak | None:
         """The NAK that a run of repetitions answers."""
@@ -318,7 +298,7 @@ class Repeats:
         self._naks.clear()
         return nak
 
-    def _begin(self, rows: Columns, a: int, hole: _Hole | None, nak: _Nak | None) -> _Episode:
+    def _begin(self, rows: Columns, a: int, hole: Hole | None, nak: _Nak | None) -> _Episode:
         """Why the packet at ``a`` comes again, as far as the capture shows."""
         start, frame, time = int(rows.psns[a]), int(rows.frames[a]), int(rows.times[a])
         if nak is not None:

@@ -17,7 +17,7 @@ from .acknowledgements import Acknowledgements
 from .ending import ending
 from .episodes import Columns, Repeats
 from .psn import unwrap, unwrap_all
-from .reads import DEFAULT_MTU, READ_REQUEST
+from .reads import DEFAULT_MTU, spans
 from .vantage import vantage
 
 PAUSE = 100_000_000
@@ -139,7 +139,7 @@ class Health:
         syndromes = None
         if len(requests):
             psns = unwrap_all(int(requests["psn"][0]) if head is None else head, requests["psn"])
-            asked = _columns(requests, psns, psns + self._spans(requests))
+            asked = _columns(requests, psns, psns + spans(self.connection, requests))
         reference = head if asked is None else int(asked.psns[0])
         if len(responses):
             start = int(responses["psn"][0]) if reference is None else unwrap(reference, int(responses["psn"][0]))
@@ -170,14 +170,6 @@ class Health:
         for end in (0, 1):
             self.answers[end].feed(*queues[end])
             self.sent[end].count((queues[end].requests, queues[1 - end].responses))
-
-    def _spans(self, rows: Rows) -> Int64s:
-        spans = np.ones(len(rows), np.int64)
-        reads = np.flatnonzero(rows["opcode"] == READ_REQUEST)
-        if len(reads):
-            mtu = self.connection.path_mtu or DEFAULT_MTU
-            spans[reads] = np.maximum(1, -(-rows["dma_length"][reads].astype(np.int64) // mtu))
-        return spans
 
     def notified(self, sender: int, times: Int64s) -> None:
         """``sender`` sent Congestion Notification Packets to this connection's other queue pair."""

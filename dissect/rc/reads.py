@@ -20,6 +20,16 @@ OPEN_READS = 4096
 """More RDMA Reads than this cannot be outstanding; the oldest are given up."""
 
 
+def spans(connection: Connection, requests: Rows) -> Int64s:
+    """PSNs that each PACKET row takes: one, or as many as the response of a Read has packets."""
+    found = np.ones(len(requests), np.int64)
+    reads = np.flatnonzero(requests["opcode"] == READ_REQUEST)
+    if len(reads):
+        mtu = connection.path_mtu or DEFAULT_MTU
+        found[reads] = np.maximum(1, -(-requests["dma_length"][reads].astype(np.int64) // mtu))
+    return found
+
+
 class _OpenRead:
     """An RDMA Read whose responses are not all there: PSNs [start, end)."""
 

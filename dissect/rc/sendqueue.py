@@ -19,7 +19,7 @@ from ..intervals import IntervalSet
 from ..layers import opcodes
 from .assembly import Assembly, Delivered
 from .psn import MODULUS, unwrap, unwrap_all
-from .reads import DEFAULT_MTU, READ_REQUEST, Reads
+from .reads import READ_REQUEST, Reads, spans
 from .repair import replace_damaged
 
 GRACE_PACKETS = 256
@@ -135,19 +135,10 @@ class SendQueue:
 
     # Requests
 
-    def _spans(self, rows: Rows) -> Int64s:
-        """PSNs that each request takes: one, or as many as the response of a Read has packets."""
-        spans = np.ones(len(rows), np.int64)
-        reads = np.flatnonzero(rows["opcode"] == READ_REQUEST)
-        if len(reads):
-            mtu = self.connection.path_mtu or DEFAULT_MTU
-            spans[reads] = np.maximum(1, -(-rows["dma_length"][reads].astype(np.int64) // mtu))
-        return spans
-
     def _requests(self, data: Bytes, rows: Rows) -> None:
         reference = self.head if self.head is not None else int(rows["psn"][0])
         psns = unwrap_all(reference, rows["psn"])
-        ends = psns + self._spans(rows)
+        ends = psns + spans(self.connection, rows)
         breaks = np.flatnonzero(psns[1:] != ends[:-1]) + 1
         edges = [0, *breaks.tolist(), len(rows)]
         for first, last in pairwise(edges):
