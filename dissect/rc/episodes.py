@@ -273,11 +273,9 @@ class Repeats:
             episode.end = stop
             self.episodes.append(episode)
             self._open = episode
-        elif episode.cause in (_COPY, _LATE):
-            episode.cause = "unknown"
         if episode.cause == _LATE and not fresh.all():
             episode.cause = "unknown"
-        if episode.cause == _COPY and c - a > 1 and stop >= (self.head or 0):
+        if episode.cause == _COPY and (c - a > 1 or start > episode.psn) and stop >= (self.head or 0):
             episode.cause = "unknown"
         episode.end = max(episode.end, stop)
         lengths = rows.lengths[a:c]

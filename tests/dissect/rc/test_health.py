@@ -263,6 +263,18 @@ def test_a_packet_recorded_late_is_no_retransmission() -> None:
     assert health.directions[1].reordered == 1
 
 
+@pytest.mark.parametrize("cut", [None, -1, 0, 1, 2])
+def test_two_recorded_late_are_no_retransmission_wherever_a_batch_ends(cut: int | None) -> None:
+    wire = talk()
+    before = list(wire.packets)
+    first, second, third = faults.where(before, kind="write")[1:4]
+    assert (second, third) == (first + 1, first + 2)
+    before[first : third + 1] = before[third], before[first], before[second]
+    health, rpcs = examine(wire, before, () if cut is None else (second + cut,))
+    assert health.directions[1].reordered == 2
+    assert not health.episodes and not any(rpc.retransmissions for rpc in rpcs)
+
+
 def test_a_packet_not_recorded_is_no_loss_on_the_wire() -> None:
     wire = talk(acks="packet")
     health, _ = examine(wire, faults.drop(wire.packets, faults.where(wire.packets, kind="write")[2:3]))
