@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.iwarp.framing import WRONG_MARKERS
+from rdmascope.dissect.iwarp.framing import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
 from rdmascope.dissect.iwarp.segments import Fpdu, Part, Segment, Segments
 from rdmascope.dissect.layers import iwarp_codes as codes
 from rdmascope.dissect.messages import Message
@@ -153,13 +153,21 @@ def segment_fields(segment: Segment, rpcs: tuple[int, ...]) -> records.Record:
     }
 
 
+FAULTS = {
+    WRONG_CRC: "wrong_crc",
+    WRONG_MARKERS: "wrong_markers",
+    WRONG_HEADERS: "wrong_headers",
+    DOUBTED: "not_believed",
+}
+
+
 def _what(part: Part) -> str:
     if part.mpa is not None:
         return "mpa"
     if part.fpdu is not None:
         return "fpdu"
     if part.fault:
-        return "wrong_markers" if part.fault == WRONG_MARKERS else "wrong_crc"
+        return FAULTS[part.fault]
     return "ready" if part.ready else "unknown"
 
 

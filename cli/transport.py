@@ -226,6 +226,7 @@ def _direction(one: Direction) -> Record:
         "mpa_crc_failure_count": one.crc_failure_count,
         "mpa_crc_failures": list(one.crc_failures),
         "mpa_marker_failures": one.marker_failures,
+        "mpa_doubted_fpdus": one.doubted_fpdus,
     }
 
 

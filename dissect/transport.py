@@ -187,6 +187,8 @@ class Direction:
     crc_failure_count: int = 0
     marker_failures: int = 0
     """iWARP: its FPDUs with markers that point elsewhere (RFC 5044, 4.3)."""
+    doubted_fpdus: int = 0
+    """iWARP: its other FPDUs that are not believed, as no CRC backs them and markers or headers are wrong."""
 
     @property
     def unique_bytes(self) -> int:
@@ -261,6 +263,7 @@ class TransportHealth:
             or one.icrc_failure_count
             or one.crc_failure_count
             or one.marker_failures
+            or one.doubted_fpdus
             or one.damaged_segments
             or one.zero_windows
             or one.congestion_echoes

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rdmascope.dissect.iwarp.framing import WRONG_CRC
 from rdmascope.dissect.iwarp.segments import Part, Segment
 
 from ..units import count, plural
 from .frame import Words
-from .segments import article, fpdu_info
+from .segments import fault_info, fpdu_info
 
 
 def mpa_layers(data: bytes, segment: Segment) -> Iterator[Any]:
@@ -28,7 +29,7 @@ def mpa_layers(data: bytes, segment: Segment) -> Iterator[Any]:
         wire = data[start : start + part.length]
         if words := _words(part, len(wire)):
             yield words
-        if part.before or not wire or (part.fpdu is None and part.mpa is None and not part.fault):
+        if part.before or not wire or (part.fpdu is None and part.mpa is None and part.fault != WRONG_CRC):
             continue
         if part.mpa is not None:
             yield (MPARequest if part.mpa.request else MPAReply)(wire)
@@ -63,7 +64,8 @@ def _words(part: Part, captured: int) -> Words | None:
         if part.ready:
             return Words("An FPDU without contents: its sender is ready to receive (RFC 6581, 9.2)", fields)
         if part.fault:
-            return Words(f"An FPDU with {article(part.fault)}, {told}", {**fields, "fault": part.fault})
+            decoded = "" if part.fault == WRONG_CRC else ": not decoded, as nothing tells what its bytes are"
+            return Words(f"An {fault_info(part)}, {told}{decoded}", {**fields, "fault": part.fault})
         return Words(f"{count(part.length)} bytes of which no FPDU is known", fields)
     text = ""
     if part.fpdu is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rdmascope.dissect.iwarp.framing import WRONG_MARKERS
+from rdmascope.dissect.iwarp.framing import DOUBTED, WRONG_CRC
 from rdmascope.dissect.iwarp.mpa import MPAFrame
 from rdmascope.dissect.iwarp.segments import Fpdu, Part, Segment
 from rdmascope.dissect.layers import iwarp_codes as codes
@@ -52,7 +52,7 @@ def part_shown(part: Part, segment: Segment, told: Told) -> Shown:
     if part.mpa is not None:
         return MPA, mpa_info(part.mpa) + extent(part, "it")
     if part.fault:
-        return MPA, f"FPDU with {article(part.fault)}{extent(part, 'it')}"
+        return MPA, fault_info(part) + extent(part, "it")
     if part.ready:
         return MPA, f"FPDU without contents: ready to receive{extent(part, 'it')}"
     if part.fpdu is None:
@@ -66,8 +66,11 @@ def part_shown(part: Part, segment: Segment, told: Told) -> Shown:
     return DDP, f"{info}; {use}" if use else info
 
 
-def article(fault: str) -> str:
-    return fault if fault == WRONG_MARKERS else f"a {fault}"
+def fault_info(part: Part) -> str:
+    """'FPDU with a wrong CRC32C'; 'FPDU not believed: …' where it is not its own fault."""
+    if part.fault == DOUBTED:
+        return f"FPDU not believed: {part.fault}"
+    return f"FPDU with {'a ' if part.fault == WRONG_CRC else ''}{part.fault}"
 
 
 def extent(part: Part, what: str) -> str:

@@ -97,6 +97,11 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
             told.append(f"{plural(one.crc_failure_count, 'FPDU')} damaged (MPA CRC32C)")
         if one.marker_failures:
             told.append(f"{plural(one.marker_failures, 'FPDU')} with markers that point elsewhere")
+        if one.doubted_fpdus:
+            told.append(
+                f"{plural(one.doubted_fpdus, 'FPDU')} not believed (no CRC, and markers or headers of it or before it "
+                "are wrong)"
+            )
         if one.zero_windows:
             told.append(f"{plural(one.zero_windows, 'segment')} with a window of zero")
         if one.congestion_echoes:
@@ -214,6 +219,7 @@ def _segment_rows(health: TransportHealth) -> Iterator[list[Cell]]:
         "damaged FPDUs (CRC32C), frames", *(_frames(one.crc_failures, one.crc_failure_count) for one in both)
     )
     yield from row("FPDUs with wrong markers", *(_number(one.marker_failures) for one in both))
+    yield from row("FPDUs not believed without a CRC", *(_number(one.doubted_fpdus) for one in both))
     checked = "no CRC in use" if health.crc_checked is None else plural(health.crc_checked, "FPDU")
     yield from row("MPA CRC32C checked", checked, "", always=True)
 

@@ -11,6 +11,7 @@ from ..columns import compiled
 from ..frames import Bytes, Int64s, Rows
 from ..layers.iwarp_codes import READ_REQUEST
 from . import rdmap
+from .doubt import Doubt, judge_markers, requests_wrap, torn, wraps
 from .mpa import (
     BETWEEN,
     MARKER,
@@ -56,7 +57,12 @@ FPDU = np.dtype(
 MOST_PENDING = 1 << 20
 """Bytes that are kept while FPDU boundaries are looked for."""
 MOST_FAILURES = 1000
-WRONG_CRC, WRONG_MARKERS = "wrong CRC32C", "markers that point elsewhere"
+WRONG_CRC, WRONG_MARKERS, WRONG_HEADERS = (
+    "wrong CRC32C",
+    "markers that point elsewhere",
+    "headers or a length that cannot be right",
+)
+DOUBTED = "no CRC, behind markers or headers that are wrong"
 """Why an FPDU is not believed."""
 TRIED = 8
 """FPDUs among which one with a right CRC is looked for, where Request and Reply were not seen."""
@@ -131,6 +137,7 @@ class Framing:
         self.synchronised = False
         self.broken = False
         self.evidence = Evidence()
+        self.doubt = Doubt()
         self.count = 0
         self.lost = 0
         """Times that FPDU boundaries were lost."""
@@ -171,8 +178,7 @@ class Framing:
         self.incoming.clear()
         if self.markers:
             self.raw = np.concatenate((self.raw, fresh))
-            assert self.base is not None
-            fresh = without_markers(fresh, self.base)
+            fresh = without_markers(fresh, self._base)
         self.rows = np.concatenate((self.rows, fresh)) if len(self.rows) else fresh
 
     # Set-up
@@ -231,8 +237,7 @@ class Framing:
             return
         self.markers = markers
         if markers:
-            assert self.base is not None
-            self.raw, self.rows = self.rows, without_markers(self.rows, self.base)
+            self.raw, self.rows = self.rows, without_markers(self.rows, self._base)
 
     # FPDUs
 
@@ -257,6 +262,8 @@ class Framing:
                 found.append(self._decode(window, np.array(starts), np.array(lengths)))
             if self.synchronised:
                 break
+            if len(window.read(self.at, LENGTH)) == LENGTH:
+                self.doubt.contradict()
         self._forget(window)
         return [one for one in found if len(one)]
 
@@ -324,7 +331,26 @@ class Framing:
             if any(self._crc(stream, start, length) for start, length in tried):
                 self.crc = True
         if self.markers and len(starts):
-            good &= self._markers_fit(starts, lengths)
+            raw_window = self._raw_window(window)
+            wrong, right = judge_markers(raw_window, self._base, starts, lengths)
+            self.marker_failure_count += int(np.count_nonzero(wrong))
+            self._faults(starts, lengths, wrong, WRONG_MARKERS)
+            good &= ~wrong
+            if not self.crc:
+                queue = np.where(tagged, -1, rdmap.QUEUE[opcode].astype(np.int64))
+                odd = known & tagged & wraps(tag["tagged_offset"], lengths - header)
+                odd |= self.doubt.out_of_sequence(queue, untag["msn"], untag["mo"], good)
+                asked = np.flatnonzero(known & (opcode == READ_REQUEST))
+                odd[asked] |= requests_wrap(flat, places[asked] + rdmap.UNTAGGED_HEADER)
+                stops = starts + (lengths + 5 & ~3) + 4
+                odd[-1] |= torn(window, int(stops[-1]))
+                odd |= self.doubt.lone_markers(window, raw_window, self._base, starts, stops)
+                odd &= good
+                believed = self.doubt.believe(wrong | odd, right)
+                self._faults(starts, lengths, odd, WRONG_HEADERS)
+                self._faults(starts, lengths, good & ~odd & ~believed, DOUBTED)
+                self.doubt.count += int(np.count_nonzero(good & ~believed))
+                good &= believed
         if self.crc:
             # What cannot be verified because some of it is missing may be as wrong as its length.
             good &= self._verify(window, starts, lengths) & window.covers(starts, starts + (lengths + 5 & ~3) + 4)
@@ -358,13 +384,17 @@ class Framing:
         pieces["at"] -= np.repeat(low, np.diff(edges))
         return Fpdus(rows, _requests(flat, places, rows), pieces, edges, self.datas.copy())
 
+    @property
+    def _base(self) -> int:
+        assert self.base is not None
+        return self.base
+
     def _in_stream(self, places: Int64s) -> Int64s:
         """Positions in the stream of places that do not count markers."""
         if not self.markers:
             return places
-        assert self.base is not None
-        block, inside = np.divmod(places - self.base, BETWEEN)
-        return self.base + block * SPACING + np.where(inside, inside + MARKER, 0)
+        block, inside = np.divmod(places - self._base, BETWEEN)
+        return self._base + block * SPACING + np.where(inside, inside + MARKER, 0)
 
     def _mark_broken(self, rows: Rows, good: Rows, nothing: Rows) -> None:
         bad = ~good & ~nothing
@@ -377,29 +407,6 @@ class Framing:
         else:
             self.broken = self.broken or bool(bad.any())
 
-    def _markers_fit(self, starts: Int64s, lengths: Int64s) -> Rows:
-        """Which FPDUs hold no marker that points elsewhere (RFC 5044, 4.3).
-
-        Where one does, what was taken for payload is not: a sender that puts its markers elsewhere.
-        """
-        assert self.base is not None
-        end = with_markers(int(starts[-1]) + fpdu_bytes(int(lengths[-1])), self.base)
-        first = (with_markers(int(starts[0]), self.base) - self.base + SPACING - 1) // SPACING
-        number = np.arange(first, max(first, (end - self.base + SPACING - 1) // SPACING))
-        values, there = Window(self.raw, self.datas).heads(self.base + number * SPACING, MARKER)
-        behind = self.base + number * BETWEEN
-        owner = np.searchsorted(starts, behind, side="right") - 1
-        block, inside = np.divmod(starts[owner] - self.base, BETWEEN)
-        distance = (number - block) * SPACING - MARKER - inside
-        pointer = values.view(">u4").ravel() & 0xFFFF
-        wrong = (there == MARKER) & (pointer != np.maximum(distance, 0) & 0xFFFF)
-        good = np.ones(len(starts), np.bool_)
-        good[owner[wrong]] = False
-        self.marker_failure_count += int(np.count_nonzero(~good))
-        for index in np.flatnonzero(~good)[:MOST_FAILURES].tolist():
-            self._fault(int(starts[index]), int(lengths[index]), WRONG_MARKERS)
-        return good
-
     def _verify(self, window: Window, starts: Int64s, lengths: Int64s) -> Rows:
         """Which FPDUs do not have a wrong CRC."""
         good = np.ones(len(starts), np.bool_)
@@ -410,17 +417,17 @@ class Framing:
             self.crc_checked += verdict is not None
         wrong = np.flatnonzero(~good)
         self.crc_failure_count += len(wrong)
+        self._faults(starts, lengths, ~good, WRONG_CRC)
         for index in wrong[: MOST_FAILURES - len(self.crc_failures)].tolist():
-            self._fault(int(starts[index]), int(lengths[index]), WRONG_CRC)
             row = int(np.searchsorted(window.end, starts[index], side="right"))
             self.crc_failures.append(int(window.rows["frame"][min(row, len(window.rows) - 1)]))
         return good
 
-    def _fault(self, start: int, length: int, why: str) -> None:
-        if len(self.faults) < MOST_FAILURES:
-            edges = np.array([start, start + fpdu_bytes(length)])
-            first, stop = self._in_stream(edges).tolist()
-            self.faults.append((first, stop, why))
+    def _faults(self, starts: Int64s, lengths: Int64s, which: Rows, why: str) -> None:
+        index = np.flatnonzero(which)[: MOST_FAILURES - len(self.faults)]
+        first = self._in_stream(starts[index])
+        stop = self._in_stream(starts[index] + (lengths[index] + 5 & ~3) + 4)
+        self.faults += [(left, right, why) for left, right in zip(first.tolist(), stop.tolist(), strict=True)]
 
     def _raw_window(self, window: Window) -> Window:
         return Window(self.raw, self.datas) if self.markers else window
@@ -429,8 +436,7 @@ class Framing:
         """Whether an FPDU has the right CRC; None where it was not captured whole."""
         end = start + fpdu_bytes(length)
         if self.markers:
-            assert self.base is not None
-            start, end = with_markers(start, self.base), with_markers(end, self.base)
+            start, end = with_markers(start, self._base), with_markers(end, self._base)
         fpdu = raw.read(start, end - start)
         return crc_ok(fpdu) if len(fpdu) == end - start else None
 
@@ -439,6 +445,7 @@ class Framing:
     def _synchronise(self, window: Window, final: bool) -> tuple[Window, bool]:
         """Move ``at`` to where an FPDU begins; the window may have to be another one then."""
         assert self.at is not None
+        self.doubt.lost()
         if not self.broken:
             self.broken = True
             self.lost += 1
@@ -471,8 +478,7 @@ class Framing:
         keep = int(np.searchsorted(window.end, self.at, side="right"))
         self.rows = self.rows[keep:].copy()
         if self.markers:
-            assert self.base is not None
-            at = with_markers(self.at, self.base)
+            at = with_markers(self.at, self._base)
             self.raw = self.raw[int(np.searchsorted(self.raw["at"] + self.raw["length"], at, side="right")) :].copy()
         used = np.union1d(self.rows["chunk"], self.raw["chunk"]) if self.markers else np.unique(self.rows["chunk"])
         self.datas = [self.datas[number] for number in used.tolist()]

@@ -278,6 +278,7 @@ class Health:
             crc_failures=tuple(framing.crc_failures),
             crc_failure_count=framing.crc_failure_count,
             marker_failures=framing.marker_failure_count,
+            doubted_fpdus=framing.doubt.count,
         )
 
 

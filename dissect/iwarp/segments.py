@@ -79,7 +79,7 @@ class Part(NamedTuple):
     fpdu: Fpdu | None = None
     mpa: MPAFrame | None = None
     fault: str = ""
-    """Of an FPDU: 'wrong CRC32C' or 'markers that point elsewhere'."""
+    """Of an FPDU: why it is not believed, such as 'wrong CRC32C'."""
     ready: bool = False
     """An FPDU without contents (RFC 6581, 9.2)."""
 

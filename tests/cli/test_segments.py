@@ -223,3 +223,26 @@ def test_nothing_that_tcp_brings_breaks_the_listing(conversation: IwarpConversat
         json.dumps([segment_fields(segment, rpcs), frame_fields(data, 1, False, segment)])
         assert layer_trees(data, 1, False, segment)
         assert sum(part.length for part in segment.parts) == segment.length
+
+
+def test_what_is_not_believed_is_said(tmp_path: Path) -> None:
+    """Markers 20 bytes early and no CRC: nothing of that direction is decoded from there on."""
+    talk = Talk(ports=(40000, 4210))
+    talk.open()
+    talk.greet(markers=(False, True))
+    talk.sides[1].drift = -20
+    for msn in range(1, 5):
+        talk.say(1, send(msn, bytes(range(250))))
+    path = tmp_path / "elsewhere.pcap"
+    write_pcap(talk.frames(), path)
+    lines = run("packets", str(path), columns=160).stdout.splitlines()
+    assert "Send MSN=1" in lines[6]
+    assert "FPDU with markers that point elsewhere" in lines[7]
+    assert "FPDU not believed: no CRC, behind markers or headers that are wrong" in lines[8]
+    parts = [json.loads(line)["segment"]["parts"] for line in run("packets", str(path), "--json").stdout.splitlines()]
+    assert [one[0]["what"] for one in parts[5:8]] == ["fpdu", "wrong_markers", "not_believed"]
+    tree = run("packets", str(path), "--frame", "8", "-V").stdout
+    assert "not decoded, as nothing tells what its bytes are" in tree and "DDP" not in tree.split("TCP\n")[1]
+    assert "FPDUs not believed without a CRC" in run("transport", str(path)).stdout
+    record = json.loads(run("transport", str(path), "--json").stdout.splitlines()[0])
+    assert record["passive"]["mpa_marker_failures"] and record["passive"]["mpa_doubted_fpdus"]

@@ -84,6 +84,10 @@ class Side:
     crc: bool = False
     base: int = 0
     """Sequence number at which its first FPDU begins."""
+    drift: int = 0
+    """Bytes that its markers, the first one aside, stand behind where they belong."""
+    swapped: bool = False
+    """Its markers have their low byte first."""
 
     def fpdu(self, ulpdu: bytes, wrong_crc: bool = False) -> bytes:
         """RFC 5044, 4: length, ULPDU, pad and CRC, with the markers that fall into it."""
@@ -93,8 +97,8 @@ class Side:
         begin = 0
         for at in range(0, len(body) + 4, 4):
             place = (self.next - self.base + len(out)) % (1 << 32)
-            if self.markers and place % 512 == 0:
-                out += struct.pack(">HH", 0, len(out) - begin)
+            if self.markers and (place - (self.drift if place else 0)) % 512 == 0:
+                out += struct.pack("<I" if self.swapped else ">I", len(out) - begin)
                 if at == 0:
                     begin = 4
             if at < len(body):
