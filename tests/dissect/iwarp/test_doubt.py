@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from playbook.segments import Talk, pattern, read_request, response, send, untagged, write
+from playbook.streams import Seen, observe, seen
 from rdmascope.dissect.iwarp.framing import DOUBTED, WRONG_HEADERS, WRONG_MARKERS
 from rdmascope.dissect.operations import Kind
-
-from .test_iwarp import Seen, observe, seen
 
 
 def reading(seed: int = 1, drift: int = 0, swapped: bool = False, markers: bool = True) -> tuple[Talk, list[Seen]]:
