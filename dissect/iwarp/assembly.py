@@ -213,6 +213,7 @@ class Assembly:
             # Segments of messages are not interleaved (RFC 5041, 5.3): what is missing was the rest of these.
             for other in [one for one in self.partial if one != group]:
                 self._close(other)
+            self.theirs.gap = True
         if group == _RESPONSE:
             return self.theirs.answer(fragment, _runs(fpdus, fragment))
         if group in (_SEND, _WRITE):

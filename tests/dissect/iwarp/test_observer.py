@@ -259,6 +259,22 @@ def test_reads_of_one_sink_are_answered_in_order() -> None:
     assert [contents(one) for one in operations] == parts
 
 
+def test_a_lost_response_is_not_made_up_of_the_next() -> None:
+    """A Send behind the hole tells of it; the response behind that is of the Read that was asked for last."""
+    made = Talk()
+    made.open()
+    made.greet()
+    for msn in (1, 2):
+        made.say(0, read_request(msn, (7, 0x4000), 900, (9, msn << 16)))
+        made.say(1, response(7, 0x4000, pattern(msn, 900)))
+        made.say(1, send(msn, CALL))
+    made.acknowledge(0)
+    segments = [one for number, one in enumerate(made.segments) if number != 6]
+    _, operations = observe(made, segments)
+    reads = [contents(one) for one in operations if one.kind is Kind.READ]
+    assert reads == [None, pattern(2, 900)]
+
+
 def test_snapped_to_nothing_is_nothing() -> None:
     made = talk()
     assert seen(observe(made, snapped(made.segments, 0))[1]) == []
