@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from rdmascope.dissect.frames import FrameBatch
@@ -103,9 +102,7 @@ class TsharkInput:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._copy is not None:
             self._copy.close()
 

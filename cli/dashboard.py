@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from rich.console import RenderableType
@@ -47,9 +46,7 @@ class Dashboard:
         self._stack.enter_context(self._screen)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def look(self, key_pressed: bool) -> None:
