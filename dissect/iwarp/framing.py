@@ -351,6 +351,11 @@ class Framing:
                 self._faults(starts, lengths, good & ~odd & ~believed, DOUBTED)
                 self.doubt.count += int(np.count_nonzero(good & ~believed))
                 good &= believed
+        elif not self.crc and len(starts) and good[-1] and torn(window, int(starts[-1]) + fpdu_bytes(int(lengths[-1]))):
+            # A sender that inserts markers although none were agreed, for one.
+            self._faults(starts[-1:], lengths[-1:], good[-1:], WRONG_HEADERS)
+            self.doubt.count += 1
+            good[-1] = False
         if self.crc:
             # What cannot be verified because some of it is missing may be as wrong as its length.
             good &= self._verify(window, starts, lengths) & window.covers(starts, starts + (lengths + 5 & ~3) + 4)

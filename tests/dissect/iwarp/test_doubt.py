@@ -14,13 +14,13 @@ from rdmascope.dissect.iwarp.framing import DOUBTED, WRONG_HEADERS, WRONG_MARKER
 from rdmascope.dissect.operations import Kind
 
 
-def reading(seed: int = 1, drift: int = 0, swapped: bool = False, markers: bool = True) -> tuple[Talk, list[Seen]]:
-    """The server sends, writes and reads; its markers drift.  The truth beside it."""
+def reading(seed: int = 1, drift: int = 0, swapped: bool = False, agreed: bool = True) -> tuple[Talk, list[Seen]]:
+    """The server sends, writes and reads; its markers drift, or were never ``agreed``.  The truth beside it."""
     chance, truth = random.Random(seed), list[Seen]()
     made = Talk()
     made.open()
-    made.greet(markers=(False, markers))
-    made.sides[1].drift, made.sides[1].swapped = drift, swapped
+    made.greet(markers=(False, agreed))
+    made.sides[1].markers, made.sides[1].drift, made.sides[1].swapped = True, drift, swapped
     made.say(0, send(1, pattern(seed, 60)))
     truth.append(Seen(Kind.SEND, 0, 0, 0, pattern(seed, 60)))
     for number in range(1, 25):
@@ -58,6 +58,24 @@ def test_markers_off_the_grid_make_no_wrong_operation(drift: int, swapped: bool)
             assert observer.links[1].health.result().directions[1].doubted_fpdus == framing.doubt.count
         else:
             assert seen(operations) == truth
+
+
+def test_markers_that_were_not_agreed() -> None:
+    for seed in range(30):
+        made, truth = reading(seed, agreed=False)
+        observer, operations = observe(made)
+        held(seen(operations), truth)
+        assert observer.links[1].framings[1].doubt.count
+
+
+def test_markers_that_were_agreed_and_do_not_come() -> None:
+    made = Talk()
+    made.open()
+    made.greet(markers=(True, False))
+    made.sides[0].markers = False
+    for msn in range(1, 20):
+        made.say(0, send(msn, pattern(msn, 40 * msn)))
+    assert not [one for one in observe(made)[1] if one.payload.whole]
 
 
 def test_wherever_the_markers_stand() -> None:
