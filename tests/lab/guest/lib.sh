@@ -46,9 +46,24 @@ scenario() {
 # mount_nfs VERSION [OPTIONS [ADDRESS [FOLDER]]]: on /mnt, with a deadline that
 # outlasts two connections whose first call siw leaves unanswered, a minute each.  Version 3 names the export's real path.
 mount_nfs() {
-  local path=/ address=${3:-$server}
+  local path=/ address=${3:-$server} status=0
   [ "$1" = 3 ] && path=/export
-  timeout 200 mount -t nfs -o "rdma,port=20049,vers=$1,nolock${2:+,$2}" "$address:$path" "${4:-/mnt}"
+  [ "$transport" = rxe ] || delay 50
+  timeout 200 mount -t nfs -o "rdma,port=20049,vers=$1,nolock${2:+,$2}" "$address:$path" "${4:-/mnt}" || status=$?
+  [ "$transport" = rxe ] || delay 0
+  return $status
+}
+
+# delay MILLISECONDS: of all that this side sends; "delay 0" ends it.  siw may never read a call that comes right behind
+# its MPA reply, before it is ready; so it gets the time to be.
+delay() {
+  if [ "$1" = 0 ]; then
+    sleep 0.2 # for what still waits to be sent
+    tc qdisc del dev eth0 root
+  else
+    modprobe sch_netem
+    tc qdisc add dev eth0 root netem limit 10000 delay "$1ms"
+  fi
 }
 
 # unmount_nfs NAME: keeps what the client counted before.
