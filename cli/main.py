@@ -108,7 +108,7 @@ class Commands(click.Group):
 @click.version_option(package_name="rdmascope", message="%(prog)s %(version)s")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """See the RPCs inside RDMA: NFS over RoCE, put together again, timed and named.
+    """See the RPCs inside RDMA: NFS over RoCE, InfiniBand and iWARP, put together again, timed and named.
 
     \b
     Example: what does this capture hold, what was slow, and why?
