@@ -152,6 +152,7 @@ class Client:
         link = devices.connect(target, terms_of(self.endpoint), deadline)
         self.connect_time = devices.now() - started
         """Nanoseconds: address, route and connection."""
+        link.settle()
         self.driver = Driver(self.endpoint, link)
         self.driver.start()
         self.useless = False

@@ -67,6 +67,7 @@ class Exchange:
         # The Receives are longer than announced, so that a message that is too long can be looked at.
         terms = Terms(bytes(own), CREDITS + 8, max(2 * SEND_SIZE, receive_size))
         self.link = devices.connect(target, terms, devices.now() + timeout)
+        self.link.settle()
         found = find_private_data(self.link.private_data)
         self.announced = found[0] if found else None
         self.to_server = min(SEND_SIZE, self.announced.receive_size) if self.announced else DEFAULT_INLINE

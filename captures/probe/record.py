@@ -197,6 +197,9 @@ class BuiltLink:
     def depths(self) -> verbs.Depths:
         return self._inner.depths
 
+    def settle(self) -> None:
+        self._inner.settle()
+
     def register(self, length: int) -> verbs.Memory:
         made = self._inner.register(length)
         self._memory[made.handle] = made

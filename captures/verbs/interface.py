@@ -98,6 +98,9 @@ class Link(Protocol):
     @property
     def depths(self) -> Depths: ...
 
+    def settle(self) -> None:
+        """Wait, after connecting, until the peer can hear: some answer before they can."""
+
     def register(self, length: int) -> Memory:
         """Memory the peer may read and write until ``release``."""
 

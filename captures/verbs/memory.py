@@ -67,6 +67,9 @@ class MemoryLink:
         self.lost = ""
         self._number = 0
 
+    def settle(self) -> None:
+        pass
+
     def register(self, length: int) -> MemoryRegion:
         pages = max(1, -(-length // _PAGE)) * _PAGE
         return self._region(length, self.verbs.room(pages), bytearray(pages))

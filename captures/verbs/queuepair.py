@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,9 @@ _FIRST_WORK = 1 << 20
 _KERNEL_WITH_INVALIDATE = 4
 """The kernel's flag, which rxe passes on as it is; to user space it means something else, of datagrams alone."""
 _BIND_TIME = 2_000_000_000
+_SETTLING = 0.05
+"""Seconds.  Linux's siw sends its MPA reply, then begins to listen to the socket, and does not look at what came in
+between until more comes (siw_accept): a Send right behind the reply may never be read."""
 
 _ACCESS = ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_READ | ib.IBV_ACCESS_REMOTE_WRITE
 _STATUSES = {
@@ -133,6 +137,10 @@ class QueuePair:
             to_receive.max_dest_rd_atomic if receive_mask & ib.IBV_QP_MAX_DEST_RD_ATOMIC else None,
             to_send.max_rd_atomic if send_mask & ib.IBV_QP_MAX_QP_RD_ATOMIC else None,
         )
+
+    def settle(self) -> None:
+        if is_iwarp(self.device):
+            time.sleep(_SETTLING)
 
     def register(self, length: int) -> DeviceMemory:
         access = _ACCESS | (ib.IBV_ACCESS_MW_BIND if self._windows else 0)
