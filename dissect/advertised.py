@@ -9,7 +9,7 @@ from collections import deque
 from typing import NamedTuple
 
 from .messages import TransportHeader
-from .operations import Kind, Operation
+from .operations import READ, WRITE, Kind, Operation
 from .rpcs import ChunkUse, Rpc, SegmentUse
 
 REORDERED = 256
@@ -74,7 +74,7 @@ class Advertised:
         rpc.chunks = chunks
         memory = self.memory[owner]
         for chunk in chunks:
-            kind = Kind.READ if chunk.kind == "read" else Kind.WRITE
+            kind = READ if chunk.kind == "read" else WRITE
             for use in chunk.segments:
                 handle, length, offset = use.advertised
                 memory.setdefault(handle, []).append(_Memory(offset, offset + length, kind, use, rpc))

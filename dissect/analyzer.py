@@ -229,20 +229,24 @@ class Analyzer:
         return self._collect()
 
     def _take(self, events: Sequence[Event]) -> None:
-        exchanges = self._exchanges
+        before = None
         for _, link, operation in events:
-            connection = link.connection
-            assert connection is not None
-            key = connection.number
-            exchange = exchanges.get(key)
-            if exchange is None:
-                options = self.options
-                exchange = exchanges[key] = Exchange(
-                    connection, self._numbers, options.ports, options.force, self._done, options.outstanding
-                )
-                if self.watch is not None:
-                    exchange.watch = self.watch(connection)
-            exchange.take(operation)
+            if link is not before:
+                before, take = link, self._exchange(link).take
+            take(operation)
+
+    def _exchange(self, link: Link | IwarpLink) -> Exchange:
+        connection = link.connection
+        assert connection is not None
+        exchange = self._exchanges.get(connection.number)
+        if exchange is None:
+            options = self.options
+            exchange = self._exchanges[connection.number] = Exchange(
+                connection, self._numbers, options.ports, options.force, self._done, options.outstanding
+            )
+            if self.watch is not None:
+                exchange.watch = self.watch(connection)
+        return exchange
 
     def _collect(self) -> list[Rpc]:
         """The Rpcs that ended since the last call."""

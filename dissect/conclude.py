@@ -231,24 +231,22 @@ def _latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency:
     end = max(begin, end)
     sent = min(max(call.last_time, begin), end)
     answering = min(max(reply.first_time, sent), end)
-    reads = writes = 0
-    if rpc.chunks:
-        reached = sent
-        for kind in ("read", "write"):
-            moved = [
-                operation
-                for chunk in rpc.chunks
-                if (chunk.kind == "read") == (kind == "read")
-                for use in chunk.segments
-                for operation in use.operations
-            ]
-            if moved:
-                first = min(max(min([operation.first_time for operation in moved]), reached), answering)
-                last = min(max(max([operation.last_time for operation in moved]), first), answering)
-                reached = last
-                if kind == "read":
-                    reads = last - first
-                else:
-                    writes = last - first
+    read: list[Operation] = []
+    written: list[Operation] = []
+    for chunk in rpc.chunks:
+        moved = read if chunk.kind == "read" else written
+        for use in chunk.segments:
+            moved += use.operations
+    reached, reads = _moving(read, sent, answering)
+    _, writes = _moving(written, reached, answering)
     server = answering - sent - reads - writes
     return Latency(end - begin, sent - begin, reads, server, writes, end - answering)
+
+
+def _moving(operations: list[Operation], begin: int, end: int) -> tuple[int, int]:
+    """Until when, and for how long, these took place between ``begin`` and ``end``."""
+    if not operations:
+        return begin, 0
+    first = min(max(min([operation.first_time for operation in operations]), begin), end)
+    last = min(max(max([operation.last_time for operation in operations]), first), end)
+    return last, last - first

@@ -30,7 +30,7 @@ from .messages import (
 )
 from .onc import header as rpc_header
 from .onc.xdr import word
-from .operations import Kind, Operation
+from .operations import ATOMIC, SEND, Operation
 from .recognise import Recogniser
 from .rpcs import Rpc
 
@@ -142,9 +142,9 @@ class Exchange:
         """Look at the next Operation; what it finishes is appended to ``done``."""
         protocol = self.connection.protocol
         if protocol == "rpcrdma":
-            if operation.kind is Kind.SEND:
+            if operation.kind is SEND:
                 self._send(operation)
-            elif operation.kind is not Kind.ATOMIC:
+            elif operation.kind is not ATOMIC:
                 if self.watch is not None:
                     self.watch.moved(operation)
                 if operation.length:
@@ -219,7 +219,7 @@ class Exchange:
 
     def _consider(self, operation: Operation) -> None:
         self.undecided.append(operation)
-        if operation.kind is Kind.SEND and operation.start_known:
+        if operation.kind is SEND and operation.start_known:
             data, start, end = operation.payload.prefix()
             header = decode_header(data, start, end, operation.length)
             self.recogniser.look(operation.initiator, header, data, start + header.length, end)
@@ -381,7 +381,7 @@ class Exchange:
         else:
             table[header.xid] = [rpc]
         self.outstanding[sender] += 1
-        if self.outstanding[sender] > self._limit:
+        if self.outstanding[sender] > self.most and self.outstanding[sender] > self._limit:
             self._retire_oldest(sender)
         if self.watch is not None:
             self.watch.called(rpc)
@@ -406,7 +406,8 @@ class Exchange:
         if not same:
             del self.calls[caller][rpc.xid]
         self.outstanding[caller] -= 1
-        self.memory.withdraw(caller, rpc)
+        if rpc.chunks:
+            self.memory.withdraw(caller, rpc)
 
     def _answered_early(self, sender: int, rpc: Rpc) -> None:
         """A capture may show a reply just before its call."""

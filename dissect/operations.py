@@ -19,6 +19,10 @@ class Kind(IntEnum):
     ATOMIC = 3
 
 
+SEND, WRITE, READ, ATOMIC = Kind
+"""The same, for those who ask often: Python 3.11 takes long to find a member of an enumeration."""
+
+
 class Piece(NamedTuple):
     """A stretch of an Operation's bytes that one frame carried."""
 

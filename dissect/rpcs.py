@@ -55,9 +55,16 @@ class SegmentUse:
     def moved(self) -> int:
         """Bytes of the segment that the Reads or Writes on it announced, each counted once."""
         _, length, start = self.advertised
+        end = reached = start
+        for operation in self.operations:
+            if operation.address != end:
+                break
+            end += operation.length
+        else:  # One behind the other, as nearly always.
+            return min(end - start, length)
         end = start + length
-        reached, total = start, 0
-        for operation in self.operations if len(self.operations) < 2 else sorted(self.operations, key=_address):
+        total = 0
+        for operation in sorted(self.operations, key=_address):
             first = operation.address
             last = first + operation.length
             if last > end:
@@ -90,6 +97,8 @@ class ChunkUse:
 
     @property
     def moved(self) -> int:
+        if len(self.segments) == 1:
+            return self.segments[0].moved
         return sum([use.moved for use in self.segments])
 
 

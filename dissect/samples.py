@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,7 +34,7 @@ class Samples:
         """None of them negative."""
         if not len(durations):
             return
-        low, high = int(durations.min()), int(durations.max())
+        low, high = int(np.minimum.reduce(durations)), int(np.maximum.reduce(durations))
         self.minimum = min(self.minimum, low) if self.count else low
         self.maximum = max(self.maximum, high) if self.count else high
         self.count += len(durations)
@@ -47,15 +49,23 @@ class Samples:
 
     def at(self, share: float) -> int:
         """The smallest duration that ``share`` of all do not exceed."""
-        rank = max(0, min(self.count - 1, int(np.ceil(self.count * share)) - 1))
+        rank = self._rank(share)
         if self._bins is None:
             return int(np.partition(np.concatenate(self._exact), rank)[rank])
         place = int(np.searchsorted(np.cumsum(self._bins), rank, side="right"))
         return max(self.minimum, min(self.maximum, int(_middles(np.array([place]))[0])))
 
+    def _rank(self, share: float) -> int:
+        return max(0, min(self.count - 1, ceil(self.count * share) - 1))
+
     def spread(self) -> Spread | None:
         if not self.count:
             return None
+        if self._bins is None:
+            every = np.concatenate(self._exact) if len(self._exact) > 1 else self._exact[0].copy()
+            every.sort()
+            self._exact = [every]
+            return Spread(self.count, self.minimum, int(every[self._rank(0.5)]), int(every[self._rank(0.99)]), self.maximum)
         return Spread(self.count, self.minimum, self.at(0.5), self.at(0.99), self.maximum)
 
     def weighted(self) -> tuple[Int64s, Int64s]:

@@ -69,7 +69,7 @@ class Assembly:
         if not goes_on:
             self.close()
 
-    def deliver(self, data: Bytes, rows: Rows, start: int) -> None:
+    def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Cut a run of requests that follows the head into messages."""
         opcode = rows["opcode"]
         starts = np.flatnonzero(_STARTS[opcode])
@@ -77,7 +77,7 @@ class Assembly:
         kinds = _KIND[opcode]
         lead = len(rows) if not len(starts) else int(starts[0])
         if lead or self.partial:
-            lead = self._continue(data, rows, start, lead)
+            lead = self._continue(data, rows, psns, lead)
         if lead == len(rows):
             return
         starts = starts[starts >= lead]
@@ -92,7 +92,6 @@ class Assembly:
             and (not len(starts) or (int(starts[0]) == lead and int(ends[-1]) == tail - 1))
             and bool((kinds[lead + 1 :] == kinds[lead:-1])[~_STARTS[opcode[lead + 1 :]]].all())
         )
-        psns = start + np.arange(len(rows)) if not (kinds == _READ).any() else unwrap_all(start, rows["psn"])
         if legal:
             if len(starts):
                 self._emit_all(data, rows[:tail], psns[:tail], starts, ends)
@@ -102,7 +101,7 @@ class Assembly:
         for index in range(lead, len(rows)):
             self._one(data, rows[index : index + 1], int(psns[index]))
 
-    def _continue(self, data: Bytes, rows: Rows, start: int, lead: int) -> int:
+    def _continue(self, data: Bytes, rows: Rows, psns: Int64s, lead: int) -> int:
         """Rows before the first message start continue the open message; the index behind what they took."""
         if not lead:
             self.close()
@@ -111,9 +110,9 @@ class Assembly:
         ends = np.flatnonzero(_ENDS[rows["opcode"][:lead]])
         if len(ends) > 1 or (len(ends) and ends[0] != lead - 1) or (_KIND[rows["opcode"][:lead]] != kind).any():
             for index in range(lead):
-                self._one(data, rows[index : index + 1], start + index)
+                self._one(data, rows[index : index + 1], int(psns[index]))
             return lead
-        self.partial.append((start, data, rows[:lead]))
+        self.partial.append((int(psns[0]), data, rows[:lead]))
         if len(ends):
             self._flush_partial()
         elif lead < len(rows):

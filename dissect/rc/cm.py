@@ -115,14 +115,17 @@ def mad_values(datagram: bytes) -> tuple[dict[str, Any], str, dict[str, Any]]:
 def _values(layer: str, data: bytes) -> dict[str, Any]:
     """The fields of one header by name, None for those that do not lie wholly in ``data``."""
     layout = compiled(layer)
-    header = int.from_bytes(data[: layout.size].ljust(layout.size, b"\0"), "big")
+    available = len(data) * 8
+    data = data.ljust(layout.size, b"\0")
     values: dict[str, Any] = {}
     end = 0
     for name, column in layout.columns.items():
         end += column.bits
-        value = header >> (layout.size * 8 - end) & ((1 << column.bits) - 1)
-        if end > len(data) * 8:
+        read = data[column.first : column.first + column.width]
+        if end > available:
             values[name] = None
+        elif column.mask is None:
+            values[name] = read
         else:
-            values[name] = value.to_bytes(column.bits // 8, "big") if column.bits > 64 else value
+            values[name] = int.from_bytes(read, "big") >> column.shift & column.mask
     return values

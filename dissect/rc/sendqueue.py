@@ -92,7 +92,7 @@ class SendQueue:
         """The capture or the connection is over: what waits will not be completed."""
         self._give_up()
         if self.stray is not None:
-            self.messages.deliver(self.stray.data, self.stray.rows, self.stray.start)
+            self.messages.deliver(self.stray.data, self.stray.rows, self.stray.psns)
             self.messages.close()
             self.stray = None
         return self.messages.take()
@@ -169,7 +169,7 @@ class SendQueue:
             start = int(psns[0])
         self.started = True
         if start == self.head:
-            self.messages.deliver(data, rows, start)
+            self.messages.deliver(data, rows, psns)
             self.head = end
             self._resume(int(rows["frame"][-1]))
         else:
@@ -200,7 +200,7 @@ class SendQueue:
         stray, self.stray = self.stray, None
         if stray is not None and stray.end == start:
             self.base = stray.start
-            self.messages.deliver(stray.data, stray.rows, stray.start)
+            self.messages.deliver(stray.data, stray.rows, stray.psns)
         else:
             self.base = start
         self.head = start
@@ -270,7 +270,7 @@ class SendQueue:
             if start > self.head:
                 self._hold(start, held.end, held.data, held.rows[known:], held.psns[known:])
                 return
-            self.messages.deliver(held.data, held.rows[known:], start)
+            self.messages.deliver(held.data, held.rows[known:], held.psns[known:])
             self.head = held.end
 
     def _skip_hole(self) -> None:
@@ -279,7 +279,7 @@ class SendQueue:
         held = self._take_held()
         self.connection.missing_packets[self.sender] += held.start - self.head
         self.messages.gap(self.head, held.start, int(held.rows["opcode"][0]))
-        self.messages.deliver(held.data, held.rows, held.start)
+        self.messages.deliver(held.data, held.rows, held.psns)
         self.head = held.end
         self._resume(held.frame)
 
