@@ -15,6 +15,7 @@ MAPPED = np.uint64(0xFFFF00000000)
 LID = b"InfiniBand LID"
 """Bytes 0 to 13 where bytes 14 and 15 are a Local Identifier: no IPv6 address or GID (RFC 4291, 2.4) begins so."""
 
+FEW = 64
 NOT_KNOWN = np.uint32(0xFFFFFFFF)
 
 
@@ -51,17 +52,28 @@ class AddressTable:
     def ids(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.uint32]:
         """Numbers of many addresses, given as their first and last eight bytes."""
         found = self._known(high, low)
-        if (unknown := np.flatnonzero(found == NOT_KNOWN)).size:
-            pairs = np.stack((high[unknown], low[unknown]), axis=1).astype(">u8")
-            distinct, inverse = np.unique(pairs.view("V16").ravel(), return_inverse=True)
-            numbers = []
-            for one in distinct:
-                key = bytes(one)
-                known = self._ids.get(key)
-                numbers.append(self._add(key) if known is None else known)
-            self._index()
-            found[unknown] = np.array(numbers, np.uint32)[inverse]
+        unknown = np.flatnonzero(found == NOT_KNOWN)
+        if len(unknown) > FEW:
+            # Many packets, few addresses: those with different hashes are quickly told apart.
+            _, first = np.unique(_hash(high[unknown], low[unknown]), return_index=True)
+            self._numbers(high[unknown[first]], low[unknown[first]])
+            found[unknown] = self._known(high[unknown], low[unknown])
+            unknown = np.flatnonzero(found == NOT_KNOWN)
+        if len(unknown):
+            found[unknown] = self._numbers(high[unknown], low[unknown])
         return found
+
+    def _numbers(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.uint32]:
+        """The same, for addresses that are mostly new."""
+        pairs = np.stack((high, low), axis=1).astype(">u8")
+        distinct, inverse = np.unique(pairs.view("V16").ravel(), return_inverse=True)
+        numbers = []
+        for one in distinct:
+            key = bytes(one)
+            known = self._ids.get(key)
+            numbers.append(self._add(key) if known is None else known)
+        self._index()
+        return np.array(numbers, np.uint32)[inverse]
 
     def ipv4_ids(self, addresses: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Numbers of many IPv4 addresses, given in host byte order."""

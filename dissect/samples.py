@@ -65,7 +65,9 @@ class Samples:
             every = np.concatenate(self._exact) if len(self._exact) > 1 else self._exact[0].copy()
             every.sort()
             self._exact = [every]
-            return Spread(self.count, self.minimum, int(every[self._rank(0.5)]), int(every[self._rank(0.99)]), self.maximum)
+            return Spread(
+                self.count, self.minimum, int(every[self._rank(0.5)]), int(every[self._rank(0.99)]), self.maximum
+            )
         return Spread(self.count, self.minimum, self.at(0.5), self.at(0.99), self.maximum)
 
     def weighted(self) -> tuple[Int64s, Int64s]:

@@ -127,9 +127,11 @@ def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:
         wanted, length = min(limit, chunks[0].advertised), use.advertised.length
         if returned:
             wanted, length = min(limit, chunks[0].returned or 0), min(length, use.returned or 0)
-        if len(use.operations) == 1 and use.operations[0].address == use.advertised.offset:
+        if use.operations and use.operations[0].address == use.advertised.offset:
             view, start, end = use.operations[0].payload.first()
-            if wanted <= min(length, end - start):
+            behind = use.advertised.offset + wanted
+            alone = all(operation.address >= behind for operation in use.operations[1:])
+            if alone and wanted <= min(length, end - start):
                 return view[start : start + wanted].tobytes()
     found = bytearray()
     for chunk in chunks:

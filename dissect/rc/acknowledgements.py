@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ..frames import Int64s
 from ..layers import opcodes
@@ -13,6 +16,8 @@ MOST_PENDING = 16384
 """Requests whose acknowledgement is waited for."""
 
 _READ_REQUEST = 0x0C
+
+Value = TypeVar("Value", np.int64, np.bool_)
 
 
 class Acknowledgements:
@@ -46,9 +51,9 @@ class Acknowledgements:
         if requests is not None:
             fresh = self._fresh(requests, head)
             is_read = fresh.opcodes == _READ_REQUEST
-            self._psns = np.concatenate((self._psns, fresh.psns))[-MOST_PENDING:]
-            self._times = np.concatenate((self._times, fresh.times))[-MOST_PENDING:]
-            self._reads = np.concatenate((self._reads, is_read))[-MOST_PENDING:]
+            self._psns = _pending(self._psns, fresh.psns)
+            self._times = _pending(self._times, fresh.times)
+            self._reads = _pending(self._reads, is_read)
             if is_read.any():
                 reads = Columns(*(column[is_read] for column in fresh))
         positive: Columns | None = None
@@ -136,3 +141,8 @@ class Acknowledgements:
     def waiting_since(self) -> int | None:
         """Nanoseconds; when the first of them was sent."""
         return int(self._times[0]) if len(self._times) else None
+
+
+def _pending(known: NDArray[Value], fresh: NDArray[Value]) -> NDArray[Value]:
+    """The newest of both."""
+    return (np.concatenate((known, fresh)) if len(known) else fresh)[-MOST_PENDING:]

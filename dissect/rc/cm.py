@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..columns import compiled
+from ..columns import Column, compiled
 from ..frames import Bytes
 from ..layers.cm_codes import CLASS_CM, CM_LAYERS, IP_CM_SIZE, METHOD_SEND, REJECT_REASONS, address_text, service_port
 from ..layers.opcodes import PATH_MTU
@@ -58,13 +58,17 @@ def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage
     are None.  None too for a MAD too short to tell what it is, or of another class, method or attribute.
     """
     datagram = bytes(data[max(0, start) : min(max(0, end), max(0, start) + MAD_SIZE)])
-    header, kind, values = mad_values(datagram)
+    kind, layer = _what(datagram)
     if not kind:
         return None
-    _, layer = CM_LAYERS[header["attributeid"]]
     body = datagram[MAD_HEADER_SIZE:]
-    field = values.get
-    private_data = body[compiled(layer).size :]
+    layout = compiled(layer)
+
+    def field(name: str) -> Any:
+        column = layout.columns.get(name)
+        return None if column is None else _value(column, body)
+
+    private_data = body[layout.size :]
     service_id = field("serviceid")
     port = None if service_id is None else service_port(service_id)
     addresses = None
@@ -79,19 +83,19 @@ def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage
     reason = field("reason")
     return CMMessage(
         kind,
-        header["transactionid"],
-        local_comm_id=field("localcommid", field("requestid")),
+        _value(compiled("MAD").columns["transactionid"], datagram),
+        local_comm_id=field("requestid" if kind.startswith("SIDR") else "localcommid"),
         remote_comm_id=field("remotecommid"),
-        local_qpn=field("localqpn", field("qpn")),
+        local_qpn=field("qpn" if kind == "SIDR_REP" else "localqpn"),
         remote_qpn=field("remoteqpneecn"),
         start_psn=field("startpsn"),
         service_id=service_id,
         service_port=port,
-        responder_resources=field("responderres", field("respres")),
+        responder_resources=field("responderres" if kind == "REQ" else "respres"),
         initiator_depth=field("initdepth"),
         retry_count=field("retrcount"),
         rnr_retry=field("rnrretrcount"),
-        path_mtu=PATH_MTU.get(field("pppmtu", 0)),
+        path_mtu=PATH_MTU.get(field("pppmtu") or 0),
         reason=reason,
         reason_name="" if reason is None else REJECT_REASONS.get(reason, f"Reason {reason}"),
         ip_addresses=addresses,
@@ -106,26 +110,27 @@ def mad_values(datagram: bytes) -> tuple[dict[str, Any], str, dict[str, Any]]:
     Fields behind the end of the bytes are None; what is longer than 64 bits is bytes.
     """
     header = _values("MAD", datagram[:MAD_HEADER_SIZE])
-    if header["mgmtclass"] != CLASS_CM or header["method"] != METHOD_SEND or header["attributeid"] not in CM_LAYERS:
-        return header, "", {}
-    kind, layer = CM_LAYERS[header["attributeid"]]
-    return header, kind, _values(layer, datagram[MAD_HEADER_SIZE:])
+    kind, layer = _what(datagram)
+    return header, kind, _values(layer, datagram[MAD_HEADER_SIZE:]) if kind else {}
+
+
+def _what(datagram: bytes) -> tuple[str, str]:
+    """The name of the CM message in a Management Datagram and that of its layer, '' for none."""
+    columns = compiled("MAD").columns
+    if _value(columns["mgmtclass"], datagram) != CLASS_CM or _value(columns["method"], datagram) != METHOD_SEND:
+        return "", ""
+    return CM_LAYERS.get(_value(columns["attributeid"], datagram), ("", ""))
 
 
 def _values(layer: str, data: bytes) -> dict[str, Any]:
     """The fields of one header by name, None for those that do not lie wholly in ``data``."""
-    layout = compiled(layer)
-    available = len(data) * 8
-    data = data.ljust(layout.size, b"\0")
-    values: dict[str, Any] = {}
-    end = 0
-    for name, column in layout.columns.items():
-        end += column.bits
-        read = data[column.first : column.first + column.width]
-        if end > available:
-            values[name] = None
-        elif column.mask is None:
-            values[name] = read
-        else:
-            values[name] = int.from_bytes(read, "big") >> column.shift & column.mask
-    return values
+    return {name: _value(column, data) for name, column in compiled(layer).columns.items()}
+
+
+def _value(column: Column, data: bytes) -> Any:
+    behind = column.first + column.width
+    if behind * 8 - column.shift > len(data) * 8:
+        return None
+    if column.mask is None:
+        return data[column.first : behind]
+    return int.from_bytes(data[column.first : behind].ljust(column.width, b"\0"), "big") >> column.shift & column.mask

@@ -95,6 +95,8 @@ class _Sent:
 
     def settle(self, marks: Int64s) -> None:
         """Compare its CNPs with the times at which packets of the other end came marked."""
+        if not len(self.notices):
+            return
         notices, self.notices = self.notices, self.notices[:0]
         at = np.searchsorted(marks, notices, side="right") - 1
         caused = at >= 0

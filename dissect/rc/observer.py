@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from operator import itemgetter
 
@@ -314,7 +315,7 @@ class Observer:
             start = index
             if old is None or old[0].connection.ended_by:
                 # A capture may show the first packets before the REP; before the REQ there were none.
-                start = int(np.searchsorted(rows["frame"][:index], request.frame))
+                start = bisect_left(rows["frame"], request.frame, 0, index)
                 self._early(link, sender, self._release(key), request.frame)
             self.moves.setdefault(key, []).append((start, link, sender))
             self.management.half_known.pop(key, None)

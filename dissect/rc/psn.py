@@ -20,6 +20,9 @@ def unwrap_all(reference: int, psns: Rows) -> Int64s:
     if not len(psns):
         return np.empty(0, np.int64)
     series = psns.astype(np.int64)
+    if np.maximum.reduce(series) - np.minimum.reduce(series) < HALF:  # Nothing wraps, as nearly always.
+        series += unwrap(reference, int(series[0])) - int(series[0])
+        return series
     steps = np.empty(len(series), np.int64)
     steps[0] = unwrap(reference, int(series[0])) - reference
     np.subtract(series[1:], series[:-1], out=steps[1:])
