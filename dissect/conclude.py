@@ -14,6 +14,8 @@ from .stitch import call_stream_prefix, reply_items, reply_stream, reply_stream_
 
 LONG_CALL = 1 << 20
 """Bytes of a long call that are looked at for its operations."""
+SUCCESS_END = 28
+"""Bytes of a reply up to the end of a status, where nothing failed and the verifier is empty."""
 REPLY_HEAD = 1024
 """Bytes of a long reply that are looked at for its status."""
 
@@ -56,8 +58,9 @@ def _status(rpc: Rpc, message: Message) -> None:
         rpc.failed = True
         rpc.status = error_name(header.version, header.error)
         return
-    if header.procedure == RDMA_NOMSG:
-        data = memoryview(reply_stream_prefix(rpc, REPLY_HEAD))
+    long = header.procedure == RDMA_NOMSG
+    if long:
+        data = memoryview(reply_stream_prefix(rpc, SUCCESS_END))
         start, end = 0, len(data)
         _doubt_direction(rpc, message, data, rpc_header.REPLY)
     else:
@@ -67,13 +70,16 @@ def _status(rpc: Rpc, message: Message) -> None:
         and rpc.version is not None
         and rpc.procedure is not None
         and rpc.gss is None
-        and end - start >= 28
+        and end - start >= SUCCESS_END
         # As bytes: views are compared item by item.
-        and data[start + 4 : start + 28].tobytes() == rpc_header.SUCCESS_AND_ZERO
+        and data[start + 4 : start + SUCCESS_END].tobytes() == rpc_header.SUCCESS_AND_ZERO
         and status.zero_means_ok(rpc.program, rpc.version, rpc.procedure)
     ):
         rpc.status = "OK"
         return
+    if long:
+        data = memoryview(reply_stream_prefix(rpc, REPLY_HEAD))
+        end = len(data)
     reply = rpc_header.reply_header(data, start, end, rpc.gss)
     if reply is None or reply.accepted is None:
         return

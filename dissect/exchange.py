@@ -402,9 +402,10 @@ class Exchange:
     def _withdraw(self, caller: int, rpc: Rpc) -> None:
         """The call is no longer outstanding: its memory is closed."""
         same = self.calls[caller][rpc.xid]
-        same.remove(rpc)
-        if not same:
+        if len(same) == 1:
             del self.calls[caller][rpc.xid]
+        else:
+            same.remove(rpc)
         self.outstanding[caller] -= 1
         if rpc.chunks:
             self.memory.withdraw(caller, rpc)

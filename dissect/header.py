@@ -140,12 +140,11 @@ def _usual_array(words: tuple[int, ...], at: int) -> WriteChunk | None:
         return None
     if end > len(words):
         raise IndexError
-    return WriteChunk(
-        tuple(
-            Segment(words[place], words[place + 1], words[place + 2] << 32 | words[place + 3])
-            for place in range(at + 2, end, 4)
-        )
-    )
+    segments = [
+        Segment(words[place], words[place + 1], words[place + 2] << 32 | words[place + 3])
+        for place in range(at + 2, end, 4)
+    ]
+    return WriteChunk(tuple(segments))
 
 
 class _Cursor:

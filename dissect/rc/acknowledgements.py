@@ -80,6 +80,9 @@ class Acknowledgements:
     def _fresh(self, requests: Columns, head: int | None) -> Columns:
         """The requests that were not seen before."""
         start = int(requests.psns[0]) if head is None else head
+        first = int(requests.psns[0])
+        if first >= start and first > self.acked and (requests.psns[1:] >= requests.ends[:-1]).all():
+            return requests
         furthest = np.maximum.accumulate(requests.ends)
         fresh = requests.psns >= start
         fresh[1:] &= requests.psns[1:] >= furthest[:-1]

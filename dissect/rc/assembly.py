@@ -133,7 +133,7 @@ class Assembly:
         first = take(rows, starts)
         frames, times = first["frame"].tolist(), first["time"].tolist()
         last, last_frames, last_times, sums = first, frames, times, first["length"]
-        if not np.array_equal(starts, ends):
+        if int(ends[-1]) - int(starts[0]) >= len(starts):  # Some have several packets.
             last = take(rows, ends)
             last_frames, last_times = last["frame"].tolist(), last["time"].tolist()
             sums = np.add.reduceat(rows["length"], starts)
@@ -187,9 +187,8 @@ class Assembly:
             if kind == _READ:
                 payload = Payload(length)
             else:
-                payload = Payload(length, seen, truncated, (data, rows, a, b))
-                if b - a == 1:
-                    payload.only = view, offset, behind
+                only = (view, offset, behind) if kind == _SEND and b - a == 1 else None
+                payload = Payload(length, seen, truncated, (data, rows, a, b), only)
             operation = Operation(
                 _KINDS[kind],
                 sender,

@@ -215,10 +215,10 @@ class Health:
         snapshots = [queue.snapshot() for queue in self.repeats]
         episodes = self._episodes()
         counts = snapshots[0][0] + snapshots[1][0]
+        real = [one for one in episodes if one.lost != "nothing"]
         waits: list[Spread | None] = []
         for name in ("loss_to_nak", "nak_to_again", "loss_to_again"):
             samples = Samples()
-            real = [one for one in episodes if one.lost != "nothing"]
             known = [value for one in real if (value := getattr(one, name)) is not None]
             samples.add(np.array(known, np.int64))
             waits.append(samples.spread())

@@ -233,11 +233,13 @@ class Observer:
     def _sort_out(self, data: Bytes, rows: Rows, indices: Int64s) -> list[Event]:
         keys = _keys(rows["source"], rows["destination"], rows["dest_qp"])[indices]
         order = np.argsort(keys, kind="stable")
-        edges = np.flatnonzero(np.diff(keys[order])) + 1
+        keys, indices = keys[order], indices[order]
+        starts = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))
         portions: dict[int, tuple[Link, list[list[Int64s]]]] = {}
-        for members in np.split(indices[order], edges) if len(indices) else []:
-            key = int(_keys(*(rows[name][members[:1]] for name in ("source", "destination", "dest_qp")))[0])
-            for binding, part in self._bindings(key, members):
+        for key, start, end in zip(
+            keys[starts].tolist(), starts.tolist(), [*starts[1:].tolist(), len(keys)], strict=False
+        ):
+            for binding, part in self._bindings(key, indices[start:end]):
                 if binding is None:
                     self._hold(key, data, take(rows, part))
                 else:
