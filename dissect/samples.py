@@ -34,7 +34,7 @@ class Samples:
         """None of them negative."""
         if not len(durations):
             return
-        low, high = int(np.minimum.reduce(durations)), int(np.maximum.reduce(durations))
+        low, high = int(durations[durations.argmin()]), int(durations[durations.argmax()])
         self.minimum = min(self.minimum, low) if self.count else low
         self.maximum = max(self.maximum, high) if self.count else high
         self.count += len(durations)

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frames import Int64s
+from ..frames import Int64s, places, some
 from ..layers import opcodes
 from ..samples import Samples
 from .episodes import Columns
@@ -54,7 +54,7 @@ class Acknowledgements:
             self._psns = _pending(self._psns, fresh.psns)
             self._times = _pending(self._times, fresh.times)
             self._reads = _pending(self._reads, is_read)
-            if is_read.any():
+            if some(is_read):
                 reads = Columns(*(column[is_read] for column in fresh))
         positive: Columns | None = None
         if responses is not None:
@@ -62,7 +62,9 @@ class Acknowledgements:
             good = responses.ends > responses.psns
             if furthest is not None:
                 good &= responses.psns < furthest
-            positive = responses if good.all() else Columns(*(column[good] for column in responses))
+            positive = (
+                responses if np.count_nonzero(good) == len(good) else Columns(*(column[good] for column in responses))
+            )
         before = self.acked
         reached = None
         if positive is not None and len(positive.psns):
@@ -81,7 +83,7 @@ class Acknowledgements:
         """The requests that were not seen before."""
         start = int(requests.psns[0]) if head is None else head
         first = int(requests.psns[0])
-        if first >= start and first > self.acked and (requests.psns[1:] >= requests.ends[:-1]).all():
+        if first >= start and first > self.acked and not some(requests.psns[1:] < requests.ends[:-1]):
             return requests
         furthest = np.maximum.accumulate(requests.ends)
         fresh = requests.psns >= start
@@ -92,13 +94,13 @@ class Acknowledgements:
     def _answered(self, positive: Columns, reached: Int64s) -> None:
         is_ack = opcodes.IS_ACKNOWLEDGE[positive.opcodes]
         self.acks += int(np.count_nonzero(is_ack))
-        covered = int(np.searchsorted(self._psns, reached[-1], side="right"))
+        covered = int(self._psns.searchsorted(reached[-1], side="right"))
         if not covered:
             return
         psns, times, reads = self._psns[:covered], self._times[:covered], self._reads[:covered]
-        by = np.searchsorted(reached, psns)
+        by = reached.searchsorted(psns)
         delays = np.maximum(positive.times[by] - times, 0)
-        if reads.any():
+        if some(reads):
             answered = positive.psns[by] == psns
             self.read_delay.add(delays[reads & answered])
             delays, by, psns = delays[~reads], by[~reads], psns[~reads]
@@ -107,7 +109,7 @@ class Acknowledgements:
         self.turnaround.add(delays[ack & (positive.psns[by] == psns)])
         by = by[ack]
         if len(by):
-            starts = np.flatnonzero(by[1:] != by[:-1]) + 1
+            starts = places(by[1:] != by[:-1]) + 1
             sizes = np.diff(np.concatenate(([0], starts, [len(by)])))
             self.advancing += len(sizes)
             self.acknowledged += len(by)
@@ -123,12 +125,12 @@ class Acknowledgements:
             ends = np.concatenate((ends, reads.ends))[-MOST_PENDING:]
             done = np.full(len(reads.psns), before, np.int64)
             if positive is not None and reached is not None:
-                at = np.searchsorted(positive.frames, reads.frames) - 1
+                at = positive.frames.searchsorted(reads.frames) - 1
                 done = np.where(at >= 0, reached[np.maximum(at, 0)], before)
             issued = np.arange(len(ends) - len(reads.psns), len(ends)) + 1
-            complete = np.searchsorted(ends, done + 1, side="right")
+            complete = ends.searchsorted(done + 1, side="right")
             self.reads_outstanding = max(self.reads_outstanding, int((issued - complete).max()))
-        self._open_reads = ends[int(np.searchsorted(ends, self.acked + 1, side="right")) :]
+        self._open_reads = ends[int(ends.searchsorted(self.acked + 1, side="right")) :]
 
     @property
     def unanswered(self) -> int:

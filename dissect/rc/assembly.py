@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..connection import Connection
-from ..frames import Bytes, Int64s, Rows, take
+from ..frames import Bytes, Int64s, Rows, places, some, take
 from ..layers import opcodes
 from ..operations import Kind, Operation, Payload
 from .psn import MODULUS, unwrap_all
@@ -23,6 +23,9 @@ _KIND[opcodes.IS_READ_REQUEST] = Kind.READ
 _KIND[opcodes.IS_ATOMIC] = Kind.ATOMIC
 _SEND, _WRITE, _READ, _ATOMIC = (int(kind) for kind in Kind)
 _KINDS = tuple(Kind)
+_INVALIDATE, _IMMEDIATE = 1, 2
+_EXTRA = np.where(opcodes.HAS_IETH, _INVALIDATE, np.where(opcodes.HAS_IMMDT, _IMMEDIATE, 0)).astype(np.uint8)
+"""What the word behind the other headers of a message's last packet is."""
 
 RECENT = 256
 """Operations among which a repeated packet is looked for."""
@@ -72,8 +75,8 @@ class Assembly:
     def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Cut a run of requests that follows the head into messages."""
         opcode = rows["opcode"]
-        starts = np.flatnonzero(_STARTS[opcode])
-        ends = np.flatnonzero(_ENDS[opcode])
+        starts = places(_STARTS[opcode])
+        ends = places(_ENDS[opcode])
         kinds = _KIND[opcode]
         lead = len(rows) if not len(starts) else int(starts[0])
         if lead or self.partial:
@@ -88,9 +91,9 @@ class Assembly:
             starts = starts[:-1]
         legal = (
             len(starts) == len(ends)
-            and bool((starts[1:] == ends[:-1] + 1).all())
+            and not some(starts[1:] != ends[:-1] + 1)
             and (not len(starts) or (int(starts[0]) == lead and int(ends[-1]) == tail - 1))
-            and bool((kinds[lead + 1 :] == kinds[lead:-1])[~_STARTS[opcode[lead + 1 :]]].all())
+            and not some((kinds[lead + 1 :] != kinds[lead:-1]) & ~_STARTS[opcode[lead + 1 :]])
         )
         if legal:
             if len(starts):
@@ -107,7 +110,7 @@ class Assembly:
             self.close()
             return 0
         kind = _KIND[int((self.partial[0][2] if self.partial else rows)["opcode"][0])]
-        ends = np.flatnonzero(_ENDS[rows["opcode"][:lead]])
+        ends = places(_ENDS[rows["opcode"][:lead]])
         if len(ends) > 1 or (len(ends) and ends[0] != lead - 1) or (_KIND[rows["opcode"][:lead]] != kind).any():
             for index in range(lead):
                 self._one(data, rows[index : index + 1], int(psns[index]))
@@ -138,12 +141,9 @@ class Assembly:
             last_frames, last_times = last["frame"].tolist(), last["time"].tolist()
             sums = np.add.reduceat(rows["length"], starts)
         kinds = _KIND[first["opcode"]]
-        reading = kinds == _READ
         cut = rows["captured"] < rows["length"]
-        cuts = np.logical_or.reduceat(cut, starts).tolist() if cut.any() else [False] * len(starts)
-        lengths = np.where((kinds == _WRITE) | reading, first["dma_length"], sums).tolist()
-        last_opcode = last["opcode"]
-        extra = np.where(opcodes.HAS_IETH[last_opcode], 1, np.where(opcodes.HAS_IMMDT[last_opcode], 2, 0)).tolist()
+        cuts = np.logical_or.reduceat(cut, starts).tolist() if some(cut) else [False] * len(starts)
+        lengths = np.where(opcodes.HAS_RETH[first["opcode"]], first["dma_length"], sums).tolist()
         out, sender, order = self.out, self.sender, self.order
         view = data.data
         for (
@@ -179,7 +179,7 @@ class Assembly:
             first["va"].tolist(),
             first["psn"].tolist(),
             last["immediate"].tolist(),
-            extra,
+            _EXTRA[last["opcode"]].tolist(),
             first["payload"].tolist(),
             (first["payload"] + first["captured"]).tolist(),
             strict=True,
@@ -203,9 +203,9 @@ class Assembly:
                 psn,
                 b - a,
             )
-            if which == 1:
+            if which == _INVALIDATE:
                 operation.invalidate = word
-            elif which == 2:
+            elif which == _IMMEDIATE:
                 operation.immediate = word
             if kind == _WRITE and seen > length:
                 payload.length = operation.length = seen
@@ -213,9 +213,10 @@ class Assembly:
                 order = frame
             out.append((order, operation))
         self.order = order
-        issued = np.flatnonzero(reading) - len(starts)
-        for index, unwrapped in zip(issued.tolist(), psns[starts[issued]].tolist(), strict=True):
-            self.reads.open(unwrapped, out[index][1])
+        issued = places(kinds == _READ)
+        if len(issued):
+            for index, unwrapped in zip((issued - len(starts)).tolist(), psns[starts[issued]].tolist(), strict=True):
+                self.reads.open(unwrapped, out[index][1])
 
     def emit(self, data: Bytes, rows: Rows, psn: int) -> None:
         """One complete message in ``rows``."""
@@ -298,10 +299,10 @@ class Assembly:
         if not recent:
             return
         starts = unwrap_all(reference, np.array([operation.psn for operation in recent]))
-        owners = np.searchsorted(starts, psns, side="right") - 1
+        owners = starts.searchsorted(psns, side="right") - 1
         for owner in np.unique(owners[owners >= 0]).tolist():
             operation = recent[owner]
-            mine = np.flatnonzero((owners == owner) & (psns < starts[owner] + operation.packets))
+            mine = places((owners == owner) & (psns < starts[owner] + operation.packets))
             if not len(mine):
                 continue
             operation.retransmissions += len(mine)

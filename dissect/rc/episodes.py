@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..frames import Int64s, Rows
+from ..frames import Int64s, Rows, places, some
 from ..holes import Hole, add_hole, fill_holes
 from ..layers import opcodes
 from ..transport import NONE, Episode, Refusal, Tally
@@ -178,7 +178,7 @@ class Repeats:
         events: list[tuple[int, int, Int64s]] = []
         start = self.head
         if requests is not None:
-            breaks = np.flatnonzero(requests.psns[1:] != requests.ends[:-1]) + 1
+            breaks = places(requests.psns[1:] != requests.ends[:-1]) + 1
             self._sent.add(requests)
             if len(breaks) or start is None or int(requests.psns[0]) != start:
                 for run in np.split(np.arange(len(requests.psns)), breaks):
@@ -188,7 +188,7 @@ class Repeats:
         if responses is not None and syndromes is not None:
             self._answered = True
             self._answers.add(responses)
-            for index in np.flatnonzero(syndromes >> 5 & 3).tolist():
+            for index in places(syndromes >> 5 & 3).tolist():
                 events.append((int(responses.frames[index]), 1, np.array([index])))
             for run in self._old_responses(responses):
                 events.append((int(responses.frames[run[0]]), 2, run))
@@ -208,7 +208,7 @@ class Repeats:
 
     def _old_responses(self, responses: Columns) -> list[Int64s]:
         """Read responses that are not beyond all before them, in runs."""
-        reading = np.flatnonzero(opcodes.IS_READ_RESPONSE[responses.opcodes])
+        reading = places(opcodes.IS_READ_RESPONSE[responses.opcodes])
         if not len(reading):
             return []
         psns = responses.psns[reading]
@@ -218,11 +218,11 @@ class Repeats:
         before[0] = -1 << 62 if self.read_head is None else self.read_head - 1
         np.maximum(before, before[0], out=before)
         self.read_head = max(int(furthest[-1]), int(before[0])) + 1
-        old = np.flatnonzero(psns <= before)
+        old = places(psns <= before)
         if not len(old):
             return []
         breaks = (np.diff(psns[old]) != 1) | (np.diff(old) != 1)
-        return np.split(reading[old], np.flatnonzero(breaks) + 1)
+        return np.split(reading[old], places(breaks) + 1)
 
     # Requests
 
@@ -246,7 +246,7 @@ class Repeats:
                 self._close()
             self.head = end
             return
-        c = a + int(np.searchsorted(rows.psns[a:b], self.head))
+        c = a + int(rows.psns[a:b].searchsorted(self.head))
         self._old(rows, a, c, maybe_more=c == len(rows.psns))
         self._expected = end if c == b else None
         self.head = max(self.head, end)
@@ -261,7 +261,7 @@ class Repeats:
             if one.end <= start or one.start >= stop:
                 continue
             inside = (psns >= one.start) & (psns < one.end)
-            if inside.any():
+            if some(inside):
                 fresh |= inside
                 if one.start <= start < one.end:
                     hole = one
@@ -339,7 +339,7 @@ class Repeats:
         sent = self._sent.all()
         if sent is None:
             return None
-        where = np.flatnonzero((sent.psns <= psn) & (sent.ends > psn) & (sent.frames < frame))
+        where = places((sent.psns <= psn) & (sent.ends > psn) & (sent.frames < frame))
         if not len(where):
             return None
         last = int(where[-1])
@@ -353,7 +353,7 @@ class Repeats:
         between = (answers.frames > after) & (answers.frames < before)
         found = []
         for matching in (answers.psns == psn, answers.psns > psn):
-            where = np.flatnonzero(between & matching & (answers.ends > answers.psns))
+            where = places(between & matching & (answers.ends > answers.psns))
             at = int(where[0]) if len(where) else None
             found.append(None if at is None else (int(answers.frames[at]), int(answers.times[at])))
         return found[0], found[1]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..connection import Connection, Endpoint
-from ..frames import Int64s, Rows
+from ..frames import Int64s, Rows, some
 from ..layers import opcodes
 from ..samples import Samples
 from ..transport import NONE, Costs, Direction, Episode, Spread, Tally, TransportHealth
@@ -63,7 +63,7 @@ class _Sent:
         self.packets += len(rows)
         self.last_time = int(rows["time"][-1])
         marked = rows["ecn"] == CONGESTION_EXPERIENCED
-        if marked.any():
+        if some(marked):
             self.marked += int(np.count_nonzero(marked))
             self.marks = np.concatenate((self.marks, rows["time"][marked]))[-MARKED_KEPT:]
 
@@ -80,7 +80,7 @@ class _Sent:
         if len(times):
             if self.last_payload is not None:
                 times = np.concatenate(([self.last_payload], times))
-            gaps = np.diff(times)
+            gaps = times[1:] - times[:-1]
             self.active += int(gaps[(gaps >= 0) & (gaps <= PAUSE)].sum())
             self.last_payload = int(times[-1])
 
@@ -98,7 +98,7 @@ class _Sent:
         if not len(self.notices):
             return
         notices, self.notices = self.notices, self.notices[:0]
-        at = np.searchsorted(marks, notices, side="right") - 1
+        at = marks.searchsorted(notices, side="right") - 1
         caused = at >= 0
         self.cnp_delay.add(notices[caused] - marks[at[caused]])
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..addresses import AddressTable
 from ..connection import Connection, Endpoint, Registry
 from ..cursor import TRANSPORTS
-from ..frames import Bytes, Int64s, Rows, take
+from ..frames import Bytes, Int64s, Rows, places, take
 from ..layers import opcodes
 from ..layers.cm_codes import is_ipoib
 from ..operations import Operation
@@ -163,13 +163,13 @@ class Observer:
             link.forget()
         self.closing.clear()
         self.moves = {}
-        for index in np.flatnonzero(managing).tolist():
+        for index in places(managing).tolist():
             self._manage(batch, index)
         unreliable = opcode[~(reliable | managing)]
         if len(unreliable):
             for value, count in zip(*np.unique(unreliable, return_counts=True), strict=True):
                 self.other[opcodes.opcode_name(int(value)).split(" ")[0]] += int(count)
-        indices = np.flatnonzero(reliable)
+        indices = places(reliable)
         kept = self.damage.find(batch, indices)
         events: list[Event] = []
         for link, data, sent in self.replayed:
@@ -234,7 +234,7 @@ class Observer:
         keys = _keys(rows["source"], rows["destination"], rows["dest_qp"])[indices]
         order = np.argsort(keys, kind="stable")
         keys, indices = keys[order], indices[order]
-        starts = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))
+        starts = places(np.diff(keys, prepend=~keys[:1]))
         portions: dict[int, tuple[Link, list[list[Int64s]]]] = {}
         for key, start, end in zip(
             keys[starts].tolist(), starts.tolist(), [*starts[1:].tolist(), len(keys)], strict=False
@@ -258,7 +258,7 @@ class Observer:
         binding = self.bound.get(key)
         found: list[tuple[tuple[Link, int] | None, Int64s]] = []
         for index, link, sender in self.moves.get(key, ()):
-            cut = int(np.searchsorted(members, index))
+            cut = int(members.searchsorted(index))
             if cut:
                 found.append((binding, members[:cut]))
             members = members[cut:]

@@ -20,7 +20,7 @@ def unwrap_all(reference: int, psns: Rows) -> Int64s:
     if not len(psns):
         return np.empty(0, np.int64)
     series = psns.astype(np.int64)
-    if np.maximum.reduce(series) - np.minimum.reduce(series) < HALF:  # Nothing wraps, as nearly always.
+    if series[series.argmax()] - series[series.argmin()] < HALF:  # Nothing wraps, as nearly always.
         series += unwrap(reference, int(series[0])) - int(series[0])
         return series
     steps = np.empty(len(series), np.int64)

@@ -7,7 +7,7 @@ from bisect import bisect_right
 import numpy as np
 
 from ..connection import Connection
-from ..frames import Bytes, Int64s, Rows
+from ..frames import Bytes, Int64s, Rows, places, some
 from ..intervals import IntervalSet
 from ..operations import Operation
 from .repair import replace_damaged
@@ -23,7 +23,7 @@ OPEN_READS = 4096
 def spans(connection: Connection, requests: Rows) -> Int64s:
     """PSNs that each PACKET row takes: one, or as many as the response of a Read has packets."""
     found = np.ones(len(requests), np.int64)
-    reads = np.flatnonzero(requests["opcode"] == READ_REQUEST)
+    reads = places(requests["opcode"] == READ_REQUEST)
     if len(reads):
         mtu = connection.path_mtu or DEFAULT_MTU
         found[reads] = np.maximum(1, -(-requests["dma_length"][reads].astype(np.int64) // mtu))
@@ -70,8 +70,8 @@ class Reads:
         if not self.reads or not len(rows):
             return
         starts = np.array([read.start for read in self.reads])
-        owners = np.searchsorted(starts, psns, side="right") - 1
-        edges = np.flatnonzero((psns[1:] != psns[:-1] + 1) | (owners[1:] != owners[:-1])) + 1
+        owners = starts.searchsorted(psns, side="right") - 1
+        edges = places((psns[1:] != psns[:-1] + 1) | (owners[1:] != owners[:-1])) + 1
         firsts = np.concatenate(([0], edges))
         lasts = np.concatenate((edges, [len(rows)])) - 1
         mtu = self.connection.path_mtu or DEFAULT_MTU
@@ -79,7 +79,7 @@ class Reads:
         # A response of another size than the path MTU in the middle of a run would shift what follows it.
         odd = rows["length"] != mtu
         odd[lasts] = False
-        regular = not odd.any() and not (rows["captured"] < rows["length"]).any()
+        regular = not some(odd) and not some(rows["captured"] < rows["length"])
         finished = False
         for owner, a, b, low, frame, time, seen in zip(
             owners[firsts].tolist(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..cursor import NATIVE
-from ..frames import Bytes, Int64s, Rows, take
+from ..frames import Bytes, Int64s, Rows, places, take
 from ..layers import opcodes
 from ..layers.icrc import LRH_BYTES, icrc_ok, verify, verify_local
 from ..packets import PacketBatch
@@ -49,7 +49,7 @@ class Damage:
         assert batch.frames is not None
         source = batch.rows["source"]
         for host in set(source[~np.isin(source, list(self.trusted))].tolist()):
-            if True in icrc_ok(batch.frames, take(batch.rows, np.flatnonzero(source == host)[:SAMPLE])):
+            if True in icrc_ok(batch.frames, take(batch.rows, places(source == host)[:SAMPLE])):
                 self.trusted.add(host)
 
 

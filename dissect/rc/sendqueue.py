@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..connection import Connection
-from ..frames import Bytes, Int64s, Rows, take
+from ..frames import Bytes, Int64s, Rows, places, some, take
 from ..intervals import IntervalSet
 from ..layers import opcodes
 from .assembly import Assembly, Delivered
@@ -124,7 +124,7 @@ class SendQueue:
 
     def _guess_mtu(self, requests: Rows) -> None:
         """A Read takes as many PSNs as its response has packets: the step to the next request tells."""
-        reads = np.flatnonzero(requests["opcode"][:-1] == READ_REQUEST)
+        reads = places(requests["opcode"][:-1] == READ_REQUEST)
         for index in reads.tolist():
             length = int(requests["dma_length"][index])
             step = (int(requests["psn"][index + 1]) - int(requests["psn"][index])) % MODULUS
@@ -139,7 +139,7 @@ class SendQueue:
         reference = self.head if self.head is not None else int(rows["psn"][0])
         psns = unwrap_all(reference, rows["psn"])
         ends = psns + spans(self.connection, rows)
-        breaks = np.flatnonzero(psns[1:] != ends[:-1]) + 1
+        breaks = places(psns[1:] != ends[:-1]) + 1
         edges = [0, *breaks.tolist(), len(rows)]
         for first, last in pairwise(edges):
             self._run(int(psns[first]), int(ends[last - 1]), data, rows[first:last], psns[first:last])
@@ -154,14 +154,14 @@ class SendQueue:
         elif self.stray is not None:
             self._drop_stray()
         if self.base is not None and start < self.base:
-            before = int(np.searchsorted(psns, self.base))
+            before = int(psns.searchsorted(self.base))
             self._before_base(data, rows[:before], psns[:before])
             rows, psns = rows[before:], psns[before:]
             if not len(rows):
                 return
             start = int(psns[0])
         if start < self.head:
-            known = int(np.searchsorted(psns, self.head))
+            known = int(psns.searchsorted(self.head))
             self._repeated(data, rows[:known], psns[:known])
             rows, psns = rows[known:], psns[known:]
             if not len(rows):
@@ -240,14 +240,14 @@ class SendQueue:
         """Hold what of ``rows`` is not held yet."""
         starts = np.array([held.start for held in self.held])
         ends = np.array([held.end for held in self.held])
-        owner = np.searchsorted(starts, psns, side="right") - 1
+        owner = starts.searchsorted(psns, side="right") - 1
         known = (owner >= 0) & (psns < ends[owner])
-        for index in np.flatnonzero(known).tolist():
+        for index in places(known).tolist():
             held = self.held[int(owner[index])]
             replace_damaged([(0, held.data, held.rows)], data, rows[index : index + 1])
         self.messages.repeated(data, rows[known], psns[known])
         spans = np.append(psns[1:], end)
-        edges = np.flatnonzero(np.diff(np.concatenate(([0], (~known).astype(np.int8), [0])))).tolist()
+        edges = places(np.diff(np.concatenate(([0], (~known).astype(np.int8), [0])))).tolist()
         for a, b in zip(edges[::2], edges[1::2], strict=True):
             self._hold(int(psns[a]), int(spans[b - 1]), data, rows[a:b], psns[a:b])
 
@@ -262,7 +262,7 @@ class SendQueue:
         while self.held and self.head is not None and self.held[0].start <= self.head:
             held = self._take_held()
             self.messages.order = max(self.messages.order, frame)
-            known = int(np.searchsorted(held.psns, self.head))
+            known = int(held.psns.searchsorted(self.head))
             self.messages.repeated(held.data, held.rows[:known], held.psns[:known])
             if known == len(held.rows):
                 continue
@@ -291,9 +291,9 @@ class SendQueue:
         opcode = rows["opcode"]
         positive = opcodes.IS_READ_RESPONSE[opcode] | opcodes.IS_ATOMIC_RESPONSE[opcode]
         positive |= opcodes.IS_ACKNOWLEDGE[opcode] & (rows["syndrome"] >> 5 == 0)
-        if positive.any():
+        if some(positive):
             self.acked = max(self.acked, min(int(psns[positive].max()) + 1, self._furthest()))
-        carrying = np.flatnonzero(opcodes.IS_READ_RESPONSE[opcode])
+        carrying = places(opcodes.IS_READ_RESPONSE[opcode])
         if len(carrying):
             self.responses.append((data, take(rows, carrying), psns[carrying]))
 
@@ -305,7 +305,7 @@ class SendQueue:
         room = HELD_PACKETS
         for data, rows, psns in self.responses:
             early = psns >= self.head
-            if not early.any():
+            if not some(early):
                 self.reads.responses(data, rows, psns)
                 continue
             self.reads.responses(data, take(rows, ~early), psns[~early])
@@ -322,7 +322,7 @@ class SendQueue:
     def _repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Requests seen before: sent again, or copied by the network."""
         self.messages.repeated(data, rows, psns)
-        for index in np.flatnonzero(rows["opcode"] == READ_REQUEST).tolist():
+        for index in places(rows["opcode"] == READ_REQUEST).tolist():
             self.reads.issued_again(int(psns[index]))
 
     def _settle(self) -> None:
