@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Self
 
-from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.frames import Bytes, FrameBatch
 from rdmascope.dissect.numbers import ERF
 
 from . import erf, pcap, pcapng
@@ -134,6 +134,16 @@ class Capture:
     def read(self) -> int:
         """Bytes of the capture that were read, after decompression or conversion."""
         return self._feed.offset
+
+    @property
+    def mapped(self) -> Bytes | None:
+        """All bytes of the capture, which every batch refers to, where its file is mapped into memory."""
+        return self._feed.data if self._feed.is_mapped else None
+
+    def passed(self, position: int) -> None:
+        """Another process reads the mapped file: it has come so far, and needs no memory for what is before."""
+        self._feed.at = position
+        self._feed.release()
 
     def batches(self) -> Iterator[FrameBatch]:
         """The frames, once; raises CaptureError behind the last whole frame where the file is damaged."""

@@ -76,6 +76,10 @@ class Feed:
         return feed
 
     @property
+    def is_mapped(self) -> bool:
+        return self._map is not None
+
+    @property
     def offset(self) -> int:
         """Of the next unread byte, in the (decompressed) capture."""
         return self._base + self.at

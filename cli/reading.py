@@ -5,21 +5,26 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from rdmascope.captures import CaptureError, Captures, Follow, open_captures
+from rdmascope.captures import Capture, CaptureError, Captures, Follow, open_captures
 from rdmascope.captures.merge import first_of
 from rdmascope.dissect.analyzer import NFS_RDMA_PORT, Analyzer, Options
 from rdmascope.dissect.connection import Connection
-from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.frames import Bytes, FrameBatch, Rows
+from rdmascope.dissect.front import Decoded, Front
+from rdmascope.dissect.packets import PacketBatch
 from rdmascope.dissect.rpcs import Rpc
 
+from .ahead import ahead, processors
 from .terminal import complain, meter
 from .units import count, plural
+
+Made = TypeVar("Made")
 
 
 def recognition_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,6 +102,41 @@ def analyzer_options(ports: tuple[int, ...], force: str | None, contents: bool =
     return Options(ports=frozenset({NFS_RDMA_PORT, *ports}), force=force is not None, contents=contents)
 
 
+AHEAD_FROM = 256 << 20
+"""Bytes of a file from which on a second process is worth its memory."""
+
+
+def decoded(capture: Capture | Captures, front: Front) -> Iterator[Decoded]:
+    """The batches of a capture, decoded; of a large file by a process of its own, while this one uses them."""
+    data = None if isinstance(capture, Captures) else capture.mapped
+    if isinstance(capture, Captures) or data is None or len(data) < AHEAD_FROM or processors() < 2:
+        return map(front.take, filter(len, capture.batches()))
+    # All but the bytes, which both processes have.
+    return _put_together(capture, data, front, ahead(lambda: _taken_apart(capture, front)))
+
+
+Parts = tuple[int, Rows, Mapping[int, str], Rows, dict[str, int], list[Rows], tuple[int, list[bytes]]]
+
+
+def _taken_apart(capture: Capture, front: Front) -> Iterator[Parts]:
+    for batch in filter(len, capture.batches()):
+        known = len(front.addresses)
+        one = front.take(batch)
+        addresses = known, front.addresses.since(known)
+        yield capture.position, batch.rows, batch.comments, one.packets.rows, one.packets.skipped, one.tcp, addresses
+
+
+def _put_together(capture: Capture, data: Bytes, front: Front, made: Iterator[Parts]) -> Iterator[Decoded]:
+    try:
+        for position, rows, comments, packets, skipped, tcp, addresses in made:
+            front.addresses.learn(*addresses)
+            capture.passed(position)
+            batch = FrameBatch(data, rows, comments)
+            yield Decoded(batch, PacketBatch(data, packets, skipped, batch), tcp)
+    except ChildProcessError as error:
+        raise CaptureError(f"{capture.path}: at byte {capture.position}: {error}") from None
+
+
 class Reading:
     """One pass over a capture.
 
@@ -122,23 +162,29 @@ class Reading:
 
     def batches(self) -> Iterator[FrameBatch]:
         """The batches of frames, up to the damage if there is any."""
+        return self._read(lambda capture: ((batch, batch) for batch in capture.batches()))
+
+    def _decoded(self) -> Iterator[Decoded]:
+        """The same, decoded."""
+        return self._read(lambda capture: ((one.batch, one) for one in decoded(capture, self.analyzer.front)))
+
+    def _read(self, line: Callable[[Capture | Captures], Iterator[tuple[FrameBatch, Made]]]) -> Iterator[Made]:
+        """What ``line`` makes of the batches."""
         frames = 0
         # The nouns hold no cycles, and looking for some takes longer than all the decoding.
         gc.disable()
         try:
-            with (
-                _until_interrupted(self.follow) as follow,
-                meter(self.path, self.streaming) as progress,
-                open_captures(self.paths, follow=follow) as capture,
-            ):
+            with _until_interrupted(self.follow) as follow, open_captures(self.paths, follow=follow) as capture:
                 if isinstance(capture, Captures):
                     self.passed_over = capture.passed_over
-                for batch in capture.batches():
-                    frames += len(batch)
-                    yield batch
-                    if follow is not None:
-                        sys.stdout.flush()
-                    progress.at(capture.position, capture.size, f"{count(frames)} frames")
+                made = line(capture)  # Before the meter, which is a thread.
+                with meter(self.path, self.streaming) as progress:
+                    for batch, one in made:
+                        frames += len(batch)
+                        yield one
+                        if follow is not None:
+                            sys.stdout.flush()
+                        progress.at(capture.position, capture.size, f"{count(frames)} frames")
         except CaptureError as error:
             if not frames:
                 raise click.ClickException(str(error)) from None
@@ -149,8 +195,8 @@ class Reading:
 
         ``retire`` is given connections of which no more RPC comes, where they are too many to be kept.
         """
-        feed = self.analyzer.feed
-        for batch in self.batches():
+        feed = self.analyzer.feed_decoded
+        for batch in self._decoded():
             yield from feed(batch)
             if self.analyzer.retired.connections and (gone := self.analyzer.retired_since()):
                 if retire is not None:

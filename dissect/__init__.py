@@ -5,6 +5,7 @@ One straight line of nouns, each a module (or a folder) of its own::
     frames.py      Frame      bytes with a time and a number, as captured      (columns: FrameBatch)
     network.py                link, IP and UDP headers around a RoCEv2 packet  (columns: Located)
     packets.py     Packet     one InfiniBand transport packet                  (columns: PacketBatch)
+    front.py                  the line up to here, for which no connection has to be known
     rc/            Operation  one verb as its initiator meant it, found by the Reliable Connection observer
     messages.py    Message    one RPC-over-RDMA message: transport header and payload stream
     rpcs.py        Rpc        a call and its reply, put together again by stitch.py and exchange.py

@@ -42,6 +42,18 @@ class AddressTable:
             self._index()
         return known
 
+    def since(self, number: int) -> list[bytes]:
+        """The addresses from that number on."""
+        return self._addresses[number:]
+
+    def learn(self, number: int, addresses: list[bytes]) -> None:
+        """Take over what another table has from that number on; up to there the two are the same."""
+        new = addresses[len(self) - number :]
+        for address in new:
+            self._add(address)
+        if new:
+            self._index()
+
     def address(self, id: int) -> bytes:
         return self._addresses[id]
 

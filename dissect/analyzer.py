@@ -9,14 +9,11 @@ from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from .addresses import AddressTable
 from .connection import Connection, Registry
-from .duplicates import Duplicates
 from .exchange import LINGER, OUTSTANDING, Exchange, Undecoded, Watch
 from .frames import FrameBatch, Rows
-from .network import locate
+from .front import Decoded, Front
 from .operations import Operation
-from .packets import decode
 from .rc.observer import Link, Observer
 from .retirement import AFTERMATH, Retired, overdue
 from .rpcs import Rpc
@@ -66,7 +63,8 @@ class Analyzer:
         """``watch`` gives who looks on at the RPC-over-RDMA conversation of a new connection."""
         self.watch = watch
         self.options = options or Options()
-        self.addresses = AddressTable()
+        self.front = Front()
+        self.addresses = self.front.addresses
         self.frames = 0
         self.packets = 0
         self.skipped: Counter[str] = Counter()
@@ -83,7 +81,6 @@ class Analyzer:
         self._iwarp: IwarpObserver | None = None
         self._watch_fpdus: Callable[[IwarpLink, int, Fpdus], None] | None = None
         self._swept = 0
-        self._duplicates = Duplicates()
         self._exchanges: dict[int, Exchange] = {}
         self._numbers = count(1)
         self._done: list[Rpc] = []
@@ -134,20 +131,21 @@ class Analyzer:
 
     def feed(self, batch: FrameBatch) -> list[Rpc]:
         """Take a batch, give the Rpcs that ended in it."""
-        if not len(batch):
-            return []
+        return self.feed_decoded(self.front.take(batch)) if len(batch) else []
+
+    def feed_decoded(self, decoded: Decoded) -> list[Rpc]:
+        """The same, of a batch that was decoded by a ``Front`` whose addresses are known here."""
+        batch, packets = decoded.batch, decoded.packets
         self.frames += len(batch)
         times = batch.rows["time"]
         if self.first_time is None:
             self.first_time = int(times[0])
         self.last_time = int(times[-1])
-        located = self._duplicates.drop(batch, locate(batch, self.addresses))
-        packets = decode(batch, located)
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
         events: Sequence[Event] = self._observer.feed(packets) if len(packets) else ()
-        if located.tcp:
-            events = self._feed_iwarp(batch, located.tcp, events)
+        if decoded.tcp:
+            events = self._feed_iwarp(batch, decoded.tcp, events)
         self._take(events)
         frame = int(batch.rows["number"][-1])
         for exchange in self._exchanges.values():

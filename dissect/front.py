@@ -1,0 +1,35 @@
+"""The first part of the line, from frames to packets, for which no connection has to be known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .addresses import AddressTable
+from .duplicates import Duplicates
+from .frames import FrameBatch, Rows
+from .network import locate
+from .packets import PacketBatch, decode
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A batch of frames, and what is in them."""
+
+    batch: FrameBatch
+    packets: PacketBatch
+    """Of InfiniBand transport."""
+    tcp: list[Rows]
+    """WALK rows of frames with TCP inside, for ``tcp.locate_tcp``."""
+
+
+class Front:
+    """Carries what is known of addresses, and of packets that several interfaces show, from batch to batch."""
+
+    def __init__(self) -> None:
+        self.addresses = AddressTable()
+        self._duplicates = Duplicates()
+
+    def take(self, batch: FrameBatch) -> Decoded:
+        """Decode a batch that is not empty."""
+        located = self._duplicates.drop(batch, locate(batch, self.addresses))
+        return Decoded(batch, decode(batch, located), located.tcp)
