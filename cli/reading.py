@@ -15,7 +15,7 @@ from rdmascope.captures import Capture, CaptureError, Captures, Follow, open_cap
 from rdmascope.captures.merge import first_of
 from rdmascope.dissect.analyzer import NFS_RDMA_PORT, Analyzer, Options
 from rdmascope.dissect.connection import Connection
-from rdmascope.dissect.frames import Bytes, FrameBatch, Rows
+from rdmascope.dissect.frames import Bytes, FrameBatch, Int64s, Rows
 from rdmascope.dissect.front import Decoded, Front
 from rdmascope.dissect.packets import PacketBatch
 from rdmascope.dissect.rpcs import Rpc
@@ -115,7 +115,7 @@ def decoded(capture: Capture | Captures, front: Front) -> Iterator[Decoded]:
     return _put_together(capture, data, front, ahead(lambda: _taken_apart(capture, front)))
 
 
-Parts = tuple[int, Rows, Mapping[int, str], Rows, dict[str, int], list[Rows], tuple[int, list[bytes]]]
+Parts = tuple[int, Rows, Mapping[int, str], Rows, dict[str, int], Int64s, list[Rows], tuple[int, list[bytes]]]
 
 
 def _taken_apart(capture: Capture, front: Front) -> Iterator[Parts]:
@@ -123,16 +123,17 @@ def _taken_apart(capture: Capture, front: Front) -> Iterator[Parts]:
         known = len(front.addresses)
         one = front.take(batch)
         addresses = known, front.addresses.since(known)
-        yield capture.position, batch.rows, batch.comments, one.packets.rows, one.packets.skipped, one.tcp, addresses
+        rows, skipped, damaged = one.packets.rows, one.packets.skipped, one.packets.damaged
+        yield capture.position, batch.rows, batch.comments, rows, skipped, damaged, one.tcp, addresses
 
 
 def _put_together(capture: Capture, data: Bytes, front: Front, made: Iterator[Parts]) -> Iterator[Decoded]:
     try:
-        for position, rows, comments, packets, skipped, tcp, addresses in made:
+        for position, rows, comments, packets, skipped, damaged, tcp, addresses in made:
             front.addresses.learn(*addresses)
             capture.passed(position)
             batch = FrameBatch(data, rows, comments)
-            yield Decoded(batch, PacketBatch(data, packets, skipped, batch), tcp)
+            yield Decoded(batch, PacketBatch(data, packets, skipped, batch, damaged), tcp)
     except ChildProcessError as error:
         raise CaptureError(f"{capture.path}: at byte {capture.position}: {error}") from None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .addresses import AddressTable
 from .duplicates import Duplicates
 from .frames import FrameBatch, Rows
 from .network import locate
 from .packets import PacketBatch, decode
+from .rc.repair import Damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,10 @@ class Front:
     def __init__(self) -> None:
         self.addresses = AddressTable()
         self._duplicates = Duplicates()
+        self._damage = Damage()
 
     def take(self, batch: FrameBatch) -> Decoded:
         """Decode a batch that is not empty."""
         located = self._duplicates.drop(batch, locate(batch, self.addresses))
-        return Decoded(batch, decode(batch, located), located.tcp)
+        packets = decode(batch, located)
+        return Decoded(batch, replace(packets, damaged=self._damage.find(packets)), located.tcp)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,6 +51,10 @@ FLAG_FECN = 8
 FLAG_MIGRATION = 16
 
 
+def _none() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class PacketBatch:
     """The packets among the frames of one batch, in capture order."""
@@ -63,6 +67,8 @@ class PacketBatch:
     """Frames that are no RDMA packet, by what they are: 'ARP', 'TCP', 'IPv6 ICMP', 'IP fragment', …"""
     frames: FrameBatch | None = None
     """Where the packets came from."""
+    damaged: Int64s = field(default_factory=_none)
+    """Indices of Sends that arrived damaged, and were dropped by their receiver."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -145,5 +151,5 @@ def _fill(
     if not len(where):
         return
     values = extractor(data, bth[where] + places[where], columns)
-    for field, column in columns.items():
-        rows[column][where] = values[field]
+    for name, column in columns.items():
+        rows[column][where] = values[name]

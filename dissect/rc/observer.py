@@ -23,7 +23,6 @@ from .flownotes import FlowNotes
 from .health import Health
 from .management import Disconnected, Established, Management, Refused, Request, flow_key
 from .pairing import HELD_PACKETS, Flow, Pair, pair, requester_score
-from .repair import Damage
 from .sendqueue import SendQueue
 
 PATIENCE = 5_000_000_000
@@ -149,7 +148,6 @@ class Observer:
         """Disconnected in this batch."""
         self.replayed: list[tuple[Link, Bytes, tuple[Rows, Rows]]] = []
         """Packets that were held and now have a connection."""
-        self.damage = Damage()
         self.other: Counter[str] = Counter()
         """Packets of other transport services, by name."""
 
@@ -170,7 +168,7 @@ class Observer:
             for value, count in zip(*np.unique(unreliable, return_counts=True), strict=True):
                 self.other[opcodes.opcode_name(int(value)).split(" ")[0]] += int(count)
         indices = places(reliable)
-        kept = self.damage.find(batch, indices)
+        kept = np.setdiff1d(indices, batch.damaged) if len(batch.damaged) else indices
         events: list[Event] = []
         for link, data, sent in self.replayed:
             events += [(order, link, operation) for order, operation in link.feed(data, sent)]

@@ -28,21 +28,23 @@ class Damage:
         self.trusted: set[int] = set()
         """Address ids of hosts that sent a packet with a right ICRC."""
 
-    def find(self, batch: PacketBatch, reliable: Int64s) -> Int64s:
-        """Indices of ``reliable`` without the damaged Sends."""
+    def find(self, batch: PacketBatch) -> Int64s:
+        """Indices of the damaged Sends, ascending."""
+        none = np.zeros(0, np.int64)
         if batch.frames is None:
-            return reliable
+            return none
         rows = batch.rows
         self._trust(batch)
-        sends = reliable[opcodes.IS_SEND[rows["opcode"][reliable]]]
+        opcode = rows["opcode"]
+        sends = places(opcodes.IS_RC[opcode] & opcodes.IS_SEND[opcode])
         if not len(sends):
-            return reliable
+            return none
         verdicts = icrc_ok(batch.frames, take(rows, sends))
         if False not in verdicts:
-            return reliable
+            return none
         wrong = sends[np.array([verdict is False for verdict in verdicts])]
-        wrong = wrong[np.isin(rows["source"][wrong], list(self.trusted))]
-        return np.setdiff1d(reliable, wrong)
+        trusted: Int64s = wrong[np.isin(rows["source"][wrong], list(self.trusted))]
+        return trusted
 
     def _trust(self, batch: PacketBatch) -> None:
         """Look for a right ICRC among the first packets of hosts that are not trusted yet."""
