@@ -71,7 +71,7 @@ def _items(child: int, pipe: BinaryIO) -> Iterator[Item]:
         while True:
             try:
                 item, end = pickle.load(pipe)
-            except EOFError:
+            except (EOFError, pickle.UnpicklingError):
                 raise ChildProcessError("the process that reads ahead was killed") from None
             if isinstance(end, StopIteration):
                 return

@@ -75,6 +75,18 @@ def test_one_that_was_killed_is_noticed() -> None:
         next(items)
 
 
+def test_one_that_is_killed_within_an_item_is_noticed() -> None:
+    def work() -> Iterator[tuple[int, bytes]]:
+        yield os.getpid(), b""
+        yield os.getpid(), bytes(64 << 20)  # more than a pipe holds
+
+    items = ahead(work)
+    child, _ = next(items)
+    os.kill(child, signal.SIGKILL)
+    with pytest.raises(ChildProcessError, match="killed"):
+        next(items)
+
+
 def test_without_another_process_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")
