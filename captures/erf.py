@@ -79,6 +79,7 @@ def read_batches(feed: Feed, limits: Limits) -> Iterator[FrameBatch]:
             number += len(starts)
             feed.at = starts[-1] + int(heads["length"][-1])
             yield FrameBatch(feed.data, rows)
+            limits = limits.next()
         if bad is not None:
             feed.damaged(f"record {number + 1} claims a length of {bad} bytes")
         if not starts and not feed.more():

@@ -6,7 +6,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Self
 
@@ -145,14 +145,18 @@ class Capture:
         self._feed.at = position
         self._feed.release()
 
-    def batches(self) -> Iterator[FrameBatch]:
-        """The frames, once; raises CaptureError behind the last whole frame where the file is damaged."""
+    def batches(self, first: int | None = None) -> Iterator[FrameBatch]:
+        """The frames, once; raises CaptureError behind the last whole frame where the file is damaged.
+
+        ``first``: frames of the first batch, for somebody who waits for it; later ones become as large as usual.
+        """
+        limits = self._limits if first is None else replace(self._limits, frames=first, most=self._limits.frames)
         if self._header is not None:
-            batches = pcap.read_batches(self._feed, self._header, self._limits)
+            batches = pcap.read_batches(self._feed, self._header, limits)
         elif self.format == "ERF":
-            batches = erf.read_batches(self._feed, self._limits)
+            batches = erf.read_batches(self._feed, limits)
         else:
-            batches = pcapng.read_batches(self._feed, self._sections, self._limits)
+            batches = pcapng.read_batches(self._feed, self._sections, limits)
         for batch in batches:
             yield batch
             self._feed.release()

@@ -64,6 +64,7 @@ def read_batches(feed: Feed, header: Header, limits: Limits) -> Iterator[FrameBa
             number += whole
             feed.at = int(starts[whole - 1]) + RECORD_HEADER + int(captured[whole - 1])
             yield FrameBatch(feed.data, rows)
+            limits = limits.next()
         if len(impossible):
             feed.damaged(
                 f"frame {number + 1} claims {int(captured[whole])} bytes, more than the {most} possible",

@@ -145,6 +145,7 @@ def read_batches(feed: Feed, sections: Sections, limits: Limits) -> Iterator[Fra
                 rows["number"] = np.arange(number + 1, number + 1 + len(rows))
                 number += len(rows)
                 yield FrameBatch(feed.data, rows, {int(rows["number"][at]): comment for at, comment in comments})
+                limits = limits.next()
             if problem:
                 feed.damaged(f"{_subject(int(kinds[whole]), number)} {problem}")
         if stopped:

@@ -6,7 +6,7 @@ import mmap
 import select
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
@@ -34,6 +34,12 @@ class Limits:
     bytes: int = 64 << 20
     window: int = 8 << 20
     """Bytes read at once from what cannot be mapped."""
+    most: int = 0
+    """Frames of later batches: each may have twice as many as the one before, up to so many."""
+
+    def next(self) -> Limits:
+        """Those of the batch behind this one."""
+        return replace(self, frames=min(self.most, 2 * self.frames)) if self.frames < self.most else self
 
 
 class Feed:

@@ -104,6 +104,8 @@ def analyzer_options(ports: tuple[int, ...], force: str | None, contents: bool =
 
 AHEAD_FROM = 256 << 20
 """Bytes of a file from which on a second process is worth its memory."""
+FIRST = 1 << 11
+"""Frames of the first batch: until it comes nobody else has anything to do."""
 
 
 def decoded(capture: Capture | Captures, front: Front) -> Iterator[Decoded]:
@@ -119,7 +121,7 @@ Parts = tuple[int, Rows, Mapping[int, str], Rows, dict[str, int], Int64s, list[R
 
 
 def _taken_apart(capture: Capture, front: Front) -> Iterator[Parts]:
-    for batch in filter(len, capture.batches()):
+    for batch in filter(len, capture.batches(FIRST)):
         known = len(front.addresses)
         one = front.take(batch)
         addresses = known, front.addresses.since(known)

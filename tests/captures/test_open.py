@@ -268,6 +268,16 @@ def test_data_outlives_the_capture() -> None:
                 assert batch.data[at : at + 5000].tobytes() == frames[number - 1].data
 
 
+@pytest.mark.parametrize("form", ["pcap", "pcapng"])
+def test_the_first_batch_comes_soon_where_somebody_waits_for_it(form: str) -> None:
+    frames = [Frame(bytes([n])) for n in range(50)]
+    data = pcap(frames) if form == "pcap" else section("<") + interface("<") + b"".join(simple("<", f) for f in frames)
+    with stored(data) as path, open_capture(path, Limits(frames=10)) as capture:
+        batches = list(capture.batches(first=2))
+    assert [len(batch) for batch in batches] == [2, 4, 8, 10, 10, 10, 6]
+    assert [number for batch in batches for number in batch.rows["number"].tolist()] == list(range(1, 51))
+
+
 def test_standard_input() -> None:
     frames = [Frame(bytes([n]) * n) for n in range(50)]
     script = """
