@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
@@ -15,16 +15,15 @@ from rdmascope.captures import Capture, CaptureError, Captures, Follow, open_cap
 from rdmascope.captures.merge import first_of
 from rdmascope.dissect.analyzer import NFS_RDMA_PORT, Analyzer, Options
 from rdmascope.dissect.connection import Connection
-from rdmascope.dissect.frames import Bytes, FrameBatch, Int64s, Rows
+from rdmascope.dissect.frames import Bytes, FrameBatch
 from rdmascope.dissect.front import Decoded, Front
-from rdmascope.dissect.packets import PacketBatch
 from rdmascope.dissect.rpcs import Rpc
 
 from .ahead import ahead, processors
 from .terminal import complain, meter
 from .units import count, plural
 
-Made = TypeVar("Made")
+Made = TypeVar("Made", FrameBatch, Decoded)
 
 
 def recognition_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,32 +109,30 @@ FIRST = 1 << 11
 
 def decoded(capture: Capture | Captures, front: Front) -> Iterator[Decoded]:
     """The batches of a capture, decoded; of a large file by a process of its own, while this one uses them."""
-    data = None if isinstance(capture, Captures) else capture.mapped
-    if isinstance(capture, Captures) or data is None or len(data) < AHEAD_FROM or processors() < 2:
-        return map(front.take, filter(len, capture.batches()))
-    # All but the bytes, which both processes have.
-    return _put_together(capture, data, front, ahead(lambda: _taken_apart(capture, front)))
+    if not isinstance(capture, Captures) and capture.mapped is not None:
+        data = capture.mapped
+        if len(data) >= AHEAD_FROM and processors() > 1:
+            return _received(capture, data, front, ahead(lambda: _sent(capture, front)))
+    return map(front.take, filter(len, capture.batches()))
 
 
-Parts = tuple[int, Rows, Mapping[int, str], Rows, dict[str, int], Int64s, list[Rows], tuple[int, list[bytes]]]
+Parcel = tuple[int, Decoded, tuple[int, list[bytes]]]
+"""Position in the file; a batch without the bytes, which both processes have; new addresses, and from which on."""
 
 
-def _taken_apart(capture: Capture, front: Front) -> Iterator[Parts]:
+def _sent(capture: Capture, front: Front) -> Iterator[Parcel]:
     for batch in filter(len, capture.batches(FIRST)):
         known = len(front.addresses)
-        one = front.take(batch)
-        addresses = known, front.addresses.since(known)
-        rows, skipped, damaged = one.packets.rows, one.packets.skipped, one.packets.damaged
-        yield capture.position, batch.rows, batch.comments, rows, skipped, damaged, one.tcp, addresses
+        one = front.take(batch).within(batch.data[:0])
+        yield capture.position, one, (known, front.addresses.since(known))
 
 
-def _put_together(capture: Capture, data: Bytes, front: Front, made: Iterator[Parts]) -> Iterator[Decoded]:
+def _received(capture: Capture, data: Bytes, front: Front, parcels: Iterator[Parcel]) -> Iterator[Decoded]:
     try:
-        for position, rows, comments, packets, skipped, damaged, tcp, addresses in made:
+        for position, one, addresses in parcels:
             front.addresses.learn(*addresses)
             capture.passed(position)
-            batch = FrameBatch(data, rows, comments)
-            yield Decoded(batch, PacketBatch(data, packets, skipped, batch, damaged), tcp)
+            yield one.within(data)
     except ChildProcessError as error:
         raise CaptureError(f"{capture.path}: at byte {capture.position}: {error}") from None
 
@@ -165,14 +162,14 @@ class Reading:
 
     def batches(self) -> Iterator[FrameBatch]:
         """The batches of frames, up to the damage if there is any."""
-        return self._read(lambda capture: ((batch, batch) for batch in capture.batches()))
+        return self._read(lambda capture: capture.batches())
 
     def _decoded(self) -> Iterator[Decoded]:
         """The same, decoded."""
-        return self._read(lambda capture: ((one.batch, one) for one in decoded(capture, self.analyzer.front)))
+        return self._read(lambda capture: decoded(capture, self.analyzer.front))
 
-    def _read(self, line: Callable[[Capture | Captures], Iterator[tuple[FrameBatch, Made]]]) -> Iterator[Made]:
-        """What ``line`` makes of the batches."""
+    def _read(self, line: Callable[[Capture | Captures], Iterator[Made]]) -> Iterator[Made]:
+        """What ``line`` gives of the frames, until they end or are damaged."""
         frames = 0
         # The nouns hold no cycles, and looking for some takes longer than all the decoding.
         gc.disable()
@@ -182,8 +179,8 @@ class Reading:
                     self.passed_over = capture.passed_over
                 made = line(capture)  # Before the meter, which is a thread.
                 with meter(self.path, self.streaming) as progress:
-                    for batch, one in made:
-                        frames += len(batch)
+                    for one in made:
+                        frames += len(one)
                         yield one
                         if follow is not None:
                             sys.stdout.flush()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from .addresses import AddressTable
 from .duplicates import Duplicates
-from .frames import FrameBatch, Rows
+from .frames import Bytes, FrameBatch, Rows
 from .network import locate
 from .packets import PacketBatch, decode
 from .rc.repair import Damage
@@ -21,6 +21,15 @@ class Decoded:
     """Of InfiniBand transport."""
     tcp: list[Rows]
     """WALK rows of frames with TCP inside, for ``tcp.locate_tcp``."""
+
+    def __len__(self) -> int:
+        """Frames."""
+        return len(self.batch)
+
+    def within(self, data: Bytes) -> Decoded:
+        """The same, where the bytes are ``data``: to leave them out on the way to who has them, too."""
+        batch = replace(self.batch, data=data)
+        return replace(self, batch=batch, packets=replace(self.packets, data=data, frames=batch))
 
 
 class Front:

@@ -102,10 +102,10 @@ def told(path: Path, *arguments: str) -> Result:
 @pytest.fixture
 def reads_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small file and machine are.  Were it this process that reads, it would get nothing."""
-    here, taken_apart = os.getpid(), reading._taken_apart
+    here, sent = os.getpid(), reading._sent
     monkeypatch.setattr(reading, "AHEAD_FROM", 0)
     monkeypatch.setattr(reading, "processors", lambda: 2)
-    monkeypatch.setattr(reading, "_taken_apart", lambda *who: iter(()) if os.getpid() == here else taken_apart(*who))
+    monkeypatch.setattr(reading, "_sent", lambda *who: iter(()) if os.getpid() == here else sent(*who))
 
 
 def plain(sample: str) -> bytes:
