@@ -15,7 +15,6 @@ MAPPED = np.uint64(0xFFFF00000000)
 LID = b"InfiniBand LID"
 """Bytes 0 to 13 where bytes 14 and 15 are a Local Identifier: no IPv6 address or GID (RFC 4291, 2.4) begins so."""
 
-FEW = 64
 NOT_KNOWN = np.uint32(0xFFFFFFFF)
 
 
@@ -65,13 +64,13 @@ class AddressTable:
         """Numbers of many addresses, given as their first and last eight bytes."""
         found = self._known(high, low)
         unknown = np.flatnonzero(found == NOT_KNOWN)
-        if len(unknown) > FEW:
+        if len(unknown):
             # Many packets, few addresses: those with different hashes are quickly told apart.
             _, first = np.unique(_hash(high[unknown], low[unknown]), return_index=True)
             self._numbers(high[unknown[first]], low[unknown[first]])
             found[unknown] = self._known(high[unknown], low[unknown])
             unknown = np.flatnonzero(found == NOT_KNOWN)
-        if len(unknown):
+        if len(unknown):  # different ones with the same hash
             found[unknown] = self._numbers(high[unknown], low[unknown])
         return found
 

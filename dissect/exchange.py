@@ -381,6 +381,7 @@ class Exchange:
         else:
             table[header.xid] = [rpc]
         self.outstanding[sender] += 1
+        # The limit is never below ``most``, and takes longer to find.
         if self.outstanding[sender] > self.most and self.outstanding[sender] > self._limit:
             self._retire_oldest(sender)
         if self.watch is not None:

@@ -60,3 +60,8 @@ def places(mask: NDArray[Any]) -> Int64s:
 def some(mask: NDArray[Any]) -> bool:
     """Whether any is true; the same of ``mask.any()``."""
     return bool(np.count_nonzero(mask))
+
+
+def extremes(values: NDArray[Any]) -> tuple[int, int]:
+    """The smallest and the largest; the same of ``min`` and ``max``."""
+    return int(values[values.argmin()]), int(values[values.argmax()])

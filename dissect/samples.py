@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from .frames import Int64s
+from .frames import Int64s, extremes
 from .transport import Spread
 
 EXACT = 4096
@@ -34,7 +34,7 @@ class Samples:
         """None of them negative."""
         if not len(durations):
             return
-        low, high = int(durations[durations.argmin()]), int(durations[durations.argmax()])
+        low, high = extremes(durations)
         self.minimum = min(self.minimum, low) if self.count else low
         self.maximum = max(self.maximum, high) if self.count else high
         self.count += len(durations)
@@ -49,26 +49,23 @@ class Samples:
 
     def at(self, share: float) -> int:
         """The smallest duration that ``share`` of all do not exceed."""
-        rank = self._rank(share)
-        if self._bins is None:
-            return int(np.partition(np.concatenate(self._exact), rank)[rank])
-        place = int(np.searchsorted(np.cumsum(self._bins), rank, side="right"))
-        return max(self.minimum, min(self.maximum, int(_middles(np.array([place]))[0])))
+        return self._at(share)[0]
 
-    def _rank(self, share: float) -> int:
-        return max(0, min(self.count - 1, ceil(self.count * share) - 1))
+    def _at(self, *shares: float) -> list[int]:
+        ranks = [max(0, min(self.count - 1, ceil(self.count * share) - 1)) for share in shares]
+        if self._bins is None:
+            found: Int64s = np.partition(np.concatenate(self._exact), ranks)[ranks]
+        else:
+            bins = np.searchsorted(np.cumsum(self._bins), ranks, side="right")
+            found = np.clip(_middles(bins), self.minimum, self.maximum)
+        exact: list[int] = found.tolist()
+        return exact
 
     def spread(self) -> Spread | None:
         if not self.count:
             return None
-        if self._bins is None:
-            every = np.concatenate(self._exact) if len(self._exact) > 1 else self._exact[0].copy()
-            every.sort()
-            self._exact = [every]
-            return Spread(
-                self.count, self.minimum, int(every[self._rank(0.5)]), int(every[self._rank(0.99)]), self.maximum
-            )
-        return Spread(self.count, self.minimum, self.at(0.5), self.at(0.99), self.maximum)
+        median, p99 = self._at(0.5, 0.99)
+        return Spread(self.count, self.minimum, median, p99, self.maximum)
 
     def weighted(self) -> tuple[Int64s, Int64s]:
         """Durations, ascending, and how many there are of each; of a histogram the middles of its bins."""

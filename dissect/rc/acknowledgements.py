@@ -81,8 +81,8 @@ class Acknowledgements:
 
     def _fresh(self, requests: Columns, head: int | None) -> Columns:
         """The requests that were not seen before."""
-        start = int(requests.psns[0]) if head is None else head
         first = int(requests.psns[0])
+        start = first if head is None else head
         if first >= start and first > self.acked and not some(requests.psns[1:] < requests.ends[:-1]):
             return requests
         furthest = np.maximum.accumulate(requests.ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..frames import Int64s, Rows
+from ..frames import Int64s, Rows, extremes
 
 MODULUS = 1 << 24
 HALF = 1 << 23
@@ -20,7 +20,8 @@ def unwrap_all(reference: int, psns: Rows) -> Int64s:
     if not len(psns):
         return np.empty(0, np.int64)
     series = psns.astype(np.int64)
-    if series[series.argmax()] - series[series.argmin()] < HALF:  # Nothing wraps, as nearly always.
+    low, high = extremes(series)
+    if high - low < HALF:  # Nothing wraps, as nearly always.
         series += unwrap(reference, int(series[0])) - int(series[0])
         return series
     steps = np.empty(len(series), np.int64)
