@@ -6,11 +6,11 @@ bring the bytes, ``writer.py`` writes pcapng.
 """
 
 from .errors import CaptureError
+from .formats.pcapng import Interface
+from .formats.streams import Limits
+from .formats.writer import PcapngWriter
 from .merge import Captures, open_captures
 from .open import Capture, Follow, open_capture
-from .pcapng import Interface
-from .streams import Limits
-from .writer import PcapngWriter
 
 __all__ = [
     "Capture",

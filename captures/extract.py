@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rdmascope.dissect.contents import Contents, Region, Source, Step, in_time
-from rdmascope.dissect.files import ALTERED, CUT, READ, WRITE, ZEROS, Lost, Transfer
+from rdmascope.dissect.measure.file_contents import Contents, Region, Source, Step, in_time
+from rdmascope.dissect.measure.files import ALTERED, CUT, READ, WRITE, ZEROS, Lost, Transfer
 
 KINDS = (READ, WRITE, ZEROS, CUT, ALTERED)
 

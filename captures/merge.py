@@ -10,11 +10,12 @@ from typing import Self
 
 import numpy as np
 
-from rdmascope.dissect.frames import FrameBatch, Int64s, Rows, take
+from rdmascope.dissect.arrays import Int64s, Rows, take
+from rdmascope.dissect.frames import FrameBatch
 
 from .errors import CaptureError
+from .formats.streams import Limits
 from .open import Capture, Follow, open_capture
-from .streams import Limits
 
 FIRST = Limits(frames=1, bytes=1 << 16, window=1 << 16)
 """Enough to see the first frame of a file."""

@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Self
 
-from rdmascope.dissect.frames import Bytes, FrameBatch
-from rdmascope.dissect.numbers import ERF
+from rdmascope.dissect.arrays import Bytes
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.link.numbers import ERF
 
-from . import erf, pcap, pcapng
-from .blocks import Told
-from .compression import compression_of, decompress
-from .convert import convert, format_of
 from .errors import CaptureError
-from .pcapng import Interface
-from .streams import Feed, Limits
+from .formats import erf, pcap, pcapng
+from .formats.blocks import Told
+from .formats.compression import compression_of, decompress
+from .formats.convert import convert, format_of
+from .formats.pcapng import Interface
+from .formats.streams import Feed, Limits
 
 CHUNK = 1 << 16
 """Bytes asked of the system at once, where a file is not mapped."""

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.numbers import ERF, INFINIBAND
+from rdmascope.dissect.link.numbers import ERF, INFINIBAND
 
 from .errors import CaptureError
+from .formats.writer import PcapngWriter
 from .open import open_capture
-from .writer import PcapngWriter
 
 OLDEST = "4.0.0"
 """What is known of Wireshark's weak spots was found with this version and later ones."""

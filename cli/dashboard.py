@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from rich.console import RenderableType
 from rich.live import Live as Screen
 
+from rdmascope.dissect.audit.result import who
+
 from .keys import keyboard, pressed
 from .terminal import console
-from .views.audit import who
 from .views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
 from .views.report import agreed
 
 if TYPE_CHECKING:
-    from .live import Watching
+    from .commands.live import Watching
 
 Value = TypeVar("Value")
 

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rdmascope.dissect.analyzer import Analyzer
-from rdmascope.dissect.connection import Connection
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers import opcodes
-from rdmascope.dissect.messages import Message, procedure_name
-from rdmascope.dissect.network import AddressTable, locate
-from rdmascope.dissect.operations import Kind
-from rdmascope.dissect.packets import PacketBatch, decode
-from rdmascope.dissect.rpcs import Rpc
-from rdmascope.dissect.tcp import FIN, RST, SYN
+from rdmascope.dissect.layers.rpcrdma_codes import procedure_name
+from rdmascope.dissect.link.locate import AddressTable, locate
+from rdmascope.dissect.link.packets import PacketBatch, decode
+from rdmascope.dissect.link.tcp import FIN, RST, SYN
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.messages import Message
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.transport.operations import Kind
 
 from .reading import Reading
 from .units import size
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.iwarp.segments import Fpdu, Part, Segment, Segments
+    from rdmascope.dissect.transport.iwarp.segments import Fpdu, Part, Segment, Segments
 
 OWN, ACKNOWLEDGEMENT, OTHER = "own", "acknowledgement", "other"
 
@@ -113,7 +114,7 @@ def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[
     @cache
     def segments() -> Segments:
         # Most captures have no iWARP in them, and then nothing of it need be loaded.
-        from rdmascope.dissect.iwarp.segments import Segments
+        from rdmascope.dissect.transport.iwarp.segments import Segments
 
         return Segments()
 

@@ -46,7 +46,7 @@ class Commands(click.Group):
         # NumPy's matrix library would start threads; there is no matrix product here.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         gc.disable()  # Imports make no garbage, and looking for it takes a tenth of them.
-        command: click.Command = import_module(f"{__package__}.{cmd_name}").command
+        command: click.Command = import_module(f"{__package__}.commands.{cmd_name}").command
         gc.enable()
         return command
 

@@ -13,13 +13,14 @@ import click
 
 from rdmascope.captures import Capture, CaptureError, Captures, Follow, open_captures
 from rdmascope.captures.merge import first_of
-from rdmascope.dissect.analyzer import NFS_RDMA_PORT, Analyzer, Options
-from rdmascope.dissect.connection import Connection
-from rdmascope.dissect.frames import Bytes, FrameBatch
-from rdmascope.dissect.front import Decoded, Front
-from rdmascope.dissect.rpcs import Rpc
+from rdmascope.captures.read_ahead import ahead, processors
+from rdmascope.dissect.arrays import Bytes
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.link.front import Decoded, Front
+from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.connection import Connection
 
-from .ahead import ahead, processors
 from .terminal import complain, meter
 from .units import count, plural
 

@@ -6,17 +6,17 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.iwarp.framing import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
-from rdmascope.dissect.iwarp.segments import Fpdu, Part, Segment, Segments
 from rdmascope.dissect.layers import iwarp_codes as codes
-from rdmascope.dissect.messages import Message
-from rdmascope.dissect.network import AddressTable, locate
-from rdmascope.dissect.operations import Kind
-from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.link.locate import AddressTable, locate
+from rdmascope.dissect.records import nouns as records
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.messages import Message
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.iwarp.framing import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
+from rdmascope.dissect.transport.iwarp.segments import Fpdu, Part, Segment, Segments
+from rdmascope.dissect.transport.operations import Kind
 
-from . import records
 from .views import packets as packet_views
 from .views import segments as views
 from .views.packets import Shown

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rdmascope.dissect.columns import layout
 from rdmascope.dissect.layers import bth, cm, ddp, mad
+from rdmascope.dissect.layers.columns import layout
 
 PLACE = Path(__file__).parent.parent / "dissect" / "layers" / "layouts.py"
 

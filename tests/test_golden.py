@@ -16,12 +16,12 @@ import pytest
 
 from playbook.samples import MANIFEST, SAMPLES, analyzed
 from rdmascope.captures import open_capture
-from rdmascope.captures.synth import shipped_scripts
-from rdmascope.dissect.characteristics import XCHAR_RBSIZ
-from rdmascope.dissect.rpcs import Rpc
-from rdmascope.dissect.stitch import stitched_call, stitched_reply
-from rdmascope.dissect.wire.play import captured, play_script
-from rdmascope.dissect.wire.script import parse_script
+from rdmascope.captures.synth.shipped import shipped_scripts
+from rdmascope.captures.synth.wire.play import captured, play_script
+from rdmascope.captures.synth.wire.script import parse_script
+from rdmascope.dissect.rpcrdma.characteristics import XCHAR_RBSIZ
+from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 R1M = 1_024_000
 NFS, NFS_CB = 100003, 0x40000000

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from rdmascope.captures import open_capture
-from rdmascope.captures.streams import Limits
-from rdmascope.dissect.analyzer import Analyzer
-from rdmascope.dissect.frames import FrameBatch, Rows
-from rdmascope.dissect.rpcs import Rpc, Stitched
-from rdmascope.dissect.stitch import stitched_call, stitched_reply
+from rdmascope.captures.formats.streams import Limits
+from rdmascope.dissect.arrays import Rows
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
+from rdmascope.dissect.rpcrdma.rpcs import Rpc, Stitched
 
 SAMPLES = Path(__file__).parent.parent / "captures" / "samples"
 NAMES = ("rxe-nfs-all", "longcall-rxe", "bidir-rxe")

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rdmascope.dissect.numbers import (
+from rdmascope.dissect.link.numbers import (
     GENEVE_PORT,
     GRE,
     IPV4,

@@ -13,7 +13,7 @@ import numpy as np
 from rdmascope.dissect.frames import FrameBatch
 
 from ..errors import CaptureError
-from ..writer import PcapngWriter
+from ..formats.writer import PcapngWriter
 
 if TYPE_CHECKING:
     from . import Live

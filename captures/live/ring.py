@@ -17,11 +17,12 @@ import sys
 
 import numpy as np
 
-from rdmascope.dissect.frames import FRAME, Bytes, FrameBatch, Int64s, Rows
-from rdmascope.dissect.numbers import ETHERNET, LINUX_SLL2
+from rdmascope.dissect.arrays import Bytes, Int64s, Rows
+from rdmascope.dissect.frames import FRAME, FrameBatch
+from rdmascope.dissect.link.numbers import ETHERNET, LINUX_SLL2
 
 from ..errors import CaptureError
-from ..streams import gather
+from ..formats.streams import gather
 from .device import EVERY, Device
 from .filter import SO_ATTACH, Filter
 

@@ -15,7 +15,7 @@ import threading
 from contextlib import suppress
 
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.numbers import ETHERNET
+from rdmascope.dissect.link.numbers import ETHERNET
 
 from ..errors import CaptureError
 from ..open import open_capture

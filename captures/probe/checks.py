@@ -6,25 +6,22 @@ from collections.abc import Callable
 from struct import pack
 from typing import NamedTuple
 
-from rdmascope.dissect.characteristics import EXPERIMENTAL, ROPT_INITXCH
-from rdmascope.dissect.endpoint import Item, Parts, service, whole
-from rdmascope.dissect.endpoint.header import encode_option, xcharval
-from rdmascope.dissect.endpoint.payload import reduce
-from rdmascope.dissect.messages import (
+from rdmascope.dissect.layers.rpcrdma_codes import (
     ERR_INVAL_OPTION,
     ERR_VERS,
     RDMA_ERROR,
     RDMA_MSG,
     RDMA_NOMSG,
     RDMA_OPTIONAL,
-    ReadChunk,
-    Segment,
-    TransportHeader,
-    WriteChunk,
 )
 from rdmascope.dissect.onc.header import reply_header
 from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.rpcrdma.characteristics import EXPERIMENTAL, ROPT_INITXCH
+from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 
+from ..synth.endpoint import Item, Parts, service, whole
+from ..synth.endpoint.header import encode_option, xcharval
+from ..synth.endpoint.payload import reduce
 from ..verbs.interface import Memory
 from .exchange import CREDITS, Answer, Exchange, Outcome
 from .serve import OP_GETATTR, OP_PUTROOTFH, SUPPORTED_ATTRS

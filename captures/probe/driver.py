@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from rdmascope.dissect.endpoint import (
+from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR
+from rdmascope.dissect.rpcrdma.header import decode_header
+from rdmascope.dissect.rpcrdma.messages import TransportHeader
+
+from ..synth.endpoint import (
     Call,
     Completed,
     Connected,
@@ -23,11 +27,8 @@ from rdmascope.dissect.endpoint import (
     Settings,
     Write,
 )
-from rdmascope.dissect.endpoint.nouns import Answered, Failed, Report
-from rdmascope.dissect.endpoint.plan import Fault
-from rdmascope.dissect.header import decode_header
-from rdmascope.dissect.messages import RDMA_ERROR, TransportHeader
-
+from ..synth.endpoint.nouns import Answered, Failed, Report
+from ..synth.endpoint.plan import Fault
 from ..verbs import interface as verbs
 
 LARGEST_READ = 1 << 26

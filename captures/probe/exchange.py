@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
-from rdmascope.dissect.connection import DEFAULT_INLINE
-from rdmascope.dissect.endpoint import encode_header
-from rdmascope.dissect.header import decode_header
 from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData
-from rdmascope.dissect.messages import Segment, TransportHeader, WriteChunk
-from rdmascope.dissect.private_data import SIZE_UNIT, find_private_data
+from rdmascope.dissect.layers.private_data_codes import SIZE_UNIT, find_private_data
+from rdmascope.dissect.rpcrdma.header import decode_header
+from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteChunk
+from rdmascope.dissect.transport.connection import DEFAULT_INLINE
 
+from ..synth.endpoint import encode_header
 from ..verbs.interface import LinkLost, Lost, Memory, Received, Target, Terms, Verbs
 
 CREDITS = 128

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from struct import pack
 
-from rdmascope.dissect.endpoint.payload import reduce
-from rdmascope.dissect.messages import (
-    RDMA_DONE,
-    RDMA_ERROR,
-    RDMA_MSG,
-    RDMA_MSGP,
-    RDMA_NOMSG,
-    ReadChunk,
-    Segment,
-    WriteChunk,
-)
+from rdmascope.dissect.layers.rpcrdma_codes import RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG
+from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, WriteChunk
 
+from ..synth.endpoint.payload import reduce
 from .checks import ask_for_long_reply, message, null, short_call, write
 from .exchange import CREDITS, Answer, Exchange, Outcome
 from .verdicts import Verdict, absent, check, named, passed, refusal, violation

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from statistics import median
 
-from rdmascope.dissect.connection import PrivateData
-from rdmascope.dissect.endpoint import Answered, Call, Chunks, Failed, Settings, service
-from rdmascope.dissect.endpoint.header import Value
-from rdmascope.dissect.messages import ERR_VERS
-from rdmascope.dissect.onc.header import PROG_MISMATCH, PROG_UNAVAIL, SUCCESS, ReplyHeader, reply_header
+from rdmascope.dissect.layers.oncrpc_codes import PROG_MISMATCH, PROG_UNAVAIL, SUCCESS
+from rdmascope.dissect.layers.private_data_codes import PrivateData, find_private_data
+from rdmascope.dissect.layers.rpcrdma_codes import ERR_VERS
+from rdmascope.dissect.onc.header import ReplyHeader, reply_header
 from rdmascope.dissect.onc.programs import NFS
-from rdmascope.dissect.private_data import find_private_data
 
+from ..synth.endpoint import Answered, Call, Chunks, Failed, Settings, service
+from ..synth.endpoint.header import Value
 from ..verbs.interface import Depths, Target, Verbs, VerbsError
 from .driver import Client
 from .serve import echo
@@ -245,3 +246,12 @@ def _problem(answer: Answered | Failed) -> str:
     if reply is None:
         return "the answer is no RPC reply"
     return "" if reply.accept_status == SUCCESS else reply.error
+
+
+def times(rounds: Sequence[Round]) -> tuple[int, float, int, int] | None:
+    """Smallest, median, 99th percentile (nearest rank) and largest; None where nothing was answered."""
+    found = sorted(one.time for one in rounds if one.time is not None)
+    if not found:
+        return None
+    rank = -(-99 * len(found) // 100)
+    return found[0], median(found), found[rank - 1], found[-1]

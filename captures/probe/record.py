@@ -11,16 +11,17 @@ import time
 from dataclasses import replace
 from pathlib import Path as File
 
-from rdmascope.dissect.header import decode_header
-from rdmascope.dissect.messages import RDMA_ERROR, Segment, TransportHeader, WriteChunk
-from rdmascope.dissect.wire import IwarpLink, Path, Rocev2Link, Tape
+from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR
+from rdmascope.dissect.rpcrdma.header import decode_header
+from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteChunk
 
 from ..errors import CaptureError
+from ..formats.writer import PcapngWriter
 from ..live import Keep, Keeper, Live, Settings, open_live
+from ..synth.wire import IwarpLink, Path, Rocev2Link, Tape
 from ..verbs import interface as verbs
 from ..verbs.devices import devices as all_devices
 from ..verbs.devices import is_iwarp
-from ..writer import PcapngWriter
 
 APPLICATION = "rdmascope probe"
 LINKTYPE_ETHERNET = 1

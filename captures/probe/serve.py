@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from struct import error as StructError
 from struct import pack, unpack_from
 
-from rdmascope.dissect.endpoint import Called, Endpoint, Item, Parts, Role, Settings, Settled, service
-from rdmascope.dissect.endpoint.plan import Fault
 from rdmascope.dissect.layers.oncrpc import ONCRPC, ONCRPCReply
-from rdmascope.dissect.onc.header import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH, call_header
+from rdmascope.dissect.layers.oncrpc_codes import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH
+from rdmascope.dissect.onc.header import call_header
 from rdmascope.dissect.onc.programs import NFS
 
+from ..synth.endpoint import Called, Endpoint, Item, Parts, Role, Settings, Settled, service
+from ..synth.endpoint.plan import Fault
 from ..verbs.interface import Event, Finished, Link, Lost, Received, Requested, Target, Verbs, VerbsError
 from .driver import Driver, terms_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rdmascope.dissect.audit.rule import Rule, all_rules
-from rdmascope.dissect.messages import ERR_CHUNK, ERR_VERS, RDMA_ERROR, error_name, procedure_name
+from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, error_name, procedure_name
 
 from .exchange import Answer, Exchange, Outcome
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from rdmascope.dissect.messages import Segment
-from rdmascope.dissect.wire import IwarpLink, Path, Rocev2Link, Tape
+from rdmascope.dissect.rpcrdma.messages import Segment
 
+from ..synth.wire import IwarpLink, Path, Rocev2Link, Tape
 from .interface import Depths, Event, Finished, LinkLost, Lost, Memory, Received, Requested, Target, Terms, VerbsError
 
 _PAGE = 4096

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.dissect.audit.auditor import EARLIER, Auditor, Tally
+from rdmascope.dissect.audit.auditor import EARLIER
 from rdmascope.dissect.audit.finding import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION, Finding
 from rdmascope.dissect.audit.page import facts
+from rdmascope.dissect.audit.result import Result, side, who
 from rdmascope.dissect.audit.rule import Rule
-from rdmascope.dissect.connection import Connection
 
 from ..units import plural
 from .tables import Cell, Grid, heading
@@ -25,56 +24,7 @@ if TYPE_CHECKING:
     from ..auditfile import Waiver
 
 STYLES = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
-SIDES = ("active", "passive")
 MOST_REASONS = 5
-
-
-class Row(NamedTuple):
-    """One rule at one end."""
-
-    connection: Connection
-    endpoint: int
-    rule: Rule
-    tally: Tally
-
-
-@dataclass(frozen=True)
-class Result:
-    """The audit of one file."""
-
-    file: str
-    auditor: Auditor
-    rpcs: int
-    chosen: int | None = None
-
-    @property
-    def connections(self) -> list[Connection]:
-        known = self.auditor.connections
-        return [known[number] for number in sorted(known) if self.chosen in (None, number)]
-
-    @property
-    def violations(self) -> int:
-        return sum(tally.violated for tally in self.auditor.tallies.values())
-
-    def rows(self) -> Iterator[Row]:
-        """Every rule at every end."""
-        for connection in self.connections:
-            for endpoint in (0, 1):
-                for rule in self.auditor.rules.values():
-                    yield Row(connection, endpoint, rule, self.auditor.tally(rule.id, connection.number, endpoint))
-
-
-def side(endpoint: int) -> str:
-    return SIDES[endpoint]
-
-
-def who(connection: Connection, endpoint: int) -> str:
-    """'client 10.0.0.2', 'server 10.0.0.1:20049'."""
-    end = connection.endpoints[endpoint]
-    if endpoint == 0:
-        return f"client {end.address}"
-    port = f":{connection.service_port}" if connection.service_port else ""
-    return f"server [{end.address}]{port}" if port and ":" in end.address else f"server {end.address}{port}"
 
 
 def page(result: Result, width: int, waivers: Sequence[Waiver] = ()) -> RenderableType:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from rdmascope.dissect.credits import Direction, Stretch
+from rdmascope.dissect.measure.credits import Direction, Stretch
 
 from ..units import count, duration, plural, share
 from .tables import LEVELS, Cell, Grid

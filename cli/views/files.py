@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from rdmascope.dissect.files import File, FileTable
+from rdmascope.dissect.measure.files import File, FileTable
 from rdmascope.dissect.onc.nfs_calls import DIRECTORY, LINK
 
 from ..units import count, plural, size

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rdmascope.dissect.iwarp.framing import WRONG_CRC
-from rdmascope.dissect.iwarp.segments import Part, Segment
+from rdmascope.dissect.transport.iwarp.framing import WRONG_CRC
+from rdmascope.dissect.transport.iwarp.segments import Part, Segment
 
 from ..units import count, plural
 from .frame import Words

@@ -9,13 +9,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from rdmascope.dissect.frames import Rows
-from rdmascope.dissect.numbers import COOKED, ERF, ETHERNET, INFINIBAND, LINUX_SLL2, RAW_IP
+from rdmascope.dissect.arrays import Rows
+from rdmascope.dissect.link.numbers import COOKED, ERF, ETHERNET, INFINIBAND, LINUX_SLL2, RAW_IP
 
 from ..units import count, seconds
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.iwarp.segments import Segment
+    from rdmascope.dissect.transport.iwarp.segments import Segment
 
 
 class Words(NamedTuple):
@@ -43,7 +43,7 @@ def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
     from scapy.layers.vxlan import VXLAN  # noqa: F401, importing binds it to its port
     from scapy.packet import Raw
 
-    from rdmascope.dissect.layers import cm, lrh, roce  # noqa: F401, cm is what a MAD may hold
+    from rdmascope.dissect.layers import lrh, roce
     from rdmascope.dissect.layers.rpcrdma import RPCRDMA
 
     roce.bind()

@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from rdmascope.captures import Capture
-from rdmascope.dissect.numbers import LINK_TYPES
+from rdmascope.dissect.link.numbers import LINK_TYPES
 
 from ..units import count, duration, moment, plural, share, size
 from .tables import Cell, Grid, bar, heading
 
 if TYPE_CHECKING:
-    from ..info import Survey
+    from ..commands.info import Survey
 
 LISTED = 20
 """Kinds of frames, interfaces and comments that are listed."""

@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.recent import HISTORY, Busy, Line, Rate, What
+from rdmascope.dissect.measure.recent import HISTORY, Busy, Line, Rate, What
+from rdmascope.dissect.records.nouns import Record
 
 from ..names import procedure_label, program_label
-from ..records import Record
 from ..units import count, duration, plural, size
 from .tables import STATE_STYLES, Cell, Grid, heading, sparkline
 

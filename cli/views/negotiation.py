@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 from rich.tree import Tree
 
-from rdmascope.dissect.characteristics import (
+from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES
+from rdmascope.dissect.rpcrdma.characteristics import (
     CHARACTERISTICS,
     Characteristic,
     InitXch,
@@ -22,9 +23,9 @@ from rdmascope.dissect.characteristics import (
     selected,
     value_words,
 )
-from rdmascope.dissect.connection import Connection
-from rdmascope.dissect.messages import DIRECTION_NAMES, TransportHeader
-from rdmascope.dissect.negotiation import Request, Spoken, loops
+from rdmascope.dissect.rpcrdma.messages import TransportHeader
+from rdmascope.dissect.rpcrdma.negotiation import Request, Spoken, loops
+from rdmascope.dissect.transport.connection import Connection
 
 from ..units import plural, size
 

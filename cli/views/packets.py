@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from rdmascope.dissect.connection import Connection
-from rdmascope.dissect.frames import Bytes
-from rdmascope.dissect.header import decode_header
+from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.layers import opcodes
-from rdmascope.dissect.messages import (
-    RDMA_ERROR,
-    RDMA_MSG,
-    Message,
-    TransportHeader,
-    error_name,
-    procedure_name,
-)
-from rdmascope.dissect.negotiation import Request
+from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, error_name, procedure_name
+from rdmascope.dissect.link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
 from rdmascope.dissect.onc.header import call_header
 from rdmascope.dissect.onc.programs import program_name
 from rdmascope.dissect.onc.summary import call_summary, reply_summary
-from rdmascope.dissect.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
-from rdmascope.dissect.rc.cm import CMMessage, read_cm
-from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.header import decode_header
+from rdmascope.dissect.rpcrdma.messages import Message, TransportHeader
+from rdmascope.dissect.rpcrdma.negotiation import Request
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.transport.rc.cm import CMMessage, read_cm
 
 from ..units import count, plural, seconds, size
 from .negotiation import option_words

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.captures.probe.ping import Echoed, Finding, Plan, Program, Reached, Round, Spoken
+from rdmascope.captures.probe.ping import Echoed, Finding, Plan, Program, Reached, Round, Spoken, times
 from rdmascope.captures.probe.serve import Happened
 from rdmascope.captures.probe.suite import Result
 from rdmascope.captures.probe.verdicts import Check, Kind
+from rdmascope.captures.synth.endpoint.header import Value
+from rdmascope.captures.synth.endpoint.plan import Fault
 from rdmascope.captures.verbs.interface import Depths, Target
-from rdmascope.dissect.characteristics import CHARACTERISTICS, characteristic_name
-from rdmascope.dissect.endpoint.header import Value
-from rdmascope.dissect.endpoint.plan import Fault
 from rdmascope.dissect.onc.programs import program_name
+from rdmascope.dissect.rpcrdma.characteristics import CHARACTERISTICS, characteristic_name
 
 from ..units import duration, plural, size
 from .tables import Grid, heading
@@ -104,15 +103,6 @@ def _echoed(one: Echoed) -> RenderableType:
 
 def _rate(count: int, time: int) -> str:
     return f" ({size(count * 1e9 / time)}/s)" if time else ""
-
-
-def times(rounds: Sequence[Round]) -> tuple[int, float, int, int] | None:
-    """Smallest, median, 99th percentile (nearest rank) and largest; None where nothing was answered."""
-    found = sorted(one.time for one in rounds if one.time is not None)
-    if not found:
-        return None
-    rank = -(-99 * len(found) // 100)
-    return found[0], median(found), found[rank - 1], found[-1]
 
 
 def rounds_summary(rounds: Sequence[Round]) -> RenderableType:

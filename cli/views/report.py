@@ -10,10 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.dissect.connection import Connection, Endpoint
-from rdmascope.dissect.distribution import Distribution
-from rdmascope.dissect.retirement import Retired
-from rdmascope.dissect.statistics import PARTS, Procedure, Share, Slow, Statistics, Transfer
+from rdmascope.dissect.measure.distribution import Distribution
+from rdmascope.dissect.measure.statistics import PARTS, Procedure, Share, Slow, Statistics, Transfer
+from rdmascope.dissect.rpcrdma.eviction import Retired
+from rdmascope.dissect.transport.connection import Connection, Endpoint
 
 from ..names import procedure_label, program_label
 from ..units import bound, count, duration, moment, plural, share, size

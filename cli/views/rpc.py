@@ -9,10 +9,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from rdmascope.dissect.connection import Connection
-from rdmascope.dissect.messages import Message, Segment, TransportHeader, error_name, procedure_name
-from rdmascope.dissect.rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
-from rdmascope.dissect.statistics import PARTS
+from rdmascope.dissect.layers.rpcrdma_codes import error_name, procedure_name
+from rdmascope.dissect.measure.statistics import PARTS
+from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
+from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
+from rdmascope.dissect.transport.connection import Connection
 
 from ..ladder import ACKNOWLEDGEMENT, OTHER, OWN, TCP_ACK, Step
 from ..units import count, duration, moment, plural, seconds, share, size

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from rdmascope.dissect.messages import RDMA_NOMSG
-from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..names import procedure_label, program_label
 from ..units import duration, seconds, size

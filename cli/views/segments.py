@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rdmascope.dissect.iwarp.framing import DOUBTED, WRONG_CRC
-from rdmascope.dissect.iwarp.mpa import MPAFrame
-from rdmascope.dissect.iwarp.segments import Fpdu, Part, Segment
 from rdmascope.dissect.layers import iwarp_codes as codes
-from rdmascope.dissect.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG
+from rdmascope.dissect.link.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG
+from rdmascope.dissect.transport.iwarp.framing import DOUBTED, WRONG_CRC
+from rdmascope.dissect.transport.iwarp.mpa import MPAFrame
+from rdmascope.dissect.transport.iwarp.segments import Fpdu, Part, Segment
 
 from ..units import count, size
 from .packets import Shown

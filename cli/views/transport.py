@@ -10,14 +10,14 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from rdmascope.dissect.connection import Connection
-from rdmascope.dissect.transport import CAUSES, Direction, Episode, Spread, Tally, TransportHealth
+from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.transport.health import CAUSES, Direction, Episode, Spread, Tally, TransportHealth
 
 from ..units import count, duration, plural, share, size
 from .tables import Cell, Grid
 
 if TYPE_CHECKING:
-    from ..transport import Paid
+    from ..commands.transport import Paid
 
 MOST_EPISODES = 12
 MOST_PAID = 10

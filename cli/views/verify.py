@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from rdmascope.dissect.second_opinion import Difference, Tally
-from rdmascope.dissect.sightings import Values
-from rdmascope.dissect.weak_spots import PRESENCE
+from rdmascope.dissect.verify.frame_fields import Values
+from rdmascope.dissect.verify.second_opinion import Difference, Tally
+from rdmascope.dissect.verify.weak_spots import PRESENCE
 
 from ..units import count, duration, plural
 from .tables import Cell, Grid

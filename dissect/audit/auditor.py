@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..connection import Connection
-from ..exchange import BY_XID_ALONE
-from ..rpcs import Rpc
+from ..rpcrdma.matching import BY_XID_ALONE
+from ..rpcrdma.rpcs import Rpc
+from ..transport.connection import Connection
 from .finding import KEPT, PASS, UNDECIDABLE, VIOLATION, Finding, Judgement, undecidable
+from .listener import Watcher
 from .nouns import Sent, Setup
 from .rule import Level, Rule, all_rules
 from .subject import Subject, start_known
 from .terms import Refusals
 from .transaction import Transaction
-from .watcher import Watcher
 
 SEVERITIES = {Level.MUST: "error", Level.SHOULD: "warning", Level.STATED: "notice"}
 

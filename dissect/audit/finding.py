@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ..connection import Connection
+    from ..transport.connection import Connection
     from .rule import Rule
 
 PASS, VIOLATION, UNDECIDABLE = "pass", "violation", "undecidable"

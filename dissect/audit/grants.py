@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..messages import RDMA_ERROR, Message
+from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..rpcrdma.messages import Message
 from .remembered import REMEMBERED
 from .transaction import Flow, Transaction
 

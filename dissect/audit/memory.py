@@ -6,12 +6,12 @@ from collections import OrderedDict, deque
 from collections.abc import Container
 from typing import NamedTuple
 
-from ..advertised import REORDERED
-from ..connection import Connection
 from ..intervals import IntervalSet
-from ..messages import Message
-from ..operations import Kind, Operation
-from ..rpcs import Rpc
+from ..rpcrdma.memory import REORDERED
+from ..rpcrdma.messages import Message
+from ..rpcrdma.rpcs import Rpc
+from ..transport.connection import Connection
+from ..transport.operations import Kind, Operation
 from .nouns import Movement
 from .remembered import REMEMBERED, remember
 from .subject import precedes

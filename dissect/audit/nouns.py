@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from ..advertised import REORDERED
-from ..characteristics import XCHAR_RBSIZ, Characteristic, InitXch, OptionNoun, ReqXch, UpdXch
-from ..connection import Connection
-from ..messages import RDMA_DONE, RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL, Message, TransportHeader
-from ..negotiation import InForce, Request
-from ..operations import Operation
-from ..private_data import Identified, find_identifiers
-from ..rpcs import Rpc
+from ..layers.private_data_codes import Identified, find_identifiers
+from ..layers.rpcrdma_codes import RDMA_DONE, RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL
+from ..rpcrdma.characteristics import XCHAR_RBSIZ, Characteristic, InitXch, OptionNoun, ReqXch, UpdXch
+from ..rpcrdma.memory import REORDERED
+from ..rpcrdma.messages import Message, TransportHeader
+from ..rpcrdma.negotiation import InForce, Request
+from ..rpcrdma.rpcs import Rpc
+from ..transport.connection import Connection
+from ..transport.operations import Operation
 from . import shape
 from .subject import OfMessage, Subject, gaps
 

@@ -135,7 +135,7 @@ def rule(
 
 def all_rules() -> dict[str, Rule]:
     """Every rule of the package by id, in the order of ids."""
-    package = __name__.rpartition(".")[0]
+    package = __name__.rpartition(".")[0] + ".rules"
     for module in iter_modules(import_module(package).__path__):
         import_module(f"{package}.{module.name}")
     return dict(sorted(_RULES.items()))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..connection import Connection
-from ..messages import Message
-from ..operations import Operation
-from ..rpcs import Rpc
+from ..rpcrdma.messages import Message
+from ..rpcrdma.rpcs import Rpc
+from ..transport.connection import Connection
+from ..transport.operations import Operation
 
 
 class Subject:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 
-from ..characteristics import XCHAR_RBSIZ, RespXch, decode_option
-from ..connection import Connection
-from ..messages import ERR_VERS, RDMA_ERROR, RDMA_OPTIONAL, Message
+from ..layers.rpcrdma_codes import ERR_VERS, RDMA_ERROR, RDMA_OPTIONAL
+from ..rpcrdma.characteristics import XCHAR_RBSIZ, RespXch, decode_option
+from ..rpcrdma.messages import Message
+from ..transport.connection import Connection
 from .nouns import Option, Sent, Standing
 from .remembered import REMEMBERED, remember
 

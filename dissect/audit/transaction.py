@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from ..connection import Connection
 from ..intervals import IntervalSet
-from ..messages import RDMA_NOMSG, Message
+from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS_DATA
+from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc import binding
 from ..onc.binding import Items
-from ..onc.header import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS_DATA, CallHeader, ReplyHeader, call_header, reply_header
-from ..operations import Operation
-from ..rpcs import ChunkUse, Rpc, SegmentUse
-from ..stitch import call_stream_prefix, reply_stream_prefix
+from ..onc.header import CallHeader, ReplyHeader, call_header, reply_header
+from ..rpcrdma.messages import Message
+from ..rpcrdma.reassembly import call_stream_prefix, reply_stream_prefix
+from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
+from ..transport.connection import Connection
+from ..transport.operations import Operation
 from . import shape
 from .subject import Subject, beheaded, gaps
 

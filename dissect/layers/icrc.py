@@ -20,9 +20,10 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cursor import NATIVE
-from ..frames import Bytes, FrameBatch, Int64s, Rows, take
+from ..arrays import Bytes, Int64s, Rows, take
+from ..frames import FrameBatch
 from .opcodes import BTH_BYTES, EXTENDED_BYTES, ICRC_BYTES
+from .transports import NATIVE
 
 UDP_BYTES = 8
 ROCE_PORT = 4791

@@ -19,11 +19,11 @@ from scapy.fields import (
 )
 from scapy.packet import Raw, bind_layers
 
-from ..onc.header import ACCEPT_STATUS_NAMES as ACCEPT_STATUSES
-from ..onc.header import AUTH_ERROR, PROG_MISMATCH, RPC_MISMATCH, SUCCESS
-from ..onc.header import AUTH_STATUS_NAMES as AUTH_STATUSES
-from ..onc.header import REJECT_STATUS_NAMES as REJECT_STATUSES
 from .bth import Header
+from .oncrpc_codes import ACCEPT_STATUS_NAMES as ACCEPT_STATUSES
+from .oncrpc_codes import AUTH_ERROR, PROG_MISMATCH, RPC_MISMATCH, SUCCESS
+from .oncrpc_codes import AUTH_STATUS_NAMES as AUTH_STATUSES
+from .oncrpc_codes import REJECT_STATUS_NAMES as REJECT_STATUSES
 from .xdr import Item, ItemField, MalformedXDR, OpaqueField, Structure, padded, word_at
 
 CALL, REPLY = 0, 1

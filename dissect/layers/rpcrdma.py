@@ -6,7 +6,7 @@ version 1, in ``rpcrdma2`` those of version 2::
     RPCRDMA(xid=7) / RDMAMsg(reads=[ReadSegment(position=124, handle=5, length=8192)]) / ONCRPC(xid=7) / …
 
 A body that is no valid XDR (an optional-data word other than 0 or 1, a list or count that runs past the end)
-stays Raw.  ``rdmascope.dissect.header`` decodes the same header fast, and says what is wrong with it.
+stays Raw.  ``rdmascope.dissect.rpcrdma.header`` decodes the same header fast, and says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from typing import Any
 from scapy.fields import ConditionalField, IntEnumField, IntField, MultiEnumField, XIntField
 from scapy.packet import Raw, bind_top_down
 
-from ..messages import (
+from . import rpcrdma2
+from .bth import Header
+from .chunks import CHUNKS
+from .oncrpc import oncrpc_class
+from .rpcrdma_codes import (
     ERR_CHUNK,
     ERR_VERS,
     ERROR_NAMES,
@@ -27,10 +31,6 @@ from ..messages import (
     RDMA_MSGP,
     RDMA_NOMSG,
 )
-from . import rpcrdma2
-from .bth import Header
-from .chunks import CHUNKS
-from .oncrpc import oncrpc_class
 from .xdr import Structure
 
 

@@ -7,7 +7,7 @@ The four words before them are ``RPCRDMA``, in ``rpcrdma``::
 
 A body that is no valid XDR stays Raw, and so does an rdma_optinfo that is none of the option its rdma_opttype names.
 The direction keeps its whole name, for ``direction`` is something else to Scapy.
-The options and characteristics are the rows of the tables in ``rdmascope.dissect.characteristics``.
+The options and characteristics are the rows of the tables in ``rdmascope.dissect.rpcrdma.characteristics``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from typing import Any
 from scapy.fields import ConditionalField, FieldListField, IntEnumField, IntField, PacketField, StrField
 from scapy.packet import Raw
 
-from ..characteristics import CHARACTERISTICS, OPTIONS, OptionKind, interpret
-from ..messages import (
+from ..rpcrdma.characteristics import CHARACTERISTICS, OPTIONS, OptionKind, interpret
+from .bth import Header
+from .chunks import CHUNKS
+from .oncrpc import oncrpc_class
+from .rpcrdma_codes import (
     DIRECTION_NAMES,
     ERR_CHUNK,
     ERR_VERS,
@@ -29,9 +32,6 @@ from ..messages import (
     RDMA_NOMSG,
     RDMA_OPTIONAL,
 )
-from .bth import Header
-from .chunks import CHUNKS
-from .oncrpc import oncrpc_class
 from .xdr import ArrayField, EnumField, Item, ItemField, MalformedXDR, Structure, padded, word_at
 
 

@@ -14,7 +14,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frames import Bytes, FrameBatch, Int64s, Rows
+from ..arrays import Bytes, Int64s, Rows
+from ..frames import FrameBatch
 from .icrc import lrh_starts, packet_ends
 
 VCRC_BYTES = 2

@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from struct import error as StructError
 from typing import NamedTuple
 
-from .header import GssCredential, call_header, reply_header
-from .nfs4 import (
+from .compound import (
     OP_READ,
     OP_READDIR,
     OP_READLINK,
@@ -33,6 +32,7 @@ from .nfs4 import (
     operation_counts,
     result_item,
 )
+from .header import GssCredential, call_header, reply_header
 from .programs import NFS, NFS_CALLBACK, NFSACL
 from .xdr import Data, Malformed, Skip, as_skip, opaque, struct, union, word
 

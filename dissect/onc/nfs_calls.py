@@ -9,7 +9,7 @@ from contextlib import suppress
 from struct import error as StructError
 from typing import NamedTuple
 
-from . import nfs4
+from . import compound as nfs4
 from .header import CallHeader, GssCredential, call_header, reply_header
 from .nfs4_args import OPEN_HEAD, OPEN_HOW
 from .programs import NFS, procedure_name

@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import error as StructError
 from typing import NamedTuple
 
-from . import nfs4
+from . import compound as nfs4
 from .header import CallHeader, GssCredential, call_header, reply_header
 from .nfs4_args import ACE, CREATE_TYPE, OPEN_HEAD, OPEN_HOW
 from .programs import NFS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from struct import error as StructError
 from zlib import crc32
 
-from . import nfs4
+from . import compound as nfs4
 from .header import CallHeader, GssCredential, call_header, message_type, reply_header
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
 from .status import OK, nfs4_status, reply_status

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmascope.captures.extract import LARGEST, LONGEST_NAME, MANIFEST, SafeNames, Spool, Target, safe_name
-from rdmascope.dissect.contents import Contents, Region, Source
-from rdmascope.dissect.files import READ, WRITE, File, Lost, Transfer
+from rdmascope.dissect.measure.file_contents import Contents, Region, Source
+from rdmascope.dissect.measure.files import READ, WRITE, File, Lost, Transfer
 
 SOURCE = Source(READ, 1, 2, 1, 1, 2)
 

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from rdmascope.cli.views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
-from rdmascope.dissect.distribution import Distribution
-from rdmascope.dissect.recent import Busy, Line, Rate, What
+from rdmascope.dissect.measure.distribution import Distribution
+from rdmascope.dissect.measure.recent import Busy, Line, Rate, What
 
 NOW = 1_000_000_000_000
 READ = What(100003, 4, 1, "COMPOUND", ("SEQUENCE", "PUTFH", "READ"), False)

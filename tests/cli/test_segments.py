@@ -21,7 +21,7 @@ from playbook.segments import Talk, send
 from rdmascope.cli.main import main
 from rdmascope.cli.segments import SegmentLines, segment_fields
 from rdmascope.cli.views.frame import frame_fields, layer_trees
-from rdmascope.dissect.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
 EVERYTHING, LOSS = str(SAMPLES / "siw-nfs-all.pcap.zst"), str(SAMPLES / "loss-siw.pcap.zst")

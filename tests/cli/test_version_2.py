@@ -27,16 +27,16 @@ from playbook.rpcrdma import (
     wish,
 )
 from playbook.wire import Connection
+from rdmascope.cli.commands.show import Strays
 from rdmascope.cli.main import main
-from rdmascope.cli.records import connection_record, rpc_record
-from rdmascope.cli.show import Strays
 from rdmascope.cli.views.negotiation import story, version_story
 from rdmascope.cli.views.packets import transport_info
 from rdmascope.cli.views.rpc import header_tree
-from rdmascope.dissect.analyzer import Analyzer
-from rdmascope.dissect.connection import Connection as Seen
-from rdmascope.dissect.messages import Message
-from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.records.nouns import connection_record, rpc_record
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.messages import Message
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.connection import Connection as Seen
 
 CLIENT, SERVER = 0, 1
 SIZE, INVALIDATION, BACKWARD = 1, 2, 3

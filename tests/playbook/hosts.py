@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rdmascope.captures import PcapngWriter
 from rdmascope.captures.probe.serve import Server
+from rdmascope.captures.synth.endpoint import Settings
+from rdmascope.captures.synth.endpoint.plan import Fault
 from rdmascope.captures.verbs.interface import Target
 from rdmascope.captures.verbs.memory import Fabric, MemoryVerbs
-from rdmascope.dissect.endpoint import Settings
-from rdmascope.dissect.endpoint.plan import Fault
 
 CLIENT, SERVER = "192.0.2.2", "192.0.2.1"
 TARGET = Target(SERVER, 20049)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rdmascope.dissect.analyzer import Analyzer
-from rdmascope.dissect.exchange import BY_XID_ALONE
-from rdmascope.dissect.rpcs import Rpc, Stitched
-from rdmascope.dissect.stitch import stitched_call, stitched_reply
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.matching import BY_XID_ALONE
+from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
+from rdmascope.dissect.rpcrdma.rpcs import Rpc, Stitched
 
 from .capture import Capture, Ranges, frame_batches, merge
 from .packets import Packet

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rdmascope.dissect.analyzer import Analyzer
-from rdmascope.dissect.network import locate
-from rdmascope.dissect.packets import decode
-from rdmascope.dissect.second_opinion import Comparison, Difference, Ours
-from rdmascope.dissect.sightings import Fields, Sighting
+from rdmascope.dissect.link.locate import locate
+from rdmascope.dissect.link.packets import decode
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.verify.frame_fields import Fields, Sighting
+from rdmascope.dissect.verify.second_opinion import Comparison, Difference, Ours
 
 from . import Capture, Wire, call, cm, nfs3, reply
 from .capture import frame_batch

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rdmascope.captures import open_capture
-from rdmascope.dissect.analyzer import Analyzer
-from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
 MANIFEST: dict[str, dict[str, Any]] = {

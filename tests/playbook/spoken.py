@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rdmascope.dissect.analyzer import Analyzer
+from rdmascope.captures.synth.endpoint import Chunks, Role, Settings
+from rdmascope.captures.synth.faults import FAULTS
+from rdmascope.captures.synth.wire.network import EPOCH, Frame, Path
+from rdmascope.captures.synth.wire.script import Script, Setup, Step, with_fault
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.endpoint import Chunks, Role, Settings
-from rdmascope.dissect.endpoint.faults import FAULTS
-from rdmascope.dissect.rpcs import Rpc
-from rdmascope.dissect.wire.network import EPOCH, Frame, Path
-from rdmascope.dissect.wire.script import Script, Setup, Step, with_fault
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from .capture import frame_batch
 from .packets import Frame as Captured

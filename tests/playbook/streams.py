@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rdmascope.dissect.addresses import AddressTable
-from rdmascope.dissect.connection import Connection, Registry
-from rdmascope.dissect.iwarp.observer import Observer
-from rdmascope.dissect.network import locate
-from rdmascope.dissect.operations import Kind, Operation
+from rdmascope.dissect.link.addresses import AddressTable
+from rdmascope.dissect.link.locate import locate
+from rdmascope.dissect.transport.connection import Connection, Registry
+from rdmascope.dissect.transport.iwarp.observer import Observer
+from rdmascope.dissect.transport.operations import Kind, Operation
 
 from .capture import frame_batches
 from .segments import Segment, Talk, pattern, read_request, response, send, write

@@ -16,8 +16,8 @@ from playbook.shapes import read
 from playbook.wrap import Raw
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live.filter import MOST_PORTS, SO_ATTACH, Filter
-from rdmascope.dissect.addresses import AddressTable
-from rdmascope.dissect.network import locate
+from rdmascope.dissect.link.addresses import AddressTable
+from rdmascope.dissect.link.locate import locate
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux's filters")
 

@@ -13,8 +13,8 @@ from playbook import Capture, Wire, write_pcap
 from playbook.shapes import read
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live import Device, Filter, Sniffer
-from rdmascope.dissect.analyzer import Analyzer
-from rdmascope.dissect.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="live capture is Linux's")
 

@@ -13,13 +13,13 @@ from playbook.hosts import CLIENT, SECOND, TARGET, hosts, save
 from rdmascope.captures.probe.driver import Client
 from rdmascope.captures.probe.ping import Finding, Plan, Program, Reached, Round, Spoken, ping
 from rdmascope.captures.probe.serve import ECHO, echo
+from rdmascope.captures.synth.endpoint import Answered, Call, Chunks, Failed, Settings, service
+from rdmascope.captures.synth.faults import FAULTS
 from rdmascope.captures.verbs.interface import Target, VerbsError
 from rdmascope.captures.verbs.memory import MemoryVerbs
 from rdmascope.cli.main import main
-from rdmascope.dissect.characteristics import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
-from rdmascope.dissect.endpoint import Answered, Call, Chunks, Failed, Settings, service
-from rdmascope.dissect.endpoint.faults import FAULTS
 from rdmascope.dissect.onc.programs import NFS, NFSACL
+from rdmascope.dissect.rpcrdma.characteristics import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 
 T = TypeVar("T")
 BOTH = pytest.mark.parametrize("iwarp", [False, True], ids=["RoCEv2", "iWARP"])

@@ -18,10 +18,10 @@ from rdmascope.captures.probe.record import ASSUMED, BUILT, WRITTEN, Built
 from rdmascope.captures.probe.serve import Server, echo
 from rdmascope.captures.probe.suite import run
 from rdmascope.captures.probe.verdicts import CHECKS
+from rdmascope.captures.synth.endpoint import Call, Chunks, Settings, service
 from rdmascope.captures.verbs.interface import Target
 from rdmascope.captures.verbs.memory import Fabric, MemoryVerbs
 from rdmascope.cli.main import main
-from rdmascope.dissect.endpoint import Call, Chunks, Settings, service
 from rdmascope.dissect.frames import FrameBatch
 
 LATER = SECOND << 32

@@ -11,14 +11,15 @@ from playbook.hosts import SECOND, TARGET, hosts, save
 from rdmascope.captures.probe.serve import Happened
 from rdmascope.captures.probe.suite import Result, chosen, run
 from rdmascope.captures.probe.verdicts import CHECKS, Kind
+from rdmascope.captures.synth.endpoint import Endpoint, Role, Settings
+from rdmascope.captures.synth.endpoint.plan import Fault, Plan
+from rdmascope.captures.synth.faults import FAULTS
 from rdmascope.captures.verbs.interface import Event, Received, Target, VerbsError
 from rdmascope.captures.verbs.memory import MemoryLink, MemoryVerbs
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.rule import all_rules
-from rdmascope.dissect.endpoint import Endpoint, Role, Settings
-from rdmascope.dissect.endpoint.faults import FAULTS
-from rdmascope.dissect.endpoint.plan import Fault, Plan
-from rdmascope.dissect.messages import ERR_CHUNK, ERR_VERS, RDMA_ERROR, WriteChunk
+from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR
+from rdmascope.dissect.rpcrdma.messages import WriteChunk
 
 TIMEOUT = 2 * SECOND
 NO_MEMORY = ["read-handle", "write-handle"]

@@ -11,10 +11,10 @@ import pytest
 from playbook import Capture, Wire, faults, frame_batch
 from playbook.packets import Packet
 from playbook.violations import SCRIPTS, SERVER, Broken, hello, proper, proper_second
-from rdmascope.dissect.analyzer import Analyzer
 from rdmascope.dissect.audit.auditor import Auditor, Tally
 from rdmascope.dissect.audit.page import markdown
 from rdmascope.dissect.audit.rule import all_rules
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 ROOT = Path(__file__).parents[3]
 RULES = all_rules()

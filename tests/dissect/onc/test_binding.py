@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rdmascope.dissect.layers.oncrpc_codes import GSS_INTEGRITY
 from rdmascope.dissect.onc import binding, header
-from rdmascope.dissect.onc.nfs4 import Item
+from rdmascope.dissect.onc.compound import Item
 
 QUICK = settings(max_examples=80)
 
@@ -177,7 +178,7 @@ def test_what_cannot_be_reached_is_said() -> None:
 def test_a_protected_call_tells_where_its_reply_is_wrapped() -> None:
     inner = words(0) + words(0, 6, 1, 6) + b"abcdef\0\0"
     message = words(9, 1, 0, 6, 0, 0) + words(4 + len(inner), 1) + inner + words(0)
-    service = header.GssCredential(1, 0, 1, header.GSS_INTEGRITY)
+    service = header.GssCredential(1, 0, 1, GSS_INTEGRITY)
     found = binding.reply_items(100003, 3, 6, message, 0, len(message), [], service)
     assert found.items == (Item(52, 6, None, False, "READ"),) and message[52:58] == b"abcdef"
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rdmascope.dissect.layers.oncrpc_codes import AUTH_NONE, AUTH_SYS, CALL, SUCCESS
 from rdmascope.dissect.onc import header
 from rdmascope.dissect.onc.header import GssCredential
 
@@ -36,7 +37,7 @@ def test_a_call_with_auth_sys() -> None:
     call = header.call_header(FSINFO_CALL, 0, len(FSINFO_CALL))
     assert call is not None
     assert (call.xid, call.rpc_version, call.program, call.version) == (0x2AA82ABB, 2, 100003, 3)
-    assert (call.procedure, call.flavor, call.gss, call.body) == (20, header.AUTH_SYS, None, 68)
+    assert (call.procedure, call.flavor, call.gss, call.body) == (20, AUTH_SYS, None, 68)
     assert not call.truncated
 
 
@@ -45,7 +46,7 @@ def test_any_buffer_and_any_place_in_it(wrap: object) -> None:
     data = wrap(b"\xff" * 5 + FSINFO_CALL + b"\xff" * 90)  # type: ignore[operator]
     call = header.call_header(data, 5, 5 + len(FSINFO_CALL))
     assert call is not None and call.body == 5 + 68
-    assert header.message_type(data, 5, 5 + len(FSINFO_CALL)) == header.CALL
+    assert header.message_type(data, 5, 5 + len(FSINFO_CALL)) == CALL
     cut = header.call_header(data, 5, 5 + 40)
     assert cut is not None and cut.truncated and cut.body == -1
 
@@ -89,8 +90,8 @@ def test_credentials_no_implementation_sends() -> None:
 
 def test_an_accepted_reply() -> None:
     reply = header.reply_header(LOOKUP_REPLY, 0, len(LOOKUP_REPLY))
-    assert reply is not None and reply.accepted and reply.accept_status == header.SUCCESS
-    assert (reply.body, reply.flavor, reply.error) == (24, header.AUTH_NONE, "")
+    assert reply is not None and reply.accepted and reply.accept_status == SUCCESS
+    assert (reply.body, reply.flavor, reply.error) == (24, AUTH_NONE, "")
     for end in range(8, 24):
         cut = header.reply_header(LOOKUP_REPLY, 0, end)
         assert cut is not None and cut.truncated and cut.body == -1

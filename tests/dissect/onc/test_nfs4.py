@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from rdmascope.dissect.onc import nfs4
+from rdmascope.dissect.onc import compound as nfs4
 
 QUICK = settings(max_examples=80)
 Draw = SearchStrategy[bytes]

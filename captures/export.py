@@ -1,0 +1,225 @@
+"""RPC messages written as ONC RPC over TCP, so that every tool that knows NFS over TCP can read them.
+
+Each message gets a record mark (RFC 5531, 11) and goes, in segments of at most ``SEGMENT`` bytes, into the TCP
+stream of its connection, with right sequence and acknowledgement numbers and checksums, between a handshake and
+a FIN.  A segment with bytes that the capture does not have is cut before the first of them, as a snaplen would.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import mmap
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO
+
+import numpy as np
+
+from rdmascope.dissect.arrays import Bytes
+
+from .formats.writer import PcapngWriter
+
+LINKTYPE_RAW = 101
+
+SEGMENT = 65_160
+"""Payload bytes of a full segment; with headers it is below the 65,535 that an IP packet may have."""
+
+FIN, SYN, PSH, ACK = 0x01, 0x02, 0x08, 0x10
+LAST_FRAGMENT = 1 << 31
+INITIAL_SEQUENCE = 1_000_000_000, 2_000_000_000
+
+_IPV4 = Struct(">BBHHHBBH4s4s")  # RFC 791, 3.1
+_IPV6 = Struct(">IHBB16s16s")  # RFC 8200, 3
+_TCP = Struct(">HHIIBBHHH")  # RFC 9293, 3.1
+_SYN_OPTIONS = Struct(">BBH BBB B").pack(2, 4, 65_495, 3, 3, 14, 0)
+"""Maximum segment size and window scale (RFC 9293, 3.7.1; RFC 7323, 2.2), padded."""
+_WINDOW = 65_535
+
+_OPEN, _MESSAGE, _CLOSE = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A connection as it shall appear: addresses are IP addresses, times nanoseconds."""
+
+    number: int
+    client: str
+    server: str
+    client_port: int
+    server_port: int
+    first_time: int
+    last_time: int
+    comment: str
+
+
+class TcpExport:
+    """Collects messages in any order, then writes them in the order of time.
+
+    Their bytes wait in a temporary file in ``directory``, not in memory.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.incomplete = 0
+        """Messages of which bytes are missing."""
+        self._spool = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115, closed by close()
+        self._end = 0
+        self._times = array("q")
+        self._starts = array("q")
+        self._conversations = array("q")
+        self._senders = array("b")
+        self._missing: dict[int, list[tuple[int, int]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def add(
+        self,
+        conversation: int,
+        sender: int,
+        time: int,
+        data: bytes,
+        missing: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """Take one whole RPC message: ``sender`` is 0 for the client, ``missing`` [start, end) of unknown bytes."""
+        holes = list(missing)
+        if holes:
+            self._missing[len(self)] = holes
+            self.incomplete += 1
+        self._times.append(time)
+        self._starts.append(self._end)
+        self._conversations.append(conversation)
+        self._senders.append(sender)
+        self._spool.write((LAST_FRAGMENT | len(data)).to_bytes(4, "big"))
+        self._spool.write(data)
+        self._end += 4 + len(data)
+
+    def write(self, file: BinaryIO, conversations: Sequence[Conversation]) -> int:
+        """Write a pcapng; returns the number of packets.  Conversations without a message are left out."""
+        used = set(self._conversations)
+        streams = {one.number: _Stream(one) for one in conversations if one.number in used}
+        self._spool.flush()
+        stored: Bytes = np.zeros(0, np.uint8)
+        if self._end:
+            stored = np.frombuffer(mmap.mmap(self._spool.fileno(), self._end, access=mmap.ACCESS_READ), np.uint8)
+        packets = 0
+        writer = PcapngWriter(file, LINKTYPE_RAW)
+        for time, what, which in self._events(streams):
+            if what == _MESSAGE:
+                stream = streams[self._conversations[which]]
+                start = self._starts[which]
+                end = self._starts[which + 1] if which + 1 < len(self) else self._end
+                holes = [(4 + low, 4 + high) for low, high in self._missing.get(which, ())]
+                written = stream.message(self._senders[which], stored[start:end], holes)
+            else:
+                written = streams[which].handshake() if what == _OPEN else streams[which].finish()
+            for packet, length, comment in written:
+                writer.write(time, packet, length, comment)
+                packets += 1
+        return packets
+
+    def close(self) -> None:
+        self._spool.close()
+
+    def _events(self, streams: dict[int, _Stream]) -> Iterator[tuple[int, int, int]]:
+        """``(time, what, which)`` in the order of time; what: a conversation's number or a message's index."""
+        times = np.frombuffer(self._times, np.int64) if len(self) else np.empty(0, np.int64)
+        owners = np.frombuffer(self._conversations, np.int64) if len(self) else np.empty(0, np.int64)
+        bounds: list[tuple[int, int, int]] = []
+        for number, stream in streams.items():
+            mine = times[owners == number]
+            bounds.append((min(stream.conversation.first_time, int(mine.min())), _OPEN, number))
+            bounds.append((max(stream.conversation.last_time, int(mine.max())), _CLOSE, number))
+        extra = np.array(bounds, np.int64).reshape(-1, 3)
+        every = np.concatenate((times, extra[:, 0]))
+        what = np.concatenate((np.full(len(times), _MESSAGE), extra[:, 1]))
+        which = np.concatenate((np.arange(len(times)), extra[:, 2]))
+        for at in np.lexsort((what, every)).tolist():
+            yield int(every[at]), int(what[at]), int(which[at])
+
+
+Written = Iterator[tuple[bytes, int, str | None]]
+"""Captured bytes of a packet, its true length, a comment."""
+
+
+class _Stream:
+    """One TCP connection: numbers its bytes and builds its packets."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        ends = ipaddress.ip_address(conversation.client), ipaddress.ip_address(conversation.server)
+        self._version = 4 if all(end.version == 4 for end in ends) else 6
+        self._addresses = [
+            end.packed if end.version == self._version else bytes(10) + b"\xff\xff" + end.packed for end in ends
+        ]
+        self._ports = conversation.client_port, conversation.server_port
+        self._next = list(INITIAL_SEQUENCE)
+
+    def handshake(self) -> Written:
+        yield self._packet(0, SYN, options=_SYN_OPTIONS, comment=self.conversation.comment)
+        self._next[0] += 1
+        yield self._packet(1, SYN | ACK, options=_SYN_OPTIONS)
+        self._next[1] += 1
+        yield self._packet(0, ACK)
+
+    def finish(self) -> Written:
+        yield self._packet(0, FIN | ACK)
+        self._next[0] += 1
+        yield self._packet(1, FIN | ACK)
+        self._next[1] += 1
+        yield self._packet(0, ACK)
+
+    def message(self, sender: int, record: Bytes, holes: Sequence[tuple[int, int]]) -> Written:
+        """The segments of one record, each cut before its first unknown byte."""
+        for at in range(0, len(record), SEGMENT):
+            until = min(at + SEGMENT, len(record))
+            known = min((max(at, start) for start, end in holes if start < until and end > at), default=until)
+            flags = ACK | PSH if until == len(record) else ACK
+            comment = None if known == until else "cut: what follows is not in the RDMA capture"
+            yield self._packet(sender, flags, record[at:until], captured=known - at, comment=comment)
+            self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
+
+    def _packet(
+        self,
+        sender: int,
+        flags: int,
+        payload: Bytes | None = None,
+        *,
+        options: bytes = b"",
+        captured: int | None = None,
+        comment: str | None = None,
+    ) -> tuple[bytes, int, str | None]:
+        data = b"" if payload is None else payload.tobytes()
+        header = 20 + len(options)
+        source, destination = self._addresses[sender], self._addresses[1 - sender]
+        length = header + len(data)
+        acknowledged = self._next[1 - sender] if flags & ACK else 0
+        fields = (
+            self._ports[sender], self._ports[1 - sender], self._next[sender] & 0xFFFFFFFF,
+            acknowledged & 0xFFFFFFFF, header // 4 << 4, flags, _WINDOW,
+        )  # fmt: skip
+        pseudo = source + destination + length.to_bytes(4, "big") + bytes((0, 0, 0, 6))  # RFC 9293, 3.1
+        unsummed = _TCP.pack(*fields, 0, 0) + options
+        tcp = _TCP.pack(*fields, checksum(pseudo + unsummed + data), 0) + options
+        ip = self._ip(source, destination, length)
+        return ip + tcp + data[:captured], len(ip) + length, comment
+
+    def _ip(self, source: bytes, destination: bytes, length: int) -> bytes:
+        if self._version == 6:
+            return _IPV6.pack(6 << 28, length, 6, 64, source, destination)
+        fields = 0x45, 0, 20 + length, 0, 0x4000, 64, 6
+        head = _IPV4.pack(*fields, 0, source, destination)
+        return _IPV4.pack(*fields, checksum(head), source, destination)
+
+
+def checksum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071)."""
+    if len(data) % 2:
+        data += b"\0"
+    total = int(np.frombuffer(data, ">u2").sum(dtype=np.uint64))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF

@@ -1,0 +1,1 @@
+"""Capture file formats: pcap, pcapng, ERF, and what compresses them."""

@@ -1,0 +1,46 @@
+"""Captures in formats that only Wireshark knows: its ``editcap`` makes pcapng of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from ..errors import CaptureError
+
+FORMATS = {  # first bytes: what it is
+    b"snoop\0\0\0": "snoop",
+    b"\xa1\xb2\xcd\x34": "modified pcap",
+    b"\x34\xcd\xb2\xa1": "modified pcap",
+    b"GMBU": "Network Monitor",
+    b"RTSS": "Network Monitor",
+    b"XCP\0": "NetXRay",
+    b"TRSNIFF ": "Sniffer",
+    b"iptrace ": "iptrace",
+}
+
+
+def format_of(head: bytes) -> str:
+    """What a capture that begins so is, or ''."""
+    return next((name for magic, name in FORMATS.items() if head.startswith(magic)), "")
+
+
+def convert(name: str, kind: str, pieces: Iterable[bytes]) -> int:
+    """The capture as pcapng: the descriptor of a file that is gone when it is closed."""
+    import shutil  # here, because few captures need it and every start would pay
+    import subprocess
+    import tempfile
+
+    editcap = shutil.which("editcap")
+    if editcap is None:
+        raise CaptureError(f"{name}: a {kind} capture; it takes editcap to read it, which comes with Wireshark")
+    with tempfile.TemporaryDirectory(prefix="rdmascope-") as directory:
+        source, target = os.path.join(directory, "source"), os.path.join(directory, "target")
+        with open(source, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+        done = subprocess.run([editcap, "-F", "pcapng", source, target], capture_output=True, check=False)
+        if done.returncode or not os.path.exists(target):
+            said = [line for line in done.stderr.decode(errors="replace").splitlines() if "root" not in line]
+            why = " ".join(said).replace(source, name).removeprefix("editcap: ") or f"status {done.returncode}"
+            raise CaptureError(f"{name}: editcap cannot read this {kind} capture ({why})")
+        return os.open(target, os.O_RDONLY | os.O_CLOEXEC)

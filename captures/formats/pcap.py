@@ -1,0 +1,103 @@
+"""The pcap file format: a header of 24 bytes, then records of a 16-byte header and a frame.
+
+https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/, sections 4 and 5.  Byte order is the writer's.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rdmascope.dissect.arrays import Int64s, Rows
+from rdmascope.dissect.frames import FRAME, FrameBatch
+
+from .streams import MOST_IN_RECORD, Feed, Limits, gather
+
+MAGICS = {  # first four bytes: (struct byte order, nanoseconds in the record's second field)
+    b"\xa1\xb2\xc3\xd4": (">", 1000),
+    b"\xd4\xc3\xb2\xa1": ("<", 1000),
+    b"\xa1\xb2\x3c\x4d": (">", 1),
+    b"\x4d\x3c\xb2\xa1": ("<", 1),
+}
+FILE_HEADER = 24
+RECORD_HEADER = 16
+USUAL_SNAPLEN = 262144
+"""No writer of frames goes beyond it unless the file header's snaplen does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    byte_order: str
+    """'<' or '>', as struct has it."""
+    scale: int
+    """Nanoseconds in one unit of the second time field."""
+    snaplen: int
+    link_type: int
+
+
+def read_header(feed: Feed) -> Header:
+    """Reads the file header; the magic number is known to be one of MAGICS."""
+    feed.need(FILE_HEADER, "the file header")
+    head = feed.data[feed.at : feed.at + FILE_HEADER].tobytes()
+    byte_order, scale = MAGICS[head[:4]]
+    snaplen, link_type = struct.unpack(byte_order + "II", head[16:])
+    feed.at += FILE_HEADER
+    return Header(byte_order, scale, snaplen, link_type & 0xFFFF)  # above are flags and the FCS length
+
+
+def read_batches(feed: Feed, header: Header, limits: Limits) -> Iterator[FrameBatch]:
+    """The frames, in batches; raises CaptureError behind the last whole one where the file is damaged."""
+    layout = np.dtype([(name, header.byte_order + "u4") for name in ("seconds", "fraction", "captured", "original")])
+    most = min(max(header.snaplen, USUAL_SNAPLEN), MOST_IN_RECORD)
+    number = 0
+    while True:
+        starts, behind = _boundaries(feed, header.byte_order, limits)
+        heads = gather(feed.data, starts, layout)
+        captured = heads["captured"].astype(np.int64)
+        impossible = np.flatnonzero(captured > most)
+        whole = int(impossible[0]) if len(impossible) else len(starts) - (behind > len(feed.data))
+        if whole:
+            rows = _rows(heads[:whole], starts[:whole], captured[:whole], header)
+            rows["number"] = np.arange(number + 1, number + 1 + whole)
+            number += whole
+            feed.at = int(starts[whole - 1]) + RECORD_HEADER + int(captured[whole - 1])
+            yield FrameBatch(feed.data, rows)
+            limits = limits.next()
+        if len(impossible):
+            feed.damaged(
+                f"frame {number + 1} claims {int(captured[whole])} bytes, more than the {most} possible",
+            )
+        if not whole and not feed.more():
+            size = RECORD_HEADER + int(captured[0]) if len(captured) else 0
+            feed.finish(f"frame {number + 1}", size)
+            return
+
+
+def _boundaries(feed: Feed, byte_order: str, limits: Limits) -> tuple[Int64s, int]:
+    """Where records start that have their header here, and where the last of them would end."""
+    captured = struct.Struct(byte_order + "8xI").unpack_from
+    view = feed.data.data
+    at = feed.at
+    last = min(len(view), at + limits.bytes) - RECORD_HEADER
+    starts: list[int] = []
+    append = starts.append
+    for _ in range(limits.frames):
+        if at > last:
+            break
+        append(at)
+        at += 16 + captured(view, at)[0]
+    return np.array(starts, np.int64), at
+
+
+def _rows(heads: Rows, starts: Int64s, captured: Int64s, header: Header) -> Rows:
+    rows = np.zeros(len(heads), FRAME)
+    rows["time"] = heads["seconds"].astype(np.int64) * 1_000_000_000
+    rows["time"] += heads["fraction"].astype(np.int64) * header.scale
+    rows["offset"] = starts + RECORD_HEADER
+    rows["captured"] = captured
+    rows["original"] = np.minimum(heads["original"], 0x7FFFFFFF)
+    rows["link_type"] = header.link_type
+    return rows

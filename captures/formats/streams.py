@@ -1,0 +1,191 @@
+"""Bytes of a capture: a mapped file, or windows of a stream that may be compressed."""
+
+from __future__ import annotations
+
+import mmap
+import select
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from rdmascope.dissect.arrays import Bytes, Int64s, Rows
+
+from ..errors import CaptureError
+
+MOST_IN_RECORD = 256 << 20
+"""Bytes; a record that claims more is damage."""
+
+PATIENCE = 0.2
+"""Seconds that a batch of a live stream waits for more to come."""
+
+RELEASED = 1 << 30
+"""Bytes behind the reader in which pages may have come back because somebody looked at an old payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A batch ends at whichever is reached first."""
+
+    frames: int = 3 << 13
+    bytes: int = 64 << 20
+    window: int = 8 << 20
+    """Bytes read at once from what cannot be mapped."""
+    most: int = 0
+    """Frames of later batches: each may have twice as many as the one before, up to so many."""
+
+    def next(self) -> Limits:
+        """Those of the batch behind this one."""
+        return replace(self, frames=min(self.most, 2 * self.frames)) if self.frames < self.most else self
+
+
+class Feed:
+    """The bytes a reader works on: ``data`` from ``at``; ``more`` brings further ones."""
+
+    def __init__(
+        self,
+        name: str,
+        pieces: Iterator[bytes] | Iterator[bytes | None] | None,
+        window: int,
+        live: int | None = None,
+        growing: bool = False,
+    ) -> None:
+        """``live`` is the descriptor behind ``pieces``, where what came should not wait for a full window.
+
+        ``growing``: a piece that is None says that nothing comes for now, and a record that is not whole at the
+        end is not written yet.
+        """
+        self.name = name
+        self.data: Bytes = np.zeros(0, np.uint8)
+        self.at = 0
+        self._base = 0
+        self._pieces = pieces
+        self._piece = memoryview(b"")
+        self._window = window
+        self._poll: select.poll | None = None
+        if live is not None:
+            self._poll = select.poll()
+            self._poll.register(live, select.POLLIN)
+        self._failure: CaptureError | None = None
+        self._growing = growing
+        self._map: mmap.mmap | None = None
+
+    @classmethod
+    def mapped(cls, name: str, file: int) -> Feed:
+        """All of a regular file that is not empty."""
+        feed = cls(name, None, 0)
+        feed._map = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
+        feed.data = np.frombuffer(feed._map, np.uint8)
+        return feed
+
+    @property
+    def is_mapped(self) -> bool:
+        return self._map is not None
+
+    @property
+    def offset(self) -> int:
+        """Of the next unread byte, in the (decompressed) capture."""
+        return self._base + self.at
+
+    def more(self) -> bool:
+        """Brings further bytes behind the unread ones, into new data; False where there are none."""
+        if self._pieces is None:
+            return False
+        rest = len(self.data) - self.at
+        fresh = np.empty(max(self._window, 2 * rest), np.uint8)
+        fresh[:rest] = self.data[self.at :]
+        filled = rest
+        deadline = 0.0
+        view = fresh.data
+        while filled < len(fresh):
+            if not self._piece:
+                if self._poll is not None and filled > rest:
+                    deadline = deadline or time.monotonic() + PATIENCE
+                    if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                        break
+                try:
+                    piece = next(self._pieces)
+                    if piece is None:
+                        if filled > rest:
+                            break
+                        continue
+                    self._piece = memoryview(piece)
+                except StopIteration:
+                    self._pieces = None
+                    break
+                except CaptureError as error:
+                    self._pieces, self._failure = None, error
+                    break
+                except OSError as error:
+                    self._pieces, self._failure = None, CaptureError(f"{self.name}: {error.strerror}")
+                    break
+            size = min(len(self._piece), len(fresh) - filled)
+            view[filled : filled + size] = self._piece[:size]
+            self._piece = self._piece[size:]
+            filled += size
+        fresh.flags.writeable = False
+        self._base += self.at
+        self.data, self.at = fresh[:filled], 0
+        return filled > rest
+
+    def need(self, size: int, what: str) -> None:
+        """Makes ``size`` unread bytes available, or raises."""
+        while len(self.data) - self.at < size:
+            if not self.more():
+                self.cut_short(what, size)
+
+    def release(self) -> None:
+        """Gives back the memory of mapped pages behind the reader; they are read again when looked at."""
+        if self._map is not None and hasattr(self._map, "madvise"):
+            start = max(0, self.at - RELEASED) & -mmap.PAGESIZE
+            length = (self.at & -mmap.PAGESIZE) - start
+            if length > 0:
+                self._map.madvise(mmap.MADV_DONTNEED, start, length)
+
+    def finish(self, what: str, size: int = 0) -> None:
+        """To be called where no more comes: raises unless the capture ends here, between two records."""
+        if self._failure is not None:
+            raise self._failure
+        if self.at < len(self.data) and not self._growing:
+            self.cut_short(what, size)
+
+    def rest(self) -> Iterator[bytes]:
+        """All bytes that were not read, to the end or a failure of what brings them."""
+        while True:
+            yield self.data[self.at :].tobytes()
+            self.at = len(self.data)
+            if not self.more():
+                break
+        if self._failure is not None:
+            raise self._failure
+
+    def cut_short(self, what: str, size: int = 0) -> NoReturn:
+        if self._failure is not None:
+            raise self._failure
+        left = len(self.data) - self.at
+        there = f"only {left} of its {size} bytes are" if size else f"only {left} bytes of it are"
+        raise CaptureError(f"{self.name}: truncated in {what}, at byte {self.offset}: {there} there")
+
+    def damaged(self, what: str) -> NoReturn:
+        offset = self.offset
+        # A corrupt gzip stream gives wrong bytes until its checksum comes; then that is what is wrong.
+        while self._poll is None and self._pieces is not None:
+            self.at = len(self.data)
+            self.more()
+        if self._failure is not None:
+            raise self._failure
+        raise CaptureError(f"{self.name}: damaged at byte {offset}: {what}")
+
+
+def gather(data: Bytes, at: Int64s, layout: DTypeLike) -> Rows:
+    """Records of a packed layout at the given offsets, all of them inside the data."""
+    layout = np.dtype(layout)
+    if not len(at):
+        return np.zeros(0, layout)
+    whole = np.dtype((np.void, layout.itemsize))
+    overlapping: Rows = np.ndarray((len(data) - layout.itemsize + 1,), whole, data, strides=(1,))
+    taken: Rows = overlapping[at].view(layout)
+    return taken

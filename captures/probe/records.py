@@ -1,0 +1,156 @@
+"""What a probe found, for other programs: JSON objects and JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from rdmascope.dissect.onc.programs import program_name
+from rdmascope.dissect.records.nouns import Record, record
+from rdmascope.dissect.rpcrdma.characteristics import characteristic_name
+
+from ..verbs.interface import Target
+from .ping import Echoed, Finding, Program, Reached, Round, Spoken, times
+from .serve import Happened
+from .suite import Result
+from .verdicts import Kind
+
+
+def finding(one: Finding, target: Target) -> Record:
+    match one:
+        case Reached():
+            told = one.announced
+            return record(
+                "probe",
+                target=str(target),
+                device=one.device,
+                local=one.local or None,
+                connect_ns=one.connect_time,
+                private_data=one.private_data.hex(),
+                announced=told
+                and {
+                    "send_size": told.send_size,
+                    "receive_size": told.receive_size,
+                    "remote_invalidation": told.remote_invalidation,
+                },
+                threshold_to_server=one.to_server,
+                threshold_to_client=one.to_client,
+                reads_served=one.depths.served,
+                reads_issued=one.depths.issued,
+                credits_asked=one.asked,
+                credits_granted=one.granted,
+                problem=one.problem or None,
+            )
+        case Round():
+            return record(
+                "probe_round", target=str(target), number=one.number, time_ns=one.time, problem=one.problem or None
+            )
+        case Echoed():
+            return record(
+                "probe_echo",
+                target=str(target),
+                number=one.number,
+                size=one.size,
+                there_and_back_ns=one.there_and_back,
+                read_ns=one.read,
+                problem=one.problem or None,
+            )
+        case Spoken():
+            return record(
+                "probe_version",
+                target=str(target),
+                settled=one.version,
+                supported=one.supported and list(one.supported),
+                extended=one.extended,
+                characteristics={
+                    characteristic_name(which): value.hex() if isinstance(value, bytes) else value
+                    for which, value in one.characteristics.items()
+                },
+                problem=one.problem or None,
+            )
+        case Program():
+            return record(
+                "probe_program",
+                target=str(target),
+                program=one.number,
+                name=program_name(one.number),
+                versions=list(one.versions),
+                low=one.low,
+                high=one.high,
+                status=one.status,
+            )
+
+
+def summary(rounds: Sequence[Round], target: Target) -> Record:
+    found = times(rounds) or (None,) * 4
+    low, middle, high, most = found
+    return record(
+        "probe_summary",
+        target=str(target),
+        calls=len(rounds),
+        replies=sum(one.time is not None for one in rounds),
+        min_ns=low,
+        median_ns=middle,
+        p99_ns=high,
+        max_ns=most,
+    )
+
+
+def result(one: Result, target: Target) -> Record:
+    rule = one.check.cited()
+    return record(
+        "probe_check",
+        target=str(target),
+        check=one.check.name,
+        fault=one.check.fault,
+        rule=one.check.rule,
+        level=rule.level.value,
+        document=rule.document,
+        section=rule.section,
+        sends=one.check.sends,
+        verdict=one.verdict.kind.value,
+        observed=one.verdict.observed,
+        time_ns=one.time,
+    )
+
+
+def suite(results: Sequence[Result], target: Target) -> Record:
+    counts = {kind.value: sum(one.verdict.kind is kind for one in results) for kind in Kind}
+    return record("probe_suite", target=str(target), checks=len(results), verdicts=counts)
+
+
+def junit(results: Sequence[Result], target: Target) -> str:
+    """One test suite, a test case for each check."""
+    root = ElementTree.Element("testsuites", name="rdmascope probe")
+    cases = ElementTree.SubElement(
+        root,
+        "testsuite",
+        name=f"{target}: conformance",
+        tests=str(len(results)),
+        failures=str(sum(one.failed for one in results)),
+        skipped=str(sum(one.verdict.kind is Kind.SKIPPED for one in results)),
+    )
+    for one in results:
+        case = ElementTree.SubElement(
+            cases, "testcase", classname=one.check.rule, name=one.check.name, time=f"{one.time / 1e9:.3f}"
+        )
+        if one.failed:
+            element = ElementTree.SubElement(case, "failure", type=one.verdict.kind.value, message=one.verdict.observed)
+            rule = one.check.cited()
+            element.text = f"{one.check.sends}\n{rule.title} ({rule.document}, {rule.section})"
+        elif one.verdict.kind is Kind.SKIPPED:
+            ElementTree.SubElement(case, "skipped", message=one.verdict.observed)
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def listening(places: Sequence[str], highest: int, fault: str | None) -> Record:
+    return record("probe_server", places=list(places), highest_version=highest, fault=fault)
+
+
+def happened(one: Happened) -> Record:
+    return record("probe_client", client=one.client, what=one.what, text=one.text)
+
+
+def served(connections: int, calls: int, committed: int) -> Record:
+    return record("probe_served", connections=connections, calls=calls, committed=committed)

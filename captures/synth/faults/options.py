@@ -1,0 +1,200 @@
+"""How messages of version 2 and its options are spoiled (version-two-01; xcharext-02)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import pack
+from typing import TYPE_CHECKING, Any
+
+from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_MSG, RDMA_OPTIONAL
+from rdmascope.dissect.rpcrdma.characteristics import (
+    EXPERIMENTAL,
+    ROPT_INITXCH,
+    ROPT_RESPXCH,
+    ROPT_UPDXCH,
+    XCHAR_RBSIZ,
+    XCHAR_REQREMINV,
+    RespXch,
+    decode_option,
+)
+
+from ..endpoint import service
+from ..endpoint.header import encode_header, encode_option, xcharsubset, xcharval
+from ..endpoint.nouns import Send
+from ..endpoint.payload import whole
+from ..endpoint.plan import Plan
+from .spoil import Spoil, on, settled
+
+if TYPE_CHECKING:
+    from ..endpoint.endpoint import Endpoint
+
+UNKNOWN_OPTION, UNKNOWN_CHARACTERISTIC = 77, 77
+CALL, REPLY = 0, 1
+
+
+def option(number: int) -> Callable[[Spoil], Spoil]:
+    """Only messages of one option."""
+
+    def choose(spoil: Spoil) -> Spoil:
+        @on("option")
+        def spoiled(endpoint: Endpoint, plan: Plan) -> bool:
+            return plan.header.option == number and spoil(endpoint, plan)
+
+        return spoiled
+
+    return choose
+
+
+def characteristics(endpoint: Endpoint, *more: tuple[int, Any]) -> list[Any]:
+    """The xcharspec of this end, and more."""
+    return [xcharval(which, value) for which, value in (*endpoint.characteristics.own.items(), *more)]
+
+
+# Sizes: whether a Send of so many bytes is too long in just one way
+
+
+def beyond_4096(endpoint: Endpoint, size: int) -> bool:
+    return endpoint.version == 2 and not endpoint.characteristics.known and size > endpoint.send_limit
+
+
+def beyond_buffer(endpoint: Endpoint, size: int) -> bool:
+    return endpoint.version == 2 and endpoint.characteristics.known and size > endpoint.send_limit
+
+
+# Version 2
+
+
+@on("reply")
+def says_call(endpoint: Endpoint, plan: Plan) -> bool:
+    if plan.header.version != 2 or plan.header.procedure != RDMA_MSG:
+        return False
+    plan.header.direction = CALL
+    return True
+
+
+@on("reply", chunks=False)
+def of_version_1(endpoint: Endpoint, plan: Plan) -> bool:
+    if plan.header.version != 2 or not endpoint.answered:
+        return False
+    plan.header.version = 1
+    return True
+
+
+@option(ROPT_INITXCH)
+def says_reply(endpoint: Endpoint, plan: Plan) -> bool:
+    plan.header.direction = REPLY
+    return True
+
+
+@on("call")
+def unknown_option(endpoint: Endpoint, plan: Plan) -> bool:
+    """An option that no document defines, which is allowed, behind a call."""
+    if not settled(endpoint) or plan.header.version != 2:
+        return False
+    header = endpoint.new_header(plan.header.xid ^ 0x2000_0000, plan.header.credits or 1, RDMA_OPTIONAL, CALL)
+    header.option, header.optinfo = UNKNOWN_OPTION, b"what"
+    plan.after.append(Send(encode_header(header)))
+    return True
+
+
+@on("error")
+def option_as_header(endpoint: Endpoint, plan: Plan) -> bool:
+    if plan.header.error != ERR_INVAL_OPTION:
+        return False
+    plan.header.error = ERR_CHUNK
+    return True
+
+
+# Options
+
+
+@option(ROPT_INITXCH)
+def overrun(endpoint: Endpoint, plan: Plan) -> bool:
+    """xchv_data of 900 bytes, where 4 stand."""
+    plan.header.optinfo = plan.header.optinfo[:8] + pack(">I", 900) + plan.header.optinfo[12:]
+    return True
+
+
+@option(ROPT_INITXCH)
+def bool_7(endpoint: Endpoint, plan: Plan) -> bool:
+    values = [xcharval(XCHAR_REQREMINV, 7)]
+    plan.header.optinfo = encode_option(ROPT_INITXCH, values, [])
+    return True
+
+
+@option(ROPT_INITXCH)
+def unknown_characteristic(endpoint: Endpoint, plan: Plan) -> bool:
+    values = characteristics(endpoint, (UNKNOWN_CHARACTERISTIC, b"\0\0\0\1"))
+    plan.header.optinfo = encode_option(ROPT_INITXCH, values, [])
+    return True
+
+
+@option(ROPT_INITXCH)
+def experimental(endpoint: Endpoint, plan: Plan) -> bool:
+    values = characteristics(endpoint, (EXPERIMENTAL[0], b"\0\0\0\1"))
+    plan.header.optinfo = encode_option(ROPT_INITXCH, values, [])
+    return True
+
+
+@option(ROPT_INITXCH)
+def call_behind(endpoint: Endpoint, plan: Plan) -> bool:
+    plan.payload = whole(service.null(plan.header.xid))
+    return True
+
+
+@option(ROPT_INITXCH)
+def too_long(endpoint: Endpoint, plan: Plan) -> bool:
+    """A subset of 300 words, all of them empty."""
+    plan.header.optinfo = encode_option(ROPT_INITXCH, characteristics(endpoint), [0] * 300)
+    return True
+
+
+@on("call")
+def once_more(endpoint: Endpoint, plan: Plan) -> bool:
+    """ROPT_INITXCH behind a call."""
+    if not settled(endpoint) or plan.header.version != 2:
+        return False
+    header = endpoint.new_header(plan.header.xid ^ 0x2000_0000, plan.header.credits or 1, RDMA_OPTIONAL, CALL)
+    header.option, header.optinfo = ROPT_INITXCH, encode_option(ROPT_INITXCH, characteristics(endpoint), [])
+    plan.after.append(Send(encode_header(header)))
+    return True
+
+
+@option(ROPT_INITXCH)
+def all_fixed(endpoint: Endpoint, plan: Plan) -> bool:
+    """Says that nothing will change, and changes it when it is asked to, or told to."""
+    values = characteristics(endpoint)
+    plan.header.optinfo = encode_option(ROPT_INITXCH, values, xcharsubset(range(len(values))))
+    return True
+
+
+@option(ROPT_RESPXCH)
+def other_xid(endpoint: Endpoint, plan: Plan) -> bool:
+    plan.header.xid ^= 0xFF
+    return True
+
+
+@option(ROPT_RESPXCH)
+def two_sets(endpoint: Endpoint, plan: Plan) -> bool:
+    """What was done is rejected, too."""
+    said = decode_option(ROPT_RESPXCH, plan.header.optinfo)
+    if not isinstance(said, RespXch) or not said.done:
+        return False
+    subsets = [xcharsubset(places) for places in (said.done, said.done | said.rejected, said.pending)]
+    plan.header.optinfo = encode_option(ROPT_RESPXCH, *subsets)
+    return True
+
+
+@option(ROPT_UPDXCH)
+def clears_nothing(endpoint: Endpoint, plan: Plan) -> bool:
+    """optupdxch_pendclr in what nobody asked for."""
+    plan.header.optinfo = plan.header.optinfo[:-4] + pack(">I", 1)
+    return True
+
+
+@option(ROPT_UPDXCH)
+def shrinks(endpoint: Endpoint, plan: Plan) -> bool:
+    """A Receive Buffer Size of 1024, the least there was ever."""
+    endpoint.characteristics.own[XCHAR_RBSIZ] = 1024
+    plan.header.optinfo = encode_option(ROPT_UPDXCH, xcharval(XCHAR_RBSIZ, 1024), 0)
+    return True

@@ -1,0 +1,49 @@
+"""Captures that nobody recorded: the scripts that ship, and pcapng files of what a script plays."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from importlib.resources import files
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import CaptureError
+from ..formats.writer import PcapngWriter
+from .wire.network import Frame
+
+ETHERNET = 1
+MOST_BYTES = 1 << 20
+"""A script is no longer."""
+
+
+def shipped_scripts() -> dict[str, str]:
+    """Name -> text, by name."""
+    folder = files(__package__).joinpath("scripts")
+    found = [entry for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    return {entry.name.removesuffix(".toml"): entry.read_text() for entry in sorted(found, key=lambda one: one.name)}
+
+
+def read_script(name: str) -> str:
+    """The text of a shipped script or, where none has that name, of a file; - is standard input."""
+    shipped = shipped_scripts()
+    if name in shipped:
+        return shipped[name]
+    try:
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise CaptureError(f"{name}: no such file, and no script that ships ({', '.join(shipped)})") from None
+    if len(data) > MOST_BYTES:
+        raise CaptureError(f"{name}: longer than {MOST_BYTES} bytes, no script")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CaptureError(f"{name}: no UTF-8 text at byte {error.start}") from None
+
+
+def write_capture(file: BinaryIO, frames: list[tuple[Frame, int]], snaplen: int = 0) -> None:
+    """Frames with their lengths on the wire, as pcapng."""
+    writer = PcapngWriter(file, ETHERNET, snaplen)
+    for frame, length in frames:
+        writer.write(frame.time, frame.data, length)

@@ -1,0 +1,344 @@
+"""Scripts: what two endpoints shall say to each other, as TOML.  The keys are the rows of the tables below."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+
+from rdmascope.dissect.layers.opcodes import PATH_MTU
+from rdmascope.dissect.rpcrdma.characteristics import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
+
+from ..endpoint import Chunks, Role, Settings
+from ..endpoint.plan import Fault
+from ..faults import FAULTS, find_fault
+from .network import EPOCH, Path
+
+MOST_STEPS, MOST_CALLS, LARGEST, MOST_BYTES = 10_000, 1_000, 1 << 20, 1 << 28
+"""Steps of a script, calls of a step, bytes of a call, and of all: more is a mistake."""
+
+
+class ScriptError(ValueError):
+    """A script that cannot be played; the message says where and why."""
+
+
+class Key(NamedTuple):
+    type: type
+    help: str
+    values: tuple[Any, ...] = ()
+    """What it may be, where that is not everything of its type."""
+    most: int = LARGEST
+
+
+# fmt: off
+TOP = {
+    "title": Key(str, "What it shows, in a line."),
+    "seed": Key(int, "Of the random numbers: queue pairs, sequence numbers, handles, gaps of time.", most=1 << 32),
+    "start": Key(int, "Time of the first frame, in seconds since 1970-01-01 UTC.", most=1 << 32),
+    "lose": Key(list, "Frames that the capture missed, from 1: numbers, and stretches such as \"4-9\"."),
+    "snaplen": Key(int, "Bytes of a frame that the capture keeps, 0 for all."),
+    "connection": Key(list, "[[connection]], one after the other."),
+}
+CONNECTION = {
+    "transport": Key(str, "The network.", ("rocev2", "iwarp")),
+    "client": Key(dict, "[connection.client], the end that connects."),
+    "server": Key(dict, "[connection.server], the other one."),
+    "mtu": Key(int, "Bytes of payload: of a RoCEv2 packet, 1024 by default, or a TCP segment, 1460."),
+    "port": Key(int, "The service port, 20049 by default.", most=65535),
+    "mpa_revision": Key(int, "iWARP: of the MPA start-up frames.", (1, 2)),
+    "markers": Key(bool, "iWARP: MPA markers in both directions."),
+    "step": Key(list, "[[connection.step]], in order: a call, or request, update, disconnect."),
+}
+END = {
+    "address": Key(str, "IPv4 or IPv6."),
+    "version": Key(int, "The highest version it speaks, 1 by default.", (1, 2)),
+    "lowest": Key(int, "The lowest.", (1, 2)),
+    "credits": Key(int, "Asked for by the client, granted by the server.", most=65535),
+    "backward_credits": Key(int, "Asked for by the server, granted by the client.", most=65535),
+    "private_data": Key(bool, "Announces sizes in the connection's private data."),
+    "send_size": Key(int, "Announced there, a multiple of 1024.", most=262144),
+    "receive_size": Key(int, "Announced there, a multiple of 1024.", most=262144),
+    "remote_invalidation": Key(bool, "Ready for Send With Invalidate."),
+    "extension": Key(bool, "Version 2: knows transport characteristics."),
+    "receive_buffer": Key(int, "Version 2: Receive Buffer Size, 4096 or more."),
+    "backward_support": Key(str, "Version 2: Backward Request Support.", ("none", "inline", "general")),
+    "unchanging": Key(list, "Version 2: characteristics that it says will not change."),
+    "on_request": Key(str, "Version 2: what it does with changes asked for.", ("done", "pending", "reject")),
+    "fault": Key(str, "What it does wrong, once: a name that --faults lists, or a rule."),
+}
+STEP = {
+    "call": Key(str, "A call.", ("null", "getattr", "read", "write", "readdirplus", "create_session", "callback")),
+    "count": Key(int, "How many, all at once as far as credits go.", most=MOST_CALLS),
+    "size": Key(int, "Bytes: read or written, of the listing, of the callback's tag."),
+    "offset": Key(int, "Of a read or write.", most=1 << 40),
+    "room": Key(int, "Bytes of the Write chunk of a read, where that is more than its size."),
+    "with": Key(list, "Chunks it has in any case: \"read\", \"write\", \"reply\", \"zero\"."),
+    "without": Key(list, "Chunks it does not have."),
+    "segments": Key(int, "Segments of each chunk.", most=64),
+    "together": Key(bool, "With the step before it, without waiting for replies."),
+    "request": Key(dict, "Asks the peer to change characteristics: receive_buffer, remote_invalidation, …"),
+    "update": Key(dict, "Changes a characteristic of its own."),
+    "from": Key(str, "Which end: the client by default, of a callback the server.", ("client", "server")),
+    "pause": Key(str, "Before the step: 10ms, 250us, 2s."),
+    "disconnect": Key(bool, "Ends the connection."),
+}
+CHARACTERISTIC_KEYS = {
+    "receive_buffer": (XCHAR_RBSIZ, Key(int, "")),
+    "remote_invalidation": (XCHAR_REQREMINV, Key(bool, "")),
+    "backward_support": (XCHAR_BRS, Key(str, "", ("none", "inline", "general"))),
+}
+# fmt: on
+CHUNK_NAMES = ("read", "write", "reply", "zero")
+_PATH = Path()
+LEVELS = {"none": 0, "inline": 1, "general": 2}
+_DURATION = re.compile(r"(\d+)(ns|us|ms|s)")
+_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    end: Role
+    call: str = ""
+    count: int = 1
+    size: int = 4096
+    offset: int = 0
+    room: int = 0
+    chunks: Chunks = field(default_factory=Chunks)
+    together: bool = False
+    request: tuple[tuple[int, int | bool], ...] = ()
+    update: tuple[tuple[int, int | bool], ...] = ()
+    pause: int = 0
+    """Nanoseconds."""
+    disconnect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One connection."""
+
+    transport: str
+    path: Path
+    mpa_revision: int
+    markers: bool
+    settings: tuple[Settings, Settings]
+    faults: tuple[Fault | None, Fault | None]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    title: str
+    seed: int
+    start: int
+    """Nanoseconds since the Unix epoch."""
+    lose: frozenset[int]
+    """Frame numbers."""
+    snaplen: int
+    connections: tuple[Setup, ...]
+
+
+def parse_script(text: str) -> Script:
+    """Read a script; raises ScriptError."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ScriptError(f"no TOML: {error}") from None
+    top = _checked("the script", raw, TOP)
+    start = top.get("start")
+    connections = _tables("connection", top.get("connection", []))
+    if not connections:
+        raise ScriptError("there is no [[connection]] in it")
+    setups = tuple(_setup(f"connection {number}", one) for number, one in enumerate(connections, 1))
+    steps = [step for setup in setups for step in setup.steps]
+    if len(steps) > MOST_STEPS:
+        raise ScriptError(f"the script: {len(steps)} steps, at most {MOST_STEPS}")
+    size = sum(step.count * (step.size + 1024) for step in steps if step.call)
+    if size > MOST_BYTES:
+        raise ScriptError(f"the script: calls of {size} bytes, at most {MOST_BYTES}")
+    return Script(
+        top.get("title", ""),
+        top.get("seed", 0),
+        EPOCH if start is None else start * _UNITS["s"],
+        _frames(top.get("lose", [])),
+        top.get("snaplen", 0),
+        setups,
+    )
+
+
+def _checked(where: str, raw: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Any]:
+    """The table, if all its keys are known and of their types."""
+    for name, value in raw.items():
+        key = keys.get(name)
+        if key is None:
+            near = get_close_matches(name, keys, 1) or [", ".join(keys)]
+            raise ScriptError(f"{where}: there is no key {name!r}; is it {near[0]}?")
+        wrong = not isinstance(value, key.type) or (key.type is not bool and isinstance(value, bool))
+        if wrong:
+            kind = {int: "a number", str: "a string", bool: "true or false", list: "a list", dict: "a table"}
+            raise ScriptError(f"{where}: {name} is {value!r}, not {kind[key.type]}")
+        if key.values and value not in key.values:
+            raise ScriptError(f"{where}: {name} is {value!r}, not one of {', '.join(map(str, key.values))}")
+        if isinstance(value, int) and not 0 <= value <= key.most:
+            raise ScriptError(f"{where}: {name} is {value}, not in 0 to {key.most}")
+    return dict(raw)
+
+
+def _tables(name: str, values: list[Any]) -> list[dict[str, Any]]:
+    if not all(isinstance(value, dict) for value in values):
+        raise ScriptError(f"{name} is a list of other things than tables; write [[{name}]]")
+    return values
+
+
+def _setup(where: str, raw: Mapping[str, Any]) -> Setup:
+    table = _checked(where, raw, CONNECTION)
+    transport = table.get("transport", "rocev2")
+    ends = [_checked(f"{where}, {name}", table.get(name, {}), END) for name in ("client", "server")]
+    addresses = [end.get("address", default) for end, default in zip(ends, _PATH.hosts, strict=True)]
+    try:
+        versions = {ip_address(address).version for address in addresses}
+    except ValueError as error:
+        raise ScriptError(f"{where}: {error}") from None
+    if len(versions) > 1:
+        raise ScriptError(f"{where}: one address is IPv4, the other IPv6")
+    mtu = table.get("mtu", 1024 if transport == "rocev2" else 1460)
+    if transport == "rocev2" and mtu not in PATH_MTU.values():
+        raise ScriptError(f"{where}: mtu is {mtu}, not one of {', '.join(map(str, PATH_MTU.values()))}")
+    if transport == "iwarp" and not 256 <= mtu <= 9000:
+        raise ScriptError(f"{where}: mtu is {mtu}, not in 256 to 9000")
+    steps = _tables("connection.step", table.get("step", []))
+    named = [_fault(f"{where}, {role.name.lower()}", role, end) for role, end in zip(Role, ends, strict=True)]
+    return Setup(
+        transport,
+        Path(addresses[0], addresses[1], table.get("port", _PATH.port), mtu),
+        table.get("mpa_revision", 1),
+        table.get("markers", False),
+        (_settings(f"{where}, client", ends[0]), _settings(f"{where}, server", ends[1])),
+        (named[0], named[1]),
+        tuple(_step(f"{where}, step {number}", step) for number, step in enumerate(steps, 1)),
+    )
+
+
+def _settings(where: str, end: dict[str, Any]) -> Settings:
+    given = {name: value for name, value in end.items() if name not in ("address", "fault", "private_data")}
+    if "private_data" in end:
+        given["announce"] = end["private_data"]
+    for name in ("send_size", "receive_size"):
+        if given.get(name, 1024) % 1024 or not given.get(name, 1024):
+            raise ScriptError(f"{where}: {name} is {given[name]}, no multiple of 1024")
+    if given.get("receive_buffer", 4096) < 4096:
+        raise ScriptError(f"{where}: receive_buffer is {given['receive_buffer']}, and 4096 is the least")
+    for name in ("credits", "backward_credits"):
+        if given.get(name) == 0:
+            raise ScriptError(f"{where}: {name} is 0, and 1 is the least")
+    if "backward_support" in given:
+        given["backward_support"] = LEVELS[given["backward_support"]]
+    if "unchanging" in given:
+        given["unchanging"] = frozenset(_characteristic(where, name)[0] for name in given["unchanging"])
+    if "on_request" in given:
+        given["on_request"] = dict.fromkeys((which for which, _ in CHARACTERISTIC_KEYS.values()), given["on_request"])
+    settings = Settings(**given)
+    if settings.lowest > settings.version:
+        raise ScriptError(f"{where}: lowest is {settings.lowest}, and version {settings.version}")
+    return settings
+
+
+def with_fault(script: Script, name: str) -> Script:
+    """The script with a fault on its first connection, and with the fault of the peer that gives the occasion for it.
+
+    Raises ScriptError where there is no such fault.
+    """
+    fault = known_fault(name)
+    first, *rest = script.connections
+    faults = list(first.faults)
+    for one in (fault, FAULTS[fault.cause] if fault.cause else None):
+        if one is not None:
+            faults[one.by] = one
+    return replace(script, connections=(replace(first, faults=(faults[0], faults[1])), *rest))
+
+
+def known_fault(name: str) -> Fault:
+    fault = find_fault(name)
+    if fault is None:
+        near = get_close_matches(name, FAULTS, 1)
+        raise ScriptError(f"there is no fault {name!r}" + (f"; is it {near[0]}?" if near else ""))
+    return fault
+
+
+def _fault(where: str, role: Role, end: dict[str, Any]) -> Fault | None:
+    if "fault" not in end:
+        return None
+    try:
+        fault = known_fault(end["fault"])
+    except ScriptError as error:
+        raise ScriptError(f"{where}: {error}") from None
+    if fault.by is not role:
+        raise ScriptError(f"{where}: the fault {end['fault']!r} is one of the {fault.by.name.lower()}")
+    return fault
+
+
+def _characteristic(where: str, name: Any) -> tuple[int, Key]:
+    if name not in CHARACTERISTIC_KEYS:
+        raise ScriptError(f"{where}: {name!r} is none of {', '.join(CHARACTERISTIC_KEYS)}")
+    return CHARACTERISTIC_KEYS[name]
+
+
+def _values(where: str, table: dict[str, Any]) -> tuple[tuple[int, int | bool], ...]:
+    _checked(where, table, {name: key for name, (_, key) in CHARACTERISTIC_KEYS.items()})
+    return tuple((CHARACTERISTIC_KEYS[name][0], LEVELS.get(value, value)) for name, value in table.items())
+
+
+def _step(where: str, raw: Mapping[str, Any]) -> Step:
+    table = _checked(where, raw, STEP)
+    deeds = [name for name in ("call", "request", "update", "disconnect") if name in table]
+    if len(deeds) != 1:
+        raise ScriptError(
+            f"{where}: {' and '.join(deeds) or 'nothing'} in it, not one of call, request, update, disconnect"
+        )
+    callback = table.get("call") == "callback"
+    end = Role[table.get("from", "server" if callback else "client").upper()]
+    if "call" in table and (end is Role.SERVER) is not callback:
+        raise ScriptError(f"{where}: a {table['call']} comes from the {'server' if callback else 'client'}")
+    wishes: dict[str, bool] = {}
+    for key, wanted in (("with", True), ("without", False)):
+        for name in table.get(key, []):
+            if name not in CHUNK_NAMES:
+                raise ScriptError(f"{where}: {name!r} is none of the chunks {', '.join(CHUNK_NAMES)}")
+            wishes[name] = wanted
+    return Step(
+        end,
+        table.get("call", ""),
+        table.get("count", 1),
+        table.get("size", 64 if callback else 4096),
+        table.get("offset", 0),
+        max(table.get("room", 0), table.get("size", 4096)),
+        Chunks(**wishes, segments=max(1, table.get("segments", 1))),
+        table.get("together", False),
+        _values(where, table.get("request", {})),
+        _values(where, table.get("update", {})),
+        _duration(where, table.get("pause", "0ns")),
+        bool(table.get("disconnect", False)),
+    )
+
+
+def _duration(where: str, text: str) -> int:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ScriptError(f"{where}: {text!r} is no duration such as 10ms, 250us or 2s")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _frames(values: list[Any]) -> frozenset[int]:
+    found: set[int] = set()
+    for value in values:
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", str(value))
+        if match is None or isinstance(value, bool):
+            raise ScriptError(f'the script: lose has {value!r}, neither a frame number nor a stretch such as "4-9"')
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first > 1 << 20:
+            raise ScriptError(f"the script: lose has {value!r}, which is too many")
+        found.update(range(first, last + 1))
+    return frozenset(found)

@@ -1,0 +1,255 @@
+"""``rdmascope audit``: judge both ends of every connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from rdmascope.dissect.audit.auditor import EARLIER, Auditor
+from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.audit.result import Result, side
+from rdmascope.dissect.audit.rule import LEVELS, ROLES, Level, Rule, all_rules
+from rdmascope.dissect.records.ci import junit, sarif
+from rdmascope.dissect.records.nouns import Record, record
+from rdmascope.dissect.rpcrdma.analyzer import drop_contents
+
+from ..auditfile import Settings, Waiver, read_settings
+from ..reading import Reading, analyzer_options, recognition_options
+from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
+from ..views import audit as views
+
+EXIT_VIOLATIONS = 1
+
+FAIL_ON = {"MUST": 0, "SHOULD": 1, "STATED": 2, "NOTE": 3, "NEVER": -1}
+"""The least of Tally.worst that passes, less one."""
+
+_levels = click.Choice([*FAIL_ON], case_sensitive=False)
+
+
+@click.command("audit")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--rule", "wanted", multiple=True, metavar="ID", help="Only this rule; V1-READ* for all that begin so.")
+@click.option("--ignore", multiple=True, metavar="ID", help="Not this rule.")
+@click.option("--level", type=click.Choice([*LEVELS], case_sensitive=False), help="Only rules of this level or above.")
+@click.option("--role", type=click.Choice(ROLES[:2]), help="Only rules about this role.")
+@click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
+@click.option(
+    "--examples", type=click.IntRange(0), metavar="N", help="Findings kept of each rule and end.  [default: 3]"
+)
+@click.option("--fail-on", type=_levels, help="Exit with 1 on violations of this level or above.  [default: MUST]")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Settings; otherwise rdmascope.toml or pyproject.toml here.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line: findings, verdicts, capture.")
+@click.option("--junit", "junit_file", type=click.Path(dir_okay=False), help="Write JUnit XML.")
+@click.option("--sarif", "sarif_file", type=click.Path(dir_okay=False), help="Write SARIF 2.1.0.")
+@recognition_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    wanted: tuple[str, ...],
+    ignore: tuple[str, ...],
+    level: str | None,
+    role: str | None,
+    connection: int | None,
+    examples: int | None,
+    fail_on: str | None,
+    config: str | None,
+    as_json: bool,
+    junit_file: str | None,
+    sarif_file: str | None,
+    ports: tuple[int, ...],
+    force: str | None,
+) -> None:
+    """Judge both ends of every connection by the specifications: what was broken, by whom, and where.
+
+    Example: does this server keep to RPC-over-RDMA?
+
+    \b
+      $ rdmascope audit bidir-rxe.pcap.zst --examples 1
+      bidir-rxe.pcap.zst: 66 RPCs on 2 connections: 14 violations of 1 rule (1 MUST)
+      ...
+        MUST  PD-INVALIDATE-AGREED  14 times
+          Send With Invalidate only after both ends set R (RFC 8797, 4.1)
+          server 10.77.0.1:20049, connection 1: 7 of 7
+            frame 29, RPC 2, XID 0xaea615e0
+              found     a Send With Invalidate, and the passive side did not set R
+              required  R from both ends
+            … and 6 more
+
+    The server uses remote invalidation as soon as the client allows it, without saying that it does so itself.
+    What the rule asks, why, and an example of right and wrong:
+
+    \b
+      $ rdmascope explain PD-INVALIDATE-AGREED
+
+    The table of each connection counts rules: passed, violated, undecidable (the capture does not tell) and without
+    an opportunity (nothing happened that they judge).
+
+    Exit status: 0 clean, 1 violations at or above --fail-on, 2 a file that cannot be used.
+
+    A TOML file can pin selections, and waive findings for a reason:
+
+    \b
+      [tool.rdmascope.audit]
+      level = "SHOULD"
+      ignore = ["V1-HANDLE-PERSISTENT"]
+      fail-on = "SHOULD"
+      [[tool.rdmascope.audit.waive]]
+      rule = "PD-INVALIDATE-AGREED"
+      role = "responder"
+      reason = "knfsd never sets R; reported upstream"
+    """
+    settings = read_settings(config)
+    rules = _choose(settings, wanted, ignore, level, role)
+    limit = FAIL_ON[(fail_on or settings.fail_on).upper()]
+    chosen = connection if connection is not None else settings.connection
+    results: list[Result] = []
+    failed = False
+    out = console()
+    for at, file in enumerate(files):
+        kept = settings.examples if examples is None else examples
+        auditor = Auditor(rules, kept, _keep(settings.waivers), release=drop_contents)
+        reading = Reading(file, analyzer_options(ports, force))
+        reading.analyzer.watch = auditor.watch
+        try:
+            rpcs = sum(1 for _ in reading.rpcs(auditor.retire))
+            auditor.finish(reading.analyzer.connections)
+            if chosen is not None:
+                for place in [place for place in auditor.tallies if place.connection != chosen]:
+                    del auditor.tallies[place]
+            if chosen is not None and not any(one.number == chosen for one in reading.analyzer.connections):
+                reading.lacks(f"connection {chosen}")
+            result = Result(file, auditor, rpcs, chosen)
+            results.append(result)
+            if as_json:
+                for line in _records(result):
+                    print_json({**line, "file": file})
+            else:
+                if at:
+                    click.echo()
+                show(out, views.page(result, out.width, settings.waivers))
+            reading.check()
+        except click.ClickException as error:
+            complain(error.format_message())
+            failed = True
+    if junit_file:
+        Path(junit_file).write_text(junit(results), encoding="utf-8")
+    if sarif_file:
+        Path(sarif_file).write_text(sarif(results), encoding="utf-8")
+    if failed:
+        ctx.exit(EXIT_BAD_INPUT)
+    if any(tally.worst <= limit for result in results for tally in result.auditor.tallies.values() if tally.violated):
+        ctx.exit(EXIT_VIOLATIONS)
+
+
+def _choose(
+    settings: Settings, wanted: tuple[str, ...], ignore: tuple[str, ...], level: str | None, role: str | None
+) -> list[Rule]:
+    every = all_rules()
+    chosen = _matching(every, wanted or settings.rule) if wanted or settings.rule else set(every)
+    chosen -= _matching(every, (*ignore, *settings.ignore)) if ignore or settings.ignore else set()
+    lowest = level or settings.level
+    kept = [rule for id, rule in every.items() if id in chosen]
+    if lowest:
+        kept = [rule for rule in kept if LEVELS.index(rule.level) <= LEVELS.index(Level(lowest.upper()))]
+    role = role or settings.role
+    return [rule for rule in kept if role is None or rule.role in (role, "either")]
+
+
+def matching_rules(*names: str) -> frozenset[str]:
+    """Ids of the rules that are meant by these names; a name may end with a star."""
+    return frozenset(_matching(all_rules(), names))
+
+
+def _matching(every: dict[str, Rule], names: tuple[str, ...]) -> set[str]:
+    found: set[str] = set()
+    for name in names:
+        some = {id for id in every if id == name.upper() or (name.endswith("*") and id.startswith(name[:-1].upper()))}
+        if not some:
+            raise click.ClickException(f"no rule {name!r}; 'rdmascope rules' lists them")
+        found |= some
+    return found
+
+
+def _keep(waivers: tuple[Waiver, ...]) -> Callable[[Finding], bool] | None:
+    if not waivers:
+        return None
+
+    def keep(finding: Finding) -> bool:
+        return not any(waiver.covers(finding) for waiver in waivers)
+
+    return keep
+
+
+def _records(result: Result) -> Iterator[Record]:
+    for finding in result.auditor.findings:
+        yield finding_record(finding)
+    for row in result.rows():
+        tally, rule = row.tally, row.rule
+        yield record(
+            "verdict",
+            rule=rule.id,
+            level=rule.level.value,
+            connection=row.connection.number,
+            endpoint=side(row.endpoint),
+            address=str(row.connection.endpoints[row.endpoint]),
+            verdict="unjudgeable" if rule.unjudgeable else tally.verdict,
+            passed=tally.passed,
+            violated=tally.violated,
+            undecidable=tally.undecidable,
+            reasons=dict(tally.reasons),
+        )
+    for place, tally in result.auditor.tallies.items():
+        if place.connection == EARLIER:
+            yield record(
+                "verdict",
+                rule=place.rule,
+                level=result.auditor.rules[place.rule].level.value,
+                connection=None,
+                endpoint=side(place.endpoint),
+                address=None,
+                verdict=tally.verdict,
+                passed=tally.passed,
+                violated=tally.violated,
+                undecidable=tally.undecidable,
+                reasons=dict(tally.reasons),
+            )
+    yield record(
+        "audit",
+        rpcs=result.rpcs,
+        connections=len(result.connections),
+        rules=len(result.auditor.rules),
+        violations=result.violations,
+        waived=result.auditor.waived_count,
+    )
+
+
+def finding_record(finding: Finding) -> Record:
+    rule = finding.rule
+    return record(
+        "finding",
+        rule=rule.id,
+        title=rule.title,
+        level=rule.level.value,
+        severity=finding.severity,
+        document=rule.document,
+        section=rule.section,
+        final=rule.final,
+        verdict=finding.verdict,
+        connection=finding.connection.number,
+        endpoint=side(finding.endpoint),
+        address=str(finding.connection.endpoints[finding.endpoint]),
+        role=finding.role,
+        frames=list(finding.frames),
+        time_ns=finding.time or None,
+        rpc=finding.rpc,
+        xid=finding.xid,
+        observed=finding.observed,
+        required=finding.required,
+    )

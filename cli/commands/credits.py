@@ -1,0 +1,105 @@
+"""``rdmascope credits``: flow control over time."""
+
+from __future__ import annotations
+
+import click
+
+from rdmascope.dissect.measure.credits import CreditHistory, Direction
+from rdmascope.dissect.records.nouns import Record, record
+from rdmascope.dissect.transport.connection import Connection
+
+from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..terminal import console, print_json, show
+from ..views.credits import credits_view
+
+STRETCHES = 200
+"""Stretches of time in --json."""
+
+
+@click.command("credits")
+@file_argument
+@click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
+@click.option("--json", "as_json", is_flag=True, help="One rdmascope.credits/1 object per connection and direction.")
+@recognition_options
+def command(file: str, connection: int | None, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
+    """Show flow control: credits asked and granted, calls outstanding, and the time spent at the limit.
+
+    A requester may have as many calls outstanding as the lower of what it asked for and what the responder granted
+    (RFC 8166, 3.3.1).  While it has that many, whatever else wants to call waits.
+
+    \b
+    Example: is this mount held back by credits?
+      $ rdmascope credits meta-rxe.pcap.zst --connection 1
+      Connection 1  forward calls, 10.77.0.2 → 10.77.0.1
+        asked              128      calls              2,819
+        granted            64       replies            2,819
+        most outstanding   1        mean outstanding   0.11
+        at the limit       0 (0%)   times              0
+      ...
+
+    It is not: 64 are granted, and no more than one is ever used.  The plot shows the calls outstanding over time, with
+    the limit as a line, and beneath it the share of the time in which the requester stood at the limit.
+
+    Times are those where the capture was taken, so calls are counted from passing there to their replies passing.
+    """
+    histories: list[CreditHistory] = []
+
+    def watch(one: Connection) -> CreditHistory:
+        histories.append(CreditHistory(one))
+        return histories[-1]
+
+    reading = Reading(file, analyzer_options(ports, force, contents=False))
+    reading.analyzer.watch = watch
+    for _ in reading.rpcs():
+        pass
+    found = [one for history in histories for one in history.directions if one.calls or one.replies]
+    found.sort(key=lambda one: (one.connection.number, one.backward))
+    chosen = [one for one in found if connection in (None, one.connection.number)]
+    if not chosen:
+        reading.lacks("RPC-over-RDMA message" if connection is None else f"call on connection {connection}")
+    out = console()
+    for at, one in enumerate(chosen):
+        if as_json:
+            print_json({**credits_record(one), "file": file})
+        else:
+            if at:
+                click.echo()
+            show(out, credits_view(one, out.width))
+    reading.check()
+
+
+def credits_record(one: Direction) -> Record:
+    each, stretches = one.spread(STRETCHES)
+    first = min(one.bins, default=0) * one.width
+    return record(
+        "credits",
+        connection=one.connection.number,
+        direction="backward" if one.backward else "forward",
+        calls=one.calls,
+        replies=one.replies,
+        asked=_range(one.asked),
+        granted=_range(one.granted),
+        most_outstanding=one.most,
+        mean_outstanding=round(one.mean, 3),
+        blocked_ns=one.blocked,
+        blockages=one.blockages,
+        exceeded=one.exceeded,
+        first_time_ns=one.first_time,
+        last_time_ns=one.last_time,
+        stretch_ns=each,
+        stretches=[
+            {
+                "time_ns": first + number * each,
+                "asked": stretch.asked,
+                "granted": stretch.granted,
+                "outstanding": stretch.outstanding,
+                "blocked_ns": stretch.blocked,
+            }
+            for number, stretch in enumerate(stretches)
+            if stretch is not None
+        ],
+    )
+
+
+def _range(values: tuple[int, int] | None) -> Record | None:
+    return None if values is None else {"lowest": values[0], "highest": values[1]}

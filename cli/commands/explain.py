@@ -1,0 +1,30 @@
+"""``rdmascope explain``: the page of a rule."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import click
+
+from rdmascope.dissect.audit.rule import all_rules
+
+from ..terminal import console, show
+from ..views.audit import rule_view
+
+
+@click.command("explain")
+@click.argument("id", metavar="ID")
+def command(id: str) -> None:
+    """Say what a rule requires, where it is written, why it matters, and an example of right and wrong.
+
+    \b
+    Example:
+      $ rdmascope explain V1-CREDIT-EXCEEDED
+    """
+    rules = all_rules()
+    rule = rules.get(id.upper())
+    if rule is None:
+        near = get_close_matches(id.upper(), rules, 3) or [name for name in rules if id.upper() in name][:3]
+        hint = f"; is it {' or '.join(near)}?" if near else "; 'rdmascope rules' lists them"
+        raise click.ClickException(f"no rule {id!r}{hint}")
+    show(console(), rule_view(rule))

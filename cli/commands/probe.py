@@ -1,0 +1,333 @@
+"""``rdmascope probe``: speak RPC-over-RDMA with a server, or be one."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..terminal import EXIT_BAD_INPUT, EXIT_FAULT, complain, console, print_json, show
+
+if TYPE_CHECKING:
+    from rdmascope.captures.probe.ping import Plan
+    from rdmascope.captures.probe.verdicts import Check
+    from rdmascope.captures.verbs.interface import Target, Verbs
+
+SECOND = 1_000_000_000
+NFS_RDMA_PORT = 20049
+_THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
+"""What a server may say to the first call that is there, with or without NFS."""
+
+
+@click.command("probe")
+@click.argument("host", metavar="HOST", required=False)
+@click.option("--port", type=click.IntRange(1, 65535), default=NFS_RDMA_PORT, show_default=True, help="Port.")
+@click.option("--source", metavar="ADDRESS", help="Address of this end.")
+@click.option("--device", metavar="NAME", help="RDMA device of this end, as 'rdma link' shows it.")
+@click.option("-4", "ipv4", is_flag=True, help="The IPv4 address of HOST.")
+@click.option("-6", "ipv6", is_flag=True, help="The IPv6 address of HOST.")
+@click.option("-c", "count", type=click.IntRange(0), default=5, show_default=True, help="NULL calls.")
+@click.option(
+    "-i", "interval", type=click.FloatRange(0), default=1.0, show_default=True, help="Seconds from one to the next."
+)
+@click.option("--program", "programs", type=int, multiple=True, metavar="N", help="Ask for this RPC program, too.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="Seconds of each wait at most.",
+)
+@click.option("--suite", type=click.Choice(["conformance"]), help="Judge the server instead, check by check.")
+@click.option("--faults", is_flag=True, help="With the checks that send what nobody may send.")
+@click.option("--check", "names", multiple=True, metavar="NAME", help="Only this check.")
+@click.option("--file", "path", metavar="PATH", help="With --suite: a file on the server that may be read.")
+@click.option("--serve", is_flag=True, help="Be the server.")
+@click.option("--fault", metavar="NAME", help="With --serve: what to do wrong; 'list' lists them.")
+@click.option(
+    "--highest",
+    type=click.IntRange(1, 2),
+    help="The highest version of RPC-over-RDMA to speak.  [default: 1; with --serve 2]",
+)
+@click.option(
+    "--echo",
+    type=click.IntRange(1, 1 << 20),
+    metavar="BYTES",
+    help="Send so many there and back with each call; HOST runs this program with --serve.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--junit", "junit_file", type=click.Path(dir_okay=False), help="With --suite: write JUnit XML.")
+@click.option("--write", "write_file", type=click.Path(dir_okay=False), help="Write the exchange as a capture.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    host: str | None,
+    port: int,
+    source: str | None,
+    device: str | None,
+    ipv4: bool,
+    ipv6: bool,
+    count: int,
+    interval: float,
+    programs: tuple[int, ...],
+    timeout: float,
+    suite: str | None,
+    faults: bool,
+    names: tuple[str, ...],
+    path: str | None,
+    serve: bool,
+    fault: str | None,
+    highest: int | None,
+    echo: int | None,
+    as_json: bool,
+    junit_file: str | None,
+    write_file: str | None,
+) -> None:
+    """Speak RPC-over-RDMA with a server: is it there, what does it agree to, how fast does it answer?
+
+    Example: an NFS server on Linux 6.1, by software RDMA.
+
+    \b
+      $ rdmascope probe 10.77.0.1 -c 3
+      10.77.0.1:20049 by rxe0, connected in 338 ms
+        private data         sends 4.00 KiB, receives 4.00 KiB, no remote invalidation
+        inline threshold     4.00 KiB to the server, 4.00 KiB back
+        RDMA Reads at once   served here 16, served there 0
+        credits              32 asked, 64 granted
+      ...
+        3 calls, 3 replies; min 12.1 ms, median 14.9 ms, p99 37.4 ms, max 37.4 ms
+      ...
+        version 2   refused: RDMA_ERR_VERS, 1 to 1
+        version 1   spoken on the same connection
+      ...
+        NFS (100003)  versions 3, 4 of 3 to 4
+
+    It needs an RDMA device on this host and pyverbs; where one is missing, a line says what to do.
+
+    Does it keep to RPC-over-RDMA? Each check sends something the specification defines an answer for, on a
+    connection of its own. With --faults also what nobody may send: that may disturb a server.
+
+    \b
+      $ rdmascope probe 10.77.0.1 --suite conformance --faults
+
+    A server to try a client with, of versions 1 and 2; it answers NULL, some NFSv3, and an echo program (548347908,
+    version 1, procedure 1: an opaque there and back), and misbehaves where it is told to. Another probe can send bulk
+    data through it (--echo), in version 2 with --highest 2:
+
+    \b
+      $ rdmascope probe --serve --port 20050 --fault grant-nothing
+
+    --write keeps the exchange for the other commands. Where this host can capture on the device, it is what passed;
+    elsewhere it is put together from what was sent and received, and every frame says so.
+
+    Exit status: 0 all is well, 1 no answer or a check that failed, 2 no connection, no device, or no pyverbs.
+    """
+    from rdmascope.captures.verbs.devices import require
+    from rdmascope.captures.verbs.interface import Target
+
+    if fault == "list":
+        _list_faults()
+        return
+    if serve == (host is not None):
+        raise click.UsageError("HOST, or --serve", ctx)
+    if fault and not serve:
+        raise click.UsageError("--fault is for --serve", ctx)
+    if (faults or names or path or junit_file) and not suite:
+        raise click.UsageError("--faults, --check, --file and --junit are for --suite", ctx)
+    if ipv4 and ipv6:
+        raise click.UsageError("-4 or -6, not both", ctx)
+    target = Target(host or "", port, source, device, 4 if ipv4 else 6 if ipv6 else 0)
+    from rdmascope.captures.errors import CaptureError
+
+    wanted = _wanted(faults, names) if suite else []
+    try:
+        require()
+        devices = _devices()
+        recorder = None
+        if write_file:
+            from rdmascope.captures.probe.record import record
+
+            devices = recorder = record(devices, target, Path(write_file))
+        try:
+            if serve:
+                status = _serve(devices, target, fault, highest or 2, as_json)
+            elif suite:
+                status = _suite(devices, target, int(timeout * SECOND), wanted, path or "", as_json, junit_file)
+            else:
+                times = int(interval * SECOND), int(timeout * SECOND)
+                status = _ping(devices, target, _plan(count, *times, programs, highest or 1, echo or 0), as_json)
+        finally:
+            devices.close()
+            if recorder is not None:
+                click.echo(recorder.finish(), err=True)
+    except CaptureError as error:
+        complain(str(error))
+        ctx.exit(EXIT_BAD_INPUT)
+    ctx.exit(status)
+
+
+def _devices() -> Verbs:
+    """The devices of this host; tests put others in their place."""
+    from rdmascope.captures.verbs.rdmacm import RdmaCm
+
+    return RdmaCm()
+
+
+def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
+    from rdmascope.captures.probe.suite import chosen
+    from rdmascope.captures.probe.verdicts import CHECKS
+
+    every = chosen(with_faults=True)
+    unknown = [name for name in names if name not in CHECKS]
+    if unknown:
+        raise click.ClickException(f"no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
+    spoiling = [one.name for one in every if one.name in names and one.fault and not faults]
+    if spoiling:
+        raise click.ClickException(f"{spoiling[0]} sends what nobody may send; --faults allows it")
+    return [one for one in every if one.name in names] if names else chosen(faults)
+
+
+def _plan(count: int, interval: int, timeout: int, programs: tuple[int, ...], version: int, echo: int) -> Plan:
+    from rdmascope.captures.probe.ping import Plan
+    from rdmascope.captures.synth.endpoint import Settings
+    from rdmascope.dissect.onc.programs import NFS
+
+    every = tuple(dict.fromkeys((NFS, *programs)))
+    return Plan(count, interval, timeout, every, echo=echo, settings=Settings(version=version))
+
+
+def _ping(devices: Verbs, target: Target, plan: Plan, as_json: bool) -> int:
+    from rdmascope.captures.probe import records as records
+    from rdmascope.captures.probe.ping import Echoed, Reached, Round, Spoken, ping
+
+    from ..views import probe as views
+
+    out = console()
+    rounds: list[Round] = []
+    reached = answered = False
+    try:
+        for finding in ping(devices, target, plan):
+            if isinstance(finding, Round):
+                rounds.append(finding)
+            if isinstance(finding, Reached):
+                reached, answered = True, finding.problem in _THERE
+            if isinstance(finding, Echoed):
+                answered = answered and not finding.problem
+            if isinstance(finding, Spoken) and rounds and not as_json:
+                show(out, views.rounds_summary(rounds))
+            if as_json:
+                print_json(records.finding(finding, target))
+            else:
+                show(out, views.finding(finding, target, plan))
+            _flush()
+    except KeyboardInterrupt:
+        if not reached:
+            raise
+        if rounds and not as_json:
+            show(out, views.rounds_summary(rounds))
+    if as_json and rounds:
+        print_json(records.summary(rounds, target))
+    return 0 if answered and all(one.time is not None for one in rounds) else EXIT_FAULT
+
+
+def _suite(
+    devices: Verbs,
+    target: Target,
+    timeout: int,
+    wanted: Sequence[Check],
+    path: str,
+    as_json: bool,
+    junit_file: str | None,
+) -> int:
+    from rdmascope.captures.probe import records as records
+    from rdmascope.captures.probe.suite import Result, run
+
+    from ..views import probe as views
+
+    if any(one.fault for one in wanted):
+        complain(f"warning: sending faults to {target}, which may disturb it and its clients")
+    out = console()
+    results: list[Result] = []
+    if not as_json:
+        show(out, views.suite_title(target, wanted))
+    for result in run(devices, target, timeout, wanted, path):
+        results.append(result)
+        if as_json:
+            print_json(records.result(result, target))
+        else:
+            show(out, views.result_line(result, wanted, out.width))
+        _flush()
+    if as_json:
+        print_json(records.suite(results, target))
+    else:
+        show(out, views.suite_summary(results, out.width))
+    if junit_file:
+        Path(junit_file).write_text(records.junit(results, target), encoding="utf-8")
+    return EXIT_FAULT if any(one.failed for one in results) else 0
+
+
+def _serve(devices: Verbs, target: Target, fault: str | None, highest: int, as_json: bool) -> int:
+    from rdmascope.captures.probe import records as records
+    from rdmascope.captures.probe.serve import Server
+    from rdmascope.captures.synth.endpoint import Settings
+    from rdmascope.captures.synth.faults import FAULTS
+
+    from ..views import probe as views
+
+    if fault and fault not in FAULTS:
+        raise click.ClickException(f"no fault {fault!r}; 'rdmascope probe --fault list' lists them")
+    server = Server(devices, Settings(version=highest), FAULTS[fault] if fault else None)
+    places = server.listen(target)
+    out = console()
+    if as_json:
+        print_json(records.listening(places, highest, fault))
+    else:
+        show(out, views.listening(places, highest, FAULTS[fault] if fault else None))
+    _flush()
+
+    try:
+        with _ended_by_signals():
+            for one in server.run():
+                if as_json:
+                    print_json(records.happened(one))
+                else:
+                    show(out, views.happened(one))
+                _flush()
+    except KeyboardInterrupt:
+        server.close()
+    if as_json:
+        print_json(records.served(server.connections, server.calls, server.committed))
+    else:
+        show(out, views.served(server.connections, server.calls, server.committed, fault))
+    return 0
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends it as Ctrl-C does, and so does a SIGINT that a shell ignores for what runs in its background."""
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _list_faults() -> None:
+    from rdmascope.captures.synth.endpoint import Role
+    from rdmascope.captures.synth.faults import FAULTS
+
+    from ..views import probe as views
+
+    show(console(), views.faults({name: one for name, one in FAULTS.items() if one.by is Role.SERVER}))
+
+
+def _flush() -> None:
+    """Whoever reads along sees each line when it is there."""
+    sys.stdout.flush()

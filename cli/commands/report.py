@@ -1,0 +1,237 @@
+"""``rdmascope report``: what a capture holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+import click
+
+from rdmascope.captures import CaptureError
+from rdmascope.dissect.measure.statistics import Statistics
+from rdmascope.dissect.records import nouns as records
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+
+from ..reading import Reading, Source, analyzer_options, follow_options, following, recognition_options
+from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
+
+THROUGHPUT_BINS = 100
+"""Stretches of time in --json."""
+
+
+@click.command("report")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--top", default=10, show_default=True, type=click.IntRange(0, 1000), help="How many of the slowest.")
+@click.option("--all", "everything", is_flag=True, help="Every procedure, however many there are.")
+@click.option("--each", is_flag=True, help="Several files are so many captures, reported one after the other.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
+@follow_options
+@recognition_options
+def command(
+    files: tuple[str, ...],
+    top: int,
+    everything: bool,
+    each: bool,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+    follow: bool,
+    idle: float | None,
+) -> None:
+    """Say what a capture holds: who talks, what is called, how long it takes, and what was slow.
+
+    FILE is a pcap, pcapng or ERF file, plain or compressed, a directory of such, or - for standard input.  Several
+    files are one capture in the order of time, unless --each is given.
+
+    Example: a client lost packets.  What did it cost?
+
+    \b
+      $ rdmascope report loss-rxe.pcap.zst
+      78 RPCs on 2 RPC-over-RDMA connections: 64 complete, 8 no reply, 6 error
+      ...
+        # client    QP   server          QP   RPCs    calls  replies again missing
+        1 10.77.0.2 0x11 10.77.0.1:20049 0x11   30 1.51 MiB 3.53 KiB   219       0
+        2 10.77.0.2 0x12 10.77.0.1:20049 0x12   48 7.51 MiB 1.04 MiB   779       0
+
+    Some 1,000 packets were sent again ("again"), none is missing from the capture ("missing"): the loss was real.
+
+    \b
+        procedure              RPCs err     min  median     95%     99%     max
+        NFSv4.1
+          WRITE GETATTR          44   6 86.1 ms  128 ms  369 ms  373 ms  373 ms
+          READ                    4   - 8.14 ms 10.3 ms 14.5 ms 14.5 ms 14.5 ms
+    \b
+        procedure                  up     down call   Reads  server  Writes reply
+        NFSv4.1
+          WRITE GETATTR      9.01 MiB 5.91 KiB    - 23.1 ms  174 ms       -     -
+
+    Writes pay.  The parts of a latency are the call's Send, the RDMA Reads by which the server fetches data, the
+    server, its RDMA Writes, and the reply's Send.  For one of the slowest, and every packet of it:
+
+    \b
+      $ rdmascope show loss-rxe.pcap.zst --rpc 55
+
+    \b
+    With --json, for each capture in this order; "schema" is rdmascope.TYPE/1:
+      capture      frames, packets, times, RPCs by state
+      connection   endpoints, queue pairs, what they agreed: private data,
+                   version, characteristics, thresholds, credits
+      retired      what earlier connections came to, where they were too many
+      transport    losses, retransmissions, congestion, as rdmascope transport has it
+      procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
+      transfer     messages, chunks, bytes of one way a payload travels
+      slowest      the slowest RPCs with their frames
+      histogram    RPCs with a latency of low_ns up to high_ns
+      throughput   RPCs and bytes in stretches of equal time
+      undecoded    what was passed over or is damaged, and why
+    """
+    failed = False
+    sources: list[Source] = list(files) if each else [files]
+    for at, source in enumerate(sources):
+        if at and not as_json:
+            click.echo()
+        reading = Reading(source, analyzer_options(ports, force), follow=following(follow, idle))
+        try:
+            statistics = Statistics(keep_slowest=top)
+            add = statistics.add
+            for rpc in reading.rpcs(statistics.retire):
+                add(rpc)
+            if as_json:
+                print_records(reading, statistics)
+            else:
+                print_page(reading, statistics, everything)
+            reading.check()
+        except click.ClickException as error:
+            complain(error.format_message())
+            failed = True
+    if failed:
+        click.get_current_context().exit(EXIT_BAD_INPUT)
+
+
+class Read(Protocol):
+    """What was read."""
+
+    path: str
+    """What it is called."""
+    analyzer: Analyzer
+    damage: CaptureError | None
+
+
+def print_page(reading: Read, statistics: Statistics, everything: bool = False) -> None:
+    """The report for people."""
+    from rich.text import Text
+
+    from ..views import report as views
+    from ..views.tables import heading
+    from ..views.transport import troubles_view
+
+    analyzer = reading.analyzer
+    out = console()
+    connections = analyzer.connections
+    show(
+        out,
+        views.summary(
+            reading.path,
+            frames=analyzer.frames,
+            packets=analyzer.packets,
+            first_time=analyzer.first_time,
+            last_time=analyzer.last_time,
+            connections=connections,
+            statistics=statistics,
+            retired=analyzer.retired,
+        ),
+    )
+    sections = [("Connections", "", views.connections_view(connections, statistics, analyzer.retired))]
+    if statistics.calls:
+        slowest = statistics.slowest()
+        sections += [
+            ("Procedures", "latency as seen where the capture was taken",
+             views.procedures_view(statistics.procedures(), out.width, everything)),
+            ("How payloads travelled", "", views.transfers_view(statistics.transfers, out.width)),
+            ("Latency", "RPCs by latency", views.histogram_view(statistics, out.width)),
+            ("Over time", "", views.throughput_view(statistics, out.width)),
+        ]  # fmt: skip
+        if slowest:
+            sections.append(
+                ("Slowest", "rdmascope show FILE --rpc N has each in full", views.slowest_view(slowest, out.width))
+            )
+    if connections:
+        healths = [(connection, analyzer.health(connection.number)) for connection in connections]
+        sections.append(("Transport", "rdmascope transport FILE has each connection in full", troubles_view(healths)))
+    sections.append(("Not decoded", "", views.undecoded_view(_undecoded(reading, statistics))))
+    for title, remark, view in sections:
+        show(out, Text(), heading(title, remark), view)
+
+
+def print_records(reading: Read, statistics: Statistics) -> None:
+    """The report for scripts."""
+    from .transport import transport_record
+
+    analyzer = reading.analyzer
+
+    def emit(record: records.Record) -> None:
+        print_json({**record, "file": reading.path})
+
+    emit(
+        records.capture_record(
+            frames=analyzer.frames,
+            packets=analyzer.packets,
+            first_time=analyzer.first_time,
+            last_time=analyzer.last_time,
+            connections=len(analyzer.connections) + analyzer.retired.connections,
+            states=statistics.states,
+            error=None if reading.damage is None else str(reading.damage),
+        )
+    )
+    for connection in analyzer.connections:
+        emit(records.connection_record(connection, statistics.connections.get(connection.number)))
+    for connection in analyzer.connections:
+        emit(transport_record(connection, analyzer.health(connection.number)))
+    if analyzer.retired.connections:
+        emit(records.retired_record(analyzer.retired, statistics.retired))
+    for procedure in statistics.procedures():
+        emit(records.procedure_record(procedure))
+    for way, transfer in statistics.transfers.items():
+        emit(records.transfer_record(way, transfer))
+    for rank, slow in enumerate(statistics.slowest(), 1):
+        emit(records.slowest_record(rank, slow))
+    for low, high, number in statistics.histogram():
+        emit(records.histogram_record(low, high, number))
+    if statistics.calls:
+        emit(records.throughput_record(*statistics.timeline.spread(THROUGHPUT_BINS)))
+    for what, reason, number in _undecoded(reading, statistics):
+        emit(records.undecoded_record(what, reason, number))
+
+
+def _undecoded(reading: Read, statistics: Statistics) -> list[tuple[str, str, int]]:
+    """Rows of (what is counted, why it was not decoded, how many)."""
+    analyzer = reading.analyzer
+    rows = [("frames", f"{kind}, not RDMA", number) for kind, number in analyzer.skipped.items()]
+    rows += [("packets", f"{kind}, not Reliable Connection", number) for kind, number in analyzer.other_packets.items()]
+    others: Counter[str] = Counter()
+    for connection in analyzer.connections:
+        if connection.protocol != "rpcrdma":
+            name = connection.protocol_name or "not recognised as RPC-over-RDMA"
+            others[f"connections of another protocol: {name}"] += sum(connection.packets)
+    rows += [("packets", reason, number) for reason, number in others.items()]
+    first: dict[str, int] = {}
+    reasons: Counter[str] = Counter()
+    for note in analyzer.undecoded:
+        first.setdefault(note.reason, note.frame)
+        reasons[note.reason] += 1
+    rows += [("Sends", f"{reason} (the first in frame {first[reason]})", number) for reason, number in reasons.items()]
+    rows += [
+        ("operations", f"connection {connection}: memory that no captured call advertised", number)
+        for connection, number in analyzer.unplaced.items()
+    ]
+    if analyzer.retired.undecoded:
+        rows.append(("Sends", "on connections that were retired", analyzer.retired.undecoded))
+    if analyzer.retired.unplaced:
+        rows.append(("operations", "connections that were retired: memory that no captured call advertised",
+                     analyzer.retired.unplaced))  # fmt: skip
+    rows += [("RPCs", reason, number) for reason, number in statistics.damage.items()]
+    states = statistics.states
+    rows += [("RPCs", state, states[state]) for state in ("no reply", "no call") if state in states]
+    if reading.damage is not None:
+        rows.append(("errors", str(reading.damage), 1))
+    return sorted(rows, key=lambda row: (row[0], -row[2]))

@@ -1,0 +1,136 @@
+"""``rdmascope rpcs``: one line per RPC."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from rdmascope.dissect.records import nouns as records
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+
+from ..names import program_label
+from ..options import Duration, Moment, MomentType, Xid
+from ..reading import Reading, Source, analyzer_options, file_argument, follow_options, following, recognition_options
+from ..terminal import console, print_json
+from ..views import rpcs as views
+
+SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
+    "time": views.begin,
+    "latency": lambda rpc: -(rpc.latency.total if rpc.latency else -1),
+    "xid": lambda rpc: rpc.xid,
+    "size": lambda rpc: -views.moved(rpc),
+}
+
+
+@click.command("rpcs")
+@file_argument
+@click.option("--xid", type=Xid(), help="Only this XID: 0x1a2b3c4d or decimal.")
+@click.option(
+    "--procedure",
+    metavar="NAME",
+    help="Only this procedure or COMPOUND operation: READ, NFS.READ, MOUNT.MNT; case does not matter.",
+)
+@click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
+@click.option("--slower-than", type=Duration(), help="Only with more latency: 10ms, 250us, 1.5s.")
+@click.option("--errors", is_flag=True, help="Only what is not complete and well.")
+@click.option("--since", type=MomentType(), help="Only calls from then on: seconds, or an ISO 8601 time.")
+@click.option("--until", type=MomentType(), help="Only calls before then.")
+@click.option(
+    "--sort",
+    type=click.Choice(sorted(SORT_KEYS)),
+    help="Oldest call, slowest, lowest XID, or largest first; else in the order in which RPCs ended.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One rdmascope.rpc/1 object a line.")
+@follow_options
+@recognition_options
+def command(
+    file: Source,
+    xid: int | None,
+    procedure: str | None,
+    connection: int | None,
+    slower_than: int | None,
+    errors: bool,
+    since: Moment | None,
+    until: Moment | None,
+    sort: str | None,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+    follow: bool,
+    idle: float | None,
+) -> None:
+    """One line per RPC, with filters and sorting.
+
+    Times are seconds since the first frame of the capture.  "how" says how payloads travelled: r Read chunk,
+    0 position-zero Read chunk, w Write chunk, R Reply chunk, nothing where all was inline; "<" marks a backward
+    call, made by the server.
+
+    Example: which calls took more than 100 ms, the slowest first?
+
+    \b
+      $ rdmascope rpcs rxe-nfs-all.pcap.zst --slower-than 100ms --sort latency
+      RPC       time conn        xid latency    frames how      up  down procedure
+      173 106.636979    3 0x9bc24159  208 ms 2803-2805        92 B  44 B NFSv4.1 DESTROY_CLIENTID
+      ...
+       96 100.962649    2 0xe16103b9  121 ms 1509-1835   r 256 KiB 140 B NFSv4.0 PUTFH WRITE GETATTR
+
+    RPC 96 sent 256 KiB in a Read chunk.  And for a script: the latency of every READ, and what it moved:
+
+    \b
+      $ rdmascope rpcs rxe-nfs-all.pcap.zst --procedure READ --json |
+          jq -r '[.xid, .latency.total_ns, .chunks[0].moved] | @tsv'
+      1017653947  43260000  6
+      1067985595  10542000  262144
+      ...
+    """
+    options = analyzer_options(ports, force, contents=False)
+    reading = Reading(file, options, streaming=sort is None, follow=following(follow, idle))
+
+    def wanted(rpc: Rpc) -> bool:
+        return not (
+            (xid is not None and rpc.xid != xid)
+            or (connection is not None and rpc.connection.number != connection)
+            or (slower_than is not None and (rpc.latency is None or rpc.latency.total <= slower_than))
+            or (errors and rpc.state == "complete")
+            or (procedure is not None and not is_procedure(rpc, procedure))
+            or (since is not None and views.begin(rpc) < since.absolute(reading.first_time))
+            or (until is not None and views.begin(rpc) >= until.absolute(reading.first_time))
+        )
+
+    found: Iterator[Rpc] = filter(wanted, reading.rpcs())
+    if sort is not None:
+        found = iter(sorted(found, key=SORT_KEYS[sort]))
+    if as_json:
+        for rpc in found:
+            print_json(records.rpc_record(rpc))
+    else:
+        _print_lines(reading, found)
+    reading.check()
+
+
+def _print_lines(reading: Reading, found: Iterator[Rpc]) -> None:
+    out = console()
+    if out.is_terminal:
+        narrow = out.width < views.NARROW
+        out.print(views.header(narrow), no_wrap=True, overflow="ellipsis", style="dim")
+        for rpc in found:
+            out.print(views.line(rpc, reading.first_time, narrow), no_wrap=True, overflow="ellipsis")
+    else:
+        sys.stdout.write(views.header().plain + "\n")
+        for rpc in found:
+            sys.stdout.write(views.line(rpc, reading.first_time).plain + "\n")
+
+
+def is_procedure(rpc: Rpc, name: str) -> bool:
+    """Whether ``name`` is what is called: the procedure, an operation of the COMPOUND, or either after a program."""
+    program, _, procedure = name.upper().rpartition(".")
+    if program:
+        label = program_label(rpc.program, rpc.version, rpc.minor_version).upper()
+        bare = program_label(rpc.program, None).upper()
+        versioned = program_label(rpc.program, rpc.version).upper()
+        if program not in (label, bare, versioned):
+            return False
+    return procedure == rpc.name.upper() or procedure in rpc.operations

@@ -1,0 +1,259 @@
+"""``rdmascope show``: one RPC or one frame in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from rdmascope.dissect.arrays import Rows
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.rpcrdma.messages import Message
+from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.transport.operations import Operation
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.transport.iwarp.segments import Segment
+
+from rdmascope.dissect.records import nouns as records
+
+from ..ladder import Carried, frames_of, packet_batches, segment_steps, steps, watch_segments
+from ..options import Xid
+from ..reading import Reading, Source, analyzer_options, file_argument, recognition_options, rereadable
+from ..terminal import console, print_json, show
+from ..views import rpc as views
+from ..views.rpcs import frames, title
+from ..views.tables import heading
+
+
+@click.command("show")
+@file_argument
+@click.option("--rpc", "number", type=click.IntRange(1), metavar="N", help="The RPC of this number.")
+@click.option("--xid", type=Xid(), help="The first RPC of this XID: 0x1a2b3c4d or decimal.")
+@click.option("--frame", type=click.IntRange(1), metavar="F", help="This frame, and the RPC it belongs to.")
+@click.option("--full", is_flag=True, help="Every packet, every segment, every byte.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="An rdmascope.rpc/1 or rdmascope.frame/1 object, with contents if --full."
+)
+@recognition_options
+def command(
+    file: Source,
+    number: int | None,
+    xid: int | None,
+    frame: int | None,
+    full: bool,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+) -> None:
+    """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, what became of
+    every chunk, and the whole call and reply as bytes with the frames they came from.  Or one frame in full.
+
+    Example: where did the 45 ms of this READLINK go?
+
+    \b
+      $ rdmascope show rxe-nfs-all.pcap.zst --rpc 13
+      RPC 13  NFSv3 READLINK  complete
+      latency 44.8 ms: server 44.8 ms (100%), Writes 60.0 µs (0%)
+    \b
+      frame     time  10.77.0.2                                10.77.0.1
+        104        0  ├─ SEND Only 172 B, RDMA_MSG ───────────────────▶│
+        105 +2.41 ms  │◀───────────────────────────────────────── ACK ─┤
+        106 +44.8 ms  │◀───── RDMA WRITE Only 120 B, R_key 0x0000099b ─┤
+        107 +44.8 ms  │◀────── RDMA WRITE Only 37 B, R_key 0x00000879 ─┤
+        108 +44.8 ms  │◀─────── RDMA WRITE Only 3 B, R_key 0x00000879 ─┤
+        109 +44.8 ms  │◀────────────────── SEND Only 80 B, RDMA_NOMSG ─┤
+        110 +45.4 ms  ├─ ACK ─────────────────────────────────────────▶│
+
+    The server took it: nothing moved until it answered.  The reply went through the Reply chunk, 160 bytes of it:
+
+    \b
+      chunk handle     offset             offered moved returned  frames
+      reply 0x0000099b 0x34a82abbc49e2000     120   120      120 106-106
+            0x00000879 0x34a82abb1fe95000   4,096    40       40 107-108
+            0x000007e4 0x34a82abbc49e2078       4     0        0       -
+    \b
+      ── 0 to 160: reply chunk
+      000000 34a8 2abb 0000 0001 0000 0000 0000 0000 4·*············· frame 106
+      ...
+      000078 2f61 2f6c 6f6e 672f 7461 7267 6574 2f70 /a/long/target/p frame 107
+    """
+    if sum(choice is not None for choice in (number, xid, frame)) != 1:
+        raise click.UsageError("give one of --rpc, --xid and --frame", click.get_current_context())
+    options = analyzer_options(ports, force)
+    with rereadable(file) as path:
+        if frame is not None:
+            _show_frame(Reading(path, options), frame, as_json)
+            return
+        reading = Reading(path, options)
+        wanted: Callable[[Rpc], bool] = (
+            (lambda rpc: rpc.number == number) if number is not None else (lambda rpc: rpc.xid == xid)
+        )
+        found, others = _find(reading.rpcs(), wanted, first=number is not None)
+        if found is None:
+            reading.lacks(f"RPC {number}" if number is not None else f"RPC with xid {xid:#010x}")
+        if as_json:
+            record = records.rpc_record(found)
+            if full:
+                record["call_message"] = records.stitched_fields(stitched_call(found))
+                record["reply_message"] = records.stitched_fields(stitched_reply(found))
+            print_json(record)
+        else:
+            out = console()
+            _print_rpc(out, found, reading, Reading(path, options), full)
+            if others:
+                show(out, Text())
+                show(out, Text(f"The same xid: RPC {', '.join(map(str, others))}", "dim"))
+        reading.check()
+
+
+class Strays:
+    """An ``exchange.Watch`` that keeps each message without a part of an RPC, by its first frame."""
+
+    def __init__(self, connection: Connection, found: dict[int, tuple[Connection, Message]]) -> None:
+        self.connection, self.found = connection, found
+
+    def stray(self, sender: int, message: Message) -> None:
+        if message.header.procedure is not None:
+            self.found[message.operation.first_frame] = self.connection, message
+
+    def called(self, rpc: Rpc) -> None:
+        """It has its own way to be shown."""
+
+    def replied(self, rpc: Rpc) -> None:
+        """As a call."""
+
+    def ended(self, rpc: Rpc) -> None:
+        """As a call."""
+
+    def moved(self, operation: Operation) -> None:
+        """No message."""
+
+
+def _find(rpcs: Iterator[Rpc], wanted: Callable[[Rpc], bool], first: bool) -> tuple[Rpc | None, list[int]]:
+    """The first that is wanted, and the numbers of the others, unless ``first`` is enough."""
+    found: Rpc | None = None
+    others: list[int] = []
+    for rpc in rpcs:
+        if not wanted(rpc):
+            continue
+        if found is not None:
+            others.append(rpc.number)
+            continue
+        found = rpc
+        if first:
+            break
+    return found, others
+
+
+def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: bool) -> None:
+    show(out, views.rpc_summary(rpc, reading.first_time))
+    show(out, Text())
+    show(out, heading("Packets"))
+    iwarp = rpc.connection.transport == "iWARP"
+    found = segment_steps(rpc, again) if iwarp else steps(rpc, packet_batches(again))
+    show(out, views.ladder(found, rpc.connection, out.width, full))
+    for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
+        show(out, Text())
+        if message is None:
+            show(out, heading(f"The {name}'s transport header", "not seen"))
+        else:
+            show(out, heading(f"The {name}'s transport header"))
+            show(out, views.header_tree(message))
+    if rpc.chunks:
+        show(out, Text())
+        show(out, heading("Chunks", "bytes offered, moved through them, and given back by the reply"))
+        show(out, views.chunk_map(rpc.chunks, out.width, full))
+    for stitched, name in ((stitched_call(rpc), "call"), (stitched_reply(rpc), "reply")):
+        show(out, Text())
+        if stitched is None:
+            show(out, heading(f"The {name}", "no RPC message"))
+            continue
+        whole = "whole" if stitched.complete else "with bytes missing"
+        show(out, heading(f"The {name}", f"{len(stitched.data):,} bytes, {whole}"))
+        show(out, views.contents(stitched, full))
+
+
+def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
+    from ..views.frame import frame_fields, frame_tree
+    from ..views.packets import transport_info
+
+    seen: list[tuple[FrameBatch, Rows]] = []
+    analyzer = reading.analyzer
+    strays: dict[int, tuple[Connection, Message]] = {}
+    analyzer.watch = lambda connection: Strays(connection, strays)
+    segments: list[Segment] = []
+    watched_segments = watch_segments(analyzer)
+
+    def look() -> None:
+        """What the frame is to iWARP, as far as is known by now."""
+        if seen and analyzer.iwarp is not None and not (segments and all(one.fpdu for one in segments[0].parts)):
+            segments[:] = watched_segments(seen[0][0], number, number)
+
+    def watched() -> Iterator[Rpc]:
+        for batch in reading.batches():
+            at = np.flatnonzero(batch.rows["number"] == number)
+            if len(at):
+                seen.append((batch, batch.rows[at[0]]))
+            rpcs = analyzer.feed(batch)
+            look()
+            yield from rpcs
+        rpcs = analyzer.finish()
+        look()
+        yield from rpcs
+
+    owner: Rpc | None = None
+    others: list[int] = []
+    for rpc in watched():
+        again = bool(segments) and bool(segments[0].mark)
+        if number not in frames_of(rpc) and not (again and Carried(rpc).by(segments[0])):
+            continue
+        if owner is None:
+            owner = rpc
+        else:
+            others.append(rpc.number)
+        if not segments or len(segments[0].parts) < 2:
+            break  # one FPDU is of one RPC
+    if not seen:
+        reading.lacks(f"frame {number}")
+    batch, row = seen[0]
+    data = batch.data[int(row["offset"]) : int(row["offset"]) + int(row["captured"])].tobytes()
+    sends = [m.operation.first_frame for m in (owner.call, owner.reply) if m] if owner else []
+    stray = strays.get(number)
+    rpcrdma = number in sends or stray is not None
+    segment = segments[0] if segments else None
+    if as_json:
+        print_json(
+            records.record(
+                "frame",
+                number=number,
+                time_ns=int(row["time"]),
+                captured=len(data),
+                original=int(row["original"]),
+                rpc=None if owner is None else owner.number,
+                rpcs=[*([owner.number] if owner else []), *others],
+                layers=frame_fields(data, int(row["link_type"]), rpcrdma, segment),
+            )
+        )
+    else:
+        out = console()
+        show(out, frame_tree(data, row, reading.first_time, rpcrdma, segment))
+        show(out, Text())
+        if stray is not None:
+            connection, message = stray
+            words = transport_info(message.header, connection.negotiation.answered_by(message.frame))
+            show(out, Text(f"It carries {words}, and no part of an RPC."))
+        elif owner is None:
+            show(out, Text("It carries no part of an RPC.", "dim"))
+        else:
+            label = f"{title(owner)}, frames {frames(owner)}"
+            hint = f"rdmascope show FILE --rpc {owner.number}"
+            also = f", and to RPC {', '.join(map(str, others))}" if others else ""
+            show(out, Text(f"It belongs to RPC {owner.number} ({label}){also}: {hint}"))
+    reading.check()

@@ -1,0 +1,258 @@
+"""``rdmascope synth``: captures that two endpoints play after a script."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rdmascope.captures.errors import CaptureError
+from rdmascope.captures.synth.shipped import read_script, shipped_scripts, write_capture
+from rdmascope.dissect.records.nouns import record
+
+from ..terminal import EXIT_FAULT, complain, console, print_json, show
+from ..units import plural
+
+if TYPE_CHECKING:
+    from rdmascope.captures.synth.wire.play import Played
+    from rdmascope.captures.synth.wire.script import Script
+
+
+@click.command("synth")
+@click.argument("script", required=False)
+@click.option(
+    "-o", "--output", metavar="OUT", type=click.Path(path_type=Path), help="File to write, - for standard output."
+)
+@click.option("--fault", metavar="NAME", help="A fault to be committed on the first connection, by name or rule.")
+@click.option("--list", "as_list", is_flag=True, help="The scripts that ship, and what each shows.")
+@click.option("--faults", "as_faults", is_flag=True, help="What an endpoint can be told to do wrong.")
+@click.option("--keys", "as_keys", is_flag=True, help="What a script can say.")
+@click.option("--print", "as_text", is_flag=True, help="The script itself, to begin one's own with.")
+@click.option("--json", "as_json", is_flag=True, help="The same as rdmascope.synth/1 objects, one a line.")
+def command(
+    script: str | None,
+    output: Path | None,
+    fault: str | None,
+    as_list: bool,
+    as_faults: bool,
+    as_keys: bool,
+    as_text: bool,
+    as_json: bool,
+) -> None:
+    """Play a script, and write the capture of it: for who tests or writes a tool that reads such traffic.
+
+    SCRIPT is the name of one that ships or a file, - for standard input.  Two endpoints, a client and a server, speak
+    RPC-over-RDMA version 1 or 2 by the book over RoCEv2 or iWARP, and every frame is right to its last checksum.  An
+    endpoint can be told to commit one fault, of which 'rdmascope audit' then finds that and nothing else.  The same
+    script gives the same file.
+
+    A script is TOML: one or more [[connection]], each with its two ends and its steps, in order.
+
+    \b
+      seed = 1
+      [[connection]]
+      transport = "rocev2"                  # or "iwarp"
+      [connection.client]
+      address = "2001:db8::2"               # IPv4 or IPv6
+      version = 2
+      [connection.server]
+      address = "2001:db8::1"
+      version = 2
+      receive_buffer = 8192
+      fault = "xc-no-response"              # one of 'rdmascope synth --faults'
+      [[connection.step]]
+      call = "read"                         # null, getattr, write, readdirplus, create_session, callback
+      size = 20000
+      count = 3                             # at once, as far as credits go
+      segments = 2
+      [[connection.step]]
+      request = { receive_buffer = 16384 }  # a change of the server's characteristics
+      [[connection.step]]
+      disconnect = true
+
+    'rdmascope synth --keys' lists all that it can say; lose = ["4-9"] and snaplen = 128 make an imperfect capture.
+
+    \b
+    Example: does my tool notice that a server grants no credits?
+      $ rdmascope synth --faults | grep V1-CREDIT-ZERO
+      grant-nothing             The server grants no credit (V1-CREDIT-ZERO).
+      $ rdmascope synth v1-chunks --fault grant-nothing -o wrong.pcapng
+      wrong.pcapng: 115 frames, 1 connection, 8 of 8 calls answered
+        connection 1: the server grants no credit (V1-CREDIT-ZERO)
+      $ rdmascope audit wrong.pcapng
+      wrong.pcapng: 8 RPCs on 1 connection: 1 violation of 1 rule (1 MUST)
+      ...
+    """
+    chosen = sum((as_list, as_faults, as_keys))
+    if chosen > 1 or (chosen and (script or output or fault)):
+        raise click.UsageError("--list, --faults and --keys stand alone")
+    if as_list:
+        _list_scripts(as_json)
+    elif as_faults:
+        _list_faults(as_json)
+    elif as_keys:
+        _list_keys(as_json)
+    elif script is None:
+        raise click.UsageError("which script? 'rdmascope synth --list' shows those that ship")
+    elif as_text:
+        click.echo(_text(script), nl=False)
+    elif output is None:
+        raise click.UsageError("where to? give -o FILE.pcapng")
+    else:
+        _play(script, output, fault, as_json)
+
+
+def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
+    from rdmascope.captures.synth.wire.play import captured, play_script
+
+    script = _parsed(name, _text(name))
+    if fault is not None:
+        script = _spoiled(script, fault)
+    to_stdout = str(output) == "-"
+    if not to_stdout and not output.parent.is_dir():
+        raise click.ClickException(f"{output.parent}: no such directory")
+    if output.exists() and os.path.exists(name) and os.path.samefile(name, output):
+        raise click.ClickException(f"{output}: is the script itself")
+    frames, played = play_script(script)
+    kept = captured(script, frames)
+    with nullcontext(sys.stdout.buffer) if to_stdout else output.open("wb") as target:
+        write_capture(target, kept, script.snaplen)
+    calls, answered = sum(one.calls for one in played), sum(one.answered for one in played)
+    if as_json and not to_stdout:
+        print_json(
+            record(
+                "synth",
+                script=name,
+                output=str(output),
+                frames=len(kept),
+                sent=len(frames),
+                connections=[
+                    {
+                        "connection": number,
+                        "version": one.version,
+                        "calls": one.calls,
+                        "answered": one.answered,
+                        "wrong": one.wrong,
+                        "failed": [{"xid": failure.xid, "reason": failure.reason} for failure in one.failed],
+                        "faults_committed": one.committed,
+                    }
+                    for number, one in enumerate(played, 1)
+                ],
+            )
+        )
+    else:
+        told = [plural(len(kept), "frame"), plural(len(played), "connection"), f"{answered} of {calls} calls answered"]
+        click.echo(f"{output}: {', '.join(told)}", err=to_stdout)
+        for line in _remarks(script, played):
+            click.echo(f"  {line}", err=to_stdout)
+    idle = _idle(script, played)
+    for line in idle:
+        complain(line)
+    if idle:
+        sys.exit(EXIT_FAULT)
+
+
+def _text(name: str) -> str:
+    try:
+        return read_script(name)
+    except CaptureError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _parsed(name: str, text: str) -> Script:
+    from rdmascope.captures.synth.wire.script import ScriptError, parse_script
+
+    try:
+        return parse_script(text)
+    except ScriptError as error:
+        raise click.ClickException(f"{name}: {error}") from None
+
+
+def _spoiled(script: Script, name: str) -> Script:
+    """The script with a fault on its first connection, and with what gives the occasion for it."""
+    from rdmascope.captures.synth.wire.script import ScriptError, with_fault
+
+    try:
+        return with_fault(script, name)
+    except ScriptError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _remarks(script: Script, played: list[Played]) -> Iterator[str]:
+    """What was not by the book, and what came of it."""
+    for number, (setup, one) in enumerate(zip(script.connections, played, strict=True), 1):
+        for fault, times in zip(setup.faults, one.committed, strict=True):
+            if fault is not None and times:
+                against = f" ({fault.rule})" if fault.rule else ""
+                yield f"connection {number}: the {fault.by.name.lower()} {fault.says}{against}"
+        for failure in one.failed:
+            yield f"connection {number}: call 0x{failure.xid:08x} failed: {failure.reason}"
+        for xid in one.wrong:
+            yield f"connection {number}: call 0x{xid:08x} was answered otherwise than it should be"
+
+
+def _idle(script: Script, played: list[Played]) -> list[str]:
+    """Faults that no message gave an occasion for."""
+    return [
+        f"connection {number}: nothing in the script lets the {fault.by.name.lower()} commit its fault ({fault.says})"
+        for number, (setup, one) in enumerate(zip(script.connections, played, strict=True), 1)
+        for fault, times in zip(setup.faults, one.committed, strict=True)
+        if fault is not None and not times
+    ]
+
+
+def _list_scripts(as_json: bool) -> None:
+    titles = {name: str(tomllib.loads(text)["title"]) for name, text in shipped_scripts().items()}
+    if as_json:
+        for name, title in titles.items():
+            print_json(record("script", name=name, title=title))
+    else:
+        _show([*titles.items()])
+
+
+def _list_faults(as_json: bool) -> None:
+    from rdmascope.captures.synth.faults import FAULTS
+
+    if as_json:
+        for name, fault in FAULTS.items():
+            print_json(
+                record("fault", name=name, by=fault.by.name.lower(), rule=fault.rule or None, says=fault.says,
+                       occasion=fault.cause or None, version=fault.version or None)
+            )  # fmt: skip
+    else:
+        rows = [
+            (name, f"The {one.by.name.lower()} {one.says}{f' ({one.rule})' if one.rule else ''}.")
+            for name, one in FAULTS.items()
+        ]
+        _show(rows)
+
+
+def _list_keys(as_json: bool) -> None:
+    from rdmascope.captures.synth.wire.script import CONNECTION, END, STEP, TOP
+
+    places = {
+        "at the top": TOP,
+        "[[connection]]": CONNECTION,
+        "[connection.client], [connection.server]": END,
+        "[[connection.step]]": STEP,
+    }
+    for place, keys in places.items():
+        helps = {name: f"{key.help} {' | '.join(map(str, key.values))}".strip() for name, key in keys.items()}
+        if as_json:
+            for name, help in helps.items():
+                print_json(record("synth_key", table=place, key=name, help=help))
+        else:
+            click.echo(place)
+            _show([(f"  {name}", help) for name, help in helps.items()])
+
+
+def _show(rows: list[tuple[str, str]]) -> None:
+    from ..views.synth import listing
+
+    show(console(), listing(rows))

@@ -1,0 +1,181 @@
+"""``rdmascope verify``: Wireshark's second opinion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+
+import click
+
+from rdmascope.captures import CaptureError
+from rdmascope.captures.wireshark import Tshark, TsharkInput, UnknownFields, field_lines, find_tshark, in_words
+from rdmascope.dissect.link.locate import locate
+from rdmascope.dissect.link.packets import decode
+from rdmascope.dissect.records.nouns import Record, record
+from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, Sighting, sighting
+from rdmascope.dissect.verify.second_opinion import Comparison, Difference, Ours
+
+from ..reading import Reading, Source, analyzer_options, file_argument, recognition_options, rereadable
+from ..terminal import complain, console, print_json, show
+from ..views import verify as views
+
+EXIT_AGREE, EXIT_DIFFER = 0, 1
+MOST_LISTED = 10
+MOST_IN_WORDS = 100
+"""Frames that Wireshark is asked to describe."""
+
+
+@click.command("verify")
+@file_argument
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    metavar="N",
+    help=f"List at most N differences of a kind, 0 for all.  [default: {MOST_LISTED}; with --json all]",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="rdmascope.difference/1 objects, and one rdmascope.verification/1."
+)
+@recognition_options
+def command(file: Source, limit: int | None, as_json: bool, ports: tuple[int, ...], force: str | None) -> int:
+    """Compare with Wireshark: packet headers field by field, RPCs one by one.
+
+    tshark 4.0 or later reads the same frames, in two passes.  Where the two differ, both are shown, and who is
+    right and why, if that can be told: what Wireshark is known to get wrong is looked for in the capture.
+
+    Exit status: 0 where they agree or every difference is explained, 1 where one is not, 2 where nothing can be
+    compared.
+
+    Example: is what rdmascope says of these long calls to be trusted?
+
+    \b
+      $ rdmascope verify longcall-rxe.pcap.zst
+      longcall-rxe.pcap.zst beside tshark 4.0.17
+      they agree, 15 differences explained
+    \b
+                          compared equal explained unexplained
+        packets                216   216         -           -
+        transport headers       82    82         -           -
+        calls                   41    36         5           -
+        replies                 41    36         5           -
+
+    All 216 packets are the same to both in every field of their headers, and so are calls and replies, but for
+    five.  Those have a Read chunk:
+
+    \b
+      Both are right: Wireshark shows a call with a Read chunk in the last Read response
+      and counts its time from there, rdmascope from the Send (15)
+        see Wireshark, epan/dissectors/packet-rpcrdma.c
+        frame what  field        rdmascope Wireshark
+        107   call  frame.number 107       113
+        114   reply rpc.repframe 107       113
+        114   reply rpc.time     8.91 ms   3.85 ms
+        ...
+
+    The call was sent in frame 107 and was answered 8.91 ms later.  Wireshark shows it when all its data is there, in
+    frame 113, so the response time that it gives lacks the time that the data took.
+    """
+    try:
+        with rereadable(file) as source:
+            reading = Reading(source, analyzer_options(ports, force, contents=False))
+            with TsharkInput(reading.paths) as readable:
+                name = "standard input" if file == "-" else reading.path
+                return _verify(name, reading, readable, find_tshark(), limit, as_json)
+    except CaptureError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _verify(
+    name: str, reading: Reading, readable: TsharkInput, tshark: Tshark, limit: int | None, as_json: bool
+) -> int:
+    ours = _ours(reading, readable)
+    kinds = views.Kinds((0 if as_json else MOST_LISTED) if limit is None else limit)
+
+    def compare(unknown: frozenset[str]) -> Comparison:
+        comparison = Comparison(ours, unknown)
+        known = [name for name in ASKED if name not in unknown]
+        damaged = reading.damage is not None
+        with closing(field_lines(tshark, readable.path, known, DISPLAY_FILTER, damaged)) as lines:
+            for difference in comparison.run(_sighting(known, line) for line in lines):
+                listed = kinds.add(difference)
+                if as_json and listed:
+                    print_json(difference_record(difference))
+        return comparison
+
+    try:
+        comparison = compare(frozenset())
+    except UnknownFields as lacking:
+        if FRAME in lacking.names:
+            raise
+        complain(f"{tshark} does not know {', '.join(sorted(lacking.names))}, so this is not compared")
+        comparison = compare(lacking.names)
+    agree = not any(tally.unexplained for tally in comparison.tallies.values())
+    if as_json:
+        print_json(_summary(name, tshark, comparison, agree))
+    else:
+        words = _in_words(kinds.undecided(), tshark, readable.path)
+        show(console(), views.verification(name, str(tshark), comparison.tallies, kinds, words))
+    reading.check()
+    return EXIT_AGREE if agree else EXIT_DIFFER
+
+
+def _ours(reading: Reading, readable: TsharkInput) -> Ours:
+    """Our reading of the capture; on the way, tshark's copy of it is written where one is needed."""
+    ours = Ours()
+    analyzer = reading.analyzer
+    analyzer.watch_fpdus(ours.add_fpdus)
+    for batch in reading.batches():
+        readable.add(batch)
+        for rpc in analyzer.feed(batch):
+            ours.add_rpc(rpc)
+        ours.add_packets(batch, decode(batch, locate(batch, analyzer.addresses)))
+    for rpc in analyzer.finish():
+        ours.add_rpc(rpc)
+    if analyzer.iwarp is not None:
+        ours.streams.known |= dict.fromkeys(analyzer.iwarp.links.values())
+    readable.finish()
+    return ours
+
+
+def _sighting(names: Sequence[str], line: Sequence[str]) -> Sighting:
+    try:
+        return sighting(line, names)
+    except ValueError as error:
+        raise CaptureError(f"what tshark printed is not what was asked for: {error}") from None
+
+
+def _in_words(differences: Sequence[Difference], tshark: Tshark, path: str) -> dict[int, list[str]]:
+    """Wireshark's own words for the frames that nobody can decide about."""
+    frames = sorted({difference.frame for difference in differences})[:MOST_IN_WORDS]
+    fields = [difference.field for difference in differences]
+    try:
+        return in_words(tshark, path, frames, fields)
+    except CaptureError as error:
+        complain(str(error))
+        return {}
+
+
+def difference_record(difference: Difference) -> Record:
+    return record(
+        "difference",
+        what=difference.what.replace(" ", "_"),
+        frame=difference.frame,
+        field=difference.field,
+        rdmascope=None if difference.ours is None else list(difference.ours),
+        wireshark=None if difference.theirs is None else list(difference.theirs),
+        right=difference.right.lower(),
+        explained=difference.explained,
+        reason=difference.reason or None,
+        reference=difference.reference or None,
+    )
+
+
+def _summary(file: str, tshark: Tshark, comparison: Comparison, agree: bool) -> Record:
+    return record(
+        "verification",
+        file=file,
+        tshark=tshark.version,
+        agree=agree,
+        compared={what.replace(" ", "_"): asdict(tally) for what, tally in comparison.tallies.items()},
+    )

@@ -1,0 +1,472 @@
+"""Transport characteristics of version 2: what the four options say, and what has to follow from it (xcharext-02)."""
+
+from __future__ import annotations
+
+from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_ERROR, RDMA_NOMSG, error_name
+from ...rpcrdma.characteristics import (
+    BKREQSUP_GENL,
+    BKREQSUP_INLINE,
+    EXPERIMENTAL,
+    ROPT_INITXCH,
+    ROPT_REQXCH,
+    ROPT_RESPXCH,
+    ROPT_UPDXCH,
+    XCHAR_BRS,
+    XCHAR_RBSIZ,
+    XCHAR_REQREMINV,
+    InitXch,
+    ReqXch,
+    RespXch,
+    UnknownOption,
+    UpdXch,
+    option_name,
+    selected,
+    value_words,
+)
+from ...transport.connection import DEFAULT_INLINE
+from ..finding import KEPT, Judgement, undecidable, violation
+from ..nouns import Mishap, Option, Sent
+from ..rule import Level, rule
+from ..shape import CALL, INVALIDATE, REPLY, SECOND
+from ..subject import gaps
+from .errors import silent
+from .inline import compare_second, ruled_elsewhere
+from .version2 import LATE_START
+
+MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
+
+
+def _lost(option: Option) -> str:
+    """Why the peer of an option's sender may have said more than is known; '' where it cannot have."""
+    if not option.start_known:
+        return LATE_START
+    return gaps(option.connection)
+
+
+# What an option holds
+
+
+@rule("XC-BOUNDS", "Every xchv_data ends inside its option", MUST, "2.1", "", Option)
+def bounds(option: Option) -> Judgement | None:
+    """The lengths and counts in an rdma_optinfo stay inside it, and nothing is behind its last field; above all
+    xchv_data does not run past it.
+
+    Why: where the length of one characteristic is wrong, all that follow are misread.
+
+    Right: xchv_data of 4 bytes, and 4 bytes are there.
+
+    Wrong: xchv_data of 900 bytes in an rdma_optinfo of 28.
+    """
+    if isinstance(option.content, UnknownOption):
+        return None
+    if option.cut:
+        return undecidable(option.cut)
+    return violation(option.content.problem, "inside rdma_optinfo") if option.content.problem else KEPT
+
+
+@rule("XC-TYPE", "A characteristic's data are a value of its type", MUST, "2.1", "", Option)
+def type_(option: Option) -> Judgement | None:
+    """xchv_data of a known characteristic is long enough for its type, and a value of it.
+
+    Why: a receiver must refuse the message, and hears nothing of the other characteristics in it either.
+
+    Right: Receive Buffer Size with the 4 bytes 00002000.
+
+    Wrong: Receive Buffer Size with the 2 bytes 2000; Requester Remote Invalidation with the bool 7.
+    """
+    judged = None
+    for one in option.values:
+        if one.kind is None:
+            continue
+        if one.value is None:
+            return violation(f"{one.name}: {one.problem}", f"a {one.kind.type}")
+        judged = KEPT
+    return judged or (undecidable(option.cut) if option.cut and not option.values else None)
+
+
+@rule("XC-UNKNOWN", "An unknown characteristic draws no error", MUST, "2.1, 4.1", "", Mishap)
+def unknown(mishap: Mishap) -> Judgement | None:
+    """Who receives a characteristic that it does not know passes over it, or rejects its change by ROPT_RESPXCH.  Who
+    does not support the option at all says RDMA2_ERR_INVAL_OPTION, and never sends one like it.
+
+    Why: only so can new characteristics be announced to old peers.
+
+    Right: ROPT_INITXCH with characteristic 9, and no answer.
+
+    Wrong: ROPT_INITXCH with characteristic 9, RDMA2_ERR_BAD_HEADER.
+    """
+    option, answer = mishap.option, mishap.answer
+    if option is None or not option.decodes or all(one.kind is not None for one in option.values):
+        return None  # XC-BOUNDS, XC-TYPE
+    number = mishap.message.header.option
+    if answer is not None and answer.header.procedure == RDMA_ERROR:
+        error = answer.header.error
+        if error == ERR_INVAL_OPTION and number not in mishap.sent:
+            return None
+        if error not in (ERR_CHUNK, ERR_INVAL_OPTION):
+            return undecidable("the answer is cut by the capture") if error is None else None
+        names = ", ".join(one.name for one in option.values if one.kind is None)
+        return violation(f"{option_name(number)} with {names} answered {error_name(2, error)}", "no error")
+    if answer is None and (reason := mishap.missed(1 - mishap.sender)):
+        return undecidable(reason)
+    return KEPT
+
+
+@rule("XC-PAYLOAD", "Nothing follows the options of this extension", STATED, "4", "", Option)
+def payload(option: Option) -> Judgement | None:
+    """Behind ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH and ROPT_UPDXCH there is no RPC message.
+
+    Why: a receiver has no use for it, and drops it.
+
+    Right: 28 bytes of header, and the rdma_optinfo.
+
+    Wrong: a NULL call behind ROPT_INITXCH.
+    """
+    if isinstance(option.content, UnknownOption):
+        return None
+    if option.cut:
+        return undecidable(option.cut)
+    inline = option.message.inline_length
+    return violation(f"{inline} bytes behind {option_name(option.message.header.option)}", "none") if inline else KEPT
+
+
+@rule("XC-EXPERIMENTAL", "Characteristics of the experimental range are for experiments", STATED, "6.2", "", Option)
+def experimental(option: Option) -> Judgement | None:
+    """Identifiers from 4294967040 to 4294967295 are told as a note: nobody but the two who agreed on them knows what
+    they mean.
+
+    Why: elsewhere they are unknown, or taken for another experiment.
+
+    Right: Receive Buffer Size, identifier 1.
+
+    Wrong: identifier 4294967040 between implementations of different makers.
+    """
+    if not option.values:
+        return None
+    found = [one.which for one in option.values if one.experimental]
+    if not found:
+        return KEPT
+    named = ", ".join(str(which) for which in found)
+    return violation(f"characteristic {named}", f"outside {EXPERIMENTAL.start} to {EXPERIMENTAL.stop - 1}", note=True)
+
+
+# What is told at first
+
+
+@rule("XC-INIT-SIZE", "ROPT_INITXCH fits the connection's initial receive size", SHOULD, "4.1", "", Option)
+def init_size(option: Option) -> Judgement | None:
+    """A ROPT_INITXCH is no longer than 1024 bytes before version 2 is settled, nor than the receiver's buffers later.
+
+    Why: it is to tell of larger buffers, so it cannot count on them.
+
+    Right: three characteristics in 100 bytes.
+
+    Wrong: an experimental one of 2,000 bytes among them in the first message.
+    """
+    if not isinstance(option.content, InitXch):
+        return None
+    length = option.message.operation.length
+    limit, _, source = option.connection.receive_size(1 - option.sender, option.message.frame)
+    if limit is None:
+        return KEPT if length <= DEFAULT_INLINE else undecidable(source)
+    if length > limit:
+        if reason := _lost(option):
+            return undecidable(reason)
+        return violation(f"a Send of {length:,} bytes", f"at most {limit:,} ({source})")
+    return KEPT if option.message.operation.end_known else undecidable("the end of the Send is not in the capture")
+
+
+@rule("XC-INIT-FIRST", "ROPT_INITXCH is the first message of its sender", STATED, "4.1", "", Option)
+def init_first(option: Option) -> Judgement | None:
+    """An end that sends ROPT_INITXCH sends it before anything else on the connection, and once.
+
+    Why: until then its peer goes by the defaults, and may do what it is not ready for.
+
+    Right: ROPT_INITXCH, then the calls.
+
+    Wrong: ten calls, then ROPT_INITXCH.
+    """
+    if not isinstance(option.content, InitXch):
+        return None
+    if option.before:
+        return violation(f"ROPT_INITXCH as message {option.before + 1} of its sender", "the first")
+    if not option.start_known:
+        return undecidable(LATE_START)
+    if reason := gaps(option.connection, option.sender):
+        return undecidable(reason)
+    return KEPT
+
+
+@rule("XC-NOCHANGE", "What optixch_nochg names does not change", STATED, "4.1", "", Option)
+def no_change(option: Option) -> Judgement | None:
+    """A characteristic that its owner said would not change keeps its value for as long as the connection lasts.
+
+    Why: the peer has laid out its buffers and its code by it.
+
+    Right: Receive Buffer Size among optixch_nochg, and no ROPT_UPDXCH for it.
+
+    Wrong: the same, and a ROPT_UPDXCH with another value.
+    """
+    if isinstance(option.content, UpdXch):
+        changed = list(option.values)
+    elif isinstance(option.content, RespXch) and option.request is not None:
+        want = option.request.want
+        changed = [want[at] for at in option.content.done if at < len(want)]
+    else:
+        return None
+    frame, judged = option.message.frame, None
+    told, fixed = option.connection.negotiation.nochange.get(option.sender, (0, frozenset[int]()))
+    for one in changed:
+        if one.value is None:
+            continue
+        before = option.connection.in_force(one.which, option.sender, frame).value
+        if told < frame and one.which in fixed and before is not None and one.value != before:
+            return violation(f"{one.name} changes from {value_words(one.which, before)} to {one.words}",
+                             "no change, as optixch_nochg said", told, frame)  # fmt: skip
+        judged = undecidable(reason) if not told and (reason := _lost(option)) else KEPT
+    return judged
+
+
+# Changes on request
+
+
+@rule("XC-RESPONSE-XID", "ROPT_RESPXCH has the XID of the ROPT_REQXCH that it answers", MUST, "4.3", "", Option)
+def response_xid(option: Option) -> Judgement | None:
+    """rdma_xid of a ROPT_RESPXCH is that of a ROPT_REQXCH of its peer which has no answer yet.
+
+    Why: its subsets are positions in that request; with another one they mean something else.
+
+    Right: ROPT_REQXCH 0x77, ROPT_RESPXCH 0x77.
+
+    Wrong: ROPT_REQXCH 0x77, ROPT_RESPXCH 0x78.
+    """
+    if not isinstance(option.content, RespXch):
+        return None
+    xid = option.message.header.xid
+    request = option.request
+    if request is not None and request.xid == xid:
+        return KEPT
+    if reason := _lost(option):
+        return undecidable(reason)
+    if request is not None:
+        waits = f"0x{request.xid:08x}"
+        return violation(f"ROPT_RESPXCH 0x{xid:08x}, and ROPT_REQXCH {waits} waits", waits)
+    return violation(f"ROPT_RESPXCH 0x{xid:08x}, and no such ROPT_REQXCH waits", "the XID of a ROPT_REQXCH")
+
+
+@rule("XC-RESPONSE-SETS", "Done, rejected and pending share nothing and cover the request", SHOULD, "4.3", "", Option)
+def response_sets(option: Option) -> Judgement | None:
+    """Each characteristic of a ROPT_REQXCH is in exactly one of the three subsets of its ROPT_RESPXCH.
+
+    Why: of one that is in none of them, or in two, nobody knows what became of it.
+
+    Right: two wishes; done 0, rejected 1.
+
+    Wrong: two wishes; done 0, rejected 0.
+    """
+    content, request = option.content, option.request
+    if not isinstance(content, RespXch) or content.problem:
+        return undecidable(option.cut) if isinstance(content, RespXch) and option.cut else None
+    subsets = {"done": content.done, "rejected": content.rejected, "pending": content.pending}
+    for one, other in (("done", "rejected"), ("done", "pending"), ("rejected", "pending")):
+        if both := subsets[one] & subsets[other]:
+            names = ", ".join(selected(both, request.want) if request is not None else map(str, sorted(both)))
+            return violation(f"{names} is {one} and {other}", "in one of them")
+    if request is None:
+        return undecidable("the request is not in the capture") if _lost(option) else None
+    if not request.whole:
+        return undecidable("the request cannot be read to its end")
+    named, all_ = content.done | content.rejected | content.pending, set(range(len(request.want)))
+    if missing := all_ - named:
+        return violation(f"{', '.join(selected(missing, request.want))} is in none of the subsets", "in one of them",
+                         request.frame, option.message.frame)  # fmt: skip
+    if extra := named - all_:
+        return violation(f"{', '.join(selected(extra, request.want))} is in a subset", f"positions below {len(all_)}",
+                         request.frame, option.message.frame)  # fmt: skip
+    return KEPT
+
+
+@rule("XC-RESPONSE-MISSING", "A ROPT_REQXCH is answered", MUST, "4.2", "", Mishap)
+def response_missing(mishap: Mishap) -> Judgement | None:
+    """A ROPT_REQXCH draws a ROPT_RESPXCH, or, from who does not support it, an RDMA2_ERROR.
+
+    Why: until then its sender does not know which value to go by.
+
+    Right: ROPT_REQXCH, ROPT_RESPXCH that rejects it all.
+
+    Wrong: ROPT_REQXCH, and nothing, while later calls are answered.
+    """
+    if mishap.option is None or not isinstance(mishap.option.content, ReqXch):
+        return None
+    if mishap.answer is not None:
+        return KEPT
+    if mishap.other_answer:
+        return undecidable("a ROPT_RESPXCH of another XID may be the answer")
+    if reason := silent(mishap):
+        return undecidable(reason)
+    return violation("no answer, though a later call was answered", "ROPT_RESPXCH, or RDMA2_ERR_INVAL_OPTION")
+
+
+@rule("XC-SUPPORT", "Who asks for changes takes the answers to it", MUST, "4", "", Mishap)
+def support(mishap: Mishap) -> Judgement | None:
+    """An end that sends ROPT_REQXCH supports ROPT_RESPXCH and ROPT_UPDXCH, and one that supports these supports
+    ROPT_INITXCH: it does not refuse them by RDMA2_ERR_INVAL_OPTION.
+
+    Why: who asks and does not hear the answer leaves its peer in doubt about which value is in force.
+
+    Right: ROPT_REQXCH from the client, ROPT_RESPXCH from the server, and no error.
+
+    Wrong: the same, and the client answers RDMA2_ERR_INVAL_OPTION.
+    """
+    number, answer = mishap.message.header.option, mishap.answer
+    needs = {
+        ROPT_RESPXCH: (ROPT_REQXCH,),
+        ROPT_UPDXCH: (ROPT_REQXCH,),
+        ROPT_INITXCH: (ROPT_REQXCH, ROPT_RESPXCH, ROPT_UPDXCH),
+    }.get(number or 0)
+    if mishap.option is None or needs is None or mishap.option.content.problem:
+        return None
+    shown = [one for one in needs if one in mishap.sent]
+    if not shown:
+        return None
+    if answer is not None and answer.header.procedure == RDMA_ERROR and answer.header.error == ERR_INVAL_OPTION:
+        return violation(f"{option_name(number)} refused by an end that sends {option_name(shown[0])}",
+                         "no refusal")  # fmt: skip
+    if answer is None and (reason := mishap.missed(1 - mishap.sender)):
+        return undecidable(reason)
+    return KEPT
+
+
+@rule("XC-UPDATE-PENDING", "A pending change ends with one ROPT_UPDXCH that says so", STATED, "4.3, 4.4", "", Option)
+def update_pending(option: Option) -> Judgement | None:
+    """Each change that a ROPT_RESPXCH called pending ends with a ROPT_UPDXCH whose optupdxch_pendclr is true; in one
+    that nobody asked for it is false.
+
+    Why: it is all that tells the one who asked that the matter is closed.
+
+    Right: pending, ROPT_UPDXCH with optupdxch_pendclr true.
+
+    Wrong: a ROPT_UPDXCH with optupdxch_pendclr true, and nothing pending.
+    """
+    content = option.content
+    if isinstance(content, RespXch):
+        request = option.request
+        if not content.pending or request is None:
+            return None
+        if request.open:
+            names = ", ".join(selected(request.open, request.want))
+            return undecidable(f"{names} is pending where the connection's traffic ends")
+        return KEPT
+    if not isinstance(content, UpdXch) or content.now is None or content.pending_clear is None:
+        return undecidable(option.cut) if isinstance(content, UpdXch) and option.cut else None
+    which, frame = content.now.which, option.message.frame
+    pending = option.connection.negotiation.pending(option.sender, frame)
+    if not content.pending_clear or any(request.want[at].which == which for request, at in pending):
+        return KEPT
+    if reason := _lost(option):
+        return undecidable(reason)
+    return violation(f"optupdxch_pendclr is true, and no change of {content.now.name} is pending", "false")
+
+
+# What is in force
+
+
+@rule("XC-RBSIZ", "No Send exceeds the Receive Buffer Size in force", MUST, "3.1", "", Sent, needs=SECOND)
+def receive_buffer(sent: Sent) -> Judgement | None:
+    """Once its receiver has told of its Receive Buffer Size, no Send of version 2 is longer.  Where it has not,
+    V2-INLINE-4096 judges.
+
+    Why: a Send that does not fit its receive buffer fails, and with it the connection.
+
+    Right: 8192 announced, a Send of 8,000 bytes.
+
+    Wrong: 8192 announced, a Send of 9,000 bytes.
+    """
+    if ruled_elsewhere(sent) or not sent.buffer_announced:
+        return None
+    limit, _, source = sent.limit
+    return compare_second(sent, limit, source)
+
+
+@rule("XC-RBSIZ-SHRINK", "The Receive Buffer Size shrinks only where the peer asked for it", SHOULD,
+      "3.1", "", Option)  # fmt: skip
+def receive_buffer_shrink(option: Option) -> Judgement | None:
+    """A ROPT_UPDXCH lowers the Receive Buffer Size only after a ROPT_REQXCH of its peer that asked for less.
+
+    Why: Sends of the larger size may be under way, and will not fit.
+
+    Right: a ROPT_REQXCH for 4096, then 4096.
+
+    Wrong: 8192, then 4096 unasked.
+    """
+    if not isinstance(option.content, UpdXch):
+        return None
+    now, frame = option.content.now, option.message.frame
+    if now is None or now.which != XCHAR_RBSIZ or now.value is None:
+        return None
+    before, _, source = option.connection.in_force(XCHAR_RBSIZ, option.sender, frame)
+    if before is None:
+        return undecidable(source)
+    wishes = (
+        one.value
+        for request in option.connection.negotiation.requests
+        if request.asker != option.sender and request.frame < frame
+        for one in request.want
+        if one.which == XCHAR_RBSIZ and one.value is not None
+    )
+    if now.value >= before or any(wish < before for wish in wishes):
+        return KEPT
+    if reason := _lost(option):
+        return undecidable(reason)
+    return violation(f"{before} lowered to {now.value} unasked", f"{before} or more")
+
+
+@rule("XC-REQREMINV", "Send With Invalidate only to a requester that said it is ready for it", MUST,
+      "3.2", "", Sent, "responder", needs=SECOND | REPLY | INVALIDATE)  # fmt: skip
+def remote_invalidation(sent: Sent) -> Judgement | None:
+    """A version 2 reply is a Send With Invalidate only where its requester's Requester Remote Invalidation is true; by
+    default it is false.
+
+    Why: a requester that does not expect it finds its memory gone, or invalidates it twice and fails.
+
+    Right: ROPT_INITXCH with Requester Remote Invalidation true, replies that invalidate.
+
+    Wrong: no such ROPT_INITXCH, and a reply that invalidates.
+    """
+    ready, _, source = sent.connection.in_force(XCHAR_REQREMINV, 1 - sent.sender, sent.message.frame)
+    if ready:
+        return KEPT
+    if ready is None:
+        return undecidable(source)
+    if reason := sent.missed(1 - sent.sender):
+        return undecidable(reason)
+    return violation(f"a Send With Invalidate, and Requester Remote Invalidation is false ({source})", "a plain Send")
+
+
+@rule("XC-BRS", "Backward calls respect the client's Backward Request Support", MUST,
+      "3.3", "", Sent, "requester", needs=SECOND | CALL, backward=True)  # fmt: skip
+def backward_support(sent: Sent) -> Judgement | None:
+    """A version 2 server sends no backward calls to a client whose level is BKREQSUP_NONE, and calls without chunks to
+    one whose level is BKREQSUP_INLINE, which is the default.
+
+    Why: a client has no buffers or no code for what it did not offer.
+
+    Right: BKREQSUP_GENL, a CB_COMPOUND with a Reply chunk.
+
+    Wrong: BKREQSUP_NONE, a CB_COMPOUND.
+    """
+    level, _, source = sent.connection.in_force(XCHAR_BRS, 0, sent.message.frame)
+    if level is None:
+        return undecidable(source)
+    if level == BKREQSUP_GENL:
+        return KEPT
+    if sent.unread:
+        return undecidable(sent.unread)
+    chunks = sent.header.chunks or sent.header.procedure == RDMA_NOMSG
+    if level == BKREQSUP_INLINE and not chunks:
+        return KEPT
+    if reason := sent.missed(0):
+        return undecidable(reason)
+    seen = "a backward call" + (" with chunks" if chunks else "")
+    allowed = "an RDMA2_MSG without chunks" if level == BKREQSUP_INLINE else "none"
+    return violation(f"{seen}, and the client's level is {value_words(XCHAR_BRS, level)} ({source})", allowed)

@@ -1,0 +1,245 @@
+"""RDMA_ERROR: what calls for one, and what it says."""
+
+from __future__ import annotations
+
+from ...layers.oncrpc_codes import GARBAGE_ARGS
+from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, ERR_VERS, ERROR_NAMES, RDMA_ERROR, RDMA_MSG
+from ..finding import KEPT, Judgement, undecidable, violation
+from ..nouns import Mishap, Sent
+from ..rule import Level, rule
+from ..shape import ERROR, FIRST, REPLY
+from ..subject import beheaded, gaps
+from ..transaction import Transaction
+
+MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
+
+
+def _error(sent: Sent) -> bool:
+    return sent.header.procedure == RDMA_ERROR
+
+
+@rule(
+    "V1-ERROR-XID",
+    "RDMA_ERROR carries the XID of the message it answers",
+    MUST,
+    "5.5",
+    "RFC 8166, 4.5",
+    Sent,
+    needs=ERROR,
+)
+def error_xid(sent: Sent) -> Judgement | None:
+    """The other end has sent a message with the error's rdma_xid.
+
+    Why: the XID is all that tells whose transaction ended; with a wrong one a call waits for ever.
+
+    Right: a call 0x77 that cannot be decoded, RDMA_ERROR 0x77.
+
+    Wrong: the same, RDMA_ERROR 0.
+    """
+    if sent.xid_seen:
+        return KEPT
+    if not sent.start_known:
+        return undecidable("the connection began before the capture did")
+    if reason := sent.missed(1 - sent.sender):
+        return undecidable(reason)
+    return violation(f"rdma_xid 0x{sent.header.xid:08x}, which no message had", "the XID of the message it answers")
+
+
+@rule("V1-ERROR-VERSION", "RDMA_ERROR carries the version of the message it answers", MUST,
+      "5.5", "RFC 8166, 4.5", Sent, needs=ERROR)  # fmt: skip
+def error_version(sent: Sent) -> Judgement | None:
+    """rdma_vers of an RDMA_ERROR is that of the failing message.
+
+    Why: the one that asked reads the answer by the version it used.
+
+    Right: a message of version 2, an RDMA_ERROR with rdma_vers 2 and the range 1 to 1.
+
+    Wrong: the same with rdma_vers 7.
+    """
+    call = sent.rpc.call if sent.rpc is not None and sent.rpc.call is not None else sent.answers
+    if call is None or sent.header.length < 8 or call.header.length < 8:
+        return None
+    asked = call.header.version
+    if sent.header.version == asked:
+        return KEPT
+    return violation(f"rdma_vers {sent.header.version} in answer to {asked}", f"{asked}",
+                     call.frame, sent.message.frame)  # fmt: skip
+
+
+@rule("V1-ERROR-CODE", "rdma_err is 1 or 2, and decodes", STATED, "5.1.3", "RFC 8166, 4.1", Sent, needs=FIRST | ERROR)
+def error_code(sent: Sent) -> Judgement | None:
+    """An RDMA_ERROR says RDMA_ERR_VERS (1), with a range behind it, or RDMA_ERR_BADHEADER (2).  One of version 2 is
+    V2-ERROR-CODE's.
+
+    Why: an RDMA_ERROR that cannot be decoded is discarded, so the call it should end waits on.
+
+    Right: rdma_err 2 and nothing else.
+
+    Wrong: rdma_err 7; or rdma_err 1 and the Send ends.
+    """
+    return decoded(sent, "1 with a range of versions, or 2")
+
+
+def decoded(sent: Sent, required: str) -> Judgement:
+    """Whether an RDMA_ERROR can be read."""
+    if sent.unread:
+        return undecidable(sent.unread)
+    return violation(sent.header.problem, required) if sent.header.problem else KEPT
+
+
+@rule("V1-ERROR-RANGE", "RDMA_ERR_VERS gives a range that the offending version is outside of", MUST,
+      "5.5.1", "RFC 8166, 4.5.1", Sent, needs=ERROR)  # fmt: skip
+def error_range(sent: Sent) -> Judgement | None:
+    """rdma_vers_low is not above rdma_vers_high, and the version that was refused is not between them.
+
+    Why: the requester chooses from the range.  One that is empty, or holds what was refused, makes it give up or loop.
+
+    Right: version 2 refused, low 1, high 1.
+
+    Wrong: version 2 refused, low 1, high 2.
+    """
+    if sent.header.error != ERR_VERS or sent.header.supported is None:
+        return None
+    low, high = sent.header.supported
+    if low > high:
+        return violation(f"low {low}, high {high}", "low not above high")
+    call = sent.rpc.call if sent.rpc is not None and sent.rpc.call is not None else sent.answers
+    if call is None or call.header.length < 8:
+        return undecidable("the message it answers is not in the capture")
+    if low <= call.header.version <= high:
+        return violation(f"versions {low} to {high} in answer to version {call.header.version}",
+                         "a range without the refused version", call.frame, sent.message.frame)  # fmt: skip
+    return KEPT
+
+
+def _answered(mishap: Mishap, code: int) -> Judgement:
+    wanted = f"RDMA_ERROR, {ERROR_NAMES[code]}"
+    if mishap.answer is not None:
+        header = mishap.answer.header
+        if header.procedure == RDMA_ERROR:
+            if header.error is None:
+                return undecidable("the answer is cut by the capture")
+            if header.error == code or header.problem:
+                return KEPT
+            return violation(f"answered {ERROR_NAMES.get(header.error, header.error)}", wanted)
+        return violation("answered as if nothing was wrong", wanted)
+    if reason := silent(mishap):
+        return undecidable(reason)
+    return violation("no answer, though a later call was answered", wanted)
+
+
+def silent(mishap: Mishap) -> str:
+    """Why it is not known that the receiver passed over a message; '' where it did."""
+    if reason := gaps(mishap.connection):
+        return reason
+    if not mishap.receiver_seen and (reason := beheaded(mishap.connection, 1 - mishap.sender)):
+        return reason
+    return "" if mishap.passed_over else "no answer, and nothing shows that the message was taken"
+
+
+@rule("V1-ERROR-FOR-VERSION", "An unsupported version is answered by RDMA_ERR_VERS", MUST,
+      "5.5.1", "RFC 8166, 4.5.1", Mishap, "responder")  # fmt: skip
+def error_for_version(mishap: Mishap) -> Judgement | None:
+    """A message whose version the receiver does not support draws an RDMA_ERROR with RDMA_ERR_VERS.
+
+    Why: the only way for peers of different versions to find a common one.
+
+    Right: version 2, RDMA_ERR_VERS 1 to 1.
+
+    Wrong: version 2, RDMA_ERR_BADHEADER; or silence, while later calls are answered.
+    """
+    if mishap.kind != "version":
+        return None
+    answer = mishap.answer
+    if answer is not None and answer.header.procedure != RDMA_ERROR and answer.header.version != 1:
+        return None  # it supports that version
+    if answer is not None and mishap.message.header.problem and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
+        return None  # and then the header is what it minds
+    return _answered(mishap, ERR_VERS)
+
+
+@rule("V1-ERROR-FOR-HEADER", "An undecodable header is answered by RDMA_ERR_BADHEADER", MUST,
+      "5.5.2", "RFC 8166, 4.5.2", Mishap, "responder")  # fmt: skip
+def error_for_header(mishap: Mishap) -> Judgement | None:
+    """A message whose version is known, but whose header cannot be decoded draws an RDMA_ERROR with
+    RDMA_ERR_BADHEADER, which RFC 8166 calls RDMA_ERR_CHUNK.  So does an option of version 2 that cannot be decoded
+    (xcharext-02, 2.1), unless it is refused as one that is not supported.
+
+    Why: the call fails at once instead of waiting for a reply that cannot come.
+
+    Right: a chunk list that runs past the Send, RDMA_ERROR 2.
+
+    Wrong: silence, while later calls are answered.
+    """
+    option, answer = mishap.option, mishap.answer
+    if option is not None:
+        if option.content.truncated or option.decodes:
+            return None
+        if answer is not None and answer.header.error == ERR_INVAL_OPTION:
+            return KEPT
+        return _answered(mishap, ERR_CHUNK)
+    return _answered(mishap, ERR_CHUNK) if mishap.kind == "header" else None
+
+
+@rule("V1-ERROR-FOR-RESERVED", "RDMA_MSGP and RDMA_DONE are answered by RDMA_ERR_BADHEADER", SHOULD,
+      "5.6", "RFC 8166, 4.6", Mishap, "responder")  # fmt: skip
+def error_for_reserved(mishap: Mishap) -> Judgement | None:
+    """Who receives an RDMA_MSGP or RDMA_DONE answers with RDMA_ERROR, RDMA_ERR_BADHEADER.
+
+    Why: the sender learns that the procedure is not there, instead of waiting.
+
+    Right: RDMA_MSGP, RDMA_ERROR 2.
+
+    Wrong: RDMA_MSGP, answered like an RDMA_MSG.
+    """
+    return _answered(mishap, ERR_CHUNK) if mishap.kind == "reserved" else None
+
+
+@rule("V1-ERROR-RETRY", "A call answered by RDMA_ERROR is not answered again", STATED,
+      "5.5", "RFC 8166, 4.5", Sent, "responder", needs=REPLY)  # fmt: skip
+def error_retry(sent: Sent) -> Judgement | None:
+    """After an RDMA_ERROR no further reply has its XID, unless the call is sent anew.
+
+    Why: the error completed the transaction.  The requester has given the memory and the XID to others.
+
+    Right: RDMA_ERROR 0x77, and nothing more for 0x77.
+
+    Wrong: RDMA_ERROR 0x77, and the reply 0x77 behind it.
+    """
+    if sent.is_call is not False:
+        return None
+    if sent.errored is None:
+        return KEPT if sent.rpc is not None and sent.rpc.call is not None and _error(sent) else None
+    if reason := sent.missed(1 - sent.sender):
+        return undecidable(reason)
+    frames = [sent.errored.reply.frame] if sent.errored.reply is not None else []
+    return violation(f"a reply to 0x{sent.header.xid:08x}, which RDMA_ERROR had completed", "no reply after the error",
+                     *frames, sent.message.frame)  # fmt: skip
+
+
+@rule("V1-GARBAGE-ARGS", "Unparsable arguments are answered GARBAGE_ARGS", SHOULD,
+      "5.5.2", "RFC 8166, 4.5.2", Transaction, "responder", backward=False)  # fmt: skip
+def garbage_args(transaction: Transaction) -> Judgement | None:
+    """A call whose header is valid, but whose NFS arguments end before they should, is answered by an RDMA_MSG with
+    GARBAGE_ARGS.  NFS version 4 servers may say NFS4ERR_BADXDR instead.
+
+    Why: it is the call that is wrong, not the transport; RDMA_ERROR would hide which.
+
+    Right: WRITE arguments without the data they count, GARBAGE_ARGS.
+
+    Wrong: the same, SUCCESS.
+    """
+    rpc = transaction.rpc
+    if rpc.call is None or rpc.reply is None or rpc.call.header.problem or transaction.sealed:
+        return None
+    items = transaction.arguments
+    if items is None or "the bytes end inside" not in items.problem:
+        return None
+    reply = transaction.reply_head
+    if rpc.reply.header.procedure == RDMA_MSG and (reply is None or reply.accept_status is None):
+        return undecidable("the reply cannot be read")
+    if reply is not None and (reply.accept_status == GARBAGE_ARGS or reply.accepted is False):
+        return KEPT
+    if rpc.status == "NFS4ERR_BADXDR":
+        return KEPT
+    return violation(f"{items.problem}; answered {rpc.status or 'otherwise'}", "RDMA_MSG with GARBAGE_ARGS")

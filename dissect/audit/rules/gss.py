@@ -1,0 +1,63 @@
+"""RPCSEC_GSS over RDMA."""
+
+from __future__ import annotations
+
+from ...layers.oncrpc_codes import GSS_SERVICE_NAMES, RPCSEC_GSS, RPCSEC_GSS_DATA
+from ..finding import KEPT, Judgement, violation
+from ..rule import Level, rule
+from ..shape import GSS
+from ..transaction import Transaction
+
+MUST = Level.MUST
+
+
+@rule("V1-GSS-NO-REDUCTION", "With RPCSEC_GSS integrity or privacy nothing is reduced", MUST,
+      "10.2.2.3", "RFC 8166, 8.2.2", Transaction, needs=GSS, backward=False)  # fmt: skip
+def gss_no_reduction(transaction: Transaction) -> Judgement | None:
+    """Calls and replies that RPCSEC_GSS protects have no Read chunk behind Position 0 and no Write chunk in use.
+
+    Why: what is protected is the whole message with its pads; taking an item out breaks the checksum.
+
+    Right: a krb5i WRITE as RDMA_NOMSG, all of it at Position 0.
+
+    Wrong: a krb5i WRITE with its data in a Read chunk.
+    """
+    if not transaction.sealed:
+        return None
+    assert transaction.rpc.gss is not None
+    service = GSS_SERVICE_NAMES.get(transaction.rpc.gss.service, "")
+    if transaction.reduced:
+        return violation(f"a Read chunk at Position {transaction.reduced[0][0]} with RPCSEC_GSS {service}",
+                         "nothing reduced", transaction.frames[0], by="requester")  # fmt: skip
+    used = [chunk.returned for chunk in transaction.writes if chunk.returned]
+    if used:
+        return violation(f"{used[0]} bytes in a Write chunk with RPCSEC_GSS {service}", "nothing reduced",
+                         *transaction.frames, by="responder")  # fmt: skip
+    return KEPT
+
+
+@rule("V1-GSS-MATERIAL", "RPCSEC_GSS control messages and credentials are never in chunks", MUST,
+      "10.2.2", "RFC 8166, 8.2.2", Transaction, needs=GSS, backward=False)  # fmt: skip
+def gss_material(transaction: Transaction) -> Judgement | None:
+    """Messages that set up or destroy a context are not reduced, and no Read chunk stands inside the credential or
+    verifier of a call.
+
+    Why: the transport must read who calls before it moves anything for them.
+
+    Right: RPCSEC_GSS_INIT inline, or whole in a Read chunk at Position 0.
+
+    Wrong: its token in a Read chunk behind Position 0.
+    """
+    rpc, head = transaction.rpc, transaction.call_head
+    if head is None or head.flavor != RPCSEC_GSS or transaction.sealed:
+        return None
+    if rpc.gss is not None and rpc.gss.procedure != RPCSEC_GSS_DATA:
+        if transaction.reduced or any(chunk.returned for chunk in transaction.writes):
+            by = "requester" if transaction.reduced else "responder"
+            return violation("an RPCSEC_GSS control message that is reduced", "inline, or whole in one chunk",
+                             *transaction.frames, by=by)  # fmt: skip
+        return KEPT
+    if transaction.reduced and head.body > 0 and transaction.reduced[0][0] < head.body:
+        return violation(f"a Read chunk at Position {transaction.reduced[0][0]}, inside the credential",
+                         f"not before the arguments at {head.body}", transaction.frames[0], by="requester")  # fmt: skip
+    return KEPT

@@ -1,0 +1,251 @@
+"""The transport header: its fixed words, its lists, and what follows it."""
+
+from __future__ import annotations
+
+from ...layers.rpcrdma_codes import (
+    PROCEDURE_NAMES,
+    RDMA_DONE,
+    RDMA_ERROR,
+    RDMA_MSG,
+    RDMA_MSGP,
+    RDMA_NOMSG,
+    RDMA_OPTIONAL,
+)
+from ...onc.xdr import word
+from ..finding import KEPT, Judgement, undecidable, violation
+from ..nouns import Sent
+from ..rule import Level, rule
+from ..shape import ERROR, FIRST, NOMSG
+from ..transaction import Transaction
+
+MUST, STATED = Level.MUST, Level.STATED
+
+
+def _version_one(sent: Sent) -> bool:
+    return sent.header.length >= 8 and sent.header.version == 1
+
+
+@rule("V1-VERSION", "rdma_vers is 1", MUST, "5.2.2", "RFC 8166, 4.2.2", Sent)
+def version(sent: Sent) -> Judgement | None:
+    """The version word of every call and reply is 1.  Version 2 has rules of its own (V2-FIRST-MESSAGE, V2-FALLBACK);
+    an RDMA_ERROR has the version of what it answers (V1-ERROR-VERSION).
+
+    Why: a receiver that does not know the version cannot read anything behind it, and refuses the message.
+
+    Right: rdma_vers 1.
+
+    Wrong: rdma_vers 16777216, a 1 that was sent in little-endian order.
+    """
+    if sent.header.length < 8 or sent.header.version == 2 or sent.header.procedure == RDMA_ERROR:
+        return None
+    return KEPT if sent.header.version == 1 else violation(f"rdma_vers is {sent.header.version}", "1")
+
+
+def _procedure(sent: Sent, unwanted: int) -> Judgement | None:
+    procedure = sent.header.procedure
+    if procedure is None or not _version_one(sent):
+        return None
+    if procedure != unwanted:
+        return KEPT
+    return violation(f"rdma_proc is {procedure}, {PROCEDURE_NAMES[procedure]}", "RDMA_MSG, RDMA_NOMSG or RDMA_ERROR")
+
+
+@rule("V1-PROC-MSGP", "Nobody sends RDMA_MSGP", MUST, "5.6.1", "RFC 8166, 4.6.1", Sent, needs=FIRST)
+def proc_msgp(sent: Sent) -> Judgement | None:
+    """No message is an RDMA_MSGP (2).
+
+    Why: the procedure was never fully specified; no receiver is bound to understand it.
+
+    Right: the payload in an RDMA_MSG, its large items in chunks.
+
+    Wrong: a WRITE sent as RDMA_MSGP so that its data are aligned in the receive buffer.
+    """
+    return _procedure(sent, RDMA_MSGP)
+
+
+@rule("V1-PROC-DONE", "Nobody sends RDMA_DONE", MUST, "5.6.2", "RFC 8166, 4.6.2", Sent, needs=FIRST)
+def proc_done(sent: Sent) -> Judgement | None:
+    """No message is an RDMA_DONE (3).
+
+    Why: it ended a Read-Read transfer, which is no longer supported.  It also takes a receive buffer nobody granted.
+
+    Right: nothing is sent when a reply has been received.
+
+    Wrong: RDMA_DONE after a READ's reply.
+    """
+    return _procedure(sent, RDMA_DONE)
+
+
+@rule("V1-PROC-UNKNOWN", "The procedure is RDMA_MSG, RDMA_NOMSG or RDMA_ERROR", MUST,
+      "5.1.4, 5.5.2", "RFC 8166, 4.2.4", Sent, needs=FIRST)  # fmt: skip
+def proc_unknown(sent: Sent) -> Judgement | None:
+    """rdma_proc is 0, 1 or 4; the reserved 2 and 3 have rules of their own.
+
+    Why: an unknown procedure says nothing of what follows, so the message is lost.
+
+    Right: rdma_proc 0.
+
+    Wrong: rdma_proc 9.
+    """
+    procedure = sent.header.procedure
+    if procedure is None or not _version_one(sent) or procedure in (RDMA_MSGP, RDMA_DONE):
+        return None
+    if procedure in PROCEDURE_NAMES:
+        return KEPT
+    return violation(f"rdma_proc is {procedure}", "0 (RDMA_MSG), 1 (RDMA_NOMSG) or 4 (RDMA_ERROR)")
+
+
+@rule("V1-HEADER-XDR", "The transport header is valid XDR", MUST, "5", "RFC 8166, 4", Sent)
+def header_xdr(sent: Sent) -> Judgement | None:
+    """The words before optional data are 0 or 1, and no list or count runs past the end of the Send.  In version 2 the
+    same holds for the direction, and for the length of an option.
+
+    Why: one wrong word moves everything behind it; the chunks that a receiver then reads are not those that were sent.
+
+    Right: three zero words where a message has no chunks.
+
+    Wrong: the count of a Write chunk's segments is 2, and the Send ends behind the first of them.
+    """
+    header = sent.header
+    if header.length >= 8 and header.version not in (1, 2):
+        return None
+    listed = (RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL if header.version == 2 else RDMA_MSGP)
+    if header.procedure is not None and header.procedure not in listed:
+        return None
+    if sent.unread:
+        return undecidable(sent.unread)
+    return violation(header.problem, "valid XDR inside the Send") if header.problem else KEPT
+
+
+@rule("V1-XID-MATCH", "rdma_xid equals the XID of the RPC message", MUST, "5.2.1", "RFC 8166, 4.2.1", Transaction)
+def xid_match(transaction: Transaction) -> Judgement | None:
+    """The XID in the transport header is that of the RPC message, which stands inline or in a chunk.
+
+    Why: a receiver may match replies by either of them; where they differ it matches the wrong call.
+
+    Right: rdma_xid 0x1234 before an RPC call 0x1234.
+
+    Wrong: rdma_xid 0x1234 before an RPC reply 0x1235.
+    """
+    judged = None
+    for message, stream in (
+        (transaction.rpc.call, transaction.call_stream),
+        (transaction.rpc.reply, transaction.reply_stream),
+    ):
+        if message is None or message.header.problem or message.header.procedure not in (RDMA_MSG, RDMA_NOMSG):
+            continue
+        if len(stream) < 4:
+            continue
+        inside = word(memoryview(stream), 0)[0]
+        if inside != message.header.xid:
+            name = "call" if message is transaction.rpc.call else "reply"
+            return violation(
+                f"the {name}'s rdma_xid is 0x{message.header.xid:08x}, its RPC message's XID 0x{inside:08x}",
+                "the same XID", message.frame, by="requester" if name == "call" else "responder",
+            )  # fmt: skip
+        judged = KEPT
+    return judged
+
+
+@rule(
+    "V1-MSG-PAYLOAD", "RDMA_MSG is followed by a Payload stream", STATED, "5.1.4", "RFC 8166, 4.2.4", Sent, needs=FIRST
+)
+def msg_payload(sent: Sent) -> Judgement | None:
+    """Behind the chunk lists of an RDMA_MSG stands the Payload stream, that begins with the XID.
+
+    Why: without it there is no RPC message, and nothing says where else it might be.
+
+    Right: 28 bytes of header and 40 bytes of NULL call.
+
+    Wrong: an RDMA_MSG that ends with its chunk lists; RDMA_NOMSG was meant.
+    """
+    return inline_payload(sent)
+
+
+def inline_payload(sent: Sent) -> Judgement | None:
+    """Whether a Payload stream follows an RDMA_MSG."""
+    header = sent.header
+    if header.procedure != RDMA_MSG or header.problem:
+        return None
+    inline = sent.message.inline_length
+    if inline >= 4:
+        return KEPT
+    if not sent.message.operation.end_known:
+        return undecidable("the end of the Send is not in the capture")
+    return violation(f"{inline} bytes behind the chunk lists", "a Payload stream that begins with the XID")
+
+
+@rule(
+    "V1-NOMSG-PAYLOAD",
+    "Nothing follows the chunk lists of RDMA_NOMSG",
+    STATED,
+    "5.1.4",
+    "RFC 8166, 4.2.4",
+    Sent,
+    needs=NOMSG,
+)
+def nomsg_payload(sent: Sent) -> Judgement | None:
+    """An RDMA_NOMSG ends with its chunk lists.
+
+    Why: the payload is in a chunk; bytes behind the lists are either lost or a misread header.
+
+    Right: an RDMA_NOMSG reply of 48 bytes with one Reply chunk segment.
+
+    Wrong: the same with the reply's first 100 bytes behind it.
+    """
+    if sent.header.procedure != RDMA_NOMSG or sent.header.problem:
+        return None
+    inline = sent.message.inline_length
+    return violation(f"{inline} bytes behind the chunk lists", "none") if inline else KEPT
+
+
+@rule("V1-NOMSG-CHUNK", "RDMA_NOMSG carries the chunk that holds the message", MUST,
+      "5.2.4", "RFC 8166, 4.2.4", Sent, needs=NOMSG, backward=False)  # fmt: skip
+def nomsg_chunk(sent: Sent) -> Judgement | None:
+    """An RDMA_NOMSG call has a Read chunk, an RDMA_NOMSG reply a Reply chunk, and the RPC message is in it.
+
+    Why: there is no inline payload, so without that chunk there is no message.
+
+    Right: a long call with one Read chunk at Position 0.
+
+    Wrong: an RDMA_NOMSG whose three chunk lists are empty.
+    """
+    header = sent.header
+    if header.procedure != RDMA_NOMSG:
+        return None
+    if sent.unread:
+        return undecidable(sent.unread)
+    if header.problem:
+        return None
+    if not header.chunks:
+        return violation("all three chunk lists are empty", "a chunk that holds the Payload stream")
+    if sent.is_call is None:
+        return undecidable("it is not known whether this is a call or a reply")
+    if sent.is_call and not header.reads:
+        return violation("a call without Read list", "a Read chunk that holds the Payload stream")
+    if not sent.is_call and not header.reply:
+        return violation("a reply without Reply chunk", "a Reply chunk that holds the Payload stream")
+    return KEPT
+
+
+@rule(
+    "V1-ERROR-PAYLOAD", "Nothing follows an RDMA_ERROR", STATED, "5.2.4", "RFC 8166, 4.2.4", Sent, needs=FIRST | ERROR
+)
+def error_payload(sent: Sent) -> Judgement | None:
+    """An RDMA_ERROR ends with its error information.
+
+    Why: no payload is defined there; whoever sends one means something that the receiver drops.
+
+    Right: 20 bytes, the last word RDMA_ERR_CHUNK.
+
+    Wrong: three empty chunk lists behind the error code.
+    """
+    return nothing_behind(sent)
+
+
+def nothing_behind(sent: Sent) -> Judgement | None:
+    """Whether an RDMA_ERROR ends where it should."""
+    if sent.header.problem:
+        return None
+    inline = sent.message.inline_length
+    return violation(f"{inline} bytes behind the error", "none") if inline else KEPT

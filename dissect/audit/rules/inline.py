@@ -1,0 +1,178 @@
+"""Inline thresholds: how long a Send may be.
+
+Each Send of version 1 is judged by one of these rules, one of version 2 by V2-FIRST-MESSAGE, V2-INLINE-4096,
+XC-RBSIZ or XC-INIT-SIZE; either by V1-BACKWARD-SIZE or V1-REPLY-USES-REPLY-CHUNK where those apply.
+"""
+
+from __future__ import annotations
+
+from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_OPTIONAL
+from ...rpcrdma.characteristics import ROPT_INITXCH
+from ...transport.connection import DEFAULT_INLINE
+from ..finding import KEPT, Judgement, undecidable, violation
+from ..nouns import Sent
+from ..rule import Level, rule
+from ..shape import FIRST, REPLY
+
+MUST = Level.MUST
+
+UNKNOWN = "the private data are not in the capture, so the inline threshold is not known"
+
+
+def settled(sent: Sent) -> bool:
+    """Both ends' private data, or their absence, are known."""
+    return all(end.private_data_seen for end in sent.connection.endpoints)
+
+
+def ruled_by_reply_chunk(sent: Sent) -> bool:
+    """A reply to a call that gave a Reply chunk, so that there was another way."""
+    call = sent.rpc.call if sent.rpc is not None and not sent.is_call else None
+    return call is not None and sent.header.procedure == RDMA_MSG and call.header.reply is not None
+
+
+def ruled_elsewhere(sent: Sent) -> bool:
+    """A Send of version 2 whose size neither V2-INLINE-4096 nor XC-RBSIZ judges."""
+    if sent.backward or ruled_by_reply_chunk(sent):
+        return True
+    if sent.header.procedure == RDMA_OPTIONAL and sent.header.option == ROPT_INITXCH:
+        return True
+    return sent.sender == 0 and sent.connection.version_at(sent.message.frame).value == 0
+
+
+def threshold(sent: Sent) -> tuple[int | None, str]:
+    """The longest that a Send may be, and where that comes from; None where it is not known."""
+    if sent.header.version == 2:
+        value, _, source = sent.limit
+        return value, source
+    if not settled(sent):
+        return None, UNKNOWN
+    return sent.connection.inline_threshold(sent.sender, sent.message.frame)
+
+
+def compare_second(sent: Sent, limit: int | None, why: str) -> Judgement:
+    """The same for version 2, where sizes change."""
+    if limit is None:
+        return KEPT if sent.length <= DEFAULT_INLINE and sent.message.operation.end_known else undecidable(why)
+    if sent.terms is not None and limit < sent.length <= sent.terms.larger:
+        return undecidable("the size was lowered less than a second before, and the sender may not have known")
+    if sent.length > limit and (reason := sent.missed(1 - sent.sender)):
+        return undecidable(reason)
+    return compare(sent, limit, why)
+
+
+def compare(sent: Sent, limit: int, why: str) -> Judgement:
+    if sent.length > limit:
+        return violation(f"a Send of {sent.length:,} bytes", f"at most {limit:,} ({why})")
+    if not sent.message.operation.end_known:
+        return undecidable("the end of the Send is not in the capture")
+    return KEPT
+
+
+@rule("V1-INLINE-EXCEEDED", "No Send is longer than its receiver can take", MUST,
+      "4.3.2, 5.2.4", "RFC 8166, 3.3.2", Sent, needs=FIRST, backward=False)  # fmt: skip
+def inline_exceeded(sent: Sent) -> Judgement | None:
+    """No Send is longer than the receive size that the receiver announced.  Where one end announced none, PD-INLINE
+    and V1-FIRST-1024 judge.
+
+    Why: a Send that does not fit its receive buffer fails, and with it the connection.
+
+    Right: 4096 announced, a Send of 4096 bytes.
+
+    Wrong: 4096 announced, a Send of 5000 bytes.
+    """
+    if ruled_by_reply_chunk(sent) or sent.header.version == 2:
+        return None
+    if not settled(sent):
+        if sent.length <= DEFAULT_INLINE and sent.message.operation.end_known:
+            return KEPT
+        return undecidable(UNKNOWN)
+    mine, theirs = sent.connection.endpoints[sent.sender].private_data, None
+    theirs = sent.connection.endpoints[1 - sent.sender].private_data
+    if mine is None or theirs is None:
+        return None
+    return compare(sent, theirs.receive_size, "the receive size the receiver announced")
+
+
+@rule("V1-FIRST-1024", "Without private data no Send exceeds 1024 bytes", MUST,
+      "4.3.3", "RFC 8166, 3.3.3", Sent, needs=FIRST, backward=False)  # fmt: skip
+def first_1024(sent: Sent) -> Judgement | None:
+    """Where neither end sent RPC-over-RDMA private data, no Send is longer than 1024 bytes.
+
+    Why: 1024 bytes are all that a receiver is bound to accept.
+
+    Right: longer calls as RDMA_NOMSG with a Read chunk at Position 0.
+
+    Wrong: an RDMA_MSG of 1100 bytes.
+    """
+    if (
+        sent.header.version == 2
+        or ruled_by_reply_chunk(sent)
+        or any(end.private_data for end in sent.connection.endpoints)
+    ):
+        return None
+    if not settled(sent):
+        return undecidable(UNKNOWN) if sent.length > DEFAULT_INLINE else None
+    return compare(sent, DEFAULT_INLINE, "neither end sent private data")
+
+
+@rule("PD-INLINE", "Each direction keeps to the smaller of the two announced sizes", MUST,
+      "4.2, 5.1", "RFC 8797, 4.2 and 5.1", Sent, needs=FIRST, backward=False)  # fmt: skip
+def private_inline(sent: Sent) -> Judgement | None:
+    """No Send is longer than the smaller of its sender's send size and its receiver's receive size; 1024 where only
+    one end sent private data.  One that overruns even the receiver's size is V1-INLINE-EXCEEDED's.
+
+    Why: both ends compute the threshold from the same two numbers; who does not keep to it breaks what the other one
+    relies on when it sizes buffers and chunks.
+
+    Right: send size 2048, the receiver's receive size 4096: Sends of up to 2048 bytes.
+
+    Wrong: the same, and a Send of 3000 bytes.
+    """
+    if sent.header.version == 2 or ruled_by_reply_chunk(sent) or not settled(sent):
+        return None
+    mine = sent.connection.endpoints[sent.sender].private_data
+    theirs = sent.connection.endpoints[1 - sent.sender].private_data
+    if mine is None and theirs is None:
+        return None
+    if mine is None or theirs is None:
+        return compare(sent, DEFAULT_INLINE, "one end sent no valid private data")
+    if sent.length > theirs.receive_size:
+        return None
+    return compare(sent, min(mine.send_size, theirs.receive_size), "the smaller of send size and receive size")
+
+
+@rule("V1-REPLY-USES-REPLY-CHUNK", "A reply that does not fit inline uses the Reply chunk it was given", MUST,
+      "4.5.3", "RFC 8166, 3.5.3", Sent, "responder", needs=REPLY, backward=False)  # fmt: skip
+def reply_uses_reply_chunk(sent: Sent) -> Judgement | None:
+    """Where the call gave a Reply chunk, a reply longer than the requester's threshold goes through it.
+
+    Why: the requester gave the chunk for just that; its receive buffer is too small, and the connection ends.
+
+    Right: RDMA_NOMSG with 20,000 bytes in the Reply chunk.
+
+    Wrong: RDMA_MSG of 6,000 bytes where 4,096 fit.
+    """
+    if not ruled_by_reply_chunk(sent) or sent.header.problem:
+        return None
+    limit, why = threshold(sent)
+    if limit is None:
+        return KEPT if sent.length <= DEFAULT_INLINE else undecidable(why)
+    judge = compare_second if sent.header.version == 2 else compare
+    return judge(sent, limit, "the threshold; the call gave a Reply chunk")
+
+
+@rule("V1-BACKWARD-SIZE", "Backward messages fit the receiver's threshold", MUST,
+      "7.3.3", "RFC 8167, 4.2", Sent, backward=True)  # fmt: skip
+def backward_size(sent: Sent) -> Judgement | None:
+    """Backward calls and replies are no longer than the inline threshold of their direction of the connection.
+
+    Why: they use the same receive buffers as forward messages, and have no chunks to fall back on.
+
+    Right: a CB_COMPOUND of 200 bytes.
+
+    Wrong: one of 5,000 bytes where 4,096 were agreed.
+    """
+    limit, why = threshold(sent)
+    if limit is None:
+        return KEPT if sent.length <= DEFAULT_INLINE else undecidable(why)
+    return (compare_second if sent.header.version == 2 else compare)(sent, limit, why)

@@ -1,0 +1,198 @@
+"""Private data in connection requests and replies, and Send With Invalidate (RFC 8797)."""
+
+from __future__ import annotations
+
+from ...layers.private_data_codes import SIZE
+from ..finding import KEPT, Judgement, undecidable, violation
+from ..nouns import Sent, Setup
+from ..rule import Level, rule
+from ..shape import CALL, FIRST, INVALIDATE, REPLY
+
+MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
+
+CUT = "the private data are cut by the capture"
+UNSEEN = "the message with the private data is not in the capture"
+
+
+def _nothing(setup: Setup) -> Judgement | None:
+    """Without an identifier: whether there may be one all the same."""
+    if not setup.seen:
+        return undecidable(UNSEEN)
+    return undecidable(CUT) if setup.cut else None
+
+
+@rule(
+    "PD-VERSION", "The message behind the format identifier has version 1", MUST, "4, 5.2", "RFC 8797, 4 and 5.2", Setup
+)
+def private_version(setup: Setup) -> Judgement | None:
+    """The octet behind the first format identifier is 1.  Any other makes the message absent, and 1024 the threshold.
+
+    Why: the version says what the octets behind it mean; what a receiver does not know, it does not use.
+
+    Right: f6ab0e18 01 …
+
+    Wrong: f6ab0e18 02 …
+    """
+    for found in setup.identifiers[:1]:
+        if found.version is None:
+            return undecidable(CUT) if setup.cut else None
+        return KEPT if found.version == 1 else violation(f"version {found.version}", "1")
+    return _nothing(setup)
+
+
+@rule("PD-RESERVED", "The seven reserved bits are zero", MUST, "4", "RFC 8797, 4", Setup)
+def private_reserved(setup: Setup) -> Judgement | None:
+    """The bits beside the R flag are zero.
+
+    Why: they are kept for later versions; who sets them today may be misread tomorrow.
+
+    Right: flags 0x00 or 0x01.
+
+    Wrong: flags 0x81.
+    """
+    for found in setup.identifiers[:1]:
+        if found.reserved is None:
+            return undecidable(CUT) if setup.cut else None
+        return violation(f"reserved bits 0x{found.reserved:02x}", "0") if found.reserved else KEPT
+    return _nothing(setup)
+
+
+@rule("PD-LENGTH", "The eight octets lie wholly inside the private data", SHOULD, "5.2", "RFC 8797, 5.2", Setup)
+def private_length(setup: Setup) -> Judgement | None:
+    """The message that a format identifier begins does not run past the end of the private data.
+
+    Why: a receiver that reads on reads what is not private data.
+
+    Right: the identifier at the start.
+
+    Wrong: the identifier in the last four octets.
+    """
+    if not setup.identifiers:
+        return _nothing(setup)
+    if setup.cut:
+        return undecidable(CUT)
+    for found in setup.identifiers:
+        if not found.whole:
+            return violation(
+                f"an identifier at offset {found.offset} with fewer than {SIZE} octets", "all eight inside"
+            )
+    return KEPT
+
+
+@rule("PD-AMBIGUOUS", "The format identifier appears once", SHOULD, "5.2, 7", "RFC 8797, 5.2 and 7", Setup)
+def private_ambiguous(setup: Setup) -> Judgement | None:
+    """The private data hold one format identifier.
+
+    Why: receivers search for it; with two, they may take different ones, and with them different thresholds.
+
+    Right: other private data, and one message among them.
+
+    Wrong: f6ab0e18 as a value of something else in front of the message.
+    """
+    found = setup.identifiers
+    if not found:
+        return _nothing(setup)
+    if len(found) > 1:
+        places = ", ".join(str(one.offset) for one in found)
+        return violation(f"{len(found)} identifiers, at offsets {places}", "one")
+    return undecidable(CUT) if setup.cut else KEPT
+
+
+@rule(
+    "PD-INVALIDATE-AGREED",
+    "Send With Invalidate only after both ends set R",
+    MUST,
+    "4.1",
+    "RFC 8797, 4.1",
+    Sent,
+    needs=FIRST | INVALIDATE,
+)
+def invalidate_agreed(sent: Sent) -> Judgement | None:
+    """A Send With Invalidate is sent only where the private data of both ends had the R flag.  One of version 2 is
+    XC-REQREMINV's.
+
+    Why: a requester that does not expect it finds its memory gone, or invalidates it twice and fails.
+
+    Right: R in request and reply, replies that invalidate.
+
+    Wrong: R in the request alone, and a reply that invalidates.
+    """
+    if sent.message.operation.invalidate is None or sent.header.version == 2:
+        return None
+    ends = sent.connection.endpoints
+    if not all(end.private_data_seen for end in ends):
+        return undecidable("the private data are not in the capture")
+    lacking = [
+        name
+        for name, end in zip(("active side", "passive side"), ends, strict=True)
+        if end.private_data is None or not end.private_data.remote_invalidation
+    ]
+    if not lacking:
+        return KEPT
+    return violation(f"a Send With Invalidate, and the {' and the '.join(lacking)} did not set R", "R from both ends")
+
+
+@rule("PD-INVALIDATE-STAG", "The invalidated handle belongs to the call that is answered", MUST,
+      "4.1", "RFC 8797, 4.1", Sent, "responder", needs=REPLY | INVALIDATE)  # fmt: skip
+def invalidate_stag(sent: Sent) -> Judgement | None:
+    """The handle that a reply invalidates is one of those that its call advertised.
+
+    Why: any other belongs to a call that is still under way, or to nobody.
+
+    Right: the handle of the call's Write chunk.
+
+    Wrong: the handle of another call's.
+    """
+    handle = sent.message.operation.invalidate
+    if handle is None or sent.is_call is not False:
+        return None
+    if sent.rpc is None or sent.rpc.call is None:
+        return undecidable("the call is not in the capture")
+    if sent.rpc.call.header.problem:
+        return undecidable("the call's chunk lists are not known")
+    handles = {use.advertised.handle for chunk in sent.rpc.chunks for use in chunk.segments}
+    if handle in handles:
+        return KEPT
+    offered = ", ".join(f"0x{one:08x}" for one in sorted(handles)[:4]) or "none"
+    return violation(f"0x{handle:08x} is invalidated", f"a handle of the call ({offered})",
+                     sent.rpc.call.frame, sent.message.frame)  # fmt: skip
+
+
+@rule(
+    "PD-INVALIDATE-ROLE",
+    "Only replies use Send With Invalidate",
+    MUST,
+    "4.1",
+    "RFC 8797, 4.1",
+    Sent,
+    "requester",
+    needs=CALL,
+)
+def invalidate_role(sent: Sent) -> Judgement | None:
+    """No call is a Send With Invalidate.
+
+    Why: only a responder knows of handles it has finished with; a requester was never given any.
+
+    Right: calls as plain Sends.
+
+    Wrong: a call that invalidates a handle of the server.
+    """
+    if not sent.is_call:
+        return None
+    handle = sent.message.operation.invalidate
+    return KEPT if handle is None else violation(f"a call that invalidates 0x{handle:08x}", "a plain Send")
+
+
+@rule("PD-CONTEXT", "Settings are those of this connection", STATED, "4", "RFC 8797, 4", Setup,
+      unjudgeable="no packet says where an endpoint took its settings from; using those of an earlier connection "
+      "shows as PD-INLINE or PD-INVALIDATE-AGREED")  # fmt: skip
+def private_context(setup: Setup) -> Judgement | None:
+    """Each connection goes by its own exchange of private data, not by that of an earlier one.
+
+    Why: a server may have been restarted with other sizes, or replaced.
+
+    Right: reconnected to a server that announces 1024, Sends of at most 1024 bytes.
+
+    Wrong: the same, Sends of 4096 bytes as before.
+    """
+    return None

@@ -1,0 +1,89 @@
+"""RDMA Reads and Writes: who issues them, where they go, and when."""
+
+from __future__ import annotations
+
+from ...rpcrdma.characteristics import BKREQSUP_GENL, XCHAR_BRS
+from ..finding import KEPT, Judgement, undecidable, violation
+from ..nouns import Movement
+from ..rule import Level, rule
+
+MUST = Level.MUST
+
+
+@rule("V1-TRANSFER-MODEL", "Only the responder issues RDMA Reads and Writes", MUST, "4.1", "RFC 8166, 3.1", Movement)
+def transfer_model(movement: Movement) -> Judgement | None:
+    """Every RDMA Read and Write comes from the server.  Backward messages have no chunks, so a client has nothing to
+    read or write either way; but in version 2 it serves the chunks of backward calls, where it supports them (XC-BRS).
+
+    Why: a server that must expose its memory to be read from is open to every client.
+
+    Right: the server reads a WRITE's data.
+
+    Wrong: the client writes them into the server's memory.
+    """
+    if movement.operation.initiator == 1 or movement.general:
+        return KEPT
+    if not movement.start_known and not movement.callers[0]:
+        return undecidable("which end is the server is not known")
+    connection = movement.connection
+    if connection.negotiation.settled == 2:
+        support = connection.in_force(XCHAR_BRS, 0, movement.operation.first_frame).value
+        if support in (None, BKREQSUP_GENL) and (reason := movement.missed(1)):
+            return undecidable(reason)
+    return violation(
+        f"an {movement.name} of {movement.operation.length} bytes by the requester", "by the responder alone"
+    )
+
+
+@rule("V1-RDMA-OUTSIDE", "RDMA stays inside memory that was advertised", MUST,
+      "4.4.3, 10.1", "RFC 8166, 3.4.3 and 8.1", Movement, "responder")  # fmt: skip
+def rdma_outside(movement: Movement) -> Judgement | None:
+    """Every RDMA Read and Write of a responder touches only segments that a call advertised on this connection.
+
+    Why: anything else is memory the requester did not offer.  The adapter refuses it and ends the connection, or, where
+    it does not, data are lost.
+
+    Right: 8,192 bytes at the start of a segment of 8,192.
+
+    Wrong: 8,193 bytes there.
+    """
+    if movement.place != "outside":
+        return KEPT
+    if not movement.start_known:
+        return undecidable("the connection began before the capture did")
+    if reason := movement.missed(1 - movement.operation.initiator):
+        return undecidable(reason)
+    if movement.calls_cut:
+        return undecidable("the chunk lists of a call are cut by the capture")
+    one = movement.operation
+    near = f"; {movement.near}" if movement.near else ""
+    return violation(
+        f"an {movement.name} of {one.length} bytes at 0x{one.address:x}, handle 0x{one.handle:08x}{near}",
+        "inside one advertised segment",
+    )
+
+
+@rule("V1-RDMA-AFTER-REPLY", "No RDMA touches a call's memory after its reply", MUST,
+      "4.4.5.2, 5.4.1, 10.1.3", "RFC 8166, 3.4.5, 4.4 and 8.1.3", Movement, "responder")  # fmt: skip
+def rdma_after_reply(movement: Movement) -> Judgement | None:
+    """No RDMA Read or Write goes to a segment whose call was answered before it was issued.  A late Write with bytes
+    that the reply counts is V1-WRITE-BEFORE-REPLY's.
+
+    Why: with the reply the memory is the requester's again, and may hold something else already.
+
+    Right: Read, reply.
+
+    Wrong: reply, Read.
+    """
+    if movement.place == "inside":
+        return KEPT
+    if movement.place != "late" or movement.delivers:
+        return None
+    if reason := movement.missed(1 - movement.operation.initiator):
+        return undecidable(reason)
+    if movement.calls_cut:
+        return undecidable("the chunk lists of a call are cut by the capture")
+    reply = movement.rpc.reply if movement.rpc is not None else None
+    frames = (reply.frame,) if reply is not None else ()
+    return violation(f"an {movement.name} of {movement.operation.length} bytes behind the reply", "before the reply",
+                     *frames, movement.operation.first_frame)  # fmt: skip

@@ -1,0 +1,363 @@
+"""What a reply returns of the call's Write and Reply chunks."""
+
+from __future__ import annotations
+
+from ...layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
+from ...rpcrdma.rpcs import ChunkUse
+from ..finding import KEPT, Judgement, undecidable, violation
+from ..rule import Level, rule
+from ..shape import CHUNKS, NOMSG, RETURNS
+from ..transaction import Transaction, delivers
+
+MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
+
+
+def _pairs(transaction: Transaction) -> list[tuple[str, ChunkUse, tuple[tuple[int, int, int], ...]]]:
+    """Name, what the call advertised, and what the reply returned, of each Write chunk and the Reply chunk."""
+    reply = transaction.rpc.reply
+    assert reply is not None
+    found: list[tuple[str, ChunkUse, tuple[tuple[int, int, int], ...]]] = [
+        (f"Write chunk {number}", chunk, tuple(tuple(segment) for segment in returned.segments))  # type: ignore[misc]
+        for number, (chunk, returned) in enumerate(zip(transaction.writes, reply.header.writes, strict=False), 1)
+    ]
+    chunk = transaction.reply_chunk
+    if chunk is not None and reply.header.reply is not None:
+        found.append(("Reply chunk", chunk, tuple(tuple(one) for one in reply.header.reply.segments)))  # type: ignore[misc]
+    return found
+
+
+def _returned(transaction: Transaction) -> Judgement | None:
+    """Whether what the reply returned can be judged; KEPT where it can."""
+    rpc = transaction.rpc
+    if rpc.reply is None or rpc.reply.header.procedure not in (RDMA_MSG, RDMA_NOMSG):
+        return None
+    if rpc.call is None:
+        header = rpc.reply.header
+        return undecidable(transaction.unread) if header.writes or header.reply else None
+    if not transaction.writes and transaction.reply_chunk is None:
+        return None
+    if transaction.unread:
+        return undecidable(transaction.unread)
+    return None if rpc.reply.header.problem or rpc.call.header.problem else KEPT
+
+
+@rule("V1-REPLY-CHUNK-MISSING", "RDMA_NOMSG answers a call that gave a Reply chunk", MUST,
+      "5.3.3", "RFC 8166, 4.3.3", Transaction, "responder", needs=NOMSG, backward=False)  # fmt: skip
+def reply_chunk_missing(transaction: Transaction) -> Judgement | None:
+    """A reply is RDMA_NOMSG only where the call provided a Reply chunk.
+
+    Why: there is no other memory of the requester that the reply could have been put into.
+
+    Right: a READDIR call with a Reply chunk, RDMA_NOMSG.
+
+    Wrong: a GETATTR call without chunks, RDMA_NOMSG.
+    """
+    rpc = transaction.rpc
+    if rpc.reply is None or rpc.reply.header.procedure != RDMA_NOMSG:
+        return None
+    if transaction.unread:
+        return undecidable(transaction.unread)
+    if transaction.reply_chunk is None:
+        return violation("RDMA_NOMSG, and the call gave no Reply chunk", "RDMA_MSG", *transaction.frames)
+    return KEPT
+
+
+@rule("V1-REPLY-CHUNK-SIZE", "The Reply chunk is large enough", MUST,
+      "5.3.3", "RFC 8166, 4.3.3", Transaction, "requester", needs=CHUNKS, backward=False)  # fmt: skip
+def reply_chunk_size(transaction: Transaction) -> Judgement | None:
+    """What a reply returns in the Reply chunk is no more than the call advertised, and the Reply chunk of a READDIR
+    holds as many bytes of entries as the call asks for.
+
+    Why: a responder that has a longer reply than room can only fail the call or the connection.
+
+    Right: READDIR for 8,192 bytes, a Reply chunk of 8,500.
+
+    Wrong: READDIR for 65,536 bytes, a Reply chunk of 4,096.
+    """
+    chunk = transaction.reply_chunk
+    if chunk is None:
+        return None
+    if transaction.rpc.call is not None and transaction.rpc.call.header.problem:
+        return undecidable(transaction.unread) if transaction.unread else None
+    if chunk.returned is not None and chunk.returned > chunk.advertised:
+        return violation(f"a reply of {chunk.returned:,} bytes", f"a Reply chunk for it; it has {chunk.advertised:,}",
+                         *transaction.frames)  # fmt: skip
+    wanted = transaction.directory_bytes
+    if wanted is not None and wanted > chunk.advertised:
+        responder, frame = transaction.endpoint("responder"), transaction.frames[-1]
+        limit, _ = transaction.connection.inline_threshold(responder, frame)
+        if wanted > limit:
+            return violation(
+                f"a Reply chunk of {chunk.advertised:,} bytes for {wanted:,} bytes of entries",
+                f"at least {wanted:,} bytes", transaction.frames[0],
+            )  # fmt: skip
+    return KEPT if transaction.rpc.reply is not None else None
+
+
+@rule("V1-WRITE-SEGMENT-COUNT", "A reply returns as many segments as the call gave", MUST,
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+def write_segment_count(transaction: Transaction) -> Judgement | None:
+    """The reply has as many Write chunks as the call, and each of them and the Reply chunk as many segments.
+
+    Why: the requester finds its own segments by counting.
+
+    Right: a Write chunk of three segments, returned with three, the last of length 0.
+
+    Wrong: the same, returned with the two that were used.
+    """
+    if (state := _returned(transaction)) is not KEPT:
+        return state
+    reply = transaction.rpc.reply
+    assert reply is not None
+    if len(reply.header.writes) != len(transaction.writes):
+        return violation(f"{len(reply.header.writes)} Write chunks returned", f"{len(transaction.writes)}, as the call",
+                         *transaction.frames)  # fmt: skip
+    pairs = _pairs(transaction)
+    for name, chunk, returned in pairs:
+        if len(returned) != len(chunk.segments):
+            return violation(f"{name} returned with {len(returned)} segments", f"{len(chunk.segments)}, as the call",
+                             *transaction.frames)  # fmt: skip
+    return KEPT if pairs else None
+
+
+@rule("V1-WRITE-SEGMENT-COPY", "Returned segments are those the call gave, in their order", STATED,
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+def write_segment_copy(transaction: Transaction) -> Judgement | None:
+    """Handle and offset of each returned segment are those of the call's segment in the same place.
+
+    Why: the lengths are matched with the segments by place; another handle there is a mix-up or a forgery.
+
+    Right: handle 0x100, offset 0x7000 returned with a new length.
+
+    Wrong: handle 0 returned.
+    """
+    if (state := _returned(transaction)) is not KEPT:
+        return state
+    pairs = _pairs(transaction)
+    for name, chunk, returned in pairs:
+        for number, (use, (handle, _, offset)) in enumerate(zip(chunk.segments, returned, strict=False), 1):
+            if (handle, offset) != (use.advertised.handle, use.advertised.offset):
+                return violation(
+                    f"{name}, segment {number}: handle 0x{handle:08x}, offset 0x{offset:x}",
+                    f"handle 0x{use.advertised.handle:08x}, offset 0x{use.advertised.offset:x}", *transaction.frames,
+                )  # fmt: skip
+    return KEPT if pairs else None
+
+
+@rule("V1-WRITE-SEGMENT-LENGTH", "A returned length is not above the advertised one", STATED,
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+def write_segment_length(transaction: Transaction) -> Judgement | None:
+    """No segment of a Write chunk comes back longer than it was, nor one of a Reply chunk that is long enough in all;
+    one that is not is V1-REPLY-CHUNK-SIZE's.
+
+    Why: either the responder wrote beyond the segment, or it claims bytes that are not there.
+
+    Right: segment 1 returned length 4096, advertised 8192.
+
+    Wrong: segment 1 returned length 8192, advertised 4096.
+    """
+    if (state := _returned(transaction)) is not KEPT:
+        return state
+    pairs = _pairs(transaction)
+    for name, chunk, returned in pairs:
+        if name == "Reply chunk" and sum(length for _, length, _ in returned) > chunk.advertised:
+            continue
+        for number, (use, (_, length, _)) in enumerate(zip(chunk.segments, returned, strict=False), 1):
+            if length > use.advertised.length:
+                return violation(
+                    f"{name}, segment {number} returned length {length}, advertised {use.advertised.length}",
+                    f"at most {use.advertised.length}", *transaction.frames,
+                )  # fmt: skip
+    return KEPT if pairs else None
+
+
+def _overruns(chunk: ChunkUse) -> bool:
+    return any((use.returned or 0) > use.advertised.length for use in chunk.segments)
+
+
+@rule("V1-WRITE-FILL-ORDER", "Segments are filled in array order", STATED,
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+def write_fill_order(transaction: Transaction) -> Judgement | None:
+    """A segment is written to only where those before it are returned full.
+
+    Why: the requester joins the segments in order; a hole in the middle shifts all bytes behind it.
+
+    Right: 8192 of 8192, 100 of 8192.
+
+    Wrong: 4096 of 8192, 4196 of 8192.
+    """
+    if (state := _returned(transaction)) is not KEPT:
+        return state
+    judged = None
+    for name, chunk, _ in _pairs(transaction):
+        if _overruns(chunk) or len(chunk.segments) < 2:
+            continue
+        for number, use in enumerate(chunk.segments[1:], 2):
+            before = chunk.segments[number - 2]
+            if not use.returned or before.returned is None or not transaction.written(use):
+                continue
+            if before.returned < before.advertised.length:
+                return violation(
+                    f"{name}, segment {number} is used, and segment {number - 1} returned "
+                    f"{before.returned} of {before.advertised.length} bytes",
+                    "each full before the next", *transaction.frames,
+                )  # fmt: skip
+        judged = KEPT
+    return judged
+
+
+@rule("V1-WRITE-UNFILLED", "An unfilled segment returns length zero", SHOULD,
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+def write_unfilled(transaction: Transaction) -> Judgement | None:
+    """A segment to which nothing was written comes back with length 0, where others of its chunk were written to.
+
+    Why: the requester adds up the lengths, and takes bytes for results that nobody sent.
+
+    Right: 4096 of 8192, then 0 of 8192.
+
+    Wrong: 4096 of 8192, then 8192 of 8192 although nothing was written there.
+    """
+    if (state := _returned(transaction)) is not KEPT:
+        return state
+    judged = None
+    for name, chunk, _ in _pairs(transaction):
+        unfilled = [use for use in chunk.segments if not transaction.written(use)]
+        if not unfilled or len(unfilled) == len(chunk.segments):
+            continue
+        claiming = [use for use in unfilled if use.returned]
+        if claiming and transaction.unwritten:
+            return undecidable(transaction.unwritten)
+        if claiming:
+            number = chunk.segments.index(claiming[0]) + 1
+            claimed = f"{name}, segment {number} returned length {claiming[0].returned}"
+            return violation(f"{claimed}, and nothing was written there", "0", *transaction.frames)
+        judged = KEPT
+    return judged
+
+
+@rule("V1-WRITE-UNUSED", "An unused Write chunk returns zero lengths", MUST,
+      "4.4.6.2", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+def write_unused(transaction: Transaction) -> Judgement | None:
+    """A Write chunk for which the reply has no result comes back with all lengths 0.
+
+    Why: a requester takes any other length for a result, and cannot make sense of the rest of the reply.
+
+    Right: READ fails; its Write chunk comes back with length 0.
+
+    Wrong: READ fails; its Write chunk comes back as it was.
+    """
+    if (state := _returned(transaction)) is not KEPT:
+        return state
+    results, judged = transaction.results, None
+    for number, chunk in enumerate(transaction.writes):
+        if chunk.returned is None or any(transaction.written(use) for use in chunk.segments):
+            continue
+        if results is None or not results.complete:
+            if chunk.returned and not transaction.unwritten:
+                judged = judged or undecidable("it is not known whether the reply has a result for the chunk")
+            elif not chunk.returned:
+                judged = judged or KEPT
+        elif number >= len(results.items):
+            if chunk.returned:
+                claimed = f"Write chunk {number + 1} returned {chunk.returned} bytes"
+                return violation(f"{claimed}, and the reply has no result for it", "0", *transaction.frames)
+            judged = KEPT
+    return judged
+
+
+def _unclaimed(transaction: Transaction, number: int) -> bool:
+    results = transaction.results
+    return results is not None and results.complete and number >= len(results.items)
+
+
+@rule("V1-WRITE-LENGTH-TRUE", "A returned length is what was written", STATED,
+      "4.4.6, 5.3.2", "RFC 8166, 3.4.6 and 4.3.2", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+def write_length_true(transaction: Transaction) -> Judgement | None:
+    """The bytes that RDMA Writes put into a chunk are as many as the reply says.  Pad bytes, unfilled segments and
+    unused chunks have rules of their own.
+
+    Why: the requester takes exactly that many bytes, written or not.
+
+    Right: 6 bytes written, 6 returned.
+
+    Wrong: 6 bytes written, 4096 returned.
+    """
+    if (state := _returned(transaction)) is not KEPT:
+        return state
+    judged = None
+    for name, chunk, _ in _pairs(transaction):
+        if chunk.returned is None or _overruns(chunk):
+            continue
+        written = [transaction.written(use) for use in chunk.segments]
+        number = transaction.writes.index(chunk) if chunk.kind == "write" else -1
+        if not any(written) and (not chunk.returned or (chunk.kind == "write" and _unclaimed(transaction, number))):
+            continue
+        filled = [(use, one) for use, one in zip(chunk.segments, written, strict=True) if one or not any(written)]
+        returned = sum(use.returned or 0 for use, _ in filled)
+        total = sum(one for _, one in filled)
+        padded = returned + 3 & -4
+        if total == returned or (total == padded and chunk.kind == "write"):
+            judged = judged or KEPT
+        elif transaction.unwritten:
+            return undecidable(transaction.unwritten)
+        else:
+            return violation(f"{name} returned {returned} bytes, {total} were written", "the same number",
+                             *transaction.frames)  # fmt: skip
+    return judged
+
+
+@rule("V1-WRITE-NO-PAD", "No pad bytes are written into a Write chunk", MUST,
+      "4.4.6.1", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+def write_no_pad(transaction: Transaction) -> Judgement | None:
+    """The responder writes an item's bytes and not the XDR pad behind them, nor counts it in the returned length.
+
+    Why: the requester's memory may end with the item, and the pad goes over what lies behind it.
+
+    Right: a READ of 5 bytes writes 5.
+
+    Wrong: a READ of 5 bytes writes 8.
+    """
+    if (state := _returned(transaction)) is not KEPT:
+        return state
+    results, judged = transaction.results, None
+    counts = {item.chunk: item.count for item in results.items if item.reduced} if results is not None else {}
+    for number, chunk in enumerate(transaction.writes):
+        if not chunk.returned or _overruns(chunk):
+            continue
+        count = counts.get(number, chunk.returned)
+        written = sum(transaction.written(use) for use in chunk.segments)
+        padded = count + 3 & -4
+        if count % 4 == 0 and number not in counts:
+            continue
+        if count == padded:
+            judged = judged or KEPT
+        elif chunk.returned == padded or written == padded:
+            seen = f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned"
+            return violation(f"{seen} for an item of {count}", f"{count} bytes", *transaction.frames)
+        else:
+            judged = judged or KEPT
+    return judged
+
+
+@rule("V1-WRITE-BEFORE-REPLY", "RDMA Writes precede the reply's Send", STATED,
+      "3.2.2, 4.4.6", "RFC 8166, 2.2.2", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+def write_before_reply(transaction: Transaction) -> Judgement | None:
+    """All bytes that a reply returns are written before its Send is issued.
+
+    Why: a Send is what tells the requester that the Writes before it have arrived; of those behind it, it tells
+    nothing.
+
+    Right: Write, Write, Send.
+
+    Wrong: Write, Send, Write.
+    """
+    rpc = transaction.rpc
+    if rpc.reply is None or rpc.reply.header.procedure == RDMA_ERROR:
+        return None
+    if not any(chunk.returned for chunk in rpc.chunks if chunk.kind != "read"):
+        return None
+    late = [operation for operation in transaction.late if delivers(rpc, operation)]
+    if late:
+        return violation(f"an RDMA Write of {late[0].length} bytes behind the reply that returns them", "before it",
+                         rpc.reply.frame, late[0].first_frame)  # fmt: skip
+    return KEPT

@@ -1,0 +1,208 @@
+"""The same packet in two frames: a capture on several interfaces sees what goes through a bridge, a bond or a
+VLAN device once on each of them.
+
+A frame is a duplicate where another interface showed the same packet at most ``WINDOW`` before: the same addresses,
+Base Transport Header, length and ICRC, which covers the rest; or the same addresses, IP identification, TCP header
+(but for its checksum, which a card may complete on the way) and length.  A retransmission is all that, too, or nearly.
+It is told by its interface, where it is the second, and so answers to the second on the other one; and by time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, Rows, take
+from ..frames import FrameBatch
+from ..layers.opcodes import BTH_BYTES, ICRC_BYTES
+from .locate import Located
+from .numbers import LINUX_SLL, LINUX_SLL2, PROTOCOLS, TCP
+from .tcp import HEADER as TCP_HEADER
+
+DUPLICATE = "duplicate of a frame on another interface"
+"""Key of the counts of frames that are passed over."""
+
+WINDOW = 1_000_000
+"""Nanoseconds within which a packet appears on all interfaces of a host."""
+SAME_HEADER = 20_000
+"""Nanoseconds, where the link header names no interface and is the same; no retransmission comes so soon."""
+
+_SEEN = np.dtype([("hash", "u8"), ("place", "u8"), ("time", "i8"), ("nameless", "?")])
+
+_LAYOUT = np.dtype([("word0", ">u4"), ("word1", ">u4"), ("word2", ">u4")])
+
+
+class Duplicates:
+    """Finds duplicates batch by batch; remembers the packets of the last moment."""
+
+    def __init__(self) -> None:
+        self._interfaces: set[int] = set()
+        self._last: dict[Callable[[FrameBatch, Located], Rows], Rows] = {
+            look: np.zeros(0, _SEEN) for look in (_seen, _seen_tcp)
+        }
+        self._before: tuple[FrameBatch, Located] | None = None
+        """The last batch, while only one interface was seen."""
+
+    def drop(self, batch: FrameBatch, located: Located) -> Located:
+        """``located`` without duplicates; they count in ``skipped``."""
+        if not len(located) and not located.tcp:
+            return located
+        if not self._possible(batch.rows):
+            self._before = batch, located
+            return located
+        if len(located.tcp) > 1 or (located.tcp and (np.diff(located.tcp[0]["row"]) < 0).any()):
+            walk = np.concatenate(located.tcp)
+            located = replace(located, tcp=[take(walk, np.argsort(walk["row"], kind="stable"))])
+        if self._before is not None:
+            before, self._before = self._before, None
+            self._last = {look: look(*before) for look in self._last}
+        again = self._again(_seen, batch, located)
+        segments = self._again(_seen_tcp, batch, located)
+        if not (again.any() or segments.any()):
+            return located
+        left = np.ones(len(located), bool)
+        left[_whole(located)[again]] = False
+        columns: dict[str, Any] = {
+            field.name: value[left]
+            for field in fields(located)
+            if isinstance(value := getattr(located, field.name), np.ndarray)
+        }
+        skipped = Counter(located.skipped)
+        skipped[DUPLICATE] += int(np.count_nonzero(again)) + int(np.count_nonzero(segments))
+        tcp = located.tcp
+        if segments.any():
+            skipped[PROTOCOLS[TCP]] -= int(np.count_nonzero(segments))
+            left = np.ones(len(tcp[0]), bool)
+            left[_whole_tcp(tcp[0])[segments]] = False
+            tcp = [take(tcp[0], left)]
+        return replace(located, skipped=dict(+skipped), tcp=tcp, **columns)
+
+    def _again(self, look: Callable[[FrameBatch, Located], Rows], batch: FrameBatch, located: Located) -> Rows:
+        """Which of what ``look`` sees in a batch was seen before."""
+        last, seen = self._last[look], look(batch, located)
+        if not len(seen):
+            return np.zeros(0, np.bool_)
+        every = np.concatenate((last, seen))
+        again: Rows = _again(every)[len(last) :]
+        self._last[look] = take(every, every["time"] >= every["time"].max(initial=0) - WINDOW)
+        return again
+
+    def _possible(self, rows: Rows) -> bool:
+        """Whether the capture can show a packet twice."""
+        if len(self._interfaces) < 2:
+            first = rows["interface"][0]
+            several = (rows["interface"] != first).any()
+            self._interfaces |= set(np.unique(rows["interface"]).tolist()) if several else {int(first)}
+        return len(self._interfaces) > 1 or bool(np.isin(rows["link_type"], (LINUX_SLL, LINUX_SLL2)).any())
+
+
+def _whole(located: Located) -> Int64s:
+    return np.flatnonzero(located.available >= BTH_BYTES)
+
+
+def _seen(batch: FrameBatch, located: Located) -> Rows:
+    which = _whole(located)
+    data, bth = batch.data, located.bth[which]
+    frames = take(batch.rows, located.rows[which])
+    head = _gather(data, bth, BTH_BYTES).view(_LAYOUT)
+    last = bth + np.minimum(located.available, located.length)[which] - ICRC_BYTES
+    seen = np.zeros(len(which), _SEEN)
+    seen["time"] = frames["time"]
+    seen["hash"] = _mixed(
+        head["word0"],
+        head["word1"] & np.uint32(0xFFFFFF),  # without FECN and BECN, which change on the way
+        head["word2"],
+        _gather(data, last, ICRC_BYTES).view(">u4"),
+        located.length[which],
+        located.source[which],
+        located.destination[which],
+    )
+    _name_places(seen, data, frames)
+    return seen
+
+
+def _whole_tcp(walk: Rows) -> Int64s:
+    return np.flatnonzero(walk["at"] + TCP_HEADER <= walk["end"])
+
+
+def _seen_tcp(batch: FrameBatch, located: Located) -> Rows:
+    """The same of the TCP segments."""
+    if not located.tcp:
+        return np.zeros(0, _SEEN)
+    walk = located.tcp[0] if len(located.tcp) == 1 else np.concatenate(located.tcp)
+    walk = take(walk, _whole_tcp(walk))
+    data, ip, four = batch.data, walk["ip"], walk["version"] == 4
+    frames = take(batch.rows, walk["row"])
+    head = _gather(data, walk["at"], 16).view(np.dtype((">u4", 4)))
+    seen = np.zeros(len(walk), _SEEN)
+    seen["time"] = frames["time"]
+    identification = np.zeros(len(walk), np.uint64)
+    identification[four] = _gather(data, ip[four] + 4, 2).view(">u2")
+    addresses = np.zeros((4, len(walk)), np.uint64)
+    addresses[0, four] = _gather(data, ip[four] + 12, 8).view(">u8")
+    for word in range(4):
+        addresses[word, ~four] = _gather(data, ip[~four] + 8 + 8 * word, 8).view(">u8")
+    seen["hash"] = _mixed(*(head[:, word] for word in range(4)), identification, walk["ip_end"] - ip, *addresses)
+    _name_places(seen, data, frames)
+    return seen
+
+
+def _name_places(seen: Rows, data: Bytes, frames: Rows) -> None:
+    """Columns ``place`` and ``nameless``: on which interface the frames were seen."""
+    # What tells one interface from another: its number in the file, in Linux's second cooked header its index,
+    # in the first one the direction, the kind of device and the address.
+    offset, end = frames["offset"], frames["offset"] + frames["captured"]
+    parts: list[NDArray[Any]] = [frames["interface"].astype(np.uint64)]
+    for link_type, start in ((LINUX_SLL2, 4), (LINUX_SLL, 0), (LINUX_SLL, 4), (LINUX_SLL, 8)):
+        named = np.flatnonzero((frames["link_type"] == link_type) & (offset + start + 4 <= end))
+        part = np.zeros(len(frames), np.uint64)
+        part[named] = _gather(data, offset[named] + start, 4).view(">u4")
+        parts.append(part)
+    seen["place"] = _mixed(*parts)
+    seen["nameless"] = frames["link_type"] == LINUX_SLL
+
+
+def _gather(data: Bytes, at: Int64s, size: int) -> Rows:
+    anywhere: Rows = np.ndarray((max(0, len(data) - size + 1),), np.dtype((np.void, size)), data, strides=(1,))
+    taken: Rows = anywhere[at]
+    return taken
+
+
+def _mixed(*columns: NDArray[Any]) -> NDArray[np.uint64]:
+    """A hash of several columns of numbers."""
+    mixed = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+def _again(seen: Rows) -> NDArray[np.bool_]:
+    """Which rows repeat an earlier one's packet from another place."""
+    again = np.zeros(len(seen), bool)
+    order = np.lexsort((seen["time"], seen["hash"]))
+    rows = take(seen, order)
+    apart = (rows["hash"][1:] != rows["hash"][:-1]) | (np.diff(rows["time"]) > WINDOW)
+    moment = np.concatenate(([0], np.cumsum(apart)))
+    # The n-th time in each place is one and the same transmission.
+    by_place = np.lexsort((np.arange(len(rows)), rows["place"], moment))
+    places, moments = rows["place"][by_place], moment[by_place]
+    fresh = np.concatenate(([True], (places[1:] != places[:-1]) | (moments[1:] != moments[:-1])))
+    index = np.arange(len(rows))
+    nth = np.empty(len(rows), np.int64)
+    nth[by_place] = index - np.maximum.accumulate(np.where(fresh, index, 0))
+    by_time = np.lexsort((index, nth, moment))
+    turn, when = nth[by_time], moment[by_time]
+    first = np.concatenate(([True], (turn[1:] != turn[:-1]) | (when[1:] != when[:-1])))
+    began = by_time[np.maximum.accumulate(np.where(first, index, 0))]
+    again[order[by_time]] = ~first & (rows["time"][by_time] - rows["time"][began] <= WINDOW)
+
+    soon = np.zeros(len(rows), bool)
+    soon[1:] = ~fresh[1:] & (np.diff(rows["time"][by_place]) <= SAME_HEADER)
+    again[order[by_place]] |= soon & rows["nameless"][by_place]
+    return again

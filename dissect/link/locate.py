@@ -1,0 +1,267 @@
+"""Finds InfiniBand transport packets in frames, RoCEv2 first of all: link, IP and UDP headers, in columns.
+
+Most batches hold frames of one shape (say Ethernet, one VLAN tag, IPv4 without options, UDP to port 4791):
+those are taken out by one gather and a few comparisons.  What does not fit walks header by header.
+
+All multi-byte header fields are big-endian.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Int64s, Rows, take
+from ..frames import FrameBatch
+from ..layers.transports import ROCEV2, TRANSPORTS
+from .addresses import AddressTable as AddressTable
+from .cursor import FOUND, SHORTEST, count
+from .numbers import COOKED, ETHERNET, IPV4, IPV4_ONLY, IPV6, IPV6_ONLY, RAW_IP, ROCE_PORT, TAGS, UDP
+from .walk import walk_headers
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where the InfiniBand transport packets of a batch are: columns, one row each, in capture order."""
+
+    rows: Int64s
+    """Indices into FrameBatch.rows."""
+    bth: Int64s
+    """Offset of the Base Transport Header in FrameBatch.data."""
+    available: Int64s
+    """Captured bytes from the BTH on, never beyond the packet's end; may be 0."""
+    length: Int64s
+    """Bytes on the wire from the BTH to the ICRC inclusive, at least 16."""
+    source: NDArray[np.uint32]
+    """Address ids."""
+    destination: NDArray[np.uint32]
+    source_port: NDArray[np.uint16]
+    """UDP; 0 where there is none."""
+    ecn: NDArray[np.uint8]
+    """The IP header's ECN field (RFC 3168, 5): 3 is congestion experienced."""
+    transport: NDArray[np.uint8]
+    """Index into cursor.TRANSPORTS."""
+    skipped: dict[str, int]
+    """Frames that are something else, by what: 'ARP', 'TCP', 'UDP port 53', 'truncated before UDP', …"""
+    odd: dict[str, int] = field(default_factory=dict)
+    """Packets among the rows whose lengths contradict each other, by how."""
+    tcp: list[Rows] = field(default_factory=list)
+    """WALK rows of frames with TCP inside, for ``tcp.locate_tcp``."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def locate(batch: FrameBatch, addresses: AddressTable) -> Located:
+    """Finds the packets of RoCEv2, RoCEv1 and InfiniBand in a batch.  Any bytes are welcome, others are counted."""
+    skipped: Counter[str] = Counter()
+    odd: Counter[str] = Counter()
+    tcp: list[Rows] = []
+    shape = _common_shape(batch)
+    if shape is None:
+        found = walk_headers(batch, np.arange(len(batch), dtype=np.int64), addresses, skipped, tcp)
+    else:
+        found, rest = _fitting(batch, shape, addresses)
+        if len(rest):
+            walked = walk_headers(batch, rest, addresses, skipped, tcp)
+            if len(walked):
+                found = np.concatenate((found, walked))
+                found = take(found, np.argsort(found["row"], kind="stable"))
+    return _measured(found, skipped, odd, tcp)
+
+
+def _measured(found: Rows, skipped: Counter[str], odd: Counter[str], tcp: list[Rows]) -> Located:
+    """Decides how long each packet is.
+
+    The UDP length counts, inside the IP length, inside the frame.  Only where UDP and IP agree is the packet
+    allowed to be longer than the frame: then it was cut before it reached the capture (a sliced mirror, say).
+    Without UDP there is one length, and nothing to disagree with.
+    """
+    bth = found["bth"]
+    length = found["udp_length"] - 8
+    by_ip = found["ip_end"] - bth
+    by_frame = found["wire_end"] - bth
+    sane = np.minimum(length, by_ip) >= SHORTEST
+    if (beyond := length > by_ip).any():
+        length = np.where(beyond, np.minimum(by_ip, by_frame), length)
+        sane &= length >= SHORTEST
+        count(odd, "UDP length beyond the IP packet", int(np.count_nonzero(beyond & sane)))
+    if (outside := length > by_frame).any():
+        agreed = length == by_ip
+        length = np.where(agreed, length, np.minimum(length, by_frame))
+        sane &= length >= SHORTEST
+        count(odd, "IP packet longer than its frame", int(np.count_nonzero(outside & agreed & sane)))
+        count(odd, "UDP length beyond the frame", int(np.count_nonzero(outside & ~agreed & sane)))
+    if not sane.all():
+        short = np.bincount(found["transport"][~sane], minlength=len(TRANSPORTS)).tolist()
+        for number, name in enumerate(TRANSPORTS):
+            count(skipped, "UDP port 4791, too short" if number == ROCEV2 else f"{name}, too short", short[number])
+        found, length = take(found, sane), length[sane]
+        bth = found["bth"]
+    return Located(
+        rows=np.ascontiguousarray(found["row"]),
+        bth=np.ascontiguousarray(bth),
+        available=np.clip(found["end"] - bth, 0, length),
+        length=np.ascontiguousarray(length),
+        source=np.ascontiguousarray(found["source"]),
+        destination=np.ascontiguousarray(found["destination"]),
+        source_port=np.ascontiguousarray(found["source_port"]),
+        ecn=np.ascontiguousarray(found["ecn"]),
+        transport=np.ascontiguousarray(found["transport"]),
+        skipped=dict(skipped),
+        odd=dict(odd),
+        tcp=tcp,
+    )
+
+
+class Shape(NamedTuple):
+    """Where the headers of a frame are, as long as IPv4 has no options and IPv6 no extension headers."""
+
+    link_type: int
+    tags: int
+    version: int
+
+    @property
+    def ethertype(self) -> int | None:
+        """Offset of the EtherType that announces IP; None where nothing does."""
+        if self.link_type == ETHERNET:
+            return 12 + 4 * self.tags
+        if self.link_type in COOKED:
+            return COOKED[self.link_type][0]
+        return None
+
+    @property
+    def ip(self) -> int:
+        """Offset of the IP header."""
+        if self.link_type == ETHERNET:
+            return 14 + 4 * self.tags
+        return COOKED[self.link_type][1] if self.link_type in COOKED else 0
+
+
+def _common_shape(batch: FrameBatch) -> Shape | None:
+    """What most of a few frames look like."""
+    rows = batch.rows
+    sample = rows[:: max(1, len(rows) // 12)][:16]
+    shapes: Counter[Shape] = Counter()
+    for offset, captured, link_type in zip(
+        sample["offset"].tolist(), sample["captured"].tolist(), sample["link_type"].tolist(), strict=True
+    ):
+        head = batch.data[offset : offset + min(captured, 64)].tobytes()
+        for tags in range(3 if link_type == ETHERNET else 1):
+            shape = Shape(link_type, tags, head[14 + 4 * tags] >> 4 if len(head) > 14 + 4 * tags else 0)
+            if link_type != ETHERNET:
+                shape = shape._replace(version=head[shape.ip] >> 4 if len(head) > shape.ip else 0)
+            at = shape.ethertype
+            kind = {4: IPV4, 6: IPV6}.get(shape.version)
+            if kind and (at is None or int.from_bytes(head[at : at + 2], "big") == kind):
+                if at is not None or link_type in RAW_IP:
+                    shapes[shape] += 1
+                break
+    return shapes.most_common(1)[0][0] if shapes else None
+
+
+@lru_cache(maxsize=32)
+def _layout(shape: Shape) -> np.dtype[Any]:
+    """One record from the first byte of a frame to the end of its UDP header."""
+    ip = shape.ip
+    fields: dict[str, tuple[str, int]] = {f"tag{i}": (">u2", 12 + 4 * i) for i in range(shape.tags)}
+    if shape.ethertype is not None:
+        fields["ethertype"] = (">u2", shape.ethertype)
+    if shape.version == 4:  # RFC 791, 3.1
+        udp = ip + 20
+        fields |= {
+            "version_ihl": ("u1", ip),
+            "tos": ("u1", ip + 1),
+            "total": (">u2", ip + 2),
+            "fragment": (">u2", ip + 6),
+            "protocol": ("u1", ip + 9),
+            "source": (">u4", ip + 12),
+            "destination": (">u4", ip + 16),
+        }
+    else:  # RFC 8200, 3
+        udp = ip + 40
+        fields |= {
+            "version_class": (">u2", ip),
+            "payload": (">u2", ip + 4),
+            "protocol": ("u1", ip + 6),
+            "source_high": (">u8", ip + 8),
+            "source_low": (">u8", ip + 16),
+            "destination_high": (">u8", ip + 24),
+            "destination_low": (">u8", ip + 32),
+        }
+    fields |= {  # RFC 768
+        "source_port": (">u2", udp),
+        "destination_port": (">u2", udp + 2),
+        "udp_length": (">u2", udp + 4),
+    }
+    return np.dtype(
+        {
+            "names": list(fields),
+            "formats": [format for format, _ in fields.values()],
+            "offsets": [offset for _, offset in fields.values()],
+            "itemsize": udp + 8,
+        }
+    )
+
+
+def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[Rows, Int64s]:
+    """FOUND rows of the frames that have the shape, and the indices of those that have not."""
+    layout = _layout(shape)
+    size = layout.itemsize
+    rows, data = batch.rows, batch.data
+    candidates = (rows["captured"] >= size) & (rows["link_type"] == shape.link_type)
+    everything = bool(candidates.all())
+    index = np.arange(len(rows)) if everything else np.flatnonzero(candidates)
+    offset = rows["offset"] if everything else rows["offset"][index]
+    if not len(index):
+        return np.zeros(0, FOUND), np.arange(len(rows), dtype=np.int64)
+
+    overlapping: Rows = np.ndarray((len(data) - size + 1,), np.dtype((np.void, size)), data, strides=(1,))
+    raw = overlapping[offset]
+    heads = raw.view(layout)
+    fits = (heads["protocol"] == UDP) & (heads["destination_port"] == ROCE_PORT)
+    for i in range(shape.tags):
+        fits &= np.isin(heads[f"tag{i}"], TAGS)
+    if shape.version == 4:
+        fits &= (heads["version_ihl"] == 0x45) & (heads["fragment"] & 0x3FFF == 0)
+    else:
+        fits &= heads["version_class"] >> 12 == 6
+    if shape.ethertype is not None:
+        fits &= heads["ethertype"] == (IPV4 if shape.version == 4 else IPV6)
+    elif shape.link_type in (IPV4_ONLY, IPV6_ONLY):
+        fits &= shape.version == (4 if shape.link_type == IPV4_ONLY else 6)
+    rest = np.zeros(0, np.int64)
+    if not (everything and fits.all()):
+        heads, index = raw[fits].view(layout), index[fits]
+        others = np.ones(len(rows), bool)
+        others[index] = False
+        rest = np.flatnonzero(others)
+        rows = take(rows, index)
+        offset = rows["offset"]
+
+    found = np.empty(len(index), FOUND)
+    ip = offset + shape.ip
+    found["row"] = index
+    found["bth"] = offset + size
+    found["end"] = offset + rows["captured"]
+    found["wire_end"] = offset + np.maximum(rows["original"], rows["captured"])
+    found["udp_length"] = heads["udp_length"]
+    found["source_port"] = heads["source_port"]
+    found["transport"] = ROCEV2
+    if shape.version == 4:
+        found["ip_end"] = ip + heads["total"]
+        found["ecn"] = heads["tos"] & 3
+        found["source"] = addresses.ipv4_ids(heads["source"])
+        found["destination"] = addresses.ipv4_ids(heads["destination"])
+    else:
+        found["ip_end"] = ip + 40 + heads["payload"]
+        found["ecn"] = heads["version_class"] >> 4 & 3
+        for end in "source", "destination":
+            high, low = (heads[f"{end}_{half}"].astype(np.uint64) for half in ("high", "low"))
+            found[end] = addresses.ids(high, low)
+    return found, rest

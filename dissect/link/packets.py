@@ -1,0 +1,156 @@
+"""Packet: one InfiniBand transport packet, its Base Transport Header and extended headers, in columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..arrays import Bytes, Int64s, Rows, take
+from ..frames import FrameBatch
+from ..layers import opcodes
+from ..layers.columns import Extractor, compiled
+
+if TYPE_CHECKING:
+    from .locate import Located
+
+PACKET = np.dtype(
+    [
+        ("frame", "i8"),  # frame number
+        ("time", "i8"),  # nanoseconds since the Unix epoch
+        ("bth", "i8"),  # offset of the Base Transport Header in PacketBatch.data
+        ("payload", "i8"),  # offset of the payload in PacketBatch.data
+        ("length", "i4"),  # payload bytes on the wire, pad and ICRC excluded
+        ("captured", "i4"),  # payload bytes in the capture
+        ("wire", "i4"),  # bytes of the whole frame on the wire
+        ("source", "u4"),  # address ids, see network.AddressTable
+        ("destination", "u4"),
+        ("source_port", "u2"),  # UDP; 0 where there is none
+        ("opcode", "u1"),  # BTH opcode, see layers/opcodes.py
+        ("flags", "u1"),  # FLAG_ bits below
+        ("dest_qp", "u4"),
+        ("psn", "u4"),
+        ("va", "u8"),  # RETH or AtomicETH, 0 where absent
+        ("r_key", "u4"),
+        ("dma_length", "u4"),  # RETH
+        ("immediate", "u4"),  # ImmDt or IETH, 0 where absent
+        ("source_qp", "u4"),  # DETH, 0 where absent
+        ("msn", "u4"),  # AETH
+        ("syndrome", "u1"),  # AETH
+        ("pad", "u1"),  # pad count
+        ("ecn", "u1"),  # IP ECN field
+        ("headers", "u1"),  # 1 where BTH and every extended header of the opcode is in the capture
+        ("transport", "u1"),  # index into cursor.TRANSPORTS
+    ]
+)
+
+FLAG_ACK_REQUEST = 1
+FLAG_SOLICITED = 2
+FLAG_BECN = 4
+FLAG_FECN = 8
+FLAG_MIGRATION = 16
+
+
+def _none() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class PacketBatch:
+    """The packets among the frames of one batch, in capture order."""
+
+    data: Bytes
+    """The FrameBatch's bytes."""
+    rows: Rows
+    """PACKET rows."""
+    skipped: dict[str, int]
+    """Frames that are no RDMA packet, by what they are: 'ARP', 'TCP', 'IPv6 ICMP', 'IP fragment', …"""
+    frames: FrameBatch | None = None
+    """Where the packets came from."""
+    damaged: Int64s = field(default_factory=_none)
+    """Indices of Sends that arrived damaged, and were dropped by their receiver."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+CUT = "RoCE, header truncated"
+"""Key of PacketBatch.skipped: frames cut inside the Base Transport Header."""
+
+
+# Header -> {its field: the PACKET column}.
+_COLUMNS = {
+    "RETH": {"va": "va", "r_key": "r_key", "dma_len": "dma_length"},
+    "AtomicETH": {"va": "va", "r_key": "r_key"},
+    "AETH": {"syndrome": "syndrome", "msn": "msn"},
+    "DETH": {"src_qp": "source_qp"},
+    "ImmDt": {"immediate": "immediate"},
+    "IETH": {"r_key": "immediate"},
+}
+
+
+def decode(batch: FrameBatch, located: Located) -> PacketBatch:
+    """The packets that ``located`` found in the frames of ``batch``, in columns.
+
+    Frames cut inside the BTH give no packet but count in ``skipped``.  Where the capture cuts an extended
+    header, its columns are 0 and so is ``headers``; an opcode that is not in the table counts as having none.
+    ``length`` follows from the lengths on the wire, so it holds for cut frames too; ``captured`` never
+    exceeds it.
+    """
+    data, skipped = batch.data, dict(located.skipped)
+    index, bth, available, wire = located.rows, located.bth, located.available, located.length
+    source, destination, port, ecn = located.source, located.destination, located.source_port, located.ecn
+    transport = located.transport
+    whole = available >= opcodes.BTH_BYTES
+    if not whole.all():
+        skipped[CUT] = skipped.get(CUT, 0) + int(len(whole) - np.count_nonzero(whole))
+        index, bth, available, wire = index[whole], bth[whole], available[whole], wire[whole]
+        source, destination, port, ecn = source[whole], destination[whole], port[whole], ecn[whole]
+        transport = transport[whole]
+
+    head = compiled("BTH")(data, bth)
+    opcode = head["opcode"]
+    headers = opcodes.BTH_BYTES + opcodes.EXTENDED_BYTES[opcode]
+
+    rows = np.zeros(len(index), PACKET)
+    frames = batch.rows if len(index) == len(batch.rows) else take(batch.rows, index)
+    rows["frame"], rows["time"], rows["wire"] = frames["number"], frames["time"], frames["original"]
+    rows["bth"] = bth
+    rows["payload"] = bth + np.minimum(headers, available)
+    length = np.maximum(wire - headers - head["padcnt"] - opcodes.ICRC_BYTES, 0)
+    rows["length"] = length
+    rows["captured"] = np.clip(available - headers, 0, length)
+    rows["source"], rows["destination"], rows["source_port"] = source, destination, port
+    rows["opcode"], rows["dest_qp"], rows["psn"] = opcode, head["dest_qp"], head["psn"]
+    rows["pad"], rows["ecn"] = head["padcnt"], ecn
+    rows["headers"], rows["transport"] = available >= headers, transport
+    rows["flags"] = (
+        head["a"] * FLAG_ACK_REQUEST
+        | head["se"] * FLAG_SOLICITED
+        | head["becn"] * FLAG_BECN
+        | head["fecn"] * FLAG_FECN
+        | head["m"] * FLAG_MIGRATION
+    )
+    for header, columns in _COLUMNS.items():
+        places = opcodes.OFFSET[header][opcode]
+        _fill(rows, data, bth, available, places, compiled(header), columns)
+    return PacketBatch(data, rows, skipped, batch)
+
+
+def _fill(
+    rows: Rows,
+    data: Bytes,
+    bth: Int64s,
+    available: Int64s,
+    places: Int64s,
+    extractor: Extractor,
+    columns: dict[str, str],
+) -> None:
+    """Write one extended header's columns; ``places`` are its offsets from the BTH, 0 where there is none."""
+    where = np.flatnonzero((places > 0) & (available >= places + extractor.size))
+    if not len(where):
+        return
+    values = extractor(data, bth[where] + places[where], columns)
+    for name, column in columns.items():
+        rows[column][where] = values[name]

@@ -1,0 +1,258 @@
+"""Walks link, IP and UDP headers up to an RDMA packet, one kind of header at a time, in columns.
+
+What one frame wraps another in is taken off (see ``encapsulation``) and the walk begins again inside.
+All multi-byte header fields are big-endian.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, Rows, take
+from ..frames import FrameBatch
+from .addresses import AddressTable
+from .cursor import CUT, FOUND, LINKED, WALK, count, count_all, keep, u8, u16, wide
+from .infiniband import locate_native, locate_rocev1
+from .numbers import (
+    AUTHENTICATION,
+    COOKED,
+    ERF,
+    ETHERNET,
+    ETHERTYPES,
+    EXTENSIONS,
+    FRAGMENT,
+    INFINIBAND,
+    IPV4,
+    IPV4_ONLY,
+    IPV6,
+    IPV6_ONLY,
+    LINK_TYPES,
+    MPLS,
+    PROTOCOLS,
+    RAW_IP,
+    ROCE_ETHERTYPE,
+    ROCE_PORT,
+    TAGS,
+    TCP,
+    UDP,
+)
+from .tunnels import unwrap_erf, unwrap_mpls, unwrap_protocols, unwrap_udp
+
+MOST_HEADERS = 32
+"""VLAN tags, or extension headers, that are followed; no honest frame comes near."""
+MOST_NESTED = 8
+"""Packets inside packets that are followed."""
+
+
+def walk_headers(
+    batch: FrameBatch, index: Int64s, addresses: AddressTable, skipped: Counter[str], tcp: list[Rows]
+) -> Rows:
+    """FOUND rows of the chosen frames, header by header; WALK rows of those with TCP inside go to ``tcp``."""
+    data = batch.data if len(batch.data) else np.zeros(1, np.uint8)
+    rows = take(batch.rows, index)
+    walk = np.zeros(len(index), WALK)
+    walk["row"] = index
+    walk["at"] = rows["offset"]
+    walk["end"] = rows["offset"] + rows["captured"]
+    walk["wire_end"] = rows["offset"] + np.maximum(rows["original"], rows["captured"])
+    walk["link"] = rows["link_type"]
+    if (recorded := walk["link"] == ERF).any():
+        walk = np.concatenate((take(walk, ~recorded), unwrap_erf(data, take(walk, recorded), skipped)))
+
+    found: list[Rows] = []
+    for _ in range(MOST_NESTED):
+        inside: list[Rows] = []
+        walk, native = _parted(walk, walk["link"] == INFINIBAND)
+        if len(native):
+            found.append(locate_native(data, native, addresses, skipped))
+        walk = _link_layer(data, walk, skipped)
+        walk, direct = _parted(walk, walk["next"] == ROCE_ETHERTYPE)
+        if len(direct):
+            found.append(locate_rocev1(data, direct, addresses, skipped))
+        walk, labelled = _parted(walk, np.isin(walk["next"], MPLS))
+        if len(labelled):
+            inside.append(unwrap_mpls(data, labelled, skipped))
+        walk = _keep_ip(walk, skipped)
+        walk = _extension_headers(data, _network_layer(data, walk, skipped), skipped)
+        walk, datagrams = _parted(walk, walk["next"] == UDP)
+        walk, segments = _parted(walk, walk["next"] == TCP)
+        if len(segments):
+            count(skipped, PROTOCOLS[TCP], len(segments))
+            tcp.append(segments)
+        if len(walk):
+            inside.append(unwrap_protocols(data, walk, skipped, _protocol))
+        found.append(_udp(data, datagrams, addresses, skipped, inside))
+        walk = np.concatenate(inside) if inside else walk[:0]
+        if not len(walk):
+            break
+    count(skipped, f"more than {MOST_NESTED} packets inside each other", len(walk))
+    every = np.concatenate(found)
+    return take(every, np.argsort(every["row"], kind="stable"))
+
+
+def _parted(walk: Rows, which: NDArray[np.bool_]) -> tuple[Rows, Rows]:
+    """The others, and those."""
+    return (take(walk, ~which), take(walk, which)) if which.any() else (walk, walk[:0])
+
+
+def _udp(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Counter[str], inside: list[Rows]) -> Rows:
+    """RoCEv2 behind IP headers; what UDP wraps otherwise goes to ``inside``."""
+    walk = keep(walk, walk["at"] + 4 <= walk["end"], skipped, CUT)
+    source_port, port = u16(data, walk["at"], walk["end"]), u16(data, walk["at"] + 2, walk["end"])
+    if len(others := np.flatnonzero(port != ROCE_PORT)):
+        tunnelled, plain = unwrap_udp(data, take(walk, others), port[others])
+        if len(tunnelled):
+            inside.append(tunnelled)
+        others = others[plain]
+        # The lower port is the service's, whichever way the packet goes.
+        service = np.where(source_port == ROCE_PORT, port, np.minimum(source_port, port))[others]
+        count_all(skipped, (f"UDP port {n}" for n in service.tolist()))
+        walk = take(walk, port == ROCE_PORT)
+    walk = keep(walk, walk["at"] + 8 <= walk["end"], skipped, CUT)
+
+    found = np.zeros(len(walk), FOUND)
+    for name in "row", "end", "wire_end", "ip_end":
+        found[name] = walk[name]
+    found["bth"] = walk["at"] + 8
+    found["udp_length"] = u16(data, walk["at"] + 4, walk["end"])
+    found["source_port"] = u16(data, walk["at"], walk["end"])
+    ip = walk["ip"]
+    # The traffic class straddles the first two bytes of IPv6.
+    found["ecn"] = np.where(walk["version"] == 4, data[ip + 1], data[ip + 1] >> 4) & 3
+    fill_addresses(data, walk, addresses, found)
+    return found
+
+
+def fill_addresses(data: Bytes, walk: Rows, addresses: AddressTable, found: Rows) -> None:
+    """Columns ``source`` and ``destination`` of ``found``, from the IP headers of WALK rows."""
+    ip = walk["ip"]
+    four = walk["version"] == 4
+    if four.any():
+        found["source"][four] = addresses.ipv4_ids(wide(data, ip[four] + 12, 4).astype(np.uint32))
+        found["destination"][four] = addresses.ipv4_ids(wide(data, ip[four] + 16, 4).astype(np.uint32))
+    if not four.all():
+        six = ip[~four]
+        found["source"][~four] = addresses.ids(wide(data, six + 8, 8), wide(data, six + 16, 8))
+        found["destination"][~four] = addresses.ids(wide(data, six + 24, 8), wide(data, six + 32, 8))
+
+
+def _link_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
+    """Leaves ``next`` the EtherType behind all tags, and ``at`` behind the link header."""
+    known = np.isin(walk["link"], (ETHERNET, *COOKED, *RAW_IP, LINKED))
+    walk = keep(walk, known, skipped, lambda other: map(_link_type, other["link"].tolist()))
+
+    link_type = walk["link"]
+    at, length = np.zeros(len(walk), np.int64), np.zeros(len(walk), np.int64)
+    for number, (ethertype, header) in {ETHERNET: (12, 14), **COOKED}.items():
+        at[link_type == number] = ethertype
+        length[link_type == number] = header
+    raw = np.isin(link_type, RAW_IP)
+    complete = walk["at"] + np.where(raw, 1, length) <= walk["end"]
+    if not complete.all():
+        count(skipped, CUT, int(np.count_nonzero(~complete)))
+        walk, raw = take(walk, complete), raw[complete]
+        at, length = at[complete], length[complete]
+
+    link_type = walk["link"]
+    version = u8(data, walk["at"], walk["end"]) >> 4
+    by_version = np.select((version == 4, version == 6), (IPV4, IPV6), -1)
+    by_version[(link_type == IPV4_ONLY) & (version != 4)] = -1
+    by_version[(link_type == IPV6_ONLY) & (version != 6)] = -1
+    announced = np.where(raw, by_version, u16(data, walk["at"] + at, walk["end"]))
+    walk["next"] = np.where(link_type == LINKED, walk["next"], announced)
+    walk["at"] += length
+
+    tagged = np.isin(walk["next"], TAGS) & ~raw
+    for _ in range(MOST_HEADERS):
+        if not tagged.any():
+            break
+        complete = ~tagged | (walk["at"] + 4 <= walk["end"])
+        walk, tagged = keep(walk, complete, skipped, CUT), tagged[complete]
+        walk["next"][tagged] = u16(data, walk["at"][tagged] + 2, walk["end"][tagged])
+        walk["at"][tagged] += 4
+        tagged = tagged & np.isin(walk["next"], TAGS)
+    return walk
+
+
+def _keep_ip(walk: Rows, skipped: Counter[str]) -> Rows:
+    return keep(
+        walk,
+        np.isin(walk["next"], (IPV4, IPV6)),
+        skipped,
+        lambda other: map(_ethertype, other["next"].tolist()),
+    )
+
+
+def _network_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
+    """Leaves ``next`` the IP protocol number, and ``at`` behind the IPv4 header or the fixed IPv6 one."""
+    first = u8(data, walk["at"], walk["end"])
+    seen = walk["at"] < walk["end"]
+    version = np.where(walk["next"] == IPV4, 4, 6)
+    header = np.where(version == 4, (first & 15) * 4, 40)
+    walk = keep(walk, seen, skipped, CUT)
+    first, version, header = first[seen], version[seen], header[seen]
+    right = (first >> 4 == version) & (header >= 20)
+    walk = keep(walk, right, skipped, "malformed IP header")
+    version, header = version[right], header[right]
+
+    complete = walk["at"] + np.where(version == 4, 20, 40) <= walk["end"]
+    walk = keep(walk, complete, skipped, CUT)
+    version, header = version[complete], header[complete]
+    four = version == 4
+    ip, end = walk["at"], walk["end"]
+    walk["ip"] = ip
+    walk["version"] = version
+    total = u16(data, ip + 2, end)
+    walk["ip_end"] = np.where(four, ip + total, ip + 40 + u16(data, ip + 4, end))
+    walk["next"] = np.where(four, u8(data, ip + 9, end), u8(data, ip + 6, end))
+    fragmented = four & (u16(data, ip + 6, end) & 0x3FFF != 0)
+    walk["at"] = ip + header
+    return keep(walk, ~fragmented, skipped, "IP fragment")
+
+
+def _extension_headers(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
+    for _ in range(MOST_HEADERS):
+        six = walk["version"] == 6
+        units = six & np.isin(walk["next"], EXTENSIONS)
+        fragment = six & (walk["next"] == FRAGMENT)
+        authentication = walk["next"] == AUTHENTICATION
+        extended = units | fragment | authentication
+        if not extended.any():
+            break
+        complete = ~extended | (walk["at"] + 8 <= walk["end"])
+        broken = fragment & complete & (u16(data, walk["at"] + 2, walk["end"]) & 0xFFF9 != 0)
+        size = u8(data, walk["at"] + 1, walk["end"])
+        step = np.select(
+            (units, fragment, authentication),
+            (size * 8 + 8, 8, size * 4 + 8),  # RFC 8200, 4.3 and 4.5; RFC 4302, 2.2
+            0,
+        )
+        walk["next"] = np.where(extended, u8(data, walk["at"], walk["end"]), walk["next"])
+        walk["at"] += step
+        count(skipped, CUT, int(np.count_nonzero(~complete)))
+        count(skipped, "IP fragment", int(np.count_nonzero(broken)))
+        walk = take(walk, complete & ~broken)
+    return walk
+
+
+def _link_type(number: int) -> str:
+    return LINK_TYPES.get(number, f"link type {number}")
+
+
+def _ethertype(number: int) -> str:
+    if number in TAGS:
+        return f"more than {MOST_HEADERS} VLAN tags"
+    if number < 0:
+        return "malformed IP header"
+    if number < 0x0600:  # a length (IEEE 802.3, 3.2.6)
+        return "IEEE 802.3"
+    return ETHERTYPES.get(number, f"ethertype 0x{number:04x}")
+
+
+def _protocol(number: int, version: int) -> str:
+    if number == AUTHENTICATION or (version == 6 and number in (FRAGMENT, *EXTENSIONS)):
+        return "too many extension headers"
+    return PROTOCOLS.get(number, f"IP protocol {number}")

@@ -1,0 +1,1 @@
+"""What RPCs cost and moved: statistics, percentiles, time series, credits, files."""

@@ -1,0 +1,183 @@
+"""Credits over time: asked, granted, calls outstanding, and how long callers stood at the limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..rpcrdma.messages import Message
+from ..rpcrdma.rpcs import Rpc
+from ..transport.connection import Connection
+from ..transport.operations import Operation
+
+MOST_BINS = 2048
+
+
+@dataclass(slots=True)
+class Stretch:
+    """One stretch of time of one direction of a connection."""
+
+    asked: int | None = None
+    """Highest credit value in calls."""
+    granted: int | None = None
+    """Lowest credit value in replies."""
+    outstanding: int = 0
+    """Most calls without a reply at a time."""
+    blocked: int = 0
+    """Nanoseconds at the limit."""
+
+
+@dataclass(slots=True)
+class Direction:
+    """The calls one way: forward, or backward."""
+
+    connection: Connection
+    backward: bool
+    width: int = 1_000_000
+    """Nanoseconds of a bin."""
+    bins: dict[int, Stretch] = field(default_factory=dict)
+    """By time // width."""
+    calls: int = 0
+    replies: int = 0
+    asked: tuple[int, int] | None = None
+    """Lowest and highest."""
+    granted: tuple[int, int] | None = None
+    most: int = 0
+    """Most calls outstanding at a time."""
+    blocked: int = 0
+    """Nanoseconds with as many calls outstanding as the lower of asked and granted allows."""
+    blockages: int = 0
+    exceeded: int = 0
+    """Calls sent beyond that."""
+    first_time: int = 0
+    last_time: int = 0
+    outstanding: int = 0
+    busy: int = 0
+    """Sum over time of the calls outstanding: nanoseconds times calls."""
+    latest_asked: int | None = None
+    latest_granted: int | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """Calls that may be outstanding now; None before the first reply."""
+        if self.latest_granted is None:
+            return None
+        granted = max(1, self.latest_granted)
+        return granted if self.latest_asked is None else min(granted, max(1, self.latest_asked))
+
+    @property
+    def mean(self) -> float:
+        """Calls outstanding, averaged over time."""
+        return self.busy / max(1, self.last_time - self.first_time)
+
+    def advance(self, time: int) -> None:
+        """Time has come to ``time`` (ns)."""
+        if not self.first_time:
+            self.first_time = self.last_time = time
+        if time <= self.last_time:
+            return
+        passed = time - self.last_time
+        self.busy += passed * self.outstanding
+        limit = self.limit
+        if limit is not None and self.outstanding >= limit:
+            self.blocked += passed
+            here, left = self.last_time, passed
+            for _ in range(MOST_BINS):
+                part = min(left, self.width - here % self.width)
+                self.bin(here).blocked += part
+                here, left = here + part, left - part
+                if not left:
+                    break
+        self.last_time = time
+
+    def bin(self, time: int) -> Stretch:
+        while time // self.width not in self.bins and len(self.bins) >= MOST_BINS:
+            self._widen()
+        return self.bins.setdefault(time // self.width, Stretch(outstanding=self.outstanding))
+
+    def _widen(self) -> None:
+        wider: dict[int, Stretch] = {}
+        for at, old in sorted(self.bins.items()):
+            new = wider.setdefault(at // 2, Stretch())
+            _merge(new, old)
+        self.bins = wider
+        self.width *= 2
+
+    def spread(self, count: int) -> tuple[int, list[Stretch | None]]:
+        """The whole time in at most ``count`` equal stretches: nanoseconds of each, and what is known of it."""
+        if not self.bins:
+            return 0, []
+        first, last = min(self.bins), max(self.bins)
+        each = -(-(last - first + 1) // count)
+        found: list[Stretch | None] = [None] * -(-(last - first + 1) // each)
+        for at, old in sorted(self.bins.items()):
+            slot = (at - first) // each
+            new = found[slot] or Stretch()
+            _merge(new, old)
+            found[slot] = new
+        return each * self.width, found
+
+
+def _merge(new: Stretch, old: Stretch) -> None:
+    if old.asked is not None:
+        new.asked = old.asked if new.asked is None else max(new.asked, old.asked)
+    if old.granted is not None:
+        new.granted = old.granted if new.granted is None else min(new.granted, old.granted)
+    new.outstanding = max(new.outstanding, old.outstanding)
+    new.blocked += old.blocked
+
+
+def _range(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
+    return (value, value) if known is None else (min(known[0], value), max(known[1], value))
+
+
+class CreditHistory:
+    """Looks on at one connection; an ``exchange.Watch``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.directions = Direction(connection, False), Direction(connection, True)
+        self.open: tuple[set[Rpc], ...] = (set(), set())
+
+    def called(self, rpc: Rpc) -> None:
+        assert rpc.call is not None
+        one, credits = self.directions[rpc.backward], rpc.call.header.credits
+        one.advance(rpc.call.time)
+        limit = one.limit
+        self.open[rpc.backward].add(rpc)
+        one.calls += 1
+        one.outstanding += 1
+        one.most = max(one.most, one.outstanding)
+        if credits is not None:
+            one.latest_asked, one.asked = credits, _range(one.asked, credits)
+        if limit is not None and one.outstanding == limit:
+            one.blockages += 1
+        if limit is not None and one.outstanding > limit:
+            one.exceeded += 1
+        here = one.bin(one.last_time)
+        here.asked = credits if here.asked is None else max(here.asked, credits or 0)
+        here.outstanding = max(here.outstanding, one.outstanding)
+
+    def replied(self, rpc: Rpc) -> None:
+        assert rpc.reply is not None
+        one, header = self.directions[rpc.backward], rpc.reply.header
+        one.advance(rpc.reply.time)
+        one.replies += 1
+        self._close(rpc)
+        if header.credits is not None and header.procedure != RDMA_ERROR:
+            one.latest_granted, one.granted = header.credits, _range(one.granted, header.credits)
+            here = one.bin(one.last_time)
+            here.granted = header.credits if here.granted is None else min(here.granted, header.credits)
+
+    def ended(self, rpc: Rpc) -> None:
+        self._close(rpc)
+
+    def stray(self, sender: int, message: Message) -> None:
+        """Neither call nor reply."""
+
+    def moved(self, operation: Operation) -> None:
+        """Reads and Writes take no credit."""
+
+    def _close(self, rpc: Rpc) -> None:
+        if rpc in self.open[rpc.backward]:
+            self.open[rpc.backward].remove(rpc)
+            self.directions[rpc.backward].outstanding -= 1

@@ -1,0 +1,447 @@
+"""The files that NFS calls were about: handles, paths, what was read and written, and which bytes of them were seen.
+
+A file is a handle on one server.  Where the same handle serves several protocol versions, it is one file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..intervals import IntervalSet
+from ..onc import nfs_events as onc
+from ..onc.nfs_calls import DIRECTORY, UNSTABLE, Done
+from ..onc.programs import NFS
+from ..onc.summary import handle_hash
+from ..rpcrdma.reassembly import stitched_call, stitched_reply
+from ..rpcrdma.rpcs import Rpc, Stitched
+from .readable import Readable, readable, stretches_of
+
+READ, WRITE, ZEROS, CUT, ALTERED = "read", "write", "zeros", "cut", "altered"
+
+MOST_NAMES = 16
+"""Hard links of one file that are remembered."""
+MOST_REASONS = 64
+DEEPEST = 256
+"""Directories above a file that are looked up."""
+
+
+class Lost(NamedTuple):
+    """Bytes that were moved, but are not in the capture."""
+
+    start: int
+    end: int
+    reason: str
+    """As ``Extent.missing``."""
+
+
+class Transfer(NamedTuple):
+    """One thing that happened to the contents of a file.
+
+    =======  ==================================================================================
+    read     ``count`` bytes at ``offset`` were in the reply
+    write    ``count`` bytes at ``offset`` were in the call and, so the reply says, were written
+    zeros    the reply says that ``count`` bytes at ``offset`` are zero (READ_PLUS)
+    cut      from then on the file ended at ``offset``
+    altered  ``count`` bytes at ``offset`` changed on the server, unseen (0: to the end)
+    =======  ==================================================================================
+    """
+
+    kind: str
+    file: File
+    begin: int
+    """Nanoseconds: first packet of the call."""
+    end: int | None
+    """Last packet of the reply; None without a reply: whether it happened is not known."""
+    offset: int
+    count: int  # type: ignore[assignment]
+    rpc: int
+    first_frame: int
+    last_frame: int
+    stretches: tuple[tuple[int, memoryview], ...] = ()
+    """Offset in the file and bytes, of what was captured."""
+    lost: tuple[Lost, ...] = ()
+
+
+Place = tuple["File", bytes]
+"""A directory and a name in it."""
+
+
+@dataclass(slots=True, eq=False)
+class File:
+    number: int
+    """1-based, in order of appearance."""
+    server: str
+    """Address."""
+    handle: bytes
+    protocols: set[tuple[int, int | None]] = field(default_factory=set)
+    """NFS version and minor version of the calls."""
+    type: int | None = None
+    """See ``nfs_calls.TYPE_NAMES``; None where no reply told."""
+    links: list[Place] = field(default_factory=list)
+    """Its names, the latest last."""
+    removed: Place | None = None
+    """Its last name, which was taken away."""
+    is_root: bool = False
+    calls: Counter[str] = field(default_factory=Counter)
+    """By procedure or operation."""
+    transfers: int = 0
+    """Reads and writes of it, in whatever way they ended."""
+    read: int = 0
+    """Bytes that READ replies carried, each as often as it was."""
+    written: int = 0
+    """Bytes that the server says it wrote."""
+    unconfirmed: int = 0
+    """Bytes of WRITE calls without a reply."""
+    refused: int = 0
+    """Bytes of WRITE calls that the server did not write."""
+    lost: Counter[str] = field(default_factory=Counter)
+    """Bytes read or written that are not in the capture, by the reason."""
+    uncommitted: int = 0
+    """Bytes written UNSTABLE that no COMMIT followed."""
+    restarted: bool = False
+    """The write verifier changed before they were committed: the server may have lost them."""
+    size: int | None = None
+    """As last told, by attributes, the end of file, or a write behind it; None where nothing told it."""
+    seen: IntervalSet = field(default_factory=IntervalSet)
+    """Bytes whose contents are in the capture."""
+    reach: int = 0
+    """The least size that reads and writes show."""
+    _reach_end: int = -1
+    _unstable: tuple[int, int, int] = (0, 0, 0)
+    """Begin and end of what is uncommitted, and when the last of it was written."""
+    _verifier: bytes = b""
+
+    @property
+    def hash(self) -> int:
+        return handle_hash(self.handle)
+
+    @property
+    def length(self) -> int:
+        """The size, or the least that it is."""
+        return self.reach if self.size is None else self.size
+
+    def holes(self) -> list[tuple[int, int]]:
+        """Byte ranges [start, end) whose contents were not seen, up to ``length``."""
+        return self.seen.missing(0, self.length)
+
+
+class FileTable:
+    """Fed Rpcs as they end; never raises on what it sees.  Contents are handed on, not kept."""
+
+    def __init__(self) -> None:
+        self.unread: Counter[str] = Counter()
+        """NFS RPCs that tell nothing, or less than they hold, by the reason."""
+        self._files: dict[tuple[str, bytes], File] = {}
+        self._names: dict[Place, File] = {}
+        self._tops: dict[tuple[str, int], File] = {}
+        """Server and NFS version -> the first directory, where no root is known."""
+
+    def __iter__(self) -> Iterator[File]:
+        return iter(self._files.values())
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def take(self, rpc: Rpc) -> list[Transfer]:
+        """Note what an Rpc tells; returns what it did to contents, in its order."""
+        if rpc.program is None and rpc.call is None:
+            self._unread("the call is not in the capture")
+        if rpc.program != NFS or rpc.call is None:
+            return []
+        if rpc.version not in (3, 4):
+            self._unread(f"version {rpc.version} is not read")
+            return []
+        messages = readable(stitched_call(rpc), stitched_reply(rpc))
+        if messages is None:
+            self._unread("the call is no RPC message")
+            return []
+        if messages.problem:
+            self._unread(messages.problem)
+        server = rpc.connection.endpoints[1 - rpc.call.operation.initiator].address
+        return _Taking(self, rpc, rpc.version, server, messages).transfers
+
+    def _unread(self, reason: str) -> None:
+        if len(self.unread) >= MOST_REASONS and reason not in self.unread:
+            reason = "other reasons"
+        self.unread[reason] += 1
+
+    def file(self, server: str, handle: bytes) -> File:
+        found = self._files.get((server, handle))
+        if found is None:
+            found = self._files[server, handle] = File(len(self._files) + 1, server, handle)
+        return found
+
+    def directory(self, file: File, version: int) -> None:
+        """The file is known to be a directory."""
+        self._tops.setdefault((file.server, version), file)
+
+    def name(self, directory: File, name: bytes, file: File) -> None:
+        if name in (b"", b".", b".."):
+            return
+        place = directory, name
+        before = self._names.get(place)
+        if before is file:
+            return
+        self.unname(directory, name)
+        self._names[place] = file
+        file.links.append(place)
+        if len(file.links) > MOST_NAMES:
+            self._names.pop(file.links.pop(0), None)
+
+    def unname(self, directory: File, name: bytes) -> File | None:
+        """The name is gone; returns what it named."""
+        place = directory, name
+        file = self._names.pop(place, None)
+        if file is not None:
+            file.links.remove(place)
+            file.removed = place
+        return file
+
+    def paths(self, file: File) -> list[str]:
+        """Its names, the latest first: '/export/a' from the server's root, './a' from the first directory seen,
+        '[0x1a2b3c4d]/a' in a directory of which only the handle is known.  None where no call named it."""
+        if file.is_root or not file.links:
+            path = self._top(file)
+            return [path] if path else []
+        return [self._path(place) for place in reversed(file.links)]
+
+    def removed_path(self, file: File) -> str | None:
+        """The name that it had before it was removed."""
+        return self._path(file.removed) if file.removed and not file.links else None
+
+    def _top(self, file: File) -> str:
+        if file.is_root:
+            return "/"
+        return "." if file in self._tops.values() else ""
+
+    def _path(self, place: Place) -> str:
+        directory, name = place
+        parts = [printable(name)]
+        above = {directory}
+        while directory.links and not directory.is_root:
+            directory, name = directory.links[-1]
+            if directory in above or len(above) > DEEPEST:
+                return "/".join(["[…]", *reversed(parts)])
+            above.add(directory)
+            parts.append(printable(name))
+        top = self._top(directory) or f"[{directory.hash:#010x}]"
+        return "/".join(["" if top == "/" else top, *reversed(parts)])
+
+
+def printable(name: bytes) -> str:
+    """A component of a path: what is no UTF-8, no printable character, a slash or a backslash is escaped."""
+    return "".join(
+        letter if letter.isprintable() and letter not in "/\\" else _escape(letter)
+        for letter in name.decode("utf-8", "surrogateescape")
+    )
+
+
+def _escape(letter: str) -> str:
+    code = ord(letter)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+class _Taking:
+    """One Rpc being noted."""
+
+    def __init__(self, table: FileTable, rpc: Rpc, version: int, server: str, messages: Readable) -> None:
+        assert rpc.call is not None
+        self.table, self.rpc, self.version, self.server, self.messages = table, rpc, version, server, messages
+        self.begin = rpc.call.operation.first_time
+        reply = rpc.reply.operation if rpc.reply is not None else None
+        self.end = reply.last_time if reply else None
+        self.frames = rpc.call.operation.first_frame, (reply or rpc.call.operation).last_frame
+        self.transfers: list[Transfer] = []
+        for event in messages.events:
+            if event.kind in (onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERED):
+                if event.handle is not None:
+                    self.contents(event, self.file(event.handle))
+            else:
+                self.name(event)
+        # Attributes that a WRITE returns hold after it.
+        for done in messages.done:
+            self.done(done)
+
+    def file(self, handle: bytes) -> File:
+        return self.table.file(self.server, handle)
+
+    def name(self, event: onc.Event) -> None:
+        table = self.table
+        if event.kind == onc.ROOT:
+            if event.handle is not None:
+                self.file(event.handle).is_root = True
+            return
+        if event.directory is None or event.name is None:
+            return
+        directory = self.file(event.directory)
+        table.directory(directory, self.version)
+        if event.kind == onc.REMOVED:
+            table.unname(directory, event.name)
+        elif event.kind == onc.NAMED:
+            if event.handle is not None:
+                table.name(directory, event.name, self.file(event.handle))
+        elif event.to_directory is not None and event.to_name is not None:
+            target = self.file(event.to_directory)
+            if (target, event.to_name) != (directory, event.name):
+                file = table.unname(directory, event.name)
+                table.unname(target, event.to_name)
+                if file is not None:
+                    table.name(target, event.to_name, file)
+
+    def done(self, done: Done) -> None:
+        file = self.file(done.handle)
+        file.calls[done.operation] += 1
+        file.protocols.add((self.version, self.rpc.minor_version if self.version == 4 else None))
+        if done.type is not None:
+            file.type = done.type
+            if done.type == DIRECTORY:
+                self.table.directory(file, self.version)
+        if self.end is None:
+            return
+        if done.size is not None and file.type != DIRECTORY:
+            self.size(file, done.size, self.end)
+        if done.operation == "COMMIT" and done.succeeded:
+            start, end, time = file._unstable
+            if file.uncommitted and time < self.begin and done.offset <= start:
+                if not done.count or end <= done.offset + done.count:
+                    file.uncommitted = 0
+                file.restarted |= done.verifier != file._verifier
+
+    def contents(self, event: onc.Event, file: File) -> None:
+        if event.kind == onc.READ:
+            self.read(event, file)
+        elif event.kind == onc.WRITE:
+            self.write(event, file)
+        elif self.end is None:
+            return
+        elif event.kind == onc.HOLE:
+            file.transfers += 1
+            self.reached(file, event.offset + event.count, self.end)
+            self.add(ZEROS, file, event.offset, event.count)
+        elif event.kind == onc.RESIZED:
+            self.cut(file, event.offset, self.end)
+            file.size = event.offset
+        elif event.kind == onc.ALTERED:
+            end = event.offset + event.count if event.count else None
+            file.seen = _without(file.seen, event.offset, end)
+            if end is not None:
+                self.reached(file, end, self.end)
+            self.add(ALTERED, file, event.offset, event.count)
+
+    def read(self, event: onc.Event, file: File) -> None:
+        reply = self.messages.reply
+        if reply is None or self.end is None:
+            return
+        file.transfers += 1
+        count = max(0, min(event.count, len(reply.data) - event.position))
+        file.read += count
+        end = event.offset + count
+        if count:
+            self.reached(file, end, self.end)
+        if event.eof and count == event.count and (count or not event.offset):
+            self.size(file, end, self.end)
+        self.add(READ, file, event.offset, count, reply, event.position)
+
+    def write(self, event: onc.Event, file: File) -> None:
+        call = self.messages.call
+        file.transfers += 1
+        count = max(0, min(event.count, len(call.data) - event.position))
+        if event.done is None:
+            file.unconfirmed += count
+            if count:
+                self.add(WRITE, file, event.offset, count, call, event.position, sure=False)
+            return
+        done = min(count, event.done)
+        file.refused += count - done
+        file.written += done
+        if not done or self.end is None:
+            return
+        self.reached(file, event.offset + done, self.end)
+        for operation in self.messages.done:
+            if operation.operation == "WRITE" and operation.handle == file.handle:
+                self.stability(file, operation, event.offset, done, self.end)
+                break
+        self.add(WRITE, file, event.offset, done, call, event.position)
+
+    def stability(self, file: File, operation: Done, offset: int, count: int, end: int) -> None:
+        if operation.stable != UNSTABLE:
+            return
+        start, stop, time = file._unstable
+        if file.uncommitted:
+            file.restarted |= operation.verifier != file._verifier
+            start, stop, end = min(start, offset), max(stop, offset + count), max(time, end)
+        else:
+            start, stop = offset, offset + count
+        file.uncommitted += count
+        file._unstable, file._verifier = (start, stop, end), operation.verifier
+
+    def add(
+        self,
+        kind: str,
+        file: File,
+        offset: int,
+        count: int,
+        message: Stitched | None = None,
+        position: int = 0,
+        sure: bool = True,
+    ) -> None:
+        stretches: list[tuple[int, memoryview]] = []
+        lost: list[Lost] = []
+        if message is not None:
+            view = memoryview(message.data)
+            for start, end, missing in stretches_of(message, position, position + count):
+                at = offset + start - position
+                if missing:
+                    lost.append(Lost(at, at + end - start, missing))
+                    file.lost[missing] += end - start
+                    if kind == WRITE and sure:
+                        file.seen = _without(file.seen, at, at + end - start)
+                else:
+                    stretches.append((at, view[start:end]))
+                    if sure:
+                        file.seen.add(at, at + end - start)
+        elif kind == ZEROS:
+            file.seen.add(offset, offset + count)
+        end_time = self.end if sure else None
+        self.transfers.append(
+            Transfer(
+                kind, file, self.begin, end_time, offset, count, self.rpc.number, *self.frames, tuple(stretches),
+                tuple(lost),
+            )
+        )  # fmt: skip
+
+    def reached(self, file: File, end: int, time: int) -> None:
+        """The file is at least ``end`` bytes long, at ``time``."""
+        if file.size is not None and end > file.size:
+            file.size = end
+        if end >= file.reach:
+            file.reach, file._reach_end = end, time
+
+    def size(self, file: File, size: int, end: int) -> None:
+        """The reply says that the file is ``size`` bytes long; what is moved meanwhile may be newer than that."""
+        if size < file.reach and file._reach_end < self.begin:
+            self.cut(file, size, end)
+        file.size = max(size, file.reach)
+
+    def cut(self, file: File, size: int, end: int) -> None:
+        if size < file.reach:
+            file.seen = _without(file.seen, size, None)
+            if not size:
+                file.uncommitted = 0
+        file.reach, file._reach_end = size, end
+        self.add(CUT, file, size, 0)
+
+
+def _without(intervals: IntervalSet, start: int, end: int | None) -> IntervalSet:
+    """The set without [start, end), or without all from ``start`` on."""
+    left = IntervalSet()
+    for low, high in zip(intervals.starts, intervals.ends, strict=True):
+        left.add(low, min(high, start))
+        if end is not None:
+            left.add(max(low, end), high)
+    return left

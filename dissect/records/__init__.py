@@ -1,0 +1,1 @@
+"""Every noun as a dictionary: the JSON of every command, without click or rich."""

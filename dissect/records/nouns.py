@@ -1,0 +1,402 @@
+"""From a noun to the JSON object that stands for it.
+
+Every object names its layout in ``schema`` ("rdmascope.rpc/1"); the number changes when a name goes away or
+changes its meaning, not when one is added.  ``type`` is the middle of it.  Times are integers: nanoseconds, since
+the Unix epoch where they are moments.  Sizes are bytes.  XIDs, handles, addresses and queue pair numbers are
+integers.  What is not known is null.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
+from ..measure.distribution import Distribution
+from ..measure.statistics import Procedure, ProcedureKey, Share, Slow, Transfer
+from ..measure.time_series import Bin
+from ..onc.programs import program_name
+from ..rpcrdma.characteristics import CHARACTERISTICS, Characteristic, characteristic_name, option_name
+from ..rpcrdma.eviction import Retired
+from ..rpcrdma.messages import Message
+from ..rpcrdma.negotiation import InForce, Negotiation, Spoken
+from ..rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse, Stitched
+from ..transport.connection import Connection, Endpoint
+
+VERSION = 1
+
+Record = dict[str, Any]
+
+
+def record(type: str, **fields: Any) -> Record:
+    return {"schema": f"rdmascope.{type}/{VERSION}", "type": type, **fields}
+
+
+def capture_record(
+    *,
+    frames: int,
+    packets: int,
+    first_time: int | None,
+    last_time: int | None,
+    connections: int,
+    states: dict[str, int],
+    error: str | None,
+) -> Record:
+    """What was read.  ``error`` says why reading it ended early."""
+    return record(
+        "capture",
+        frames=frames,
+        packets=packets,
+        first_time_ns=first_time,
+        last_time_ns=last_time,
+        connections=connections,
+        rpcs=sum(states.values()),
+        states=states,
+        error=error,
+    )
+
+
+def connection_record(connection: Connection, share: Share | None = None) -> Record:
+    active, passive = connection.endpoints
+    share = share or Share()
+    return record(
+        "connection",
+        number=connection.number,
+        transport=connection.transport,
+        protocol=connection.protocol,
+        protocol_name=connection.protocol_name or None,
+        recognised_by=list(connection.recognised_by),
+        service_port=connection.service_port,
+        paired_by=connection.paired_by,
+        confidence=connection.confidence,
+        evidence=list(connection.evidence),
+        path_mtu=connection.path_mtu,
+        active=_endpoint(connection, 0, active),
+        passive=_endpoint(connection, 1, passive),
+        credits_asked=_range(connection.credits_asked),
+        credits_granted=_range(connection.credits_granted),
+        first_frame=connection.first_frame,
+        last_frame=connection.last_frame,
+        first_time_ns=connection.first_time,
+        last_time_ns=connection.last_time,
+        ended_by=connection.ended_by or None,
+        negotiation=_negotiation(connection.negotiation) if connection.protocol == "rpcrdma" else None,
+        rpcs=share.calls,
+        backward_rpcs=share.backward,
+        failed=share.failed,
+        call_bytes=share.call_bytes,
+        reply_bytes=share.reply_bytes,
+    )
+
+
+def _endpoint(connection: Connection, end: int, endpoint: Endpoint) -> Record:
+    threshold, source = connection.inline_threshold(end)
+    private = endpoint.private_data
+    return {
+        "address": endpoint.address,
+        "qpn": endpoint.qpn,
+        "start_psn": endpoint.start_psn,
+        "private_data_seen": endpoint.private_data_seen,
+        "private_data": None
+        if private is None
+        else {
+            "version": private.version,
+            "remote_invalidation": private.remote_invalidation,
+            "send_size": private.send_size,
+            "receive_size": private.receive_size,
+            "offset": private.offset,
+        },
+        "responder_resources": endpoint.responder_resources,
+        "initiator_depth": endpoint.initiator_depth,
+        "inline_threshold": threshold,
+        "inline_threshold_from": source,
+        "inline_thresholds": [_in_force(known) for known in connection.thresholds(end)],
+        "characteristics": _characteristics(connection, end),
+        "packets": connection.packets[end],
+        "bytes": connection.bytes[end],
+        "retransmitted_packets": connection.retransmitted_packets[end],
+        "missing_packets": connection.missing_packets[end],
+    }
+
+
+def _in_force(known: InForce) -> Record:
+    """A value, the frame that brought it (0: none did), and how that is known; null where it is not."""
+    return {"value": known.value, "frame": known.frame, "from": known.source}
+
+
+def _characteristics(connection: Connection, end: int) -> list[Record]:
+    """The transport characteristics of an endpoint at the end of the capture; none in version 1."""
+    if connection.version_at().value in (0, 1):
+        return []
+    return [
+        {"which": which, "name": kind.name, **_in_force(connection.in_force(which, end))}
+        for which, kind in CHARACTERISTICS.items()
+    ]
+
+
+def _characteristic(item: Characteristic) -> Record:
+    return {
+        "which": item.which,
+        "name": item.name,
+        "value": item.value,
+        "data": item.data.hex(),
+        "problem": item.problem or None,
+    }
+
+
+def _negotiation(one: Negotiation) -> Record:
+    """What was agreed: endpoint 0 is the active one, positions are those in the request."""
+    return {
+        "version": one.settled or None,
+        "asked": None if one.asked is None else _spoken(one.asked),
+        "answers": [_spoken(answer) for answer in one.answered],
+        "refusals": [
+            {
+                "frame": refusal.frame,
+                "endpoint": refusal.endpoint,
+                "error": refusal.name,
+                "lowest": refusal.low,
+                "highest": refusal.high,
+                "asked": refusal.asked,
+                "asked_frame": refusal.asked_frame or None,
+            }
+            for refusal in one.refusals
+        ],
+        "went_on": None if one.went_on is None else _spoken(one.went_on),
+        "announcements": [
+            {"frame": told.frame, "endpoint": told.endpoint, "by": told.by, **_characteristic(told.characteristic)}
+            for told in one.announcements
+        ],
+        "no_change": [
+            {"endpoint": end, "frame": frame, "names": [characteristic_name(which) for which in sorted(fixed)]}
+            for end, (frame, fixed) in sorted(one.nochange.items())
+        ],
+        "requests": [
+            {
+                "frame": request.frame,
+                "endpoint": request.asker,
+                "xid": request.xid,
+                "want": [_characteristic(item) for item in request.want],
+                "answer_frame": request.answer_frame or None,
+                "refused_frame": request.refused_frame or None,
+                "done": sorted(request.done),
+                "rejected": sorted(request.rejected),
+                "pending": sorted(request.pending),
+                "still_pending": sorted(request.open),
+            }
+            for request in one.requests
+        ],
+        "unsupported_options": [
+            {"frame": refusal.frame, "endpoint": refusal.endpoint, "option": option_name(refusal.option)}
+            for refusal in one.option_refusals
+        ],
+    }
+
+
+def _spoken(one: Spoken) -> Record:
+    return {"version": one.version, "frame": one.frame, "endpoint": one.endpoint, "send_length": one.length}
+
+
+def _range(pair: tuple[int, int] | None) -> Record | None:
+    return None if pair is None else {"lowest": pair[0], "highest": pair[1]}
+
+
+def retired_record(retired: Retired, share: Share) -> Record:
+    """Connections that ended so long ago, or were so many, that only sums of them are kept."""
+    return record(
+        "retired",
+        connections=retired.connections,
+        rpcrdma_connections=retired.carriers,
+        packets=retired.packets,
+        bytes=retired.bytes,
+        retransmitted_packets=retired.retransmitted_packets,
+        missing_packets=retired.missing_packets,
+        rpcs=share.calls,
+        backward_rpcs=share.backward,
+        failed=share.failed,
+        call_bytes=share.call_bytes,
+        reply_bytes=share.reply_bytes,
+    )
+
+
+def procedure_record(procedure: Procedure) -> Record:
+    return record(
+        "procedure",
+        **_names(procedure.key),
+        rpcs=procedure.calls,
+        failed=procedure.failed,
+        statuses=procedure.statuses,
+        states=procedure.states,
+        call_bytes=procedure.call_bytes,
+        reply_bytes=procedure.reply_bytes,
+        latency=_distribution(procedure.latency()),
+        parts={name: _distribution(part) for name, part in procedure.parts().items()},
+    )
+
+
+def _names(key: ProcedureKey) -> Record:
+    return {
+        "direction": "backward" if key.backward else "forward",
+        "program": key.program,
+        "program_name": None if key.program is None else program_name(key.program),
+        "version": key.version,
+        "minor_version": key.minor_version,
+        "procedure": key.procedure,
+        "name": key.name or None,
+        "operations": list(key.operations),
+    }
+
+
+def _distribution(one: Distribution | None) -> Record | None:
+    if one is None:
+        return None
+    return {
+        "count": one.count,
+        "min_ns": one.minimum,
+        "median_ns": one.median,
+        "p95_ns": one.p95,
+        "p99_ns": one.p99,
+        "max_ns": one.maximum,
+        "total_ns": one.total,
+    }
+
+
+def transfer_record(way: str, transfer: Transfer) -> Record:
+    return record(
+        "transfer",
+        way=way.replace(" ", "_"),
+        messages=transfer.messages,
+        chunks=transfer.chunks,
+        segments=transfer.segments,
+        advertised=transfer.advertised,
+        moved=transfer.moved,
+        unused_chunks=transfer.unused,
+    )
+
+
+def slowest_record(rank: int, slow: Slow) -> Record:
+    return record(
+        "slowest",
+        rank=rank,
+        number=slow.number,
+        connection=slow.connection,
+        xid=slow.xid,
+        **_names(slow.key),
+        state=slow.state,
+        status=slow.status or None,
+        call_frame=slow.call_frame,
+        reply_frame=slow.reply_frame,
+        call_bytes=slow.call_bytes,
+        reply_bytes=slow.reply_bytes,
+        retransmissions=slow.retransmissions,
+        latency=latency_fields(slow.latency),
+    )
+
+
+def undecoded_record(what: str, reason: str, count: int) -> Record:
+    """``what`` is counted: 'frames', 'packets', 'rpcs'."""
+    return record("undecoded", what=what, reason=reason, count=count)
+
+
+def histogram_record(low: int, high: int, count: int) -> Record:
+    return record("histogram", low_ns=low, high_ns=high, rpcs=count)
+
+
+def throughput_record(seconds: float, bins: list[Bin]) -> Record:
+    return record(
+        "throughput",
+        seconds_each=seconds,
+        rpcs=[one.calls for one in bins],
+        call_bytes=[one.call_bytes for one in bins],
+        reply_bytes=[one.reply_bytes for one in bins],
+    )
+
+
+def latency_fields(latency: Latency | None) -> Record | None:
+    if latency is None:
+        return None
+    return {f"{name}_ns": value for name, value in latency._asdict().items()}
+
+
+def rpc_record(rpc: Rpc) -> Record:
+    return record(
+        "rpc",
+        number=rpc.number,
+        connection=rpc.connection.number,
+        direction="backward" if rpc.backward else "forward",
+        xid=rpc.xid,
+        program=rpc.program,
+        program_name=None if rpc.program is None else program_name(rpc.program),
+        version=rpc.version,
+        minor_version=rpc.minor_version,
+        procedure=rpc.procedure,
+        name=rpc.name or None,
+        operations=list(rpc.operations),
+        state=rpc.state,
+        status=rpc.status or None,
+        failed=rpc.failed,
+        contents=rpc.contents,
+        call=_message(rpc.call),
+        reply=_message(rpc.reply),
+        latency=latency_fields(rpc.latency),
+        chunks=[_chunk(chunk) for chunk in rpc.chunks],
+        retransmissions=rpc.retransmissions,
+        retransmission_delay_ns=rpc.retransmission_delay,
+        damage=list(rpc.damage),
+        notes=list(rpc.notes),
+    )
+
+
+def stitched_fields(stitched: Stitched | None) -> Record | None:
+    """A whole RPC message: its bytes in hexadecimal, and where each stretch of them came from."""
+    if stitched is None:
+        return None
+    return {
+        "data": stitched.data.hex(),
+        "complete": stitched.complete,
+        "extents": [{**extent._asdict(), "missing": extent.missing or None} for extent in stitched.extents],
+    }
+
+
+def _message(message: Message | None) -> Record | None:
+    if message is None:
+        return None
+    operation, header = message.operation, message.header
+    return {
+        "first_frame": operation.first_frame,
+        "last_frame": operation.last_frame,
+        "first_time_ns": operation.first_time,
+        "last_time_ns": operation.last_time,
+        "rdma_version": header.version,
+        "rdma_procedure": procedure_name(header.version, header.procedure) or None,
+        "direction": None if header.direction is None else DIRECTION_NAMES[header.direction],
+        "option": option_name(header.option) or None,
+        "credits": header.credits,
+        "header_length": header.length,
+        "inline_length": message.inline_length,
+        "send_length": operation.length,
+        "invalidate": operation.invalidate,
+        "problem": header.problem or None,
+    }
+
+
+def _chunk(chunk: ChunkUse) -> Record:
+    return {
+        "kind": chunk.kind,
+        "position": chunk.position,
+        "advertised": chunk.advertised,
+        "returned": chunk.returned,
+        "moved": chunk.moved,
+        "segments": [_segment(use) for use in chunk.segments],
+    }
+
+
+def _segment(use: SegmentUse) -> Record:
+    segment = use.advertised
+    return {
+        "handle": segment.handle,
+        "offset": segment.offset,
+        "advertised": segment.length,
+        "returned": use.returned,
+        "moved": use.moved,
+        "operations": len(use.operations),
+    }

@@ -1,0 +1,278 @@
+"""The line from frames to Rpcs, incremental: feed it FrameBatches, take Rpcs as they end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from ..arrays import Rows
+from ..frames import FrameBatch
+from ..link.front import Decoded, Front
+from ..transport.connection import Connection, Registry
+from ..transport.health import Costs, TransportHealth
+from ..transport.operations import Operation
+from ..transport.rc.observer import Link, Observer
+from .eviction import AFTERMATH, Retired, overdue
+from .matching import LINGER, OUTSTANDING, Exchange, Undecoded, Watch
+from .rpcs import Rpc
+
+if TYPE_CHECKING:
+    from ..transport.iwarp.framing import Fpdus
+    from ..transport.iwarp.health import TcpCosts
+    from ..transport.iwarp.link import Link as IwarpLink
+    from ..transport.iwarp.observer import Observer as IwarpObserver
+
+NFS_RDMA_PORT = 20049
+"""RFC 8267, 8."""
+SWEEP = 1_000_000_000
+"""Nanoseconds between two looks at everything that may have waited long enough."""
+MOST_LEAVING = 1 << 14
+"""Retired connections that wait to be asked for."""
+
+Event = tuple[int, "Link | IwarpLink", Operation]
+"""Frame number in whose place it stands, where, what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user knows better than the traffic tells."""
+
+    ports: frozenset[int] = frozenset({NFS_RDMA_PORT})
+    """Service ports that carry RPC-over-RDMA."""
+    force: bool = False
+    """Every connection is RPC-over-RDMA."""
+    contents: bool = True
+    """Keep the payload references of finished Rpcs; without, they are dropped when an Rpc ends."""
+    icrc: bool = False
+    """Verify the invariant CRC of every packet, for ``Analyzer.health``; costs time."""
+    outstanding: int = OUTSTANDING
+    """Calls without a reply that are remembered, per connection and direction."""
+    ended: int = 4096
+    """Ended connections that are told of one by one; of earlier ones sums are kept."""
+    most_connections: int = 1 << 14
+    """Connections in all; beyond that those go that were quiet the longest."""
+
+
+class Analyzer:
+    """Carries all state from batch to batch.  Never raises on what it sees."""
+
+    def __init__(self, options: Options | None = None, watch: Callable[[Connection], Watch] | None = None) -> None:
+        """``watch`` gives who looks on at the RPC-over-RDMA conversation of a new connection."""
+        self.watch = watch
+        self.options = options or Options()
+        self.front = Front()
+        self.addresses = self.front.addresses
+        self.frames = 0
+        self.packets = 0
+        self.skipped: Counter[str] = Counter()
+        """Frames that are no RDMA packet, by what they are."""
+        self.first_time: int | None = None
+        """Nanoseconds since the epoch; None before the first frame."""
+        self.last_time: int | None = None
+        self.connections: list[Connection] = []
+        """Those that were not retired, in order of appearance."""
+        self.retired = Retired()
+        self._leaving: list[Connection] = []
+        self._registry = Registry(self.connections)
+        self._observer = Observer(self.addresses, self._registry, self.options.icrc)
+        self._iwarp: IwarpObserver | None = None
+        self._watch_fpdus: Callable[[IwarpLink, int, Fpdus], None] | None = None
+        self._swept = 0
+        self._exchanges: dict[int, Exchange] = {}
+        self._numbers = count(1)
+        self._done: list[Rpc] = []
+
+    def watch_fpdus(self, watch: Callable[[IwarpLink, int, Fpdus], None]) -> None:
+        """``watch`` is shown the FPDUs of every iWARP connection that begins from now on, and their direction."""
+        self._watch_fpdus = watch
+        if self._iwarp is not None:
+            self._iwarp.watch = watch
+
+    @property
+    def iwarp(self) -> IwarpObserver | None:
+        """Who looks at TCP; None before there was any."""
+        return self._iwarp
+
+    @property
+    def other_packets(self) -> Counter[str]:
+        """Packets of transport services other than Reliable Connection, by name."""
+        return self._observer.other
+
+    @property
+    def undecoded(self) -> list[Undecoded]:
+        """What on RPC-over-RDMA connections could not be made sense of, by frame."""
+        return sorted(note for exchange in self._exchanges.values() for note in exchange.undecoded)
+
+    @property
+    def unplaced(self) -> dict[int, int]:
+        """Connection number -> RDMA Reads and Writes that no captured call advertised memory for."""
+        return {
+            exchange.connection.number: exchange.unplaced_count
+            for exchange in self._exchanges.values()
+            if exchange.unplaced_count
+        }
+
+    def health(self, number: int) -> TransportHealth:
+        """How the transport of connection ``number`` fared, as far as the capture was fed."""
+        if self._iwarp is not None and number in self._iwarp.links:
+            return self._iwarp.links[number].health.result(self.last_time)
+        notes = self._observer.notes
+        notes.settle(self._observer.bound)
+        health = self._observer.links[number].health
+        return health.result(self.last_time, notes.verified if notes.verify else None)
+
+    def rnr_naks(self, number: int) -> int:
+        """How often an end of connection ``number`` said that it was not ready to receive."""
+        link = self._observer.links.get(number)
+        return sum(queue.rnr_count for queue in link.health.repeats) if link is not None else 0
+
+    def feed(self, batch: FrameBatch) -> list[Rpc]:
+        """Take a batch, give the Rpcs that ended in it."""
+        return self.feed_decoded(self.front.take(batch)) if len(batch) else []
+
+    def feed_decoded(self, decoded: Decoded) -> list[Rpc]:
+        """The same, of a batch that was decoded by a ``Front`` whose addresses are known here."""
+        batch, packets = decoded.batch, decoded.packets
+        self.frames += len(batch)
+        times = batch.rows["time"]
+        if self.first_time is None:
+            self.first_time = int(times[0])
+        self.last_time = int(times[-1])
+        self.packets += len(packets)
+        self.skipped.update(packets.skipped)
+        events: Sequence[Event] = self._observer.feed(packets) if len(packets) else ()
+        if decoded.tcp:
+            events = self._feed_iwarp(batch, decoded.tcp, events)
+        self._take(events)
+        frame = int(batch.rows["number"][-1])
+        for exchange in self._exchanges.values():
+            if exchange.waiting:
+                exchange.settle(self.last_time, frame)
+        return self._collect() + self._retire()
+
+    def tick(self, now: int) -> list[Rpc]:
+        """Time has come to ``now`` (ns since the epoch), and nothing older will be fed: let go of what waits for it.
+
+        To be called again and again where frames come from a network, which may be silent.
+        """
+        for exchange in self._exchanges.values():
+            if exchange.waiting:
+                exchange.idle(now)
+        if now - self._swept >= SWEEP:
+            self._swept = now
+            events: list[Event] = [*self._observer.idle(now), *(self._iwarp.idle(now) if self._iwarp else ())]
+            self._take(sorted(events, key=itemgetter(0)))
+            for exchange in self._exchanges.values():
+                exchange.detach(now - LINGER)
+                connection = exchange.connection
+                if connection.ended_by and now - connection.last_time >= AFTERMATH:
+                    exchange.finish()
+        return self._collect() + self._retire()
+
+    def retired_since(self) -> list[Connection]:
+        """The connections that were let go of since the last call; no Rpc of them comes any more."""
+        leaving, self._leaving = self._leaving, []
+        return leaving
+
+    def _retire(self) -> list[Rpc]:
+        """Let go of connections, so that memory does not grow with time; gives the Rpcs that thereby ended."""
+        chosen = overdue(self.connections, self.last_time or 0, self.options.ended, self.options.most_connections)
+        if not chosen:
+            return []
+        numbers = {connection.number for connection in chosen}
+        iwarp = self._iwarp
+        events: list[Event] = [*self._observer.finish_links(numbers), *(iwarp.finish_links(numbers) if iwarp else ())]
+        self._take(sorted(events, key=itemgetter(0)))
+        for connection in chosen:
+            exchange = self._exchanges.pop(connection.number, None)
+            if exchange is not None:
+                exchange.finish()
+            notes = (len(exchange.undecoded), exchange.unplaced_count) if exchange is not None else (0, 0)
+            self.retired.add(connection, *notes)
+        done = self._collect()
+        self._observer.drop(numbers)
+        if iwarp is not None:
+            iwarp.drop(numbers)
+        self.connections[:] = [one for one in self.connections if one.number not in numbers]
+        # Nobody may be interested.
+        self._leaving = [*self._leaving, *chosen][-MOST_LEAVING:]
+        return done
+
+    def _feed_iwarp(self, batch: FrameBatch, tcp: list[Rows], events: Sequence[Event]) -> Sequence[Event]:
+        """The events of both transports, in their order."""
+        observer = self._iwarp
+        if observer is None:
+            # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
+            from ..transport.iwarp.observer import Observer as IwarpObserver
+
+            observer = self._iwarp = IwarpObserver(self._registry, self.options.ports)
+            observer.watch = self._watch_fpdus
+        packets, taken = observer.packets, observer.taken
+        found = observer.feed(batch, tcp)
+        self.packets += observer.packets - packets
+        self.skipped["TCP"] -= observer.taken - taken
+        if self.skipped["TCP"] <= 0:
+            del self.skipped["TCP"]
+        return sorted([*events, *found], key=itemgetter(0)) if events else found
+
+    def finish(self) -> list[Rpc]:
+        """The input is over: give the rest."""
+        events: list[Event] = [*self._observer.finish(), *(self._iwarp.finish() if self._iwarp else ())]
+        self._take(sorted(events, key=itemgetter(0)))
+        for exchange in self._exchanges.values():
+            exchange.finish()
+        return self._collect()
+
+    def _take(self, events: Sequence[Event]) -> None:
+        before = None
+        for _, link, operation in events:
+            if link is not before:
+                before, take = link, self._exchange(link).take
+            take(operation)
+
+    def _exchange(self, link: Link | IwarpLink) -> Exchange:
+        connection = link.connection
+        assert connection is not None
+        exchange = self._exchanges.get(connection.number)
+        if exchange is None:
+            options = self.options
+            exchange = self._exchanges[connection.number] = Exchange(
+                connection, self._numbers, options.ports, options.force, self._done, options.outstanding
+            )
+            if self.watch is not None:
+                exchange.watch = self.watch(connection)
+        return exchange
+
+    def _collect(self) -> list[Rpc]:
+        """The Rpcs that ended since the last call."""
+        done = self._done[:]
+        self._done.clear()
+        links = self._observer.links
+        iwarp = self._iwarp.links if self._iwarp else {}
+        known: dict[int, Costs | TcpCosts | None] = {}
+        for rpc in done:
+            number = rpc.connection.number
+            if number not in known:
+                known[number] = links[number].health.costs if number in links else iwarp[number].health.costs
+            if costs := known[number]:
+                rpc.retransmission_delay = costs.of(rpc)
+        if not self.options.contents:
+            for rpc in done:
+                drop_contents(rpc)
+        return done
+
+
+def drop_contents(rpc: Rpc) -> None:
+    """Let go of the payloads: nobody will look at them any more."""
+    for message in (rpc.call, rpc.reply):
+        if message is not None:
+            message.operation.payload.drop()
+            message.data = memoryview(b"")
+    for chunk in rpc.chunks:
+        for use in chunk.segments:
+            for operation in use.operations:
+                operation.payload.drop()

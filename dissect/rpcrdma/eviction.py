@@ -1,0 +1,59 @@
+"""Which connections are let go of, and what is left of them: memory must not grow with time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..transport.connection import Connection
+
+AFTERMATH = 10_000_000_000
+"""Nanoseconds for which an ended connection is kept anyway: something of it may come late."""
+
+
+@dataclass(slots=True)
+class Retired:
+    """Sums over connections that are not told of one by one any more."""
+
+    connections: int = 0
+    carriers: int = 0
+    """Those that carried RPC-over-RDMA."""
+    packets: int = 0
+    bytes: int = 0
+    retransmitted_packets: int = 0
+    missing_packets: int = 0
+    stray_packets: int = 0
+    undecoded: int = 0
+    unplaced: int = 0
+
+    def add(self, connection: Connection, undecoded: int = 0, unplaced: int = 0) -> None:
+        self.connections += 1
+        self.carriers += connection.protocol == "rpcrdma"
+        self.packets += sum(connection.packets)
+        self.bytes += sum(connection.bytes)
+        self.retransmitted_packets += sum(connection.retransmitted_packets)
+        self.missing_packets += sum(connection.missing_packets)
+        self.stray_packets += sum(connection.stray_packets)
+        self.undecoded += undecoded
+        self.unplaced += unplaced
+
+
+def overdue(connections: Sequence[Connection], now: int, ended: int, most: int) -> list[Connection]:
+    """Those to let go of: of more than ``ended`` that ended, and of more than ``most`` in all, the quiet ones.
+
+    A quarter more than necessary goes at once, so that this is not looked for with every batch.
+    """
+    if len(connections) <= min(ended, most):
+        return []
+    over = [one for one in connections if one.ended_by and now - one.last_time >= AFTERMATH]
+    over.sort(key=_last)
+    chosen = over[: len(over) - ended + ended // 4] if len(over) > ended else []
+    if len(connections) - len(chosen) > most:
+        taken = {one.number for one in chosen}
+        rest = sorted((one for one in connections if one.number not in taken), key=_last)
+        chosen += rest[: len(rest) - most + most // 4]
+    return chosen
+
+
+def _last(connection: Connection) -> int:
+    return connection.last_time

@@ -1,0 +1,159 @@
+"""Memory that open calls advertised, and what was moved through it (RFC 8166, 3.4.3).
+
+By owner, handle and address, and only while the call is open: never by packet counts or by handle alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from ..transport.operations import READ, WRITE, Kind, Operation
+from .messages import TransportHeader
+from .rpcs import ChunkUse, Rpc, SegmentUse
+
+REORDERED = 256
+"""Frames within which a capture may show an effect before its cause."""
+
+
+class _Memory(NamedTuple):
+    """A segment that a call advertised and that is still open."""
+
+    start: int
+    end: int
+    kind: Kind
+    use: SegmentUse
+    rpc: Rpc
+
+
+MOST_RIVALS = 4096
+"""Operations that wait to be claimed; there are more only where replies are lost."""
+
+
+class Advertised:
+    """Of one connection."""
+
+    def __init__(self) -> None:
+        self.memory: tuple[dict[int, list[_Memory]], ...] = ({}, {})
+        """Open segments by handle, one table per owner."""
+        self.unplaced: deque[Operation] = deque(maxlen=REORDERED)
+        """The last Reads and Writes outside all advertised memory."""
+        self.unplaced_count = 0
+        self.rivals: dict[Operation, list[SegmentUse]] = {}
+        """Operations that more than one open call may claim."""
+
+    def withdraw(self, owner: int, rpc: Rpc) -> None:
+        """The call is no longer open."""
+        memory = self.memory[owner]
+        for chunk in rpc.chunks:
+            for use in chunk.segments:
+                kept = [entry for entry in memory.get(use.advertised.handle, ()) if entry.rpc is not rpc]
+                if kept:
+                    memory[use.advertised.handle] = kept
+                else:
+                    memory.pop(use.advertised.handle, None)
+
+    def forget(self, before: int) -> None:
+        """No call will show up any more that allows what was moved before that time (ns)."""
+        while self.unplaced and self.unplaced[0].last_time < before:
+            self.unplaced.popleft()
+
+    def clear(self, owner: int) -> None:
+        self.memory[owner].clear()
+
+    def advertise(self, owner: int, rpc: Rpc, header: TransportHeader) -> None:
+        chunks = [
+            ChunkUse("read", chunk.position, [SegmentUse(segment) for segment in chunk.segments])
+            for chunk in header.reads
+        ]
+        chunks += [
+            ChunkUse("write", None, [SegmentUse(segment) for segment in chunk.segments]) for chunk in header.writes
+        ]
+        if header.reply:
+            chunks.append(ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments]))
+        rpc.chunks = chunks
+        memory = self.memory[owner]
+        for chunk in chunks:
+            kind = READ if chunk.kind == "read" else WRITE
+            for use in chunk.segments:
+                handle, length, offset = use.advertised
+                memory.setdefault(handle, []).append(_Memory(offset, offset + length, kind, use, rpc))
+        if self.unplaced:
+            self._place_early(rpc)
+
+    def _place_early(self, rpc: Rpc) -> None:
+        """A capture may show an RDMA Read or Write just before the call that allows it."""
+        assert rpc.call is not None
+        frame = rpc.call.operation.first_frame
+        for operation in list(self.unplaced):
+            if frame - operation.first_frame <= REORDERED and self._place(operation):
+                self.unplaced.remove(operation)
+                self.unplaced_count -= 1
+
+    def move(self, operation: Operation) -> None:
+        """A Read or Write was issued: find the segments it touches."""
+        if not self._place(operation):
+            self.unplaced.append(operation)
+            self.unplaced_count += 1
+
+    def _place(self, operation: Operation) -> bool:
+        """Attach a Read or Write to the segments it touches; False where no call advertised them."""
+        start, end = operation.address, operation.address + operation.length
+        entries = self.memory[1 - operation.initiator].get(operation.handle)
+        if not entries:
+            return False
+        if len(entries) == 1:
+            entry = entries[0]
+            fits = entry.start < end and start < entry.end and entry.kind is operation.kind
+            if fits:
+                entry.use.operations.append(operation)
+            return fits
+        found = [entry for entry in entries if entry.start < end and start < entry.end and entry.kind is operation.kind]
+        for entry in found:
+            entry.use.operations.append(operation)
+        if len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):
+            self.rivals[operation] = [entry.use for entry in found]
+            if len(self.rivals) > MOST_RIVALS:
+                del self.rivals[next(iter(self.rivals))]
+        return bool(found)
+
+    def returned(self, rpc: Rpc, header: TransportHeader) -> None:
+        """Note what the reply says of the call's Write and Reply chunks, and claim what was moved for it."""
+        writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
+        for chunk, returned in zip(writes, header.writes, strict=False):
+            for use, segment in zip(chunk.segments, returned.segments, strict=False):
+                use.returned = segment.length
+        if header.reply:
+            for chunk in rpc.chunks:
+                if chunk.kind == "reply":
+                    for use, segment in zip(chunk.segments, header.reply.segments, strict=False):
+                        use.returned = segment.length
+        if self.rivals:
+            self._claim(rpc)
+
+    def _claim(self, rpc: Rpc) -> None:
+        """The same memory was offered by several open calls: the first one answered takes what was moved."""
+        for chunk in rpc.chunks:
+            for use in chunk.segments:
+                reached: dict[tuple[int, int], Operation] = {}
+                for operation in list(use.operations):
+                    shared = self.rivals.pop(operation, None)
+                    if shared is None:
+                        continue
+                    span = operation.address, operation.address + operation.length
+                    clash = next((o for s, o in reached.items() if s[0] < span[1] and span[0] < s[1]), None)
+                    if clash is not None and chunk.kind == "read":
+                        # It was read twice: the second time for another of the calls that offer it.
+                        use.operations.remove(operation)
+                        self.rivals[operation] = [other for other in shared if other is not use]
+                        continue
+                    if clash is not None:
+                        rpc.damage += ("several open calls offered the same memory, and it was written more than once",)
+                    reached[span] = operation
+                    if chunk.kind != "read" and not use.returned:
+                        use.operations.remove(operation)
+                        self.rivals[operation] = [other for other in shared if other is not use]
+                        continue
+                    for other in shared:
+                        if other is not use and operation in other.operations:
+                            other.operations.remove(operation)

@@ -1,0 +1,358 @@
+"""What the two ends of a connection agreed by messages: the version, and the transport characteristics over time.
+
+Version negotiation: version-two-01, 5.  Characteristics: xcharext-02.  ``Connection`` answers what is in force.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from ..layers.rpcrdma_codes import ERR_INVAL_OPTION, ERR_VERS, RDMA_ERROR, error_name
+from .characteristics import Characteristic, InitXch, ReqXch, RespXch, UpdXch, decode_option, option_name
+from .messages import Message, TransportHeader
+
+if TYPE_CHECKING:
+    from ..transport.connection import Connection
+
+REMEMBERED = 4096
+"""Announcements, requests, refusals and changes of version that are kept of one connection, of each."""
+VERSION_2_INLINE = 4096
+"""Inline threshold of version 2 where no Receive Buffer Size was announced (version-two-01, 2.3)."""
+
+_Kept = TypeVar("_Kept")
+
+
+class InForce(NamedTuple):
+    """What holds at some frame, since when, and how that is known."""
+
+    value: int | bool | None
+    """None: the capture does not tell."""
+    frame: int
+    """That brought it; 0 for what holds from the start, or is not known."""
+    source: str
+    """'ROPT_INITXCH in frame 12', 'default of version 2', 'private data', 'not seen: …'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A message that shows a version."""
+
+    frame: int
+    endpoint: int
+    version: int
+    xid: int
+    length: int
+    """Bytes of the Send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An RDMA_ERR_VERS: the versions that its sender has (version-two-01, 5.2)."""
+
+    frame: int
+    endpoint: int
+    xid: int
+    name: str
+    """As the version in its header has it: 'RDMA_ERR_VERS', 'RDMA2_ERR_VERS'."""
+    low: int | None
+    high: int | None
+    """None where they are not there."""
+    asked: int | None
+    """The version of the message it answers; None where that was not seen."""
+    asked_frame: int
+
+    @property
+    def range(self) -> str:
+        return "a range that is not there" if self.low is None else f"{self.low}..{self.high}"
+
+    def allows(self, version: int) -> bool:
+        return self.low is not None and self.high is not None and self.low <= version <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """From this frame on, an endpoint has this value of a characteristic."""
+
+    frame: int
+    endpoint: int
+    characteristic: Characteristic
+    by: str
+    """The option: 'ROPT_INITXCH', 'ROPT_RESPXCH', 'ROPT_UPDXCH'."""
+
+    @property
+    def source(self) -> str:
+        problem = self.characteristic.problem
+        doubt = f", {problem}" if problem and self.characteristic.value is None else ""
+        return f"{self.by} in frame {self.frame}{doubt}"
+
+
+def _frame(one: Announcement) -> int:
+    return one.frame
+
+
+@dataclass(slots=True)
+class Request:
+    """A ROPT_REQXCH, and what became of it.  Sets are positions in ``want``."""
+
+    frame: int
+    asker: int
+    xid: int
+    want: tuple[Characteristic, ...]
+    whole: bool
+    """``want`` is all that was asked for; else what stands before what cannot be read."""
+    answer_frame: int = 0
+    """Of the ROPT_RESPXCH; 0 where none was seen."""
+    done: frozenset[int] = frozenset()
+    rejected: frozenset[int] = frozenset()
+    pending: frozenset[int] = frozenset()
+    """As the answer gave them."""
+    cleared: dict[int, int] = field(default_factory=dict)
+    """Position -> frame of the ROPT_UPDXCH that ended it."""
+    refused_frame: int = 0
+    """Of an RDMA2_ERROR that answered it instead."""
+
+    @property
+    def open(self) -> frozenset[int]:
+        """What is still pending."""
+        return self.pending - self.cleared.keys()
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRefusal:
+    """An RDMA2_ERR_INVAL_OPTION: ``endpoint`` does not support the option (version-two-01, 3.1)."""
+
+    frame: int
+    endpoint: int
+    option: int
+    option_frame: int
+
+
+@dataclass(slots=True, eq=False)
+class Negotiation:
+    """Of one connection.  Built message by message; asked at any time."""
+
+    asked: Spoken | None = None
+    """The first message of the client."""
+    answered: list[Spoken] = field(default_factory=list)
+    """The first message of the server that is no error, and each later one in another version than that before it."""
+    refusals: list[Refusal] = field(default_factory=list)
+    went_on: Spoken | None = None
+    """The first message of the client after the first refusal."""
+    announcements: list[Announcement] = field(default_factory=list)
+    nochange: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)
+    """Endpoint -> frame of its ROPT_INITXCH, and the characteristics it does not expect to change."""
+    requests: list[Request] = field(default_factory=list)
+    option_refusals: list[OptionRefusal] = field(default_factory=list)
+    overflow: int = 0
+    """Frame of the first thing that could not be kept; from there on nothing is known.  0: all was kept."""
+    _options: tuple[OrderedDict[int, tuple[int, int | None]], ...] = field(
+        default_factory=lambda: (OrderedDict(), OrderedDict())
+    )
+    """Frame and rdma_opttype of each RDMA2_OPTIONAL, by XID, of either end, that an error may still answer."""
+    _latest: dict[tuple[int, int], list[Announcement]] = field(default_factory=dict)
+    """The announcements by endpoint and characteristic."""
+
+    # Built
+
+    def spoke(self, sender: int, message: Message) -> int:
+        """A message in another version than the last answer, or the next after a refusal.
+
+        Gives the version in which nothing more needs to be told, 0 for none.
+        """
+        header, operation = message.header, message.operation
+        this = Spoken(message.frame, sender, header.version, header.xid, operation.length)
+        if sender == 0:
+            if self.asked is None:
+                self.asked = this
+            if self.refused and self.went_on is None:
+                self.went_on = this
+        elif header.procedure != RDMA_ERROR and sound(header) and self.settled != header.version:
+            self._keep(self.answered, this, message.frame)
+        return 0 if self.refused and self.went_on is None else self.settled
+
+    def error(self, sender: int, message: Message, call: Message | None) -> bool:
+        """An RDMA_ERROR, and the call it answers, if any; True where it answers an option without a call instead."""
+        header = message.header
+        earlier = self._options[1 - sender].get(header.xid)
+        about_option = earlier is not None and (call is None or header.error == ERR_INVAL_OPTION)
+        asked: tuple[int | None, int] = (None, 0) if call is None else (call.header.version, call.frame)
+        if about_option and earlier is not None:
+            asked = 2, earlier[0]
+        if header.error == ERR_VERS:
+            low, high = header.supported or (None, None)
+            self._keep(
+                self.refusals,
+                Refusal(
+                    message.frame,
+                    sender,
+                    header.xid,
+                    error_name(header.version, ERR_VERS),
+                    low,
+                    high,
+                    *asked,
+                ),
+                message.frame,
+            )
+        if about_option:
+            assert earlier is not None
+            del self._options[1 - sender][header.xid]
+            frame, option = earlier
+            if header.error == ERR_INVAL_OPTION and option is not None:
+                self._keep(self.option_refusals, OptionRefusal(message.frame, sender, option, frame), message.frame)
+            request = self._request(1 - sender, header.xid)
+            if request is not None:
+                request.refused_frame = message.frame
+        return about_option and (call is None or earlier is None or earlier[0] != call.frame)
+
+    def option(self, sender: int, message: Message) -> str:
+        """An RDMA2_OPTIONAL; gives what is wrong with it, '' where nothing is."""
+        header, frame = message.header, message.frame
+        options = self._options[sender]
+        options[header.xid] = frame, header.option
+        options.move_to_end(header.xid)
+        if len(options) > REMEMBERED:
+            options.popitem(last=False)
+        if header.option is None:
+            return ""
+        noun = decode_option(header.option, header.optinfo, header.truncated)
+        by = option_name(header.option)
+        if isinstance(noun, InitXch):
+            for item in noun.start:
+                self._announce(frame, sender, item, by)
+            chosen = frozenset(noun.start[at].which for at in noun.nochange if at < len(noun.start))
+            self.nochange[sender] = frame, chosen
+        elif isinstance(noun, ReqXch):
+            self._keep(self.requests, Request(frame, sender, header.xid, noun.want, not noun.problem), frame)
+        elif isinstance(noun, RespXch):
+            if not self._answer(sender, frame, header.xid, noun) and not noun.problem:
+                return "it answers no request that was seen"
+        elif isinstance(noun, UpdXch) and noun.now is not None:
+            self._announce(frame, sender, noun.now, by)
+            if noun.pending_clear:
+                self._clear(sender, frame, noun.now.which)
+        return noun.problem
+
+    def _announce(self, frame: int, endpoint: int, item: Characteristic, by: str) -> None:
+        told = Announcement(frame, endpoint, item, by)
+        if self._keep(self.announcements, told, frame):
+            insort(self._latest.setdefault((endpoint, item.which), []), told, key=_frame)
+
+    def _answer(self, sender: int, frame: int, xid: int, noun: RespXch) -> bool:
+        request = self._request(1 - sender, xid)
+        if request is None:
+            return False
+        request.answer_frame = frame
+        request.done, request.rejected, request.pending = noun.done, noun.rejected, noun.pending
+        for position in sorted(noun.done):
+            if position < len(request.want):
+                self._announce(frame, sender, request.want[position], "ROPT_RESPXCH")
+        return True
+
+    def _request(self, asker: int, xid: int) -> Request | None:
+        """The oldest request of that XID that nobody answered."""
+        for request in self.requests:
+            if request.asker == asker and request.xid == xid and not (request.answer_frame or request.refused_frame):
+                return request
+        return None
+
+    def _clear(self, sender: int, frame: int, which: int) -> None:
+        """The oldest change of ``which`` that is pending at ``sender`` is no longer."""
+        for request in self.requests:
+            if request.asker == 1 - sender:
+                for position in sorted(request.open):
+                    if position < len(request.want) and request.want[position].which == which:
+                        request.cleared[position] = frame
+                        return
+
+    def _keep(self, kept: list[_Kept], one: _Kept, frame: int) -> bool:
+        if len(kept) < REMEMBERED:
+            kept.append(one)
+            return True
+        self.overflow = self.overflow or frame
+        return False
+
+    # Asked
+
+    @property
+    def settled(self) -> int:
+        """The version of the last answer; 0 before there was one."""
+        return self.answered[-1].version if self.answered else 0
+
+    @property
+    def refused(self) -> Refusal | None:
+        """The first refusal of a version that the client asked for."""
+        return next((refusal for refusal in self.refusals if refusal.endpoint == 1), None)
+
+    def answer_before(self, frame: int | None) -> Spoken | None:
+        """The answer that settled the version in which a message in ``frame`` is sent; None: at the end."""
+        found = None
+        for answer in self.answered:
+            if frame is not None and answer.frame >= frame:
+                break
+            found = answer
+        return found
+
+    def announced(self, which: int, endpoint: int, frame: int | None) -> Announcement | None:
+        """The last announcement of a characteristic before ``frame``; None: before the end."""
+        told = self._latest.get((endpoint, which), [])
+        before = len(told) if frame is None else bisect_left(told, frame, key=_frame)
+        return told[before - 1] if before else None
+
+    def answered_by(self, frame: int) -> Request | None:
+        """The request that a ROPT_RESPXCH in ``frame`` answers."""
+        return next((request for request in self.requests if request.answer_frame == frame), None)
+
+    def pending(self, endpoint: int, frame: int | None = None) -> list[tuple[Request, int]]:
+        """Changes that ``endpoint`` was asked for and has not made before ``frame``: the request, and a position.
+
+        A request without an answer is pending as a whole.
+        """
+        found: list[tuple[Request, int]] = []
+        for request in self.requests:
+            if request.asker == endpoint or (frame is not None and request.frame >= frame):
+                continue
+            refused = request.refused_frame and (frame is None or request.refused_frame < frame)
+            answered = request.answer_frame and (frame is None or request.answer_frame < frame)
+            for position in range(len(request.want)):
+                if answered:
+                    cleared = request.cleared.get(position)
+                    left = position in request.pending and (cleared is None or (frame is not None and cleared >= frame))
+                else:
+                    left = not refused
+                if left:
+                    found.append((request, position))
+        return found
+
+
+def sound(header: TransportHeader) -> bool:
+    """Nothing contradicts what is there of it."""
+    return header.procedure is not None and (not header.problem or header.truncated)
+
+
+class Loop(NamedTuple):
+    """A client that asks again for a version that the server refused, and got no further (version-two-01, 5.2)."""
+
+    version: int
+    connections: tuple[Connection, ...]
+    """The first is the one on which it was refused first."""
+
+
+def loops(connections: Iterable[Connection]) -> list[Loop]:
+    """Over connections between the same two addresses, in the order in which they began."""
+    refused: dict[tuple[str, str, int | None, int], list[Connection]] = {}
+    for connection in connections:
+        negotiation = connection.negotiation
+        active, passive = (end.address for end in connection.endpoints)
+        asked, refusal = negotiation.asked, negotiation.refused
+        if asked is None:
+            continue
+        key = active, passive, connection.service_port, asked.version
+        if key in refused:
+            refused[key].append(connection)
+        elif refusal is not None and negotiation.went_on is None and not refusal.allows(asked.version):
+            refused[key] = [connection]
+    return [Loop(key[3], tuple(found)) for key, found in refused.items() if len(found) > 1]

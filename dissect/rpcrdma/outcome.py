@@ -1,0 +1,261 @@
+"""The end of an Rpc: its name, status, state, what is missing, and where its time went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..intervals import IntervalSet
+from ..layers.oncrpc_codes import CALL, REPLY
+from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR, RDMA_NOMSG, error_name
+from ..onc import compound as nfs4
+from ..onc import header as rpc_header
+from ..onc import programs, status
+from ..transport.operations import Operation
+from .messages import Message
+from .reassembly import call_stream_prefix, reply_items, reply_stream, reply_stream_prefix
+from .rpcs import ChunkUse, Latency, Rpc, SegmentUse
+
+LONG_CALL = 1 << 20
+"""Bytes of a long call that are looked at for its operations."""
+SUCCESS_END = 28
+"""Bytes of a reply up to the end of a status, where nothing failed and the verifier is empty."""
+REPLY_HEAD = 1024
+"""Bytes of a long reply that are looked at for its status."""
+
+
+def conclude(rpc: Rpc) -> None:
+    """Name an Rpc and read its status, from what of call and reply is there."""
+    if rpc.call is not None and not rpc.call.header.problem:
+        _name(rpc, rpc.call)
+    if rpc.reply is not None and not rpc.reply.header.problem:
+        _status(rpc, rpc.reply)
+
+
+def _name(rpc: Rpc, message: Message) -> None:
+    reduced: Sequence[tuple[int, int]] = ()
+    if message.header.procedure == RDMA_NOMSG:
+        data = memoryview(call_stream_prefix(rpc, LONG_CALL))
+        start, end = 0, len(data)
+        _doubt_direction(rpc, message, data, CALL)
+    else:
+        data, start, end = message.data, message.start, message.end
+    if message.header.reads:
+        reduced = [(chunk.position, chunk.length) for chunk in message.header.reads if chunk.position]
+    head = rpc_header.call_head(data, start, end)
+    if head is None:
+        return
+    rpc.program, rpc.version, rpc.procedure, rpc.gss, body = head
+    rpc.name = name = programs.procedure_name(rpc.program, rpc.version, rpc.procedure)
+    if body and (name == "COMPOUND" or name == "CB_COMPOUND"):
+        callback = name == "CB_COMPOUND"
+        compound = nfs4.compound_call(data, start + body, end, reduced, origin=start, callback=callback)
+        rpc.minor_version = compound.minor_version
+        rpc.operations = nfs4.operation_names(compound.operations, callback)
+        if compound.problem:
+            rpc.notes += (f"operations: {compound.problem}",)
+
+
+def _status(rpc: Rpc, message: Message) -> None:
+    header = message.header
+    if header.procedure == RDMA_ERROR:
+        rpc.failed = True
+        rpc.status = error_name(header.version, header.error)
+        return
+    long = header.procedure == RDMA_NOMSG
+    if long:
+        data = memoryview(reply_stream_prefix(rpc, SUCCESS_END))
+        start, end = 0, len(data)
+        _doubt_direction(rpc, message, data, REPLY)
+    else:
+        data, start, end = message.data, message.start, message.end
+    if (
+        rpc.program is not None
+        and rpc.version is not None
+        and rpc.procedure is not None
+        and rpc.gss is None
+        and end - start >= SUCCESS_END
+        # As bytes: views are compared item by item.
+        and data[start + 4 : start + SUCCESS_END].tobytes() == rpc_header.SUCCESS_AND_ZERO
+        and status.zero_means_ok(rpc.program, rpc.version, rpc.procedure)
+    ):
+        rpc.status = "OK"
+        return
+    if long:
+        data = memoryview(reply_stream_prefix(rpc, REPLY_HEAD))
+        end = len(data)
+    reply = rpc_header.reply_header(data, start, end, rpc.gss)
+    if reply is None or reply.accepted is None:
+        return
+    failure = reply.error
+    if failure:
+        rpc.status, rpc.failed = failure, True
+        return
+    if rpc.program is None or rpc.version is None or rpc.procedure is None:
+        return
+    found = status.reply_status(rpc.program, rpc.version, rpc.procedure, data, reply.body, end)
+    if found is not None:
+        rpc.status, rpc.failed = found
+    elif not reply.truncated:
+        rpc.status = "OK"
+
+
+def _doubt_direction(rpc: Rpc, message: Message, data: memoryview, taken: int) -> None:
+    """Note where the msg_type in the chunks is not what the message was taken for (version-two-01, 4.2.2)."""
+    kind = rpc_header.message_type(data, 0, len(data))
+    if message.header.direction is not None and kind is not None and taken != kind:
+        rpc.notes += (f"the direction word says {DIRECTION_NAMES[taken]}, the chunks {DIRECTION_NAMES[kind]}",)
+
+
+def finish_state(rpc: Rpc) -> None:
+    """Say what is missing, and where the time went."""
+    call, reply = rpc.call, rpc.reply
+    if call and reply and not (rpc.chunks or rpc.damage or _unsound(call) or _unsound(reply)):
+        rpc.state = "error" if rpc.failed else "complete"
+        rpc.latency = _latency(rpc, call.operation, reply.operation)
+        return
+    damage = list(rpc.damage)
+    for side, message in (("call", rpc.call), ("reply", rpc.reply)):
+        if message is not None and _unsound(message):
+            _message_damage(rpc, side, message, damage)
+    if rpc.chunks and rpc.reply is not None and rpc.call is not None:
+        _chunk_damage(rpc, damage)
+    rpc.damage = tuple(damage)
+    if damage and rpc.contents == "whole":
+        rpc.contents = "missing"
+    if rpc.reply is None:
+        rpc.state = "no reply"
+    elif rpc.call is None:
+        rpc.state = "no call"
+    elif damage:
+        rpc.state = "damaged"
+    elif rpc.failed:
+        rpc.state = "error"
+    else:
+        rpc.state = "complete"
+    if rpc.call is not None and rpc.reply is not None:
+        rpc.latency = _latency(rpc, rpc.call.operation, rpc.reply.operation)
+
+
+def _unsound(message: Message) -> bool:
+    payload = message.operation.payload
+    return (
+        payload.seen != payload.length
+        or payload.truncated
+        or not message.operation.end_known
+        or message.header.problem != ""
+    )
+
+
+def _message_damage(rpc: Rpc, side: str, message: Message, damage: list[str]) -> None:
+    operation, header = message.operation, message.header
+    for start, end in operation.holes:
+        damage.append(f"{side}: bytes {start}-{end - 1} of the Send not captured")
+    if not operation.end_known:
+        damage.append(f"{side}: the end of the Send not captured")
+    if operation.payload.truncated:
+        rpc.contents = "truncated"
+    elif header.problem and not header.truncated:
+        damage.append(f"{side}: transport header: {header.problem}")
+
+
+def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
+    assert rpc.call is not None and rpc.reply is not None
+    answered = rpc.reply.header.procedure != RDMA_ERROR
+    writes_used = reply_used = False
+    writes = iter(rpc.reply.header.writes)
+    for number, chunk in enumerate(rpc.chunks):
+        if chunk.kind == "read":
+            if answered and not rpc.failed:
+                _coverage(rpc, chunk, f"Read chunk at Position {chunk.position}", damage)
+            continue
+        returned = rpc.reply.header.reply if chunk.kind == "reply" else next(writes, None)
+        if returned and chunk.returned:
+            if chunk.kind == "reply":
+                reply_used, label = True, "Reply chunk"
+            else:
+                writes_used, label = True, f"Write chunk {_ordinal(rpc, number)}"
+            for use in chunk.segments:
+                if use.returned and use.returned > use.advertised.length:
+                    damage.append(f"{label}: returned {use.returned} bytes of {use.advertised.length} advertised")
+            if lost := sum([segment.length for segment in returned.segments[len(chunk.segments) :]]):
+                damage.append(f"{label}: {lost} bytes returned in segments that are not known from the call")
+            _coverage(rpc, chunk, label, damage)
+    cut = rpc.call.header.truncated or rpc.reply.header.truncated
+    if rpc.reply.header.procedure == RDMA_NOMSG and not cut and not reply_used:
+        damage.append("reply: RDMA_NOMSG without a Reply chunk in use")
+    if writes_used:
+        if rpc.reply.header.procedure == RDMA_NOMSG:
+            stream = reply_stream(rpc).known()
+        else:
+            stream = rpc.reply.data[rpc.reply.start : rpc.reply.end].tobytes()
+        _, problem = reply_items(rpc, stream)
+        if problem and rpc.contents == "whole":
+            damage.append(f"reply: Write chunks cannot be put back: {problem}")
+
+
+def _ordinal(rpc: Rpc, number: int) -> int:
+    return 1 + sum(chunk.kind == "write" for chunk in rpc.chunks[:number])
+
+
+def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str]) -> None:
+    """Whether every byte that must have moved was seen moving."""
+    at = 0
+    for use in chunk.segments:
+        _, advertised, offset = use.advertised
+        length = advertised if chunk.kind == "read" else min(advertised, use.returned or 0)
+        reached = offset
+        for operation in use.operations:
+            end = operation.address + operation.length
+            if end > reached >= operation.address and operation.payload.whole:
+                reached = end
+        if reached < offset + length:
+            _missing(rpc, use, length, at, label, damage)
+        at += length
+
+
+def _missing(rpc: Rpc, use: SegmentUse, length: int, at: int, label: str, damage: list[str]) -> None:
+    """Name the bytes of a segment's first ``length`` that the capture does not hold; it begins ``at`` in its chunk."""
+    offset = use.advertised.offset
+    covered = IntervalSet()
+    for operation in use.operations:
+        if operation.payload.truncated:
+            rpc.contents = "truncated"
+        reached = operation.address
+        for start, end in operation.holes:
+            covered.add(reached, operation.address + start)
+            reached = operation.address + end
+        covered.add(reached, operation.address + operation.length)
+    damage += [
+        f"{label}: bytes {at + start - offset}-{at + end - offset - 1} not in this capture"
+        for start, end in covered.missing(offset, offset + length)
+    ]
+
+
+def _latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency:
+    """Split the time between the call's first packet and the reply's last; the parts add up."""
+    begin, end = call.first_time, reply.last_time
+    if not rpc.chunks and begin <= call.last_time <= reply.first_time <= end:
+        sent, answering = call.last_time, reply.first_time
+        return Latency(end - begin, sent - begin, 0, answering - sent, 0, end - answering)
+    end = max(begin, end)
+    sent = min(max(call.last_time, begin), end)
+    answering = min(max(reply.first_time, sent), end)
+    read: list[Operation] = []
+    written: list[Operation] = []
+    for chunk in rpc.chunks:
+        moved = read if chunk.kind == "read" else written
+        for use in chunk.segments:
+            moved += use.operations
+    reached, reads = _moving(read, sent, answering)
+    _, writes = _moving(written, reached, answering)
+    server = answering - sent - reads - writes
+    return Latency(end - begin, sent - begin, reads, server, writes, end - answering)
+
+
+def _moving(operations: list[Operation], begin: int, end: int) -> tuple[int, int]:
+    """Until when, and for how long, these took place between ``begin`` and ``end``."""
+    if not operations:
+        return begin, 0
+    first = min(max(min([operation.first_time for operation in operations]), begin), end)
+    last = min(max(max([operation.last_time for operation in operations]), first), end)
+    return last, last - first

@@ -1,0 +1,306 @@
+"""Stitching: the whole RPC message out of the inline Payload stream and the chunks (RFC 8166, 3.4 and 4.2).
+
+What comes out is what a TCP transport would have carried, without its record mark: Read chunks re-inserted at their
+Positions, Write chunks where the upper-layer binding says, XDR round-up restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_NOMSG
+from ..onc import binding
+from ..onc import header as rpc_header
+from ..transport.operations import Operation
+from .messages import Message, WriteChunk
+from .rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
+
+LARGEST = 1 << 30
+"""No RPC message is longer; a longer advertised chunk is cut here rather than allocated."""
+
+NOT_ADVERTISED = "not advertised in this capture"
+"""Why bytes of a chunk are missing, where the call that offers it is cut or offers less than the reply returns."""
+
+Stretch = tuple[bytes, int, int, str]
+"""Bytes (empty where missing), their length, the frame, why they are missing."""
+
+
+def stitched_call(rpc: Rpc) -> Stitched | None:
+    """The RPC call message, or None where no call was seen or it is not known to carry an RPC message."""
+    if rpc.call is None or rpc.call.header.procedure in (None, RDMA_ERROR):
+        return None
+    reads = [chunk for chunk in rpc.chunks if chunk.kind == "read"]
+    stream = _Stream()
+    if rpc.call.header.problem:
+        stream.inline(rpc.call)
+        return _Builder(stream).finish()
+    if rpc.call.header.procedure == RDMA_NOMSG:
+        zero = [chunk for chunk in reads if chunk.position == 0]
+        for chunk in zero:
+            stream.chunk("read chunk at 0", _chunk_stretches(chunk, returned=False))
+        reads = [chunk for chunk in reads if chunk.position != 0]
+    else:
+        stream.inline(rpc.call)
+    whole = _Builder(stream)
+    for chunk in sorted(reads, key=lambda chunk: chunk.position or 0):
+        assert chunk.position is not None
+        whole.take_until(chunk.position)
+        whole.insert(f"read chunk at {chunk.position}", _chunk_stretches(chunk, returned=False))
+    return whole.finish()
+
+
+def stitched_reply(rpc: Rpc) -> Stitched | None:
+    """The RPC reply message, or None where no reply was seen or it is not known to carry an RPC message."""
+    if rpc.reply is None or rpc.reply.header.procedure in (None, RDMA_ERROR):
+        return None
+    stream = reply_stream(rpc)
+    whole = _Builder(stream)
+    if not any(segment.length for chunk in rpc.reply.header.writes for segment in chunk.segments):
+        return whole.finish()
+    writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
+    items, problem = reply_items(rpc, stream.known())
+    reached = 0
+    for position, number in items:
+        whole.take_source(position - reached)
+        reached = position
+        whole.insert(f"write chunk {number + 1}", _returned_stretches(writes[number], rpc.reply.header.writes[number]))
+    if not problem:
+        return whole.finish()
+    if not items:
+        known = stream.known()
+        header = rpc_header.reply_header(known, 0, len(known), rpc.gss)
+        whole.take_source(header.body if header and header.body > 0 else min(12, len(known)))
+    return whole.finish("a Write chunk belongs somewhere behind this: " + problem)
+
+
+def reply_items(rpc: Rpc, stream: bytes | memoryview) -> tuple[list[tuple[int, int]], str]:
+    """Where in the reduced reply stream the Write chunks belong: (position, index of the chunk), and a problem."""
+    writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
+    if rpc.program is None or rpc.version is None or rpc.procedure is None:
+        return [], "the call is not known, so neither is where its Write chunks belong"
+    if not binding.has_binding(rpc.program, rpc.version):
+        return [], "the program has no known upper-layer binding"
+    lengths = [chunk.returned or 0 for chunk in writes]
+    found = binding.reply_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), lengths, rpc.gss)
+    placed = [
+        (item.position, item.chunk)
+        for item in found.items
+        if item.reduced and item.chunk is not None and item.chunk < len(writes)
+    ]
+    problem = found.problem
+    if not problem and {number for _, number in placed} != {n for n, length in enumerate(lengths) if length}:
+        problem = "a returned Write chunk has no data item in the reply"
+    return placed, problem
+
+
+def reply_stream(rpc: Rpc) -> _Stream:
+    """The reply's Payload stream before Write chunks are put back."""
+    assert rpc.reply is not None
+    stream = _Stream()
+    header = rpc.reply.header
+    if header.procedure != RDMA_NOMSG or header.problem:
+        stream.inline(rpc.reply)
+        return stream
+    for chunk in rpc.chunks:
+        if chunk.kind == "reply" and header.reply:
+            stream.chunk("reply chunk", _returned_stretches(chunk, header.reply))
+    if not stream.data:
+        lost = header.reply.length if header.reply else 0
+        stream.add(b"", max(1, min(lost, LARGEST)), "reply chunk", 0, NOT_ADVERTISED)
+    return stream
+
+
+def call_stream_prefix(rpc: Rpc, limit: int) -> bytes:
+    """The first bytes of a call that travels in a Read chunk at Position 0, as far as they are there."""
+    return _prefix([chunk for chunk in rpc.chunks if chunk.kind == "read" and chunk.position == 0], False, limit)
+
+
+def reply_stream_prefix(rpc: Rpc, limit: int) -> bytes:
+    """The first bytes of a reply that travels in the Reply chunk, as far as they are there."""
+    return _prefix([chunk for chunk in rpc.chunks if chunk.kind == "reply"], True, limit)
+
+
+def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:
+    """The first bytes of chunks that follow each other: ``limit`` or more, or what is there before the first hole."""
+    if len(chunks) == 1 and chunks[0].segments:
+        # Mostly they are all in the first packet that was moved.
+        use = chunks[0].segments[0]
+        wanted, length = min(limit, chunks[0].advertised), use.advertised.length
+        if returned:
+            wanted, length = min(limit, chunks[0].returned or 0), min(length, use.returned or 0)
+        if use.operations and use.operations[0].address == use.advertised.offset:
+            view, start, end = use.operations[0].payload.first()
+            behind = use.advertised.offset + wanted
+            alone = all(operation.address >= behind for operation in use.operations[1:])
+            if alone and wanted <= min(length, end - start):
+                return view[start : start + wanted].tobytes()
+    found = bytearray()
+    for chunk in chunks:
+        for data, length, _, _ in _chunk_stretches(chunk, returned):
+            found += data
+            if len(data) < length or len(found) >= limit:
+                return bytes(found)
+    return bytes(found)
+
+
+class _Stream:
+    """Bytes and where they came from."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.extents: list[Extent] = []
+
+    def add(self, data: bytes, length: int, origin: str, frame: int, missing: str) -> None:
+        if length <= 0:
+            return
+        start = len(self.data)
+        if len(data) < length and data:
+            self.add(data, len(data), origin, frame, "")
+            self.add(b"", length - len(data), origin, frame, missing or "frame truncated")
+            return
+        self.data += data if data else bytes(length)
+        last = self.extents[-1] if self.extents else None
+        if last and (last.origin, last.frame, last.missing) == (origin, frame, missing):
+            self.extents[-1] = last._replace(length=last.length + length)
+        else:
+            self.extents.append(Extent(start, length, origin, frame, missing))
+
+    def known(self) -> bytes:
+        """What stands before the first missing byte."""
+        missing = next((extent.start for extent in self.extents if extent.missing), len(self.data))
+        return bytes(self.data[:missing])
+
+    def inline(self, message: Message) -> None:
+        """The Payload stream behind the transport header of a Send."""
+        skip = message.header.length
+        if message.header.problem:
+            # Where the header does not end, the Payload stream does not begin.
+            self.add(b"", max(1, message.inline_length), "inline", message.frame, "behind an unfinished header")
+            return
+        for data, length, frame, missing in _operation_stretches(message.operation, skip, message.operation.length):
+            self.add(data, length, "inline", frame, missing)
+        if not message.operation.end_known:
+            self.add(b"", 1, "inline", 0, "end not captured")
+
+    def chunk(self, origin: str, stretches: Iterator[Stretch] | list[Stretch]) -> None:
+        for data, length, frame, missing in stretches:
+            self.add(data, length, origin, frame, missing)
+
+
+class _Builder:
+    """Merges a reduced stream with the chunks taken out of it."""
+
+    def __init__(self, source: _Stream) -> None:
+        self.source = source
+        self.taken = 0
+        self.extent = 0
+        self.out = _Stream()
+
+    def take_until(self, position: int) -> None:
+        """Copy from the source until the result is ``position`` bytes long."""
+        self.take_source(position - len(self.out.data))
+
+    def take_source(self, length: int) -> None:
+        available = len(self.source.data) - self.taken
+        beyond = max(0, min(length, LARGEST) - available)
+        end = self.taken + max(0, length - beyond)
+        while self.taken < end:
+            extent = self.source.extents[self.extent]
+            until = min(end, extent.start + extent.length)
+            data = b"" if extent.missing else bytes(self.source.data[self.taken : until])
+            self.out.add(data, until - self.taken, extent.origin, extent.frame, extent.missing)
+            self.taken = until
+            if until == extent.start + extent.length:
+                self.extent += 1
+        if beyond:
+            self.out.add(b"", beyond, "inline", 0, "Position beyond the Payload stream")
+
+    def insert(self, origin: str, stretches: Iterator[Stretch]) -> None:
+        before = len(self.out.data)
+        self.out.chunk(origin, stretches)
+        odd = (len(self.out.data) - before) % 4
+        if odd:
+            self.out.add(bytes(4 - odd), 4 - odd, "round-up", 0, "")
+
+    def finish(self, doubt: str = "") -> Stitched:
+        """The rest of the source; with a ``doubt`` its place is not known, so its bytes are not shown."""
+        rest = len(self.source.data) - self.taken
+        if doubt:
+            self.out.add(b"", rest, "inline", 0, doubt)
+        else:
+            self.take_source(rest)
+        return Stitched(bytes(self.out.data), tuple(self.out.extents))
+
+
+def _chunk_stretches(chunk: ChunkUse, returned: bool) -> Iterator[Stretch]:
+    """The bytes of a chunk, segment by segment; as far as the reply returned, or all that was advertised."""
+    room = LARGEST
+    for use in chunk.segments:
+        length = use.advertised.length
+        if returned:
+            length = min(length, use.returned or 0)
+        length = min(length, room)
+        room -= length
+        yield from segment_stretches(use, length)
+
+
+def _returned_stretches(chunk: ChunkUse, returned: WriteChunk) -> Iterator[Stretch]:
+    """The bytes of a chunk as far as the reply returned it, which may be more than is known to be advertised."""
+    known = 0
+    for stretch in _chunk_stretches(chunk, returned=True):
+        known += stretch[1]
+        yield stretch
+    lost = min(returned.length, LARGEST) - known
+    if lost > 0:
+        yield b"", lost, 0, NOT_ADVERTISED
+
+
+def segment_stretches(use: SegmentUse, length: int) -> Iterator[Stretch]:
+    """The first ``length`` bytes of a segment, as Reads or Writes moved them; where two did, the later counts."""
+    start = use.advertised.offset
+    pieces: list[tuple[int, int, Operation]] = []
+    for operation in use.operations:
+        low = max(start, operation.address) - start
+        high = min(start + length, operation.address + operation.length) - start
+        if low < high:
+            pieces = [part for piece in pieces for part in _without(piece, low, high)]
+            pieces.append((low, high, operation))
+    pieces.sort(key=lambda piece: piece[0])
+    reached = 0
+    for low, high, operation in pieces:
+        if low > reached:
+            yield b"", low - reached, 0, "not transferred in this capture"
+        shift = start - operation.address
+        yield from _operation_stretches(operation, low + shift, high + shift)
+        reached = high
+    if reached < length:
+        yield b"", length - reached, 0, "not transferred in this capture"
+
+
+def _without(piece: tuple[int, int, Operation], low: int, high: int) -> list[tuple[int, int, Operation]]:
+    """What is left of a piece outside [low, high)."""
+    start, end, operation = piece
+    left = [(start, min(end, low), operation), (max(start, high), end, operation)]
+    return [part for part in left if part[0] < part[1]]
+
+
+def _operation_stretches(operation: Operation, start: int, end: int) -> Iterator[Stretch]:
+    """Bytes [start, end) of what an Operation moved."""
+    reached = start
+    for piece in operation.payload.pieces():
+        if piece.at >= end:
+            break
+        low, high = max(piece.at, reached), min(piece.at + piece.length, end)
+        if low >= high:
+            continue
+        if low > reached:
+            yield b"", low - reached, 0, "not captured"
+        there = max(low, min(high, piece.at + piece.captured))
+        if there > low:
+            offset = piece.offset + low - piece.at
+            yield piece.data[offset : offset + there - low].tobytes(), there - low, piece.frame, ""
+        if high > there:
+            yield b"", high - there, piece.frame, "frame truncated"
+        reached = high
+    if reached < end:
+        yield b"", end - reached, 0, "not captured"

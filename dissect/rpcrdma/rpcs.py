@@ -1,0 +1,180 @@
+"""Rpc: a call and its reply on one connection and direction, each as the whole RPC message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..onc.header import GssCredential
+from ..transport.connection import Connection
+from ..transport.operations import Operation
+from .messages import Message, Segment
+
+
+class Extent(NamedTuple):
+    """A stretch of a reconstructed message and where it came from."""
+
+    start: int
+    length: int
+    origin: str
+    """'inline', 'read chunk N', 'write chunk N', 'reply chunk', 'round-up'."""
+    frame: int
+    """0 where no frame carried it (round-up, a hole)."""
+    missing: str
+    """'' or why the bytes are not there: 'not captured', 'frame truncated', 'not transferred', 'not advertised'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stitched:
+    """A whole RPC message as a TCP transport would have carried it, without the record mark."""
+
+    data: bytes
+    """Zero wherever ``extents`` says the byte is missing."""
+    extents: tuple[Extent, ...]
+    """Ascending, covering ``data`` without overlap."""
+
+    @property
+    def complete(self) -> bool:
+        return not any(extent.missing for extent in self.extents)
+
+
+def _address(operation: Operation) -> int:
+    return operation.address
+
+
+@dataclass(slots=True)
+class SegmentUse:
+    """One advertised segment and what was moved through it."""
+
+    advertised: Segment
+    returned: int | None = None
+    """Write and Reply chunks: the length that the reply gave back."""
+    operations: list[Operation] = field(default_factory=list)
+
+    @property
+    def moved(self) -> int:
+        """Bytes of the segment that the Reads or Writes on it announced, each counted once."""
+        _, length, start = self.advertised
+        end = reached = start
+        for operation in self.operations:
+            if operation.address != end:
+                break
+            end += operation.length
+        else:  # One behind the other, as nearly always.
+            return min(end - start, length)
+        end = start + length
+        total = 0
+        for operation in sorted(self.operations, key=_address):
+            first = operation.address
+            last = first + operation.length
+            if last > end:
+                last = end
+            if last > reached:
+                total += last - (first if first > reached else reached)
+                reached = last
+        return total
+
+
+@dataclass(slots=True)
+class ChunkUse:
+    """One advertised chunk."""
+
+    kind: str
+    """'read', 'write' or 'reply'."""
+    position: int | None
+    """Read chunks: the Position."""
+    segments: list[SegmentUse]
+
+    @property
+    def advertised(self) -> int:
+        return sum([use.advertised.length for use in self.segments])
+
+    @property
+    def returned(self) -> int | None:
+        """Bytes the reply says were written; None for Read chunks and where no reply was seen."""
+        lengths = [use.returned for use in self.segments if use.returned is not None]
+        return sum(lengths) if lengths else None
+
+    @property
+    def moved(self) -> int:
+        if len(self.segments) == 1:
+            return self.segments[0].moved
+        return sum([use.moved for use in self.segments])
+
+
+class Latency(NamedTuple):
+    """The parts of an RPC's time, in nanoseconds; they add up to ``total``."""
+
+    total: int
+    """First packet of the call's Send to last packet of the reply's Send."""
+    call: int
+    """The call's Send, first to last packet."""
+    reads: int
+    """First RDMA Read request to last response."""
+    server: int
+    """All the rest: neither data nor messages moved."""
+    writes: int
+    """First to last packet of the RDMA Writes."""
+    reply: int
+    """The reply's Send, first to last packet."""
+
+
+@dataclass(slots=True, eq=False)
+class Rpc:
+    """A call, its reply, or both.
+
+    ``state`` is one of: complete; error (the reply says the call failed, at the RDMA, RPC or program level);
+    damaged (bytes are missing, see ``damage``); no reply; no call.
+    """
+
+    number: int
+    """1-based, in the order in which RPCs ended."""
+    connection: Connection
+    backward: bool
+    """The call came from the passive side (RFC 8167)."""
+    xid: int
+    call: Message | None = None
+    reply: Message | None = None
+    program: int | None = None
+    version: int | None = None
+    procedure: int | None = None
+    minor_version: int | None = None
+    """NFSv4 COMPOUND and CB_COMPOUND."""
+    gss: GssCredential | None = None
+    """The RPCSEC_GSS credential of the call; without it a reply's results may be wrapped unseen."""
+    operations: tuple[str, ...] = ()
+    """Operation names of a COMPOUND, in call order."""
+    name: str = ""
+    """Procedure name: 'READ', 'COMPOUND', 'proc-7'; '' where unknown."""
+    status: str = ""
+    """'' while unknown, 'OK', or the failure's name: 'NFS3ERR_NOENT', 'PROG_MISMATCH', 'RDMA_ERR_CHUNK'."""
+    failed: bool = False
+    """The reply reports an error."""
+    state: str = ""
+    contents: str = "whole"
+    """'whole'; 'truncated' where frames were cut by the capture; 'missing' where bytes are not in it at all."""
+    damage: tuple[str, ...] = ()
+    """What is missing or contradictory, in words."""
+    notes: tuple[str, ...] = ()
+    """What was inferred or is odd, in words."""
+    chunks: list[ChunkUse] = field(default_factory=list)
+    latency: Latency | None = None
+    retransmission_delay: int = 0
+    """Nanoseconds that it waited for packets to be sent again: from each loss to the retransmission."""
+
+    def detach(self) -> None:
+        """Hold copies of its bytes: it may wait for long, and the batches of frames that they came in are large."""
+        for message in (self.call, self.reply):
+            if message is not None:
+                message.detach()
+        for chunk in self.chunks:
+            for use in chunk.segments:
+                for operation in use.operations:
+                    operation.payload.detach()
+
+    @property
+    def retransmissions(self) -> int:
+        """Packets of this RPC that were sent more than once."""
+        messages = [message.operation for message in (self.call, self.reply) if message]
+        moved = {id(op): op for chunk in self.chunks for use in chunk.segments for op in use.operations}
+        return sum(op.retransmissions for op in [*messages, *moved.values()])

@@ -1,0 +1,65 @@
+"""Where a capture was taken, from the times between packets and their acknowledgements.
+
+An RDMA adapter acknowledges in hardware, at once.  Seen from the capture point, a request of one end is acknowledged
+after twice the way from there to the other end, and what that end needs to answer.  Where one end seems to answer in
+no time and the other does not, the capture point is beside the first.
+"""
+
+from __future__ import annotations
+
+from ..percentiles import Samples
+from .health import Vantage
+
+FEWEST = 8
+"""Acknowledgements of either end, to say anything."""
+MANY = 64
+APART = 3.0
+"""Times the one delay is longer than the other, to tell the ends apart."""
+FAR_APART = 10.0
+ALIKE = 1.5
+LEAST = 1000
+"""Nanoseconds that the delays must differ; captures often have a clock of microseconds."""
+SLOW = 50_000
+"""Nanoseconds; an end that always takes longer hides the network's time behind its own."""
+FAST = 0.05
+"""The share of acknowledgements by whose delay an end is judged: its fastest, but no freak."""
+
+MEANINGS = {
+    "beside the requester": "latencies are what the requester sees; their server part holds the whole way there and"
+    " back, and the call's and reply's Sends are timed where they leave and arrive",
+    "beside the responder": "the server part of a latency is the server's own; the requester waits longer than these"
+    " latencies, by the way there and back",
+    "between": "the server part of a latency holds the way from here to the responder and back; the requester waits"
+    " longer than these latencies, by its own way to here and back",
+    "undecidable": "it is open how much of the network's way the server part of a latency holds",
+}
+
+
+def vantage(requester: Samples, responder: Samples) -> Vantage:
+    """The place, from how long either end takes to acknowledge the other's requests; 'requester': the active side."""
+    if requester.count < FEWEST or responder.count < FEWEST:
+        few = "requester" if requester.count < responder.count else "responder"
+        seen = min(requester.count, responder.count)
+        return _vantage("undecidable", 0.0, f"only {seen} acknowledgements of the {few} to measure")
+    mine, theirs = requester.at(FAST), responder.at(FAST)
+    near, far = max(1, min(mine, theirs)), max(mine, theirs, 1)
+    evidence = (
+        f"fastest acknowledgements: of the requester after {mine / 1000:.3g} µs,"
+        f" of the responder after {theirs / 1000:.3g} µs"
+    )
+    many = min(requester.count, responder.count) >= MANY
+    if far - near >= LEAST and far / near >= APART:
+        place = "beside the requester" if mine < theirs else "beside the responder"
+        return _vantage(place, (0.9 if many else 0.7) if far / near >= FAR_APART else 0.6, evidence)
+    if far < LEAST:
+        return _vantage("undecidable", 0.0, f"{evidence}: too short for the capture's clock")
+    if far - near < LEAST or far / near <= ALIKE:
+        if near > SLOW:
+            reason = "alike, but both ends take longer themselves than a network does"
+            return _vantage("undecidable", 0.0, f"{evidence}: {reason}")
+        return _vantage("between", 0.6 if many else 0.5, f"{evidence}: about the same")
+    return _vantage("undecidable", 0.0, f"{evidence}: neither alike nor far apart")
+
+
+def _vantage(place: str, confidence: float, evidence: str) -> Vantage:
+    return Vantage(place, confidence, evidence, MEANINGS[place])

@@ -1,0 +1,310 @@
+"""How the transport of an iWARP connection fared, as far as TCP and MPA tell, and which RPC paid for it."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...arrays import Bytes, Rows
+from ...layers import opcodes
+from ...link.tcp import ACK, RST, SYN
+from ...percentiles import Samples
+from ...rpcrdma.rpcs import Rpc
+from ..capture_point import MEANINGS
+from ..health import NONE, Direction, Episode, Refusal, Spread, Tally, TransportHealth, Vantage
+from ..operations import Kind, Operation
+from ..rc.acknowledgements import Acknowledgements
+from ..rc.retransmissions import Columns
+from .assembly import Fragment, Terminate
+from .framing import Fpdus
+from .retransmissions import HALF, MODULUS, Again, Repeats
+
+if TYPE_CHECKING:
+    from .link import Link
+
+PAUSE = 100_000_000
+"""Nanoseconds; an endpoint that sends no payload for longer is not active."""
+RECENT = 1024
+"""Operations of either end that a repetition may be of."""
+MOST_AGAIN = 4096
+CONGESTION_EXPERIENCED = 3
+"""IP ECN field (RFC 3168, 5)."""
+_DATA, _ACK = 0x04, 0x11
+"""Opcodes that stand for segments with payload and without: a Send, an Acknowledge."""
+
+assert opcodes.IS_ACKNOWLEDGE[_ACK] and not opcodes.IS_ACKNOWLEDGE[_DATA]
+
+TCP_UNKNOWN = Vantage(
+    "undecidable",
+    0.0,
+    "TCP may acknowledge late, so its acknowledgements tell no distance (RFC 9293, 3.8.6.3)",
+    MEANINGS["undecidable"],
+)
+
+
+class TcpCosts:
+    """Which Rpc waited for which Episode of a connection.
+
+    TCP gives its user no byte before all that went ahead of it (RFC 9293, 3.1), so every Operation waits whose bytes
+    were sent, in the same direction, from the loss to the retransmission.
+    """
+
+    def __init__(self, episodes: Sequence[Episode]) -> None:
+        self._waits: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
+        """By sender: from when to when."""
+        for one in episodes:
+            if one.loss_to_again and one.lost != "nothing":
+                assert one.lost_time is not None and one.again_time is not None
+                self._waits[one.initiator].append((one.lost_time, one.again_time))
+
+    def __bool__(self) -> bool:
+        return any(self._waits)
+
+    def of(self, rpc: Rpc) -> int:
+        """Nanoseconds from loss to retransmission, over what any Operation of the RPC waited for."""
+        operations = [message.operation for message in (rpc.call, rpc.reply) if message]
+        operations += [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]
+        paid = [
+            (max(lost, first) if first < again else lost, again)
+            for operation in operations
+            for sender, first, last in _sending(operation)
+            for lost, again in self._waits[sender]
+            if first <= again and lost <= last
+        ]
+        total = reached = 0
+        for start, end in sorted(paid):
+            total += max(0, end - max(start, reached))
+            reached = max(reached, end)
+        return total
+
+
+def _sending(operation: Operation) -> list[tuple[int, int, int]]:
+    """``(sender, first time, last time)`` of the bytes of an Operation, for each side that sent some."""
+    mine, last = operation.initiator, max(operation.last_time, operation.last_sent)
+    if operation.kind is not Kind.READ:
+        return [(mine, operation.first_time, last)]
+    spans = [(mine, operation.first_time, operation.first_time)]
+    times = [int(rows["time"].min()) for _, _, rows in operation.payload.runs if len(rows)]
+    if times:
+        spans.append((1 - mine, min(times), last))
+    return spans
+
+
+class Health:
+    """One connection's."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.active = [0, 0]
+        self.last: list[int | None] = [None, None]
+        self.terminates: tuple[list[Terminate], list[Terminate]] = [], []
+        self.answers = Acknowledgements(), Acknowledgements()
+        """By direction of the segments: how they were acknowledged."""
+        self.marked = [0, 0]
+        """Segments that came marked with congestion, by direction."""
+        self._recent: tuple[deque[tuple[int, int, Operation]], ...] = (deque(maxlen=RECENT), deque(maxlen=RECENT))
+        """By direction: positions of the first byte and behind the last one, and whose they are."""
+        self._again: tuple[deque[Again], ...] = (deque(maxlen=MOST_AGAIN), deque(maxlen=MOST_AGAIN))
+        """Repetitions of bytes that no Operation was made of so far."""
+        self._costs: tuple[int, TcpCosts] | None = None
+
+    # What it is told
+
+    def segments(self, data: Bytes, sent: tuple[Rows, Rows]) -> None:
+        """SEGMENT rows of one batch, by direction, before they are put in order."""
+        for direction in (0, 1):
+            rows, back = sent[direction], sent[1 - direction]
+            self.marked[direction] += _marked(data, rows)
+            rows = rows[(rows["length"] > 0) & (rows["flags"] & RST == 0)]
+            back = back[(back["flags"] & (ACK | RST | SYN)) == ACK]
+            head = self.link.streams[direction].repeats.head
+            if head is None:
+                if not len(rows):
+                    continue
+                head = int(rows["seq"][0])
+            ends = _positions(head, rows["seq"]) + rows["length"]
+            furthest = max(head, int(ends.max())) if len(ends) else head
+            acks = np.minimum(_positions(head, back["ack"]), furthest)  # the last one is of a FIN
+            asked = _columns(rows, ends - 1, ends, _DATA) if len(rows) else None
+            told = _columns(back, acks - 1, acks, _DATA) if len(back) else None
+            if told is not None:
+                told.opcodes[back["length"] == 0] = _ACK
+            self.answers[direction].feed(asked, told, head, furthest)
+
+    def sent(self, sender: int, fpdus: Fpdus) -> None:
+        """Endpoint ``sender`` sent FPDUs."""
+        times = fpdus.rows["last_time"][fpdus.rows["length"] > 0]
+        if not len(times):
+            return
+        before = self.last[sender]
+        gaps = np.diff(times) if before is None else np.diff(times, prepend=before)
+        self.active[sender] += int(gaps[(gaps >= 0) & (gaps <= PAUSE)].sum())
+        self.last[sender] = int(times[-1])
+
+    def carried(self, direction: int, fpdus: Fpdus, fragment: Fragment, operation: Operation) -> None:
+        """Some of an Operation was carried by FPDUs of a direction."""
+        rows = fpdus.rows
+        start, stop = int(rows["start"][fragment.first]), int(rows["stop"][fragment.first + fragment.packets - 1])
+        self._recent[direction].append((start, stop, operation))
+
+    def settle(self, final: bool) -> None:
+        """Charge repetitions to the Operations whose bytes they are, once those were put together."""
+        for direction in (0, 1):
+            fresh = self.link.streams[direction].repeats.again
+            pending = self._again[direction]
+            if not fresh and not pending:
+                continue
+            pending.extend(fresh)
+            fresh.clear()
+            recent = self._recent[direction]
+            for _ in range(len(pending)):
+                one = pending.popleft()
+                if not final and (not recent or recent[-1][1] < one.stop):
+                    pending.append(one)
+                    continue
+                for operation in {op: None for start, stop, op in recent if start < one.stop and one.start < stop}:
+                    operation.retransmissions += 1
+                    operation.last_sent = max(operation.last_sent, one.time)
+
+    # What it tells
+
+    def _repeats(self, sender: int) -> Repeats:
+        return self.link.streams[self._direction_of(sender)].repeats
+
+    def _direction_of(self, sender: int) -> int:
+        active = self.link.active or 0
+        return active if sender == 0 else 1 - active
+
+    def _episodes(self) -> list[Episode]:
+        found = [one.noun(sender) for sender in (0, 1) for one in self._repeats(sender).told()]
+        return sorted(found, key=_moment)
+
+    @property
+    def costs(self) -> TcpCosts | None:
+        """What retransmissions cost RPCs; None where there was none."""
+        changes = sum(stream.repeats.changes for stream in self.link.streams)
+        if not changes:
+            return None
+        if self._costs is None or self._costs[0] != changes:
+            self._costs = changes, TcpCosts(self._episodes())
+        return self._costs[1]
+
+    def result(self, now: int | None = None) -> TransportHealth:
+        """The state of things."""
+        connection = self.link.connection
+        assert connection is not None
+        checked = sum(framing.crc_checked for framing in self.link.framings)
+        episodes = self._episodes()
+        counts: Counter[str] = sum((self._repeats(sender).snapshot()[0] for sender in (0, 1)), Counter())
+        waits: list[Spread | None] = []
+        for name in ("loss_to_nak", "nak_to_again", "loss_to_again"):
+            samples = Samples()
+            known = [value for one in episodes if one.lost != "nothing" and (value := getattr(one, name)) is not None]
+            samples.add(np.array(known, np.int64))
+            waits.append(samples.spread())
+        return TransportHealth(
+            connection.number,
+            connection.transport,
+            (self._direction(0), self._direction(1)),
+            tuple(episodes),
+            sum(counts.values()),
+            None,
+            connection.ended_by or "open at the end of the capture",
+            TCP_UNKNOWN,
+            None,
+            waits[0],
+            waits[1],
+            waits[2],
+            dict(counts),
+            crc_checked=checked or None,
+        )
+
+    def _direction(self, sender: int) -> Direction:
+        link = self.link
+        connection = link.connection
+        assert connection is not None
+        direction = self._direction_of(sender)
+        stream, framing = link.streams[direction], link.framings[direction]
+        mine, theirs = stream.repeats, link.streams[1 - direction].repeats
+        answers = self.answers[1 - direction]
+        ends = connection.endpoints[sender], connection.endpoints[1 - sender]
+        depth = None
+        if ends[0].initiator_depth is not None and ends[1].responder_resources is not None:
+            depth = min(ends[0].initiator_depth, ends[1].responder_resources)
+        _, repeated, recovered, reordered = mine.snapshot()
+        causes: dict[str, Tally] = {}
+        for tallies in (repeated, recovered):
+            for cause, tally in tallies.items():
+                causes[cause] = causes.get(cause, NONE) + tally
+        again = sum(repeated.values(), NONE)
+        return Direction(
+            packets=mine.segments,
+            bytes=connection.bytes[sender] + again.bytes,
+            repeated=again,
+            recovered=sum(recovered.values(), NONE),
+            reordered=reordered,
+            causes=causes,
+            missing=connection.missing_packets[sender],
+            active_time=self.active[sender],
+            acknowledgements=answers.acks,
+            requests_acknowledged=answers.acknowledged,
+            requests_per_ack=answers.acknowledged / answers.advancing if answers.advancing else None,
+            most_per_ack=answers.most,
+            ack_delay=answers.delay.spread(),
+            read_delay=link.reads[1 - direction].delay.spread(),
+            sequence_naks=0,
+            rnr_naks=(),
+            rnr_count=0,
+            fatal_naks=tuple(Refusal(one.frame, one.time, 0, str(one)) for one in self.terminates[sender]),
+            ecn_marked=self.marked[direction],
+            cnps=0,
+            cnp_gap=None,
+            cnp_delay=None,
+            icrc_failures=(),
+            icrc_failure_count=0,
+            reads_outstanding=link.reads[direction].most,
+            read_depth=depth,
+            unanswered=len(link.reads[direction].open),
+            fpdus=connection.packets[sender],
+            duplicate_acks=theirs.duplicate_acks,
+            selective_acks=theirs.selective_acks,
+            reported_twice=theirs.reported_twice,
+            zero_windows=theirs.zero_windows,
+            congestion_echoes=theirs.echoes,
+            damaged_segments=link.damaged[direction],
+            crc_failures=tuple(framing.crc_failures),
+            crc_failure_count=framing.crc_failure_count,
+            marker_failures=framing.marker_failure_count,
+            doubted_fpdus=framing.doubt.count,
+        )
+
+
+def _moment(episode: Episode) -> int:
+    return episode.again_time or 0
+
+
+def _positions(head: int, numbers: Rows) -> Rows:
+    found: Rows = head + (numbers.astype(np.int64) - head + HALF) % MODULUS - HALF
+    return found
+
+
+def _columns(rows: Rows, at: Rows, ends: Rows, opcode: int) -> Columns:
+    return Columns(
+        at,
+        ends,
+        np.ascontiguousarray(rows["time"]),
+        np.ascontiguousarray(rows["frame"]),
+        np.ascontiguousarray(rows["length"]),
+        np.full(len(rows), opcode, np.uint8),
+    )
+
+
+def _marked(data: Bytes, rows: Rows) -> int:
+    """Segments that a switch marked: congestion experienced."""
+    octet = data[rows["ip"] + 1] if len(rows) else np.zeros(0, np.uint8)
+    # The traffic class straddles the first two bytes of IPv6.
+    ecn = np.where(rows["version"] == 6, octet >> 4, octet) & 3
+    return int(np.count_nonzero(ecn == CONGESTION_EXPERIENCED))

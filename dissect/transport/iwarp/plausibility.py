@@ -1,0 +1,143 @@
+"""Which FPDUs are believed in a stream with markers and without CRCs.
+
+Nothing backs such bytes but the markers themselves.  A sender that puts them off the grid of 512 bytes shifts what
+stands behind them, and an FPDU in which no marker is due then looks right and is not.  So the first contradiction
+takes the belief from a whole direction, until enough markers in a row are where they belong (RFC 5044, 4.3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...arrays import Bytes, Int64s, Rows
+from ...layers.columns import compiled
+from ...layers.iwarp_codes import READ_REQUEST
+from . import rdmap
+from .mpa import BETWEEN, MARKER, SPACING, fpdu_bytes, with_markers
+from .resync import NEAR
+from .window import Window
+
+SURE = 4
+"""Right markers in a row after which a direction is believed again."""
+CONTROL = 4
+"""A length field and the control octets."""
+
+
+class Doubt:
+    """What was seen of one direction."""
+
+    def __init__(self) -> None:
+        self.right = SURE
+        """Right markers since the last contradiction; a stream is believed until there is one."""
+        self.msn: dict[int, int] = {}
+        """Last message sequence number by queue, where nothing is missing since."""
+        self.spread = False
+        """An FPDU lay in several frames: the sender does not align frames with FPDUs (RFC 5044, 5)."""
+        self.count = 0
+        """FPDUs that hold no wrong marker and are not believed all the same."""
+
+    def contradict(self) -> None:
+        """Bytes are there, and no FPDU begins where one should."""
+        self.right = 0
+
+    def lost(self) -> None:
+        """Messages may be missing now."""
+        self.msn.clear()
+
+    def believe(self, contradiction: Rows, markers: Int64s) -> Rows:
+        """Which FPDUs are believed, of which ``contradiction`` tells that they cannot be right, and ``markers`` how
+        many right ones they hold.
+        """
+        seen = self.right + np.cumsum(markers)
+        last = np.maximum.accumulate(np.where(contradiction, np.arange(len(seen)), -1))
+        run = np.where(last < 0, seen, seen - seen[last])
+        if len(run):
+            self.right = min(SURE, int(run[-1]))
+        believed: Rows = ~contradiction & (run >= SURE)
+        return believed
+
+    def out_of_sequence(self, queue: Rows, msn: Rows, offset: Rows, known: Rows) -> Rows:
+        """Which untagged FPDUs (``known``) do not follow the ones before on their queue (RFC 5041, 5.2.2).
+
+        A message begins at offset 0 and has a number of its own; some may be missing between.
+        """
+        wrong: Rows = known & (queue == rdmap.QUEUE[READ_REQUEST]) & (offset != 0)
+        for number in range(4):
+            mine = np.flatnonzero(known & (queue == number))
+            if not len(mine):
+                continue
+            numbers = msn[mine].astype(np.int64)
+            before = self.msn.get(number, int(numbers[0]) - 1)
+            step = np.diff(numbers, prepend=before) % (1 << 32)
+            unusual = (step > NEAR) | ((step == 0) & (offset[mine] == 0))
+            unusual[0] &= number in self.msn
+            wrong[mine] |= unusual
+            self.msn[number] = int(numbers[-1])
+        return wrong
+
+    def lone_markers(self, window: Window, raw: Window, base: int, starts: Int64s, ends: Int64s) -> Rows:
+        """Which FPDUs have behind them in their frame a marker and nothing else.
+
+        A sender that aligns frames with FPDUs sends a marker with what follows it.  So these four bytes are the last of
+        an FPDU that a marker off the grid made longer.
+        """
+        low = np.searchsorted(window.end, starts, side="right")
+        high = np.minimum(np.searchsorted(window.end, ends - 1, side="right"), len(window.at) - 1)
+        spread = window.rows["frame"][low] != window.rows["frame"][high]
+        lone = np.zeros(len(starts), np.bool_)
+        for index in np.flatnonzero((ends - base) % BETWEEN == 0).tolist():
+            marker = with_markers(int(ends[index]), base)
+            before, inside, after = _frames(raw, marker - 1, marker + MARKER - 1, marker + MARKER)
+            lone[index] = before == inside != after and not (self.spread or spread[:index].any())
+        self.spread = self.spread or bool(spread.any())
+        return lone
+
+
+def wraps(offset: Rows, length: Rows) -> Rows:
+    """Which stretches of memory pass the end of the address space (RFC 5041, 4.2)."""
+    found: Rows = np.maximum(length.astype(np.int64), 1).astype(np.uint64) - np.uint64(1) > ~offset.astype(np.uint64)
+    return found
+
+
+def requests_wrap(flat: Bytes, places: Int64s) -> Rows:
+    """Which RDMA Read Requests, whose headers stand at ``places``, ask for what cannot be there."""
+    names = ("sinkto", "rdmardsz", "srcto")
+    columns = compiled("RDMAPReadRequest")(flat, places, names)
+    return wraps(columns["sinkto"], columns["rdmardsz"]) | wraps(columns["srcto"], columns["rdmardsz"])
+
+
+def torn(window: Window, end: int) -> bool:
+    """Whether the frame that holds the last byte before ``end`` goes on there with what begins no FPDU."""
+    head = window.read(end, CONTROL)
+    if len(head) < CONTROL:
+        return False
+    before, after = _frames(window, end - 1, end + CONTROL - 1)
+    nothing = (head[0] << 8 | head[1]) < rdmap.TAGGED_HEADER
+    return before == after and bool(nothing or not rdmap.LEGAL[head[2] << 8 | head[3]])
+
+
+def _frames(window: Window, *places: int) -> list[int | None]:
+    """The frames that hold bytes; None where there is none yet."""
+    rows = np.searchsorted(window.end, places, side="right").tolist()
+    return [int(window.rows["frame"][row]) if row < len(window.rows) else None for row in rows]
+
+
+def judge_markers(raw: Window, base: int, starts: Int64s, lengths: Int64s) -> tuple[Rows, Int64s]:
+    """Which FPDUs hold a marker that points elsewhere, and how many right ones each holds (RFC 5044, 4.3).
+
+    Where one points elsewhere, what was taken for payload is not: a sender that puts its markers elsewhere.
+    ``base``: position of a marker; ``raw``: the stream with its markers.
+    """
+    end = with_markers(int(starts[-1]) + fpdu_bytes(int(lengths[-1])), base)
+    first = (with_markers(int(starts[0]), base) - base + SPACING - 1) // SPACING
+    number = np.arange(first, max(first, (end - base + SPACING - 1) // SPACING))
+    values, there = raw.heads(base + number * SPACING, MARKER)
+    behind = base + number * BETWEEN
+    owner = np.searchsorted(starts, behind, side="right") - 1
+    block, inside = np.divmod(starts[owner] - base, BETWEEN)
+    distance = (number - block) * SPACING - MARKER - inside
+    pointer = values.view(">u4").ravel() & 0xFFFF
+    right = pointer == np.maximum(distance, 0) & 0xFFFF
+    wrong = np.zeros(len(starts), np.bool_)
+    wrong[owner[(there == MARKER) & ~right]] = True
+    return wrong, np.bincount(owner[(there == MARKER) & right], minlength=len(starts)).astype(np.int64)

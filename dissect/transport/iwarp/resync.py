@@ -1,0 +1,278 @@
+"""Finds where FPDUs begin, after a gap or in mid-stream.
+
+What looks like a header is a guess.  It counts when a CRC fits, when the header continues what was seen before,
+or when enough headers follow each other that chance cannot have put them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ...arrays import Rows
+from . import rdmap
+from .mpa import MARKER, SPACING, fpdu_bytes, without_markers
+from .window import Window
+
+ENOUGH = 44
+"""Bits of evidence, where the stream is known to be iWARP."""
+ENOUGH_UNKNOWN = 56
+
+LEGAL_CONTROL = 11
+"""Bits: 24 of 65,536 values of the control octets are legal."""
+RIGHT_QUEUE = 30
+RIGHT_LENGTH = 14
+ALIGNED = 8
+CONTINUED = 24
+RIGHT_CRC = 32
+
+NEAR = 64
+"""Messages that may be missing in front of one that continues a queue."""
+HEAD = 20
+"""A length field and an untagged header."""
+SHOWN = SPACING + HEAD
+"""Bytes in which a marker must have shown."""
+
+ENDLESS = 1 << 62
+
+MOST_CANDIDATES = 512
+MOST_SCANNED = 1 << 18
+"""Bytes."""
+MOST_HEADERS = 256
+MOST_MARKERS = 8
+
+YES, MAYBE, NO = range(3)
+
+
+class Found(NamedTuple):
+    """Where to go on."""
+
+    at: int
+    """Where an FPDU begins; where not confirmed, what lies before it needs no second look."""
+    confirmed: bool
+    marker_base: int | None = None
+    """Position of a marker, where markers were found that were not known of; ``at`` is then without markers."""
+
+
+class Evidence:
+    """What is known from before."""
+
+    def __init__(self) -> None:
+        self.msn: dict[int, int] = {}
+        """Last message sequence number by queue."""
+
+    def saw(self, rows: Rows, tagged: Rows) -> None:
+        """FPDU rows that were decoded."""
+        queue = rdmap.QUEUE[rows["opcode"]]
+        for number in range(4):
+            mine = np.flatnonzero(~tagged & (queue == number))
+            if len(mine):
+                self.msn[number] = int(rows["msn"][mine[-1]])
+
+    def continued(self, queue: int, msn: int) -> bool:
+        last = self.msn.get(queue)
+        return last is not None and (msn - last) % (1 << 32) <= NEAR
+
+
+class _Header(NamedTuple):
+    length: int
+    bits: int
+    queue: int
+    """-1: tagged."""
+    key: int
+    """STag or MSN."""
+    place: int
+    """TO or MO."""
+    payload: int
+
+
+def _header(head: bytes) -> _Header | None:
+    """What looks like a length field and a DDP header; None where it does not."""
+    length = head[0] << 8 | head[1]
+    control = head[2] << 8 | head[3]
+    if not rdmap.LEGAL[control]:
+        return None
+    if head[2] & rdmap.TAGGED:
+        if length < rdmap.TAGGED_HEADER:
+            return None
+        key, place = int.from_bytes(head[4:8], "big"), int.from_bytes(head[8:16], "big")
+        return _Header(length, LEGAL_CONTROL, -1, key, place, length - rdmap.TAGGED_HEADER)
+    queue, size = rdmap.QUEUES[head[3] & 15]
+    if length < rdmap.UNTAGGED_HEADER or int.from_bytes(head[8:12], "big") != queue or (size or length) != length:
+        return None
+    bits = LEGAL_CONTROL + RIGHT_QUEUE + (RIGHT_LENGTH if size else 0)
+    msn, place = int.from_bytes(head[12:16], "big"), int.from_bytes(head[16:20], "big")
+    return _Header(length, bits, queue, msn, place, length - rdmap.UNTAGGED_HEADER)
+
+
+class Search:
+    """One look at what is pending."""
+
+    def __init__(
+        self,
+        window: Window,
+        base: int | None,
+        crc: bool | None,
+        evidence: Evidence,
+        known: bool,
+        verify: Callable[[int, int], bool | None],
+    ) -> None:
+        """``base``: position of any FPDU.  ``verify``: the CRC of the FPDU at a position, with an ULPDU length."""
+        self.window = window
+        self.base = base
+        self.crc = crc
+        self.evidence = evidence
+        self.known = known
+        self.verify = verify
+        self.edges = {*window.starts, *window.ends}
+
+    def find(self, at: int, markers_unknown: bool, expected: bool, final: bool) -> Found:
+        """The first position from ``at`` on where an FPDU begins.
+
+        ``expected``: there are markers, somewhere; ``final``: nothing more will come.
+        """
+        maybe: int | None = None
+        span = ENDLESS if expected else SHOWN if markers_unknown and not final else 0
+        for candidate in self._candidates(at):
+            verdict, broken = self._chain(candidate, span, exact=markers_unknown and final and not expected)
+            if verdict == YES:
+                return Found(candidate, True)
+            if verdict == MAYBE and maybe is None:
+                maybe = candidate
+            if verdict == NO and markers_unknown and broken is not None:
+                found = self._with_markers(candidate, broken)
+                if found is not None:
+                    return found
+        return Found(self.window.limit if maybe is None else maybe, False)
+
+    def _candidates(self, at: int) -> Iterator[int]:
+        """Where a frame's payload begins, and where control octets are legal."""
+        window = self.window
+        count = scanned = 0
+        for index in range(int(np.searchsorted(window.end, at, side="right")), len(window.starts)):
+            low, high = max(at, window.starts[index]), window.readable[index]
+            if high - low < 4:
+                continue
+            offset = low + window.shifts[index]
+            data = window.datas[window.chunks[index]][offset : offset + high - low]
+            control = data[2:-1].astype(np.uint16) << 8 | data[3:]
+            hits = np.flatnonzero(rdmap.LEGAL[control])
+            if self.base is not None:
+                hits = hits[(hits + low - self.base) % 4 == 0]
+            for hit in hits.tolist():
+                yield low + hit
+                count += 1
+                if count >= MOST_CANDIDATES:
+                    return
+            scanned += high - low
+            if scanned >= MOST_SCANNED:
+                return
+
+    def _chain(self, at: int, span: int, exact: bool = False) -> tuple[int, int | None]:
+        """Whether FPDUs follow each other from ``at`` on, one of them ``span`` bytes later, with ``exact`` up to the
+        last byte there is; and the last that may be one.
+        """
+        window, evidence = self.window, self.evidence
+        begin, bits, linked = at, ALIGNED if at in self.edges else 0, False
+        verified = unverified = headers = 0
+        sure = False
+        before: _Header | None = None
+        last: int | None = None
+        while headers < MOST_HEADERS:
+            if at + HEAD > window.limit:
+                if exact and at == window.limit and sure:
+                    return YES, last
+                return MAYBE, last
+            head = window.read(at, HEAD)
+            header = _header(head) if len(head) == HEAD else None
+            if header is None:
+                return NO, last
+            headers += 1
+            bits += header.bits
+            if header.queue >= 0 and evidence.continued(header.queue, header.key):
+                bits += CONTINUED
+                linked = True
+            if before is not None and before.queue == header.queue and _continues(before, header):
+                bits += CONTINUED
+            before, last = header, at
+            end = at + fpdu_bytes(header.length)
+            if end in self.edges:
+                bits += ALIGNED
+            if end <= window.limit and self.crc is not False:
+                right = self.verify(at, header.length)
+                if right:
+                    verified += 1
+                    bits += RIGHT_CRC
+                elif right is None:
+                    unverified += 1
+                elif self.crc:
+                    return NO, last
+            if self.crc and not unverified:
+                confirmed = verified > 0
+            else:
+                confirmed = headers > 1 or verified > 0 or (linked and self.known)
+            sure = confirmed and bits >= (ENOUGH if self.known else ENOUGH_UNKNOWN)
+            if sure and at - begin >= span and not exact:
+                return YES, last
+            at = end
+        return NO, last
+
+    # Markers that were not agreed on in this capture
+
+    def _with_markers(self, at: int, broken: int) -> Found | None:
+        """Whether markers explain why what follows from ``at`` on breaks off behind the header at ``broken``."""
+        window = self.window
+        first = window.starts[0]
+        for marker in self._marker_candidates(broken):
+            base = marker - -(-(marker - first) // SPACING) * SPACING
+            bare = Window(without_markers(window.rows, base), window.datas)
+            begin = at - ((at - base) // SPACING + 1) * MARKER
+            search = Search(bare, None, False, self.evidence, self.known, self.verify)
+            verdict, _ = search._chain(begin, 2 * SPACING)
+            if verdict == YES and self._pointers_fit(bare, begin, base):
+                return Found(begin, True, base)
+        return None
+
+    def _marker_candidates(self, at: int) -> list[int]:
+        """Where a marker may be that points back to the FPDU at ``at``, or stands behind it (RFC 5044, 4.3)."""
+        head = self.window.read(at, SPACING + MARKER)
+        words = np.frombuffer(head[: len(head) & ~3], ">u4")
+        found = [at + 4 * index for index in np.flatnonzero(words == 4 * np.arange(len(words))).tolist() if index]
+        end = at + fpdu_bytes(head[0] << 8 | head[1])
+        if self.window.read(end, MARKER) == bytes(MARKER):
+            found.append(end)
+        return found[:MOST_MARKERS]
+
+    def _pointers_fit(self, bare: Window, at: int, base: int) -> bool:
+        """Whether two markers and more point at the FPDUs they stand in, and none elsewhere."""
+        right = 0
+        while right < MOST_MARKERS:
+            head = bare.read(at, 2)
+            if len(head) < 2:
+                break
+            end = at + fpdu_bytes(head[0] << 8 | head[1])
+            if end > bare.limit:
+                break
+            block, inside = divmod(at - base, SPACING - MARKER)
+            start = base + block * SPACING + MARKER + inside
+            stop = base + (end - 1 - base) // (SPACING - MARKER) * SPACING
+            marker = start - MARKER if not inside else base + (block + 1) * SPACING
+            while marker <= stop and right < MOST_MARKERS:
+                word = self.window.read(marker, MARKER)
+                if len(word) == MARKER:
+                    if int.from_bytes(word, "big") != max(0, marker - start):
+                        return False
+                    right += 1
+                marker += SPACING
+            at = end
+        return right >= 2
+
+
+def _continues(before: _Header, header: _Header) -> bool:
+    """Of the same queue, or both tagged."""
+    if header.queue < 0:
+        return header.key == before.key and header.place == before.place + before.payload
+    same = header.key == before.key and header.place == before.place + before.payload
+    return same or (header.key == before.key + 1 and header.place == 0)

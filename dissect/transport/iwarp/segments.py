@@ -1,0 +1,298 @@
+"""What the TCP segments of iWARP connections carry: MPA Requests and Replies, FPDUs, parts of FPDUs."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...arrays import Bytes, Rows
+from ...frames import FrameBatch
+from ...layers.iwarp_codes import OPCODES
+from ...link.tcp import ACK, SYN, WINDOW_SCALE, locate_tcp, options
+from .framing import Fpdus, ReadRequest
+from .link import Link
+from .mpa import MPAFrame
+from .observer import Observer
+from .rdmap import TAGGED_HEADER, UNTAGGED_HEADER
+from .stream import unwrap
+
+READY = "ready"
+KEPT = 1 << 16
+"""FPDUs of each direction that are remembered, beside the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fpdu:
+    """One FPDU, as its headers tell."""
+
+    start: int
+    """Positions in the stream: of its first byte (perhaps a marker), and behind it."""
+    stop: int
+    opcode: int
+    last: bool
+    stag: int
+    """Tagged: the STag; untagged: what is to be invalidated."""
+    msn: int
+    place: int
+    """The TO or MO."""
+    length: int
+    """Payload bytes."""
+    first_frame: int
+    last_frame: int
+    request: ReadRequest | None
+    fpdus: Fpdus
+    index: int
+
+    @property
+    def queue(self) -> int | None:
+        """None: tagged."""
+        return OPCODES[self.opcode].queue
+
+    @property
+    def size(self) -> int:
+        """All of it on the wire, markers included."""
+        return self.stop - self.start
+
+    @property
+    def ulpdu_length(self) -> int:
+        return self.length + (TAGGED_HEADER if self.queue is None else UNTAGGED_HEADER)
+
+    def payload(self) -> bytes:
+        """What of the payload was captured, up to the first byte that was not."""
+        return self.fpdus.payload(self.index)
+
+
+class Part(NamedTuple):
+    """A stretch of a segment's payload.  Where nothing tells, it is not known what it is of."""
+
+    at: int
+    """Offset in the payload."""
+    length: int
+    before: int = 0
+    """Bytes of the FPDU, or Request or Reply, in front of the segment."""
+    after: int = 0
+    """Bytes of it behind the segment."""
+    fpdu: Fpdu | None = None
+    mpa: MPAFrame | None = None
+    fault: str = ""
+    """Of an FPDU: why it is not believed, such as 'wrong CRC32C'."""
+    ready: bool = False
+    """An FPDU without contents (RFC 6581, 9.2)."""
+
+    @property
+    def whole(self) -> bool:
+        return not self.before and not self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A TCP segment of an iWARP connection."""
+
+    frame: int
+    time: int
+    wire: int
+    """Bytes of the whole frame."""
+    link: Link
+    sender: int
+    """Endpoint of the connection."""
+    source: str
+    destination: str
+    source_port: int
+    destination_port: int
+    seq: int
+    ack: int
+    flags: int
+    relative_seq: int
+    """Counted from the first byte, which is 1 (the SYN is 0)."""
+    relative_ack: int | None
+    window: int
+    scaled: bool
+    """``window`` is in bytes: how it is scaled is known."""
+    header: int
+    """Offset of the TCP header in the frame."""
+    payload: int
+    """Offset of the payload in the frame."""
+    length: int
+    """Payload bytes on the wire."""
+    captured: int
+    mark: str
+    """What is odd about it; '' where nothing is."""
+    parts: tuple[Part, ...]
+    position: int | None
+    """Of the payload, counted from the first marker of its direction; None where it has no markers."""
+    crc: bool | None
+    """CRCs are in use; None: not known."""
+
+
+class _Index:
+    """The FPDUs of one direction."""
+
+    def __init__(self) -> None:
+        self.blocks: deque[Fpdus] = deque()
+        self.count = 0
+        self._stops: list[int] | None = None
+        self._places: list[tuple[int, int]] = []
+        """Block and index there, ascending by position."""
+
+    def add(self, fpdus: Fpdus) -> None:
+        self.blocks.append(fpdus)
+        self.count += len(fpdus)
+        while len(self.blocks) > 2 and self.count - len(self.blocks[0]) > KEPT:
+            self.count -= len(self.blocks.popleft())
+        self._stops = None
+
+    def between(self, start: int, stop: int) -> Iterator[Fpdu]:
+        """The FPDUs that have bytes in [start, stop), ascending."""
+        if self._stops is None:
+            self._places = [(block, index) for block, one in enumerate(self.blocks) for index in range(len(one))]
+            self._stops = [stop for one in self.blocks for stop in one.rows["stop"].tolist()]
+        for at in range(bisect_right(self._stops, start), len(self._stops)):
+            block, index = self._places[at]
+            found = _fpdu(self.blocks[block], index)
+            if found.start >= stop:
+                return
+            yield found
+
+
+def _fpdu(fpdus: Fpdus, index: int) -> Fpdu:
+    row = fpdus.rows[index]
+    return Fpdu(
+        int(row["start"]),
+        int(row["stop"]),
+        int(row["opcode"]),
+        bool(row["last"]),
+        int(row["stag"]),
+        int(row["msn"]),
+        int(row["place"]),
+        int(row["length"]),
+        int(row["first_frame"]),
+        int(row["last_frame"]),
+        fpdus.requests.get(index),
+        fpdus,
+        index,
+    )
+
+
+class Segments:
+    """Remembers the latest FPDUs of every connection, and tells what segments carry of them.
+
+    Have it ``watch`` from the beginning (``Analyzer.watch_fpdus``).
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Link, tuple[_Index, _Index]] = {}
+        self._scales: dict[tuple[Link, int], int] = {}
+        """By direction: the window scale option of its SYN."""
+
+    def watch(self, link: Link, direction: int, fpdus: Fpdus) -> None:
+        self._known.setdefault(link, (_Index(), _Index()))[direction].add(fpdus)
+
+    def of(self, batch: FrameBatch, walks: list[Rows], observer: Observer) -> list[Segment]:
+        """The segments of iWARP connections in a batch, of which ``walks`` (``Located.tcp``) say where TCP is.
+
+        What is told is what ``observer`` knows by now.
+        """
+        rows = locate_tcp(batch, walks, observer.addresses)
+        if not len(rows):
+            return []
+        source = rows["source"].astype(np.int64) << 16 | rows["source_port"]
+        destination = rows["destination"].astype(np.int64) << 16 | rows["destination_port"]
+        low, high = np.minimum(source, destination), np.maximum(source, destination)
+        frames = rows["frame"]
+        found: list[tuple[int, Link]] = []
+        links = dict.fromkeys((*observer.links.values(), *observer.open.values()))
+        for gone in self._known.keys() - links.keys():
+            del self._known[gone]
+        for link in links:
+            if link.connection is not None:
+                mine = (low == link.key[0]) & (high == link.key[1]) & (frames >= link.since)
+                if link.until is not None:
+                    mine &= frames < link.until
+                found += [(index, link) for index in np.flatnonzero(mine).tolist()]
+        return [self._segment(batch, rows[index], link, observer) for index, link in sorted(found, key=_place)]
+
+    def _segment(self, batch: FrameBatch, row: Rows, link: Link, observer: Observer) -> Segment:
+        forward = (int(row["source"]) << 16 | int(row["source_port"])) == link.key[0]
+        direction = int(not forward)
+        seq, ack, flags, length = (int(row[name]) for name in ("seq", "ack", "flags", "length"))
+        if flags & SYN:
+            self._scale(batch.data, row, link, direction)
+        stream, other = link.streams[direction], link.streams[1 - direction]
+        at = seq + bool(flags & SYN)
+        first = stream.first
+        position = at if first is None else unwrap(max(first, stream.reference), at)
+        scale = None if flags & SYN else self._scales.get((link, direction))
+        known = bool(flags & SYN) or (scale is not None and (link, 1 - direction) in self._scales)
+        framing = link.framings[direction]
+        base = framing.base if framing.markers else None
+        number = int(np.searchsorted(batch.rows["number"], int(row["frame"])))
+        offset = int(batch.rows["offset"][number])
+        return Segment(
+            int(row["frame"]),
+            int(row["time"]),
+            int(batch.rows["original"][number]),
+            link,
+            int(direction != link.active),
+            observer.addresses.name(int(row["source"])),
+            observer.addresses.name(int(row["destination"])),
+            int(row["source_port"]),
+            int(row["destination_port"]),
+            seq,
+            ack,
+            flags,
+            position - (position if first is None else first) + 1 - bool(flags & SYN),
+            None
+            if not flags & ACK or other.first is None
+            else unwrap(max(other.first, other.reference), ack) - other.first + 1,
+            int(row["window"]) << (scale or 0 if known else 0),
+            known,
+            int(row["header"]) - offset,
+            int(row["payload"]) - offset,
+            length,
+            int(row["captured"]),
+            link.mark(int(row["frame"])),
+            tuple(self._parts(link, direction, position, length)) if length else (),
+            None if base is None else position - base,
+            framing.crc,
+        )
+
+    def _scale(self, data: Bytes, row: Rows, link: Link, direction: int) -> None:
+        for kind, contents in options(data, int(row["header"]), int(row["payload"])):
+            if kind == WINDOW_SCALE and len(contents) == 1:
+                self._scales[link, direction] = min(14, contents[0])
+
+    def _parts(self, link: Link, direction: int, start: int, length: int) -> Iterator[Part]:
+        """What the bytes [start, start + length) of a direction are of."""
+        framing = link.framings[direction]
+        stop, at = start + length, start
+        told: list[tuple[int, int, Fpdu | MPAFrame | str | None]] = [
+            (left, right, why) for left, right, why in framing.faults if left < stop and start < right
+        ]
+        if framing.greeting is not None and framing.greeting[0] < stop and start < framing.greeting[1]:
+            told.append((*framing.greeting, framing.frame))
+        if framing.ready is not None and framing.ready[0] < stop and start < framing.ready[1]:
+            told.append((*framing.ready, READY))
+        if link in self._known:
+            told += [(one.start, one.stop, one) for one in self._known[link][direction].between(start, stop)]
+        for left, right, what in sorted(told, key=_place):
+            if max(left, start) > at:
+                yield Part(at - start, max(left, start) - at)
+            begin, end = max(left, at), min(right, stop)
+            if end <= begin:
+                continue
+            fpdu = what if isinstance(what, Fpdu) else None
+            mpa = what if isinstance(what, MPAFrame) else None
+            fault = what if isinstance(what, str) and what != READY else ""
+            yield Part(begin - start, end - begin, begin - left, right - end, fpdu, mpa, fault, what == READY)
+            at = end
+        if at < stop:
+            yield Part(at - start, stop - at)
+
+
+def _place(one: tuple[int, object] | tuple[int, int, object]) -> int:
+    return one[0]

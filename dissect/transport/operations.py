@@ -1,0 +1,197 @@
+"""Operation: one RDMA verb as its initiator meant it, whichever transport carried it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import Bytes, Rows
+
+
+class Kind(IntEnum):
+    SEND = 0
+    WRITE = 1
+    READ = 2
+    ATOMIC = 3
+
+
+SEND, WRITE, READ, ATOMIC = Kind
+"""The same, for those who ask often: Python 3.11 takes long to find a member of an enumeration."""
+
+
+class Piece(NamedTuple):
+    """A stretch of an Operation's bytes that one frame carried."""
+
+    at: int
+    """Offset in the Operation's bytes."""
+    length: int
+    """Bytes on the wire."""
+    captured: int
+    """Bytes in the capture; fewer than ``length`` where the frame was cut."""
+    frame: int
+    data: Bytes
+    offset: int
+    """Of the first byte, in ``data``."""
+
+
+@dataclass(slots=True)
+class Payload:
+    """The bytes an Operation moved, by reference: nothing is copied until somebody looks."""
+
+    length: int = 0
+    seen: int = 0
+    """Bytes that captured frames carried, each counted once; below ``length`` there are holes."""
+    truncated: bool = False
+    """Some frame was cut short by the capture (snaplen)."""
+    stretch: tuple[Bytes, Rows, int, int] | None = None
+    """``(data, rows, first, behind)``: rows [first, behind) carry it from byte 0 on.  It becomes a run when somebody
+    asks for runs: of most payloads nobody does, and to cut the rows out takes longer than all else here."""
+    only: tuple[memoryview, int, int] | None = None
+    """``(data, start, end)`` of the captured bytes where a single packet carries all, a short cut to them."""
+    _runs: list[tuple[int, Bytes, Rows]] | None = None
+
+    @property
+    def runs(self) -> list[tuple[int, Bytes, Rows]]:
+        """``(at, data, rows)``: PACKET rows that follow each other without a hole, the first of them at byte ``at``.
+
+        Runs do not overlap.  The list is the payload's own.
+        """
+        if self._runs is None:
+            self._runs = []
+        if self.stretch is not None:
+            data, rows, first, behind = self.stretch
+            self._runs.append((0, data, rows[first:behind]))
+            self.stretch = None
+        return self._runs
+
+    def drop(self) -> None:
+        """Let go of the bytes."""
+        self._runs = self.stretch = self.only = None
+
+    def pieces(self) -> Iterator[Piece]:
+        """The stretches, frame by frame, ascending."""
+        for at, data, rows in sorted(self.runs, key=lambda run: run[0]):
+            place = at
+            for length, captured, frame, offset in zip(
+                rows["length"].tolist(),
+                rows["captured"].tolist(),
+                rows["frame"].tolist(),
+                rows["payload"].tolist(),
+                strict=True,
+            ):
+                yield Piece(place, length, captured, frame, data, offset)
+                place += length
+
+    def holes(self) -> list[tuple[int, int]]:
+        """Byte ranges [start, end) that no captured frame carried, ascending."""
+        if self.seen == self.length:
+            return []
+        found: list[tuple[int, int]] = []
+        reached = 0
+        for at, _, rows in sorted(self.runs, key=lambda run: run[0]):
+            if at > reached:
+                found.append((reached, at))
+            reached = max(reached, at + int(rows["length"].sum()))
+        if reached < self.length:
+            found.append((reached, self.length))
+        return found
+
+    def detach(self) -> None:
+        """Hold a copy of the bytes, not the batches of frames that they came in."""
+        runs: list[tuple[int, Bytes, Rows]] = []
+        for at, data, rows in self.runs:
+            own = rows.copy()
+            parts = [
+                data[start : start + size]
+                for start, size in zip(rows["payload"].tolist(), rows["captured"].tolist(), strict=True)
+            ]
+            joined: Bytes = np.concatenate(parts) if parts else np.zeros(0, np.uint8)
+            ends = np.cumsum(rows["captured"], dtype=np.int64)
+            own["payload"] = ends - rows["captured"]
+            runs.append((at, joined, own))
+        self._runs = runs
+        if self.only is not None:
+            view, start, end = self.only
+            self.only = memoryview(bytes(view[start:end])), 0, end - start
+
+    @property
+    def whole(self) -> bool:
+        """Every byte is in the capture: no hole, no cut frame."""
+        return self.seen == self.length and not self.truncated
+
+    def first(self) -> tuple[memoryview, int, int]:
+        """``(data, start, end)`` of the captured bytes that the first packet carried; none where it is missing."""
+        if self.only is not None:
+            return self.only
+        if self.stretch is not None:
+            data, rows, place, _ = self.stretch
+            start = int(rows["payload"][place])
+            return data.data, start, start + int(rows["captured"][place])
+        piece = next(self.pieces(), None)
+        if piece is None or piece.at:
+            return memoryview(b""), 0, 0
+        return piece.data.data, piece.offset, piece.offset + piece.captured
+
+    def prefix(self) -> tuple[memoryview, int, int]:
+        """``(data, start, end)`` of the bytes available from the start on, without a hole.
+
+        Copies only where more than one frame carried them.
+        """
+        if self.only is not None:
+            return self.only
+        parts: list[Bytes] = []
+        reached = 0
+        for piece in self.pieces():
+            if piece.at != reached:
+                break
+            parts.append(piece.data[piece.offset : piece.offset + piece.captured])
+            reached += piece.captured
+            if piece.captured < piece.length:
+                break
+        joined = np.concatenate(parts).data if parts else memoryview(b"")
+        return joined, 0, len(joined)
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One verb.  Not frozen only because responses and repetitions of a Read arrive after it was issued."""
+
+    kind: Kind
+    initiator: int
+    """Which end of the connection issued it: 0 the active side (sent the CM REQ), 1 the passive side."""
+    first_frame: int
+    last_frame: int
+    first_time: int
+    """Nanoseconds; the first transmission of the first packet (a Read: its request)."""
+    last_time: int
+    """The first transmission of the last packet (a Read: its last response)."""
+    length: int
+    """Bytes it moves; for Write and Read as the RETH announced."""
+    payload: Payload
+    handle: int = 0
+    address: int = 0
+    psn: int = 0
+    """Of its first packet, 24 bits (iWARP: the message sequence number)."""
+    packets: int = 1
+    invalidate: int | None = None
+    """The R_key or STag that a Send With Invalidate names."""
+    immediate: int | None = None
+    last_sent: int = 0
+    """Time of the last transmission of any of its packets; 0 where nothing was repeated."""
+    retransmissions: int = 0
+    """Packets of it seen again."""
+    start_known: bool = True
+    """False where its first packet is not in the capture."""
+    end_known: bool = True
+    """False where its last packet is not in the capture; ``length`` is then the least it can be."""
+    closed: bool = True
+    """False while bytes may still come (a Read whose responses are outstanding)."""
+
+    @property
+    def holes(self) -> list[tuple[int, int]]:
+        """Byte ranges that the capture misses."""
+        return self.payload.holes()

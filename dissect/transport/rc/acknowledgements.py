@@ -1,0 +1,153 @@
+"""How one end answers the other's requests: acknowledgement delay and coalescing, Reads outstanding; in columns."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import Int64s, places, some
+from ...layers import opcodes
+from ...percentiles import Samples
+from .retransmissions import Columns
+
+MOST_PENDING = 16384
+"""Requests whose acknowledgement is waited for."""
+
+_READ_REQUEST = 0x0C
+
+Value = TypeVar("Value", np.int64, np.bool_)
+
+
+class Acknowledgements:
+    """The answers to what one end initiates."""
+
+    def __init__(self) -> None:
+        self.delay = Samples()
+        """From a Send or Write packet to what acknowledges it."""
+        self.turnaround = Samples()
+        """The same, only where the packet was the one that caused the ACK."""
+        self.read_delay = Samples()
+        """From a Read request to its first response."""
+        self.acks = 0
+        """ACK packets."""
+        self.advancing = self.acknowledged = self.most = 0
+        """ACK packets that acknowledged something; request packets they acknowledged; most by one."""
+        self.reads_outstanding = 0
+        self.acked = -1 << 62
+        """Highest PSN that was acknowledged."""
+        self.last_answer = 0
+        """Nanoseconds; of the last response of any kind."""
+        self._psns = np.empty(0, np.int64)
+        self._times = np.empty(0, np.int64)
+        self._reads = np.empty(0, np.bool_)
+        self._open_reads = np.empty(0, np.int64)
+        """PSN behind the last response of each Read under way."""
+
+    def feed(self, requests: Columns | None, responses: Columns | None, head: int | None, furthest: int | None) -> None:
+        """Take the packets of one batch; ``head``: PSN expected before it, ``furthest``: the one expected behind it."""
+        reads: Columns | None = None
+        if requests is not None:
+            fresh = self._fresh(requests, head)
+            is_read = fresh.opcodes == _READ_REQUEST
+            self._psns = _pending(self._psns, fresh.psns)
+            self._times = _pending(self._times, fresh.times)
+            self._reads = _pending(self._reads, is_read)
+            if some(is_read):
+                reads = Columns(*(column[is_read] for column in fresh))
+        positive: Columns | None = None
+        if responses is not None:
+            self.last_answer = int(responses.times[-1])
+            good = responses.ends > responses.psns
+            if furthest is not None:
+                good &= responses.psns < furthest
+            positive = (
+                responses if np.count_nonzero(good) == len(good) else Columns(*(column[good] for column in responses))
+            )
+        before = self.acked
+        reached = None
+        if positive is not None and len(positive.psns):
+            reached = np.maximum.accumulate(positive.psns)
+            np.maximum(reached, before, out=reached)
+            self._answered(positive, reached)
+            self.acked = int(reached[-1])
+        if reads is not None or len(self._open_reads):
+            self._count_reads(reads, positive, reached, before)
+
+    def compact(self) -> None:
+        """Keep no more memory than what is pending needs."""
+        self._psns, self._times, self._reads = self._psns.copy(), self._times.copy(), self._reads.copy()
+
+    def _fresh(self, requests: Columns, head: int | None) -> Columns:
+        """The requests that were not seen before."""
+        first = int(requests.psns[0])
+        start = first if head is None else head
+        if first >= start and first > self.acked and not some(requests.psns[1:] < requests.ends[:-1]):
+            return requests
+        furthest = np.maximum.accumulate(requests.ends)
+        fresh = requests.psns >= start
+        fresh[1:] &= requests.psns[1:] >= furthest[:-1]
+        fresh &= requests.psns > self.acked
+        return requests if fresh.all() else Columns(*(column[fresh] for column in requests))
+
+    def _answered(self, positive: Columns, reached: Int64s) -> None:
+        is_ack = opcodes.IS_ACKNOWLEDGE[positive.opcodes]
+        self.acks += int(np.count_nonzero(is_ack))
+        covered = int(self._psns.searchsorted(reached[-1], side="right"))
+        if not covered:
+            return
+        psns, times, reads = self._psns[:covered], self._times[:covered], self._reads[:covered]
+        by = reached.searchsorted(psns)
+        delays = np.maximum(positive.times[by] - times, 0)
+        if some(reads):
+            answered = positive.psns[by] == psns
+            self.read_delay.add(delays[reads & answered])
+            delays, by, psns = delays[~reads], by[~reads], psns[~reads]
+        self.delay.add(delays)
+        ack = is_ack[by]
+        self.turnaround.add(delays[ack & (positive.psns[by] == psns)])
+        by = by[ack]
+        if len(by):
+            starts = places(by[1:] != by[:-1]) + 1
+            sizes = np.diff(np.concatenate(([0], starts, [len(by)])))
+            self.advancing += len(sizes)
+            self.acknowledged += len(by)
+            self.most = max(self.most, int(sizes.max()))
+        self._psns, self._times, self._reads = self._psns[covered:], self._times[covered:], self._reads[covered:]
+
+    def _count_reads(
+        self, reads: Columns | None, positive: Columns | None, reached: Int64s | None, before: int
+    ) -> None:
+        """How many Reads were open when each was issued."""
+        ends = self._open_reads
+        if reads is not None:
+            ends = np.concatenate((ends, reads.ends))[-MOST_PENDING:]
+            done = np.full(len(reads.psns), before, np.int64)
+            if positive is not None and reached is not None:
+                at = positive.frames.searchsorted(reads.frames) - 1
+                done = np.where(at >= 0, reached[np.maximum(at, 0)], before)
+            issued = np.arange(len(ends) - len(reads.psns), len(ends)) + 1
+            complete = ends.searchsorted(done + 1, side="right")
+            self.reads_outstanding = max(self.reads_outstanding, int((issued - complete).max()))
+        self._open_reads = ends[int(ends.searchsorted(self.acked + 1, side="right")) :]
+
+    @property
+    def unanswered(self) -> int:
+        """Requests without any acknowledgement."""
+        return len(self._psns)
+
+    @property
+    def first_unanswered(self) -> int:
+        """PSN of the first of them, one behind the last acknowledged where there is none."""
+        return int(self._psns[0]) if len(self._psns) else self.acked + 1
+
+    @property
+    def waiting_since(self) -> int | None:
+        """Nanoseconds; when the first of them was sent."""
+        return int(self._times[0]) if len(self._times) else None
+
+
+def _pending(known: NDArray[Value], fresh: NDArray[Value]) -> NDArray[Value]:
+    """The newest of both."""
+    return (np.concatenate((known, fresh)) if len(known) else fresh)[-MOST_PENDING:]

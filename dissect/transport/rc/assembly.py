@@ -1,0 +1,312 @@
+"""Cuts requests that follow each other in PSN order into messages, and those into Operations.
+
+InfiniBand Architecture, volume 1, 9.4 (message segmentation) and 9.7.2 (opcode sequence).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...arrays import Bytes, Int64s, Rows, places, some, take
+from ...layers import opcodes
+from ...link.damage import replace_damaged
+from ..connection import Connection
+from ..operations import Kind, Operation, Payload
+from ..serial import MODULUS, unwrap_all
+from .reads import DEFAULT_MTU, READ_REQUEST, Reads
+
+_STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
+_ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
+_KIND = np.full(256, int(Kind.SEND), np.uint8)
+_KIND[opcodes.IS_WRITE] = Kind.WRITE
+_KIND[opcodes.IS_READ_REQUEST] = Kind.READ
+_KIND[opcodes.IS_ATOMIC] = Kind.ATOMIC
+_SEND, _WRITE, _READ, _ATOMIC = (int(kind) for kind in Kind)
+_KINDS = tuple(Kind)
+_INVALIDATE, _IMMEDIATE = 1, 2
+_EXTRA = np.where(opcodes.HAS_IETH, _INVALIDATE, np.where(opcodes.HAS_IMMDT, _IMMEDIATE, 0)).astype(np.uint8)
+"""What the word behind the other headers of a message's last packet is."""
+
+RECENT = 256
+"""Operations among which a repeated packet is looked for."""
+
+Delivered = list[tuple[int, Operation]]
+"""Operations with the frame in whose place they stand in the order of events."""
+
+
+class Assembly:
+    """Messages of one send queue.  What becomes complete is appended to ``out``."""
+
+    def __init__(self, connection: Connection, sender: int, reads: Reads) -> None:
+        self.connection = connection
+        self.sender = sender
+        self.reads = reads
+        self.partial: list[tuple[int, Bytes, Rows]] = []
+        """Packets of the message that is not yet complete: PSN of the first row, rows."""
+        self.partial_repeats = 0
+        self.recent: list[Operation] = []
+        """What was delivered last, in PSN order: repetitions are charged to it."""
+        self.order = 0
+        self.out: Delivered = []
+
+    def take(self) -> Delivered:
+        """What became complete since the last call."""
+        out, self.out = self.out, []
+        fresh = [operation for _, operation in out[-RECENT:]]
+        self.recent = [*self.recent[len(fresh) - RECENT :], *fresh] if len(fresh) < RECENT else fresh
+        return out
+
+    def gap(self, start: int, end: int, opcode: int) -> None:
+        """PSNs [start, end) were sent but not captured; the packet behind them has ``opcode``."""
+        if not self.partial:
+            return
+        first_psn, _, first = self.partial[0]
+        kind = int(_KIND[int(first["opcode"][0])])
+        goes_on = not _STARTS[opcode] and int(_KIND[opcode]) == kind
+        if goes_on and kind == _WRITE and opcodes.HAS_RETH[int(first["opcode"][0])]:
+            mtu = self.connection.path_mtu or DEFAULT_MTU
+            goes_on = end < first_psn + -(-int(first["dma_length"][0]) // mtu)
+        elif goes_on:
+            # One packet cannot be both the end of this message and the start of the next.
+            goes_on = end - start == 1
+        if not goes_on:
+            self.close()
+
+    def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Cut a run of requests that follows the head into messages."""
+        opcode = rows["opcode"]
+        starts = places(_STARTS[opcode])
+        ends = places(_ENDS[opcode])
+        kinds = _KIND[opcode]
+        lead = len(rows) if not len(starts) else int(starts[0])
+        if lead or self.partial:
+            lead = self._continue(data, rows, psns, lead)
+        if lead == len(rows):
+            return
+        starts = starts[starts >= lead]
+        ends = ends[ends >= lead]
+        tail = len(rows)
+        if len(ends) < len(starts):
+            tail = int(starts[-1])
+            starts = starts[:-1]
+        legal = (
+            len(starts) == len(ends)
+            and not some(starts[1:] != ends[:-1] + 1)
+            and (not len(starts) or (int(starts[0]) == lead and int(ends[-1]) == tail - 1))
+            and not some((kinds[lead + 1 :] != kinds[lead:-1]) & ~_STARTS[opcode[lead + 1 :]])
+        )
+        if legal:
+            if len(starts):
+                self._emit_all(data, rows[:tail], psns[:tail], starts, ends)
+            if tail < len(rows):
+                self.partial.append((int(psns[tail]), data, rows[tail:]))
+            return
+        for index in range(lead, len(rows)):
+            self._one(data, rows[index : index + 1], int(psns[index]))
+
+    def _continue(self, data: Bytes, rows: Rows, psns: Int64s, lead: int) -> int:
+        """Rows before the first message start continue the open message; the index behind what they took."""
+        if not lead:
+            self.close()
+            return 0
+        kind = _KIND[int((self.partial[0][2] if self.partial else rows)["opcode"][0])]
+        ends = places(_ENDS[rows["opcode"][:lead]])
+        if len(ends) > 1 or (len(ends) and ends[0] != lead - 1) or (_KIND[rows["opcode"][:lead]] != kind).any():
+            for index in range(lead):
+                self._one(data, rows[index : index + 1], int(psns[index]))
+            return lead
+        self.partial.append((int(psns[0]), data, rows[:lead]))
+        if len(ends):
+            self._flush_partial()
+        elif lead < len(rows):
+            self.close()
+        return lead
+
+    def _one(self, data: Bytes, row: Rows, psn: int) -> None:
+        """One packet where the sequence of opcodes is not a legal one."""
+        opcode = int(row["opcode"][0])
+        if _STARTS[opcode] or (self.partial and _KIND[opcode] != _KIND[int(self.partial[0][2]["opcode"][0])]):
+            self.close()
+        self.partial.append((psn, data, row))
+        if _ENDS[opcode]:
+            self._flush_partial()
+
+    def _emit_all(self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s) -> None:
+        """Messages that lie wholly in ``rows``, the bulk of all traffic."""
+        first = take(rows, starts)
+        frames, times = first["frame"].tolist(), first["time"].tolist()
+        last, last_frames, last_times, sums = first, frames, times, first["length"]
+        if int(ends[-1]) - int(starts[0]) >= len(starts):  # Some have several packets.
+            last = take(rows, ends)
+            last_frames, last_times = last["frame"].tolist(), last["time"].tolist()
+            sums = np.add.reduceat(rows["length"], starts)
+        kinds = _KIND[first["opcode"]]
+        cut = rows["captured"] < rows["length"]
+        cuts = np.logical_or.reduceat(cut, starts).tolist() if some(cut) else [False] * len(starts)
+        lengths = np.where(opcodes.HAS_RETH[first["opcode"]], first["dma_length"], sums).tolist()
+        out, sender, order = self.out, self.sender, self.order
+        view = data.data
+        for (
+            kind,
+            a,
+            b,
+            first_frame,
+            frame,
+            first_time,
+            time,
+            length,
+            seen,
+            truncated,
+            handle,
+            address,
+            psn,
+            word,
+            which,
+            offset,
+            behind,
+        ) in zip(
+            kinds.tolist(),
+            starts.tolist(),
+            (ends + 1).tolist(),
+            frames,
+            last_frames,
+            times,
+            last_times,
+            lengths,
+            sums.tolist(),
+            cuts,
+            first["r_key"].tolist(),
+            first["va"].tolist(),
+            first["psn"].tolist(),
+            last["immediate"].tolist(),
+            _EXTRA[last["opcode"]].tolist(),
+            first["payload"].tolist(),
+            (first["payload"] + first["captured"]).tolist(),
+            strict=True,
+        ):
+            if kind == _READ:
+                payload = Payload(length)
+            else:
+                only = (view, offset, behind) if kind == _SEND and b - a == 1 else None
+                payload = Payload(length, seen, truncated, (data, rows, a, b), only)
+            operation = Operation(
+                _KINDS[kind],
+                sender,
+                first_frame,
+                frame,
+                first_time,
+                time,
+                length,
+                payload,
+                handle,
+                address,
+                psn,
+                b - a,
+            )
+            if which == _INVALIDATE:
+                operation.invalidate = word
+            elif which == _IMMEDIATE:
+                operation.immediate = word
+            if kind == _WRITE and seen > length:
+                payload.length = operation.length = seen
+            if frame > order:
+                order = frame
+            out.append((order, operation))
+        self.order = order
+        issued = places(kinds == _READ)
+        if len(issued):
+            for index, unwrapped in zip((issued - len(starts)).tolist(), psns[starts[issued]].tolist(), strict=True):
+                self.reads.open(unwrapped, out[index][1])
+
+    def emit(self, data: Bytes, rows: Rows, psn: int) -> None:
+        """One complete message in ``rows``."""
+        zero = np.zeros(1, np.int64)
+        self._emit_all(data, rows, psn + np.arange(len(rows)), zero, zero + len(rows) - 1)
+
+    def _flush_partial(self) -> None:
+        """The open message has its last packet."""
+        parts, self.partial = self.partial, []
+        psn, data, rows = parts[0]
+        complete = bool(_STARTS[int(rows["opcode"][0])])
+        if complete and len(parts) == 1:
+            self.emit(data, rows, psn)
+        elif complete or rows["opcode"][0] not in (READ_REQUEST,):
+            self._emit_parts(parts, start_known=complete, end_known=True)
+
+    def close(self) -> None:
+        """The open message gets no more packets."""
+        if self.partial:
+            parts, self.partial = self.partial, []
+            self._emit_parts(parts, start_known=bool(_STARTS[int(parts[0][2]["opcode"][0])]), end_known=False)
+
+    def _emit_parts(self, parts: list[tuple[int, Bytes, Rows]], start_known: bool, end_known: bool) -> None:
+        """A message whose packets came in several runs, perhaps with holes or without one of its ends."""
+        psn, _, first = parts[0]
+        _, _, last = parts[-1]
+        kind = _KINDS[int(_KIND[int(first["opcode"][0])])]
+        mtu = self.connection.path_mtu or DEFAULT_MTU
+        payload = Payload()
+        for part_psn, data, rows in parts:
+            place = (part_psn - psn) * mtu
+            if payload.runs and part_psn == psn + sum(len(run) for _, _, run in payload.runs):
+                place = payload.seen
+            payload.runs.append((place, data, rows))
+            seen = int(rows["length"].sum())
+            payload.seen += seen
+            payload.length = max(payload.length, place + seen)
+            payload.truncated = payload.truncated or bool((rows["captured"] < rows["length"]).any())
+        has_address = bool(opcodes.HAS_RETH[int(first["opcode"][0])])
+        if kind is Kind.WRITE and has_address:
+            payload.length = max(payload.length, int(first["dma_length"][0]))
+        operation = Operation(
+            kind,
+            self.sender,
+            int(first["frame"][0]),
+            int(last["frame"][-1]),
+            int(first["time"][0]),
+            int(last["time"][-1]),
+            payload.length,
+            payload,
+            int(first["r_key"][0]) if has_address else 0,
+            int(first["va"][0]) if has_address else 0,
+            psn % MODULUS,
+            sum(len(rows) for _, _, rows in parts),
+            retransmissions=self.partial_repeats,
+            start_known=start_known,
+            end_known=end_known or (kind is Kind.WRITE and has_address),
+        )
+        last_opcode = int(last["opcode"][-1])
+        if opcodes.HAS_IETH[last_opcode]:
+            operation.invalidate = int(last["immediate"][-1])
+        elif opcodes.HAS_IMMDT[last_opcode]:
+            operation.immediate = int(last["immediate"][-1])
+        self.partial_repeats = 0
+        self.order = max(self.order, operation.last_frame)
+        self.out.append((self.order, operation))
+
+    def repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Charge repeated packets to the Operations they belong to; they replace damaged first copies."""
+        if not len(rows):
+            return
+        self.connection.retransmitted_packets[self.sender] += len(rows)
+        reference = int(psns[0])
+        if self.partial and reference >= self.partial[0][0]:
+            self.partial_repeats += len(rows)
+            for index in range(len(rows)):
+                replace_damaged(self.partial, data, rows[index : index + 1])
+            return
+        recent = self.recent[-RECENT:] + [operation for _, operation in self.out[-RECENT:]]
+        if not recent:
+            return
+        starts = unwrap_all(reference, np.array([operation.psn for operation in recent]))
+        owners = starts.searchsorted(psns, side="right") - 1
+        for owner in np.unique(owners[owners >= 0]).tolist():
+            operation = recent[owner]
+            mine = places((owners == owner) & (psns < starts[owner] + operation.packets))
+            if not len(mine):
+                continue
+            operation.retransmissions += len(mine)
+            operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
+            if operation.kind is Kind.WRITE:
+                for index in mine.tolist():
+                    replace_damaged(operation.payload.runs, data, rows[index : index + 1])

@@ -1,0 +1,136 @@
+"""Connection Management as an observer reads it: what two queue pairs agreed (IBA volume 1, chapter 12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...arrays import Bytes
+from ...layers.cm_codes import CLASS_CM, CM_LAYERS, IP_CM_SIZE, METHOD_SEND, REJECT_REASONS, address_text, service_port
+from ...layers.columns import Column, compiled
+from ...layers.opcodes import PATH_MTU
+
+MAD_SIZE, MAD_HEADER_SIZE = 256, 24
+
+
+@dataclass(frozen=True, slots=True)
+class CMMessage:
+    """One Communication Management message.  None is: the message has no such field, or it was cut off."""
+
+    kind: str
+    """REQ, REP, RTU, REJ, MRA, DREQ, DREP, LAP, APR, SIDR_REQ, SIDR_REP."""
+    transaction_id: int | None
+    local_comm_id: int | None = None
+    """The sender's; of SIDR messages the Request ID."""
+    remote_comm_id: int | None = None
+    local_qpn: int | None = None
+    """The sender's queue pair: REQ, REP; SIDR_REP: the one that answers."""
+    remote_qpn: int | None = None
+    """The receiver's queue pair: DREQ, LAP."""
+    start_psn: int | None = None
+    """Of the first request the sender expects, so of the receiver's first: REQ, REP (12.7.31)."""
+    service_id: int | None = None
+    service_port: int | None = None
+    """Port, where the service ID is one of the RDMA IP CM Service (A11)."""
+    responder_resources: int | None = None
+    """RDMA Reads and Atomics the sender can serve at a time."""
+    initiator_depth: int | None = None
+    """RDMA Reads and Atomics the sender wants to have outstanding."""
+    retry_count: int | None = None
+    rnr_retry: int | None = None
+    path_mtu: int | None = None
+    """Bytes."""
+    reason: int | None = None
+    """REJ."""
+    reason_name: str = ""
+    ip_addresses: tuple[str, str] | None = None
+    """Source and destination of the RDMA IP CM header (REQ, SIDR_REQ)."""
+    private_data: bytes = b""
+    """The consumer's, as far as captured; behind the RDMA IP CM header where there is one."""
+    truncated: bool = False
+    """The capture ends before the message does."""
+
+
+def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage | None:
+    """The CM message in the Management Datagram ``data[start:end]``, or None where it holds none.
+
+    ``start`` is the first byte of the MAD header.  Never raises: fields behind the end of the captured bytes
+    are None.  None too for a MAD too short to tell what it is, or of another class, method or attribute.
+    """
+    datagram = bytes(data[max(0, start) : min(max(0, end), max(0, start) + MAD_SIZE)])
+    kind, layer = _what(datagram)
+    if not kind:
+        return None
+    body = datagram[MAD_HEADER_SIZE:]
+    layout = compiled(layer)
+
+    def field(name: str) -> Any:
+        column = layout.columns.get(name)
+        return None if column is None else _value(column, body)
+
+    private_data = body[layout.size :]
+    service_id = field("serviceid")
+    port = None if service_id is None else service_port(service_id)
+    addresses = None
+    if port is not None and kind in ("REQ", "SIDR_REQ"):
+        ip_cm = _values("IPCMRequest", private_data)
+        if ip_cm["dip"] is not None:
+            addresses = (
+                address_text(ip_cm["sip"], ip_cm["ipv"]),
+                address_text(ip_cm["dip"], ip_cm["ipv"]),
+            )
+        private_data = private_data[IP_CM_SIZE:]
+    reason = field("reason")
+    return CMMessage(
+        kind,
+        _value(compiled("MAD").columns["transactionid"], datagram),
+        local_comm_id=field("requestid" if kind.startswith("SIDR") else "localcommid"),
+        remote_comm_id=field("remotecommid"),
+        local_qpn=field("qpn" if kind == "SIDR_REP" else "localqpn"),
+        remote_qpn=field("remoteqpneecn"),
+        start_psn=field("startpsn"),
+        service_id=service_id,
+        service_port=port,
+        responder_resources=field("responderres" if kind == "REQ" else "respres"),
+        initiator_depth=field("initdepth"),
+        retry_count=field("retrcount"),
+        rnr_retry=field("rnrretrcount"),
+        path_mtu=PATH_MTU.get(field("pppmtu") or 0),
+        reason=reason,
+        reason_name="" if reason is None else REJECT_REASONS.get(reason, f"Reason {reason}"),
+        ip_addresses=addresses,
+        private_data=private_data,
+        truncated=len(datagram) < MAD_SIZE,
+    )
+
+
+def mad_values(datagram: bytes) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    """The header of a Management Datagram, what CM message it holds ('' for none), and the fields of that.
+
+    Fields behind the end of the bytes are None; what is longer than 64 bits is bytes.
+    """
+    header = _values("MAD", datagram[:MAD_HEADER_SIZE])
+    kind, layer = _what(datagram)
+    return header, kind, _values(layer, datagram[MAD_HEADER_SIZE:]) if kind else {}
+
+
+def _what(datagram: bytes) -> tuple[str, str]:
+    """The name of the CM message in a Management Datagram and that of its layer, '' for none."""
+    columns = compiled("MAD").columns
+    if _value(columns["mgmtclass"], datagram) != CLASS_CM or _value(columns["method"], datagram) != METHOD_SEND:
+        return "", ""
+    return CM_LAYERS.get(_value(columns["attributeid"], datagram), ("", ""))
+
+
+def _values(layer: str, data: bytes) -> dict[str, Any]:
+    """The fields of one header by name, None for those that do not lie wholly in ``data``."""
+    return {name: _value(column, data) for name, column in compiled(layer).columns.items()}
+
+
+def _value(column: Column, data: bytes) -> Any:
+    behind = column.first + column.width
+    if behind * 8 - column.shift > len(data) * 8:
+        return None
+    if column.mask is None:
+        return data[column.first : behind]
+    return int.from_bytes(data[column.first : behind].ljust(column.width, b"\0"), "big") >> column.shift & column.mask

@@ -1,0 +1,151 @@
+"""What Connection Management messages say of connections: both queue pairs, a refusal, an end (IBA volume 1, 12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from ...arrays import Rows
+from ...layers.private_data_codes import find_private_data
+from ...link.addresses import AddressTable
+from ..connection import Endpoint
+from .cm import CMMessage
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+PENDING = 1 << 14
+"""REQs, and REPs without their REQ, that are remembered."""
+REPEATED = 60_000_000_000
+REPEATED_FRAMES = 1000
+"""Nanoseconds and frames within which the same REQ is a repetition, not a new connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A REQ."""
+
+    message: CMMessage
+    source: int
+    destination: int
+    endpoint: Endpoint
+    frame: int
+    time: int
+
+
+class Established(NamedTuple):
+    """REQ and REP together name both queue pairs."""
+
+    request: Request
+    passive: Endpoint
+
+
+class Refused(NamedTuple):
+    """REJ."""
+
+    request: Request
+    passive: Endpoint
+    reason: str
+
+
+class Disconnected(NamedTuple):
+    """DREQ: the flow it travels beside ends."""
+
+    key: int
+
+
+class Half(NamedTuple):
+    """An endpoint of whose CM exchange only one side was seen, and its number: 0 active, 1 passive."""
+
+    endpoint: Endpoint
+    number: int
+    request: Request | None
+
+
+def flow_key(source: int, destination: int, dest_qp: int) -> int:
+    """Key of the packets from one host to one queue pair of another: address ids in 20 bits each, QPN in 24."""
+    return source << 44 | destination << 24 | dest_qp
+
+
+class Management:
+    """Puts CM exchanges together; messages may be repeated, reordered or missing."""
+
+    def __init__(self, addresses: AddressTable) -> None:
+        self.addresses = addresses
+        self.requests: dict[tuple[int, int, int], Request] = {}
+        """By source, destination and local communication id."""
+        self.replies: dict[tuple[int, int, int], Endpoint] = {}
+        """REPs whose REQ was not seen: by source and destination of the REQ, and its communication id."""
+        self.half_known: dict[int, Half] = {}
+        """By key of the flow that goes to the endpoint."""
+
+    def take(self, message: CMMessage, row: Rows) -> Established | Refused | Disconnected | None:
+        """Look at a message, carried by the packet ``row``."""
+        source, destination = int(row["source"]), int(row["destination"])
+        if message.kind == "REQ" and message.local_comm_id is not None and message.local_qpn is not None:
+            name = source, destination, message.local_comm_id
+            frame, time = int(row["frame"]), int(row["time"])
+            request = Request(message, source, destination, self._endpoint(source, message, frame), frame, time)
+            return self._requested(name, request)
+        if message.remote_comm_id is None:
+            return None
+        name = destination, source, message.remote_comm_id
+        request_seen = self.requests.get(name)
+        if message.kind == "REP" and message.local_qpn is not None:
+            passive = self._endpoint(source, message, int(row["frame"]))
+            if request_seen is not None:
+                return Established(request_seen, passive)
+            _remember(self.replies, name, passive)
+            _remember(self.half_known, flow_key(destination, source, passive.qpn), Half(passive, 1, None))
+        elif message.kind == "REJ" and request_seen is not None:
+            del self.requests[name]
+            return Refused(request_seen, Endpoint(self.addresses.name(source), 0), message.reason_name)
+        elif message.kind == "DREQ" and message.remote_qpn is not None:
+            return Disconnected(flow_key(source, destination, message.remote_qpn))
+        return None
+
+    def forget(self, request: Request) -> None:
+        """Its connection has ended: the same REQ again asks for another one."""
+        name = request.source, request.destination, request.message.local_comm_id or 0
+        if self.requests.get(name) is request:
+            del self.requests[name]
+
+    def _requested(self, name: tuple[int, int, int], request: Request) -> Established | None:
+        known = self.requests.get(name)
+        if (
+            known is not None
+            and known.endpoint.qpn == request.endpoint.qpn
+            and 0 <= request.time - known.time < REPEATED
+            and request.frame - known.frame < REPEATED_FRAMES
+        ):
+            return None
+        self.requests.pop(name, None)
+        _remember(self.requests, name, request)
+        passive = self.replies.pop(name, None)
+        if passive is not None:
+            return Established(request, passive)
+        key = flow_key(request.destination, request.source, request.endpoint.qpn)
+        _remember(self.half_known, key, Half(request.endpoint, 0, request))
+        return None
+
+    def _endpoint(self, source: int, message: CMMessage, frame: int) -> Endpoint:
+        """The end that sent a REQ or REP."""
+        found = find_private_data(message.private_data)
+        return Endpoint(
+            self.addresses.name(source),
+            message.local_qpn or 0,
+            message.start_psn,
+            found[0] if found else None,
+            bool(found) or not message.truncated,
+            responder_resources=message.responder_resources,
+            initiator_depth=message.initiator_depth,
+            consumer_data=message.private_data,
+            consumer_data_cut=message.truncated,
+            private_data_frame=frame,
+        )
+
+
+def _remember(table: dict[Key, Value], key: Key, value: Value) -> None:
+    if len(table) >= PENDING:
+        table.pop(next(iter(table)))
+    table[key] = value

@@ -1,0 +1,340 @@
+"""One send queue as an observer sees it: requests one way, their responses the other way, one space of PSNs.
+
+Requests are delivered in PSN order.  What is in order is found with NumPy; Python looks only at runs that begin
+somewhere else than expected: a hole (lost on the wire, or only in the capture), a repetition, a start in mid-stream.
+InfiniBand Architecture, volume 1, 9.7 (requester and responder) and 9.9.2 (retransmission).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ...arrays import Bytes, Int64s, Rows, places, some, take
+from ...intervals import IntervalSet
+from ...layers import opcodes
+from ...link.damage import replace_damaged
+from ..connection import Connection
+from ..serial import MODULUS, unwrap, unwrap_all
+from .assembly import Assembly, Delivered
+from .reads import READ_REQUEST, Reads, spans
+
+GRACE_PACKETS = 256
+"""So many packets of the connection after proof that a packet existed, it is taken as missing from the capture:
+captures reorder neighbours, not whole stretches."""
+HELD_PACKETS = 1 << 16
+"""Without any proof, so many packets wait behind a hole before it is given up."""
+RESTART = 1 << 16
+"""A step back of more PSNs than can be outstanding is no repetition: the queue pair number was used again."""
+
+PATH_MTUS = tuple(opcodes.PATH_MTU.values())
+_FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
+
+
+class _Held(NamedTuple):
+    """Requests with PSNs [start, end) behind a hole."""
+
+    start: int
+    end: int
+    data: Bytes
+    rows: Rows
+    psns: Int64s
+    frame: int
+
+
+class SendQueue:
+    """What endpoint ``sender`` of a connection initiates."""
+
+    def __init__(self, connection: Connection, sender: int, start_psn: int | None = None) -> None:
+        self.connection = connection
+        self.sender = sender
+        self.head: int | None = start_psn
+        """Unwrapped PSN of the next request to deliver; None until one was seen."""
+        self.base = start_psn
+        """The first PSN known; what lies before it was sent before the capture began."""
+        self.before_base = IntervalSet()
+        self.acked = -1
+        """Unwrapped PSN up to which (exclusively) the responder acknowledged; -1 for none."""
+        self.held: list[_Held] = []
+        """Runs that wait behind a hole, ascending, disjoint."""
+        self.held_packets = 0
+        self.stray: _Held | None = None
+        """A packet far from the head that nothing has confirmed yet."""
+        self.started = False
+        """Something was seen; until then the PSN from the CM exchange is only a hint."""
+        self.reads = Reads(connection, sender)
+        self.responses: list[tuple[Bytes, Rows, Int64s]] = []
+        """Read responses that have not found their Read."""
+        self.messages = Assembly(connection, sender, self.reads)
+        self.packets = 0
+        """Packets of the connection so far, the clock of the grace period."""
+        self.hole_proved = 0
+
+    def feed(self, data: Bytes, requests: Rows, responses: Rows, seen_packets: int) -> Delivered:
+        """Take the queue's packets of one batch, in capture order; give what became complete.
+
+        ``seen_packets`` counts the packets of the whole connection, this batch included.
+        """
+        self.packets = seen_packets
+        self._learn_mtu(requests, responses)
+        if len(requests):
+            self._requests(data, requests)
+        if len(responses) and self.head is not None:
+            self._responses(data, responses)
+        self._settle()
+        self._place_responses()
+        return self.messages.take()
+
+    def finish(self) -> Delivered:
+        """The capture or the connection is over: what waits will not be completed."""
+        self._give_up()
+        if self.stray is not None:
+            self.messages.deliver(self.stray.data, self.stray.rows, self.stray.psns)
+            self.messages.close()
+            self.stray = None
+        return self.messages.take()
+
+    def give_up_holes(self) -> Delivered:
+        """What waits behind holes waits no longer."""
+        while self.held:
+            self._skip_hole()
+        self._place_responses()
+        return self.messages.take()
+
+    def waiting_since(self) -> int | None:
+        """Frame number of the first packet that waits behind a hole."""
+        return min((held.frame for held in self.held), default=None)
+
+    # Path MTU
+
+    def _learn_mtu(self, requests: Rows, responses: Rows) -> None:
+        """First and Middle packets are exactly as long as the path MTU (IBA 9.7.2.1)."""
+        for rows in (requests, responses):
+            full = rows["length"][_FULL[rows["opcode"]]]
+            if len(full):
+                longest = int(full.max())
+                if longest in PATH_MTUS:
+                    self.connection.path_mtu = longest
+                    return
+        if self.connection.path_mtu is None and len(requests):
+            self._guess_mtu(requests)
+
+    def _guess_mtu(self, requests: Rows) -> None:
+        """A Read takes as many PSNs as its response has packets: the step to the next request tells."""
+        reads = places(requests["opcode"][:-1] == READ_REQUEST)
+        for index in reads.tolist():
+            length = int(requests["dma_length"][index])
+            step = (int(requests["psn"][index + 1]) - int(requests["psn"][index])) % MODULUS
+            for mtu in PATH_MTUS:
+                if length > mtu and -(-length // mtu) == step:
+                    self.connection.path_mtu = mtu
+                    return
+
+    # Requests
+
+    def _requests(self, data: Bytes, rows: Rows) -> None:
+        reference = self.head if self.head is not None else int(rows["psn"][0])
+        psns = unwrap_all(reference, rows["psn"])
+        ends = psns + spans(self.connection, rows)
+        breaks = places(psns[1:] != ends[:-1]) + 1
+        edges = [0, *breaks.tolist(), len(rows)]
+        for first, last in pairwise(edges):
+            self._run(int(psns[first]), int(ends[last - 1]), data, rows[first:last], psns[first:last])
+
+    def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Requests without a hole between them, PSNs [start, end)."""
+        if self.head is None:
+            self.head = self.base = start
+        if abs(start - self.head) > RESTART:
+            if not self._restart(start, end, data, rows, psns):
+                return
+        elif self.stray is not None:
+            self._drop_stray()
+        if self.base is not None and start < self.base:
+            before = int(psns.searchsorted(self.base))
+            self._before_base(data, rows[:before], psns[:before])
+            rows, psns = rows[before:], psns[before:]
+            if not len(rows):
+                return
+            start = int(psns[0])
+        if start < self.head:
+            known = int(psns.searchsorted(self.head))
+            self._repeated(data, rows[:known], psns[:known])
+            rows, psns = rows[known:], psns[known:]
+            if not len(rows):
+                return
+            start = int(psns[0])
+        self.started = True
+        if start == self.head:
+            self.messages.deliver(data, rows, psns)
+            self.head = end
+            self._resume(int(rows["frame"][-1]))
+        else:
+            self._hold(start, end, data, rows, psns)
+
+    def _give_up(self) -> None:
+        while self.held:
+            self._skip_hole()
+        self.messages.close()
+        self._place_responses()
+        self.responses.clear()
+        self.reads.give_up()
+
+    def _restart(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> bool:
+        """Far from the head: another life of the queue pair number, unless it is one stray packet.
+
+        True where the head is now at ``start``; False where the rows wait until a second packet confirms them.
+        """
+        if self.started and len(rows) == 1:
+            stray = self.stray
+            if stray is None or stray.end != start:
+                self._drop_stray()
+                self.stray = _Held(start, end, data, rows, psns, int(rows["frame"][0]))
+                return False
+        self._give_up()
+        self.acked = -1
+        self.before_base = IntervalSet()
+        stray, self.stray = self.stray, None
+        if stray is not None and stray.end == start:
+            self.base = stray.start
+            self.messages.deliver(stray.data, stray.rows, stray.psns)
+        else:
+            self.base = start
+        self.head = start
+        return True
+
+    def _drop_stray(self) -> None:
+        """It was never confirmed."""
+        if self.stray is not None:
+            self.connection.stray_packets[self.sender] += 1
+            self.stray = None
+
+    def _before_base(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Packets older than the first one: reordered, or repetitions of what the capture missed."""
+        for index, psn in enumerate(psns.tolist()):
+            if not self.before_base.add(psn, psn + 1):
+                self.connection.retransmitted_packets[self.sender] += 1
+                continue
+            row = rows[index : index + 1]
+            opcode = int(row["opcode"][0])
+            if opcodes.IS_ONLY[opcode]:
+                self.messages.emit(data, row, psn)
+
+    def _hold(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Keep what lies behind a hole; PSNs that are held already are repetitions."""
+        place = bisect_right(self.held, start, key=_held_start)
+        before = self.held[place - 1].end if place else start
+        after = self.held[place].start if place < len(self.held) else end
+        if before > start or after < end:
+            self._hold_parts(end, data, rows, psns)
+            return
+        self.held.insert(place, _Held(start, end, data, rows, psns, int(rows["frame"][0])))
+        self.held_packets += len(rows)
+        if self.held_packets > HELD_PACKETS:
+            self._skip_hole()
+
+    def _hold_parts(self, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Hold what of ``rows`` is not held yet."""
+        starts = np.array([held.start for held in self.held])
+        ends = np.array([held.end for held in self.held])
+        owner = starts.searchsorted(psns, side="right") - 1
+        known = (owner >= 0) & (psns < ends[owner])
+        for index in places(known).tolist():
+            held = self.held[int(owner[index])]
+            replace_damaged([(0, held.data, held.rows)], data, rows[index : index + 1])
+        self.messages.repeated(data, rows[known], psns[known])
+        spans = np.append(psns[1:], end)
+        edges = places(np.diff(np.concatenate(([0], (~known).astype(np.int8), [0])))).tolist()
+        for a, b in zip(edges[::2], edges[1::2], strict=True):
+            self._hold(int(psns[a]), int(spans[b - 1]), data, rows[a:b], psns[a:b])
+
+    def _take_held(self) -> _Held:
+        held = self.held.pop(0)
+        self.held_packets -= len(held.rows)
+        return held
+
+    def _resume(self, frame: int) -> None:
+        """The head moved: deliver what waited for it."""
+        self.hole_proved = 0
+        while self.held and self.head is not None and self.held[0].start <= self.head:
+            held = self._take_held()
+            self.messages.order = max(self.messages.order, frame)
+            known = int(held.psns.searchsorted(self.head))
+            self.messages.repeated(held.data, held.rows[:known], held.psns[:known])
+            if known == len(held.rows):
+                continue
+            start = int(held.psns[known])
+            if start > self.head:
+                self._hold(start, held.end, held.data, held.rows[known:], held.psns[known:])
+                return
+            self.messages.deliver(held.data, held.rows[known:], held.psns[known:])
+            self.head = held.end
+
+    def _skip_hole(self) -> None:
+        """Give up the hole before the first held run: the packets in it are not in the capture."""
+        assert self.head is not None
+        held = self._take_held()
+        self.connection.missing_packets[self.sender] += held.start - self.head
+        self.messages.gap(self.head, held.start, int(held.rows["opcode"][0]))
+        self.messages.deliver(held.data, held.rows, held.psns)
+        self.head = held.end
+        self._resume(held.frame)
+
+    # Responses, repetitions, holes
+
+    def _responses(self, data: Bytes, rows: Rows) -> None:
+        assert self.head is not None
+        psns = unwrap_all(unwrap(self.head, int(rows["psn"][0])), rows["psn"])
+        opcode = rows["opcode"]
+        positive = opcodes.IS_READ_RESPONSE[opcode] | opcodes.IS_ATOMIC_RESPONSE[opcode]
+        positive |= opcodes.IS_ACKNOWLEDGE[opcode] & (rows["syndrome"] >> 5 == 0)
+        if some(positive):
+            self.acked = max(self.acked, min(int(psns[positive].max()) + 1, self._furthest()))
+        carrying = places(opcodes.IS_READ_RESPONSE[opcode])
+        if len(carrying):
+            self.responses.append((data, take(rows, carrying), psns[carrying]))
+
+    def _place_responses(self) -> None:
+        """Give the Reads their data; responses to requests behind a hole wait as long as those do."""
+        if not self.responses or self.head is None:
+            return
+        waiting: list[tuple[Bytes, Rows, Int64s]] = []
+        room = HELD_PACKETS
+        for data, rows, psns in self.responses:
+            early = psns >= self.head
+            if not some(early):
+                self.reads.responses(data, rows, psns)
+                continue
+            self.reads.responses(data, take(rows, ~early), psns[~early])
+            room -= int(early.sum())
+            if room > 0:
+                waiting.append((data, take(rows, early), psns[early]))
+        self.responses = waiting
+
+    def _furthest(self) -> int:
+        """No PSN from here on was seen sent: an acknowledgement beyond it is not of this queue."""
+        assert self.head is not None
+        return max(self.head, self.held[-1].end if self.held else 0)
+
+    def _repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
+        """Requests seen before: sent again, or copied by the network."""
+        self.messages.repeated(data, rows, psns)
+        for index in places(rows["opcode"] == READ_REQUEST).tolist():
+            self.reads.issued_again(int(psns[index]))
+
+    def _settle(self) -> None:
+        """Holes and Reads whose packets provably existed are given up after the grace period."""
+        while self.held and self.head is not None and self.acked > self.head:
+            if not self.hole_proved:
+                self.hole_proved = self.packets
+            if self.packets - self.hole_proved < GRACE_PACKETS:
+                break
+            self._skip_hole()
+        self.reads.settle(self.acked, self.packets, GRACE_PACKETS)
+
+
+def _held_start(held: _Held) -> int:
+    return held.start

@@ -1,0 +1,1 @@
+"""The second opinion: our reading of a capture beside Wireshark's."""

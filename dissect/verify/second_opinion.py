@@ -1,0 +1,395 @@
+"""Our reading of a capture beside Wireshark's: packet headers field by field, RPCs one by one.
+
+Both sides come as the same nouns.  A Sighting is what one of them found in one frame, by Wireshark's field
+names; a Half is a call or a reply.  Where they differ, a table of what Wireshark is known to get wrong
+(weak_spots.py; circumstances.py finds where) says who is right, if anything can.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+from operator import itemgetter
+from typing import NamedTuple
+
+from ..frames import FrameBatch
+from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..link.packets import PacketBatch
+from ..rpcrdma.rpcs import Rpc
+from ..transport.iwarp.framing import Fpdus
+from ..transport.iwarp.link import Link
+from .circumstances import Circumstances, IwarpStreams, Repetitions, datagram_spots
+from .frame_fields import (
+    FIXED_WORDS,
+    FRAME,
+    HEADER_FIELDS,
+    PACKET_NAMES,
+    Fields,
+    PacketBlock,
+    Sighting,
+    Values,
+    fpdu_sightings,
+    header_fields,
+    joined,
+    mpa_fields,
+    packet_block,
+)
+from .weak_spots import LATE, explain, touched
+
+PACKET, HEADER, CALL, REPLY = "packet", "transport header", "call", "reply"
+THINGS = (PACKET, HEADER, CALL, REPLY)
+"""What is compared."""
+
+
+class Half(NamedTuple):
+    """A call or a reply.  None is: not known."""
+
+    frame: int
+    """Where it is complete."""
+    xid: int
+    is_reply: bool
+    program: int | None = None
+    version: int | None = None
+    procedure: int | None = None
+    other: int | None = None
+    """Frame of the reply to this call, or of the call of this reply."""
+    time: int | None = None
+    """Of a reply: nanoseconds since the call."""
+
+    @property
+    def what(self) -> str:
+        return REPLY if self.is_reply else CALL
+
+
+class Difference(NamedTuple):
+    """One field, or the whole thing, that the two tell differently."""
+
+    what: str
+    """One of THINGS."""
+    frame: int
+    field: str
+    """Wireshark's name; 'packet', 'rpcordma' or 'rpc' where one of the two has nothing at all."""
+    ours: Values | None
+    """None where there is nothing."""
+    theirs: Values | None
+    right: str = "undecided"
+    """'rdmascope', 'Wireshark', 'both' or 'undecided'."""
+    reason: str = ""
+    """Why; '' where it is undecided."""
+    reference: str = ""
+
+    @property
+    def explained(self) -> bool:
+        """It says nothing against our reading."""
+        return self.right in ("rdmascope", "both")
+
+
+@dataclass(slots=True)
+class Tally:
+    compared: int = 0
+    equal: int = 0
+    explained: int = 0
+    unexplained: int = 0
+
+
+def halves(sighting: Sighting) -> list[Half]:
+    """The calls and replies that Wireshark shows in a frame."""
+    fields = sighting.fields
+    kinds = fields.get("rpc.msgtyp", ())
+    xids = fields.get("rpc.xid", ())
+    of_calls = iter(fields.get("rpc.reqframe", ()))
+    of_replies = iter(fields.get("rpc.repframe", ()))
+    times = iter(fields.get("rpc.time", ()))
+
+    def at(name: str, index: int) -> int | None:
+        # NFS repeats what RPC says, as often for each message.
+        values = fields.get(name, ())
+        each, rest = divmod(len(values), len(kinds))
+        return values[index * each] if each and not rest else None
+
+    found = []
+    for index, (xid, kind) in enumerate(zip(xids, kinds, strict=False)):
+        found.append(
+            Half(
+                sighting.frame,
+                xid,
+                kind == 1,
+                at("rpc.program", index),
+                at("rpc.programversion", index),
+                at("rpc.procedure", index),
+                next(of_replies if kind == 1 else of_calls, None),
+                next(times, None) if kind == 1 else None,
+            )
+        )
+    return found
+
+
+# Ours
+
+
+class OurHalf(NamedTuple):
+    """A Half with what tells how Wireshark will show it."""
+
+    half: Half
+    touched: frozenset[str]
+    """The weak spots of Wireshark that its Rpc touches."""
+    call_frame: int
+    complete: int
+    """Frame in which the call and its Read chunks are complete."""
+    since_complete: int | None
+    """Of a reply: nanoseconds since then."""
+
+
+@dataclass(slots=True)
+class Ours:
+    """What we found, collected batch by batch."""
+
+    blocks: list[PacketBlock] = field(default_factory=list)
+    """InfiniBand transport packets."""
+    fpdus: dict[int, Fields] = field(default_factory=dict)
+    """By the frame that completes them."""
+    headers: dict[int, tuple[Fields, frozenset[str]]] = field(default_factory=dict)
+    """RPC-over-RDMA headers by frame, with the weak spots that their Rpc touches."""
+    halves: list[OurHalf] = field(default_factory=list)
+    cut: set[int] = field(default_factory=set)
+    """Frames that the capture cut."""
+    repetitions: Repetitions = field(default_factory=Repetitions)
+    circumstances: Circumstances = field(default_factory=Circumstances)
+    streams: IwarpStreams = field(default_factory=IwarpStreams)
+
+    def add_packets(self, frames: FrameBatch, packets: PacketBatch) -> None:
+        rows = frames.rows
+        self.cut.update(rows["number"][rows["captured"] < rows["original"]].tolist())
+        self.blocks.append(packet_block(packets))
+        self.repetitions.add(packets)
+
+    def add_rpc(self, rpc: Rpc) -> None:
+        spots = touched(rpc)
+        for message in (rpc.call, rpc.reply):
+            if message is not None and message.header.length >= FIXED_WORDS:
+                self.headers[message.frame] = header_fields(message.header), spots
+        self.circumstances.add(rpc)
+        self.halves += rpc_halves(rpc, spots)
+
+    def add_fpdus(self, link: Link, direction: int, fpdus: Fpdus) -> None:
+        """The next FPDUs of one direction of an iWARP connection."""
+        self.streams.add(link, fpdus)
+        for frame, fields in joined(fpdu_sightings(fpdus)).items():
+            known = self.fpdus.setdefault(frame, {})
+            for name, values in fields.items():
+                known[name] = known.get(name, ()) + values
+
+    def sightings(self) -> Iterator[Sighting]:
+        """Every packet, in frame order."""
+        found = dict(self.fpdus)
+        for link in self.streams.known:
+            for framing in link.framings:
+                if framing.frame is not None:
+                    found[framing.mpa_frame] = {**mpa_fields(framing.frame), **found.get(framing.mpa_frame, {})}
+        segments = (Sighting(frame, found[frame]) for frame in sorted(found))
+        packets = (sighting for block in self.blocks for sighting in block.sightings())
+        return merge(packets, segments, key=itemgetter(0))
+
+
+def rpc_halves(rpc: Rpc, spots: frozenset[str]) -> list[OurHalf]:
+    """An Rpc's call and reply, as far as they were seen.  An RDMA_ERROR is no reply."""
+    names = rpc.program, rpc.version, rpc.procedure
+    call, reply = rpc.call, rpc.reply
+    if reply is not None and reply.header.procedure == RDMA_ERROR:
+        reply = None
+    found: list[OurHalf] = []
+    call_frame = complete = complete_time = 0
+    if call is not None:
+        call_frame, complete, complete_time = call.frame, call.frame, call.operation.last_time
+        for chunk in rpc.chunks:
+            if chunk.kind == "read":
+                for operation in (one for use in chunk.segments for one in use.operations):
+                    complete = max(complete, operation.last_frame)
+                    complete_time = max(complete_time, operation.last_time)
+        half = Half(call.frame, rpc.xid, False, *names, reply.frame if reply else None)
+        found.append(OurHalf(half, spots, call_frame, complete, None))
+    if reply is not None:
+        time = since = None
+        if call is not None:
+            time = reply.operation.last_time - call.operation.last_time
+            since = reply.operation.last_time - complete_time
+        half = Half(reply.frame, rpc.xid, True, *names, call.frame if call else None, time)
+        found.append(OurHalf(half, spots, call_frame, complete, since))
+    return found
+
+
+# The comparison
+
+NO_HEADER: tuple[Fields, frozenset[str]] = {}, frozenset()
+
+Pair = tuple[str, Values | None, Values | None]
+"""Wireshark's name of a field, our values, theirs."""
+
+
+class Comparison:
+    """Tells the differences one after the other, and counts what was compared."""
+
+    def __init__(self, ours: Ours, unknown: frozenset[str] = frozenset()) -> None:
+        """``unknown``: fields that this Wireshark has not."""
+        self._unknown = unknown
+        self.tallies = {what: Tally() for what in THINGS}
+        self._ours = ours
+        self._repeated = ours.repetitions.found()
+        self._offered_again = ours.circumstances.offered_again()
+        self._psns_alike = ours.circumstances.psns_alike()
+
+    def run(self, theirs: Iterable[Sighting]) -> Iterator[Difference]:
+        """Every difference; ``theirs`` are Wireshark's sightings in frame order."""
+        shown: list[Half] = []
+        for frame, mine, other in _side_by_side(self._ours.sightings(), theirs):
+            header, spots = self._ours.headers.get(frame, NO_HEADER)
+            if self._unknown:
+                mine = {name: values for name, values in mine.items() if name not in self._unknown}
+                header = {name: values for name, values in header.items() if name not in self._unknown}
+            their_header = {name: other[name] for name in HEADER_FIELDS if name in other}
+            their_packet = {name: other[name] for name in PACKET_NAMES if name in other}
+            if mine or their_packet:
+                yield from self._judged(PACKET, frame, _differing("packet", mine, their_packet), datagram_spots(other))
+            if header or their_header:
+                yield from self._judged(HEADER, frame, _differing("rpcordma", header, their_header), spots)
+            if "rpc.xid" in other:
+                shown += halves(Sighting(frame, other))
+        yield from self._rpcs(shown)
+
+    def _rpcs(self, shown: list[Half]) -> Iterator[Difference]:
+        places: dict[tuple[int, bool], list[Half]] = defaultdict(list)
+        for half in shown:
+            places[half.xid, half.is_reply].append(half)
+        found: list[tuple[OurHalf, Half | None]] = []
+        late: list[OurHalf] = []
+        for one in sorted(self._ours.halves, key=_place):
+            same = _take(places, one.half, one.half.frame, one.half.frame)
+            if same is None and one.complete > one.half.frame and not one.half.is_reply:
+                late.append(one)
+            else:
+                found.append((one, same))
+        found += [(one, _take(places, one.half, one.half.frame, one.complete)) for one in late]
+        for one, other in sorted(found, key=lambda pair: _place(pair[0])):
+            mine = one.half
+            spots = one.touched | self._ours.circumstances.by_xid(mine.xid)
+            if one.call_frame in self._offered_again:
+                spots |= {"memory offered again"}
+            if mine.other in self._psns_alike:
+                spots |= {"PSNs alike"}
+            yield from self._judged(mine.what, mine.frame, _half_differing(one, other), spots, one)
+        # What is left Wireshark may have shown a second time, for the reason for which it went wrong the first.
+        like: defaultdict[tuple[int, bool], frozenset[str]] = defaultdict(frozenset)
+        for one in self._ours.halves:
+            like[one.half.xid, one.half.is_reply] |= one.touched
+        for half in sorted((half for rest in places.values() for half in rest), key=itemgetter(0)):
+            yield from self._judged(half.what, half.frame, [("rpc", None, (half.xid,))], like[half.xid, half.is_reply])
+
+    def _judged(
+        self,
+        what: str,
+        frame: int,
+        pairs: list[Pair],
+        spots: frozenset[str] = frozenset(),
+        half: OurHalf | None = None,
+    ) -> list[Difference]:
+        tally = self.tallies[what]
+        tally.compared += 1
+        if not pairs:
+            tally.equal += 1
+            return []
+        if frame in self._ours.cut:
+            spots |= {"cut frame"}
+        if frame in self._repeated:
+            spots |= {"sent again"}
+        if frame in self._psns_alike:
+            spots |= {"PSNs alike"}
+        if self._ours.streams.known:
+            spots |= self._ours.streams.of(frame)
+        found: list[Difference] = []
+        for name, mine, theirs in pairs:
+            late = half is not None and _is_late(half, name, theirs)
+            verdict = LATE if late else explain(name, mine, theirs, spots)
+            found.append(Difference(what, frame, name, mine, theirs, *(verdict or ())))
+        if all(one.explained for one in found):
+            tally.explained += 1
+        else:
+            tally.unexplained += 1
+        return found
+
+
+def _place(one: OurHalf) -> int:
+    return one.half.frame
+
+
+def _take(places: dict[tuple[int, bool], list[Half]], half: Half, first: int, last: int) -> Half | None:
+    """The last one like ``half`` that is shown between two frames; nobody else gets it then."""
+    candidates = places.get((half.xid, half.is_reply), [])
+    for index in reversed(range(len(candidates))):
+        if first <= candidates[index].frame <= last:
+            return candidates.pop(index)
+    return None
+
+
+def _half_differing(one: OurHalf, theirs: Half | None) -> list[Pair]:
+    mine = one.half
+    if theirs is None:
+        return [("rpc", (mine.xid,), None)]
+    match = "rpc.repframe" if mine.is_reply else "rpc.reqframe"
+    values = [(FRAME, mine.frame, theirs.frame), (match, mine.other, theirs.other)]
+    if not mine.is_reply or (theirs.other is not None and theirs.other in (mine.other, one.complete)):
+        # A reply says nothing of these; Wireshark has them from the call that it found.
+        values += [
+            ("rpc.program", mine.program, theirs.program),
+            ("rpc.programversion", mine.version, theirs.version),
+            ("rpc.procedure", mine.procedure, theirs.procedure),
+        ]
+    if theirs.other is not None:
+        values.append(("rpc.time", mine.time, theirs.time))
+    return [(name, _values(ours), _values(other)) for name, ours, other in values if ours != other]
+
+
+def _values(value: int | None) -> Values | None:
+    return None if value is None else (value,)
+
+
+def _is_late(mine: OurHalf, name: str, theirs: Values | None) -> bool:
+    """Whether Wireshark tells exactly what follows from showing the call where its Read chunks are complete."""
+    if mine.complete == mine.call_frame or theirs is None:
+        return False
+    if name == "rpc.time":
+        return theirs == (mine.since_complete,)
+    return name == ("rpc.repframe" if mine.half.is_reply else FRAME) and theirs == (mine.complete,)
+
+
+def _differing(group: str, mine: Fields, other: Fields) -> list[Pair]:
+    """The fields whose values differ; the group's name where one of the two has none at all."""
+    if mine == other:
+        return []
+    if not mine or not other:
+        return [(group, _telling(mine), _telling(other))]
+    names = dict.fromkeys((*mine, *other))
+    return [(name, mine.get(name), other.get(name)) for name in names if mine.get(name) != other.get(name)]
+
+
+def _telling(fields: Fields) -> Values | None:
+    return next(iter(fields.values())) if fields else None
+
+
+def _side_by_side(mine: Iterable[Sighting], theirs: Iterable[Sighting]) -> Iterator[tuple[int, Fields, Fields]]:
+    """Frame by frame what either found; both ascend."""
+    ours = iter(mine)
+    one = next(ours, None)
+    for other in theirs:
+        while one is not None and one.frame < other.frame:
+            yield one.frame, one.fields, {}
+            one = next(ours, None)
+        if one is not None and one.frame == other.frame:
+            yield other.frame, one.fields, other.fields
+            one = next(ours, None)
+        else:
+            yield other.frame, {}, other.fields
+    while one is not None:
+        yield one.frame, one.fields, {}
+        one = next(ours, None)

@@ -1,0 +1,106 @@
+"""The moving picture: rates, the last minute, the newest and the slowest."""
+
+from __future__ import annotations
+
+from playbook import Capture, Wire, call, frame_batch, nfs3, reply
+from playbook.shapes import DATA, read, write
+from rdmascope.dissect.measure.recent import HISTORY, MOST_PROCEDURES, SLOT, SLOTS, Recent, line
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+
+SECOND = 1_000_000_000
+
+
+def conversation(shapes: list[str], pause: int = 0) -> tuple[Analyzer, list[Rpc]]:
+    """RPCs one after the other on one connection."""
+    wire = Wire(seed=1)
+    connection = wire.connect()
+    for shape in shapes:
+        if shape == "read":
+            read(connection)
+        elif shape == "write":
+            write(connection)
+        elif shape == "failed":
+            reply(call(connection, nfs3.read(0, 10)), nfs3.read_failed())
+        else:
+            reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+        wire.pause(pause)
+    analyzer = Analyzer()
+    return analyzer, analyzer.feed(frame_batch(Capture(wire).frames))
+
+
+def test_a_line_counts_both_ways_and_by_chunk() -> None:
+    _, (one, other) = conversation(["read", "write"])
+    assert (line(one).what.name, line(one).state) == ("READ", "complete")
+    assert line(one).down == len(DATA) + (one.reply.inline_length if one.reply else 0)
+    assert line(other).up == len(DATA) + (other.call.inline_length if other.call else 0)
+    assert line(one).latency == (one.latency.total if one.latency else None)
+
+
+def test_the_last_minute_by_procedure() -> None:
+    analyzer, rpcs = conversation(["read", "getattr", "getattr", "failed"])
+    recent = Recent()
+    recent.add(rpcs)
+    busy = {one.what.name: one for one in recent.busy()}
+    assert {name: (one.calls, one.failed) for name, one in busy.items()} == {"READ": (2, 1), "GETATTR": (2, 0)}
+    latencies = sorted(rpc.latency.total for rpc in rpcs if rpc.latency and rpc.name == "GETATTR")
+    found = busy["GETATTR"].latency
+    assert found is not None
+    assert (found.minimum, found.median, found.maximum, found.count) == (latencies[0], latencies[0], latencies[1], 2)
+    now = analyzer.last_time or 0
+    recent.advance(now + SLOTS * SLOT - SLOT, analyzer.connections)
+    assert recent.busy()
+    recent.advance(now + SLOTS * SLOT + SLOT, analyzer.connections)
+    assert recent.busy() == []
+    assert recent.slowest() == []
+
+
+def test_newest_and_slowest() -> None:
+    _, rpcs = conversation(["getattr"] * 30)
+    recent = Recent(newest=5, slowest=3)
+    recent.add(rpcs)
+    assert [one.number for one in recent.newest] == [rpc.number for rpc in rpcs[-5:]]
+    slow = sorted((rpc.latency.total for rpc in rpcs if rpc.latency), reverse=True)[:3]
+    assert [one.latency for one in recent.slowest()] == slow
+
+
+def test_rates_are_those_of_the_last_seconds() -> None:
+    analyzer, rpcs = conversation(["write"] * 4)
+    recent = Recent()
+    recent.advance(10 * SECOND, [])
+    recent.add(rpcs)
+    recent.advance(12 * SECOND, analyzer.connections)
+    connection = analyzer.connections[0]
+    assert recent.rate.rpcs == recent.rate_of(1).rpcs == 2.0
+    assert recent.rate.up == recent.rate_of(1).up == connection.bytes[0] / 2
+    assert recent.rate.down == connection.bytes[1] / 2
+    for second in range(13, 20):
+        recent.advance(second * SECOND, analyzer.connections)
+    assert (recent.rate.rpcs, recent.rate.up) == (0, 0)
+    assert recent.rate_of(77).rpcs == 0
+    assert [one.rpcs for one in recent.history][:2] == [2.0, 0.0]
+
+
+def test_one_connection_is_picked_but_all_are_counted() -> None:
+    _, rpcs = conversation(["getattr"] * 3)
+    recent = Recent()
+    recent.advance(SECOND, [])
+    recent.add(rpcs, only=2)
+    assert not recent.newest and not recent.busy()
+    recent.add(rpcs, only=1)
+    assert len(recent.newest) == 3
+    recent.forget()
+    assert not recent.newest and not recent.busy()
+
+
+def test_everything_is_bounded() -> None:
+    analyzer, rpcs = conversation(["getattr"] * 10)
+    recent = Recent()
+    for number in range(2 * MOST_PROCEDURES):
+        for rpc in rpcs:
+            rpc.operations = (str(number),)
+        recent.add(rpcs)
+        recent.advance(number * SECOND, analyzer.connections)
+    assert len(recent.busy()) <= MOST_PROCEDURES + 1
+    assert len(recent.history) == HISTORY
+    assert len(recent._marks) <= 5

@@ -1,0 +1,52 @@
+"""Events in, bins of time out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rdmascope.dissect.measure import time_series as module
+from rdmascope.dissect.measure.time_series import MOST_BINS, Timeline
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2 * 10**18), st.integers(0, 1000), st.integers(0, 1000)), max_size=50),
+    st.integers(1, 40),
+)
+@settings(max_examples=60)
+def test_the_timeline_loses_nothing(events: list[tuple[int, int, int]], columns: int) -> None:
+    timeline = Timeline()
+    for event in events:
+        timeline.add(*event)
+    each, bins = timeline.spread(columns)
+    assert len(bins) <= columns
+    assert sum(one.calls for one in bins) == len(events)
+    assert sum(one.call_bytes for one in bins) == sum(event[1] for event in events)
+    assert sum(one.reply_bytes for one in bins) == sum(event[2] for event in events)
+    if events:
+        span = max(event[0] for event in events) - min(event[0] for event in events)
+        assert each * len(bins) * 1e9 >= span
+
+
+def test_the_timeline_widens_its_bins_rather_than_grow() -> None:
+    timeline = Timeline()
+    for at in range(3 * MOST_BINS):
+        timeline.add(at * 1_000_000, 1, 2)
+    assert len(timeline.bins) <= MOST_BINS
+    assert sum(one.reply_bytes for one in timeline.bins.values()) == 6 * MOST_BINS
+
+
+@given(st.lists(st.one_of(st.integers(0, 10**8), st.integers(-(10**10), 10**18)), min_size=1, max_size=60))
+def test_bins_are_as_wide_as_it_takes(times: list[int]) -> None:
+    width = 1_000_000
+    while len({time // width for time in times}) > 8:
+        width *= 2
+    with patch.multiple(module, MOST_BINS=8, TOGETHER=5):
+        timeline = Timeline()
+        for time in times:
+            timeline.add(time, 0, 0)
+        assert timeline.width == width
+        assert {at: one.calls for at, one in timeline.bins.items()} == Counter(time // width for time in times)

@@ -1,0 +1,384 @@
+"""Sequence numbers, queue pairs, starts, losses, repetitions, cut frames: right, or a clear word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from playbook import Capture, Wire, call, error, faults, fetch, foreign, nfs3, nfs4, reply
+from playbook.capture import frame_batch
+from playbook.judge import analyze, judge, judge_whole, judge_wire, missing
+from playbook.shapes import DATA, read, write
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+
+CM_FRAMES = 3
+
+
+# Sequence numbers and queue pairs
+
+
+@pytest.mark.parametrize("before", range(1, 24))
+def test_the_sequence_number_wraps_anywhere(before: int) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect(client_psn=(1 << 24) - before, server_psn=(1 << 24) - before)
+    write(conn)
+    read(conn)
+    reply(call(conn, nfs3.symlink(b"n", DATA[:3000])), nfs3.symlink_reply())
+    judge_wire(wire)
+
+
+def test_equal_queue_pair_numbers_on_every_host() -> None:
+    wire = Wire()
+    for host in range(2, 6):
+        read(wire.connect(client=f"10.0.0.{host}", client_qpn=0x11, server_qpn=0x11 + host), DATA[host:])
+    read(wire.connect(client="10.0.0.9", server="10.0.0.8", client_qpn=0x11, server_qpn=0x11))
+    judge_wire(wire)
+    judge_wire(wire, faults.interleave(wire, wire.packets, wire.random))
+
+
+def test_a_queue_pair_number_used_again_after_disconnect() -> None:
+    wire = Wire()
+    for _ in range(3):
+        conn = wire.connect(client_qpn=0x11, server_qpn=0x12)
+        read(conn)
+        write(conn)
+        conn.disconnect()
+    judge_wire(wire)
+
+
+@pytest.mark.parametrize("order", ["forward first", "backward first"])
+def test_both_directions_use_one_xid_at_one_time(order: str) -> None:
+    wire = Wire()
+    conn = wire.connect()
+    forward = call(conn, nfs3.read(0, 4096), writes=[conn.register(4096)], xid=7)
+    recall = nfs4.callback(nfs4.cb_sequence(), nfs4.cb_recall())
+    backward = call(conn, recall, backward=True, xid=7)
+    recalled = nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done())
+    if order == "forward first":
+        reply(forward, nfs3.read_reply(DATA[:4096]))
+        reply(backward, recalled)
+    else:
+        reply(backward, recalled)
+        reply(forward, nfs3.read_reply(DATA[:4096]))
+    assert sorted(finding.rpc.backward for finding in judge_wire(wire)) == [False, True]
+
+
+def test_an_rdma_error_ends_its_call() -> None:
+    wire = Wire()
+    conn = wire.connect()
+    error(call(conn, nfs3.read(0, 4096), writes=[conn.register(4096)]), 2)
+    error(call(conn, nfs3.null()), 1)
+    assert [finding.rpc.state for finding in judge_wire(wire)] == ["error", "error"]
+
+
+# Strangers
+
+
+@pytest.mark.parametrize("stranger", [foreign.nvme, foreign.perftest, foreign.rping, foreign.zeros])
+@pytest.mark.parametrize("start", [0, 3])
+def test_strangers_are_never_taken_for_rpcs(stranger: object, start: int) -> None:
+    wire = Wire()
+    stranger(wire)  # type: ignore[operator]
+    capture = Capture(wire, faults.cut(wire.packets, start))
+    assert analyze(capture) == []
+
+
+# Starts in the middle
+
+
+@pytest.mark.parametrize("start", range(46))
+def test_a_start_at_any_packet(start: int) -> None:
+    """What is whole behind the cut comes out whole; a call from before it is a reply without a call."""
+    wire = Wire(mtu=4096)
+    conn = wire.connect()
+    for _ in range(3):
+        read(conn)
+        write(conn)
+    reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+    capture = Capture(wire, faults.cut(wire.packets, start))
+    findings = judge_whole(capture, analyze(capture))
+    for finding in findings:
+        if finding.rpc.call is None:
+            assert finding.rpc.state == "no call"
+
+
+def test_pairing_without_cm_is_said_to_be_inferred() -> None:
+    wire = Wire()
+    for _ in range(4):
+        conn = wire.connect(cm=False)
+        for _ in range(3):
+            reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+            read(conn)
+    packets = faults.interleave(wire, wire.packets, wire.random)
+    findings = judge_wire(wire, packets)
+    for finding in findings:
+        assert finding.rpc.connection.paired_by == "inferred"
+        assert 0 < finding.rpc.connection.confidence <= 1
+        assert finding.rpc.connection.evidence
+
+
+def test_with_and_without_cm_between_the_same_hosts() -> None:
+    wire = Wire()
+    for number in range(6):
+        conn = wire.connect(cm=number % 2 == 0)
+        read(conn)
+        write(conn)
+    findings = judge_wire(wire, faults.interleave(wire, wire.packets, wire.random))
+    assert {finding.rpc.connection.paired_by for finding in findings} == {"CM", "inferred"}
+
+
+# Losses
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_write_packet_that_was_not_captured_is_a_named_gap(number: int) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect(acks="none")
+    read(conn)
+    read(conn, bytes(100))
+    conn.flush_acks()
+    index = faults.where(wire.packets, kind="write")[number]
+    capture = Capture(wire, faults.drop(wire.packets, [index]))
+    findings = judge_whole(capture, analyze(capture))
+    damaged = next(finding for finding in findings if finding.true.index == 0)
+    assert damaged.reply is not None
+    assert missing(damaged.reply) == capture.missing(wire.truth[0], "reply") != []
+    assert damaged.rpc.state == "damaged" and damaged.rpc.damage
+    assert sum(damaged.rpc.connection.missing_packets) == 1
+    assert sum(damaged.rpc.connection.retransmitted_packets) == 0
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_read_response_that_was_not_captured_is_a_named_gap(number: int) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    write(conn)
+    index = faults.where(wire.packets, kind="response")[number]
+    capture = Capture(wire, faults.drop(wire.packets, [index]))
+    (finding,) = judge_whole(capture, analyze(capture))
+    assert finding.call is not None
+    assert missing(finding.call) == capture.missing(wire.truth[0], "call") != []
+    assert finding.rpc.state == "damaged" and finding.rpc.damage
+
+
+@pytest.mark.parametrize("answer", ["nak", "timeout"])
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("number", range(8))
+def test_a_write_packet_lost_on_the_wire_comes_once(number: int, recorded: bool, answer: str) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    read(conn)
+    index = faults.where(wire.packets, kind="write")[number]
+    packets = faults.lose(wire, wire.packets, index, answer=answer, recorded=recorded)
+    (finding,) = judge_wire(wire, packets)
+    again = sum(packet.copy > 0 for packet in packets)
+    first_time = sum(packet.copy == 0 and packet.kind == "write" for packet in packets)
+    assert finding.rpc.connection.retransmitted_packets == [0, again - (8 - first_time)]
+    assert finding.rpc.connection.missing_packets == [0, 0]
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("number", range(8))
+def test_a_read_response_lost_on_the_wire_comes_once(number: int, recorded: bool) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    write(conn)
+    index = faults.where(wire.packets, kind="response")[number]
+    packets = faults.lose_response(wire, wire.packets, index, recorded=recorded)
+    (finding,) = judge_wire(wire, packets)
+    (use,) = finding.rpc.chunks[0].segments
+    assert use.moved == 8192
+    assert finding.rpc.connection.missing_packets == [0, 0]
+
+
+def test_a_packet_whose_icrc_fails_is_not_believed_over_its_repetition() -> None:
+    """A byte changed on the way, the receiver dropped it, the sender sent it again: both are in the capture."""
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    read(conn)
+    index = faults.where(wire.packets, kind="write")[3]
+    judge_wire(wire, faults.lose(wire, faults.corrupt(wire.packets, index), index))
+
+
+def test_a_reply_without_its_call_is_not_complete_when_chunks_went_with_it() -> None:
+    """Nothing says where the Write chunk's bytes belong: that must be said, not left out."""
+    wire = Wire()
+    conn = wire.connect()
+    read(conn)
+    capture = Capture(wire, faults.drop(wire.packets, [CM_FRAMES]))
+    (finding,) = judge(capture, analyze(capture))
+    assert finding.rpc.state == "no call"
+    assert finding.reply is None or not finding.reply.complete
+
+
+@pytest.mark.parametrize("late", range(10, 15))
+def test_a_middle_packet_of_a_send_recorded_late(late: int) -> None:
+    """It belongs to its own Send, not to the one before."""
+    wire = Wire(mtu=256)
+    conn = wire.connect()
+    reply(call(conn, nfs3.null()), nfs3.null_reply())
+    reply(call(conn, nfs3.readlink()), nfs3.readlink_reply(DATA[:1300]))
+    judge_wire(wire, faults.swap(wire.packets, late))
+
+
+@pytest.mark.parametrize("distance", range(8))
+def test_a_ghost_of_a_call(distance: int) -> None:
+    """The network delivers a call's Send a second time, while a later Send is under way."""
+    wire = Wire(mtu=256)
+    conn = wire.connect(acks="none")
+    first = call(conn, nfs3.symlink(b"name", DATA[:70]), reads={0: conn.register(70)})
+    second = call(conn, nfs3.symlink(b"name", DATA[:400]))
+    fetch(first)
+    reply(first, nfs3.symlink_reply())
+    reply(second, nfs3.symlink_reply())
+    conn.flush_acks()
+    judge_wire(wire, faults.ghost(wire.packets, CM_FRAMES, distance))
+
+
+# Cut frames
+
+
+@pytest.mark.parametrize("snaplen", [64, 96, 128, 160, 256])
+def test_cut_frames_say_so(snaplen: int) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    reply(call(conn, nfs3.null()), nfs3.null_reply())
+    read(conn)
+    write(conn)
+    capture = Capture(wire, faults.snap(wire.packets, snaplen))
+    judge(capture, analyze(capture))
+
+
+def test_rpcs_in_cut_frames_are_matched_timed_and_named() -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    read(conn)
+    write(conn)
+    reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+    capture = Capture(wire, faults.snap(wire.packets, 160))
+    findings = judge(capture, analyze(capture))
+    assert [finding.rpc.name for finding in findings] == ["READ", "WRITE", "GETATTR"]
+    assert all(finding.rpc.latency is not None for finding in findings)
+    assert [chunk.moved for finding in findings for chunk in finding.rpc.chunks] == [8192, 8192]
+    for finding in findings[:2]:
+        assert finding.rpc.contents == "truncated"
+
+
+def test_batches_of_one_frame_say_the_same_as_one_batch() -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    read(conn)
+    write(conn)
+    capture = Capture(wire, faults.lose(wire, wire.packets, faults.where(wire.packets, kind="write")[2]))
+    judge_whole(capture, analyze(capture, range(len(capture.frames))))
+
+
+def test_foreign_connections_are_known_as_such() -> None:
+    wire = Wire()
+    foreign.nvme(wire)
+    read(wire.connect())
+    analyzer = Analyzer()
+    analyzer.feed(frame_batch(wire.frames()))
+    analyzer.finish()
+    assert [connection.protocol for connection in analyzer.connections] == ["other", "rpcrdma"]
+
+
+@pytest.mark.parametrize("cm", [True, False], ids=["by its service ID", "by its contents"])
+def test_ip_over_infiniband_has_its_name(cm: bool) -> None:
+    wire = Wire()
+    foreign.ip_over_infiniband(wire, cm=cm)
+    analyzer = Analyzer()
+    analyzer.feed(frame_batch(wire.frames()))
+    analyzer.finish()
+    (connection,) = analyzer.connections
+    assert (connection.protocol, connection.protocol_name) == ("other", "IP over InfiniBand")
+
+
+@pytest.mark.parametrize("stranger", [foreign.nvme, foreign.perftest, foreign.rping, foreign.zeros])
+def test_nothing_else_is_taken_for_ip_over_infiniband(stranger: Callable[[Wire], object]) -> None:
+    wire = Wire()
+    stranger(wire)
+    analyzer = Analyzer()
+    analyzer.feed(frame_batch(wire.frames()))
+    analyzer.finish()
+    assert analyzer.connections[0].protocol_name != "IP over InfiniBand"
+
+
+@pytest.mark.parametrize("snaplen", range(64, 200, 4))
+def test_a_chunk_list_that_is_cut_is_not_taken_for_a_whole_one(snaplen: int) -> None:
+    """Segments behind the cut are unknown, and with them how long the message is."""
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    rpc = call(conn, nfs3.write(0, DATA[:999]), reads={0: conn.register(401, 299, 299)})
+    fetch(rpc)
+    reply(rpc, nfs3.write_reply(999))
+    rpc = call(conn, nfs3.symlink(b"name", DATA[:100]), position_zero=conn.register(100, 56, 100))
+    fetch(rpc)
+    reply(rpc, nfs3.symlink_reply())
+    rpc = call(conn, nfs3.readdirplus(), reply_chunk=conn.register(300, 300, 600))
+    reply(rpc, nfs3.readdirplus_reply([b"name"]))
+    capture = Capture(wire, faults.snap(wire.packets, snaplen))
+    judge(capture, analyze(capture))
+
+
+@pytest.mark.parametrize("snaplen", range(84, 152, 4))
+@pytest.mark.parametrize("chunk", ["reply", "write"])
+def test_a_reply_returns_more_segments_than_a_cut_call_shows(snaplen: int, chunk: str) -> None:
+    """The call's frame is cut inside its list of segments, all that follows is whole."""
+    wire = Wire()
+    conn = wire.connect()
+    if chunk == "reply":
+        rpc = call(conn, nfs3.readdirplus(), reply_chunk=conn.register(384, 43, 1476, 4000))
+        reply(rpc, nfs3.readdirplus_reply([b"name-%d" % number for number in range(20)]))
+    else:
+        rpc = call(conn, nfs3.read(0, 1900), writes=[conn.register(384, 43, 1476)])
+        reply(rpc, nfs3.read_reply(DATA[:1900]))
+    behind = CM_FRAMES + 1
+    cut = faults.snap(wire.packets[CM_FRAMES:behind], snaplen)
+    capture = Capture(wire, [*wire.packets[:CM_FRAMES], *cut, *wire.packets[behind:]])
+    (finding,) = judge(capture, analyze(capture))
+    assert finding.rpc.contents != "whole"
+
+
+@pytest.mark.parametrize("hosts", [("10.0.0.2", "10.0.0.1"), ("fd00::2", "fd00::1")])
+@pytest.mark.parametrize("snaplen", range(64, 260, 4))
+def test_a_cut_reply_does_not_guess_where_its_write_chunk_belongs(snaplen: int, hosts: tuple[str, str]) -> None:
+    wire = Wire(mtu=4096)
+    conn = wire.connect(*hosts)
+    read(conn, DATA[:30])
+    rpc = call(conn, nfs3.readlink(), writes=[conn.register(100)])
+    reply(rpc, nfs3.readlink_reply(DATA[:99]))
+    ops = (nfs4.sequence(), nfs4.putfh(), nfs4.read(0, 33), nfs4.read(0, 44))
+    results = (nfs4.sequence_done(), nfs4.putfh_done(), nfs4.read_done(DATA[:33]), nfs4.read_done(DATA[:44]))
+    rpc = call(conn, nfs4.compound(*ops), writes=[conn.register(33), conn.register(44)])
+    reply(rpc, nfs4.compound_reply(*results))
+    capture = Capture(wire, faults.snap(wire.packets, snaplen))
+    judge(capture, analyze(capture))
+
+
+@pytest.mark.parametrize("snaplen", [64, 96])
+def test_a_reply_is_not_taken_for_a_call_when_its_rpc_header_is_cut(snaplen: int) -> None:
+    """Without CM nothing but the RPC header tells the direction."""
+    wire = Wire()
+    conn = wire.connect(cm=False)
+    rpc = call(conn, nfs3.read(0, 100), writes=[conn.register(100)])
+    reply(rpc, nfs3.read_failed())
+    capture = Capture(wire, faults.snap(wire.packets, snaplen))
+    judge(capture, analyze(capture))
+
+
+def test_the_first_request_of_the_server_was_not_captured() -> None:
+    """It was a backward call; the RDMA Reads behind it are still in time for their call."""
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    recall = nfs4.callback(nfs4.cb_sequence(), nfs4.cb_recall())
+    backward = call(conn, recall, backward=True)
+    forward = call(conn, nfs3.write(0, DATA), reads={0: conn.register(8192)})
+    null = call(conn, nfs3.null())
+    reply(backward, nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done()))
+    fetch(forward)
+    reply(forward, nfs3.write_reply(8192))
+    reply(null, nfs3.null_reply())
+    capture = Capture(wire, faults.drop(wire.packets, [CM_FRAMES]))
+    judge_whole(capture, analyze(capture))
