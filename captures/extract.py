@@ -25,7 +25,7 @@ KINDS = (READ, WRITE, ZEROS, CUT, ALTERED)
 
 LARGEST = (1 << 63) - 1
 """Longest file that the operating system can name."""
-MOST_ZEROS = 4 << 30
+MAX_ZEROS = 4 << 30
 """Bytes of holes up to which checksums are computed; a file may claim to be as long as it likes."""
 
 MANIFEST = "manifest.json"
@@ -168,7 +168,7 @@ class Target:
         sums = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
         stored = sum(region.end - region.start for region in contents.regions if region.at >= 0)
         problem = ""
-        if length - stored > MOST_ZEROS:
+        if length - stored > MAX_ZEROS:
             problem = "no checksums: too many holes"
         reached = 0
         fd = self.create(name)

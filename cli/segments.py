@@ -21,7 +21,7 @@ from .views import packets as packet_views
 from .views import segments as views
 from .views.packets import Shown
 
-MOST_KEPT = 1 << 16
+MAX_KEPT = 1 << 16
 """Messages and transfers of which it is remembered what RPC they are of."""
 
 
@@ -71,7 +71,7 @@ class SegmentLines:
                     uses.append(_Use(operation.address, end, text, rpc.number))
         kept: OrderedDict[Any, Any]
         for kept in (self._sends, self._reads, self._writes, self._sinks):
-            while len(kept) > MOST_KEPT:
+            while len(kept) > MAX_KEPT:
                 kept.popitem(last=False)
 
     def lines(self, batch: FrameBatch, first: int, last: int) -> Iterator[tuple[Segment, str, str, tuple[int, ...]]]:

@@ -33,9 +33,9 @@ PASSED_OVER = {
     0x40000BAD: "custom",
 }
 
-MOST_OPTIONS = 32
+MAX_OPTIONS = 32
 """Of one block, that are looked at."""
-MOST_COMMENTS = 1000
+MAX_COMMENTS = 1000
 """Of sections and interfaces, that are kept."""
 
 
@@ -91,7 +91,7 @@ def text(value: bytes) -> str:
 def read_section(told: Told, body: bytes, byte_order: str) -> None:
     """Takes in the options of a section header."""
     for code, value in options(body[16:], byte_order):
-        if code == COMMENT and len(told.comments) < MOST_COMMENTS:
+        if code == COMMENT and len(told.comments) < MAX_COMMENTS:
             told.comments.append(text(value))
         elif code == SHB_HARDWARE:
             told.hardware = text(value)
@@ -124,7 +124,7 @@ def frame_options(
     lost = np.zeros(len(at), np.uint64)
     which = np.flatnonzero(at + 4 <= end)
     at = at.copy()
-    for _ in range(MOST_OPTIONS):
+    for _ in range(MAX_OPTIONS):
         if not len(which):
             break
         head = gather(data, at[which], [("code", byte_order + "u2"), ("length", byte_order + "u2")])

@@ -14,7 +14,7 @@ import numpy as np
 from rdmascope.dissect.arrays import Int64s, Rows
 from rdmascope.dissect.frames import FRAME, FrameBatch
 
-from .streams import MOST_IN_RECORD, Feed, Limits, gather
+from .streams import MAX_IN_RECORD, Feed, Limits, gather
 
 MAGICS = {  # first four bytes: (struct byte order, nanoseconds in the record's second field)
     b"\xa1\xb2\xc3\xd4": (">", 1000),
@@ -51,7 +51,7 @@ def read_header(feed: Feed) -> Header:
 def read_batches(feed: Feed, header: Header, limits: Limits) -> Iterator[FrameBatch]:
     """The frames, in batches; raises CaptureError behind the last whole one where the file is damaged."""
     layout = np.dtype([(name, header.byte_order + "u4") for name in ("seconds", "fraction", "captured", "original")])
-    most = min(max(header.snaplen, USUAL_SNAPLEN), MOST_IN_RECORD)
+    most = min(max(header.snaplen, USUAL_SNAPLEN), MAX_IN_RECORD)
     number = 0
     while True:
         starts, behind = _boundaries(feed, header.byte_order, limits)

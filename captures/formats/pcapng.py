@@ -25,7 +25,7 @@ from .blocks import (
     IF_SPEED,
     IF_TSOFFSET,
     IF_TSRESOL,
-    MOST_COMMENTS,
+    MAX_COMMENTS,
     PASSED_OVER,
     STATISTICS,
     Told,
@@ -35,7 +35,7 @@ from .blocks import (
     read_statistics,
     text,
 )
-from .streams import MOST_IN_RECORD, Feed, Limits, gather
+from .streams import MAX_IN_RECORD, Feed, Limits, gather
 
 SECTION = 0x0A0D0D0A  # (4.1)
 INTERFACE = 1  # (4.2)
@@ -57,7 +57,7 @@ APART = 1 << 32
 
 UNKNOWN_DROPS = 0xFFFF
 """Of a Packet Block: nobody counted."""
-MOST_INTERFACES = 1 << 16
+MAX_INTERFACES = 1 << 16
 """FRAME holds their index in 16 bits."""
 INT64 = np.iinfo(np.int64)
 SECOND = 1_000_000_000
@@ -121,7 +121,7 @@ def _whole_block(feed: Feed, byte_order: str, what: str) -> int:
     """Length of the block at the feed's place, all of which is there now."""
     feed.need(8, what)
     kind, length = struct.unpack_from(byte_order + "II", feed.data.data, feed.at)
-    if length % 4 or not SMALLEST.get(kind, FEWEST) <= length <= MOST_IN_RECORD:
+    if length % 4 or not SMALLEST.get(kind, FEWEST) <= length <= MAX_IN_RECORD:
         feed.damaged(f"{what} claims a length of {length} bytes")
     feed.need(length, what)
     (again,) = struct.unpack_from(byte_order + "I", feed.data.data, feed.at + length - 4)
@@ -192,7 +192,7 @@ def _boundaries(feed: Feed, byte_order: str, limits: Limits) -> tuple[Int64s, ND
         at += length
     if starts and at > size:
         # Larger than what is possible is damage now, not after reading on for it.
-        stopped = at - starts[-1] > MOST_IN_RECORD
+        stopped = at - starts[-1] > MAX_IN_RECORD
         starts.pop()
     array = np.array(starts, np.int64)
     heads = gather(feed.data, array, [("kind", byte_order + "u4"), ("length", byte_order + "u4")])
@@ -207,8 +207,8 @@ def _other_block(feed: Feed, sections: Sections, number: int) -> None:
         return
     length = _whole_block(feed, sections.byte_order, _subject(kind, number))
     if kind == INTERFACE:
-        if len(sections.interfaces) == MOST_INTERFACES:
-            feed.damaged(f"more than {MOST_INTERFACES} interfaces")
+        if len(sections.interfaces) == MAX_INTERFACES:
+            feed.damaged(f"more than {MAX_INTERFACES} interfaces")
         body = feed.data[feed.at + 8 : feed.at + length - 4].tobytes()
         sections.interfaces.append(_interface(body, sections))
     feed.at += length
@@ -219,7 +219,7 @@ def _interface(body: bytes, sections: Sections) -> Interface:
     link_type, snaplen = struct.unpack_from(byte_order + "HxxI", body)
     told: dict[int, bytes] = {}
     for code, value in options(body[8:], byte_order):
-        if code == COMMENT and len(sections.told.comments) < MOST_COMMENTS:
+        if code == COMMENT and len(sections.told.comments) < MAX_COMMENTS:
             sections.told.comments.append(text(value))
         told[code] = value
     units = 1_000_000
@@ -278,7 +278,7 @@ def _rows(
         original[which] = heads["original"]
         if kind == SIMPLE:
             snaplen = sections.interfaces[sections.first].snaplen if sections.own else 0
-            held = np.minimum(lengths[which] - SMALLEST[SIMPLE], snaplen or MOST_IN_RECORD)
+            held = np.minimum(lengths[which] - SMALLEST[SIMPLE], snaplen or MAX_IN_RECORD)
             captured[which] = np.minimum(held, heads["original"])
         else:
             captured[which] = heads["captured"]
@@ -291,7 +291,7 @@ def _rows(
     behind = gather(data, starts + lengths - 4, [("length", byte_order + "u4")])["length"]
     problem = ""
     for bad, what in (
-        (lengths > MOST_IN_RECORD, "is longer than possible"),
+        (lengths > MAX_IN_RECORD, "is longer than possible"),
         (lengths % 4 != 0, "has a length that is no multiple of four"),
         (behind != lengths, "gives two different lengths"),
         (captured > lengths - prefix - 4, "claims more captured bytes than it holds"),

@@ -16,7 +16,7 @@ from rdmascope.dissect.arrays import Bytes, Int64s, Rows
 
 from ..errors import CaptureError
 
-MOST_IN_RECORD = 256 << 20
+MAX_IN_RECORD = 256 << 20
 """Bytes; a record that claims more is damage."""
 
 PATIENCE = 0.2

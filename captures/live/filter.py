@@ -34,7 +34,7 @@ from ..errors import CaptureError
 
 SO_ATTACH = 26
 """Socket option SO_ATTACH_FILTER (asm-generic/socket.h)."""
-MOST_PORTS = 64
+MAX_PORTS = 64
 """A conditional jump reaches 255 instructions."""
 TUNNEL_PORTS = (*VXLAN_PORTS, GENEVE_PORT, MPLS_PORT)
 TUNNELS = (GRE, IPV4_INSIDE, IPV6_INSIDE, MPLS_INSIDE)
@@ -82,8 +82,8 @@ class Filter:
         ``cooked``: frames come without link header.  ``incoming_only``: what the loopback interface sends it also
         receives.
         """
-        if len(self.ports) > MOST_PORTS:
-            raise CaptureError(f"{len(self.ports)} ports are more than the {MOST_PORTS} that a filter has room for")
+        if len(self.ports) > MAX_PORTS:
+            raise CaptureError(f"{len(self.ports)} ports are more than the {MAX_PORTS} that a filter has room for")
         return assemble(list(self._steps(snaplen, cooked, incoming_only)))
 
     def _steps(self, snaplen: int, cooked: bool, incoming_only: bool) -> Iterator[Step | str]:

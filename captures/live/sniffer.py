@@ -22,7 +22,7 @@ from ..open import open_capture
 from .device import Device
 from .filter import Filter
 
-MOST_WAITING = 16
+MAX_WAITING = 16
 """Batches that were read and not asked for; then tcpdump's own buffer has to do."""
 PATIENCE = 5
 """Seconds for tcpdump to end."""
@@ -38,7 +38,7 @@ class Sniffer:
         self.words = filter.words
         self.link_type = ETHERNET
         self.received = self.dropped = 0
-        self._batches: queue.Queue[FrameBatch | CaptureError] = queue.Queue(MOST_WAITING)
+        self._batches: queue.Queue[FrameBatch | CaptureError] = queue.Queue(MAX_WAITING)
         self._ready, self._signal = os.pipe()
         os.set_blocking(self._ready, False)
         os.set_blocking(self._signal, False)

@@ -23,7 +23,7 @@ NO_SUCH_VERSION = 0xFFFFFFFF
 """Of a program: asks for the range of versions that there are (RFC 5531, 9)."""
 _REPLY_ROOM = 512
 """Bytes of a reply beside the data."""
-MOST_VERSIONS = 8
+MAX_VERSIONS = 8
 """Versions of a program that are tried."""
 
 
@@ -231,7 +231,7 @@ def _program(client: Client, number: int, xids: Iterator[int], timeout: int) -> 
     if probed.accept_status != PROG_MISMATCH or probed.low is None or probed.high is None:
         return Program(number, (), None, None, f"an absurd version drew {probed.error}, not PROG_MISMATCH")
     answered = []
-    for version in range(probed.low, min(probed.high, probed.low + MOST_VERSIONS - 1) + 1):
+    for version in range(probed.low, min(probed.high, probed.low + MAX_VERSIONS - 1) + 1):
         reply = ask(version)
         if isinstance(reply, ReplyHeader) and reply.accept_status == SUCCESS:
             answered.append(version)

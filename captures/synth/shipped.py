@@ -13,7 +13,7 @@ from ..formats.writer import PcapngWriter
 from .wire.network import Frame
 
 ETHERNET = 1
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """A script is no longer."""
 
 
@@ -31,11 +31,11 @@ def read_script(name: str) -> str:
         return shipped[name]
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise CaptureError(f"{name}: no such file, and no script that ships ({', '.join(shipped)})") from None
-    if len(data) > MOST_BYTES:
-        raise CaptureError(f"{name}: longer than {MOST_BYTES} bytes, no script")
+    if len(data) > MAX_BYTES:
+        raise CaptureError(f"{name}: longer than {MAX_BYTES} bytes, no script")
     try:
         return data.decode()
     except UnicodeDecodeError as error:

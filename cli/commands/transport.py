@@ -19,7 +19,7 @@ from ..reading import Reading, analyzer_options, file_argument, recognition_opti
 from ..terminal import complain, console, print_json, show
 from ..units import plural
 
-MOST_PAID = 1000
+MAX_PAID = 1000
 """RPCs of a connection that are kept, those that waited longest."""
 
 
@@ -136,7 +136,7 @@ def command(
 def _keep(entries: list[tuple[int, int, Paid]], rpc: Rpc) -> None:
     """Keep what is told of an RPC, not the RPC; the longest waits only."""
     entry = rpc.retransmission_delay, -rpc.number, Paid.of(rpc)
-    if len(entries) < MOST_PAID:
+    if len(entries) < MAX_PAID:
         heapq.heappush(entries, entry)
     else:
         heapq.heappushpop(entries, entry)

@@ -21,8 +21,8 @@ from ..terminal import complain, console, print_json, show
 from ..views import verify as views
 
 EXIT_AGREE, EXIT_DIFFER = 0, 1
-MOST_LISTED = 10
-MOST_IN_WORDS = 100
+MAX_LISTED = 10
+MAX_IN_WORDS = 100
 """Frames that Wireshark is asked to describe."""
 
 
@@ -32,7 +32,7 @@ MOST_IN_WORDS = 100
     "--limit",
     type=click.IntRange(0),
     metavar="N",
-    help=f"List at most N differences of a kind, 0 for all.  [default: {MOST_LISTED}; with --json all]",
+    help=f"List at most N differences of a kind, 0 for all.  [default: {MAX_LISTED}; with --json all]",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="rdmascope.difference/1 objects, and one rdmascope.verification/1."
@@ -90,7 +90,7 @@ def _verify(
     name: str, reading: Reading, readable: TsharkInput, tshark: Tshark, limit: int | None, as_json: bool
 ) -> int:
     ours = _ours(reading, readable)
-    kinds = views.Kinds((0 if as_json else MOST_LISTED) if limit is None else limit)
+    kinds = views.Kinds((0 if as_json else MAX_LISTED) if limit is None else limit)
 
     def compare(unknown: frozenset[str]) -> Comparison:
         comparison = Comparison(ours, unknown)
@@ -147,7 +147,7 @@ def _sighting(names: Sequence[str], line: Sequence[str]) -> Sighting:
 
 def _in_words(differences: Sequence[Difference], tshark: Tshark, path: str) -> dict[int, list[str]]:
     """Wireshark's own words for the frames that nobody can decide about."""
-    frames = sorted({difference.frame for difference in differences})[:MOST_IN_WORDS]
+    frames = sorted({difference.frame for difference in differences})[:MAX_IN_WORDS]
     fields = [difference.field for difference in differences]
     try:
         return in_words(tshark, path, frames, fields)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..auditfile import Waiver
 
 STYLES = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
-MOST_REASONS = 5
+MAX_REASONS = 5
 
 
 def page(result: Result, width: int, waivers: Sequence[Waiver] = ()) -> RenderableType:
@@ -158,10 +158,10 @@ def _undecided(result: Result) -> RenderableType | None:
         return None
     ranked = sorted(reasons.items(), key=lambda entry: -entry[1][0])
     rows: list[list[Cell]] = [
-        [reason, plural(len(rules), "rule"), f"{count:,}"] for reason, (count, rules) in ranked[:MOST_REASONS]
+        [reason, plural(len(rules), "rule"), f"{count:,}"] for reason, (count, rules) in ranked[:MAX_REASONS]
     ]
-    if len(ranked) > MOST_REASONS:
-        rest = ranked[MOST_REASONS:]
+    if len(ranked) > MAX_REASONS:
+        rest = ranked[MAX_REASONS:]
         rows.append([f"… and {plural(len(rest), 'reason')} more", "", f"{sum(count for _, (count, _) in rest):,}"])
     return Grid([""], ["", "times"], rows, gap=2)
 

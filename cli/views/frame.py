@@ -25,7 +25,7 @@ class Words(NamedTuple):
     fields: dict[str, Any]
 
 
-MOST_VALUE = 96
+MAX_VALUE = 96
 """Characters of one value."""
 
 
@@ -144,12 +144,12 @@ def _add_fields(tree: Tree, layer: Any) -> None:
                     _add_fields(branch.add(Text(inner.name)), inner)
             continue
         if isinstance(value, bytes):
-            shown = value[: MOST_VALUE // 2].hex()
-            text = f"{count(len(value))} bytes {shown}{'…' if len(value) > MOST_VALUE // 2 else ''}"
+            shown = value[: MAX_VALUE // 2].hex()
+            text = f"{count(len(value))} bytes {shown}{'…' if len(value) > MAX_VALUE // 2 else ''}"
         else:
             text = str(field.i2repr(layer, value))
-            if len(text) > MOST_VALUE:
-                text = text[:MOST_VALUE] + "…"
+            if len(text) > MAX_VALUE:
+                text = text[:MAX_VALUE] + "…"
         tree.add(Text.assemble((field.name, "dim"), " ", text))
 
 

@@ -33,7 +33,7 @@ ENDS = "client", "server"
 """Endpoint 0 and 1 (xcharext-02, 1.3)."""
 MOST = 8
 """Things of one kind that are told."""
-MOST_ITEMS = 64
+MAX_ITEMS = 64
 """Characteristics of one message that are listed."""
 
 
@@ -214,11 +214,11 @@ def add_option(tree: Tree, header: TransportHeader, request: Request | None = No
     noun = decode_option(header.option, header.optinfo, header.truncated)
     branch = tree.add(Text(f"rdma_opttype {header.option} ({option_name(header.option)})"))
     items = noun.start if isinstance(noun, InitXch) else noun.want if isinstance(noun, ReqXch) else ()
-    for item in items[:MOST_ITEMS]:
+    for item in items[:MAX_ITEMS]:
         doubt = f"  {item.problem}" if item.problem else ""
         branch.add(Text.assemble(f"{item.name} {item.words}", (doubt, "red")))
-    if len(items) > MOST_ITEMS:
-        branch.add(Text(f"… {len(items) - MOST_ITEMS} more", "dim"))
+    if len(items) > MAX_ITEMS:
+        branch.add(Text(f"… {len(items) - MAX_ITEMS} more", "dim"))
     for label, shown in list(_parts(noun, request))[1 if items else 0 :]:
         branch.add(Text(f"{label}{shown}"))
     if noun.problem:

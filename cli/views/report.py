@@ -32,9 +32,9 @@ MEANING = {
 }
 WIDE = 150
 """From this many columns on, latency and its parts stand in one table."""
-MOST_CONNECTIONS = 24
-MOST_PROCEDURES = 30
-MOST_ERRORS = 6
+MAX_CONNECTIONS = 24
+MAX_PROCEDURES = 30
+MAX_ERRORS = 6
 LATENCY_COLUMNS = ("RPCs", "err", "min", "median", "95%", "99%", "max")
 PART_COLUMNS = ("up", "down", *PART_NAMES.values())
 
@@ -76,7 +76,7 @@ def connections_view(connections: Sequence[Connection], statistics: Statistics, 
     if not connections and not retired.connections:
         return Text("  none seen", "dim")
     busiest = sorted(connections, key=lambda one: -(shares[one.number].calls if one.number in shares else 0))
-    shown = sorted(busiest[:MOST_CONNECTIONS], key=lambda one: one.number)
+    shown = sorted(busiest[:MAX_CONNECTIONS], key=lambda one: one.number)
     lossy = any(sum(one.retransmitted_packets) or sum(one.missing_packets) for one in shown)
     rows = []
     for one in shown:
@@ -197,7 +197,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 def procedures_view(procedures: Sequence[Procedure], width: int, everything: bool = False) -> RenderableType:
     """Latency and its parts by procedure; one table where there is room, else two."""
-    limit = len(procedures) if everything else MOST_PROCEDURES
+    limit = len(procedures) if everything else MAX_PROCEDURES
     shown, rest = procedures[:limit], procedures[limit:]
     labels: list[Cell] = []
     latencies: list[list[Cell]] = []
@@ -236,8 +236,8 @@ def _errors(procedures: Iterable[Procedure]) -> str:
     for one in procedures:
         for status, number in one.statuses.items():
             counts[status, procedure_label(one.key.name, one.key.operations)] += number
-    told = [f"{number:,} {status} ({label})" for (status, label), number in counts.most_common(MOST_ERRORS)]
-    return ", ".join([*told, *(["…"] if len(counts) > MOST_ERRORS else [])])
+    told = [f"{number:,} {status} ({label})" for (status, label), number in counts.most_common(MAX_ERRORS)]
+    return ", ".join([*told, *(["…"] if len(counts) > MAX_ERRORS else [])])
 
 
 def _by_program(procedures: Iterable[Procedure]) -> list[tuple[str, list[Procedure]]]:

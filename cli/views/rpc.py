@@ -22,8 +22,8 @@ from .rpcs import begin, outcome, title
 from .tables import PART_NAMES, Cell, Grid, bar
 
 LONGEST_RUN = 4
-MOST_STEPS = 60
-MOST_BYTES = 256
+MAX_STEPS = 60
+MAX_BYTES = 256
 ROW = 16
 
 
@@ -68,8 +68,8 @@ def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool
     lines = [Text(f"  {'frame':>8} {'time':>10}  {client:<{lane // 2}}{server:>{lane - lane // 2}}", "dim")]
     shown = list(steps) if full else _own(steps)
     rows = list(_folded(shown, full))
-    if not full and len(rows) > MOST_STEPS:
-        half = MOST_STEPS // 2
+    if not full and len(rows) > MAX_STEPS:
+        half = MAX_STEPS // 2
         rows[half:-half] = [f"{len(rows) - 2 * half:,} lines more"]
     for row in rows:
         if isinstance(row, str):
@@ -184,17 +184,17 @@ def _add_chunks(tree: Tree, header: TransportHeader) -> None:
         _add_segments(branch, header.reply.segments)
 
 
-MOST_SEGMENTS = 16
+MAX_SEGMENTS = 16
 
 
 def _add_segments(branch: Tree, segments: Iterable[Segment]) -> None:
     listed = list(segments)
-    for segment in listed[:MOST_SEGMENTS]:
+    for segment in listed[:MAX_SEGMENTS]:
         branch.add(
             Text(f"handle {segment.handle:#010x}  offset {segment.offset:#018x}  length {count(segment.length)}")
         )
-    if len(listed) > MOST_SEGMENTS:
-        branch.add(Text(f"… {len(listed) - MOST_SEGMENTS} segments more", "dim"))
+    if len(listed) > MAX_SEGMENTS:
+        branch.add(Text(f"… {len(listed) - MAX_SEGMENTS} segments more", "dim"))
 
 
 def chunk_map(chunks: Sequence[ChunkUse], width: int, full: bool = False) -> RenderableType:
@@ -207,7 +207,7 @@ def chunk_map(chunks: Sequence[ChunkUse], width: int, full: bool = False) -> Ren
         name = f"{chunk.kind} {numbers[chunk.kind]}" if chunk.kind != "reply" else "reply"
         if chunk.position is not None:
             name += f" @{chunk.position}"
-        uses = chunk.segments if full else chunk.segments[:MOST_SEGMENTS]
+        uses = chunk.segments if full else chunk.segments[:MAX_SEGMENTS]
         for at, use in enumerate(uses):
             segment, returned = use.advertised, use.returned
             odd = returned is not None and returned != use.moved
@@ -239,7 +239,7 @@ def _frames(use: SegmentUse) -> str:
 def contents(stitched: Stitched, full: bool = False) -> RenderableType:
     """A message as a hexdump; where bytes came from is said above them, their frames beside them."""
     data = stitched.data
-    limit = len(data) if full else MOST_BYTES
+    limit = len(data) if full else MAX_BYTES
     lines: list[Text] = []
     for (origin, missing), group in groupby(stitched.extents, lambda one: (one.origin, one.missing)):
         extents = list(group)

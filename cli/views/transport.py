@@ -19,10 +19,10 @@ from .tables import Cell, Grid
 if TYPE_CHECKING:
     from ..commands.transport import Paid
 
-MOST_EPISODES = 12
-MOST_PAID = 10
-MOST_FRAMES = 8
-MOST_CONNECTIONS = 8
+MAX_EPISODES = 12
+MAX_PAID = 10
+MAX_FRAMES = 8
+MAX_CONNECTIONS = 8
 WIDE, WIDE_SEGMENTS = 120, 152
 """From this many columns on, episodes show their frames and where the packet or segment was lost."""
 
@@ -50,10 +50,10 @@ def connection_view(
     ]
     if health.episode_count:
         parts += [Text(), causes_view(health)]
-        shown = health.episodes if everything else health.episodes[:MOST_EPISODES]
+        shown = health.episodes if everything else health.episodes[:MAX_EPISODES]
         parts += [Text(), episodes_view(connection, shown, width, health.segments)]
         parts += _more(len(health.episodes) - len(shown), "retransmissions")
-    listed = paid if everything else paid[:MOST_PAID]
+    listed = paid if everything else paid[:MAX_PAID]
     if listed:
         listed_rows: list[list[Cell]] = [
             [
@@ -126,10 +126,10 @@ def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> Render
     parts: list[RenderableType] = []
     if not told:
         parts.append(Padding(Text("nothing was sent again, lost or marked; no connection broke"), (0, 0, 0, 2)))
-    for _, lines in told[:MOST_CONNECTIONS]:
+    for _, lines in told[:MAX_CONNECTIONS]:
         parts += [Padding(line, (0, 0, 0, 2 if not at else 5)) for at, line in enumerate(lines)]
-    if len(told) > MOST_CONNECTIONS:
-        parts.append(Text(f"  … and {len(told) - MOST_CONNECTIONS} more connections", "dim"))
+    if len(told) > MAX_CONNECTIONS:
+        parts.append(Text(f"  … and {len(told) - MAX_CONNECTIONS} more connections", "dim"))
     vantages = [health.vantage for _, health in pairs if health.vantage.confidence] or [
         health.vantage for _, health in pairs
     ]
@@ -345,8 +345,8 @@ def _fatal(one: Direction) -> str:
 def _frames(frames: Sequence[int], number: int) -> str:
     if not number:
         return "-"
-    listed = ", ".join(str(frame) for frame in frames[:MOST_FRAMES])
-    return f"{count(number)}: {listed}" + (", …" if number > MOST_FRAMES else "")
+    listed = ", ".join(str(frame) for frame in frames[:MAX_FRAMES])
+    return f"{count(number)}: {listed}" + (", …" if number > MAX_FRAMES else "")
 
 
 def _reads(one: Direction) -> str:

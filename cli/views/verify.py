@@ -28,8 +28,8 @@ DECIMAL = frozenset(
 )  # fmt: skip
 """Fields that are shown as decimal numbers; the others, but for times, as hexadecimal ones."""
 
-MOST_VALUES = 4
-MOST_WORDS = 6
+MAX_VALUES = 4
+MAX_WORDS = 6
 
 Kind = tuple[str, str, str]
 """Who is right, why, and where to read about it."""
@@ -113,7 +113,7 @@ def _kind(
         yield Text(f"  … and {count(number - len(kept))} more (--limit 0 lists all)", "dim")
     if not reason:
         for frame in sorted({one.frame for one in kept} & words.keys()):
-            for line in words[frame][:MOST_WORDS]:
+            for line in words[frame][:MAX_WORDS]:
                 yield Padding(Text(f"frame {frame} in Wireshark's words: {line}", "dim"), (0, 0, 0, 2))
 
 
@@ -129,4 +129,4 @@ def values_shown(name: str, values: Values | None) -> str:
         shown = [f"0x{value:08x}" if value > 0xFFFF else f"0x{value:x}" for value in values]
     if name in PRESENCE:
         return "there" if name == "packet" else f"there, XID {shown[0]}"
-    return " ".join(shown[:MOST_VALUES]) + (" …" if len(shown) > MOST_VALUES else "")
+    return " ".join(shown[:MAX_VALUES]) + (" …" if len(shown) > MAX_VALUES else "")

@@ -26,7 +26,7 @@ SEVERITIES = {Level.MUST: "error", Level.SHOULD: "warning", Level.STATED: "notic
 RANKS = ("error", "warning", "notice", "note")
 
 
-MOST_REASONS = 100
+MAX_REASONS = 100
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Tally:
         self.violated += other.violated
         self.undecidable += other.undecidable
         for reason, count in other.reasons.items():
-            if len(self.reasons) < MOST_REASONS or reason in self.reasons:
+            if len(self.reasons) < MAX_REASONS or reason in self.reasons:
                 self.reasons[reason] += count
         self.examples += other.examples[: examples - len(self.examples)]
         self.worst = min(self.worst, other.worst)
@@ -249,7 +249,7 @@ class Auditor:
             tally.passed += 1
         elif judgement.verdict == UNDECIDABLE:
             tally.undecidable += 1
-            if len(tally.reasons) < MOST_REASONS or judgement.reason in tally.reasons:
+            if len(tally.reasons) < MAX_REASONS or judgement.reason in tally.reasons:
                 tally.reasons[judgement.reason] += 1
         else:
             finding = self._finding(rule, subject, judgement, endpoint)

@@ -13,7 +13,7 @@ from .remembered import REMEMBERED, remember
 
 LOWERING = 1_000_000_000
 """Nanoseconds that a smaller receive buffer may need to become known to its peer."""
-MOST_OPTIONS = 64
+MAX_OPTIONS = 64
 """Kinds of options that are remembered of an end."""
 
 Refusals = OrderedDict[tuple[str, str, int | None], Connection]
@@ -91,7 +91,7 @@ class Terms:
         if header.problem and not header.truncated:
             return None
         options = self.options[sent.sender]
-        if len(options) < MOST_OPTIONS:
+        if len(options) < MAX_OPTIONS:
             options.add(header.option)
         before, after = (connection.in_force(XCHAR_RBSIZ, sent.sender, at).value for at in (frame, frame + 1))
         if before is not None and after is not None and after < before:

@@ -49,7 +49,7 @@ ERF_CONTENTS = {  # Extensible Record Format, record types: (link type, bytes in
     23: (IPV6_ONLY, 0),
 }
 
-MOST_LABELS = 16
+MAX_LABELS = 16
 """MPLS labels that are followed."""
 
 ERSPAN_II = 0x88BE
@@ -93,7 +93,7 @@ def unwrap_mpls(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
     """What is behind an MPLS label stack (RFC 3032): IP, or Ethernet with or without a control word (RFC 4448)."""
     at, end = walk["at"].copy(), walk["end"]
     stacked = np.ones(len(walk), bool)
-    for _ in range(MOST_LABELS):
+    for _ in range(MAX_LABELS):
         bottom = u8(data, at + 2, end) & 1 != 0
         at += 4 * stacked
         stacked &= ~bottom

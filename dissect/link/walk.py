@@ -41,9 +41,9 @@ from .numbers import (
 )
 from .tunnels import unwrap_erf, unwrap_mpls, unwrap_protocols, unwrap_udp
 
-MOST_HEADERS = 32
+MAX_HEADERS = 32
 """VLAN tags, or extension headers, that are followed; no honest frame comes near."""
-MOST_NESTED = 8
+MAX_NESTED = 8
 """Packets inside packets that are followed."""
 
 
@@ -63,7 +63,7 @@ def walk_headers(
         walk = np.concatenate((take(walk, ~recorded), unwrap_erf(data, take(walk, recorded), skipped)))
 
     found: list[Rows] = []
-    for _ in range(MOST_NESTED):
+    for _ in range(MAX_NESTED):
         inside: list[Rows] = []
         walk, native = _parted(walk, walk["link"] == INFINIBAND)
         if len(native):
@@ -88,7 +88,7 @@ def walk_headers(
         walk = np.concatenate(inside) if inside else walk[:0]
         if not len(walk):
             break
-    count(skipped, f"more than {MOST_NESTED} packets inside each other", len(walk))
+    count(skipped, f"more than {MAX_NESTED} packets inside each other", len(walk))
     every = np.concatenate(found)
     return take(every, np.argsort(every["row"], kind="stable"))
 
@@ -166,7 +166,7 @@ def _link_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
     walk["at"] += length
 
     tagged = np.isin(walk["next"], TAGS) & ~raw
-    for _ in range(MOST_HEADERS):
+    for _ in range(MAX_HEADERS):
         if not tagged.any():
             break
         complete = ~tagged | (walk["at"] + 4 <= walk["end"])
@@ -214,7 +214,7 @@ def _network_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
 
 
 def _extension_headers(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
-    for _ in range(MOST_HEADERS):
+    for _ in range(MAX_HEADERS):
         six = walk["version"] == 6
         units = six & np.isin(walk["next"], EXTENSIONS)
         fragment = six & (walk["next"] == FRAGMENT)
@@ -244,7 +244,7 @@ def _link_type(number: int) -> str:
 
 def _ethertype(number: int) -> str:
     if number in TAGS:
-        return f"more than {MOST_HEADERS} VLAN tags"
+        return f"more than {MAX_HEADERS} VLAN tags"
     if number < 0:
         return "malformed IP header"
     if number < 0x0600:  # a length (IEEE 802.3, 3.2.6)

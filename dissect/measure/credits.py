@@ -10,7 +10,7 @@ from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
 from ..transport.operations import Operation
 
-MOST_BINS = 2048
+MAX_BINS = 2048
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Direction:
         if limit is not None and self.outstanding >= limit:
             self.blocked += passed
             here, left = self.last_time, passed
-            for _ in range(MOST_BINS):
+            for _ in range(MAX_BINS):
                 part = min(left, self.width - here % self.width)
                 self.bin(here).blocked += part
                 here, left = here + part, left - part
@@ -91,7 +91,7 @@ class Direction:
         self.last_time = time
 
     def bin(self, time: int) -> Stretch:
-        while time // self.width not in self.bins and len(self.bins) >= MOST_BINS:
+        while time // self.width not in self.bins and len(self.bins) >= MAX_BINS:
             self._widen()
         return self.bins.setdefault(time // self.width, Stretch(outstanding=self.outstanding))
 

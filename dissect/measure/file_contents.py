@@ -16,7 +16,7 @@ import numpy as np
 from .files import ALTERED, CUT, READ, WRITE, ZEROS
 
 BLOCK = 1 << 20
-MOST_KEPT = 1000
+MAX_KEPT = 1000
 """Conflicts, versions and fences of one file that are kept one by one."""
 
 UNANSWERED = "no reply to the WRITE"
@@ -121,7 +121,7 @@ class Contents:
         low, high = self._overlapped(start, end)
         over = max([source.end or source.begin, *(region.settled for region in self.regions[low:high])])
         self._replace(start, end, [])
-        self._fences = [*self._fences[-MOST_KEPT:], (start, end, over)]
+        self._fences = [*self._fences[-MAX_KEPT:], (start, end, over)]
 
     def _doubt(self, start: int, end: int, source: Source) -> None:
         """The bytes may have changed, to what is not known."""
@@ -195,13 +195,13 @@ class Contents:
             yield new._replace(settled=settled)
 
     def _conflict(self, change: Change) -> None:
-        if len(self.conflicts) < MOST_KEPT:
+        if len(self.conflicts) < MAX_KEPT:
             self.conflicts.append(change)
         else:
             self.conflicts_beyond += 1
 
     def _version(self, change: Change) -> None:
-        if len(self.versions) < MOST_KEPT:
+        if len(self.versions) < MAX_KEPT:
             self.versions.append(change)
         else:
             self.versions_beyond += 1

@@ -21,9 +21,9 @@ from .readable import Readable, readable, stretches_of
 
 READ, WRITE, ZEROS, CUT, ALTERED = "read", "write", "zeros", "cut", "altered"
 
-MOST_NAMES = 16
+MAX_NAMES = 16
 """Hard links of one file that are remembered."""
-MOST_REASONS = 64
+MAX_REASONS = 64
 DEEPEST = 256
 """Directories above a file that are looked up."""
 
@@ -164,7 +164,7 @@ class FileTable:
         return _Taking(self, rpc, rpc.version, server, messages).transfers
 
     def _unread(self, reason: str) -> None:
-        if len(self.unread) >= MOST_REASONS and reason not in self.unread:
+        if len(self.unread) >= MAX_REASONS and reason not in self.unread:
             reason = "other reasons"
         self.unread[reason] += 1
 
@@ -188,7 +188,7 @@ class FileTable:
         self.unname(directory, name)
         self._names[place] = file
         file.links.append(place)
-        if len(file.links) > MOST_NAMES:
+        if len(file.links) > MAX_NAMES:
             self._names.pop(file.links.pop(0), None)
 
     def unname(self, directory: File, name: bytes) -> File | None:

@@ -27,7 +27,7 @@ RATES = 3_000_000_000
 SECOND = 1_000_000_000
 HISTORY = 120
 """Seconds of which the rates are remembered."""
-MOST_PROCEDURES = 128
+MAX_PROCEDURES = 128
 """In a slot; what comes after is counted as one."""
 UNFOLDED = 4096
 """Latencies of a procedure that are kept as they are, before they become a histogram."""
@@ -158,7 +158,7 @@ class Recent:
             what = What(rpc.program, rpc.version, rpc.minor_version, rpc.name, rpc.operations, rpc.backward)
             called = slot.called.get(what)
             if called is None:
-                what = what if len(slot.called) < MOST_PROCEDURES else OTHER
+                what = what if len(slot.called) < MAX_PROCEDURES else OTHER
                 called = slot.called.setdefault(what, _Called())
             called.calls += 1
             called.failed += rpc.failed

@@ -34,9 +34,9 @@ WAYS = ("inline call", "inline reply", "read chunk", "position zero", "write chu
 
 EXACT = 1 << 17
 """Latencies of a procedure that are kept as they are; percentiles of more are good to 2 %."""
-MOST_PROCEDURES = 2048
+MAX_PROCEDURES = 2048
 """Distinct COMPOUNDs told apart; what comes after is counted under operations ``('other',)``."""
-MOST_REASONS = 64
+MAX_REASONS = 64
 
 
 class ProcedureKey(NamedTuple):
@@ -329,7 +329,7 @@ class Statistics:
         return histogram(np.concatenate([one[0] for one in parts]), most, np.concatenate([one[1] for one in parts]))
 
     def _new_procedure(self, key: ProcedureKey) -> Procedure:
-        if len(self._procedures) >= MOST_PROCEDURES:
+        if len(self._procedures) >= MAX_PROCEDURES:
             key = ProcedureKey(None, None, None, None, ("other",), key.backward, "")
         return self._procedures.setdefault(key, Procedure(key))
 
@@ -381,7 +381,7 @@ def _slow(rpc: Rpc, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> Slo
 
 def _count_reasons(counts: dict[str, int], reasons: Iterable[str]) -> None:
     for reason in set(map(_general, reasons)):
-        if reason not in counts and len(counts) >= MOST_REASONS:
+        if reason not in counts and len(counts) >= MAX_REASONS:
             reason = "other"
         counts[reason] = counts.get(reason, 0) + 1
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import Int64s
 
-MOST_BINS = 4096
+MAX_BINS = 4096
 TOGETHER = 1024
 """Events that are sorted into bins at a time."""
 
@@ -58,7 +58,7 @@ class Timeline:
         del self._waiting[:]
         fresh[:, 0] //= self._width
         table = _summed(np.concatenate((self._table, fresh)))
-        while len(table) > MOST_BINS:
+        while len(table) > MAX_BINS:
             # Two numbers become one with the last bit in which they differ; those of before and after 1970 never do.
             near = (table[:-1, 0] ^ table[1:, 0])[(table[:-1, 0] < 0) == (table[1:, 0] < 0)]
             doublings = int(near.min()).bit_length()

@@ -30,7 +30,7 @@ NFS_RDMA_PORT = 20049
 """RFC 8267, 8."""
 SWEEP = 1_000_000_000
 """Nanoseconds between two looks at everything that may have waited long enough."""
-MOST_LEAVING = 1 << 14
+MAX_LEAVING = 1 << 14
 """Retired connections that wait to be asked for."""
 
 Event = tuple[int, "Link | IwarpLink", Operation]
@@ -199,7 +199,7 @@ class Analyzer:
             iwarp.drop(numbers)
         self.connections[:] = [one for one in self.connections if one.number not in numbers]
         # Nobody may be interested.
-        self._leaving = [*self._leaving, *chosen][-MOST_LEAVING:]
+        self._leaving = [*self._leaving, *chosen][-MAX_LEAVING:]
         return done
 
     def _feed_iwarp(self, batch: FrameBatch, tcp: list[Rows], events: Sequence[Event]) -> Sequence[Event]:

@@ -17,10 +17,10 @@ ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH, ROPT_UPDXCH = 1, 2, 3, 4
 
 EXPERIMENTAL = range(4294967040, 4294967296)
 """Identifiers for experiments (xcharext-02, 6.2)."""
-MOST_WORDS = 64
+MAX_WORDS = 64
 """Words of an xcharsubset that are read; the XDR sets no limit, and no message has room for so many characteristics."""
 
-MOST_SHOWN = 16
+MAX_SHOWN = 16
 """Bytes of an unknown value that are shown."""
 
 
@@ -83,8 +83,8 @@ class Characteristic:
         """The value as a person would write it: '8192', 'true', 'BKREQSUP_GENL', '0x0102' of an unknown one."""
         if self.value is not None:
             return value_words(self.which, self.value)
-        more = f"… ({len(self.data):,} bytes)" if len(self.data) > MOST_SHOWN else ""
-        return f"0x{self.data[:MOST_SHOWN].hex()}{more}"
+        more = f"… ({len(self.data):,} bytes)" if len(self.data) > MAX_SHOWN else ""
+        return f"0x{self.data[:MAX_SHOWN].hex()}{more}"
 
 
 def characteristic_name(which: int) -> str:
@@ -321,10 +321,10 @@ def _xcharspec(reader: _Reader, field: str) -> Iterator[Characteristic]:
 def _xcharsubset(reader: _Reader, field: str) -> Iterator[int]:
     """Bit N mod 32 of word N div 32, counted from the least significant, stands for position N (xcharext-02, 2.1)."""
     count = reader.count(4, field)
-    for word in range(min(count, MOST_WORDS)):
+    for word in range(min(count, MAX_WORDS)):
         bits = reader.word(field)
         yield from (32 * word + bit for bit in range(32) if bits >> bit & 1)
-    reader.zeros(4 * max(0, count - MOST_WORDS), f"{field} behind position {32 * MOST_WORDS - 1}")
+    reader.zeros(4 * max(0, count - MAX_WORDS), f"{field} behind position {32 * MAX_WORDS - 1}")
 
 
 def _bool(reader: _Reader, field: str) -> Iterator[bool]:

@@ -30,8 +30,8 @@ _Unpack = Callable[[Any, int], tuple[int, ...]]
 
 _MINIMAL: _Unpack = Struct(">7I").unpack_from
 """The fixed words and three empty chunk lists: what most messages have."""
-_FEW_WORDS, _MOST_WORDS = 24, 64
-_WORDS: tuple[_Unpack, ...] = tuple(Struct(f">{count}I").unpack_from for count in range(_MOST_WORDS + 1))
+_FEW_WORDS, _MAX_WORDS = 24, 64
+_WORDS: tuple[_Unpack, ...] = tuple(Struct(f">{count}I").unpack_from for count in range(_MAX_WORDS + 1))
 """So many words at once."""
 _WORD: _Unpack = Struct(">I").unpack_from
 _READ_ENTRY: _Unpack = Struct(">IIIIQ").unpack_from
@@ -124,7 +124,7 @@ def _usual(
             at += 1 + 4 * len(reply.segments)
     except (IndexError, ValueError):
         # The lists may go on behind the words looked at: those are few at first, because each of them costs.
-        return _usual(data, start, available, first, _MOST_WORDS) if count == most < _MOST_WORDS else None
+        return _usual(data, start, available, first, _MAX_WORDS) if count == most < _MAX_WORDS else None
     return TransportHeader(
         words[0], words[1], words[2], words[3], tuple(reads), tuple(writes), reply, length=4 * at + 4
     )

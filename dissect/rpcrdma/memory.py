@@ -26,7 +26,7 @@ class _Memory(NamedTuple):
     rpc: Rpc
 
 
-MOST_RIVALS = 4096
+MAX_RIVALS = 4096
 """Operations that wait to be claimed; there are more only where replies are lost."""
 
 
@@ -113,7 +113,7 @@ class Advertised:
             entry.use.operations.append(operation)
         if len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):
             self.rivals[operation] = [entry.use for entry in found]
-            if len(self.rivals) > MOST_RIVALS:
+            if len(self.rivals) > MAX_RIVALS:
                 del self.rivals[next(iter(self.rivals))]
         return bool(found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MOST_HOLES = 256
+MAX_HOLES = 256
 
 
 class Hole(NamedTuple):
@@ -18,7 +18,7 @@ class Hole(NamedTuple):
 
 def add_hole(holes: list[Hole], hole: Hole) -> None:
     """Put ``hole`` behind the others; the oldest go where there are too many."""
-    del holes[: max(0, len(holes) - MOST_HOLES + 1)]
+    del holes[: max(0, len(holes) - MAX_HOLES + 1)]
     holes.append(hole)
 
 

@@ -18,7 +18,7 @@ from ..endpoint.plan import Fault
 from ..faults import FAULTS, find_fault
 from .network import EPOCH, Path
 
-MOST_STEPS, MOST_CALLS, LARGEST, MOST_BYTES = 10_000, 1_000, 1 << 20, 1 << 28
+MAX_STEPS, MAX_CALLS, LARGEST, MAX_BYTES = 10_000, 1_000, 1 << 20, 1 << 28
 """Steps of a script, calls of a step, bytes of a call, and of all: more is a mistake."""
 
 
@@ -72,7 +72,7 @@ END = {
 }
 STEP = {
     "call": Key(str, "A call.", ("null", "getattr", "read", "write", "readdirplus", "create_session", "callback")),
-    "count": Key(int, "How many, all at once as far as credits go.", most=MOST_CALLS),
+    "count": Key(int, "How many, all at once as far as credits go.", most=MAX_CALLS),
     "size": Key(int, "Bytes: read or written, of the listing, of the callback's tag."),
     "offset": Key(int, "Of a read or write.", most=1 << 40),
     "room": Key(int, "Bytes of the Write chunk of a read, where that is more than its size."),
@@ -154,11 +154,11 @@ def parse_script(text: str) -> Script:
         raise ScriptError("there is no [[connection]] in it")
     setups = tuple(_setup(f"connection {number}", one) for number, one in enumerate(connections, 1))
     steps = [step for setup in setups for step in setup.steps]
-    if len(steps) > MOST_STEPS:
-        raise ScriptError(f"the script: {len(steps)} steps, at most {MOST_STEPS}")
+    if len(steps) > MAX_STEPS:
+        raise ScriptError(f"the script: {len(steps)} steps, at most {MAX_STEPS}")
     size = sum(step.count * (step.size + 1024) for step in steps if step.call)
-    if size > MOST_BYTES:
-        raise ScriptError(f"the script: calls of {size} bytes, at most {MOST_BYTES}")
+    if size > MAX_BYTES:
+        raise ScriptError(f"the script: calls of {size} bytes, at most {MAX_BYTES}")
     return Script(
         top.get("title", ""),
         top.get("seed", 0),

@@ -54,9 +54,9 @@ FPDU = np.dtype(
     ]
 )
 
-MOST_PENDING = 1 << 20
+MAX_PENDING = 1 << 20
 """Bytes that are kept while FPDU boundaries are looked for."""
-MOST_FAILURES = 1000
+MAX_FAILURES = 1000
 WRONG_CRC, WRONG_MARKERS, WRONG_HEADERS = (
     "wrong CRC32C",
     "markers that point elsewhere",
@@ -423,13 +423,13 @@ class Framing:
         wrong = np.flatnonzero(~good)
         self.crc_failure_count += len(wrong)
         self._faults(starts, lengths, ~good, WRONG_CRC)
-        for index in wrong[: MOST_FAILURES - len(self.crc_failures)].tolist():
+        for index in wrong[: MAX_FAILURES - len(self.crc_failures)].tolist():
             row = int(np.searchsorted(window.end, starts[index], side="right"))
             self.crc_failures.append(int(window.rows["frame"][min(row, len(window.rows) - 1)]))
         return good
 
     def _faults(self, starts: Int64s, lengths: Int64s, which: Rows, why: str) -> None:
-        index = np.flatnonzero(which)[: MOST_FAILURES - len(self.faults)]
+        index = np.flatnonzero(which)[: MAX_FAILURES - len(self.faults)]
         first = self._in_stream(starts[index])
         stop = self._in_stream(starts[index] + (lengths[index] + 5 & ~3) + 4)
         self.faults += [(left, right, why) for left, right in zip(first.tolist(), stop.tolist(), strict=True)]
@@ -462,7 +462,7 @@ class Framing:
         found = search.find(self.at, self.markers is None, self.expected, final)
         self.at = found.at
         if not found.confirmed:
-            if final or window.limit - self.at > MOST_PENDING:
+            if final or window.limit - self.at > MAX_PENDING:
                 self.at = window.limit
             return window, False
         if self.markers is None:

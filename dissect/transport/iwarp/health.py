@@ -29,7 +29,7 @@ PAUSE = 100_000_000
 """Nanoseconds; an endpoint that sends no payload for longer is not active."""
 RECENT = 1024
 """Operations of either end that a repetition may be of."""
-MOST_AGAIN = 4096
+MAX_AGAIN = 4096
 CONGESTION_EXPERIENCED = 3
 """IP ECN field (RFC 3168, 5)."""
 _DATA, _ACK = 0x04, 0x11
@@ -107,7 +107,7 @@ class Health:
         """Segments that came marked with congestion, by direction."""
         self._recent: tuple[deque[tuple[int, int, Operation]], ...] = (deque(maxlen=RECENT), deque(maxlen=RECENT))
         """By direction: positions of the first byte and behind the last one, and whose they are."""
-        self._again: tuple[deque[Again], ...] = (deque(maxlen=MOST_AGAIN), deque(maxlen=MOST_AGAIN))
+        self._again: tuple[deque[Again], ...] = (deque(maxlen=MAX_AGAIN), deque(maxlen=MAX_AGAIN))
         """Repetitions of bytes that no Operation was made of so far."""
         self._costs: tuple[int, TcpCosts] | None = None
 

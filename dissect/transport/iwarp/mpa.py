@@ -12,7 +12,7 @@ from ...layers.iwarp_codes import REPLY_KEY, REQUEST_KEY
 from ...layers.private_data_codes import PrivateData, find_private_data
 
 HEADER = 20
-MOST_PRIVATE_DATA = 512
+MAX_PRIVATE_DATA = 512
 
 MARKERS, CRC, REJECT, ENHANCED = 0x80, 0x40, 0x20, 0x10
 
@@ -66,7 +66,7 @@ def mpa_frame(data: bytes) -> MPAFrame | None:
         return None
     flags, revision = data[16], data[17]
     length = mpa_length(data)
-    if length - HEADER > MOST_PRIVATE_DATA:
+    if length - HEADER > MAX_PRIVATE_DATA:
         return None
     private = data[HEADER:length]
     ird = ord_ = None

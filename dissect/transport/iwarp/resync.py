@@ -37,11 +37,11 @@ SHOWN = SPACING + HEAD
 
 ENDLESS = 1 << 62
 
-MOST_CANDIDATES = 512
-MOST_SCANNED = 1 << 18
+MAX_CANDIDATES = 512
+MAX_SCANNED = 1 << 18
 """Bytes."""
-MOST_HEADERS = 256
-MOST_MARKERS = 8
+MAX_HEADERS = 256
+MAX_MARKERS = 8
 
 YES, MAYBE, NO = range(3)
 
@@ -164,10 +164,10 @@ class Search:
             for hit in hits.tolist():
                 yield low + hit
                 count += 1
-                if count >= MOST_CANDIDATES:
+                if count >= MAX_CANDIDATES:
                     return
             scanned += high - low
-            if scanned >= MOST_SCANNED:
+            if scanned >= MAX_SCANNED:
                 return
 
     def _chain(self, at: int, span: int, exact: bool = False) -> tuple[int, int | None]:
@@ -180,7 +180,7 @@ class Search:
         sure = False
         before: _Header | None = None
         last: int | None = None
-        while headers < MOST_HEADERS:
+        while headers < MAX_HEADERS:
             if at + HEAD > window.limit:
                 if exact and at == window.limit and sure:
                     return YES, last
@@ -243,12 +243,12 @@ class Search:
         end = at + fpdu_bytes(head[0] << 8 | head[1])
         if self.window.read(end, MARKER) == bytes(MARKER):
             found.append(end)
-        return found[:MOST_MARKERS]
+        return found[:MAX_MARKERS]
 
     def _pointers_fit(self, bare: Window, at: int, base: int) -> bool:
         """Whether two markers and more point at the FPDUs they stand in, and none elsewhere."""
         right = 0
-        while right < MOST_MARKERS:
+        while right < MAX_MARKERS:
             head = bare.read(at, 2)
             if len(head) < 2:
                 break
@@ -259,7 +259,7 @@ class Search:
             start = base + block * SPACING + MARKER + inside
             stop = base + (end - 1 - base) // (SPACING - MARKER) * SPACING
             marker = start - MARKER if not inside else base + (block + 1) * SPACING
-            while marker <= stop and right < MOST_MARKERS:
+            while marker <= stop and right < MAX_MARKERS:
                 word = self.window.read(marker, MARKER)
                 if len(word) == MARKER:
                     if int.from_bytes(word, "big") != max(0, marker - start):

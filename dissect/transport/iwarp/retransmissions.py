@@ -25,9 +25,9 @@ HALF = MODULUS // 2
 
 KEPT = 2048
 """Segments behind the last one among which an earlier transmission is looked for."""
-MOST_EPISODES = 4096
-MOST_COMPLAINTS = 256
-MOST_MARKS = 1 << 16
+MAX_EPISODES = 4096
+MAX_COMPLAINTS = 256
+MAX_MARKS = 1 << 16
 LATE = 1_000_000
 """Nanoseconds; what fills a hole or comes again sooner, and without being asked for, was no timeout."""
 PAUSE = 200_000_000
@@ -122,7 +122,7 @@ class Repeats:
     def __init__(self) -> None:
         self.head: int | None = None
         """Position behind the furthest byte."""
-        self.episodes: deque[_Episode] = deque(maxlen=MOST_EPISODES)
+        self.episodes: deque[_Episode] = deque(maxlen=MAX_EPISODES)
         self.counts: Counter[str] = Counter()
         """Episodes by cause."""
         self.repeated: dict[str, Tally] = {}
@@ -141,15 +141,15 @@ class Repeats:
         self.again: list[Again] = []
         """Until somebody takes it."""
         self._holes: list[Hole] = []
-        self._complaints: deque[_Complaint] = deque(maxlen=MOST_COMPLAINTS)
+        self._complaints: deque[_Complaint] = deque(maxlen=MAX_COMPLAINTS)
         self._open: _Episode | None = None
         self._parts: deque[_Sent] = deque()
         self._count = 0
-        self._damaged: deque[tuple[int, int, int, int]] = deque(maxlen=MOST_COMPLAINTS)
+        self._damaged: deque[tuple[int, int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
         """``(start, stop, frame, time)`` of segments that arrived damaged."""
         self._acks: deque[tuple[Int64s, Int64s]] = deque(maxlen=64)
         """Positions that were acknowledged, and in which frames."""
-        self._twice: deque[tuple[int, int, int]] = deque(maxlen=MOST_COMPLAINTS)
+        self._twice: deque[tuple[int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
         """Bytes that the receiver says it has twice, and in which frame it says so."""
         self._last_ack: tuple[int, int] | None = None
         """Position and window of the receiver's last segment."""
@@ -406,7 +406,7 @@ class Repeats:
 
     def _mark(self, frame: int, what: str) -> None:
         self.marks[frame] = what
-        if len(self.marks) > MOST_MARKS:
+        if len(self.marks) > MAX_MARKS:
             del self.marks[next(iter(self.marks))]
 
 

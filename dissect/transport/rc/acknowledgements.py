@@ -12,7 +12,7 @@ from ...layers import opcodes
 from ...percentiles import Samples
 from .retransmissions import Columns
 
-MOST_PENDING = 16384
+MAX_PENDING = 16384
 """Requests whose acknowledgement is waited for."""
 
 _READ_REQUEST = 0x0C
@@ -122,7 +122,7 @@ class Acknowledgements:
         """How many Reads were open when each was issued."""
         ends = self._open_reads
         if reads is not None:
-            ends = np.concatenate((ends, reads.ends))[-MOST_PENDING:]
+            ends = np.concatenate((ends, reads.ends))[-MAX_PENDING:]
             done = np.full(len(reads.psns), before, np.int64)
             if positive is not None and reached is not None:
                 at = positive.frames.searchsorted(reads.frames) - 1
@@ -150,4 +150,4 @@ class Acknowledgements:
 
 def _pending(known: NDArray[Value], fresh: NDArray[Value]) -> NDArray[Value]:
     """The newest of both."""
-    return (np.concatenate((known, fresh)) if len(known) else fresh)[-MOST_PENDING:]
+    return (np.concatenate((known, fresh)) if len(known) else fresh)[-MAX_PENDING:]

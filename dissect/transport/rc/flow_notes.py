@@ -19,8 +19,8 @@ from .health import Health
 if TYPE_CHECKING:
     from .observer import Link
 
-MOST_FLOWS = 4096
-MOST_PACKETS = 4096
+MAX_FLOWS = 4096
+MAX_PACKETS = 4096
 """Per flow, while nobody knows whose they are."""
 
 Bound = Mapping[int, tuple["Link", int]]
@@ -64,8 +64,8 @@ class FlowNotes:
             if owner is not None:
                 _tell(owner[0].health, owner[1], part, corrupt)
                 continue
-            waiting = self._waiting.setdefault(key, []) if len(self._waiting) < MOST_FLOWS else []
-            if sum(len(one) for one, _ in waiting) < MOST_PACKETS:
+            waiting = self._waiting.setdefault(key, []) if len(self._waiting) < MAX_FLOWS else []
+            if sum(len(one) for one, _ in waiting) < MAX_PACKETS:
                 waiting.append((part, corrupt))
             else:
                 self.unknown += len(part)

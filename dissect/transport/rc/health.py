@@ -25,7 +25,7 @@ PAUSE = 100_000_000
 TOGETHER = 4096
 """Packets that are counted at a time."""
 MARKED_KEPT = 4096
-MOST_FAILURES = 1000
+MAX_FAILURES = 1000
 CONGESTION_EXPERIENCED = 3
 """IP ECN field (RFC 3168, 5)."""
 
@@ -181,7 +181,7 @@ class Health:
         """PACKET rows of ``sender`` whose invariant CRC is wrong."""
         sent = self.sent[sender]
         sent.failure_count += len(rows)
-        for row in rows[: MOST_FAILURES - len(sent.failures)]:
+        for row in rows[: MAX_FAILURES - len(sent.failures)]:
             sent.failures.append((int(row["frame"]), int(row["psn"]), int(row["time"])))
         self._costs = None
 

@@ -33,7 +33,7 @@ UNPAIRED = 30_000_000_000
 """Nanoseconds without a packet, after which a flow finds its partner as well as it can, or none."""
 HELD_IN_ALL = 1 << 19
 """Packets of flows without a partner; then the oldest go on without."""
-MOST_FLOWS = 4096
+MAX_FLOWS = 4096
 
 _UD_SEND_ONLY = 0x64
 _GSI = 1
@@ -176,7 +176,7 @@ class Observer:
         events += self._sort_out(batch.data, rows, kept)
         self.notes.look(batch, indices, kept, self.bound)
         events += self._pair(last_chance=False)
-        while self.held > HELD_IN_ALL or len(self.flows) > MOST_FLOWS:
+        while self.held > HELD_IN_ALL or len(self.flows) > MAX_FLOWS:
             events += self._unpaired(next(iter(self.flows)))
         events.sort(key=itemgetter(0))
         return events

@@ -22,7 +22,7 @@ CONVINCING = 8
 """A score that allows a verdict before the capture ends."""
 HELD_PACKETS = 1 << 18
 """So many packets of a flow wait for a partner."""
-MOST_CANDIDATES = 64
+MAX_CANDIDATES = 64
 """Flows of one direction between two hosts that are compared with those of the other; the oldest come first."""
 
 _STARTS_SEND = opcodes.IS_SEND & (opcodes.IS_FIRST | opcodes.IS_ONLY)
@@ -183,8 +183,8 @@ def pair(forth: list[Flow], back: list[Flow], last_chance: bool) -> list[Pair]:
     Before the ``last_chance`` (the capture goes on) only what cannot be mistaken is paired.
     """
     scored = []
-    for one in forth[:MOST_CANDIDATES]:
-        for other in back[:MOST_CANDIDATES]:
+    for one in forth[:MAX_CANDIDATES]:
+        for other in back[:MAX_CANDIDATES]:
             weight, share, evidence = _score(one, other)
             if weight:
                 scored.append((weight, share, evidence, one, other))

@@ -22,9 +22,9 @@ from ..serial import MODULUS
 
 KEPT = 2048
 """Packets behind the last one among which an earlier transmission is looked for."""
-MOST_EPISODES = 4096
-MOST_NAKS = 64
-MOST_REFUSALS = 256
+MAX_EPISODES = 4096
+MAX_NAKS = 64
+MAX_REFUSALS = 256
 RESTART = 1 << 16
 """A step of more PSNs than can be outstanding."""
 TIMEOUT_LEAST = 1_000_000
@@ -150,7 +150,7 @@ class Repeats:
         self.sequence_naks = self.rnr_count = self.reordered = 0
         self.rnr_naks: list[Refusal] = []
         self.fatal_naks: list[Refusal] = []
-        self.episodes: deque[_Episode] = deque(maxlen=MOST_EPISODES)
+        self.episodes: deque[_Episode] = deque(maxlen=MAX_EPISODES)
         self.counts: Counter[str] = Counter()
         """Closed episodes by cause."""
         self.repeated: dict[str, Tally] = {}
@@ -389,17 +389,17 @@ class Repeats:
         if waits:
             self.rnr_count += 1
             timer = round(opcodes.RNR_TIMER_MS[code] * 1e6)
-            if len(self.rnr_naks) < MOST_REFUSALS:
+            if len(self.rnr_naks) < MAX_REFUSALS:
                 self.rnr_naks.append(Refusal(frame, time, psn % MODULUS, name, timer))
         elif kind != opcodes.NAK:
             return
         elif code:
-            if len(self.fatal_naks) < MOST_REFUSALS:
+            if len(self.fatal_naks) < MAX_REFUSALS:
                 self.fatal_naks.append(Refusal(frame, time, psn % MODULUS, name))
             return
         else:
             self.sequence_naks += 1
-        if psn not in self._naks and len(self._naks) < MOST_NAKS:
+        if psn not in self._naks and len(self._naks) < MAX_NAKS:
             self._naks[psn] = _Nak(psn, waits, frame, time, self._complained_of(psn, frame, waits))
 
     def _complained_of(self, psn: int, frame: int, waits: bool) -> _Loss:

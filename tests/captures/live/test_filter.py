@@ -15,7 +15,7 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.shapes import read
 from playbook.wrap import Raw
 from rdmascope.captures import CaptureError
-from rdmascope.captures.live.filter import MOST_PORTS, SO_ATTACH, Filter
+from rdmascope.captures.live.filter import MAX_PORTS, SO_ATTACH, Filter
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import locate
 
@@ -163,7 +163,7 @@ def test_frames_are_cut_at_the_snaplen() -> None:
 
 
 def test_as_many_ports_as_there_is_room_for() -> None:
-    ports = tuple(range(1000, 1000 + MOST_PORTS))
+    ports = tuple(range(1000, 1000 + MAX_PORTS))
     machine = Machine(Filter(ports, tunnels=True).program(262144, cooked=False))
     assert machine.kept(iwarp(ports[-1])[0]) is not None
     assert machine.kept(iwarp(ports[-1] + 1)[0]) is None

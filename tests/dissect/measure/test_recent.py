@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playbook import Capture, Wire, call, frame_batch, nfs3, reply
 from playbook.shapes import DATA, read, write
-from rdmascope.dissect.measure.recent import HISTORY, MOST_PROCEDURES, SLOT, SLOTS, Recent, line
+from rdmascope.dissect.measure.recent import HISTORY, MAX_PROCEDURES, SLOT, SLOTS, Recent, line
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -96,11 +96,11 @@ def test_one_connection_is_picked_but_all_are_counted() -> None:
 def test_everything_is_bounded() -> None:
     analyzer, rpcs = conversation(["getattr"] * 10)
     recent = Recent()
-    for number in range(2 * MOST_PROCEDURES):
+    for number in range(2 * MAX_PROCEDURES):
         for rpc in rpcs:
             rpc.operations = (str(number),)
         recent.add(rpcs)
         recent.advance(number * SECOND, analyzer.connections)
-    assert len(recent.busy()) <= MOST_PROCEDURES + 1
+    assert len(recent.busy()) <= MAX_PROCEDURES + 1
     assert len(recent.history) == HISTORY
     assert len(recent._marks) <= 5

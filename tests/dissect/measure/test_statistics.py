@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from rdmascope.dissect.measure.statistics import MOST_PROCEDURES, MOST_REASONS, Statistics
+from rdmascope.dissect.measure.statistics import MAX_PROCEDURES, MAX_REASONS, Statistics
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
 from rdmascope.dissect.transport.connection import Connection, Endpoint
@@ -141,11 +141,11 @@ def test_the_slowest_are_the_slowest(totals: list[int], keep: int) -> None:
 
 def test_hostile_variety_stays_bounded() -> None:
     statistics = Statistics()
-    for number in range(MOST_PROCEDURES + 50):
+    for number in range(MAX_PROCEDURES + 50):
         statistics.add(rpc(number, name=f"proc-{number}", damage=(f"reason {chr(65 + number % 26) * (number % 90)}",)))
-    assert len(statistics.procedures()) <= MOST_PROCEDURES + 1
-    assert len(statistics.damage) <= MOST_REASONS + 1
-    assert statistics.calls == MOST_PROCEDURES + 50
+    assert len(statistics.procedures()) <= MAX_PROCEDURES + 1
+    assert len(statistics.damage) <= MAX_REASONS + 1
+    assert statistics.calls == MAX_PROCEDURES + 50
 
 
 def test_reasons_that_differ_in_numbers_are_one() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmascope.dissect.measure import time_series as module
-from rdmascope.dissect.measure.time_series import MOST_BINS, Timeline
+from rdmascope.dissect.measure.time_series import MAX_BINS, Timeline
 
 
 @given(
@@ -33,10 +33,10 @@ def test_the_timeline_loses_nothing(events: list[tuple[int, int, int]], columns:
 
 def test_the_timeline_widens_its_bins_rather_than_grow() -> None:
     timeline = Timeline()
-    for at in range(3 * MOST_BINS):
+    for at in range(3 * MAX_BINS):
         timeline.add(at * 1_000_000, 1, 2)
-    assert len(timeline.bins) <= MOST_BINS
-    assert sum(one.reply_bytes for one in timeline.bins.values()) == 6 * MOST_BINS
+    assert len(timeline.bins) <= MAX_BINS
+    assert sum(one.reply_bytes for one in timeline.bins.values()) == 6 * MAX_BINS
 
 
 @given(st.lists(st.one_of(st.integers(0, 10**8), st.integers(-(10**10), 10**18)), min_size=1, max_size=60))
@@ -44,7 +44,7 @@ def test_bins_are_as_wide_as_it_takes(times: list[int]) -> None:
     width = 1_000_000
     while len({time // width for time in times}) > 8:
         width *= 2
-    with patch.multiple(module, MOST_BINS=8, TOGETHER=5):
+    with patch.multiple(module, MAX_BINS=8, TOGETHER=5):
         timeline = Timeline()
         for time in times:
             timeline.add(time, 0, 0)
