@@ -8,7 +8,7 @@ from ..arrays import Bytes, Int64s, Rows, places, take
 from ..layers import opcodes
 from ..layers.icrc import LRH_BYTES, icrc_ok, verify, verify_local
 from ..layers.transports import NATIVE
-from ..transport.serial import MODULUS
+from ..serial import PSN
 from .packets import PacketBatch
 
 SAMPLE = 64
@@ -59,7 +59,7 @@ def replace_damaged(runs: Runs, data: Bytes, row: Rows) -> bool:
     """``row`` (one PACKET row in an array) repeats a packet of ``runs``: take it where that one's ICRC is wrong."""
     psn = int(row["psn"][0])
     for number, (at, where, rows) in enumerate(runs):
-        index = (psn - int(rows["psn"][0])) % MODULUS
+        index = PSN.distance(int(rows["psn"][0]), psn)
         if index >= len(rows):
             continue
         if int(rows["psn"][index]) != psn or _right(where, rows[index]) is not False or _right(data, row[0]) is False:

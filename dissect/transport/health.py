@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..rpcrdma.rpcs import Rpc
+from ..serial import PSN
 from .operations import Kind, Operation
-
-SEQUENCE_MODULUS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +310,8 @@ class Costs:
         span = operation.packets
         if operation.kind is Kind.READ:
             span = max(1, -(-operation.length // self._mtu))
-        behind = (operation.psn - episode.psn) % SEQUENCE_MODULUS
-        return behind < episode.end - episode.psn or (episode.psn - operation.psn) % SEQUENCE_MODULUS < span
+        behind = PSN.distance(episode.psn, operation.psn)
+        return behind < episode.end - episode.psn or PSN.distance(operation.psn, episode.psn) < span
 
 
 def _again(episode: Episode) -> int:

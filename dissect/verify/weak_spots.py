@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..rpcrdma.rpcs import Rpc
+from ..serial import PSN
 from ..transport.operations import Operation
 from .frame_fields import FPDU_FIELDS, MPA_FIELDS, Values
-
-PSN_MODULUS = 1 << 24
 
 CHUNKS = "Wireshark, epan/dissectors/packet-rpcrdma.c"
 PACKETS = "Wireshark, epan/dissectors/packet-infiniband.c"
@@ -118,7 +117,7 @@ def long_send(rpc: Rpc) -> bool:
 def psn_wraps(rpc: Rpc) -> bool:
     mtu = rpc.connection.path_mtu or 256
     sends = [message.operation for message in (rpc.call, rpc.reply) if message is not None]
-    return any(operation.psn + _packets(operation, mtu) > PSN_MODULUS for operation in (*sends, *_operations(rpc)))
+    return any(operation.psn + _packets(operation, mtu) > PSN.modulus for operation in (*sends, *_operations(rpc)))
 
 
 # The table.

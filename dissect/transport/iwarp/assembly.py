@@ -13,9 +13,9 @@ from ...arrays import Bytes, Rows
 from ...intervals import IntervalSet
 from ...layers import iwarp_codes as codes
 from ...percentiles import Samples
+from ...serial import TCP_SEQUENCE
 from ..operations import Kind, Operation, Payload
 from .framing import Fpdus
-from .stream import HALF, MODULUS
 
 OPEN_READS = 4096
 """More RDMA Reads than this cannot be outstanding; the oldest are given up."""
@@ -146,7 +146,7 @@ class Reads:
             if read.sink_stag == fragment.key
             and read.sink_to <= fragment.place
             and fragment.place + fragment.length <= read.sink_to + read.operation.length
-            and (fragment.ack - read.end) % MODULUS < HALF
+            and TCP_SEQUENCE.unwrap(read.end, fragment.ack) >= read.end
         ]
         if not fitting:
             self.stray += fragment.length

@@ -13,6 +13,7 @@ from ...layers import opcodes
 from ...link.tcp import ACK, RST, SYN
 from ...percentiles import Samples
 from ...rpcrdma.rpcs import Rpc
+from ...serial import TCP_SEQUENCE
 from ..capture_point import MEANINGS
 from ..health import NONE, Direction, Episode, Refusal, Spread, Tally, TransportHealth, Vantage
 from ..operations import Kind, Operation
@@ -20,7 +21,7 @@ from ..rc.acknowledgements import Acknowledgements
 from ..rc.retransmissions import Columns
 from .assembly import Fragment, Terminate
 from .framing import Fpdus
-from .retransmissions import HALF, MODULUS, Again, Repeats
+from .retransmissions import Again, Repeats
 
 if TYPE_CHECKING:
     from .link import Link
@@ -287,7 +288,7 @@ def _moment(episode: Episode) -> int:
 
 
 def _positions(head: int, numbers: Rows) -> Rows:
-    found: Rows = head + (numbers.astype(np.int64) - head + HALF) % MODULUS - HALF
+    found: Rows = TCP_SEQUENCE.unwrap_near(head, numbers)
     return found
 
 

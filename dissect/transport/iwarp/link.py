@@ -10,11 +10,12 @@ import numpy as np
 from ...arrays import Bytes, Rows, take
 from ...layers.iwarp_codes import READ_REQUEST, WRITE
 from ...link.tcp import ACK, FIN, RST, checksums
+from ...serial import TCP_SEQUENCE
 from ..connection import Connection, Endpoint
 from .assembly import Assembly, Delivered, Fragment, Reads, fragments
 from .framing import Fpdus, Framing
 from .health import Health
-from .stream import MODULUS, Stream, unwrap
+from .stream import Stream
 
 RARE = 2
 """Right checksums that must stand against a wrong one."""
@@ -74,7 +75,7 @@ class Link:
         """A segment (one row in an array) of a direction begins with an MPA Request or Reply."""
         other = 1 - direction
         self.streams[direction].start(int(row["seq"][0]))
-        self.streams[direction].opened = (int(row["seq"][0]) - 1) % MODULUS
+        self.streams[direction].opened = TCP_SEQUENCE.wrap(int(row["seq"][0]) - 1)
         self.framings = Framing(mpa=True), Framing(mpa=True)
         if int(row["flags"][0]) & ACK:
             self.streams[other].start(int(row["ack"][0]))
@@ -172,14 +173,13 @@ class Link:
 
     def _acknowledged(self, direction: int, rows: Rows) -> None:
         """Rows of the other direction say how much of this one was received."""
-        acks = rows["ack"][(rows["flags"] & (ACK | RST)) == ACK].astype(np.int64)
+        acks = rows["ack"][(rows["flags"] & (ACK | RST)) == ACK]
         if not len(acks):
             return
         reference = self.acked[direction]
         if reference is None:
             reference = int(acks[0])
-        steps = (acks - reference + (1 << 31)) % (1 << 32) - (1 << 31)
-        self.acked[direction] = reference + max(0, int(steps.max()))
+        self.acked[direction] = max(reference, int(TCP_SEQUENCE.unwrap_near(reference, acks).max()))
 
     def _advance(self, final: bool) -> Delivered:
         for direction in (0, 1):
@@ -259,7 +259,7 @@ class Link:
             return final or active.heard
         first = self.streams[1 - self.active].next
         assert first is not None
-        passive.begin(unwrap(first, ack))
+        passive.begin(TCP_SEQUENCE.unwrap(first, ack))
         return True
 
     def _connect(self) -> None:

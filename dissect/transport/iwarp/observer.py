@@ -13,13 +13,13 @@ from ...frames import FrameBatch
 from ...layers.iwarp_codes import REQUEST_KEY
 from ...link.addresses import AddressTable
 from ...link.tcp import ACK, SYN, locate_tcp
+from ...serial import TCP_SEQUENCE
 from ..connection import Registry
 from ..operations import Operation
 from .framing import Fpdus
 from .link import Link
 from .mpa import is_mpa
 from .rdmap import LEGAL
-from .stream import MODULUS
 
 TRIED = 64
 """Segments with payload by which a connection must have shown that it is iWARP."""
@@ -184,7 +184,7 @@ class Observer:
                     link.until = frame
                     events += self._finish(key)
                     link = None
-                self._remember(key, _Other(0, direction, (int(rows["seq"][first]) + 1) % MODULUS, frame))
+                self._remember(key, _Other(0, direction, TCP_SEQUENCE.wrap(int(rows["seq"][first]) + 1), frame))
         if link is None:
             link, members = self._judge(key, data, rows, members, forward, greeting, looks)
         if link is not None and len(members):

@@ -12,6 +12,7 @@ import numpy as np
 from ...arrays import Bytes, Int64s, Rows
 from ...layers.columns import compiled
 from ...layers.iwarp_codes import READ_REQUEST
+from ...serial import DDP_MSN
 from . import rdmap
 from .mpa import BETWEEN, MARKER, SPACING, fpdu_bytes, with_markers
 from .resync import NEAR
@@ -68,7 +69,7 @@ class Doubt:
                 continue
             numbers = msn[mine].astype(np.int64)
             before = self.msn.get(number, int(numbers[0]) - 1)
-            step = np.diff(numbers, prepend=before) % (1 << 32)
+            step = np.diff(numbers, prepend=before) % DDP_MSN.modulus
             unusual = (step > NEAR) | ((step == 0) & (offset[mine] == 0))
             unusual[0] &= number in self.msn
             wrong[mine] |= unusual

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...arrays import Rows
+from ...serial import DDP_MSN
 from . import rdmap
 from .mpa import MARKER, SPACING, fpdu_bytes, without_markers
 from .window import Window
@@ -73,7 +74,7 @@ class Evidence:
 
     def continued(self, queue: int, msn: int) -> bool:
         last = self.msn.get(queue)
-        return last is not None and (msn - last) % (1 << 32) <= NEAR
+        return last is not None and DDP_MSN.distance(last, msn) <= NEAR
 
 
 class _Header(NamedTuple):

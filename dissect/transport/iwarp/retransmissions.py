@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows
 from ...link.tcp import ACK, ECE, FIN, HEADER, RST, SACK, SYN, sack_blocks
+from ...serial import TCP_SEQUENCE
 from ..gaps import Hole, add_hole, fill_holes
 from ..health import NONE, Episode, Tally
-
-MODULUS = 1 << 32
-HALF = MODULUS // 2
 
 KEPT = 2048
 """Segments behind the last one among which an earlier transmission is looked for."""
@@ -100,8 +98,8 @@ class _Episode:
         asked = self.asked
         return Episode(
             sender,
-            self.start % MODULUS,
-            self.start % MODULUS + self.end - self.start,
+            TCP_SEQUENCE.wrap(self.start),
+            TCP_SEQUENCE.wrap(self.start) + self.end - self.start,
             self.cause,
             self.lost,
             self.seen_before,
@@ -174,8 +172,7 @@ class Repeats:
                 self._mark(frame, ZERO_WINDOW)
         if reference is None:
             return
-        acks = rows["ack"].astype(np.int64)
-        acks = reference + (acks - reference + HALF) % MODULUS - HALF
+        acks = TCP_SEQUENCE.unwrap_near(reference, rows["ack"])
         frames, windows = rows["frame"], rows["window"]
         self._acks.append((np.maximum.accumulate(acks), frames))
         before, window = self._last_ack or (-1, -1)
@@ -187,8 +184,7 @@ class Repeats:
         odd = bare & (same | _selective(data, rows, size))
         if not odd.any():
             return
-        ends = sent["seq"].astype(np.int64) + sent["length"]
-        ends = reference + (ends - reference + HALF) % MODULUS - HALF
+        ends = TCP_SEQUENCE.unwrap_near(reference, sent["seq"].astype(np.int64) + sent["length"])
         reached = np.concatenate(([reference], np.maximum(np.maximum.accumulate(ends), reference)))
         outstanding = reached[np.searchsorted(sent["frame"], frames)] > acks
         for index in np.flatnonzero(odd).tolist():
@@ -199,7 +195,7 @@ class Repeats:
         """An acknowledgement that says the same as the one before it, or more than a number."""
         frame, time = int(row["frame"]), int(row["time"])
         blocks = [
-            (ack + (left - ack + HALF) % MODULUS - HALF, ack + (right - ack + HALF) % MODULUS - HALF)
+            (TCP_SEQUENCE.unwrap(ack, left), TCP_SEQUENCE.unwrap(ack, right))
             for left, right in sack_blocks(data, int(row["header"]), int(row["payload"]))
         ]
         if blocks and (blocks[0][1] <= ack or any(a <= blocks[0][0] and blocks[0][1] <= b for a, b in blocks[1:])):
@@ -231,7 +227,7 @@ class Repeats:
     def damaged(self, rows: Rows) -> None:
         """SEGMENT rows whose checksum is wrong: the receiver drops them."""
         for seq, length, frame, time in zip(*(rows[name].tolist() for name in _DAMAGED), strict=True):
-            at = seq if self.head is None else self.head + (seq - self.head + HALF) % MODULUS - HALF
+            at = seq if self.head is None else TCP_SEQUENCE.unwrap(self.head, seq)
             self._damaged.append((at, at + length, frame, time))
             self._mark(frame, SPOILED)
 

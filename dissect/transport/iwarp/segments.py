@@ -14,12 +14,12 @@ from ...arrays import Bytes, Rows
 from ...frames import FrameBatch
 from ...layers.iwarp_codes import OPCODES
 from ...link.tcp import ACK, SYN, WINDOW_SCALE, locate_tcp, options
+from ...serial import TCP_SEQUENCE
 from .framing import Fpdus, ReadRequest
 from .link import Link
 from .mpa import MPAFrame
 from .observer import Observer
 from .rdmap import TAGGED_HEADER, UNTAGGED_HEADER
-from .stream import unwrap
 
 READY = "ready"
 KEPT = 1 << 16
@@ -225,7 +225,7 @@ class Segments:
         stream, other = link.streams[direction], link.streams[1 - direction]
         at = seq + bool(flags & SYN)
         first = stream.first
-        position = at if first is None else unwrap(max(first, stream.reference), at)
+        position = at if first is None else TCP_SEQUENCE.unwrap(max(first, stream.reference), at)
         scale = None if flags & SYN else self._scales.get((link, direction))
         known = bool(flags & SYN) or (scale is not None and (link, 1 - direction) in self._scales)
         framing = link.framings[direction]
@@ -248,7 +248,7 @@ class Segments:
             position - (position if first is None else first) + 1 - bool(flags & SYN),
             None
             if not flags & ACK or other.first is None
-            else unwrap(max(other.first, other.reference), ack) - other.first + 1,
+            else TCP_SEQUENCE.unwrap(max(other.first, other.reference), ack) - other.first + 1,
             int(row["window"]) << (scale or 0 if known else 0),
             known,
             int(row["header"]) - offset,

@@ -14,6 +14,7 @@ import numpy as np
 from ...arrays import Bytes, Int64s, Rows
 from ...intervals import IntervalSet
 from ...link.tcp import SYN
+from ...serial import TCP_SEQUENCE
 from .retransmissions import Repeats
 
 STRETCH = np.dtype(
@@ -30,9 +31,6 @@ STRETCH = np.dtype(
 )
 """Bytes that follow each other and that one frame carried.  Also what Payload.runs hold, where ``at`` means nothing."""
 
-MODULUS = 1 << 32
-HALF = MODULUS // 2
-
 REORDERED = 64
 """Segments of a connection that may come before an acknowledged hole counts as not captured."""
 PATIENCE = 4096
@@ -41,11 +39,6 @@ SECOND = 1_000_000_000
 
 Chunk = tuple[Bytes, Rows]
 """STRETCH rows of one batch, and the data they refer to."""
-
-
-def unwrap(reference: int, value: int) -> int:
-    """The position nearest to ``reference`` that has the sequence number ``value``."""
-    return reference + (value - reference + HALF) % MODULUS - HALF
 
 
 class Stream:
@@ -87,7 +80,7 @@ class Stream:
         seq = rows["seq"].astype(np.int64) + (rows["flags"] & SYN != 0)
         if self.next is None:
             self.start(int(seq[0]))
-        position = self.reference + np.cumsum((np.diff(seq, prepend=self.reference % MODULUS) + HALF) % MODULUS - HALF)
+        position = TCP_SEQUENCE.unwrap_series(self.reference, seq)
         self.reference = int(position[-1])
         if not (carrying := rows["length"] > 0).all():
             rows, position = rows[carrying], position[carrying]
@@ -180,7 +173,7 @@ class Stream:
             hole = self.held[0][0]
             if now is not None and self.waiting is not None:
                 waited = segments - self.waiting[0], now - self.waiting[1]
-                known = acked is not None and unwrap(self.next, acked) >= hole
+                known = acked is not None and TCP_SEQUENCE.unwrap(self.next, acked) >= hole
                 patience = (REORDERED, SECOND) if known else (PATIENCE, 60 * SECOND)
                 if waited[0] < patience[0] and waited[1] < patience[1]:
                     break

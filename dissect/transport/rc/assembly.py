@@ -10,9 +10,9 @@ import numpy as np
 from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import opcodes
 from ...link.damage import replace_damaged
+from ...serial import PSN
 from ..connection import Connection
 from ..operations import Kind, Operation, Payload
-from ..serial import MODULUS, unwrap_all
 from .reads import DEFAULT_MTU, READ_REQUEST, Reads
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
@@ -269,7 +269,7 @@ class Assembly:
             payload,
             int(first["r_key"][0]) if has_address else 0,
             int(first["va"][0]) if has_address else 0,
-            psn % MODULUS,
+            PSN.wrap(psn),
             sum(len(rows) for _, _, rows in parts),
             retransmissions=self.partial_repeats,
             start_known=start_known,
@@ -298,7 +298,7 @@ class Assembly:
         recent = self.recent[-RECENT:] + [operation for _, operation in self.out[-RECENT:]]
         if not recent:
             return
-        starts = unwrap_all(reference, np.array([operation.psn for operation in recent]))
+        starts = PSN.unwrap_series(reference, np.array([operation.psn for operation in recent]))
         owners = starts.searchsorted(psns, side="right") - 1
         for owner in np.unique(owners[owners >= 0]).tolist():
             operation = recent[owner]

@@ -11,10 +11,10 @@ import numpy as np
 from ...arrays import Int64s, Rows, some
 from ...layers import opcodes
 from ...percentiles import Samples
+from ...serial import PSN
 from ..capture_point import vantage
 from ..connection import Connection, Endpoint
 from ..health import NONE, Costs, Direction, Episode, Spread, Tally, TransportHealth
-from ..serial import unwrap, unwrap_all
 from .acknowledgements import Acknowledgements
 from .ending import ending
 from .reads import DEFAULT_MTU, spans
@@ -140,12 +140,12 @@ class Health:
         asked = told = None
         syndromes = None
         if len(requests):
-            psns = unwrap_all(int(requests["psn"][0]) if head is None else head, requests["psn"])
+            psns = PSN.unwrap_series(int(requests["psn"][0]) if head is None else head, requests["psn"])
             asked = _columns(requests, psns, psns + spans(self.connection, requests))
         reference = head if asked is None else int(asked.psns[0])
         if len(responses):
-            start = int(responses["psn"][0]) if reference is None else unwrap(reference, int(responses["psn"][0]))
-            psns = unwrap_all(start, responses["psn"])
+            start = int(responses["psn"][0]) if reference is None else PSN.unwrap(reference, int(responses["psn"][0]))
+            psns = PSN.unwrap_series(start, responses["psn"])
             syndromes = responses["syndrome"]
             positive = (syndromes >> 5 & 3 == opcodes.ACK) & (responses["headers"] == 1)
             told = _columns(responses, psns, psns + positive)

@@ -16,9 +16,9 @@ import numpy as np
 
 from ...arrays import Int64s, Rows, places, some
 from ...layers import opcodes
+from ...serial import PSN
 from ..gaps import Hole, add_hole, fill_holes
 from ..health import NONE, Episode, Refusal, Tally
-from ..serial import MODULUS
 
 KEPT = 2048
 """Packets behind the last one among which an earlier transmission is looked for."""
@@ -121,8 +121,8 @@ class _Episode:
         nak = self.nak
         return Episode(
             initiator,
-            self.psn % MODULUS,
-            self.psn % MODULUS + self.end - self.psn,
+            PSN.wrap(self.psn),
+            PSN.wrap(self.psn) + self.end - self.psn,
             self.cause,
             self.loss.lost,
             self.loss.seen_before,
@@ -390,12 +390,12 @@ class Repeats:
             self.rnr_count += 1
             timer = round(opcodes.RNR_TIMER_MS[code] * 1e6)
             if len(self.rnr_naks) < MAX_REFUSALS:
-                self.rnr_naks.append(Refusal(frame, time, psn % MODULUS, name, timer))
+                self.rnr_naks.append(Refusal(frame, time, PSN.wrap(psn), name, timer))
         elif kind != opcodes.NAK:
             return
         elif code:
             if len(self.fatal_naks) < MAX_REFUSALS:
-                self.fatal_naks.append(Refusal(frame, time, psn % MODULUS, name))
+                self.fatal_naks.append(Refusal(frame, time, PSN.wrap(psn), name))
             return
         else:
             self.sequence_naks += 1

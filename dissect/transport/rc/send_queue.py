@@ -17,8 +17,8 @@ from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...link.damage import replace_damaged
+from ...serial import PSN
 from ..connection import Connection
-from ..serial import MODULUS, unwrap, unwrap_all
 from .assembly import Assembly, Delivered
 from .reads import READ_REQUEST, Reads, spans
 
@@ -127,7 +127,7 @@ class SendQueue:
         reads = places(requests["opcode"][:-1] == READ_REQUEST)
         for index in reads.tolist():
             length = int(requests["dma_length"][index])
-            step = (int(requests["psn"][index + 1]) - int(requests["psn"][index])) % MODULUS
+            step = PSN.distance(int(requests["psn"][index]), int(requests["psn"][index + 1]))
             for mtu in PATH_MTUS:
                 if length > mtu and -(-length // mtu) == step:
                     self.connection.path_mtu = mtu
@@ -137,7 +137,7 @@ class SendQueue:
 
     def _requests(self, data: Bytes, rows: Rows) -> None:
         reference = self.head if self.head is not None else int(rows["psn"][0])
-        psns = unwrap_all(reference, rows["psn"])
+        psns = PSN.unwrap_series(reference, rows["psn"])
         ends = psns + spans(self.connection, rows)
         breaks = places(psns[1:] != ends[:-1]) + 1
         edges = [0, *breaks.tolist(), len(rows)]
@@ -287,7 +287,7 @@ class SendQueue:
 
     def _responses(self, data: Bytes, rows: Rows) -> None:
         assert self.head is not None
-        psns = unwrap_all(unwrap(self.head, int(rows["psn"][0])), rows["psn"])
+        psns = PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"])
         opcode = rows["opcode"]
         positive = opcodes.IS_READ_RESPONSE[opcode] | opcodes.IS_ATOMIC_RESPONSE[opcode]
         positive |= opcodes.IS_ACKNOWLEDGE[opcode] & (rows["syndrome"] >> 5 == 0)
