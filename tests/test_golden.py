@@ -19,7 +19,7 @@ from rdmascope.captures import open_capture
 from rdmascope.captures.synth.shipped import shipped_scripts
 from rdmascope.captures.synth.wire.play import captured, play_script
 from rdmascope.captures.synth.wire.script import parse_script
-from rdmascope.dissect.rpcrdma.characteristics import XCHAR_RBSIZ
+from rdmascope.dissect.layers.characteristics_codes import XCHAR_RBSIZ
 from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 

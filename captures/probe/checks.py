@@ -6,6 +6,7 @@ from collections.abc import Callable
 from struct import pack
 from typing import NamedTuple
 
+from rdmascope.dissect.layers.characteristics_codes import EXPERIMENTAL, ROPT_INITXCH
 from rdmascope.dissect.layers.rpcrdma_codes import (
     ERR_INVAL_OPTION,
     ERR_VERS,
@@ -16,7 +17,6 @@ from rdmascope.dissect.layers.rpcrdma_codes import (
 )
 from rdmascope.dissect.onc.header import reply_header
 from rdmascope.dissect.onc.programs import NFS
-from rdmascope.dissect.rpcrdma.characteristics import EXPERIMENTAL, ROPT_INITXCH
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 
 from ..synth.endpoint import Item, Parts, service, whole

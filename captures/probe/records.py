@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
+from rdmascope.dissect.layers.characteristics_codes import characteristic_name
 from rdmascope.dissect.onc.programs import program_name
 from rdmascope.dissect.records.nouns import Record, record
-from rdmascope.dissect.rpcrdma.characteristics import characteristic_name
 
 from ..verbs.interface import Target
 from .ping import Echoed, Finding, Program, Reached, Round, Spoken, times

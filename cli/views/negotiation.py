@@ -7,21 +7,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 from rich.tree import Tree
 
-from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES
-from rdmascope.dissect.rpcrdma.characteristics import (
+from rdmascope.dissect.layers.characteristics_codes import (
     CHARACTERISTICS,
     Characteristic,
+    characteristic_name,
+    option_name,
+    value_words,
+)
+from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES
+from rdmascope.dissect.rpcrdma.characteristics import (
     InitXch,
     OptionNoun,
     ReqXch,
     RespXch,
     UnknownOption,
     UpdXch,
-    characteristic_name,
     decode_option,
-    option_name,
     selected,
-    value_words,
 )
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
 from rdmascope.dissect.rpcrdma.negotiation import Request, Spoken, loops

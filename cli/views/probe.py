@@ -16,8 +16,8 @@ from rdmascope.captures.probe.verdicts import Check, Kind
 from rdmascope.captures.synth.endpoint.header import Value
 from rdmascope.captures.synth.endpoint.plan import Fault
 from rdmascope.captures.verbs.interface import Depths, Target
+from rdmascope.dissect.layers.characteristics_codes import CHARACTERISTICS, characteristic_name
 from rdmascope.dissect.onc.programs import program_name
-from rdmascope.dissect.rpcrdma.characteristics import CHARACTERISTICS, characteristic_name
 
 from ..units import duration, plural, size
 from .tables import Grid, heading

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from ..layers.characteristics_codes import XCHAR_RBSIZ, Characteristic
 from ..layers.private_data_codes import Identified, find_identifiers
 from ..layers.rpcrdma_codes import RDMA_DONE, RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL
-from ..rpcrdma.characteristics import XCHAR_RBSIZ, Characteristic, InitXch, OptionNoun, ReqXch, UpdXch
+from ..rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, UpdXch
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.negotiation import InForce, Request

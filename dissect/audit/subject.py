@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
+from ..serial import PSN
 from ..transport.connection import Connection
 from ..transport.operations import Operation
 
@@ -105,7 +106,7 @@ def precedes(connection: Connection, first: Operation, second: Operation) -> boo
     """
     if connection.transport == "iWARP":
         return first.last_frame < second.first_frame
-    return (second.psn - first.psn) & 0xFFFFFF < 1 << 23
+    return PSN.distance(first.psn, second.psn) < PSN.half
 
 
 def beheaded(connection: Connection, sender: int) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 
+from ..layers.characteristics_codes import XCHAR_RBSIZ
 from ..layers.rpcrdma_codes import ERR_VERS, RDMA_ERROR, RDMA_OPTIONAL
-from ..rpcrdma.characteristics import XCHAR_RBSIZ, RespXch, decode_option
+from ..rpcrdma.characteristics import RespXch, decode_option
 from ..rpcrdma.messages import Message
 from ..transport.connection import Connection
 from .nouns import Option, Sent, Standing

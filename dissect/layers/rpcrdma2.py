@@ -7,7 +7,7 @@ The four words before them are ``RPCRDMA``, in ``rpcrdma``::
 
 A body that is no valid XDR stays Raw, and so does an rdma_optinfo that is none of the option its rdma_opttype names.
 The direction keeps its whole name, for ``direction`` is something else to Scapy.
-The options and characteristics are the rows of the tables in ``rdmascope.dissect.rpcrdma.characteristics``.
+The options and characteristics are the rows of the tables in ``characteristics_codes``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from scapy.fields import ConditionalField, FieldListField, IntEnumField, IntField, PacketField, StrField
 from scapy.packet import Raw
 
-from ..rpcrdma.characteristics import CHARACTERISTICS, OPTIONS, OptionKind, interpret
 from .bth import Header
+from .characteristics_codes import CHARACTERISTICS, OPTIONS, OptionKind, interpret
 from .chunks import CHUNKS
 from .oncrpc import oncrpc_class
 from .rpcrdma_codes import (

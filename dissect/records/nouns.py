@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..layers.characteristics_codes import CHARACTERISTICS, Characteristic, characteristic_name, option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
 from ..measure.distribution import Distribution
 from ..measure.statistics import Procedure, ProcedureKey, Share, Slow, Transfer
 from ..measure.time_series import Bin
 from ..onc.programs import program_name
-from ..rpcrdma.characteristics import CHARACTERISTICS, Characteristic, characteristic_name, option_name
 from ..rpcrdma.eviction import Retired
 from ..rpcrdma.messages import Message
 from ..rpcrdma.negotiation import InForce, Negotiation, Spoken

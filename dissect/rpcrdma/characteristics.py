@@ -1,123 +1,26 @@
-"""Transport characteristics, and the options that carry them in an RDMA2_OPTIONAL (xcharext-02).
+"""The options of an RDMA2_OPTIONAL that carry transport characteristics, read into nouns (xcharext-02, 4).
 
-``OPTIONS`` and ``CHARACTERISTICS`` are all there is to know about them: a new one is a row there (and, for an option,
-a noun to read it into).  ``layers/rpcrdma2.py`` makes Scapy packets of the same rows.
+The tables are ``layers/characteristics_codes.py``; a new option is a row there and a noun here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-XCHAR_RBSIZ, XCHAR_REQREMINV, XCHAR_BRS = 1, 2, 3
-BKREQSUP_NONE, BKREQSUP_INLINE, BKREQSUP_GENL = 0, 1, 2
-ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH, ROPT_UPDXCH = 1, 2, 3, 4
+from ..layers.characteristics_codes import (
+    OPTIONS,
+    ROPT_INITXCH,
+    ROPT_REQXCH,
+    ROPT_RESPXCH,
+    ROPT_UPDXCH,
+    Characteristic,
+    interpret,
+)
 
-EXPERIMENTAL = range(4294967040, 4294967296)
-"""Identifiers for experiments (xcharext-02, 6.2)."""
 MAX_WORDS = 64
 """Words of an xcharsubset that are read; the XDR sets no limit, and no message has room for so many characteristics."""
-
-MAX_SHOWN = 16
-"""Bytes of an unknown value that are shown."""
-
-
-class CharacteristicKind(NamedTuple):
-    """A row of Table 1 (xcharext-02, 3)."""
-
-    name: str
-    constant: str
-    """Its name in the XDR."""
-    type: str
-    """'uint32', 'bool' or 'enum'."""
-    default: int | bool
-    """What holds for who does not hear of another value."""
-    section: str
-    values: Mapping[int, str] = MappingProxyType({})
-    """The values of an enum."""
-
-
-CHARACTERISTICS = {
-    XCHAR_RBSIZ: CharacteristicKind("Receive Buffer Size", "XCHAR_RBSIZ", "uint32", 4096, "3.1"),
-    XCHAR_REQREMINV: CharacteristicKind("Requester Remote Invalidation", "XCHAR_REQREMINV", "bool", False, "3.2"),
-    XCHAR_BRS: CharacteristicKind(
-        "Backward Request Support",
-        "XCHAR_BRS",
-        "enum",
-        BKREQSUP_INLINE,
-        "3.3",
-        {BKREQSUP_NONE: "BKREQSUP_NONE", BKREQSUP_INLINE: "BKREQSUP_INLINE", BKREQSUP_GENL: "BKREQSUP_GENL"},
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Characteristic:
-    """An xcharval: which characteristic, and its value (xcharext-02, 2.1)."""
-
-    which: int
-    """xchv_which."""
-    data: bytes
-    """xchv_data, without its pad."""
-    value: int | bool | None = None
-    """``data`` as the type in CHARACTERISTICS; None where that is not known, or the bytes are no such value."""
-    problem: str = ""
-    """In which way the bytes are no value of the type, or more than that; '' for a sound or unknown one."""
-
-    @property
-    def kind(self) -> CharacteristicKind | None:
-        return CHARACTERISTICS.get(self.which)
-
-    @property
-    def name(self) -> str:
-        return characteristic_name(self.which)
-
-    @property
-    def experimental(self) -> bool:
-        return self.which in EXPERIMENTAL
-
-    @property
-    def words(self) -> str:
-        """The value as a person would write it: '8192', 'true', 'BKREQSUP_GENL', '0x0102' of an unknown one."""
-        if self.value is not None:
-            return value_words(self.which, self.value)
-        more = f"… ({len(self.data):,} bytes)" if len(self.data) > MAX_SHOWN else ""
-        return f"0x{self.data[:MAX_SHOWN].hex()}{more}"
-
-
-def characteristic_name(which: int) -> str:
-    kind = CHARACTERISTICS.get(which)
-    if kind is not None:
-        return kind.name
-    return f"{'experimental' if which in EXPERIMENTAL else 'unknown'} characteristic {which}"
-
-
-def value_words(which: int, value: int | bool) -> str:
-    """A value of a known characteristic: '8192', 'true', 'BKREQSUP_GENL'."""
-    kind = CHARACTERISTICS[which]
-    if kind.type == "bool":
-        return "true" if value else "false"
-    return kind.values.get(value, str(value))
-
-
-def interpret(which: int, data: bytes) -> Characteristic:
-    """The value that ``data`` stands for: every type is one 32-bit word (RFC 4506, 4.2 to 4.4)."""
-    kind = CHARACTERISTICS.get(which)
-    if kind is None:
-        return Characteristic(which, data)
-    if len(data) < 4:
-        return Characteristic(which, data, None, f"{len(data)} bytes are too few for a {kind.type}")
-    value: int | bool = int.from_bytes(data[:4])
-    if kind.type == "bool":
-        if value > 1:
-            return Characteristic(which, data, None, f"{value} is no bool")
-        value = bool(value)
-    elif kind.values and value not in kind.values:
-        return Characteristic(which, data, None, f"{value} is none of {', '.join(kind.values.values())}")
-    problem = "" if len(data) == 4 else f"{len(data)} bytes, of which a {kind.type} takes 4"
-    return Characteristic(which, data, value, problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,56 +79,13 @@ class UnknownOption:
 
 OptionNoun = InitXch | ReqXch | RespXch | UpdXch | UnknownOption
 
-
-class OptionKind(NamedTuple):
-    """A row of Table 2 (xcharext-02, 4)."""
-
-    name: str
-    title: str
-    section: str
-    noun: type[Any]
-    """Takes the fields in their order, then ``problem`` and ``truncated``."""
-    fields: tuple[tuple[str, str], ...]
-    """Name and XDR type of the fields of rdma_optinfo, in their order; the types are those of ``TYPES``."""
-
-
-OPTIONS = {
-    ROPT_INITXCH: OptionKind(
-        "ROPT_INITXCH",
-        "Specify Initial Characteristics",
-        "4.1",
-        InitXch,
-        (("optixch_start", "xcharspec"), ("optixch_nochg", "xcharsubset")),
-    ),
-    ROPT_REQXCH: OptionKind(
-        "ROPT_REQXCH", "Request Characteristic Modification", "4.2", ReqXch, (("optreqxch_want", "xcharspec"),)
-    ),
-    ROPT_RESPXCH: OptionKind(
-        "ROPT_RESPXCH",
-        "Respond to Modification Request",
-        "4.3",
-        RespXch,
-        (
-            ("optrespxch_done", "xcharsubset"),
-            ("optrespxch_rej", "xcharsubset"),
-            ("optrespxch_pend", "xcharsubset"),
-        ),
-    ),
-    ROPT_UPDXCH: OptionKind(
-        "ROPT_UPDXCH",
-        "Report Updated Characteristics",
-        "4.4",
-        UpdXch,
-        (("optupdxch_now", "xcharval"), ("optupdxch_pendclr", "bool")),
-    ),
+NOUNS: dict[int, type[Any]] = {
+    ROPT_INITXCH: InitXch,
+    ROPT_REQXCH: ReqXch,
+    ROPT_RESPXCH: RespXch,
+    ROPT_UPDXCH: UpdXch,
 }
-
-
-def option_name(option: int | None) -> str:
-    """rdma_opttype in words: 'ROPT_INITXCH', 'option 77'; '' where it is not there."""
-    if option is None:
-        return ""
-    return OPTIONS[option].name if option in OPTIONS else f"option {option}"
+"""By option; each takes the fields of its row in OPTIONS in their order, then ``problem`` and ``truncated``."""
 
 
 def selected(subset: Iterable[int], start: Sequence[Characteristic]) -> tuple[str, ...]:
@@ -263,7 +123,7 @@ def decode_option(option: int, optinfo: bytes, truncated: bool = False) -> Optio
         problem, cut = "its end is not in the capture", True
     elif not problem and reader.at < len(optinfo):
         problem = f"{len(optinfo) - reader.at} bytes stand behind its last field"
-    noun: OptionNoun = kind.noun(*values, problem, cut)
+    noun: OptionNoun = NOUNS[option](*values, problem, cut)
     return noun
 
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from ..layers.characteristics_codes import option_name
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import (
     DIRECTION_NAMES,
@@ -27,7 +28,6 @@ from ..onc import header as rpc_header
 from ..onc.xdr import word
 from ..transport.connection import Connection
 from ..transport.operations import ATOMIC, SEND, Operation
-from .characteristics import option_name
 from .header import decode_header
 from .memory import REORDERED, Advertised
 from .messages import Message

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from ..layers.characteristics_codes import Characteristic, option_name
 from ..layers.rpcrdma_codes import ERR_INVAL_OPTION, ERR_VERS, RDMA_ERROR, error_name
-from .characteristics import Characteristic, InitXch, ReqXch, RespXch, UpdXch, decode_option, option_name
+from .characteristics import InitXch, ReqXch, RespXch, UpdXch, decode_option
 from .messages import Message, TransportHeader
 
 if TYPE_CHECKING:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ..layers.characteristics_codes import OPTIONS
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
 from ..onc import header as rpc
 from ..transport.connection import Connection
-from .characteristics import OPTIONS, decode_option
+from .characteristics import decode_option
 from .messages import TransportHeader
 
 IPOIB = "IP over InfiniBand"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..layers.characteristics_codes import CHARACTERISTICS, XCHAR_RBSIZ
 from ..layers.private_data_codes import PrivateData
-from ..rpcrdma.characteristics import CHARACTERISTICS, XCHAR_RBSIZ
 from ..rpcrdma.negotiation import VERSION_2_INLINE, InForce, Negotiation
 
 DEFAULT_INLINE = 1024

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_OPTIONAL
-from rdmascope.dissect.rpcrdma.characteristics import (
+from rdmascope.dissect.layers.characteristics_codes import (
     CHARACTERISTICS,
     ROPT_INITXCH,
     ROPT_REQXCH,
@@ -17,13 +16,9 @@ from rdmascope.dissect.rpcrdma.characteristics import (
     XCHAR_RBSIZ,
     XCHAR_REQREMINV,
     Characteristic,
-    InitXch,
-    OptionNoun,
-    ReqXch,
-    RespXch,
-    UpdXch,
-    decode_option,
 )
+from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_OPTIONAL
+from rdmascope.dissect.rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, RespXch, UpdXch, decode_option
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
 
 from .header import Value, encode_option, xcharsubset, xcharval

@@ -7,16 +7,16 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData
-from rdmascope.dissect.layers.private_data_codes import SIZE_UNIT, find_private_data
-from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
-from rdmascope.dissect.rpcrdma.characteristics import (
+from rdmascope.dissect.layers.characteristics_codes import (
     BKREQSUP_GENL,
     BKREQSUP_NONE,
     XCHAR_BRS,
     XCHAR_RBSIZ,
     XCHAR_REQREMINV,
 )
+from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData
+from rdmascope.dissect.layers.private_data_codes import SIZE_UNIT, find_private_data
+from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
 from rdmascope.dissect.rpcrdma.header import decode_header
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
 from rdmascope.dissect.transport.connection import DEFAULT_INLINE

@@ -6,17 +6,16 @@ from collections.abc import Callable
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
-from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_MSG, RDMA_OPTIONAL
-from rdmascope.dissect.rpcrdma.characteristics import (
+from rdmascope.dissect.layers.characteristics_codes import (
     EXPERIMENTAL,
     ROPT_INITXCH,
     ROPT_RESPXCH,
     ROPT_UPDXCH,
     XCHAR_RBSIZ,
     XCHAR_REQREMINV,
-    RespXch,
-    decode_option,
 )
+from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_MSG, RDMA_OPTIONAL
+from rdmascope.dissect.rpcrdma.characteristics import RespXch, decode_option
 
 from ..endpoint import service
 from ..endpoint.header import encode_header, encode_option, xcharsubset, xcharval

@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
+from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 from rdmascope.dissect.layers.opcodes import PATH_MTU
-from rdmascope.dissect.rpcrdma.characteristics import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 
 from ..endpoint import Chunks, Role, Settings
 from ..endpoint.plan import Fault

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_ERROR, RDMA_NOMSG, error_name
-from ...rpcrdma.characteristics import (
+from ...layers.characteristics_codes import (
     BKREQSUP_GENL,
     BKREQSUP_INLINE,
     EXPERIMENTAL,
@@ -14,15 +13,11 @@ from ...rpcrdma.characteristics import (
     XCHAR_BRS,
     XCHAR_RBSIZ,
     XCHAR_REQREMINV,
-    InitXch,
-    ReqXch,
-    RespXch,
-    UnknownOption,
-    UpdXch,
     option_name,
-    selected,
     value_words,
 )
+from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_ERROR, RDMA_NOMSG, error_name
+from ...rpcrdma.characteristics import InitXch, ReqXch, RespXch, UnknownOption, UpdXch, selected
 from ...transport.connection import DEFAULT_INLINE
 from ..finding import KEPT, Judgement, undecidable, violation
 from ..nouns import Mishap, Option, Sent

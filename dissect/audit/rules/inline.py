@@ -6,8 +6,8 @@ XC-RBSIZ or XC-INIT-SIZE; either by V1-BACKWARD-SIZE or V1-REPLY-USES-REPLY-CHUN
 
 from __future__ import annotations
 
+from ...layers.characteristics_codes import ROPT_INITXCH
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_OPTIONAL
-from ...rpcrdma.characteristics import ROPT_INITXCH
 from ...transport.connection import DEFAULT_INLINE
 from ..finding import KEPT, Judgement, undecidable, violation
 from ..nouns import Sent

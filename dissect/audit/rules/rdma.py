@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...rpcrdma.characteristics import BKREQSUP_GENL, XCHAR_BRS
+from ...layers.characteristics_codes import BKREQSUP_GENL, XCHAR_BRS
 from ..finding import KEPT, Judgement, undecidable, violation
 from ..nouns import Movement
 from ..rule import Level, rule

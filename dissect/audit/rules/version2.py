@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...layers.characteristics_codes import OPTIONS, ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH, option_name
 from ...layers.oncrpc_codes import CALL
 from ...layers.rpcrdma_codes import (
     DIRECTION_NAMES,
@@ -16,7 +17,7 @@ from ...layers.rpcrdma_codes import (
     procedure_name,
 )
 from ...onc.xdr import word
-from ...rpcrdma.characteristics import OPTIONS, ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH, UnknownOption, option_name
+from ...rpcrdma.characteristics import UnknownOption
 from ...rpcrdma.memory import REORDERED
 from ...rpcrdma.negotiation import Refusal
 from ...transport.connection import DEFAULT_INLINE

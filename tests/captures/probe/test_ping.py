@@ -18,8 +18,8 @@ from rdmascope.captures.synth.faults import FAULTS
 from rdmascope.captures.verbs.interface import Target, VerbsError
 from rdmascope.captures.verbs.memory import MemoryVerbs
 from rdmascope.cli.main import main
+from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 from rdmascope.dissect.onc.programs import NFS, NFSACL
-from rdmascope.dissect.rpcrdma.characteristics import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 
 T = TypeVar("T")
 BOTH = pytest.mark.parametrize("iwarp", [False, True], ids=["RoCEv2", "iWARP"])

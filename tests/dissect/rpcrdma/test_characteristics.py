@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.layers.rpcrdma2 import Xcharval, option_layer
-from rdmascope.dissect.rpcrdma.characteristics import (
+from rdmascope.dissect.layers.characteristics_codes import (
     BKREQSUP_GENL,
     CHARACTERISTICS,
     OPTIONS,
@@ -20,15 +19,19 @@ from rdmascope.dissect.rpcrdma.characteristics import (
     ROPT_UPDXCH,
     Characteristic,
     CharacteristicKind,
-    InitXch,
     OptionKind,
+    interpret,
+    option_name,
+)
+from rdmascope.dissect.layers.rpcrdma2 import Xcharval, option_layer
+from rdmascope.dissect.rpcrdma.characteristics import (
+    NOUNS,
+    InitXch,
     ReqXch,
     RespXch,
     UnknownOption,
     UpdXch,
     decode_option,
-    interpret,
-    option_name,
     selected,
 )
 from rdmascope.dissect.transport.connection import Connection, Endpoint
@@ -133,8 +136,9 @@ class Laces:
 
 def test_a_new_option_is_a_row_and_its_noun(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = ("optlaces_tied", "bool"), ("optlaces_now", "xcharval")
-    row = OptionKind("ROPT_LACES", "Tie the laces", "9.2", Laces, fields)
+    row = OptionKind("ROPT_LACES", "Tie the laces", "9.2", fields)
     monkeypatch.setitem(OPTIONS, 9, row)
+    monkeypatch.setitem(NOUNS, 9, Laces)
     data = bytes(option_layer(row)(tied=1, now=Xcharval(which=1, value=42)))
     assert data == words(1, 1, 4, 42)
     noun: object = decode_option(9, data)

@@ -12,8 +12,8 @@ from playbook import Capture, Wire, nfs3
 from playbook.capture import frame_batches
 from playbook.rpcrdma import announce, call, reply, respond, update, wish
 from playbook.wire import Connection as Talk
+from rdmascope.dissect.layers.characteristics_codes import CHARACTERISTICS, interpret
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.rpcrdma.characteristics import CHARACTERISTICS, interpret
 
 Value = tuple[int, int | bytes]
 VALUES = st.one_of(

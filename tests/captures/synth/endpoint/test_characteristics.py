@@ -7,7 +7,7 @@ import pytest
 from rdmascope.captures.synth.endpoint import Call, Changed, Endpoint, Failed, Role, Settings, service
 from rdmascope.captures.synth.endpoint.header import encode_option, xcharsubset, xcharval
 from rdmascope.captures.synth.wire import Conversation, Path, Rocev2Link, Tape
-from rdmascope.dissect.rpcrdma.characteristics import (
+from rdmascope.dissect.layers.characteristics_codes import (
     ROPT_INITXCH,
     ROPT_REQXCH,
     ROPT_RESPXCH,
