@@ -19,13 +19,13 @@ from rdmascope.dissect.onc.header import reply_header
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 
-from ..synth.endpoint import Item, Parts, service, whole
+from ..synth.endpoint import DdpItem, Parts, service, whole
 from ..synth.endpoint.header import encode_option, xcharval
 from ..synth.endpoint.payload import reduce
-from ..verbs.interface import Memory
-from .exchange import CREDITS, Answer, Exchange, Outcome
+from ..verbs.interface import RegisteredMemory
+from .raw_connection import CREDITS, Answer, Outcome, RawConnection
 from .serve import OP_GETATTR, OP_PUTROOTFH, SUPPORTED_ATTRS
-from .verdicts import Kind, Verdict, absent, check, named, passed, refusal, violation
+from .verdicts import CheckVerdict, VerdictKind, absent, check, named, passed, refusal, violation
 
 OP_LOOKUP, OP_READ = 15, 25
 UNKNOWN_OPTION = 0x7FFFFFFF
@@ -59,7 +59,7 @@ def verbose(xid: int) -> bytes:
 def write(xid: int, data: bytes) -> Parts:
     """An NFSv3 WRITE into no file."""
     head = service.call_head(xid, NFS, 3, service.WRITE) + _NOBODYS_HANDLE + pack(">QII", 0, len(data), 2)
-    return head + pack(">I", len(data)), Item(data)
+    return head + pack(">I", len(data)), DdpItem(data)
 
 
 def read(xid: int, count: int) -> bytes:
@@ -76,7 +76,7 @@ def read_path(xid: int, path: str, count: int) -> bytes:
     return head + pack(">III", 0, 2 + len(names), OP_PUTROOTFH) + lookups + anonymous
 
 
-def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False) -> Verdict:
+def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False) -> CheckVerdict:
     """The answer has to be the RPC reply, inline or in ``stream``; ``parsed``: one that understood the arguments."""
     if verdict := absent(answer):
         return verdict
@@ -99,7 +99,7 @@ def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False
     return passed(f"{observed}, {reply.error or 'SUCCESS'}, {header.credits} credits")
 
 
-def returned(offered: WriteChunk, came: WriteChunk | None, what: str) -> Verdict | None:
+def returned(offered: WriteChunk, came: WriteChunk | None, what: str) -> CheckVerdict | None:
     """A chunk in a reply has to be the call's, with lengths that are no longer; None where it is."""
     if came is None or len(came.segments) != len(offered.segments):
         return violation(f"{what} has {len(came.segments) if came else 'no'} segments, of {len(offered.segments)}")
@@ -115,13 +115,15 @@ def returned(offered: WriteChunk, came: WriteChunk | None, what: str) -> Verdict
     return None
 
 
-def contents(pieces: list[Memory], chunk: WriteChunk) -> bytes:
+def contents(pieces: list[RegisteredMemory], chunk: WriteChunk) -> bytes:
     """What the responder says it wrote."""
     pairs = zip(pieces, chunk.segments, strict=True)
     return b"".join(memory.fetch(0, segment.length) for memory, segment in pairs)
 
 
-def through_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[Memory], *, must: bool) -> Verdict:
+def through_reply_chunk(
+    answer: Answer, offered: WriteChunk, pieces: list[RegisteredMemory], *, must: bool
+) -> CheckVerdict:
     """A reply to a call with a Reply chunk; ``must``: it is too long for anything else."""
     if verdict := absent(answer):
         return verdict
@@ -134,7 +136,7 @@ def through_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[Memory
             return verdict
         assert header.reply is not None
         verdict = replied(answer, contents(pieces, header.reply))
-        return verdict if verdict.kind is not Kind.PASS else passed(f"{verdict.observed}, in the Reply chunk")
+        return verdict if verdict.kind is not VerdictKind.PASS else passed(f"{verdict.observed}, in the Reply chunk")
     if must:
         return violation(f"{named(answer)} of {len(answer.payload)} bytes inline")
     if header.reply is not None:
@@ -145,7 +147,7 @@ def through_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[Memory
     return replied(answer)
 
 
-def ask_for_long_reply(on: Exchange, chunk: WriteChunk) -> Answer:
+def ask_for_long_reply(on: RawConnection, chunk: WriteChunk) -> Answer:
     """A call whose reply is longer than 1024 bytes, with a Reply chunk; a long call where it does not fit."""
     xid = on.xid()
     call = verbose(xid)
@@ -158,14 +160,14 @@ def ask_for_long_reply(on: Exchange, chunk: WriteChunk) -> Answer:
 
 
 @check("short-call", "V1-XID-MATCH")
-def short_call(on: Exchange) -> Verdict:
+def short_call(on: RawConnection) -> CheckVerdict:
     """A NULL call in an RDMA_MSG without chunks; the reply comes so, too, under the same XID."""
     xid = on.xid()
     return replied(on.ask(message(xid), null(xid)))
 
 
 @check("credit-grant", "V1-CREDIT-ZERO")
-def credit_grant(on: Exchange) -> Verdict:
+def credit_grant(on: RawConnection) -> CheckVerdict:
     """A NULL call; the credit value of the reply is not zero."""
     xid = on.xid()
     answer = on.ask(message(xid), null(xid))
@@ -176,18 +178,18 @@ def credit_grant(on: Exchange) -> Verdict:
 
 
 @check("long-call", "V1-NOMSG-CHUNK")
-def long_call(on: Exchange) -> Verdict:
+def long_call(on: RawConnection) -> CheckVerdict:
     """A NULL call in an RDMA_NOMSG, its message in a position-zero Read chunk; the reply comes in an RDMA_MSG."""
     return _long_call(on, 1)
 
 
 @check("long-call-segments", "V1-NOMSG-CHUNK")
-def long_call_segments(on: Exchange) -> Verdict:
+def long_call_segments(on: RawConnection) -> CheckVerdict:
     """A NULL call in a position-zero Read chunk of three segments."""
     return _long_call(on, 3)
 
 
-def _long_call(on: Exchange, count: int) -> Verdict:
+def _long_call(on: RawConnection, count: int) -> CheckVerdict:
     xid = on.xid()
     data = null(xid)
     size = len(data) // count // 4 * 4
@@ -197,7 +199,7 @@ def _long_call(on: Exchange, count: int) -> Verdict:
 
 
 @check("reply-chunk-spare", "V1-WRITE-SEGMENT-COUNT")
-def reply_chunk_spare(on: Exchange) -> Verdict:
+def reply_chunk_spare(on: RawConnection) -> CheckVerdict:
     """A NULL call with a Reply chunk that its reply does not need; whether it is used or not, it comes back as given,
     with true lengths."""
     xid = on.xid()
@@ -208,7 +210,7 @@ def reply_chunk_spare(on: Exchange) -> Verdict:
 
 
 @check("reply-chunk-used", "V1-REPLY-USES-REPLY-CHUNK", receive_size=1024)
-def reply_chunk_used(on: Exchange) -> Verdict:
+def reply_chunk_used(on: RawConnection) -> CheckVerdict:
     """An NFSv4 COMPOUND whose reply is longer than the inline threshold, with a Reply chunk of two segments; the reply
     comes through it."""
     pieces, chunk = on.chunk([512, 4096])
@@ -219,7 +221,9 @@ def reply_chunk_used(on: Exchange) -> Verdict:
         data = answer.payload if through is None or returned(chunk, through, "") else contents(pieces, through)
         reply = reply_header(data, 0, len(data))
         if reply is not None and reply.xid == header.xid and len(data) <= on.to_client - _HEADER:
-            return Verdict(Kind.SKIPPED, f"no long reply is to be had: {len(data)} bytes, {reply.error or 'SUCCESS'}")
+            return CheckVerdict(
+                VerdictKind.SKIPPED, f"no long reply is to be had: {len(data)} bytes, {reply.error or 'SUCCESS'}"
+            )
     return through_reply_chunk(answer, chunk, pieces, must=True)
 
 
@@ -233,7 +237,7 @@ class Filled(NamedTuple):
     told: str
 
 
-def into_write_chunk(on: Exchange, call: Callable[[int], bytes]) -> Filled | Verdict:
+def into_write_chunk(on: RawConnection, call: Callable[[int], bytes]) -> Filled | CheckVerdict:
     """Send ``call`` with a Write chunk of three segments; a verdict where it does not come back as it should."""
     xid = on.xid()
     pieces, chunk = on.chunk([1000, 2000, 3000])
@@ -241,7 +245,7 @@ def into_write_chunk(on: Exchange, call: Callable[[int], bytes]) -> Filled | Ver
     header.writes = (chunk,)
     answer = on.ask(header, call(xid))
     verdict = replied(answer)
-    if verdict.kind is not Kind.PASS or answer.header is None:
+    if verdict.kind is not VerdictKind.PASS or answer.header is None:
         return verdict
     came = answer.header.writes[0] if answer.header.writes else None
     if problem := returned(chunk, came, "the Write chunk"):
@@ -252,11 +256,11 @@ def into_write_chunk(on: Exchange, call: Callable[[int], bytes]) -> Filled | Ver
 
 
 @check("write-chunk-segments", "V1-WRITE-UNFILLED")
-def write_chunk_segments(on: Exchange) -> Verdict:
+def write_chunk_segments(on: RawConnection) -> CheckVerdict:
     """A READ of a file that is not there, with a Write chunk of three segments; they come back in order, filled as far
     as there were data, the others with length zero."""
     found = into_write_chunk(on, lambda xid: read(xid, 4000))
-    if isinstance(found, Verdict):
+    if isinstance(found, CheckVerdict):
         return found
     if _reply_status(found.answer) and found.data:
         return violation(f"a READ that failed returns {len(found.data)} bytes in its Write chunk")
@@ -264,7 +268,7 @@ def write_chunk_segments(on: Exchange) -> Verdict:
 
 
 @check("write-chunk-used", "V1-CHUNK-LENGTH-MATCH")
-def write_chunk_used(on: Exchange) -> Verdict:
+def write_chunk_used(on: RawConnection) -> CheckVerdict:
     """A READ of a file, with a Write chunk of three segments; the data come through it, the count that is left in the
     reply is the sum of the lengths, and a READ without chunks brings the same bytes."""
 
@@ -272,11 +276,11 @@ def write_chunk_used(on: Exchange) -> Verdict:
         return read_path(xid, on.file, count) if on.file else read(xid, count)
 
     found = into_write_chunk(on, lambda xid: reading(xid, 5000))
-    if isinstance(found, Verdict):
+    if isinstance(found, CheckVerdict):
         return found
     if status := _reply_status(found.answer):
         reason = f"{on.file} cannot be read, status {status}" if on.file else "no file is known, --file names one"
-        return Verdict(Kind.SKIPPED, reason)
+        return CheckVerdict(VerdictKind.SKIPPED, reason)
     count = int.from_bytes(found.answer.payload[-4:], "big")
     if len(found.data) != count:
         return violation(f"{len(found.data)} bytes in the Write chunk, {count} in the reply")
@@ -289,7 +293,7 @@ def write_chunk_used(on: Exchange) -> Verdict:
 
 
 @check("read-chunk-segments", "V1-READ-POSITION-SAME")
-def read_chunk_segments(on: Exchange) -> Verdict:
+def read_chunk_segments(on: RawConnection) -> CheckVerdict:
     """A WRITE to a file that is not there, its 5,000 bytes in a Read chunk of three segments; the arguments are
     understood, and the reply comes in an RDMA_MSG."""
     xid = on.xid()
@@ -302,25 +306,25 @@ def read_chunk_segments(on: Exchange) -> Verdict:
 
 
 @check("inline-threshold", "PD-INLINE")
-def inline_threshold(on: Exchange) -> Verdict:
+def inline_threshold(on: RawConnection) -> CheckVerdict:
     """A WRITE to a file that is not there, as long as the inline threshold allows to the byte; it is received."""
     xid = on.xid()
     head = len(whole(write(xid, b"")))
     call = whole(write(xid, service.pattern(0, on.to_server - _HEADER - head)))
     answer = on.ask(message(xid), call)
     verdict = replied(answer, parsed=True)
-    if verdict.kind is not Kind.PASS:
+    if verdict.kind is not VerdictKind.PASS:
         return verdict
     return passed(f"{_HEADER + len(call):,} bytes, {verdict.observed}")
 
 
 @check("credits", "V1-CREDIT-EXCEEDED")
-def credits(on: Exchange) -> Verdict:
+def credits(on: RawConnection) -> CheckVerdict:
     """One NULL call, then as many at once as its reply grants; every one is answered."""
     xid = on.xid()
     first = on.ask(message(xid), null(xid))
     verdict = replied(first)
-    if verdict.kind is not Kind.PASS:
+    if verdict.kind is not VerdictKind.PASS:
         return verdict
     granted = (first.header.credits if first.header else None) or 1
     xids = [on.xid() for _ in range(min(granted, CREDITS))]
@@ -328,35 +332,35 @@ def credits(on: Exchange) -> Verdict:
         on.say(message(one), null(one))
     for number, one in enumerate(xids):
         verdict = replied(on.hear(one))
-        if verdict.kind is not Kind.PASS:
-            return Verdict(verdict.kind, f"after {number} of {len(xids)} replies: {verdict.observed}")
+        if verdict.kind is not VerdictKind.PASS:
+            return CheckVerdict(verdict.kind, f"after {number} of {len(xids)} replies: {verdict.observed}")
     return passed(f"{len(xids)} at once, all answered, {granted} granted")
 
 
 @check("no-invalidation", "PD-INVALIDATE-AGREED")
-def no_invalidation(on: Exchange) -> Verdict:
+def no_invalidation(on: RawConnection) -> CheckVerdict:
     """A call with a Reply chunk, on a connection that does not allow remote invalidation; the reply does not use it."""
     return _invalidation(on, None)
 
 
 @check("invalidation", "PD-INVALIDATE-AGREED", remote_invalidation=True)
-def invalidation(on: Exchange) -> Verdict:
+def invalidation(on: RawConnection) -> CheckVerdict:
     """A call with a Reply chunk behind a type 2 memory window, on a connection that allows remote invalidation; if
     anything is invalidated it is that window, and the server allowed it, too."""
     window = on.link.window(on.memory(4096))
     if window is None:
-        return Verdict(Kind.SKIPPED, "this device has no type 2 memory windows")
+        return CheckVerdict(VerdictKind.SKIPPED, "this device has no type 2 memory windows")
     return _invalidation(on, window)
 
 
-def _invalidation(on: Exchange, window: Memory | None) -> Verdict:
+def _invalidation(on: RawConnection, window: RegisteredMemory | None) -> CheckVerdict:
     xid = on.xid()
     memory = window or on.memory(4096)
     header = message(xid)
     header.reply = WriteChunk((Segment(memory.handle, 4096, memory.address),))
     answer = on.ask(header, null(xid))
     verdict = through_reply_chunk(answer, header.reply, [memory], must=False)
-    if verdict.kind is not Kind.PASS:
+    if verdict.kind is not VerdictKind.PASS:
         return verdict
     handle = answer.invalidated
     if handle is None:
@@ -371,7 +375,7 @@ def _invalidation(on: Exchange, window: Memory | None) -> Verdict:
 
 
 @check("version-2", "V1-ERROR-FOR-VERSION")
-def version_2(on: Exchange) -> Verdict:
+def version_2(on: RawConnection) -> CheckVerdict:
     """A NULL call in version 2; the reply comes in version 2, or an RDMA_ERR_VERS says which versions there are."""
     xid = on.xid()
     answer = on.ask(message(xid, 2), null(xid))
@@ -382,14 +386,14 @@ def version_2(on: Exchange) -> Verdict:
 
 
 @check("unknown-option", "V2-INVAL-OPTION")
-def unknown_option(on: Exchange) -> Verdict:
+def unknown_option(on: RawConnection) -> CheckVerdict:
     """In version 2 an RDMA2_OPTIONAL of a type that no document defines; RDMA2_ERR_INVAL_OPTION comes back."""
     answer = on.ask(_option(on.xid(), UNKNOWN_OPTION, b""))
     return _not_spoken(answer) or refusal(answer, answer.header.xid if answer.header else 0, 2, ERR_INVAL_OPTION)
 
 
 @check("unknown-characteristic", "XC-UNKNOWN")
-def unknown_characteristic(on: Exchange) -> Verdict:
+def unknown_characteristic(on: RawConnection) -> CheckVerdict:
     """In version 2 a ROPT_INITXCH with a characteristic that no document defines; it draws no error, except that the
     whole option may not be supported."""
     header = _option(on.xid(), ROPT_INITXCH, encode_option(ROPT_INITXCH, [xcharval(EXPERIMENTAL[0], b"1234")], []))
@@ -397,11 +401,11 @@ def unknown_characteristic(on: Exchange) -> Verdict:
     if verdict := _not_spoken(answer):
         return verdict
     if answer.outcome is Outcome.LOST:
-        return Verdict(Kind.LOST, answer.reason)
+        return CheckVerdict(VerdictKind.LOST, answer.reason)
     came = answer.header
     if came is not None and came.procedure == RDMA_ERROR:
         if came.error == ERR_INVAL_OPTION:
-            return Verdict(Kind.SKIPPED, "transport characteristics are not supported")
+            return CheckVerdict(VerdictKind.SKIPPED, "transport characteristics are not supported")
         return violation(named(answer))
     return passed(named(answer) if came else "taken in silence")
 
@@ -410,14 +414,14 @@ def _option(xid: int, option: int, info: bytes) -> TransportHeader:
     return TransportHeader(xid, 2, CREDITS, RDMA_OPTIONAL, direction=0, option=option, optinfo=info)
 
 
-def _not_spoken(answer: Answer) -> Verdict | None:
+def _not_spoken(answer: Answer) -> CheckVerdict | None:
     """The verdict where the server does not speak version 2."""
     refused = answer.header is not None and answer.header.error == ERR_VERS
-    return Verdict(Kind.SKIPPED, "version 2 is not spoken") if refused else None
+    return CheckVerdict(VerdictKind.SKIPPED, "version 2 is not spoken") if refused else None
 
 
 @check("version-absurd", "V1-ERROR-FOR-VERSION")
-def version_absurd(on: Exchange) -> Verdict:
+def version_absurd(on: RawConnection) -> CheckVerdict:
     """A message of version 2147483647; an RDMA_ERR_VERS says which versions there are."""
     xid = on.xid()
     words = pack(">7I", xid, ABSURD_VERSION, CREDITS, RDMA_MSG, 0, 0, 0)

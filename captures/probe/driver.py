@@ -12,41 +12,41 @@ from ..synth.endpoint import (
     Call,
     Completed,
     Connected,
+    ConnectionEnded,
     Disconnect,
-    Disconnected,
-    Endpoint,
+    EndpointSettings,
     Output,
-    Read,
-    Received,
+    RdmaRead,
+    RdmaWrite,
     Register,
     Registered,
     Release,
     Released,
     Role,
+    RpcRdmaEndpoint,
     Send,
-    Settings,
-    Write,
+    SendReceived,
 )
+from ..synth.endpoint.fault import Fault
 from ..synth.endpoint.nouns import Answered, Failed, Report
-from ..synth.endpoint.plan import Fault
 from ..verbs import interface as verbs
 
 LARGEST_READ = 1 << 26
 """Bytes of the longest segment that is fetched from a peer."""
 
 
-def terms_of(endpoint: Endpoint, reads: int = 16) -> verbs.Terms:
+def terms_of(endpoint: RpcRdmaEndpoint, reads: int = 16) -> verbs.ConnectionParameters:
     """What the endpoint brings into a connection: a Receive for all that the peer may have on the way."""
     settings = endpoint.settings
     size = max(settings.receive_size, settings.receive_buffer, 4096)
     count = settings.credits + settings.backward_credits + 4
-    return verbs.Terms(endpoint.private_data, count, size, reads)
+    return verbs.ConnectionParameters(endpoint.private_data, count, size, reads)
 
 
 class Driver:
     """An endpoint on a link."""
 
-    def __init__(self, endpoint: Endpoint, link: verbs.Link) -> None:
+    def __init__(self, endpoint: RpcRdmaEndpoint, link: verbs.VerbsConnection) -> None:
         self.endpoint = endpoint
         self.link = link
         self.reports: deque[Report] = deque()
@@ -57,7 +57,7 @@ class Driver:
         """The credit value of the last message that was no error."""
         self.refusals: list[TransportHeader] = []
         """The RDMA_ERRORs received."""
-        self._memory: dict[int, tuple[verbs.Memory, verbs.Memory | None, int]] = {}
+        self._memory: dict[int, tuple[verbs.RegisteredMemory, verbs.RegisteredMemory | None, int]] = {}
         """By the endpoint's number: the region, a window to it, and how much of it is meant."""
         self._reads: dict[int, int] = {}
         self._todo: deque[Output] = deque()
@@ -69,18 +69,18 @@ class Driver:
     def take(self, event: verbs.Event) -> None:
         """An event of this link."""
         match event:
-            case verbs.Received():
+            case verbs.MessageReceived():
                 header = decode_header(event.data, 0, len(event.data), len(event.data))
                 if header.procedure == RDMA_ERROR:
                     self.refusals.append(header)
                 elif header.credits is not None:
                     self.granted = header.credits
-                self.run(self.endpoint.take(Received(event.data, event.invalidated)))
-            case verbs.Finished():
+                self.run(self.endpoint.take(SendReceived(event.data, event.invalidated)))
+            case verbs.RdmaFinished():
                 operation = self._reads.pop(event.number, None)
                 if operation is not None:
                     self.run(self.endpoint.take(Completed(operation, event.data)))
-            case verbs.Lost():
+            case verbs.ConnectionLost():
                 self._lose(event.reason)
 
     def run(self, outputs: list[Output]) -> None:
@@ -119,13 +119,13 @@ class Driver:
                 contents = region.fetch(0, length)
                 self.link.release(region)
                 self.run(self.endpoint.take(Released(memory, contents)))
-            case Read(operation, segment):
+            case RdmaRead(operation, segment):
                 if segment.length > LARGEST_READ:
                     self._lose(f"a segment of {segment.length:,} bytes was to be fetched")
                     self.link.close()
                 else:
                     self._reads[self.link.read(segment.handle, segment.offset, segment.length)] = operation
-            case Write(segment, data):
+            case RdmaWrite(segment, data):
                 self.link.write(segment.handle, segment.offset, data)
             case Send(data, invalidate):
                 self.link.send(data, invalidate)
@@ -138,17 +138,22 @@ class Driver:
     def _lose(self, reason: str) -> None:
         if not self.lost:
             self.lost = reason
-            self.run(self.endpoint.take(Disconnected(reason)))
+            self.run(self.endpoint.take(ConnectionEnded(reason)))
 
 
 class Client:
     """A requester's end: calls, and waits for the answers."""
 
     def __init__(
-        self, devices: verbs.Verbs, target: verbs.Target, settings: Settings, deadline: int, fault: Fault | None = None
+        self,
+        devices: verbs.Verbs,
+        target: verbs.PeerAddress,
+        settings: EndpointSettings,
+        deadline: int,
+        fault: Fault | None = None,
     ) -> None:
         self.devices = devices
-        self.endpoint = Endpoint(Role.CLIENT, settings, fault)
+        self.endpoint = RpcRdmaEndpoint(Role.CLIENT, settings, fault)
         started = devices.now()
         link = devices.connect(target, terms_of(self.endpoint), deadline)
         self.connect_time = devices.now() - started
@@ -165,7 +170,7 @@ class Client:
         return self.useless or bool(self.driver.lost)
 
     @property
-    def link(self) -> verbs.Link:
+    def link(self) -> verbs.VerbsConnection:
         return self.driver.link
 
     def call(self, call: Call, deadline: int) -> Answered | Failed:
@@ -190,7 +195,7 @@ class Client:
             self.hear(event)
 
     def hear(self, event: verbs.Event) -> None:
-        if not isinstance(event, verbs.Requested) and event.link is self.link:
+        if not isinstance(event, verbs.ConnectRequested) and event.link is self.link:
             self.driver.take(event)
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, WriteChunk
 
 from ..synth.endpoint.payload import reduce
 from .checks import ask_for_long_reply, message, null, short_call, write
-from .exchange import CREDITS, Answer, Exchange, Outcome
-from .verdicts import Verdict, absent, check, named, passed, refusal, violation
+from .raw_connection import CREDITS, Answer, Outcome, RawConnection
+from .verdicts import CheckVerdict, absent, check, named, passed, refusal, violation
 
 UNDEFINED = 77
 """An rdma_proc that no version defines."""
@@ -22,7 +22,7 @@ def words(xid: int, procedure: int, *more: int) -> bytes:
     return pack(f">{4 + len(more)}I", xid, 1, CREDITS, procedure, *more)
 
 
-def refused(on: Exchange, header: bytes, payload: bytes = b"") -> Verdict:
+def refused(on: RawConnection, header: bytes, payload: bytes = b"") -> CheckVerdict:
     """RDMA_ERR_CHUNK has to come back."""
     xid = int.from_bytes(header[:4], "big")
     on.say(header, payload)
@@ -30,59 +30,59 @@ def refused(on: Exchange, header: bytes, payload: bytes = b"") -> Verdict:
 
 
 @check("msgp", "V1-ERROR-FOR-RESERVED", fault=True)
-def msgp(on: Exchange) -> Verdict:
+def msgp(on: RawConnection) -> CheckVerdict:
     """An RDMA_MSGP, which is no longer supported; RDMA_ERR_CHUNK comes back."""
     xid = on.xid()
     return refused(on, words(xid, RDMA_MSGP, 0, 0, 0, 0, 0), null(xid))
 
 
 @check("done", "V1-ERROR-FOR-RESERVED", fault=True)
-def done(on: Exchange) -> Verdict:
+def done(on: RawConnection) -> CheckVerdict:
     """An RDMA_DONE, which is no longer supported; RDMA_ERR_CHUNK comes back."""
     return refused(on, words(on.xid(), RDMA_DONE))
 
 
 @check("undefined-procedure", "V1-ERROR-FOR-HEADER", fault=True)
-def undefined_procedure(on: Exchange) -> Verdict:
+def undefined_procedure(on: RawConnection) -> CheckVerdict:
     """rdma_proc 77; RDMA_ERR_CHUNK comes back."""
     xid = on.xid()
     return refused(on, words(xid, UNDEFINED, 0, 0, 0), null(xid))
 
 
 @check("nomsg-without-chunks", "V1-ERROR-FOR-HEADER", fault=True)
-def nomsg_without_chunks(on: Exchange) -> Verdict:
+def nomsg_without_chunks(on: RawConnection) -> CheckVerdict:
     """An RDMA_NOMSG without a chunk, so without an RPC message; RDMA_ERR_CHUNK comes back."""
     return refused(on, words(on.xid(), RDMA_NOMSG, 0, 0, 0))
 
 
 @check("truncated-header", "V1-ERROR-FOR-HEADER", fault=True)
-def truncated_header(on: Exchange) -> Verdict:
+def truncated_header(on: RawConnection) -> CheckVerdict:
     """An RDMA_MSG that ends before its chunk lists; RDMA_ERR_CHUNK comes back."""
     return refused(on, words(on.xid(), RDMA_MSG))
 
 
 @check("truncated-read-list", "V1-ERROR-FOR-HEADER", fault=True)
-def truncated_read_list(on: Exchange) -> Verdict:
+def truncated_read_list(on: RawConnection) -> CheckVerdict:
     """A Read list that ends in the middle of a segment; RDMA_ERR_CHUNK comes back."""
     return refused(on, words(on.xid(), RDMA_MSG, 1, 0, _NO_HANDLE))
 
 
 @check("endless-read-list", "V1-ERROR-FOR-HEADER", fault=True)
-def endless_read_list(on: Exchange) -> Verdict:
+def endless_read_list(on: RawConnection) -> CheckVerdict:
     """A Read list in which each entry announces another, up to the end of the message; RDMA_ERR_CHUNK comes back."""
     entry = pack(">IIIIQ", 1, 0, _NO_HANDLE, 4, 0)
     return refused(on, words(on.xid(), RDMA_NOMSG) + entry * ((on.to_server - 16) // len(entry)))
 
 
 @check("segment-count", "V1-ERROR-FOR-HEADER", fault=True)
-def segment_count(on: Exchange) -> Verdict:
+def segment_count(on: RawConnection) -> CheckVerdict:
     """A Write chunk that counts 4,294,967,295 segments; RDMA_ERR_CHUNK comes back."""
     xid = on.xid()
     return refused(on, words(xid, RDMA_MSG, 0, 1, 0xFFFFFFFF, _NO_HANDLE, 4, 0, 0, 0, 0), null(xid))
 
 
 @check("position-odd", "V1-ERROR-FOR-HEADER", fault=True)
-def position_odd(on: Exchange) -> Verdict:
+def position_odd(on: RawConnection) -> CheckVerdict:
     """A Read chunk whose Position is not a multiple of four; RDMA_ERR_CHUNK comes back."""
     xid = on.xid()
     data = bytes(64)
@@ -95,14 +95,14 @@ def position_odd(on: Exchange) -> Verdict:
 
 
 @check("xid-mismatch", "V1-ERROR-FOR-HEADER", fault=True)
-def xid_mismatch(on: Exchange) -> Verdict:
+def xid_mismatch(on: RawConnection) -> CheckVerdict:
     """A header with another XID than the RPC message behind it; RDMA_ERR_CHUNK comes back, under the header's XID."""
     xid = on.xid()
     return refused(on, words(xid, RDMA_MSG, 0, 0, 0), null(on.xid()))
 
 
 @check("read-handle", "V1-RDMA-OUTSIDE", fault=True)
-def read_handle(on: Exchange) -> Verdict:
+def read_handle(on: RawConnection) -> CheckVerdict:
     """A Read chunk with a handle that does not exist; the connection ends by the Remote Access Error, or RDMA_ERR_CHUNK
     comes back."""
     xid = on.xid()
@@ -114,7 +114,7 @@ def read_handle(on: Exchange) -> Verdict:
 
 
 @check("write-handle", "V1-RDMA-OUTSIDE", fault=True, receive_size=1024)
-def write_handle(on: Exchange) -> Verdict:
+def write_handle(on: RawConnection) -> CheckVerdict:
     """A Reply chunk with a handle that does not exist, and a reply that is too long without; the connection ends by the
     Remote Access Error, or RDMA_ERR_CHUNK comes back."""
     answer = ask_for_long_reply(on, WriteChunk((Segment(_NO_HANDLE, 4096, 0x1000),)))
@@ -124,12 +124,12 @@ def write_handle(on: Exchange) -> Verdict:
 
 
 @check("afterwards", "V1-XID-MATCH", fault=True)
-def afterwards(on: Exchange) -> Verdict:
+def afterwards(on: RawConnection) -> CheckVerdict:
     """A NULL call after all faults; the server still answers."""
     return short_call(on)
 
 
-def _stopped(answer: Answer) -> Verdict:
+def _stopped(answer: Answer) -> CheckVerdict:
     """RDMA operational errors are fatal to the connection, or are answered (RFC 8166, 4.5.3)."""
     if answer.outcome is Outcome.LOST:
         return passed(f"connection lost: {answer.reason}")

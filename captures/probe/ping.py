@@ -13,9 +13,9 @@ from rdmascope.dissect.layers.rpcrdma_codes import ERR_VERS
 from rdmascope.dissect.onc.header import ReplyHeader, reply_header
 from rdmascope.dissect.onc.programs import NFS
 
-from ..synth.endpoint import Answered, Call, Chunks, Failed, Settings, service
+from ..synth.endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service
 from ..synth.endpoint.header import Value
-from ..verbs.interface import Depths, Target, Verbs, VerbsError
+from ..verbs.interface import Depths, PeerAddress, Verbs, VerbsError
 from .driver import Client
 from .serve import echo
 
@@ -28,7 +28,7 @@ MAX_VERSIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PingPlan:
     """What to ask.  Times are in nanoseconds."""
 
     count: int = 5
@@ -40,7 +40,7 @@ class Plan:
     version: int = 3
     echo: int = 0
     """Bytes to send there and back through the echo program, and to read, in each round besides."""
-    settings: Settings = field(default_factory=Settings)
+    settings: EndpointSettings = field(default_factory=EndpointSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Echoed:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class VersionTwoProbe:
     """What came of speaking version 2 on a connection of its own."""
 
     version: int | None
@@ -114,10 +114,10 @@ class Program:
     """'answers', 'not there', or why nothing is known."""
 
 
-Finding = Reached | Round | Echoed | Spoken | Program
+PingResult = Reached | Round | Echoed | VersionTwoProbe | Program
 
 
-def ping(devices: Verbs, target: Target, plan: Plan) -> Iterator[Finding]:
+def ping(devices: Verbs, target: PeerAddress, plan: PingPlan) -> Iterator[PingResult]:
     """Ask, and tell what came as it comes; raises VerbsError where there is no connection to begin with."""
     xids = iter(range(Random(devices.now()).randrange(1, 1 << 31), 1 << 32))
     client = Client(devices, target, plan.settings, devices.now() + plan.timeout)
@@ -175,7 +175,7 @@ def _round(number: int, answer: Answered | Failed, time: int) -> Round:
     return Round(number, None if isinstance(answer, Failed) else time, problem)
 
 
-def _echo(client: Client, number: int, plan: Plan, xids: Iterator[int]) -> Echoed:
+def _echo(client: Client, number: int, plan: PingPlan, xids: Iterator[int]) -> Echoed:
     """Through a position-zero Read chunk and a Reply chunk; the READ through a Write chunk."""
     devices = client.devices
     data = service.pattern(number, plan.echo)
@@ -194,18 +194,18 @@ def _echo(client: Client, number: int, plan: Plan, xids: Iterator[int]) -> Echoe
     return Echoed(number, plan.echo, times[0], times[1])
 
 
-def _speak(devices: Verbs, target: Target, plan: Plan, xid: int) -> Spoken:
+def _speak(devices: Verbs, target: PeerAddress, plan: PingPlan, xid: int) -> VersionTwoProbe:
     """Version 2, and version 1 where it is refused."""
     try:
-        client = Client(devices, target, Settings(version=2), devices.now() + plan.timeout)
+        client = Client(devices, target, EndpointSettings(version=2), devices.now() + plan.timeout)
     except VerbsError as error:
-        return Spoken(None, None, False, {}, str(error))
+        return VersionTwoProbe(None, None, False, {}, str(error))
     try:
         answer = client.call(_null(xid, plan.program, plan.version), devices.now() + plan.timeout)
         refused = [header for header in client.driver.refusals if header.error == ERR_VERS]
         characteristics = client.endpoint.characteristics
         settled = client.endpoint.version if isinstance(answer, Answered) else None
-        return Spoken(
+        return VersionTwoProbe(
             settled,
             refused[0].supported if refused else None,
             characteristics.known,

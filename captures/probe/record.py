@@ -1,4 +1,4 @@
-"""The exchange as frames: recorded on the device where this host can, else put together from what was said.
+"""The traffic as frames: recorded on the device where this host can, else put together from what was said.
 
 Only the device sees what passes.  Where it cannot be watched, the frames are built of what was sent and received: the
 two ends' Sends are as they were; RDMA Writes of the peer are those that its reply tells of, with what the memory holds;
@@ -49,13 +49,15 @@ class Recorded:
     def now(self) -> int:
         return self._inner.now()
 
-    def connect(self, target: verbs.Target, terms: verbs.Terms, deadline: int) -> verbs.Link:
+    def connect(
+        self, target: verbs.PeerAddress, terms: verbs.ConnectionParameters, deadline: int
+    ) -> verbs.VerbsConnection:
         try:
             return self._inner.connect(target, terms, deadline)
         finally:
             self._drain()
 
-    def listen(self, target: verbs.Target) -> list[str]:
+    def listen(self, target: verbs.PeerAddress) -> list[str]:
         return self._inner.listen(target)
 
     def poll(self, deadline: int) -> verbs.Event | None:
@@ -96,18 +98,20 @@ class Built:
     def now(self) -> int:
         return self.inner.now()
 
-    def connect(self, target: verbs.Target, terms: verbs.Terms, deadline: int) -> verbs.Link:
+    def connect(
+        self, target: verbs.PeerAddress, terms: verbs.ConnectionParameters, deadline: int
+    ) -> verbs.VerbsConnection:
         return self.follow(self.inner.connect(target, terms, deadline), terms, 0)
 
-    def listen(self, target: verbs.Target) -> list[str]:
+    def listen(self, target: verbs.PeerAddress) -> list[str]:
         return self.inner.listen(target)
 
     def poll(self, deadline: int) -> verbs.Event | None:
         event = self.inner.poll(deadline)
         if event is None:
             return None
-        if isinstance(event, verbs.Requested):
-            return verbs.Requested(BuiltRequest(self, event.request))
+        if isinstance(event, verbs.ConnectRequested):
+            return verbs.ConnectRequested(BuiltRequest(self, event.request))
         link = self._links[id(event.link)]
         link.happened(event)
         return replace(event, link=link)
@@ -125,7 +129,7 @@ class Built:
             raise CaptureError(f"{self._file}: {error.strerror}") from None
         return f"{self._file}: {len(self.tape.frames):,} frames, built and not recorded: {self._why}"
 
-    def follow(self, link: verbs.Link, terms: verbs.Terms, side: int) -> BuiltLink:
+    def follow(self, link: verbs.VerbsConnection, terms: verbs.ConnectionParameters, side: int) -> BuiltLink:
         made = BuiltLink(self, link, side)
         self._links[id(link)] = made
         private = terms.private_data, link.private_data
@@ -146,13 +150,13 @@ class Built:
 
 
 class BuiltRequest:
-    def __init__(self, built: Built, inner: verbs.Request) -> None:
+    def __init__(self, built: Built, inner: verbs.IncomingRequest) -> None:
         self._built = built
         self._inner = inner
         self.peer = inner.peer
         self.private_data = inner.private_data
 
-    def accept(self, terms: verbs.Terms) -> verbs.Link:
+    def accept(self, terms: verbs.ConnectionParameters) -> verbs.VerbsConnection:
         return self._built.follow(self._inner.accept(terms), terms, 1)
 
     def reject(self) -> None:
@@ -162,7 +166,7 @@ class BuiltRequest:
 class BuiltLink:
     """A ``Link`` whose traffic goes onto a wire besides."""
 
-    def __init__(self, built: Built, inner: verbs.Link, side: int) -> None:
+    def __init__(self, built: Built, inner: verbs.VerbsConnection, side: int) -> None:
         self._built = built
         self._inner = inner
         self._side = side
@@ -172,7 +176,7 @@ class BuiltLink:
         hosts = [host.partition("%")[0] for host in ((own, other) if side == 0 else (other, own))]
         network = IwarpLink if is_iwarp(inner.device) else Rocev2Link
         self.wire = network(built.tape, Path(hosts[0], hosts[1], built.port))
-        self._memory: dict[int, verbs.Memory] = {}
+        self._memory: dict[int, verbs.RegisteredMemory] = {}
         self._asked: dict[int, TransportHeader] = {}
         """Messages with chunks that are not answered yet, by XID."""
         self._reads: dict[int, Segment] = {}
@@ -201,18 +205,18 @@ class BuiltLink:
     def settle(self) -> None:
         self._inner.settle()
 
-    def register(self, length: int) -> verbs.Memory:
+    def register(self, length: int) -> verbs.RegisteredMemory:
         made = self._inner.register(length)
         self._memory[made.handle] = made
         return made
 
-    def window(self, memory: verbs.Memory) -> verbs.Memory | None:
+    def window(self, memory: verbs.RegisteredMemory) -> verbs.RegisteredMemory | None:
         made = self._inner.window(memory)
         if made is not None:
             self._memory[made.handle] = made
         return made
 
-    def release(self, memory: verbs.Memory) -> None:
+    def release(self, memory: verbs.RegisteredMemory) -> None:
         self._memory.pop(memory.handle, None)
         self._inner.release(memory)
 
@@ -242,11 +246,11 @@ class BuiltLink:
                 self.wire.disconnect(self._side)
         self._inner.close()
 
-    def happened(self, event: verbs.Received | verbs.Finished | verbs.Lost) -> None:
+    def happened(self, event: verbs.MessageReceived | verbs.RdmaFinished | verbs.ConnectionLost) -> None:
         """What the peer did goes onto the wire."""
-        if isinstance(event, verbs.Lost):
+        if isinstance(event, verbs.ConnectionLost):
             self._closed = True  # by whom, and how, is not known
-        elif isinstance(event, verbs.Finished):
+        elif isinstance(event, verbs.RdmaFinished):
             segment = self._reads.pop(event.number, None)
             if segment is not None:
                 with self._built:
@@ -284,7 +288,7 @@ class BuiltLink:
         return memory.fetch(at, segment.length)
 
 
-def record(inner: verbs.Verbs, target: verbs.Target, file: File) -> Recorded | Built:
+def record(inner: verbs.Verbs, target: verbs.PeerAddress, file: File) -> Recorded | Built:
     """``inner``, followed by a recorder; it writes ``file`` as it closes, or with ``finish``."""
     names = [target.device] if target.device else list(all_devices())
     if len(names) != 1:

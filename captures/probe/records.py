@@ -9,14 +9,14 @@ from rdmascope.dissect.layers.characteristics_codes import characteristic_name
 from rdmascope.dissect.onc.programs import program_name
 from rdmascope.dissect.records.nouns import Record, record
 
-from ..verbs.interface import Target
-from .ping import Echoed, Finding, Program, Reached, Round, Spoken, times
-from .serve import Happened
-from .suite import Result
-from .verdicts import Kind
+from ..verbs.interface import PeerAddress
+from .ping import Echoed, PingResult, Program, Reached, Round, VersionTwoProbe, times
+from .serve import ServerEvent
+from .suite import SuiteResult
+from .verdicts import VerdictKind
 
 
-def finding(one: Finding, target: Target) -> Record:
+def finding(one: PingResult, target: PeerAddress) -> Record:
     match one:
         case Reached():
             told = one.announced
@@ -55,7 +55,7 @@ def finding(one: Finding, target: Target) -> Record:
                 read_ns=one.read,
                 problem=one.problem or None,
             )
-        case Spoken():
+        case VersionTwoProbe():
             return record(
                 "probe_version",
                 target=str(target),
@@ -81,7 +81,7 @@ def finding(one: Finding, target: Target) -> Record:
             )
 
 
-def summary(rounds: Sequence[Round], target: Target) -> Record:
+def summary(rounds: Sequence[Round], target: PeerAddress) -> Record:
     found = times(rounds) or (None,) * 4
     low, middle, high, most = found
     return record(
@@ -96,7 +96,7 @@ def summary(rounds: Sequence[Round], target: Target) -> Record:
     )
 
 
-def result(one: Result, target: Target) -> Record:
+def result(one: SuiteResult, target: PeerAddress) -> Record:
     rule = one.check.cited()
     return record(
         "probe_check",
@@ -114,12 +114,12 @@ def result(one: Result, target: Target) -> Record:
     )
 
 
-def suite(results: Sequence[Result], target: Target) -> Record:
-    counts = {kind.value: sum(one.verdict.kind is kind for one in results) for kind in Kind}
+def suite(results: Sequence[SuiteResult], target: PeerAddress) -> Record:
+    counts = {kind.value: sum(one.verdict.kind is kind for one in results) for kind in VerdictKind}
     return record("probe_suite", target=str(target), checks=len(results), verdicts=counts)
 
 
-def junit(results: Sequence[Result], target: Target) -> str:
+def junit(results: Sequence[SuiteResult], target: PeerAddress) -> str:
     """One test suite, a test case for each check."""
     root = ElementTree.Element("testsuites", name="rdmascope probe")
     cases = ElementTree.SubElement(
@@ -128,7 +128,7 @@ def junit(results: Sequence[Result], target: Target) -> str:
         name=f"{target}: conformance",
         tests=str(len(results)),
         failures=str(sum(one.failed for one in results)),
-        skipped=str(sum(one.verdict.kind is Kind.SKIPPED for one in results)),
+        skipped=str(sum(one.verdict.kind is VerdictKind.SKIPPED for one in results)),
     )
     for one in results:
         case = ElementTree.SubElement(
@@ -138,7 +138,7 @@ def junit(results: Sequence[Result], target: Target) -> str:
             element = ElementTree.SubElement(case, "failure", type=one.verdict.kind.value, message=one.verdict.observed)
             rule = one.check.cited()
             element.text = f"{one.check.sends}\n{rule.title} ({rule.document}, {rule.section})"
-        elif one.verdict.kind is Kind.SKIPPED:
+        elif one.verdict.kind is VerdictKind.SKIPPED:
             ElementTree.SubElement(case, "skipped", message=one.verdict.observed)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
@@ -148,7 +148,7 @@ def listening(places: Sequence[str], highest: int, fault: str | None) -> Record:
     return record("probe_server", places=list(places), highest_version=highest, fault=fault)
 
 
-def happened(one: Happened) -> Record:
+def happened(one: ServerEvent) -> Record:
     return record("probe_client", client=one.client, what=one.what, text=one.text)
 
 

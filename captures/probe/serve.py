@@ -12,9 +12,19 @@ from rdmascope.dissect.layers.oncrpc_codes import GARBAGE_ARGS, PROC_UNAVAIL, PR
 from rdmascope.dissect.onc.header import call_header
 from rdmascope.dissect.onc.programs import NFS
 
-from ..synth.endpoint import Called, Endpoint, Item, Parts, Role, Settings, Settled, service
-from ..synth.endpoint.plan import Fault
-from ..verbs.interface import Event, Finished, Link, Lost, Received, Requested, Target, Verbs, VerbsError
+from ..synth.endpoint import Called, DdpItem, EndpointSettings, Parts, Role, RpcRdmaEndpoint, Settled, service
+from ..synth.endpoint.fault import Fault
+from ..verbs.interface import (
+    ConnectionLost,
+    ConnectRequested,
+    Event,
+    MessageReceived,
+    PeerAddress,
+    RdmaFinished,
+    Verbs,
+    VerbsConnection,
+    VerbsError,
+)
 from .driver import Driver, terms_of
 
 ECHO = 0x20AF2004
@@ -28,7 +38,7 @@ VERSIONS = {NFS: (3, 4), ECHO: (1, 1)}
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class ServerEvent:
     """Something about a client that whoever runs the server may want to see."""
 
     client: int
@@ -65,7 +75,7 @@ def _echo(xid: int, procedure: int, message: bytes, at: int) -> Parts:
     except StructError:
         return (service.reply_head(xid, GARBAGE_ARGS),)
     data = message[at + 4 : at + 4 + length]
-    return service.reply_head(xid) + pack(">I", length), Item(data)
+    return service.reply_head(xid) + pack(">I", length), DdpItem(data)
 
 
 def _compound(xid: int, message: bytes, at: int) -> Parts:
@@ -93,7 +103,7 @@ def _compound(xid: int, message: bytes, at: int) -> Parts:
 
 def echo(xid: int, data: bytes) -> Parts:
     """A call of the echo program."""
-    return service.call_head(xid, ECHO, 1, ECHO_DATA) + pack(">I", len(data)), Item(data)
+    return service.call_head(xid, ECHO, 1, ECHO_DATA) + pack(">I", len(data)), DdpItem(data)
 
 
 class Server:
@@ -102,7 +112,7 @@ class Server:
     def __init__(
         self,
         devices: Verbs,
-        settings: Settings,
+        settings: EndpointSettings,
         fault: Fault | None = None,
         program: Callable[[bytes], Parts] = answer,
     ) -> None:
@@ -118,10 +128,10 @@ class Server:
         """By the link's identity."""
         self._numbers: dict[int, int] = {}
 
-    def listen(self, target: Target) -> list[str]:
+    def listen(self, target: PeerAddress) -> list[str]:
         return self.devices.listen(target)
 
-    def run(self) -> Iterator[Happened]:
+    def run(self) -> Iterator[ServerEvent]:
         """Serve for ever."""
         while True:
             event = self.devices.poll(self.devices.now() + 1_000_000_000)
@@ -135,17 +145,17 @@ class Server:
             self.take(event)
         return event is not None
 
-    def take(self, event: Event) -> list[Happened]:
+    def take(self, event: Event) -> list[ServerEvent]:
         match event:
-            case Requested():
+            case ConnectRequested():
                 return [self._accept(event)]
-            case Received() | Finished():
+            case MessageReceived() | RdmaFinished():
                 driver = self._drivers.get(id(event.link))
                 if driver is None:
                     return []
                 driver.take(event)
                 return self._work(driver, self._numbers[id(event.link)])
-            case Lost():
+            case ConnectionLost():
                 return self._forget(event.link, event.reason)
 
     def close(self) -> None:
@@ -154,37 +164,37 @@ class Server:
             self._forget(driver.link, "closed")
         self.devices.close()
 
-    def _accept(self, event: Requested) -> Happened:
+    def _accept(self, event: ConnectRequested) -> ServerEvent:
         self.connections += 1
-        endpoint = Endpoint(Role.SERVER, self.settings, self.fault)
+        endpoint = RpcRdmaEndpoint(Role.SERVER, self.settings, self.fault)
         try:
             link = event.request.accept(terms_of(endpoint))
         except VerbsError as error:
-            return Happened(self.connections, "refused", str(error))
+            return ServerEvent(self.connections, "refused", str(error))
         driver = Driver(endpoint, link)
         self._drivers[id(link)] = driver
         self._numbers[id(link)] = self.connections
         driver.start()
-        return Happened(self.connections, "connected", link.peer)
+        return ServerEvent(self.connections, "connected", link.peer)
 
-    def _work(self, driver: Driver, number: int) -> list[Happened]:
+    def _work(self, driver: Driver, number: int) -> list[ServerEvent]:
         """Answer what the endpoint was called for."""
         happened = []
         while driver.reports:
             report = driver.reports.popleft()
             if isinstance(report, Called):
                 self.calls += 1
-                happened.append(Happened(number, "call", f"{len(report.message):,} bytes"))
-                driver.run(driver.endpoint.reply(report.exchange, self.program(report.message)))
+                happened.append(ServerEvent(number, "call", f"{len(report.message):,} bytes"))
+                driver.run(driver.endpoint.reply(report.call, self.program(report.message)))
             elif isinstance(report, Settled):
-                happened.append(Happened(number, "version", str(report.version)))
+                happened.append(ServerEvent(number, "version", str(report.version)))
         return happened + (self._forget(driver.link, driver.lost) if driver.lost else [])
 
-    def _forget(self, link: Link, reason: str) -> list[Happened]:
+    def _forget(self, link: VerbsConnection, reason: str) -> list[ServerEvent]:
         driver = self._drivers.pop(id(link), None)
         if driver is None:
             return []
         self.committed += driver.endpoint.committed
         number = self._numbers.pop(id(link))
         link.close()
-        return [Happened(number, "lost", reason)]
+        return [ServerEvent(number, "lost", reason)]

@@ -5,30 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ..verbs.interface import Target, Verbs, VerbsError
+from ..verbs.interface import PeerAddress, Verbs, VerbsError
 from . import checks as checks
 from . import faults as faults
-from .exchange import Exchange
-from .verdicts import CHECKS, Check, Kind, Verdict
+from .raw_connection import RawConnection
+from .verdicts import CHECKS, Check, CheckVerdict, VerdictKind
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SuiteResult:
     check: Check
-    verdict: Verdict
+    verdict: CheckVerdict
     time: int
     """Nanoseconds, with connecting."""
 
     @property
     def failed(self) -> bool:
-        return self.verdict.kind not in (Kind.PASS, Kind.SKIPPED)
+        return self.verdict.kind not in (VerdictKind.PASS, VerdictKind.SKIPPED)
 
 
 def chosen(with_faults: bool) -> list[Check]:
     return [one for one in CHECKS.values() if with_faults or not one.fault]
 
 
-def run(devices: Verbs, target: Target, timeout: int, wanted: Iterable[Check], file: str = "") -> Iterator[Result]:
+def run(
+    devices: Verbs, target: PeerAddress, timeout: int, wanted: Iterable[Check], file: str = ""
+) -> Iterator[SuiteResult]:
     """Verdicts as they come; raises VerbsError where not even the first connection comes about.
 
     ``timeout`` in nanoseconds bounds each wait; ``file`` is a path on the server that may be read.
@@ -37,18 +39,18 @@ def run(devices: Verbs, target: Target, timeout: int, wanted: Iterable[Check], f
         started = devices.now()
         try:
             verdict = _judge(devices, target, timeout, one, file)
-            if verdict.kind is Kind.NO_ANSWER:
+            if verdict.kind is VerdictKind.NO_ANSWER:
                 verdict = _once_more(_judge(devices, target, timeout, one, file))
         except VerbsError as error:
             if not number:
                 raise
-            verdict = Verdict(Kind.LOST, f"no connection: {error}")
-        yield Result(one, verdict, devices.now() - started)
+            verdict = CheckVerdict(VerdictKind.LOST, f"no connection: {error}")
+        yield SuiteResult(one, verdict, devices.now() - started)
 
 
-def _judge(devices: Verbs, target: Target, timeout: int, one: Check, file: str) -> Verdict:
+def _judge(devices: Verbs, target: PeerAddress, timeout: int, one: Check, file: str) -> CheckVerdict:
     """One check on a connection of its own; raises VerbsError where that does not come about."""
-    on = Exchange(
+    on = RawConnection(
         devices,
         target,
         timeout,
@@ -59,13 +61,13 @@ def _judge(devices: Verbs, target: Target, timeout: int, one: Check, file: str) 
     try:
         return one.run(on)
     except VerbsError as error:
-        return Verdict(Kind.LOST, str(error))
+        return CheckVerdict(VerdictKind.LOST, str(error))
     finally:
         on.close()
 
 
-def _once_more(verdict: Verdict) -> Verdict:
+def _once_more(verdict: CheckVerdict) -> CheckVerdict:
     """What a second try found, which silence deserves: siw sometimes loses the first message of a connection."""
-    if verdict.kind is Kind.NO_ANSWER:
-        return Verdict(verdict.kind, f"{verdict.observed}, twice")
-    return Verdict(verdict.kind, f"{verdict.observed}, at the second try")
+    if verdict.kind is VerdictKind.NO_ANSWER:
+        return CheckVerdict(verdict.kind, f"{verdict.observed}, twice")
+    return CheckVerdict(verdict.kind, f"{verdict.observed}, at the second try")

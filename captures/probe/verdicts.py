@@ -9,10 +9,10 @@ from enum import Enum
 from rdmascope.dissect.audit.rule import Rule, all_rules
 from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, error_name, procedure_name
 
-from .exchange import Answer, Exchange, Outcome
+from .raw_connection import Answer, Outcome, RawConnection
 
 
-class Kind(Enum):
+class VerdictKind(Enum):
     """A verdict in a word."""
 
     PASS = "pass"
@@ -23,8 +23,8 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    kind: Kind
+class CheckVerdict:
+    kind: VerdictKind
     observed: str
 
 
@@ -37,7 +37,7 @@ class Check:
     """The rule of the audit that the answer is held against; it has the section."""
     sends: str
     """What is sent, and what has to come back."""
-    run: Callable[[Exchange], Verdict]
+    run: Callable[[RawConnection], CheckVerdict]
     fault: bool = False
     """It sends what nobody may send."""
     remote_invalidation: bool = False
@@ -51,7 +51,7 @@ class Check:
 CHECKS: dict[str, Check] = {}
 """By name, in the order in which they are run."""
 
-Function = Callable[[Exchange], Verdict]
+Function = Callable[[RawConnection], CheckVerdict]
 
 
 def check(
@@ -72,20 +72,20 @@ def check(
     return enter
 
 
-def passed(observed: str) -> Verdict:
-    return Verdict(Kind.PASS, observed)
+def passed(observed: str) -> CheckVerdict:
+    return CheckVerdict(VerdictKind.PASS, observed)
 
 
-def violation(observed: str) -> Verdict:
-    return Verdict(Kind.VIOLATION, observed)
+def violation(observed: str) -> CheckVerdict:
+    return CheckVerdict(VerdictKind.VIOLATION, observed)
 
 
-def absent(answer: Answer) -> Verdict | None:
+def absent(answer: Answer) -> CheckVerdict | None:
     """The verdict on a message that drew no answer; None where there is one."""
     if answer.outcome is Outcome.SILENCE:
-        return Verdict(Kind.NO_ANSWER, "no answer")
+        return CheckVerdict(VerdictKind.NO_ANSWER, "no answer")
     if answer.outcome is Outcome.LOST:
-        return Verdict(Kind.LOST, answer.reason)
+        return CheckVerdict(VerdictKind.LOST, answer.reason)
     return None
 
 
@@ -102,7 +102,7 @@ def named(answer: Answer) -> str:
     return text + (f" ({header.problem})" if header.problem else "")
 
 
-def refusal(answer: Answer, xid: int, version: int, error: int = ERR_CHUNK) -> Verdict:
+def refusal(answer: Answer, xid: int, version: int, error: int = ERR_CHUNK) -> CheckVerdict:
     """The answer has to be an RDMA_ERROR for the message of that XID and version (RFC 8166, 4.5)."""
     if verdict := absent(answer):
         return verdict

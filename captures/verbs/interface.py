@@ -21,7 +21,7 @@ class LinkLost(VerbsError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PeerAddress:
     """Where to connect to."""
 
     host: str
@@ -37,7 +37,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ConnectionParameters:
     """What this end brings into a connection."""
 
     private_data: bytes = b""
@@ -59,7 +59,7 @@ class Depths:
     """Reads that this end may issue."""
 
 
-class Memory(Protocol):
+class RegisteredMemory(Protocol):
     """Registered memory that the peer may read and write."""
 
     @property
@@ -78,7 +78,7 @@ class Memory(Protocol):
     def store(self, at: int, data: bytes) -> None: ...
 
 
-class Link(Protocol):
+class VerbsConnection(Protocol):
     """One connection: a queue pair with its receives posted."""
 
     @property
@@ -101,28 +101,28 @@ class Link(Protocol):
     def settle(self) -> None:
         """Wait, after connecting, until the peer can hear: some answer before they can."""
 
-    def register(self, length: int) -> Memory:
+    def register(self, length: int) -> RegisteredMemory:
         """Memory the peer may read and write until ``release``."""
 
-    def window(self, memory: Memory) -> Memory | None:
+    def window(self, memory: RegisteredMemory) -> RegisteredMemory | None:
         """The same memory through a type 2 memory window, which the peer may invalidate; None: this device has none."""
 
-    def release(self, memory: Memory) -> None: ...
+    def release(self, memory: RegisteredMemory) -> None: ...
 
     def send(self, data: bytes, invalidate: int | None = None) -> None:
         """Send a message, with ``invalidate`` naming a handle of the peer's."""
 
     def read(self, handle: int, address: int, length: int) -> int:
-        """Read the peer's memory; the number comes back in ``Finished``."""
+        """Read the peer's memory; the number comes back in ``RdmaFinished``."""
 
     def write(self, handle: int, address: int, data: bytes) -> int:
-        """Write into the peer's memory; the number comes back in ``Finished``."""
+        """Write into the peer's memory; the number comes back in ``RdmaFinished``."""
 
     def close(self) -> None:
         """Disconnect, and free everything; harmless when done twice."""
 
 
-class Request(Protocol):
+class IncomingRequest(Protocol):
     """Somebody who wants to connect."""
 
     @property
@@ -131,23 +131,23 @@ class Request(Protocol):
     @property
     def private_data(self) -> bytes: ...
 
-    def accept(self, terms: Terms) -> Link: ...
+    def accept(self, terms: ConnectionParameters) -> VerbsConnection: ...
 
     def reject(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Requested:
+class ConnectRequested:
     """A connection request arrived at a listener."""
 
-    request: Request
+    request: IncomingRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class MessageReceived:
     """A Send arrived."""
 
-    link: Link
+    link: VerbsConnection
     data: bytes
     invalidated: int | None = None
     """The handle of ours that it invalidated."""
@@ -156,24 +156,24 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class RdmaFinished:
     """An RDMA Read or Write of ours is done."""
 
-    link: Link
+    link: VerbsConnection
     number: int
     data: bytes = b""
     """What was read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class ConnectionLost:
     """The connection is gone; said once."""
 
-    link: Link
+    link: VerbsConnection
     reason: str
 
 
-Event = Requested | Received | Finished | Lost
+Event = ConnectRequested | MessageReceived | RdmaFinished | ConnectionLost
 
 
 class Verbs(Protocol):
@@ -182,10 +182,10 @@ class Verbs(Protocol):
     def now(self) -> int:
         """Nanoseconds on a clock that only goes forward."""
 
-    def connect(self, target: Target, terms: Terms, deadline: int) -> Link:
+    def connect(self, target: PeerAddress, terms: ConnectionParameters, deadline: int) -> VerbsConnection:
         """Connect; raise ``VerbsError`` with the reason where it does not come about by ``deadline``."""
 
-    def listen(self, target: Target) -> list[str]:
+    def listen(self, target: PeerAddress) -> list[str]:
         """Listen at ``target.source``, or at all addresses of the devices; returns where, 'address:port device'."""
 
     def poll(self, deadline: int) -> Event | None:

@@ -12,7 +12,19 @@ from collections.abc import Callable
 from rdmascope.dissect.rpcrdma.messages import Segment
 
 from ..synth.wire import IwarpLink, Path, Rocev2Link, Tape
-from .interface import Depths, Event, Finished, LinkLost, Lost, Memory, Received, Requested, Target, Terms, VerbsError
+from .interface import (
+    ConnectionLost,
+    ConnectionParameters,
+    ConnectRequested,
+    Depths,
+    Event,
+    LinkLost,
+    MessageReceived,
+    PeerAddress,
+    RdmaFinished,
+    RegisteredMemory,
+    VerbsError,
+)
 
 _PAGE = 4096
 
@@ -34,7 +46,7 @@ class Fabric:
 
 
 class MemoryRegion:
-    """A ``Memory``, whole pages of it, as devices keep it."""
+    """A ``RegisteredMemory``, whole pages of it, as devices keep it."""
 
     def __init__(self, handle: int, address: int, length: int, data: bytearray) -> None:
         self.handle = handle
@@ -52,7 +64,7 @@ class MemoryRegion:
 class MemoryLink:
     """One end of a connection."""
 
-    def __init__(self, verbs: MemoryVerbs, side: int, terms: Terms, peer: str) -> None:
+    def __init__(self, verbs: MemoryVerbs, side: int, terms: ConnectionParameters, peer: str) -> None:
         self.device = "memory"
         self.local = verbs.address
         self.peer = peer
@@ -74,12 +86,12 @@ class MemoryLink:
         pages = max(1, -(-length // _PAGE)) * _PAGE
         return self._region(length, self.verbs.room(pages), bytearray(pages))
 
-    def window(self, memory: Memory) -> MemoryRegion | None:
+    def window(self, memory: RegisteredMemory) -> MemoryRegion | None:
         if not self.verbs.fabric.windows or not isinstance(memory, MemoryRegion):
             return None
         return self._region(memory.length, memory.address, memory.data)
 
-    def release(self, memory: Memory) -> None:
+    def release(self, memory: RegisteredMemory) -> None:
         self.regions.pop(memory.handle, None)
 
     def send(self, data: bytes, invalidate: int | None = None) -> None:
@@ -91,7 +103,7 @@ class MemoryLink:
         elif invalidate is not None and other.regions.pop(invalidate, None) is None:
             self._break("the peer reports an invalid request")
         else:
-            other.verbs.tell(Received(other, data, invalidate, self.verbs.now()))
+            other.verbs.tell(MessageReceived(other, data, invalidate, self.verbs.now()))
 
     def read(self, handle: int, address: int, length: int) -> int:
         self._alive()
@@ -104,7 +116,7 @@ class MemoryLink:
         else:
             data = bytes(place)
             self.wire.read(self.side, segment, data)
-            self.verbs.tell(Finished(self, self._number, data))
+            self.verbs.tell(RdmaFinished(self, self._number, data))
         return self._number
 
     def write(self, handle: int, address: int, data: bytes) -> int:
@@ -118,7 +130,7 @@ class MemoryLink:
         else:
             place[:] = data
             self.wire.write(self.side, segment, data)
-            self.verbs.tell(Finished(self, self._number))
+            self.verbs.tell(RdmaFinished(self, self._number))
         return self._number
 
     def close(self) -> None:
@@ -130,7 +142,7 @@ class MemoryLink:
     def lose(self, reason: str) -> None:
         if not self.lost:
             self.lost = reason
-            self.verbs.tell(Lost(self, reason))
+            self.verbs.tell(ConnectionLost(self, reason))
 
     def place(self, segment: Segment) -> memoryview | None:
         """The bytes behind a handle and an offset; None where a device would refuse."""
@@ -166,7 +178,7 @@ class MemoryRequest:
         self.link: MemoryLink | None = None
         self.refused = False
 
-    def accept(self, terms: Terms) -> MemoryLink:
+    def accept(self, terms: ConnectionParameters) -> MemoryLink:
         self.link = MemoryLink(self.verbs, 1, terms, self.peer)
         self.link.private_data = self.private_data
         return self.link
@@ -189,7 +201,7 @@ class MemoryVerbs:
     def now(self) -> int:
         return self.fabric.tape.now
 
-    def connect(self, target: Target, terms: Terms, deadline: int) -> MemoryLink:
+    def connect(self, target: PeerAddress, terms: ConnectionParameters, deadline: int) -> MemoryLink:
         found = [host for host in self.fabric.hosts if host.address == target.host]
         if not found:
             self._wait(deadline)
@@ -198,7 +210,7 @@ class MemoryVerbs:
         if server.port != target.port:
             raise VerbsError(f"{target}: refused: nothing listens on that port, or it takes no more connections")
         request = MemoryRequest(server, self.address, terms.private_data)
-        server.tell(Requested(request))
+        server.tell(ConnectRequested(request))
         while request.link is None and not request.refused and self._others():
             pass
         if request.link is None:
@@ -211,9 +223,9 @@ class MemoryVerbs:
         link.private_data = request.link.terms.private_data
         return link
 
-    def listen(self, target: Target) -> list[str]:
+    def listen(self, target: PeerAddress) -> list[str]:
         self.port = target.port
-        return [f"{Target(self.address, target.port)} memory"]
+        return [f"{PeerAddress(self.address, target.port)} memory"]
 
     def poll(self, deadline: int) -> Event | None:
         while not self._events and self._others():

@@ -6,7 +6,7 @@ import errno
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyverbs.enums as ib
 from pyverbs.cq import CQ, CompChannel
@@ -19,10 +19,17 @@ from pyverbs.wr import SGE, RecvWR, SendWR
 
 from .descriptors import new_descriptor
 from .devices import is_iwarp
-from .interface import Depths, Event, Finished, LinkLost, Lost, Memory, Received, Terms, VerbsError
-
-if TYPE_CHECKING:
-    from .rdmacm import RdmaCm
+from .interface import (
+    ConnectionLost,
+    ConnectionParameters,
+    Depths,
+    Event,
+    LinkLost,
+    MessageReceived,
+    RdmaFinished,
+    RegisteredMemory,
+    VerbsError,
+)
 
 _SENDS = 192
 """Work requests in flight."""
@@ -58,6 +65,16 @@ def refused(error: Exception) -> str:
     return str(error)
 
 
+class EventSource(Protocol):
+    """What collects the events of all connections; ``RdmaCm`` is one."""
+
+    def now(self) -> int: ...
+
+    def until(self, done: Callable[[], bool], deadline: int) -> None: ...
+
+    def forget(self, link: QueuePair) -> None: ...
+
+
 class DeviceMemory:
     """Registered memory; ``handle`` is a window's where there is one."""
 
@@ -80,9 +97,11 @@ class DeviceMemory:
 
 
 class QueuePair:
-    """A ``Link``: one connection on one device."""
+    """A ``VerbsConnection``: one connection on one device."""
 
-    def __init__(self, verbs: RdmaCm, device: str, identifier: Any, terms: Terms, peer: str) -> None:
+    def __init__(
+        self, verbs: EventSource, device: str, identifier: Any, parameters: ConnectionParameters, peer: str
+    ) -> None:
         self.device = device
         self.local = ""
         self.peer = peer
@@ -100,7 +119,7 @@ class QueuePair:
         self._told = False
         self._context = Context(name=device)
         limits = self._context.query_device()
-        self.reads = max(1, min(terms.reads, limits.max_qp_rd_atom, limits.max_qp_init_rd_atom, 255))
+        self.reads = max(1, min(parameters.reads, limits.max_qp_rd_atom, limits.max_qp_init_rd_atom, 255))
         self._windows = bool(
             limits.device_cap_flags & (ib.IBV_DEVICE_MEM_WINDOW_TYPE_2A | ib.IBV_DEVICE_MEM_WINDOW_TYPE_2B)
         )
@@ -108,17 +127,17 @@ class QueuePair:
         with new_descriptor("infinibandevent") as found:
             self._channel = CompChannel(self._context)
         self.descriptor = found[0]
-        self._queue = CQ(self._context, terms.receives + _SENDS + 8, None, self._channel, 0)
-        capacity = QPCap(max_send_wr=_SENDS, max_recv_wr=terms.receives, max_send_sge=1, max_recv_sge=1)
+        self._queue = CQ(self._context, parameters.receives + _SENDS + 8, None, self._channel, 0)
+        capacity = QPCap(max_send_wr=_SENDS, max_recv_wr=parameters.receives, max_send_sge=1, max_recv_sge=1)
         wanted = QPInitAttr(qp_type=ib.IBV_QPT_RC, scq=self._queue, rcq=self._queue, cap=capacity)
         self._pair = QP(self._domain, wanted, QPAttr())
         self.number = int(self._pair.qp_num)
-        self._receive_size = terms.receive_size
-        self._receives = MR(self._domain, terms.receives * terms.receive_size, ib.IBV_ACCESS_LOCAL_WRITE)
+        self._receive_size = parameters.receive_size
+        self._receives = MR(self._domain, parameters.receives * parameters.receive_size, ib.IBV_ACCESS_LOCAL_WRITE)
         self._sends = MR(self._domain, _SENDS * _SEND_SIZE, ib.IBV_ACCESS_LOCAL_WRITE)
         self._free = list(range(_SENDS))
         self.step(ib.IBV_QPS_INIT)
-        for slot in range(terms.receives):
+        for slot in range(parameters.receives):
             self._post_receive(slot)
 
     def step(self, state: int) -> Any:
@@ -149,7 +168,7 @@ class QueuePair:
         self._memory.append(memory)
         return memory
 
-    def window(self, memory: Memory) -> DeviceMemory | None:
+    def window(self, memory: RegisteredMemory) -> DeviceMemory | None:
         if not self._windows or not isinstance(memory, DeviceMemory):
             return None
         bound: list[bool] = []
@@ -168,7 +187,7 @@ class QueuePair:
         self._memory.append(view)
         return view
 
-    def release(self, memory: Memory) -> None:
+    def release(self, memory: RegisteredMemory) -> None:
         if isinstance(memory, DeviceMemory) and memory in self._memory:
             self._memory.remove(memory)
             memory.close()
@@ -198,7 +217,7 @@ class QueuePair:
         def finished() -> Event:
             data = bytes(region.read(length, 0))
             region.close()
-            return Finished(self, number, data)
+            return RdmaFinished(self, number, data)
 
         number = self._next(finished)
         self._rdma(number, ib.IBV_WR_RDMA_READ, SGE(region.buf, length, region.lkey), handle, address)
@@ -211,7 +230,7 @@ class QueuePair:
 
         def finished() -> Event:
             region.close()
-            return Finished(self, number)
+            return RdmaFinished(self, number)
 
         number = self._next(finished)
         self._rdma(number, ib.IBV_WR_RDMA_WRITE, SGE(region.buf, len(data), region.lkey), handle, address)
@@ -239,12 +258,12 @@ class QueuePair:
             self.events.channel.close()
         self._verbs.forget(self)
 
-    def lose(self, reason: str) -> Lost | None:
+    def lose(self, reason: str) -> ConnectionLost | None:
         """The connection is gone; the event that says so, the first time."""
         if self._lost or self._closed:
             return None
         self._lost = reason
-        return Lost(self, reason)
+        return ConnectionLost(self, reason)
 
     def closing(self) -> bool:
         """The connection manager has left the established state, or the queue pair is in error."""
@@ -289,7 +308,7 @@ class QueuePair:
             one.wc_flags & _KERNEL_WITH_INVALIDATE and any(one.imm_data == memory.handle for memory in self._memory)
         ):
             invalidated = int(one.imm_data)
-        return Received(self, data, invalidated, now)
+        return MessageReceived(self, data, invalidated, now)
 
     def _post_receive(self, slot: int) -> None:
         place = SGE(self._receives.buf + slot * self._receive_size, self._receive_size, self._receives.lkey)

@@ -22,7 +22,7 @@ from pyverbs.pyverbs_error import PyverbsError
 
 from .descriptors import new_descriptor
 from .devices import addresses, devices, local_address, resolve, source_of
-from .interface import Event, Requested, Target, Terms, VerbsError
+from .interface import ConnectionParameters, ConnectRequested, Event, PeerAddress, VerbsError
 from .queuepair import QueuePair, refused
 
 _RETRIES = 7
@@ -69,7 +69,7 @@ class EventChannel:
         self.channel.close()
 
 
-class ConnectionRequest:
+class DeviceRequest:
     """A ``Request``: an identifier that waits for accept or reject."""
 
     def __init__(self, verbs: RdmaCm, identifier: Any, device: str, private_data: bytes) -> None:
@@ -79,7 +79,7 @@ class ConnectionRequest:
         self._identifier = identifier
         self._device = device
 
-    def accept(self, terms: Terms) -> QueuePair:
+    def accept(self, terms: ConnectionParameters) -> QueuePair:
         link: QueuePair | None = None
         try:
             link = QueuePair(self._verbs, self._device, self._identifier, terms, self.peer)
@@ -102,7 +102,7 @@ class ConnectionRequest:
             self._identifier.close()
 
 
-class Listener:
+class PortListener:
     def __init__(self, device: str, address: str, port: int) -> None:
         self.device = device
         self.events = EventChannel()
@@ -122,13 +122,13 @@ class RdmaCm:
 
     def __init__(self) -> None:
         self.links: list[QueuePair] = []
-        self._listeners: list[Listener] = []
+        self._listeners: list[PortListener] = []
         self._ready: deque[Event] = deque()
 
     def now(self) -> int:
         return time.monotonic_ns()
 
-    def connect(self, target: Target, terms: Terms, deadline: int) -> QueuePair:
+    def connect(self, target: PeerAddress, terms: ConnectionParameters, deadline: int) -> QueuePair:
         peer = resolve(target.host, target.port, target.family)
         source = target.source or (source_of(target.device, peer) if target.device else None)
         events = EventChannel()
@@ -167,7 +167,7 @@ class RdmaCm:
         self.links.append(link)
         return link
 
-    def listen(self, target: Target) -> list[str]:
+    def listen(self, target: PeerAddress) -> list[str]:
         every = devices()
         if target.device and target.device not in every:
             raise VerbsError(f"no RDMA device {target.device!r}; there are {', '.join(every) or 'none'}")
@@ -178,10 +178,10 @@ class RdmaCm:
                 if target.source not in (None, address.partition("%")[0], address):
                     continue
                 try:
-                    self._listeners.append(Listener(device, address, target.port))
-                    told.append(f"{Target(address, target.port)} {device}")
+                    self._listeners.append(PortListener(device, address, target.port))
+                    told.append(f"{PeerAddress(address, target.port)} {device}")
                 except PyverbsError as error:
-                    problems.append(f"{Target(address, target.port)}: {error}")
+                    problems.append(f"{PeerAddress(address, target.port)}: {error}")
         if not told:
             raise VerbsError("cannot listen: " + ("; ".join(problems) or "no address to listen at"))
         return told
@@ -218,7 +218,7 @@ class RdmaCm:
         return max(1, (deadline - self.now()) // 1_000_000)
 
     def _expect(
-        self, events: EventChannel, wanted: int | tuple[int, ...], target: Target, deadline: int
+        self, events: EventChannel, wanted: int | tuple[int, ...], target: PeerAddress, deadline: int
     ) -> tuple[int, bytes]:
         """The next event of a connection in the making, which must be one of ``wanted``: its type and private data."""
         while (event := events.next()) is None:
@@ -245,13 +245,13 @@ class RdmaCm:
             while (event := listener.events.next()) is not None:
                 self._listened(listener, event)
 
-    def _listened(self, listener: Listener, event: Any) -> None:
+    def _listened(self, listener: PortListener, event: Any) -> None:
         kind = event.event_type
         if kind == cm.RDMA_CM_EVENT_CONNECT_REQUEST:
             data = bytes(event.private_data or b"")
             identifier = CMID(creator=event, listen_id=listener.identifier)
             event.ack_cm_event()
-            self._ready.append(Requested(ConnectionRequest(self, identifier, listener.device, data)))
+            self._ready.append(ConnectRequested(DeviceRequest(self, identifier, listener.device, data)))
             return
         event.ack_cm_event()
         if kind in (cm.RDMA_CM_EVENT_DISCONNECTED, cm.RDMA_CM_EVENT_DEVICE_REMOVAL):
@@ -275,7 +275,7 @@ class RdmaCm:
                 channels[descriptor].woken()
 
 
-def _parameters(link: QueuePair, terms: Terms, room: int) -> Any:
+def _parameters(link: QueuePair, terms: ConnectionParameters, room: int) -> Any:
     data = terms.private_data[:room]
     parameters = ConnParam(
         resources=link.reads,

@@ -17,7 +17,7 @@ import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live import Keep, Keeper, Live, Settings, open_live
-from rdmascope.dissect.audit.auditor import Auditor, Tally
+from rdmascope.dissect.audit.auditor import Auditor, RuleTally
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.credits import CreditHistory
@@ -349,7 +349,7 @@ class Watching:
         history = self.credits[connection.number] = CreditHistory(connection)
         return Watches(self.auditor.watch(connection), history)
 
-    def _tell(self, finding: Finding, tally: Tally) -> None:
+    def _tell(self, finding: Finding, tally: RuleTally) -> None:
         self.findings += 1
         id = finding.rule.id
         self.last_found.pop(id, None)

@@ -14,9 +14,9 @@ import click
 from ..terminal import EXIT_BAD_INPUT, EXIT_FAULT, complain, console, print_json, show
 
 if TYPE_CHECKING:
-    from rdmascope.captures.probe.ping import Plan
+    from rdmascope.captures.probe.ping import PingPlan
     from rdmascope.captures.probe.verdicts import Check
-    from rdmascope.captures.verbs.interface import Target, Verbs
+    from rdmascope.captures.verbs.interface import PeerAddress, Verbs
 
 SECOND = 1_000_000_000
 NFS_RDMA_PORT = 20049
@@ -128,7 +128,7 @@ def command(
     Exit status: 0 all is well, 1 no answer or a check that failed, 2 no connection, no device, or no pyverbs.
     """
     from rdmascope.captures.verbs.devices import require
-    from rdmascope.captures.verbs.interface import Target
+    from rdmascope.captures.verbs.interface import PeerAddress
 
     if fault == "list":
         _list_faults()
@@ -141,7 +141,7 @@ def command(
         raise click.UsageError("--faults, --check, --file and --junit are for --suite", ctx)
     if ipv4 and ipv6:
         raise click.UsageError("-4 or -6, not both", ctx)
-    target = Target(host or "", port, source, device, 4 if ipv4 else 6 if ipv6 else 0)
+    target = PeerAddress(host or "", port, source, device, 4 if ipv4 else 6 if ipv6 else 0)
     from rdmascope.captures.errors import CaptureError
 
     wanted = _wanted(faults, names) if suite else []
@@ -192,18 +192,18 @@ def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
     return [one for one in every if one.name in names] if names else chosen(faults)
 
 
-def _plan(count: int, interval: int, timeout: int, programs: tuple[int, ...], version: int, echo: int) -> Plan:
-    from rdmascope.captures.probe.ping import Plan
-    from rdmascope.captures.synth.endpoint import Settings
+def _plan(count: int, interval: int, timeout: int, programs: tuple[int, ...], version: int, echo: int) -> PingPlan:
+    from rdmascope.captures.probe.ping import PingPlan
+    from rdmascope.captures.synth.endpoint import EndpointSettings
     from rdmascope.dissect.onc.programs import NFS
 
     every = tuple(dict.fromkeys((NFS, *programs)))
-    return Plan(count, interval, timeout, every, echo=echo, settings=Settings(version=version))
+    return PingPlan(count, interval, timeout, every, echo=echo, settings=EndpointSettings(version=version))
 
 
-def _ping(devices: Verbs, target: Target, plan: Plan, as_json: bool) -> int:
+def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) -> int:
     from rdmascope.captures.probe import records as records
-    from rdmascope.captures.probe.ping import Echoed, Reached, Round, Spoken, ping
+    from rdmascope.captures.probe.ping import Echoed, Reached, Round, VersionTwoProbe, ping
 
     from ..views import probe as views
 
@@ -218,7 +218,7 @@ def _ping(devices: Verbs, target: Target, plan: Plan, as_json: bool) -> int:
                 reached, answered = True, finding.problem in _THERE
             if isinstance(finding, Echoed):
                 answered = answered and not finding.problem
-            if isinstance(finding, Spoken) and rounds and not as_json:
+            if isinstance(finding, VersionTwoProbe) and rounds and not as_json:
                 show(out, views.rounds_summary(rounds))
             if as_json:
                 print_json(records.finding(finding, target))
@@ -237,7 +237,7 @@ def _ping(devices: Verbs, target: Target, plan: Plan, as_json: bool) -> int:
 
 def _suite(
     devices: Verbs,
-    target: Target,
+    target: PeerAddress,
     timeout: int,
     wanted: Sequence[Check],
     path: str,
@@ -245,14 +245,14 @@ def _suite(
     junit_file: str | None,
 ) -> int:
     from rdmascope.captures.probe import records as records
-    from rdmascope.captures.probe.suite import Result, run
+    from rdmascope.captures.probe.suite import SuiteResult, run
 
     from ..views import probe as views
 
     if any(one.fault for one in wanted):
         complain(f"warning: sending faults to {target}, which may disturb it and its clients")
     out = console()
-    results: list[Result] = []
+    results: list[SuiteResult] = []
     if not as_json:
         show(out, views.suite_title(target, wanted))
     for result in run(devices, target, timeout, wanted, path):
@@ -271,17 +271,17 @@ def _suite(
     return EXIT_FAULT if any(one.failed for one in results) else 0
 
 
-def _serve(devices: Verbs, target: Target, fault: str | None, highest: int, as_json: bool) -> int:
+def _serve(devices: Verbs, target: PeerAddress, fault: str | None, highest: int, as_json: bool) -> int:
     from rdmascope.captures.probe import records as records
     from rdmascope.captures.probe.serve import Server
-    from rdmascope.captures.synth.endpoint import Settings
+    from rdmascope.captures.synth.endpoint import EndpointSettings
     from rdmascope.captures.synth.faults import FAULTS
 
     from ..views import probe as views
 
     if fault and fault not in FAULTS:
         raise click.ClickException(f"no fault {fault!r}; 'rdmascope probe --fault list' lists them")
-    server = Server(devices, Settings(version=highest), FAULTS[fault] if fault else None)
+    server = Server(devices, EndpointSettings(version=highest), FAULTS[fault] if fault else None)
     places = server.listen(target)
     out = console()
     if as_json:

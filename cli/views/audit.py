@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.audit.auditor import EARLIER
-from rdmascope.dissect.audit.finding import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION, Finding
+from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.audit.judgement import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION
 from rdmascope.dissect.audit.page import facts
 from rdmascope.dissect.audit.result import Result, side, who
 from rdmascope.dissect.audit.rule import Rule

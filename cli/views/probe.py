@@ -9,13 +9,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.captures.probe.ping import Echoed, Finding, Plan, Program, Reached, Round, Spoken, times
-from rdmascope.captures.probe.serve import Happened
-from rdmascope.captures.probe.suite import Result
-from rdmascope.captures.probe.verdicts import Check, Kind
+from rdmascope.captures.probe.ping import Echoed, PingPlan, PingResult, Program, Reached, Round, VersionTwoProbe, times
+from rdmascope.captures.probe.serve import ServerEvent
+from rdmascope.captures.probe.suite import SuiteResult
+from rdmascope.captures.probe.verdicts import Check, VerdictKind
+from rdmascope.captures.synth.endpoint.fault import Fault
 from rdmascope.captures.synth.endpoint.header import Value
-from rdmascope.captures.synth.endpoint.plan import Fault
-from rdmascope.captures.verbs.interface import Depths, Target
+from rdmascope.captures.verbs.interface import Depths, PeerAddress
 from rdmascope.dissect.layers.characteristics_codes import CHARACTERISTICS, characteristic_name
 from rdmascope.dissect.onc.programs import program_name
 
@@ -23,15 +23,15 @@ from ..units import duration, plural, size
 from .tables import Grid, heading
 
 STYLES = {
-    Kind.PASS: "green",
-    Kind.VIOLATION: "red",
-    Kind.NO_ANSWER: "yellow",
-    Kind.LOST: "red",
-    Kind.SKIPPED: "dim",
+    VerdictKind.PASS: "green",
+    VerdictKind.VIOLATION: "red",
+    VerdictKind.NO_ANSWER: "yellow",
+    VerdictKind.LOST: "red",
+    VerdictKind.SKIPPED: "dim",
 }
 
 
-def finding(one: Finding, target: Target, plan: Plan) -> RenderableType:
+def finding(one: PingResult, target: PeerAddress, plan: PingPlan) -> RenderableType:
     match one:
         case Reached():
             return _reached(one, target, plan)
@@ -39,7 +39,7 @@ def finding(one: Finding, target: Target, plan: Plan) -> RenderableType:
             return _round(one)
         case Echoed():
             return _echoed(one)
-        case Spoken():
+        case VersionTwoProbe():
             return _spoken(one)
         case Program():
             return _program(one)
@@ -55,7 +55,7 @@ def _facts(rows: Sequence[Sequence[Text | str]], gap: int = 3) -> RenderableType
     return Padding(table, (0, 0, 0, 2))
 
 
-def _reached(one: Reached, target: Target, plan: Plan) -> RenderableType:
+def _reached(one: Reached, target: PeerAddress, plan: PingPlan) -> RenderableType:
     title = Text.assemble((str(target), "bold"), f" by {one.device}, connected in {duration(one.connect_time)}")
     if one.announced is None:
         told = f"{len(one.private_data)} bytes, no RFC 8797 message" if any(one.private_data) else "none"
@@ -114,7 +114,7 @@ def rounds_summary(rounds: Sequence[Round]) -> RenderableType:
     return Group(text, Text())
 
 
-def _spoken(one: Spoken) -> RenderableType:
+def _spoken(one: VersionTwoProbe) -> RenderableType:
     title = heading("Versions", "tried on a connection of its own")
     rows: list[list[str | Text]] = []
     if one.supported is not None:
@@ -156,18 +156,18 @@ def _program(one: Program) -> RenderableType:
 # The suite
 
 
-def suite_title(target: Target, wanted: Sequence[Check]) -> RenderableType:
+def suite_title(target: PeerAddress, wanted: Sequence[Check]) -> RenderableType:
     count = sum(one.fault for one in wanted)
     also = f", {plural(count, 'fault')} among them" if count else ""
     return heading(f"{target}: conformance", f"{plural(len(wanted), 'check')}, each on its own connection{also}")
 
 
-def result_line(one: Result, wanted: Sequence[Check], width: int) -> RenderableType:
+def result_line(one: SuiteResult, wanted: Sequence[Check], width: int) -> RenderableType:
     """Verdict, check, where there is room the rule, and what was seen."""
     rule = one.check.cited()
     verdict = Text(one.verdict.kind.value, STYLES[one.verdict.kind])
     cells: list[tuple[Text | str, int]] = [
-        (verdict, max(len(kind.value) for kind in Kind)),
+        (verdict, max(len(kind.value) for kind in VerdictKind)),
         (one.check.name, max(len(check.name) for check in wanted)),
     ]
     if width >= 120:
@@ -180,7 +180,7 @@ def result_line(one: Result, wanted: Sequence[Check], width: int) -> RenderableT
     return Padding(line, (0, 0, 0, 2))
 
 
-def suite_summary(results: Sequence[Result], width: int) -> RenderableType:
+def suite_summary(results: Sequence[SuiteResult], width: int) -> RenderableType:
     """Counts, and each failed check with the rule it cites."""
     parts: list[RenderableType] = [Text()]
     failed = [one for one in results if one.failed]
@@ -194,7 +194,7 @@ def suite_summary(results: Sequence[Result], width: int) -> RenderableType:
             ["came", one.verdict.observed],
         ]
         parts += [title, _facts(rows, 2), Text()]
-    counts = {kind: sum(one.verdict.kind is kind for one in results) for kind in Kind}
+    counts = {kind: sum(one.verdict.kind is kind for one in results) for kind in VerdictKind}
     told = [(f"{number} {kind.value}", STYLES[kind]) for kind, number in counts.items() if number]
     line = Text(f"{plural(len(results), 'check')}: ")
     for at, (text, style) in enumerate(told):
@@ -215,7 +215,7 @@ def listening(places: Sequence[str], highest: int, fault: Fault | None) -> Rende
     return Group(*lines)
 
 
-def happened(one: Happened) -> RenderableType:
+def happened(one: ServerEvent) -> RenderableType:
     words = {"version": f"speaks version {one.text}", "call": f"calls, {one.text}", "refused": f"refused: {one.text}"}
     said = words.get(one.what, one.what + (f": {one.text}" if one.text else ""))
     return Text(f"  client {one.client}  {said}")

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.dissect.verify.frame_fields import Values
-from rdmascope.dissect.verify.second_opinion import Difference, Tally
+from rdmascope.dissect.verify.second_opinion import ComparisonTally, Difference
 from rdmascope.dissect.verify.weak_spots import PRESENCE
 
 from ..units import count, duration, plural
@@ -64,7 +64,7 @@ class Kinds:
 
 
 def verification(
-    file: str, tshark: str, tallies: Mapping[str, Tally], kinds: Kinds, words: Mapping[int, Sequence[str]]
+    file: str, tshark: str, tallies: Mapping[str, ComparisonTally], kinds: Kinds, words: Mapping[int, Sequence[str]]
 ) -> RenderableType:
     """All of it.  ``words`` are Wireshark's own about single frames."""
     explained = sum(number for kind, number in kinds.counts.items() if kinds.kept[kind][0].explained)
@@ -86,7 +86,7 @@ def verification(
     return Group(*parts)
 
 
-def _rows(tallies: Mapping[str, Tally]) -> Iterator[list[Cell]]:
+def _rows(tallies: Mapping[str, ComparisonTally]) -> Iterator[list[Cell]]:
     for what, tally in tallies.items():
         several = "replies" if what == "reply" else f"{what}s"
         numbers = (tally.compared, tally.equal, tally.explained, tally.unexplained)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 from ..rpcrdma.matching import BY_XID_ALONE
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
-from .finding import KEPT, PASS, UNDECIDABLE, VIOLATION, Finding, Judgement, undecidable
-from .listener import Watcher
-from .nouns import Sent, Setup
+from .finding import Finding
+from .judgement import PASS, PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable
+from .listener import AuditListener
+from .nouns import ConnectionSetup, SentMessage
 from .rule import Level, Rule, all_rules
 from .subject import Subject, start_known
 from .terms import Refusals
@@ -30,7 +31,7 @@ MAX_REASONS = 100
 
 
 @dataclass(slots=True)
-class Tally:
+class RuleTally:
     """What one rule found at one endpoint."""
 
     passed: int = 0
@@ -44,7 +45,7 @@ class Tally:
     worst: int = 4
     """0 an error, 1 a warning, 2 a notice, 3 a note; 4 where nothing was violated."""
 
-    def add(self, other: Tally, examples: int) -> None:
+    def add(self, other: RuleTally, examples: int) -> None:
         """Take in what the same rule found elsewhere; as many as ``examples`` are kept."""
         self.passed += other.passed
         self.violated += other.violated
@@ -72,7 +73,7 @@ EARLIER = 0
 """Stands for the number of all connections that were retired."""
 
 
-class Place(NamedTuple):
+class TallyKey(NamedTuple):
     """A rule at one end of a connection."""
 
     rule: str
@@ -81,7 +82,7 @@ class Place(NamedTuple):
     endpoint: int
 
 
-class Seat:
+class RuleSlot:
     """A rule, and the tallies that it fills most of the time."""
 
     __slots__ = ("judge", "rule", "tallies")
@@ -89,7 +90,7 @@ class Seat:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.judge = rule.judge
-        self.tallies: list[Tally] = []
+        self.tallies: list[RuleTally] = []
 
 
 class Auditor:
@@ -100,7 +101,7 @@ class Auditor:
         rules: Iterable[Rule] | None = None,
         examples: int = 10,
         keep: Callable[[Finding], bool] | None = None,
-        tell: Callable[[Finding, Tally], None] | None = None,
+        tell: Callable[[Finding, RuleTally], None] | None = None,
         release: Callable[[Rpc], None] | None = None,
     ) -> None:
         """``rules``: those to judge by, all by default.  ``keep``: which findings count; the others are waived.
@@ -113,13 +114,13 @@ class Auditor:
         self.keep = keep
         self.tell = tell
         self.release = release
-        self.tallies: dict[Place, Tally] = {}
+        self.tallies: dict[TallyKey, RuleTally] = {}
         self.waived: list[Finding] = []
         self.waived_count = 0
         self.connections: dict[int, Connection] = {}
-        self._seats: dict[int, dict[tuple[type[Subject], str, bool, int, int], list[Seat]]] = {}
+        self._seats: dict[int, dict[tuple[type[Subject], str, bool, int, int], list[RuleSlot]]] = {}
         """By connection number."""
-        self._watchers: dict[int, Watcher] = {}
+        self._watchers: dict[int, AuditListener] = {}
         """By connection number."""
         self._set_up: set[int] = set()
         """Connections whose private data was judged."""
@@ -127,8 +128,8 @@ class Auditor:
         self.sides_known: set[int] = set()
         """Connections of which the traffic tells who is the client."""
 
-    def watch(self, connection: Connection) -> Watcher:
-        watcher = Watcher(connection, self._judge, self.sides_known, self._refusals, self.release)
+    def watch(self, connection: Connection) -> AuditListener:
+        watcher = AuditListener(connection, self._judge, self.sides_known, self._refusals, self.release)
         self._watchers[connection.number] = watcher
         return watcher
 
@@ -154,7 +155,7 @@ class Auditor:
             self.connections.pop(connection.number, None)
         for place in [place for place in self.tallies if place.connection in numbers]:
             tally = self.tallies.pop(place)
-            earlier = self.tallies.setdefault(place._replace(connection=EARLIER), Tally())
+            earlier = self.tallies.setdefault(place._replace(connection=EARLIER), RuleTally())
             earlier.add(tally, self.examples)
 
     def finish(self, connections: Iterable[Connection]) -> None:
@@ -169,7 +170,7 @@ class Auditor:
             self._set_up.add(connection.number)
             self.connections[connection.number] = connection
             for end in (0, 1):
-                self._judge(Setup(connection, end))
+                self._judge(ConnectionSetup(connection, end))
 
     @property
     def findings(self) -> list[Finding]:
@@ -177,15 +178,15 @@ class Auditor:
         found = [finding for tally in self.tallies.values() for finding in tally.examples]
         return sorted(found, key=lambda finding: (finding.frames[:1], finding.rule.id))
 
-    def tally(self, rule: str, connection: int, endpoint: int) -> Tally:
-        return self.tallies.get(Place(rule, connection, endpoint), Tally())
+    def tally(self, rule: str, connection: int, endpoint: int) -> RuleTally:
+        return self.tallies.get(TallyKey(rule, connection, endpoint), RuleTally())
 
     def _judge(self, subject: Subject) -> None:
         for seat in self._seats_for(subject):
             judgement = seat.judge(subject)
             if judgement is None:
                 continue
-            if judgement is KEPT:
+            if judgement is PASSED:
                 for tally in seat.tallies or self._open(seat, subject):
                     tally.passed += 1
                 continue
@@ -193,7 +194,7 @@ class Auditor:
                 judgement = undecidable(doubt)
             self._count(seat.rule, subject, judgement)
 
-    def _seats_for(self, subject: Subject) -> list[Seat]:
+    def _seats_for(self, subject: Subject) -> list[RuleSlot]:
         """The rules for a noun of such a kind, shape and role, with what they found at its ends."""
         kind, role, backward, shape = type(subject), subject.role, subject.backward, subject.shape
         key = kind, role, backward, shape, subject.endpoint("requester")
@@ -201,7 +202,7 @@ class Auditor:
         found = seats.get(key)
         if found is None:
             found = seats[key] = [
-                Seat(rule)
+                RuleSlot(rule)
                 for rule in self.rules.values()
                 if rule.subject is kind
                 and not rule.unjudgeable
@@ -211,12 +212,14 @@ class Auditor:
             ]
         return found
 
-    def _open(self, seat: Seat, subject: Subject) -> list[Tally]:
+    def _open(self, seat: RuleSlot, subject: Subject) -> list[RuleTally]:
         """The tallies that a rule counts at, of such a noun."""
         connection = subject.connection
         self.connections.setdefault(connection.number, connection)
         for endpoint in self._ends(seat.rule, subject, ""):
-            seat.tallies.append(self.tallies.setdefault(Place(seat.rule.id, connection.number, endpoint), Tally()))
+            seat.tallies.append(
+                self.tallies.setdefault(TallyKey(seat.rule.id, connection.number, endpoint), RuleTally())
+            )
         return seat.tallies
 
     def _ends(self, rule: Rule, subject: Subject, by: str) -> list[int]:
@@ -231,7 +234,11 @@ class Auditor:
         """Why nobody can be blamed for lack of knowing who is who; '' where that is known or does not matter."""
         if rule.role == "either" and rule.backward is None:
             return ""
-        if isinstance(subject, Sent | Transaction) and subject.rpc is not None and BY_XID_ALONE in subject.rpc.notes:
+        if (
+            isinstance(subject, SentMessage | Transaction)
+            and subject.rpc is not None
+            and BY_XID_ALONE in subject.rpc.notes
+        ):
             return BY_XID_ALONE
         known = start_known(subject.connection) or subject.connection.number in self.sides_known
         return "" if known else "which end is the client is not known"
@@ -243,7 +250,7 @@ class Auditor:
     def _count_at(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> None:
         tally = self.tallies.get((rule.id, subject.connection.number, endpoint))  # type: ignore[call-overload]
         if tally is None:
-            tally = self.tallies[Place(rule.id, subject.connection.number, endpoint)] = Tally()
+            tally = self.tallies[TallyKey(rule.id, subject.connection.number, endpoint)] = RuleTally()
             self.connections.setdefault(subject.connection.number, subject.connection)
         if judgement.verdict == PASS:
             tally.passed += 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..rpcrdma.messages import Message
 from .remembered import REMEMBERED
-from .transaction import Flow, Transaction
+from .transaction import CreditState, Transaction
 
 LOWERING = 1_000_000_000
 """Nanoseconds that a lower grant may need to reach the requester."""
 
 
-class Grants:
+class CreditGrants:
     """Asked and granted, by caller."""
 
     def __init__(self) -> None:
@@ -32,15 +32,15 @@ class Grants:
         if len(self.unrelieved[caller]) > REMEMBERED:
             del self.unrelieved[caller][: REMEMBERED // 2]
 
-    def _flow(self, caller: int, message: Message, outstanding: int) -> Flow:
+    def _flow(self, caller: int, message: Message, outstanding: int) -> CreditState:
         grant = self.granted[caller]
         asked = max(1, message.header.credits or 1, self.asked[caller])
         self.asked[caller] = message.header.credits or 0
         if grant is None:
-            return Flow(outstanding, None, None, None)
+            return CreditState(outstanding, None, None, None)
         before, until = self.higher[caller]
         highest = max(grant, before) if message.time < until else grant
-        return Flow(outstanding, min(asked, max(1, grant)), min(asked, max(1, highest)), grant)
+        return CreditState(outstanding, min(asked, max(1, grant)), min(asked, max(1, highest)), grant)
 
     def replied(self, caller: int, message: Message) -> None:
         """A reply grants credits; an RDMA_ERROR's word is not counted on."""

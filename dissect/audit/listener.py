@@ -19,12 +19,12 @@ from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
 from ..transport.operations import Kind, Operation
-from .grants import Grants
-from .memory import Memory
-from .nouns import Mishap, Movement, Option, Sent
+from .grants import CreditGrants
+from .memory import AdvertisedSegments
+from .nouns import RdmaOperation, RefusableMessage, SentMessage, SentOption
 from .remembered import REMEMBERED, remember
 from .subject import Subject
-from .terms import Refusals, Terms
+from .terms import Refusals, VersionTwoState
 from .transaction import Transaction
 
 PAUSE = 300_000_000
@@ -33,7 +33,7 @@ SILENCE = 10_000_000_000
 """The same, after which nobody waits for a later message that shows whether one is missing."""
 
 
-class Watcher:
+class AuditListener:
     """An ``exchange.Watch``.  Gives each noun to ``judge`` when nothing can change it any more."""
 
     def __init__(
@@ -56,18 +56,18 @@ class Watcher:
         """What is judged when the capture has passed a frame by so much that nothing can change it."""
         self.answered: OrderedDict[Rpc, Transaction] = OrderedDict()
         """Answered, and not judged yet."""
-        self.moves: deque[tuple[int, Movement]] = deque()
-        self.memory = Memory(connection)
-        self.grants = Grants()
-        self.terms = Terms(connection, refusals)
+        self.moves: deque[tuple[int, RdmaOperation]] = deque()
+        self.memory = AdvertisedSegments(connection)
+        self.grants = CreditGrants()
+        self.terms = VersionTwoState(connection, refusals)
         self.xids: tuple[OrderedDict[int, None], ...] = (OrderedDict(), OrderedDict())
         """Of messages that either end sent."""
         self.errored: tuple[OrderedDict[int, Rpc], ...] = (OrderedDict(), OrderedDict())
         """Calls of either end that an RDMA_ERROR answered."""
-        self.mishaps: tuple[OrderedDict[int, Mishap], ...] = (OrderedDict(), OrderedDict())
+        self.mishaps: tuple[OrderedDict[int, RefusableMessage], ...] = (OrderedDict(), OrderedDict())
         """By sender and XID; those of options apart, for options have no reply."""
-        self.options: tuple[OrderedDict[int, Mishap], ...] = (OrderedDict(), OrderedDict())
-        self.early: OrderedDict[tuple[int, int], Sent] = OrderedDict()
+        self.options: tuple[OrderedDict[int, RefusableMessage], ...] = (OrderedDict(), OrderedDict())
+        self.early: OrderedDict[tuple[int, int], SentMessage] = OrderedDict()
         """Answers to options that were not seen, by sender and XID."""
         self.last_sent = [0, 0]
         """Frame of the last message of either end."""
@@ -95,7 +95,7 @@ class Watcher:
             self.memory.advertise(transaction, caller, self.open[caller])
         remember(self.xids[caller], rpc.xid, None)
         self.errored[caller].pop(rpc.xid, None)
-        sent = self._sent(Sent(self.connection, message, caller, True, rpc))
+        sent = self._sent(SentMessage(self.connection, message, caller, True, rpc))
         if rpc.backward:
             self.calls_back = True
             sent.announced, sent.calls_unread = self.announced, self.calls_unread
@@ -106,7 +106,7 @@ class Watcher:
         assert rpc.reply is not None
         message, caller = rpc.reply, int(rpc.backward)
         self._clock(message.operation)
-        sent = self._sent(Sent(self.connection, message, 1 - caller, False, rpc))
+        sent = self._sent(SentMessage(self.connection, message, 1 - caller, False, rpc))
         sent.errored = self.errored[caller].get(rpc.xid) if rpc.call is None else None
         sent.xid_seen = rpc.call is not None or rpc.xid in self.xids[caller]
         remember(self.xids[1 - caller], rpc.xid, None)
@@ -144,7 +144,7 @@ class Watcher:
     def stray(self, sender: int, message: Message) -> None:
         header = message.header
         self._clock(message.operation)
-        sent = self._sent(Sent(self.connection, message, sender, None, None))
+        sent = self._sent(SentMessage(self.connection, message, sender, None, None))
         if header.procedure == RDMA_ERROR:
             sent.xid_seen = header.xid in self.xids[1 - sender]
             self._refused(sent)
@@ -161,7 +161,7 @@ class Watcher:
             transaction = self.answered.get(advert.rpc)
             if reply is not None and transaction is not None and self.memory.behind(operation, reply):
                 transaction.late.append(operation)
-        self.moves.append((operation.first_frame, Movement(self.connection, operation, (False, False))))
+        self.moves.append((operation.first_frame, RdmaOperation(self.connection, operation, (False, False))))
 
     def idle(self, quiet: int) -> None:
         """The connection said nothing for ``quiet`` nanoseconds: judge what something was sent behind, later all."""
@@ -216,14 +216,14 @@ class Watcher:
 
     def _release(self, subject: Subject) -> None:
         """The last that is judged of an Rpc is its Transaction; without a call there is none, only the reply."""
-        rpc = subject.rpc if isinstance(subject, Transaction | Sent) else None
+        rpc = subject.rpc if isinstance(subject, Transaction | SentMessage) else None
         if rpc is not None and self.release is not None and (isinstance(subject, Transaction) or rpc.call is None):
             self.release(rpc)
 
     def _follow(self, subject: Subject, frame: int) -> None:
         subject.followed = self.last_sent[0] > frame, self.last_sent[1] > frame
 
-    def _sent(self, sent: Sent) -> Sent:
+    def _sent(self, sent: SentMessage) -> SentMessage:
         """A message is seen by the terms of the connection, and they are seen by it."""
         terms = self.terms
         was_settled = terms.settled
@@ -234,7 +234,7 @@ class Watcher:
             self._option(option, sent)
         return sent
 
-    def _option(self, option: Option, sent: Sent) -> None:
+    def _option(self, option: SentOption, sent: SentMessage) -> None:
         """An RDMA2_OPTIONAL: it may tell the peer something, answer it, or be refused by it."""
         terms, sender, message = self.terms, option.sender, option.message
         option.calls_back = self.calls_back
@@ -254,7 +254,7 @@ class Watcher:
         table = self.options[sender]
         if message.header.xid in table:  # one-way messages may have any XID; nothing will answer the earlier one
             table[-message.frame] = table.pop(message.header.xid)
-        table[message.header.xid] = mishap = Mishap(self.connection, message, sender, "option", option=option)
+        table[message.header.xid] = mishap = RefusableMessage(self.connection, message, sender, "option", option=option)
         mishap.sent, mishap.receiver_seen = terms.options[1 - sender], bool(self.last_sent[1 - sender])
         early = self.early.pop((1 - sender, message.header.xid), None)
         if early is not None and message.frame - early.message.frame <= REORDERED:
@@ -263,11 +263,11 @@ class Watcher:
         elif len(table) > REMEMBERED:
             self._give_up(table.popitem(last=False)[1])
 
-    def _early(self, sent: Sent) -> None:
+    def _early(self, sent: SentMessage) -> None:
         """An answer to nothing; a capture may show an answer just before its question."""
         remember(self.early, (sent.sender, sent.message.header.xid), sent)
 
-    def _refused(self, sent: Sent) -> None:
+    def _refused(self, sent: SentMessage) -> None:
         """An RDMA_ERROR that answers no call: perhaps an option."""
         if sent.header.error == ERR_VERS:
             self._answered(self.mishaps[1 - sent.sender].pop(sent.message.header.xid, None), sent.message)
@@ -284,7 +284,7 @@ class Watcher:
             if self.mishaps[0][xid].kind == "version":
                 del self.mishaps[0][xid]
 
-    def _answered(self, mishap: Mishap | None, answer: Message) -> None:
+    def _answered(self, mishap: RefusableMessage | None, answer: Message) -> None:
         if mishap is not None:
             mishap.answer = answer
             self.waiting.append((self.frame, mishap))
@@ -294,12 +294,12 @@ class Watcher:
         if kind:
             message.detach()  # it may wait for long
             table = self.mishaps[sender]
-            table[message.header.xid] = mishap = Mishap(self.connection, message, sender, kind, rpc=rpc)
+            table[message.header.xid] = mishap = RefusableMessage(self.connection, message, sender, kind, rpc=rpc)
             mishap.receiver_seen = bool(self.last_sent[1 - sender])
             if len(table) > REMEMBERED:
                 self._give_up(table.popitem(last=False)[1])
 
-    def _give_up(self, mishap: Mishap) -> None:
+    def _give_up(self, mishap: RefusableMessage) -> None:
         """Nothing will answer it."""
         self._follow(mishap, mishap.message.frame)
         mishap.passed_over = self.last_answered[mishap.sender] > mishap.message.frame

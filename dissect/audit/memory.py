@@ -12,7 +12,7 @@ from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
 from ..transport.operations import Kind, Operation
-from .nouns import Movement
+from .nouns import RdmaOperation
 from .remembered import REMEMBERED, remember
 from .subject import precedes
 from .transaction import Transaction, delivers
@@ -21,7 +21,7 @@ NEARBY = 128
 """Calls with chunks within which a handle that comes back is the same registration."""
 
 
-class Advert(NamedTuple):
+class AdvertisedSegment(NamedTuple):
     """A segment that a call advertised."""
 
     start: int
@@ -30,12 +30,12 @@ class Advert(NamedTuple):
     rpc: Rpc
 
 
-class Memory:
+class AdvertisedSegments:
     """Of the calls of both ends; those of ``REMEMBERED`` calls with chunks each."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.adverts: tuple[dict[int, list[Advert]], ...] = ({}, {})
+        self.adverts: tuple[dict[int, list[AdvertisedSegment]], ...] = ({}, {})
         """By owner and handle."""
         self.advertisers: tuple[deque[Rpc], ...] = (deque(), deque())
         self.handles: tuple[OrderedDict[int, tuple[int, int]], ...] = (OrderedDict(), OrderedDict())
@@ -58,7 +58,7 @@ class Memory:
             kind = Kind.READ if chunk.kind == "read" else Kind.WRITE
             for use in chunk.segments:
                 handle, length, offset = use.advertised
-                table.setdefault(handle, []).append(Advert(offset, offset + length, kind, rpc))
+                table.setdefault(handle, []).append(AdvertisedSegment(offset, offset + length, kind, rpc))
         advertisers = self.advertisers[owner]
         advertisers.append(rpc)
         while len(advertisers) > REMEMBERED and advertisers[0] not in unanswered:
@@ -72,7 +72,7 @@ class Memory:
             else:
                 self.adverts[owner].pop(handle, None)
 
-    def candidates(self, operation: Operation) -> list[Advert]:
+    def candidates(self, operation: Operation) -> list[AdvertisedSegment]:
         """The segments that an RDMA Read or Write touches."""
         start, end = operation.address, operation.address + operation.length
         return [
@@ -85,7 +85,7 @@ class Memory:
         """Whether it was certainly issued behind a reply."""
         return precedes(self.connection, reply.operation, operation)
 
-    def place(self, movement: Movement) -> None:
+    def place(self, movement: RdmaOperation) -> None:
         """Say where an operation went, now that calls which the capture shows late are known, too."""
         operation = movement.operation
         start, end = operation.address, operation.address + operation.length
@@ -116,7 +116,7 @@ def _handles(rpc: Rpc) -> set[int]:
     return {use.advertised.handle for chunk in rpc.chunks for use in chunk.segments}
 
 
-def _covered(adverts: list[Advert], start: int, end: int) -> bool:
+def _covered(adverts: list[AdvertisedSegment], start: int, end: int) -> bool:
     if len(adverts) == 1:
         return adverts[0].start <= start and end <= adverts[0].end
     together = IntervalSet()

@@ -29,7 +29,7 @@ from . import shape
 from .subject import OfMessage, Subject, gaps
 
 
-class Standing(NamedTuple):
+class MessageOrder(NamedTuple):
     """A message of version 2 among the others of its connection."""
 
     before: int
@@ -43,7 +43,7 @@ class Standing(NamedTuple):
 
 
 @dataclass(eq=False)
-class Sent(OfMessage):
+class SentMessage(OfMessage):
     """A message when it was sent."""
 
     connection: Connection
@@ -59,7 +59,7 @@ class Sent(OfMessage):
     """A backward call: what told the server that the client is ready; '' for nothing."""
     calls_unread: bool = False
     """Not every earlier forward call is whole."""
-    terms: Standing | None = None
+    terms: MessageOrder | None = None
     """Of a message of version 2."""
     answers: Message | None = None
     """An RDMA_ERROR: the option that it refuses."""
@@ -127,7 +127,7 @@ class Sent(OfMessage):
 
 
 @dataclass(eq=False)
-class Movement(Subject):
+class RdmaOperation(Subject):
     """One RDMA Read or Write, against the memory that was advertised."""
 
     connection: Connection
@@ -172,7 +172,7 @@ class Movement(Subject):
 
 
 @dataclass(eq=False)
-class Option(OfMessage):
+class SentOption(OfMessage):
     """An RDMA2_OPTIONAL when it was sent (version-two-01, 3.1), of whatever end."""
 
     connection: Connection
@@ -230,7 +230,7 @@ class Option(OfMessage):
 
 
 @dataclass(eq=False)
-class Mishap(OfMessage):
+class RefusableMessage(OfMessage):
     """A message that its receiver cannot accept, or need not, and what answered it."""
 
     connection: Connection
@@ -244,7 +244,7 @@ class Mishap(OfMessage):
     passed_over: bool = False
     """The receiver answered a later call, so it had taken this message."""
     rpc: Rpc | None = None
-    option: Option | None = None
+    option: SentOption | None = None
     other_answer: bool = False
     """A ROPT_REQXCH: while it waited, a ROPT_RESPXCH came that fits no request."""
     sent: Container[int] = ()
@@ -264,7 +264,7 @@ class Mishap(OfMessage):
 
 
 @dataclass(eq=False)
-class Setup(Subject):
+class ConnectionSetup(Subject):
     """What one end said in its private data when the connection was made."""
 
     connection: Connection

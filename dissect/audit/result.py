@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..transport.connection import Connection
-from .auditor import Auditor, Tally
+from .auditor import Auditor, RuleTally
 from .rule import Rule
 
 SIDES = ("active", "passive")
 
 
-class Row(NamedTuple):
+class RuleRow(NamedTuple):
     """One rule at one end."""
 
     connection: Connection
     endpoint: int
     rule: Rule
-    tally: Tally
+    tally: RuleTally
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Result:
     def violations(self) -> int:
         return sum(tally.violated for tally in self.auditor.tallies.values())
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[RuleRow]:
         """Every rule at every end."""
         for connection in self.connections:
             for endpoint in (0, 1):
                 for rule in self.auditor.rules.values():
-                    yield Row(connection, endpoint, rule, self.auditor.tally(rule.id, connection.number, endpoint))
+                    yield RuleRow(connection, endpoint, rule, self.auditor.tally(rule.id, connection.number, endpoint))
 
 
 def side(endpoint: int) -> str:

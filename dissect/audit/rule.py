@@ -10,7 +10,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, TypeVar
 
-from .finding import Judgement
+from .judgement import Judgement
 from .shape import CHUNK_LISTS, SECOND
 from .subject import Subject
 

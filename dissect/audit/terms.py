@@ -9,7 +9,7 @@ from ..layers.rpcrdma_codes import ERR_VERS, RDMA_ERROR, RDMA_OPTIONAL
 from ..rpcrdma.characteristics import RespXch, decode_option
 from ..rpcrdma.messages import Message
 from ..transport.connection import Connection
-from .nouns import Option, Sent, Standing
+from .nouns import MessageOrder, SentMessage, SentOption
 from .remembered import REMEMBERED, remember
 
 LOWERING = 1_000_000_000
@@ -21,7 +21,7 @@ Refusals = OrderedDict[tuple[str, str, int | None], Connection]
 """The last connection between two addresses on which version 2 was refused."""
 
 
-class Terms:
+class VersionTwoState:
     """Of one connection."""
 
     def __init__(self, connection: Connection, refusals: Refusals) -> None:
@@ -30,7 +30,7 @@ class Terms:
         self.refusals = refusals
         self.sent = [0, 0]
         """Messages of either end."""
-        self.opening: deque[Sent] = deque(maxlen=REMEMBERED)
+        self.opening: deque[SentMessage] = deque(maxlen=REMEMBERED)
         """Messages of the client that nothing has answered, before an answer that is no error."""
         self.waiting = 0
         """How many they are."""
@@ -40,10 +40,10 @@ class Terms:
         """A larger Receive Buffer Size of either end that its peer may go by until that time, ns."""
         self.options: tuple[set[int], set[int]] = (set(), set())
         """The rdma_opttypes that either end sent."""
-        self.promises: deque[Option] = deque()
+        self.promises: deque[SentOption] = deque()
         """ROPT_RESPXCHs by which a change is pending."""
 
-    def see(self, sent: Sent) -> None:
+    def see(self, sent: SentMessage) -> None:
         """A message passes."""
         sender, message = sent.sender, sent.message
         header = message.header
@@ -64,9 +64,9 @@ class Terms:
         self.opening.clear()
         self.waiting = 0
 
-    def _standing(self, sender: int, message: Message) -> Standing:
+    def _standing(self, sender: int, message: Message) -> MessageOrder:
         larger, until = self.larger[1 - sender]
-        return Standing(
+        return MessageOrder(
             self.sent[sender],
             self.waiting,
             self._looped() if sender == 0 and not self.sent[0] else "",
@@ -84,7 +84,7 @@ class Terms:
             return ""
         return f"connection {earlier.number} was lost when version 2 had been refused"
 
-    def option(self, sent: Sent) -> Option | None:
+    def option(self, sent: SentMessage) -> SentOption | None:
         """The option in a message, where there is one that can be read."""
         header, connection, frame = sent.header, self.connection, sent.message.frame
         if header.version != 2 or header.procedure != RDMA_OPTIONAL or header.option is None or sent.terms is None:
@@ -98,9 +98,9 @@ class Terms:
         if before is not None and after is not None and after < before:
             self.larger[sent.sender] = before, sent.message.time + LOWERING
         content = decode_option(header.option, header.optinfo, header.truncated)
-        return Option(connection, sent.message, sent.sender, content, sent.terms.before)
+        return SentOption(connection, sent.message, sent.sender, content, sent.terms.before)
 
-    def keep(self, option: Option) -> list[Option]:
+    def keep(self, option: SentOption) -> list[SentOption]:
         """The options that can be judged now: those that promise something wait for the end."""
         if not isinstance(option.content, RespXch) or not option.content.pending:
             return [option]

@@ -25,7 +25,7 @@ LOOKED_AT = 1 << 20
 """Bytes of a long message that are looked at."""
 
 
-class Flow(NamedTuple):
+class CreditState(NamedTuple):
     """Credits at the moment of a call."""
 
     outstanding: int
@@ -43,7 +43,7 @@ class Transaction(Subject):
 
     connection: Connection
     rpc: Rpc
-    flow: Flow | None = None
+    flow: CreditState | None = None
     """Of the call."""
     responder_seen: bool = True
     """The responder had sent a message before the call."""

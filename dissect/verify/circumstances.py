@@ -140,7 +140,7 @@ _SHOWN = IS_RC & (IS_SEND | IS_READ_RESPONSE) & (IS_LAST | IS_ONLY)
 
 
 @dataclass(slots=True)
-class Repetitions:
+class RetransmittedPackets:
     """Finds the packets that were sent more than once, by queue pair and PSN, among those that end a message."""
 
     keys: list[Rows] = field(default_factory=list)

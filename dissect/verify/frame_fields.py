@@ -189,7 +189,7 @@ FIXED_WORDS = 16
 """Bytes of an RPC-over-RDMA header that every version and procedure has (RFC 8166, 4.2)."""
 
 
-class Sighting(NamedTuple):
+class FrameFields(NamedTuple):
     """What was found in one frame."""
 
     frame: int
@@ -206,12 +206,12 @@ class PacketBlock(NamedTuple):
     columns: list[tuple[str, Int64s, NDArray[np.unsignedinteger]]]
     """Wireshark's field name, the rows that have it, its values there."""
 
-    def sightings(self) -> Iterator[Sighting]:
+    def sightings(self) -> Iterator[FrameFields]:
         found: list[Fields] = [{} for _ in range(len(self.frames))]
         for name, rows, values in self.columns:
             for row, value in zip(rows.tolist(), values.tolist(), strict=True):
                 found[row][name] = (value,)
-        yield from map(Sighting, self.frames.tolist(), found)
+        yield from map(FrameFields, self.frames.tolist(), found)
 
 
 def packet_block(packets: PacketBatch) -> PacketBlock:
@@ -284,7 +284,7 @@ def header_fields(header: TransportHeader) -> Fields:
     return fields
 
 
-def fpdu_sightings(fpdus: Fpdus) -> Iterator[Sighting]:
+def fpdu_sightings(fpdus: Fpdus) -> Iterator[FrameFields]:
     """FPDUs of one direction, each in the frame that completes it."""
     rows = fpdus.rows
     columns = (rows[name].tolist() for name in ("last_frame", "opcode", "last", "stag", "msn", "place", "length"))
@@ -308,7 +308,7 @@ def fpdu_sightings(fpdus: Fpdus) -> Iterator[Sighting]:
                 fields[f"iwarp_rdma.{name}"] = (value,)
         if opcode == TERMINATE:
             fields |= terminate_fields(fpdus.payload(index))
-        yield Sighting(frame, fields)
+        yield FrameFields(frame, fields)
 
 
 _ERROR_CODES = {
@@ -340,7 +340,7 @@ def mpa_fields(frame: MPAFrame) -> Fields:
     return {name: (value,) for name, value in zip(MPA_FIELDS, values, strict=True)}
 
 
-def joined(sightings: Iterable[Sighting]) -> dict[int, Fields]:
+def joined(sightings: Iterable[FrameFields]) -> dict[int, Fields]:
     """By frame; where it has several, the values one behind the other."""
     found: dict[int, Fields] = {}
     for frame, fields in sightings:
@@ -353,7 +353,7 @@ def joined(sightings: Iterable[Sighting]) -> dict[int, Fields]:
 # As tshark prints it
 
 
-def sighting(values: Sequence[str], names: Sequence[str] = ASKED) -> Sighting:
+def sighting(values: Sequence[str], names: Sequence[str] = ASKED) -> FrameFields:
     """What Wireshark says of a frame, from its values for ``names`` as tshark prints them ('' where there is none).
 
     Raises ValueError where they are no such values.
@@ -364,7 +364,7 @@ def sighting(values: Sequence[str], names: Sequence[str] = ASKED) -> Sighting:
             parse = _PARSERS.get(name, _number)
             found = tuple(map(parse, text.split(",")))
             fields[name] = found[: (len(found) + 1) // 2] if name in ONCE else found
-    return Sighting(int(values[0]), fields)
+    return FrameFields(int(values[0]), fields)
 
 
 _WORDS = {"True": 1, "False": 0}

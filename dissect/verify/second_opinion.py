@@ -20,15 +20,15 @@ from ..link.packets import PacketBatch
 from ..rpcrdma.rpcs import Rpc
 from ..transport.iwarp.framing import Fpdus
 from ..transport.iwarp.link import Link
-from .circumstances import Circumstances, IwarpStreams, Repetitions, datagram_spots
+from .circumstances import Circumstances, IwarpStreams, RetransmittedPackets, datagram_spots
 from .frame_fields import (
     FIXED_WORDS,
     FRAME,
     HEADER_FIELDS,
     PACKET_NAMES,
     Fields,
+    FrameFields,
     PacketBlock,
-    Sighting,
     Values,
     fpdu_sightings,
     header_fields,
@@ -43,7 +43,7 @@ THINGS = (PACKET, HEADER, CALL, REPLY)
 """What is compared."""
 
 
-class Half(NamedTuple):
+class ComparedMessage(NamedTuple):
     """A call or a reply.  None is: not known."""
 
     frame: int
@@ -87,14 +87,14 @@ class Difference(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tally:
+class ComparisonTally:
     compared: int = 0
     equal: int = 0
     explained: int = 0
     unexplained: int = 0
 
 
-def halves(sighting: Sighting) -> list[Half]:
+def halves(sighting: FrameFields) -> list[ComparedMessage]:
     """The calls and replies that Wireshark shows in a frame."""
     fields = sighting.fields
     kinds = fields.get("rpc.msgtyp", ())
@@ -112,7 +112,7 @@ def halves(sighting: Sighting) -> list[Half]:
     found = []
     for index, (xid, kind) in enumerate(zip(xids, kinds, strict=False)):
         found.append(
-            Half(
+            ComparedMessage(
                 sighting.frame,
                 xid,
                 kind == 1,
@@ -129,10 +129,10 @@ def halves(sighting: Sighting) -> list[Half]:
 # Ours
 
 
-class OurHalf(NamedTuple):
+class OurMessage(NamedTuple):
     """A Half with what tells how Wireshark will show it."""
 
-    half: Half
+    half: ComparedMessage
     touched: frozenset[str]
     """The weak spots of Wireshark that its Rpc touches."""
     call_frame: int
@@ -152,10 +152,10 @@ class Ours:
     """By the frame that completes them."""
     headers: dict[int, tuple[Fields, frozenset[str]]] = field(default_factory=dict)
     """RPC-over-RDMA headers by frame, with the weak spots that their Rpc touches."""
-    halves: list[OurHalf] = field(default_factory=list)
+    halves: list[OurMessage] = field(default_factory=list)
     cut: set[int] = field(default_factory=set)
     """Frames that the capture cut."""
-    repetitions: Repetitions = field(default_factory=Repetitions)
+    repetitions: RetransmittedPackets = field(default_factory=RetransmittedPackets)
     circumstances: Circumstances = field(default_factory=Circumstances)
     streams: IwarpStreams = field(default_factory=IwarpStreams)
 
@@ -181,25 +181,25 @@ class Ours:
             for name, values in fields.items():
                 known[name] = known.get(name, ()) + values
 
-    def sightings(self) -> Iterator[Sighting]:
+    def sightings(self) -> Iterator[FrameFields]:
         """Every packet, in frame order."""
         found = dict(self.fpdus)
         for link in self.streams.known:
             for framing in link.framings:
                 if framing.frame is not None:
                     found[framing.mpa_frame] = {**mpa_fields(framing.frame), **found.get(framing.mpa_frame, {})}
-        segments = (Sighting(frame, found[frame]) for frame in sorted(found))
+        segments = (FrameFields(frame, found[frame]) for frame in sorted(found))
         packets = (sighting for block in self.blocks for sighting in block.sightings())
         return merge(packets, segments, key=itemgetter(0))
 
 
-def rpc_halves(rpc: Rpc, spots: frozenset[str]) -> list[OurHalf]:
+def rpc_halves(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
     """An Rpc's call and reply, as far as they were seen.  An RDMA_ERROR is no reply."""
     names = rpc.program, rpc.version, rpc.procedure
     call, reply = rpc.call, rpc.reply
     if reply is not None and reply.header.procedure == RDMA_ERROR:
         reply = None
-    found: list[OurHalf] = []
+    found: list[OurMessage] = []
     call_frame = complete = complete_time = 0
     if call is not None:
         call_frame, complete, complete_time = call.frame, call.frame, call.operation.last_time
@@ -208,15 +208,15 @@ def rpc_halves(rpc: Rpc, spots: frozenset[str]) -> list[OurHalf]:
                 for operation in (one for use in chunk.segments for one in use.operations):
                     complete = max(complete, operation.last_frame)
                     complete_time = max(complete_time, operation.last_time)
-        half = Half(call.frame, rpc.xid, False, *names, reply.frame if reply else None)
-        found.append(OurHalf(half, spots, call_frame, complete, None))
+        half = ComparedMessage(call.frame, rpc.xid, False, *names, reply.frame if reply else None)
+        found.append(OurMessage(half, spots, call_frame, complete, None))
     if reply is not None:
         time = since = None
         if call is not None:
             time = reply.operation.last_time - call.operation.last_time
             since = reply.operation.last_time - complete_time
-        half = Half(reply.frame, rpc.xid, True, *names, call.frame if call else None, time)
-        found.append(OurHalf(half, spots, call_frame, complete, since))
+        half = ComparedMessage(reply.frame, rpc.xid, True, *names, call.frame if call else None, time)
+        found.append(OurMessage(half, spots, call_frame, complete, since))
     return found
 
 
@@ -234,15 +234,15 @@ class Comparison:
     def __init__(self, ours: Ours, unknown: frozenset[str] = frozenset()) -> None:
         """``unknown``: fields that this Wireshark has not."""
         self._unknown = unknown
-        self.tallies = {what: Tally() for what in THINGS}
+        self.tallies = {what: ComparisonTally() for what in THINGS}
         self._ours = ours
         self._repeated = ours.repetitions.found()
         self._offered_again = ours.circumstances.offered_again()
         self._psns_alike = ours.circumstances.psns_alike()
 
-    def run(self, theirs: Iterable[Sighting]) -> Iterator[Difference]:
+    def run(self, theirs: Iterable[FrameFields]) -> Iterator[Difference]:
         """Every difference; ``theirs`` are Wireshark's sightings in frame order."""
-        shown: list[Half] = []
+        shown: list[ComparedMessage] = []
         for frame, mine, other in _side_by_side(self._ours.sightings(), theirs):
             header, spots = self._ours.headers.get(frame, NO_HEADER)
             if self._unknown:
@@ -255,15 +255,15 @@ class Comparison:
             if header or their_header:
                 yield from self._judged(HEADER, frame, _differing("rpcordma", header, their_header), spots)
             if "rpc.xid" in other:
-                shown += halves(Sighting(frame, other))
+                shown += halves(FrameFields(frame, other))
         yield from self._rpcs(shown)
 
-    def _rpcs(self, shown: list[Half]) -> Iterator[Difference]:
-        places: dict[tuple[int, bool], list[Half]] = defaultdict(list)
+    def _rpcs(self, shown: list[ComparedMessage]) -> Iterator[Difference]:
+        places: dict[tuple[int, bool], list[ComparedMessage]] = defaultdict(list)
         for half in shown:
             places[half.xid, half.is_reply].append(half)
-        found: list[tuple[OurHalf, Half | None]] = []
-        late: list[OurHalf] = []
+        found: list[tuple[OurMessage, ComparedMessage | None]] = []
+        late: list[OurMessage] = []
         for one in sorted(self._ours.halves, key=_place):
             same = _take(places, one.half, one.half.frame, one.half.frame)
             if same is None and one.complete > one.half.frame and not one.half.is_reply:
@@ -292,7 +292,7 @@ class Comparison:
         frame: int,
         pairs: list[Pair],
         spots: frozenset[str] = frozenset(),
-        half: OurHalf | None = None,
+        half: OurMessage | None = None,
     ) -> list[Difference]:
         tally = self.tallies[what]
         tally.compared += 1
@@ -319,11 +319,13 @@ class Comparison:
         return found
 
 
-def _place(one: OurHalf) -> int:
+def _place(one: OurMessage) -> int:
     return one.half.frame
 
 
-def _take(places: dict[tuple[int, bool], list[Half]], half: Half, first: int, last: int) -> Half | None:
+def _take(
+    places: dict[tuple[int, bool], list[ComparedMessage]], half: ComparedMessage, first: int, last: int
+) -> ComparedMessage | None:
     """The last one like ``half`` that is shown between two frames; nobody else gets it then."""
     candidates = places.get((half.xid, half.is_reply), [])
     for index in reversed(range(len(candidates))):
@@ -332,7 +334,7 @@ def _take(places: dict[tuple[int, bool], list[Half]], half: Half, first: int, la
     return None
 
 
-def _half_differing(one: OurHalf, theirs: Half | None) -> list[Pair]:
+def _half_differing(one: OurMessage, theirs: ComparedMessage | None) -> list[Pair]:
     mine = one.half
     if theirs is None:
         return [("rpc", (mine.xid,), None)]
@@ -354,7 +356,7 @@ def _values(value: int | None) -> Values | None:
     return None if value is None else (value,)
 
 
-def _is_late(mine: OurHalf, name: str, theirs: Values | None) -> bool:
+def _is_late(mine: OurMessage, name: str, theirs: Values | None) -> bool:
     """Whether Wireshark tells exactly what follows from showing the call where its Read chunks are complete."""
     if mine.complete == mine.call_frame or theirs is None:
         return False
@@ -377,7 +379,7 @@ def _telling(fields: Fields) -> Values | None:
     return next(iter(fields.values())) if fields else None
 
 
-def _side_by_side(mine: Iterable[Sighting], theirs: Iterable[Sighting]) -> Iterator[tuple[int, Fields, Fields]]:
+def _side_by_side(mine: Iterable[FrameFields], theirs: Iterable[FrameFields]) -> Iterator[tuple[int, Fields, Fields]]:
     """Frame by frame what either found; both ascend."""
     ours = iter(mine)
     one = next(ours, None)

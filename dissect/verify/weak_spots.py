@@ -21,7 +21,7 @@ RPCS = "Wireshark, epan/dissectors/packet-rpc.c"
 MPA = "Wireshark, epan/dissectors/packet-iwarp-mpa.c"
 
 
-class Verdict(NamedTuple):
+class Explanation(NamedTuple):
     right: str
     """'rdmascope', 'Wireshark' or 'both'."""
     reason: str
@@ -323,7 +323,7 @@ TABLE = (
 EXTRA = frozenset({"sent again", "IP over InfiniBand", "ready to receive"})
 """Rows that are about what only Wireshark shows."""
 
-LATE = Verdict(
+LATE = Explanation(
     "both",
     "Wireshark shows a call with a Read chunk in the last Read response and counts its time from there, rdmascope"
     " from the Send",
@@ -339,11 +339,11 @@ def touched(rpc: Rpc) -> frozenset[str]:
     return frozenset(found)
 
 
-def explain(name: str, ours: Values | None, theirs: Values | None, touched: frozenset[str]) -> Verdict | None:
+def explain(name: str, ours: Values | None, theirs: Values | None, touched: frozenset[str]) -> Explanation | None:
     """The verdict on a difference, where the table has one; ``touched`` are the rows that apply there."""
     for row in TABLE:
         spoils = name in row.names or (row.name == "cut frame" and theirs is None)
         spoils = spoils or (name in NAMES and LONG_CALL in touched and "rpc" in row.names)
         if row.name in touched and spoils and (row.name not in EXTRA or ours is None):
-            return Verdict(row.right, row.reason, row.reference)
+            return Explanation(row.right, row.reason, row.reference)
     return None

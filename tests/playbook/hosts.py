@@ -6,23 +6,23 @@ from pathlib import Path
 
 from rdmascope.captures import PcapngWriter
 from rdmascope.captures.probe.serve import Server
-from rdmascope.captures.synth.endpoint import Settings
-from rdmascope.captures.synth.endpoint.plan import Fault
-from rdmascope.captures.verbs.interface import Target
+from rdmascope.captures.synth.endpoint import EndpointSettings
+from rdmascope.captures.synth.endpoint.fault import Fault
+from rdmascope.captures.verbs.interface import PeerAddress
 from rdmascope.captures.verbs.memory import Fabric, MemoryVerbs
 
 CLIENT, SERVER = "192.0.2.2", "192.0.2.1"
-TARGET = Target(SERVER, 20049)
+TARGET = PeerAddress(SERVER, 20049)
 SECOND = 1_000_000_000
 
 
 def hosts(
-    settings: Settings | None = None, fault: Fault | None = None, *, iwarp: bool = False, windows: bool = True
+    settings: EndpointSettings | None = None, fault: Fault | None = None, *, iwarp: bool = False, windows: bool = True
 ) -> tuple[MemoryVerbs, Server]:
     """A client's devices, and a server that runs whenever the client waits."""
     fabric = Fabric(iwarp, windows=windows)
     client, host = fabric.host(CLIENT), fabric.host(SERVER)
-    server = Server(host, settings or Settings(version=2, remote_invalidation=True), fault)
+    server = Server(host, settings or EndpointSettings(version=2, remote_invalidation=True), fault)
     host.idle = server.step
     server.listen(TARGET)
     return client, server

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import decode
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.verify.frame_fields import Fields, Sighting
+from rdmascope.dissect.verify.frame_fields import Fields, FrameFields
 from rdmascope.dissect.verify.second_opinion import Comparison, Difference, Ours
 
 from . import Capture, Wire, call, cm, nfs3, reply
@@ -67,4 +67,4 @@ def echo(mine: Ours) -> dict[int, Fields]:
 
 def compare(mine: Ours, told: dict[int, Fields]) -> tuple[Comparison, list[Difference]]:
     comparison = Comparison(mine)
-    return comparison, list(comparison.run(Sighting(frame, told[frame]) for frame in sorted(told)))
+    return comparison, list(comparison.run(FrameFields(frame, told[frame]) for frame in sorted(told)))

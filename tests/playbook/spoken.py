@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rdmascope.captures.synth.endpoint import Chunks, Role, Settings
+from rdmascope.captures.synth.endpoint import Chunks, EndpointSettings, Role
 from rdmascope.captures.synth.faults import FAULTS
 from rdmascope.captures.synth.wire.network import EPOCH, Frame, Path
-from rdmascope.captures.synth.wire.script import Script, Setup, Step, with_fault
+from rdmascope.captures.synth.wire.script import Script, ScriptConnection, ScriptStep, with_fault
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -25,30 +25,30 @@ RBSIZ, REQREMINV = 1, 2
 SIX = Path("2001:db8::2", "2001:db8::1")
 
 OPENING = (
-    Step(CLIENT, "null", count=3),
-    Step(CLIENT, "create_session"),
-    Step(CLIENT, "getattr", count=4),
+    ScriptStep(CLIENT, "null", count=3),
+    ScriptStep(CLIENT, "create_session"),
+    ScriptStep(CLIENT, "getattr", count=4),
 )
 READS = (
-    Step(CLIENT, "read", size=5001, room=8192, chunks=Chunks(segments=2)),
-    Step(CLIENT, "read", size=4096, room=8192, chunks=Chunks(segments=2)),
-    Step(CLIENT, "read", size=4096),
-    Step(CLIENT, "read", size=5001),
-    Step(CLIENT, "read", size=501, room=501, chunks=Chunks(write=True)),
+    ScriptStep(CLIENT, "read", size=5001, room=8192, chunks=Chunks(segments=2)),
+    ScriptStep(CLIENT, "read", size=4096, room=8192, chunks=Chunks(segments=2)),
+    ScriptStep(CLIENT, "read", size=4096),
+    ScriptStep(CLIENT, "read", size=5001),
+    ScriptStep(CLIENT, "read", size=501, room=501, chunks=Chunks(write=True)),
 )
 WRITES = (
-    Step(CLIENT, "write", size=9001),
-    Step(CLIENT, "write", size=101, chunks=Chunks(read=True, zero=True, segments=2)),
+    ScriptStep(CLIENT, "write", size=9001),
+    ScriptStep(CLIENT, "write", size=101, chunks=Chunks(read=True, zero=True, segments=2)),
 )
-LISTINGS = (Step(CLIENT, "readdirplus", size=34000), Step(CLIENT, "readdirplus", size=8000))
-CALLBACKS = (Step(SERVER, "callback", size=64), Step(SERVER, "callback", count=3, size=64))
-CLOSING = (Step(CLIENT, "null"), Step(CLIENT, "null", count=2), Step(CLIENT, disconnect=True))
+LISTINGS = (ScriptStep(CLIENT, "readdirplus", size=34000), ScriptStep(CLIENT, "readdirplus", size=8000))
+CALLBACKS = (ScriptStep(SERVER, "callback", size=64), ScriptStep(SERVER, "callback", count=3, size=64))
+CLOSING = (ScriptStep(CLIENT, "null"), ScriptStep(CLIENT, "null", count=2), ScriptStep(CLIENT, disconnect=True))
 CHANGES = (
-    Step(CLIENT, request=((RBSIZ, 8192),)),
-    Step(CLIENT, "null"),
-    Step(SERVER, request=((RBSIZ, 16384),)),
-    Step(SERVER, update=((RBSIZ, 20480),)),
-    Step(CLIENT, update=((RBSIZ, 20480),)),
+    ScriptStep(CLIENT, request=((RBSIZ, 8192),)),
+    ScriptStep(CLIENT, "null"),
+    ScriptStep(SERVER, request=((RBSIZ, 16384),)),
+    ScriptStep(SERVER, update=((RBSIZ, 20480),)),
+    ScriptStep(CLIENT, update=((RBSIZ, 20480),)),
 )
 STEPS = (*OPENING, *READS, *WRITES, *LISTINGS, *CALLBACKS)
 
@@ -56,8 +56,8 @@ STEPS = (*OPENING, *READS, *WRITES, *LISTINGS, *CALLBACKS)
 def script(version: int = 1, transport: str = "rocev2", path: Path | None = None, seed: int = 0) -> Script:
     """Everything, by the book."""
     steps = (*STEPS, *(CHANGES if version == 2 else ()), *CLOSING)
-    settings = Settings(version=version), Settings(version=version)
-    setup = Setup(transport, path or Path(), 1, False, settings, (None, None), steps)
+    settings = EndpointSettings(version=version), EndpointSettings(version=version)
+    setup = ScriptConnection(transport, path or Path(), 1, False, settings, (None, None), steps)
     return Script("", seed, EPOCH, frozenset(), 0, (setup,))
 
 
@@ -81,7 +81,7 @@ def both(**changes: Any) -> Callable[[Script], Script]:
     return lambda given: settle(SERVER, **changes)(settle(CLIENT, **changes)(given))
 
 
-def add(*steps: Step) -> Callable[[Script], Script]:
+def add(*steps: ScriptStep) -> Callable[[Script], Script]:
     """With more steps before those that close it."""
 
     def added(given: Script) -> Script:
@@ -103,7 +103,7 @@ def without_session(given: Script) -> Script:
 
 def same_data(given: Script) -> Script:
     """The same WRITE twenty times."""
-    again = tuple(Step(CLIENT, "write", size=5000) for _ in range(20))
+    again = tuple(ScriptStep(CLIENT, "write", size=5000) for _ in range(20))
     return change(given, steps=(*OPENING, *again, *CLOSING))
 
 
@@ -112,7 +112,7 @@ OCCASIONS: dict[str, Callable[[Script], Script]] = {
     "one-callback-too-many": settle(CLIENT, backward_credits=2),
     "too-long-for-both": settle(SERVER, receive_size=16384),
     "too-long-for-all": both(announce=False),
-    "callback-too-long": add(Step(SERVER, "callback", size=30000)),
+    "callback-too-long": add(ScriptStep(SERVER, "callback", size=30000)),
     "callback-unannounced": without_session,
     "memory-kept": same_data,
     "error-range": first_message_is_a_call,

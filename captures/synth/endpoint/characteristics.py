@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rdmascope.dissect.layers.characteristics_codes import (
     CHARACTERISTICS,
@@ -23,10 +23,8 @@ from rdmascope.dissect.rpcrdma.messages import TransportHeader
 
 from .header import Value, encode_option, xcharsubset, xcharval
 from .nouns import Changed, Output, Role
-from .plan import Plan
-
-if TYPE_CHECKING:
-    from .endpoint import Endpoint
+from .plan import PlannedSend
+from .view import EndpointView
 
 CALL, REPLY = 0, 1
 FIRST_XID = 0xF0000001
@@ -36,7 +34,7 @@ FIRST_XID = 0xF0000001
 class Characteristics:
     """What this end has and the peer was told; what the peer has; which changes are under way."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: EndpointView) -> None:
         self.endpoint = endpoint
         settings = endpoint.settings
         self.own: dict[int, Value] = {
@@ -120,7 +118,7 @@ class Characteristics:
         number = self._next_xid() if xid is None else xid
         header = self.endpoint.new_header(number, credits, RDMA_OPTIONAL, direction, 2)
         header.option, header.optinfo = option, encode_option(option, *fields)
-        return self.endpoint.issue(Plan("option", header))
+        return self.endpoint.issue(PlannedSend("option", header))
 
     # What the peer sends
 

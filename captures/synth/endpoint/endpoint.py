@@ -22,25 +22,26 @@ from rdmascope.dissect.rpcrdma.messages import TransportHeader
 from rdmascope.dissect.transport.connection import DEFAULT_INLINE
 
 from .characteristics import Characteristics
+from .fault import Fault
 from .header import Value
 from .negotiation import TRANSITIONS, Input, State, choose
 from .nouns import (
     Call,
     Completed,
     Connected,
+    ConnectionEnded,
     Disconnect,
-    Disconnected,
+    EndpointSettings,
     Event,
     Output,
-    Received,
     Registered,
     Released,
     Role,
-    Settings,
+    SendReceived,
     Settled,
 )
 from .payload import Parts
-from .plan import Fault, Plan
+from .plan import PlannedSend
 from .requester import Requester
 from .responder import Responder
 
@@ -57,33 +58,33 @@ class Stage(Enum):
 
 STAGES: dict[tuple[Stage, type[Event]], Stage | None] = {
     (Stage.CONNECTING, Connected): Stage.OPEN,
-    (Stage.CONNECTING, Received): None,
+    (Stage.CONNECTING, SendReceived): None,
     (Stage.CONNECTING, Registered): None,
     (Stage.CONNECTING, Released): None,
     (Stage.CONNECTING, Completed): None,
-    (Stage.CONNECTING, Disconnected): Stage.CLOSED,
+    (Stage.CONNECTING, ConnectionEnded): Stage.CLOSED,
     (Stage.OPEN, Connected): None,
-    (Stage.OPEN, Received): Stage.OPEN,
+    (Stage.OPEN, SendReceived): Stage.OPEN,
     (Stage.OPEN, Registered): Stage.OPEN,
     (Stage.OPEN, Released): Stage.OPEN,
     (Stage.OPEN, Completed): Stage.OPEN,
-    (Stage.OPEN, Disconnected): Stage.CLOSED,
+    (Stage.OPEN, ConnectionEnded): Stage.CLOSED,
     (Stage.CLOSED, Connected): None,
-    (Stage.CLOSED, Received): None,
+    (Stage.CLOSED, SendReceived): None,
     (Stage.CLOSED, Registered): None,
     (Stage.CLOSED, Released): None,
     (Stage.CLOSED, Completed): None,
-    (Stage.CLOSED, Disconnected): None,
+    (Stage.CLOSED, ConnectionEnded): None,
 }
 """What each event leads to; None: it means nothing there, and nothing is done."""
 
 
-class Endpoint:
+class RpcRdmaEndpoint:
     """The client's or the server's end; see the package for what goes in and comes out."""
 
-    def __init__(self, role: Role, settings: Settings | None = None, fault: Fault | None = None) -> None:
+    def __init__(self, role: Role, settings: EndpointSettings | None = None, fault: Fault | None = None) -> None:
         self.role = role
-        self.settings = settings or Settings()
+        self.settings = settings or EndpointSettings()
         self.fault = fault
         self.committed = 0
         """How often the fault was committed."""
@@ -131,7 +132,7 @@ class Endpoint:
             return self.characteristics.introduce() + self.requester.proceed()
         return self.requester.proceed()
 
-    def _received(self, event: Received) -> list[Output]:
+    def _received(self, event: SendReceived) -> list[Output]:
         header = decode_header(event.data, 0, len(event.data), len(event.data))
         if header.length < 16:
             return []  # too short to be answered (RFC 8166, 4.5)
@@ -196,17 +197,17 @@ class Endpoint:
     def _step(self, given: Input) -> None:
         self.state = TRANSITIONS[self.state, given]
 
-    def _disconnected(self, event: Disconnected) -> list[Output]:
-        self.responder.exchanges.clear()
+    def _disconnected(self, event: ConnectionEnded) -> list[Output]:
+        self.responder.calls.clear()
         return self.requester.lost()
 
     _HANDLERS: dict[type[Event], Callable[[Any, Any], list[Output]]] = {  # noqa: RUF012, a table of this class
         Connected: _connected,
-        Received: _received,
+        SendReceived: _received,
         Registered: lambda self, event: self.requester.registered(event),
         Released: lambda self, event: self.requester.released(event),
         Completed: lambda self, event: self.responder.completed(event),
-        Disconnected: _disconnected,
+        ConnectionEnded: _disconnected,
     }
 
     # The application's side
@@ -215,9 +216,9 @@ class Endpoint:
         """A call to the peer; it waits for the connection and for credits."""
         return self.requester.call(call)
 
-    def reply(self, exchange: int, parts: Parts) -> list[Output]:
+    def reply(self, call: int, parts: Parts) -> list[Output]:
         """The reply to a ``Called``."""
-        return self.responder.reply(exchange, parts) if exchange in self.responder.exchanges else []
+        return self.responder.reply(call, parts) if call in self.responder.calls else []
 
     def request(self, want: Mapping[int, Value]) -> list[Output]:
         """Ask the peer to change characteristics, as soon as it is known to understand."""
@@ -244,7 +245,7 @@ class Endpoint:
         return [Disconnect("done")] if self.stage is Stage.OPEN else []
 
     @property
-    def next_settings(self) -> Settings:
+    def next_settings(self) -> EndpointSettings:
         """For the next connection to the same peer: without a version it refused, or fell silent at (5.2)."""
         if self.state in (State.SETTLED, State.FRESH):
             return replace(self.settings, version=self.version)
@@ -253,7 +254,7 @@ class Endpoint:
     # What the halves need to know
 
     def number(self) -> int:
-        """A fresh number for memory, an operation or an exchange."""
+        """A fresh number for memory, an operation or a call."""
         self._numbers += 1
         return self._numbers
 
@@ -334,7 +335,7 @@ class Endpoint:
     ) -> TransportHeader:
         return TransportHeader(xid, version, credits, RDMA_ERROR, error=error, supported=supported)
 
-    def issue(self, plan: Plan) -> list[Output]:
+    def issue(self, plan: PlannedSend) -> list[Output]:
         """A message goes out, unless the fault has something to say."""
         if self.role is Role.CLIENT and plan.kind in ("call", "option"):
             self._step(Input.SENT)

@@ -19,7 +19,7 @@ class Role(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EndpointSettings:
     """One end, as it is set up.  Sizes are in bytes."""
 
     version: int = 1
@@ -60,7 +60,7 @@ class Connected:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class SendReceived:
     data: bytes
     invalidated: int | None = None
     """The handle that came with a Send With Invalidate."""
@@ -86,11 +86,11 @@ class Completed:
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnected:
+class ConnectionEnded:
     reason: str = ""
 
 
-Event = Connected | Received | Registered | Released | Completed | Disconnected
+Event = Connected | SendReceived | Registered | Released | Completed | ConnectionEnded
 
 
 # What it wants done
@@ -118,14 +118,14 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class RdmaRead:
     operation: int
     segment: Segment
     """The peer's memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class RdmaWrite:
     segment: Segment
     """The peer's memory, as long as ``data``."""
     data: bytes
@@ -136,7 +136,7 @@ class Disconnect:
     reason: str
 
 
-Action = Register | Release | Send | Read | Write | Disconnect
+Action = Register | Release | Send | RdmaRead | RdmaWrite | Disconnect
 
 
 # What it tells the application
@@ -146,7 +146,7 @@ Action = Register | Release | Send | Read | Write | Disconnect
 class Called:
     """A call of the peer, to be answered by ``Endpoint.reply``."""
 
-    exchange: int
+    call: int
     message: bytes
     """The whole RPC message, all chunks put back."""
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class DdpItem:
     """The contents of a DDP-eligible opaque; its length word belongs to the part before it, its pad to nobody."""
 
     data: bytes
 
 
-Parts = tuple[bytes | Item, ...]
+Parts = tuple[bytes | DdpItem, ...]
 """An RPC message from its XID on, in order."""
 
 
@@ -22,8 +22,8 @@ def pad(length: int) -> bytes:
     return bytes(-length % 4)
 
 
-def _wire(part: bytes | Item) -> bytes:
-    return part.data + pad(len(part.data)) if isinstance(part, Item) else part
+def _wire(part: bytes | DdpItem) -> bytes:
+    return part.data + pad(len(part.data)) if isinstance(part, DdpItem) else part
 
 
 def whole(parts: Parts) -> bytes:
@@ -31,8 +31,8 @@ def whole(parts: Parts) -> bytes:
     return b"".join(map(_wire, parts))
 
 
-def items(parts: Parts) -> list[Item]:
-    return [part for part in parts if isinstance(part, Item)]
+def items(parts: Parts) -> list[DdpItem]:
+    return [part for part in parts if isinstance(part, DdpItem)]
 
 
 def reduce(parts: Parts, taken: Collection[int]) -> tuple[bytes, list[tuple[int, bytes]]]:
@@ -45,7 +45,7 @@ def reduce(parts: Parts, taken: Collection[int]) -> tuple[bytes, list[tuple[int,
     at = number = 0
     for part in parts:
         text = _wire(part)
-        if isinstance(part, Item):
+        if isinstance(part, DdpItem):
             number += 1
             if number - 1 in taken:
                 chunks.append((at, part.data))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from rdmascope.dissect.onc import binding
@@ -13,17 +12,15 @@ from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHead
 
 from .nouns import Answered, Call, Failed, Output, Register, Registered, Release, Released
 from .payload import cut, items, pad, reduce
-from .plan import Plan
-
-if TYPE_CHECKING:
-    from .endpoint import Endpoint
+from .plan import PlannedSend
+from .view import EndpointView
 
 HEADER_ROOM = 80
 """Bytes of a reply's header with a Write chunk and a Reply chunk of a segment each, and a few more."""
 
 
 @dataclass(slots=True)
-class Memory:
+class ChunkMemory:
     """Memory of ours that a call advertises."""
 
     number: int
@@ -40,15 +37,15 @@ class Memory:
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class PendingCall:
     """A call under way."""
 
     call: Call
     stream: bytes = b""
-    reads: list[tuple[int, list[Memory]]] = field(default_factory=list)
+    reads: list[tuple[int, list[ChunkMemory]]] = field(default_factory=list)
     """By Position."""
-    writes: list[list[Memory]] = field(default_factory=list)
-    reply_chunk: list[Memory] | None = None
+    writes: list[list[ChunkMemory]] = field(default_factory=list)
+    reply_chunk: list[ChunkMemory] | None = None
     header: TransportHeader | None = None
     """As sent; None before that."""
     reply: TransportHeader | None = None
@@ -56,7 +53,7 @@ class Asked:
     """Inline, behind ``reply``."""
 
     @property
-    def memories(self) -> list[Memory]:
+    def memories(self) -> list[ChunkMemory]:
         chunks = [*(chunk for _, chunk in self.reads), *self.writes, self.reply_chunk or []]
         return [memory for chunk in chunks for memory in chunk]
 
@@ -64,16 +61,16 @@ class Asked:
 class Requester:
     """Keeps calls back until there are credits, sends them, and takes replies."""
 
-    def __init__(self, endpoint: Endpoint, backward: bool) -> None:
+    def __init__(self, endpoint: EndpointView, backward: bool) -> None:
         self.endpoint = endpoint
         self.backward = backward
         self.waiting: deque[Call] = deque()
-        self.outstanding: dict[int, Asked] = {}
+        self.outstanding: dict[int, PendingCall] = {}
         """By XID; from the moment that memory is registered to that when the reply is there."""
         self.granted: int | None = None
         """None before the first reply."""
-        self._closing: list[Asked] = []
-        self._kept: dict[bytes, list[Memory]] = {}
+        self._closing: list[PendingCall] = []
+        self._kept: dict[bytes, list[ChunkMemory]] = {}
         """Contents -> memory that stays registered; only a fault keeps any."""
 
     @property
@@ -109,7 +106,7 @@ class Requester:
         return outputs
 
     def _start(self, call: Call) -> list[Output]:
-        asked = Asked(call)
+        asked = PendingCall(call)
         if problem := self._lay_out(asked):
             return [Failed(call.xid, problem)]
         self.outstanding[call.xid] = asked
@@ -117,7 +114,7 @@ class Requester:
         registers: list[Output] = [Register(one.number, one.length, one.data) for one in fresh]
         return registers or self._send(asked)
 
-    def _lay_out(self, asked: Asked) -> str:
+    def _lay_out(self, asked: PendingCall) -> str:
         """Choose the chunks of a call; '' or why it cannot be sent."""
         call, wish, endpoint = asked.call, asked.call.chunks, self.endpoint
         if problem := endpoint.forbidden(self.backward):
@@ -161,16 +158,16 @@ class Requester:
         asked.stream = stream
         return ""
 
-    def _memory(self, length: int, segments: int) -> list[Memory]:
-        return [Memory(self.endpoint.number(), size) for size in cut(length, segments)]
+    def _memory(self, length: int, segments: int) -> list[ChunkMemory]:
+        return [ChunkMemory(self.endpoint.number(), size) for size in cut(length, segments)]
 
-    def _source(self, data: bytes, segments: int) -> list[Memory]:
+    def _source(self, data: bytes, segments: int) -> list[ChunkMemory]:
         if data in self._kept:
             return self._kept[data]
         found = []
         at = 0
         for size in cut(len(data), segments):
-            found.append(Memory(self.endpoint.number(), size, data[at : at + size]))
+            found.append(ChunkMemory(self.endpoint.number(), size, data[at : at + size]))
             at += size
         if self.endpoint.bends("fresh memory"):
             self._kept[data] = found
@@ -185,14 +182,14 @@ class Requester:
                         return self._send(asked)
         return []
 
-    def _send(self, asked: Asked) -> list[Output]:
+    def _send(self, asked: PendingCall) -> list[Output]:
         header = self.endpoint.new_header(asked.call.xid, self.credits, RDMA_MSG if asked.stream else RDMA_NOMSG, 0)
         header.reads = tuple(ReadChunk(at, tuple(one.segment for one in chunk)) for at, chunk in asked.reads)
         header.writes = tuple(WriteChunk(tuple(one.segment for one in chunk)) for chunk in asked.writes)
         if asked.reply_chunk is not None:
             header.reply = WriteChunk(tuple(one.segment for one in asked.reply_chunk))
         asked.header = header
-        return self.endpoint.issue(Plan("call", header, asked.stream, backward=self.backward))
+        return self.endpoint.issue(PlannedSend("call", header, asked.stream, backward=self.backward))
 
     # Replies
 
@@ -216,7 +213,9 @@ class Requester:
             return self._send(asked) + self.proceed()
         return self.proceed()
 
-    def _close(self, asked: Asked, header: TransportHeader, payload: bytes, invalidated: int | None) -> list[Output]:
+    def _close(
+        self, asked: PendingCall, header: TransportHeader, payload: bytes, invalidated: int | None
+    ) -> list[Output]:
         """The memory is taken back before anybody sees the reply (RFC 8166, 4.4)."""
         del self.outstanding[asked.call.xid]
         asked.reply, asked.payload = header, payload
@@ -240,7 +239,7 @@ class Requester:
                         return self._finish(asked)
         return []
 
-    def _finish(self, asked: Asked) -> list[Output]:
+    def _finish(self, asked: PendingCall) -> list[Output]:
         self._closing.remove(asked)
         header, xid = asked.reply, asked.call.xid
         assert header is not None
@@ -271,7 +270,7 @@ class Requester:
         return [Failed(call.xid, "the connection was lost") for call in [*closing, *calls]]
 
 
-def _taken(chunk: list[Memory], returned: WriteChunk) -> bytes:
+def _taken(chunk: list[ChunkMemory], returned: WriteChunk) -> bytes:
     """What the peer wrote, by the lengths that it returned."""
     pairs = zip(chunk, returned.segments, strict=False)
     return b"".join((memory.contents or b"")[: segment.length] for memory, segment in pairs)

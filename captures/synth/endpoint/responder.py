@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, RDMA_MSG, RDMA_NOMSG
 from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteChunk
 
-from .nouns import Action, Called, Completed, Output, Read, Write
+from .nouns import Action, Called, Completed, Output, RdmaRead, RdmaWrite
 from .payload import Parts, items, reduce, restore, whole
-from .plan import Plan, with_lengths
-
-if TYPE_CHECKING:
-    from .endpoint import Endpoint
+from .plan import PlannedSend, with_lengths
+from .view import EndpointView
 
 
 @dataclass(slots=True)
-class Exchange:
+class ServedCall:
     """A call of the peer under way."""
 
     number: int
@@ -33,10 +30,10 @@ class Exchange:
 class Responder:
     """Fetches what a call left in chunks, and puts replies where the call wants them."""
 
-    def __init__(self, endpoint: Endpoint, backward: bool) -> None:
+    def __init__(self, endpoint: EndpointView, backward: bool) -> None:
         self.endpoint = endpoint
         self.backward = backward
-        self.exchanges: dict[int, Exchange] = {}
+        self.calls: dict[int, ServedCall] = {}
 
     @property
     def grant(self) -> int:
@@ -45,50 +42,50 @@ class Responder:
 
     def call(self, header: TransportHeader, payload: bytes) -> list[Output]:
         """A call's header and Payload stream: the rest is RDMA Read first."""
-        exchange = Exchange(self.endpoint.number(), header, payload)
+        call = ServedCall(self.endpoint.number(), header, payload)
         if not sound(header, payload):
             return self.refuse(header, ERR_CHUNK)
         if (header.reads or header.writes or header.reply) and not self.endpoint.serves_chunks(self.backward):
             return self.refuse(header, ERR_CHUNK)
-        self.exchanges[exchange.number] = exchange
+        self.calls[call.number] = call
         outputs: list[Output] = []
         for number, chunk in enumerate(header.reads):
             for at, segment in enumerate(chunk.segments):
                 if not segment.length:
-                    exchange.fetched[number, at] = b""
+                    call.fetched[number, at] = b""
                     continue
                 operation = self.endpoint.number()
-                exchange.fetching[operation] = number, at
-                outputs.append(Read(operation, segment))
-        return outputs or self._called(exchange)
+                call.fetching[operation] = number, at
+                outputs.append(RdmaRead(operation, segment))
+        return outputs or self._called(call)
 
     def completed(self, event: Completed) -> list[Output]:
-        for exchange in self.exchanges.values():
-            place = exchange.fetching.pop(event.operation, None)
+        for call in self.calls.values():
+            place = call.fetching.pop(event.operation, None)
             if place is not None:
-                exchange.fetched[place] = event.data
-                return [] if exchange.fetching else self._called(exchange)
+                call.fetched[place] = event.data
+                return [] if call.fetching else self._called(call)
         return []
 
-    def _called(self, exchange: Exchange) -> list[Output]:
-        header, stream = exchange.header, exchange.stream
+    def _called(self, call: ServedCall) -> list[Output]:
+        header, stream = call.header, call.stream
         positions: dict[int, bytes] = {}
         for number, chunk in enumerate(header.reads):
-            data = b"".join(exchange.fetched[number, at] for at in range(len(chunk.segments)))
+            data = b"".join(call.fetched[number, at] for at in range(len(chunk.segments)))
             positions[chunk.position] = positions.get(chunk.position, b"") + data
         if header.procedure == RDMA_NOMSG:
             stream = positions.pop(0)
         message = restore(stream, positions.items())
         if message is None or message[:4] != header.xid.to_bytes(4, "big"):
-            del self.exchanges[exchange.number]
+            del self.calls[call.number]
             return self.refuse(header, ERR_CHUNK)
-        exchange.message = message
-        return [Called(exchange.number, message)]
+        call.message = message
+        return [Called(call.number, message)]
 
     def reply(self, number: int, parts: Parts) -> list[Output]:
         """The reply to a call: eligible results into Write chunks, and what is too long into the Reply chunk."""
-        exchange = self.exchanges.pop(number)
-        header = exchange.header
+        call = self.calls.pop(number)
+        header = call.header
         found, taken = items(parts), {}
         size = self.endpoint.header_bytes + sum(8 + 16 * len(chunk.segments) for chunk in header.writes)
         size += len(whole(parts))
@@ -118,13 +115,13 @@ class Responder:
         invalidate = None
         if header.chunks and self.endpoint.may_invalidate(header.version):
             invalidate = next(one.handle for chunk in _chunks(header) for one in chunk)
-        plan = Plan("reply", answer, payload, before, [], invalidate, None, header, self.backward)
+        plan = PlannedSend("reply", answer, payload, before, [], invalidate, None, header, self.backward)
         return self.endpoint.issue(plan)
 
     def refuse(self, header: TransportHeader, error: int, supported: tuple[int, int] | None = None) -> list[Output]:
         """An RDMA_ERROR with the XID and the version of what it answers (RFC 8166, 4.5)."""
         answer = self.endpoint.new_error(header.xid, header.version, self.grant, error, supported)
-        return self.endpoint.issue(Plan("error", answer, asked=header, backward=self.backward))
+        return self.endpoint.issue(PlannedSend("error", answer, asked=header, backward=self.backward))
 
 
 def sound(header: TransportHeader, payload: bytes) -> bool:
@@ -155,6 +152,6 @@ def fill(chunk: WriteChunk, data: bytes) -> tuple[list[int], list[Action]]:
         piece = data[at : at + segment.length]
         lengths.append(len(piece))
         if piece:
-            writes.append(Write(segment._replace(length=len(piece)), piece))
+            writes.append(RdmaWrite(segment._replace(length=len(piece)), piece))
         at += len(piece)
     return lengths, writes

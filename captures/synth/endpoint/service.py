@@ -26,7 +26,7 @@ from rdmascope.dissect.layers.oncrpc_codes import GARBAGE_ARGS, PROC_UNAVAIL, PR
 from rdmascope.dissect.onc.header import call_header
 from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
 
-from .payload import Item, Parts, pad
+from .payload import DdpItem, Parts, pad
 
 HANDLE = bytes(range(32))
 SESSION = bytes(range(16))
@@ -82,7 +82,7 @@ def read(xid: int, offset: int, count: int) -> Parts:
 
 def write(xid: int, offset: int, data: bytes) -> Parts:
     head = call_head(xid, NFS, 3, WRITE) + opaque(HANDLE) + pack(">QII", offset, len(data), 2)
-    return head + pack(">I", len(data)), Item(data)
+    return head + pack(">I", len(data)), DdpItem(data)
 
 
 def readdirplus(xid: int, count: int) -> Parts:
@@ -194,7 +194,7 @@ def _getattr(message: bytes, at: int) -> Parts:
 def _read(message: bytes, at: int) -> Parts:
     offset, count = unpack_from(">QI", message, _behind_handle(message, at))
     data = pattern(offset, min(count, LARGEST))
-    return pack(">II", 0, 1) + _attributes() + pack(">III", len(data), 0, len(data)), Item(data)
+    return pack(">II", 0, 1) + _attributes() + pack(">III", len(data), 0, len(data)), DdpItem(data)
 
 
 def _write(message: bytes, at: int) -> Parts:

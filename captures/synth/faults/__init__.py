@@ -6,8 +6,8 @@ the first occasion that the conversation gives; without one nothing happens, and
 
 from __future__ import annotations
 
+from ..endpoint.fault import Fault
 from ..endpoint.nouns import Role
-from ..endpoint.plan import Fault
 from . import chunks as c
 from . import options as o
 from . import spoil as s

@@ -10,13 +10,13 @@ from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, WriteChunk
 
 from ..endpoint import service
-from ..endpoint.nouns import Read, Write
+from ..endpoint.nouns import RdmaRead, RdmaWrite
 from ..endpoint.payload import pad
-from ..endpoint.plan import Plan, moved, with_lengths
+from ..endpoint.plan import PlannedSend, moved, with_lengths
 from .spoil import NOWHERE, WORD, Spoil, on, settled
 
 if TYPE_CHECKING:
-    from ..endpoint.endpoint import Endpoint
+    from ..endpoint.view import EndpointView
 
 
 # Read chunks
@@ -26,7 +26,7 @@ def reading(spoil: Spoil) -> Spoil:
     """Only calls with a Read chunk behind the start of the stream."""
 
     @on("call")
-    def spoiled(endpoint: Endpoint, plan: Plan) -> bool:
+    def spoiled(endpoint: EndpointView, plan: PlannedSend) -> bool:
         return any(chunk.position for chunk in plan.header.reads) and spoil(endpoint, plan)
 
     return spoiled
@@ -36,7 +36,7 @@ def shifted(by: int) -> Spoil:
     """Other Positions."""
 
     @reading
-    def spoil(endpoint: Endpoint, plan: Plan) -> bool:
+    def spoil(endpoint: EndpointView, plan: PlannedSend) -> bool:
         plan.header.reads = tuple(
             moved(chunk, chunk.position + by if chunk.position else 0) for chunk in plan.header.reads
         )
@@ -46,7 +46,7 @@ def shifted(by: int) -> Spoil:
 
 
 @reading
-def interleaved(endpoint: Endpoint, plan: Plan) -> bool:
+def interleaved(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """The segments of the chunk at Position 0 around those of another."""
     reads = plan.header.reads
     if len(reads) < 2 or reads[0].position or len(reads[0].segments) < 2:
@@ -57,7 +57,7 @@ def interleaved(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @reading
-def pad_inline(endpoint: Endpoint, plan: Plan) -> bool:
+def pad_inline(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """The pad of the last item is left in the stream."""
     left = pad(plan.header.reads[-1].length)
     if not left or not plan.payload:
@@ -67,7 +67,7 @@ def pad_inline(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @reading
-def long_call_elsewhere(endpoint: Endpoint, plan: Plan) -> bool:
+def long_call_elsewhere(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if not plan.payload:
         return False
     plan.header.procedure, plan.payload = RDMA_NOMSG, b""
@@ -75,7 +75,7 @@ def long_call_elsewhere(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @reading
-def shorter_chunk(endpoint: Endpoint, plan: Plan) -> bool:
+def shorter_chunk(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """Four bytes fewer than the count word says."""
     *before, last = plan.header.reads
     *segments, final = last.segments
@@ -86,7 +86,7 @@ def shorter_chunk(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @reading
-def not_eligible(endpoint: Endpoint, plan: Plan) -> bool:
+def not_eligible(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """The chunk stands where the file handle does."""
     if not plan.payload or len(plan.header.reads) != 1:
         return False
@@ -96,7 +96,7 @@ def not_eligible(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("reply")
-def read_list(endpoint: Endpoint, plan: Plan) -> bool:
+def read_list(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.header.reads = (ReadChunk(0, (NOWHERE,)),)
     return True
 
@@ -105,7 +105,7 @@ def sealed(gss_procedure: int, before_end: int) -> Spoil:
     """An RPCSEC_GSS call (RFC 2203, 5.3), its Read chunk ``before_end`` bytes before the end of what is inline."""
 
     @reading
-    def spoil(endpoint: Endpoint, plan: Plan) -> bool:
+    def spoil(endpoint: EndpointView, plan: PlannedSend) -> bool:
         if not plan.payload or len(plan.header.reads) != 1:
             return False
         plan.payload = service.sealed_call(plan.header.xid, gss_procedure)
@@ -119,7 +119,7 @@ def sealed(gss_procedure: int, before_end: int) -> Spoil:
 
 
 @on("call")
-def small_reply_chunk(endpoint: Endpoint, plan: Plan) -> bool:
+def small_reply_chunk(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """Room for an eighth of what a directory listing asks for."""
     chunk = plan.header.reply
     if chunk is None or chunk.length < 8 * endpoint.receive_limit or plan.header.writes:
@@ -129,17 +129,17 @@ def small_reply_chunk(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("reply", chunks=False)
-def made_up_reply_chunk(endpoint: Endpoint, plan: Plan) -> bool:
+def made_up_reply_chunk(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.header.procedure, plan.payload = RDMA_NOMSG, b""
     plan.header.reply = WriteChunk((NOWHERE,))
     return True
 
 
-def returning(spoil: Callable[[Endpoint, Plan, WriteChunk, WriteChunk], bool]) -> Spoil:
+def returning(spoil: Callable[[EndpointView, PlannedSend, WriteChunk, WriteChunk], bool]) -> Spoil:
     """Only READ replies whose first Write chunk holds something: what was advertised, and what is returned of it."""
 
     @on("reply")
-    def spoiled(endpoint: Endpoint, plan: Plan) -> bool:
+    def spoiled(endpoint: EndpointView, plan: PlannedSend) -> bool:
         if not plan.header.writes or not plan.header.writes[0].length or plan.header.procedure != RDMA_MSG:
             return False
         assert plan.asked is not None
@@ -148,7 +148,7 @@ def returning(spoil: Callable[[Endpoint, Plan, WriteChunk, WriteChunk], bool]) -
     return spoiled
 
 
-def _return(plan: Plan, chunk: WriteChunk) -> bool:
+def _return(plan: PlannedSend, chunk: WriteChunk) -> bool:
     plan.header.writes = (chunk, *plan.header.writes[1:])
     return True
 
@@ -159,18 +159,18 @@ def _unused(chunk: WriteChunk) -> bool:
 
 
 @returning
-def segment_missing(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
+def segment_missing(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
     return _unused(returned) and _return(plan, WriteChunk(returned.segments[:-1]))
 
 
 @returning
-def other_handle(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
+def other_handle(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
     first, *rest = returned.segments
     return _return(plan, WriteChunk((first._replace(handle=0), *rest)))
 
 
 @returning
-def longer_than_given(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
+def longer_than_given(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
     """Twice what was advertised, the counts of the READ too."""
     if len(given.segments) > 1 or returned.length != given.length:
         return False
@@ -179,23 +179,24 @@ def longer_than_given(endpoint: Endpoint, plan: Plan, given: WriteChunk, returne
 
 
 @returning
-def out_of_order(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
+def out_of_order(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
     """Half in the first segment, half in the second, which were both large enough for all."""
     first = plan.before[0] if plan.before else None
-    if not _unused(returned) or len(plan.before) != 1 or not isinstance(first, Write) or len(given.segments) != 2:
+    if not _unused(returned) or len(plan.before) != 1 or not isinstance(first, RdmaWrite) or len(given.segments) != 2:
         return False
     half = len(first.data) // 2
     halves = [first.data[:half], first.data[half:]]
     if not half or len(halves[1]) > given.segments[1].length:
         return False
     plan.before = [
-        Write(segment._replace(length=len(data)), data) for segment, data in zip(given.segments, halves, strict=True)
+        RdmaWrite(segment._replace(length=len(data)), data)
+        for segment, data in zip(given.segments, halves, strict=True)
     ]
     return _return(plan, with_lengths(given, [len(data) for data in halves]))
 
 
 @returning
-def unfilled(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
+def unfilled(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
     """A segment that was not needed comes back with its length."""
     if not _unused(returned):
         return False
@@ -204,7 +205,7 @@ def unfilled(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteC
 
 
 @returning
-def unused_chunk(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
+def unused_chunk(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
     """The READ fails, its Write chunk comes back as it was."""
     plan.payload = service.read_failed(plan.header.xid)
     plan.before = []
@@ -212,59 +213,59 @@ def unused_chunk(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: Wr
 
 
 @returning
-def half_written(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
+def half_written(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
     first = plan.before[0]
-    if len(plan.before) != 1 or not isinstance(first, Write) or len(first.data) < 8:
+    if len(plan.before) != 1 or not isinstance(first, RdmaWrite) or len(first.data) < 8:
         return False
     half = first.data[: len(first.data) // 2]
-    plan.before = [Write(first.segment._replace(length=len(half)), half)]
+    plan.before = [RdmaWrite(first.segment._replace(length=len(half)), half)]
     return True
 
 
 @returning
-def pad_written(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
+def pad_written(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
     """The pad of the item behind it, in the same segment."""
     last = plan.before[-1]
-    if not isinstance(last, Write):
+    if not isinstance(last, RdmaWrite):
         return False
     room = next(one.length for one in given.segments if one.handle == last.segment.handle)
     data = last.data + pad(len(last.data))
     if len(data) == len(last.data) or len(data) > room:
         return False
-    plan.before[-1] = Write(last.segment._replace(length=len(data)), data)
+    plan.before[-1] = RdmaWrite(last.segment._replace(length=len(data)), data)
     return True
 
 
 @returning
-def write_late(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
+def write_late(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
     """The Writes follow the reply."""
     plan.before, plan.after = [], plan.before
     return True
 
 
 @returning
-def outside(endpoint: Endpoint, plan: Plan, given: WriteChunk, returned: WriteChunk) -> bool:
+def outside(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
     """One byte behind a segment that ends inside a page, where devices do not notice."""
     last = given.segments[-1]
     if last.length % 4096 == 0:
         return False
-    plan.before.insert(0, Write(Segment(last.handle, 1, last.offset + last.length), b"\xff"))
+    plan.before.insert(0, RdmaWrite(Segment(last.handle, 1, last.offset + last.length), b"\xff"))
     return True
 
 
 @on("reply")
-def read_late(endpoint: Endpoint, plan: Plan) -> bool:
+def read_late(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """The call's Read chunk once more, behind the reply."""
     assert plan.asked is not None
     if not plan.asked.reads or plan.invalidate is not None:
         return False
-    plan.after.append(Read(endpoint.number(), plan.asked.reads[0].segments[0]))
+    plan.after.append(RdmaRead(endpoint.number(), plan.asked.reads[0].segments[0]))
     return True
 
 
 @on("call")
-def requester_writes(endpoint: Endpoint, plan: Plan) -> bool:
+def requester_writes(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if not settled(endpoint):
         return False
-    plan.before.append(Write(NOWHERE, bytes(NOWHERE.length)))
+    plan.before.append(RdmaWrite(NOWHERE, bytes(NOWHERE.length)))
     return True

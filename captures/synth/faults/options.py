@@ -21,11 +21,11 @@ from ..endpoint import service
 from ..endpoint.header import encode_header, encode_option, xcharsubset, xcharval
 from ..endpoint.nouns import Send
 from ..endpoint.payload import whole
-from ..endpoint.plan import Plan
+from ..endpoint.plan import PlannedSend
 from .spoil import Spoil, on, settled
 
 if TYPE_CHECKING:
-    from ..endpoint.endpoint import Endpoint
+    from ..endpoint.view import EndpointView
 
 UNKNOWN_OPTION, UNKNOWN_CHARACTERISTIC = 77, 77
 CALL, REPLY = 0, 1
@@ -36,7 +36,7 @@ def option(number: int) -> Callable[[Spoil], Spoil]:
 
     def choose(spoil: Spoil) -> Spoil:
         @on("option")
-        def spoiled(endpoint: Endpoint, plan: Plan) -> bool:
+        def spoiled(endpoint: EndpointView, plan: PlannedSend) -> bool:
             return plan.header.option == number and spoil(endpoint, plan)
 
         return spoiled
@@ -44,7 +44,7 @@ def option(number: int) -> Callable[[Spoil], Spoil]:
     return choose
 
 
-def characteristics(endpoint: Endpoint, *more: tuple[int, Any]) -> list[Any]:
+def characteristics(endpoint: EndpointView, *more: tuple[int, Any]) -> list[Any]:
     """The xcharspec of this end, and more."""
     return [xcharval(which, value) for which, value in (*endpoint.characteristics.own.items(), *more)]
 
@@ -52,11 +52,11 @@ def characteristics(endpoint: Endpoint, *more: tuple[int, Any]) -> list[Any]:
 # Sizes: whether a Send of so many bytes is too long in just one way
 
 
-def beyond_4096(endpoint: Endpoint, size: int) -> bool:
+def beyond_4096(endpoint: EndpointView, size: int) -> bool:
     return endpoint.version == 2 and not endpoint.characteristics.known and size > endpoint.send_limit
 
 
-def beyond_buffer(endpoint: Endpoint, size: int) -> bool:
+def beyond_buffer(endpoint: EndpointView, size: int) -> bool:
     return endpoint.version == 2 and endpoint.characteristics.known and size > endpoint.send_limit
 
 
@@ -64,7 +64,7 @@ def beyond_buffer(endpoint: Endpoint, size: int) -> bool:
 
 
 @on("reply")
-def says_call(endpoint: Endpoint, plan: Plan) -> bool:
+def says_call(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if plan.header.version != 2 or plan.header.procedure != RDMA_MSG:
         return False
     plan.header.direction = CALL
@@ -72,7 +72,7 @@ def says_call(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("reply", chunks=False)
-def of_version_1(endpoint: Endpoint, plan: Plan) -> bool:
+def of_version_1(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if plan.header.version != 2 or not endpoint.answered:
         return False
     plan.header.version = 1
@@ -80,13 +80,13 @@ def of_version_1(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @option(ROPT_INITXCH)
-def says_reply(endpoint: Endpoint, plan: Plan) -> bool:
+def says_reply(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.header.direction = REPLY
     return True
 
 
 @on("call")
-def unknown_option(endpoint: Endpoint, plan: Plan) -> bool:
+def unknown_option(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """An option that no document defines, which is allowed, behind a call."""
     if not settled(endpoint) or plan.header.version != 2:
         return False
@@ -97,7 +97,7 @@ def unknown_option(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("error")
-def option_as_header(endpoint: Endpoint, plan: Plan) -> bool:
+def option_as_header(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if plan.header.error != ERR_INVAL_OPTION:
         return False
     plan.header.error = ERR_CHUNK
@@ -108,48 +108,48 @@ def option_as_header(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @option(ROPT_INITXCH)
-def overrun(endpoint: Endpoint, plan: Plan) -> bool:
+def overrun(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """xchv_data of 900 bytes, where 4 stand."""
     plan.header.optinfo = plan.header.optinfo[:8] + pack(">I", 900) + plan.header.optinfo[12:]
     return True
 
 
 @option(ROPT_INITXCH)
-def bool_7(endpoint: Endpoint, plan: Plan) -> bool:
+def bool_7(endpoint: EndpointView, plan: PlannedSend) -> bool:
     values = [xcharval(XCHAR_REQREMINV, 7)]
     plan.header.optinfo = encode_option(ROPT_INITXCH, values, [])
     return True
 
 
 @option(ROPT_INITXCH)
-def unknown_characteristic(endpoint: Endpoint, plan: Plan) -> bool:
+def unknown_characteristic(endpoint: EndpointView, plan: PlannedSend) -> bool:
     values = characteristics(endpoint, (UNKNOWN_CHARACTERISTIC, b"\0\0\0\1"))
     plan.header.optinfo = encode_option(ROPT_INITXCH, values, [])
     return True
 
 
 @option(ROPT_INITXCH)
-def experimental(endpoint: Endpoint, plan: Plan) -> bool:
+def experimental(endpoint: EndpointView, plan: PlannedSend) -> bool:
     values = characteristics(endpoint, (EXPERIMENTAL[0], b"\0\0\0\1"))
     plan.header.optinfo = encode_option(ROPT_INITXCH, values, [])
     return True
 
 
 @option(ROPT_INITXCH)
-def call_behind(endpoint: Endpoint, plan: Plan) -> bool:
+def call_behind(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.payload = whole(service.null(plan.header.xid))
     return True
 
 
 @option(ROPT_INITXCH)
-def too_long(endpoint: Endpoint, plan: Plan) -> bool:
+def too_long(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """A subset of 300 words, all of them empty."""
     plan.header.optinfo = encode_option(ROPT_INITXCH, characteristics(endpoint), [0] * 300)
     return True
 
 
 @on("call")
-def once_more(endpoint: Endpoint, plan: Plan) -> bool:
+def once_more(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """ROPT_INITXCH behind a call."""
     if not settled(endpoint) or plan.header.version != 2:
         return False
@@ -160,7 +160,7 @@ def once_more(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @option(ROPT_INITXCH)
-def all_fixed(endpoint: Endpoint, plan: Plan) -> bool:
+def all_fixed(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """Says that nothing will change, and changes it when it is asked to, or told to."""
     values = characteristics(endpoint)
     plan.header.optinfo = encode_option(ROPT_INITXCH, values, xcharsubset(range(len(values))))
@@ -168,13 +168,13 @@ def all_fixed(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @option(ROPT_RESPXCH)
-def other_xid(endpoint: Endpoint, plan: Plan) -> bool:
+def other_xid(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.header.xid ^= 0xFF
     return True
 
 
 @option(ROPT_RESPXCH)
-def two_sets(endpoint: Endpoint, plan: Plan) -> bool:
+def two_sets(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """What was done is rejected, too."""
     said = decode_option(ROPT_RESPXCH, plan.header.optinfo)
     if not isinstance(said, RespXch) or not said.done:
@@ -185,14 +185,14 @@ def two_sets(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @option(ROPT_UPDXCH)
-def clears_nothing(endpoint: Endpoint, plan: Plan) -> bool:
+def clears_nothing(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """optupdxch_pendclr in what nobody asked for."""
     plan.header.optinfo = plan.header.optinfo[:-4] + pack(">I", 1)
     return True
 
 
 @option(ROPT_UPDXCH)
-def shrinks(endpoint: Endpoint, plan: Plan) -> bool:
+def shrinks(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """A Receive Buffer Size of 1024, the least there was ever."""
     endpoint.characteristics.own[XCHAR_RBSIZ] = 1024
     plan.header.optinfo = encode_option(ROPT_UPDXCH, xcharval(XCHAR_RBSIZ, 1024), 0)

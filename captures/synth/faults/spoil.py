@@ -15,12 +15,12 @@ from ..endpoint import service
 from ..endpoint.header import encode_header
 from ..endpoint.nouns import Send
 from ..endpoint.payload import whole
-from ..endpoint.plan import Plan
+from ..endpoint.plan import PlannedSend
 
 if TYPE_CHECKING:
-    from ..endpoint.endpoint import Endpoint
+    from ..endpoint.view import EndpointView
 
-Spoil = Callable[["Endpoint", Plan], bool]
+Spoil = Callable[["EndpointView", PlannedSend], bool]
 
 NOWHERE = Segment(0x0BAD_CAFE, 64, 0x7000_0000)
 """Memory that nobody registered."""
@@ -33,7 +33,7 @@ def on(kind: str, *, backward: bool = False, chunks: bool | None = None) -> Call
     """Only messages of a kind and direction; ``chunks``: only those whose call has chunks, or has none."""
 
     def choose(spoil: Spoil) -> Spoil:
-        def spoiled(endpoint: Endpoint, plan: Plan) -> bool:
+        def spoiled(endpoint: EndpointView, plan: PlannedSend) -> bool:
             if plan.kind != kind or plan.backward is not backward:
                 return False
             if chunks is not None and (plan.asked or plan.header).chunks is not chunks:
@@ -45,14 +45,14 @@ def on(kind: str, *, backward: bool = False, chunks: bool | None = None) -> Call
     return choose
 
 
-def patch(plan: Plan, at: int, value: int) -> bool:
+def patch(plan: PlannedSend, at: int, value: int) -> bool:
     """Another word in the header as it goes out."""
     raw = encode_header(plan.header) if plan.raw is None else plan.raw
     plan.raw = raw[:at] + pack(">I", value) + raw[at + WORD :]
     return True
 
 
-def settled(endpoint: Endpoint) -> bool:
+def settled(endpoint: EndpointView) -> bool:
     """A reply has come: what follows is not about the version."""
     return endpoint.requester.granted is not None
 
@@ -60,25 +60,25 @@ def settled(endpoint: Endpoint) -> bool:
 # Sizes: whether a Send of so many bytes is too long in just one way
 
 
-def beyond(endpoint: Endpoint, size: int) -> bool:
+def beyond(endpoint: EndpointView, size: int) -> bool:
     return size > endpoint.send_limit
 
 
-def beyond_peer(endpoint: Endpoint, size: int) -> bool:
+def beyond_peer(endpoint: EndpointView, size: int) -> bool:
     sizes = endpoint.announced()
     return sizes is not None and size > sizes[1]
 
 
-def beyond_own(endpoint: Endpoint, size: int) -> bool:
+def beyond_own(endpoint: EndpointView, size: int) -> bool:
     sizes = endpoint.announced()
     return sizes is not None and endpoint.send_limit < size <= sizes[1]
 
 
-def fits_inline(endpoint: Endpoint, size: int) -> bool:
+def fits_inline(endpoint: EndpointView, size: int) -> bool:
     return size <= endpoint.send_limit
 
 
-def beyond_default(endpoint: Endpoint, size: int) -> bool:
+def beyond_default(endpoint: EndpointView, size: int) -> bool:
     return endpoint.announced() is None and size > endpoint.send_limit
 
 
@@ -89,21 +89,21 @@ def word(at: int, value: int) -> Spoil:
     """A call, not the first, with another word in its header."""
 
     @on("call")
-    def spoil(endpoint: Endpoint, plan: Plan) -> bool:
+    def spoil(endpoint: EndpointView, plan: PlannedSend) -> bool:
         return settled(endpoint) and patch(plan, at, value)
 
     return spoil
 
 
 @on("call")
-def optional_word(endpoint: Endpoint, plan: Plan) -> bool:
+def optional_word(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """The word before the Read list is 2."""
     return settled(endpoint) and patch(plan, 16 if plan.header.version == 1 else 20, 2)
 
 
 def procedure(number: int) -> Spoil:
     @on("call", chunks=False)
-    def spoil(endpoint: Endpoint, plan: Plan) -> bool:
+    def spoil(endpoint: EndpointView, plan: PlannedSend) -> bool:
         if not settled(endpoint) or plan.header.version != 1:
             return False
         plan.header.procedure = number
@@ -118,7 +118,7 @@ msgp, done = procedure(RDMA_MSGP), procedure(RDMA_DONE)
 
 
 @on("reply")
-def other_xid(endpoint: Endpoint, plan: Plan) -> bool:
+def other_xid(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if plan.header.procedure != RDMA_MSG:
         return False
     xid = int.from_bytes(plan.payload[:4], "big")
@@ -127,7 +127,7 @@ def other_xid(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("call", chunks=False)
-def no_payload(endpoint: Endpoint, plan: Plan) -> bool:
+def no_payload(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if not settled(endpoint):
         return False
     plan.payload = b""
@@ -135,7 +135,7 @@ def no_payload(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("call", chunks=False)
-def nothing_at_all(endpoint: Endpoint, plan: Plan) -> bool:
+def nothing_at_all(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if not settled(endpoint):
         return False
     plan.header.procedure, plan.payload = RDMA_NOMSG, b""
@@ -143,7 +143,7 @@ def nothing_at_all(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("reply")
-def behind_nomsg(endpoint: Endpoint, plan: Plan) -> bool:
+def behind_nomsg(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if plan.header.procedure != RDMA_NOMSG:
         return False
     plan.payload = bytes(16)
@@ -154,7 +154,7 @@ def credits(kind: str, backward: bool) -> Spoil:
     """A credit value of zero."""
 
     @on(kind, backward=backward)
-    def spoil(endpoint: Endpoint, plan: Plan) -> bool:
+    def spoil(endpoint: EndpointView, plan: PlannedSend) -> bool:
         plan.header.credits = 0
         return True
 
@@ -162,7 +162,7 @@ def credits(kind: str, backward: bool) -> Spoil:
 
 
 @on("call")
-def same_xid(endpoint: Endpoint, plan: Plan) -> bool:
+def same_xid(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """The XID of another call under way."""
     others = [xid for xid, asked in endpoint.requester.outstanding.items() if asked.header and xid != plan.header.xid]
     if not others or not plan.payload:
@@ -176,7 +176,7 @@ def same_xid(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("call", chunks=False)
-def other_program(endpoint: Endpoint, plan: Plan) -> bool:
+def other_program(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """A program that no upper-layer binding knows."""
     if not settled(endpoint):
         return False
@@ -185,7 +185,7 @@ def other_program(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("call", chunks=False)
-def short_arguments(endpoint: Endpoint, plan: Plan) -> bool:
+def short_arguments(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """A WRITE whose arguments end behind the file handle; the requester may say so, and is told GARBAGE_ARGS."""
     if not settled(endpoint):
         return False
@@ -201,7 +201,7 @@ def refusing(spoil: Spoil) -> Spoil:
     """A call without chunks is answered by RDMA_ERR_BADHEADER, and that is spoiled."""
 
     @on("reply", chunks=False)
-    def spoiled(endpoint: Endpoint, plan: Plan) -> bool:
+    def spoiled(endpoint: EndpointView, plan: PlannedSend) -> bool:
         if not endpoint.answered:
             return False  # without the first reply nothing goes on
         header = plan.header
@@ -213,30 +213,30 @@ def refusing(spoil: Spoil) -> Spoil:
 
 
 @refusing
-def behind_error(endpoint: Endpoint, plan: Plan) -> bool:
+def behind_error(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.payload = bytes(12)
     return True
 
 
 @refusing
-def error_of_nobody(endpoint: Endpoint, plan: Plan) -> bool:
+def error_of_nobody(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.header.xid ^= 0xFF
     return True
 
 
 @refusing
-def error_of_version(endpoint: Endpoint, plan: Plan) -> bool:
+def error_of_version(endpoint: EndpointView, plan: PlannedSend) -> bool:
     return patch(plan, VERSION_WORD, 7)
 
 
 @refusing
-def unknown_error(endpoint: Endpoint, plan: Plan) -> bool:
+def unknown_error(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.header.error = 7
     return True
 
 
 @on("error")
-def range_of_all(endpoint: Endpoint, plan: Plan) -> bool:
+def range_of_all(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """The range holds the version that is refused."""
     if plan.header.supported is None:
         return False
@@ -245,7 +245,7 @@ def range_of_all(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("error")
-def other_error(endpoint: Endpoint, plan: Plan) -> bool:
+def other_error(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """RDMA_ERR_BADHEADER where the version is at fault."""
     if plan.header.supported is None:
         return False
@@ -254,7 +254,7 @@ def other_error(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("reply", chunks=False)
-def error_and_reply(endpoint: Endpoint, plan: Plan) -> bool:
+def error_and_reply(endpoint: EndpointView, plan: PlannedSend) -> bool:
     header = plan.header
     error = endpoint.new_error(header.xid, header.version, header.credits or 1, ERR_CHUNK, None)
     plan.before.append(Send(encode_header(error)))
@@ -262,7 +262,7 @@ def error_and_reply(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("reply", chunks=False)
-def success(endpoint: Endpoint, plan: Plan) -> bool:
+def success(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """SUCCESS where GARBAGE_ARGS is due."""
     if int.from_bytes(plan.payload[20:24], "big") != GARBAGE_ARGS:
         return False
@@ -274,20 +274,20 @@ def success(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("call", backward=True)
-def backward_nomsg(endpoint: Endpoint, plan: Plan) -> bool:
+def backward_nomsg(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.header.procedure, plan.payload = RDMA_NOMSG, b""
     plan.header.reads = (ReadChunk(0, (NOWHERE,)),)
     return True
 
 
 @on("call", backward=True)
-def backward_chunk(endpoint: Endpoint, plan: Plan) -> bool:
+def backward_chunk(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.header.reply = WriteChunk((NOWHERE,))
     return True
 
 
 @on("reply")
-def callback_unannounced(endpoint: Endpoint, plan: Plan) -> bool:
+def callback_unannounced(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """A callback behind the first reply, when nothing was offered for it."""
     xid = plan.header.xid ^ 0x4000_0000
     header = endpoint.new_header(xid, endpoint.requester.credits, RDMA_MSG, 0)
@@ -299,7 +299,7 @@ def callback_unannounced(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("reply", chunks=True)
-def invalidate_unasked(endpoint: Endpoint, plan: Plan) -> bool:
+def invalidate_unasked(endpoint: EndpointView, plan: PlannedSend) -> bool:
     assert plan.asked is not None
     if plan.invalidate is not None:
         return False
@@ -308,7 +308,7 @@ def invalidate_unasked(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("reply", chunks=True)
-def invalidate_other(endpoint: Endpoint, plan: Plan) -> bool:
+def invalidate_other(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if plan.invalidate is None:
         return False
     plan.invalidate = NOWHERE.handle
@@ -316,14 +316,14 @@ def invalidate_other(endpoint: Endpoint, plan: Plan) -> bool:
 
 
 @on("call")
-def invalidate_in_call(endpoint: Endpoint, plan: Plan) -> bool:
+def invalidate_in_call(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if not settled(endpoint):
         return False
     plan.invalidate = NOWHERE.handle
     return True
 
 
-def _first_handle(plan: Plan) -> int:
+def _first_handle(plan: PlannedSend) -> int:
     asked = plan.asked
     assert asked is not None
     chunks: list[ReadChunk | WriteChunk] = [*asked.reads, *asked.writes, *([asked.reply] if asked.reply else [])]

@@ -1,16 +1,16 @@
 """An in-memory wire: what RDMA devices would send for the verbs that two endpoints ask for, frame by frame.
 
 ``Rocev2Link`` and ``IwarpLink`` are connections of one network each; both write to a ``Tape``, in the order in which
-one capture point between the two hosts would see it.  ``Conversation`` is the driver of two endpoints: it carries out
+one capture point between the two hosts would see it.  ``Dialogue`` is the driver of two endpoints: it carries out
 what they want on a link, keeps their memory, and answers calls with an application.  Nothing here reads a clock: the
 tape starts at a given time and goes on with each frame, by a generator of random numbers that is seeded.
 
 Frames are built with the Scapy layers, checksums included: ICRC, CRC32C, TCP and IP.
 """
 
-from .conversation import Conversation
+from .conversation import Dialogue
 from .iwarp import IwarpLink
 from .network import EPOCH, Frame, Path, Tape
 from .rocev2 import Rocev2Link
 
-__all__ = ["EPOCH", "Conversation", "Frame", "IwarpLink", "Path", "Rocev2Link", "Tape"]
+__all__ = ["EPOCH", "Dialogue", "Frame", "IwarpLink", "Path", "Rocev2Link", "Tape"]

@@ -12,25 +12,25 @@ from ..endpoint import (
     Called,
     Completed,
     Connected,
+    ConnectionEnded,
     Disconnect,
-    Disconnected,
-    Endpoint,
     Event,
     Output,
     Parts,
-    Read,
-    Received,
+    RdmaRead,
+    RdmaWrite,
     Register,
     Registered,
     Release,
     Released,
+    RpcRdmaEndpoint,
     Send,
-    Write,
+    SendReceived,
     service,
 )
 from ..endpoint.header import Value
 from ..endpoint.nouns import Call, Report
-from .network import Link
+from .network import WireLink
 
 PAGE = 4096
 """Memory is registered in whole pages, so the device lets the peer touch what lies behind a segment in its page."""
@@ -40,7 +40,7 @@ TURNAROUND = 60_000, 200_000
 
 
 @dataclass(slots=True)
-class Region:
+class HostMemory:
     owner: int
     handle: int
     base: int
@@ -49,11 +49,15 @@ class Region:
     """Whole pages."""
 
 
-class Conversation:
+class Dialogue:
     """Two endpoints on a link; ``told`` is what they reported, in order, each with the index of its end."""
 
     def __init__(
-        self, client: Endpoint, server: Endpoint, link: Link, serve: Callable[[bytes], Parts] = service.serve
+        self,
+        client: RpcRdmaEndpoint,
+        server: RpcRdmaEndpoint,
+        link: WireLink,
+        serve: Callable[[bytes], Parts] = service.serve,
     ) -> None:
         self.ends = client, server
         self.link = link
@@ -63,9 +67,9 @@ class Conversation:
         self._last = 0
         """The end that acted last."""
         self._todo: deque[tuple[int, Output]] = deque()
-        self._regions: dict[int, Region] = {}
+        self._regions: dict[int, HostMemory] = {}
         """By handle."""
-        self._owned: dict[tuple[int, int], Region] = {}
+        self._owned: dict[tuple[int, int], HostMemory] = {}
         """By end and the endpoint's own number."""
         self._next_base = link.tape.random.randrange(1 << 20, 1 << 35) * PAGE
 
@@ -124,16 +128,16 @@ class Conversation:
                 region = self._owned.pop((end, memory))
                 self._regions.pop(region.handle, None)
                 self._tell(end, Released(memory, bytes(region.data[: region.length])))
-            case Called(exchange, message):
+            case Called(call, message):
                 self.told.append((end, output))
-                self._add(end, self.ends[end].reply(exchange, self.serve(message)))
-            case Send() | Read() | Write() | Disconnect():
+                self._add(end, self.ends[end].reply(call, self.serve(message)))
+            case Send() | RdmaRead() | RdmaWrite() | Disconnect():
                 if not self.broken:
                     self._transfer(end, output)
             case _:
                 self.told.append((end, output))
 
-    def _transfer(self, end: int, action: Send | Read | Write | Disconnect) -> None:
+    def _transfer(self, end: int, action: Send | RdmaRead | RdmaWrite | Disconnect) -> None:
         link = self.link
         if end != self._last:
             self._last = end
@@ -143,8 +147,8 @@ class Conversation:
                 link.send(end, data, invalidate)
                 if invalidate is not None:
                     self._regions.pop(invalidate, None)
-                self._tell(1 - end, Received(data, invalidate))
-            case Read(operation, segment):
+                self._tell(1 - end, SendReceived(data, invalidate))
+            case RdmaRead(operation, segment):
                 place = self._place(1 - end, segment, segment.length)
                 if place is None:
                     link.read_refused(end, segment)
@@ -153,7 +157,7 @@ class Conversation:
                 data = bytes(place)
                 link.read(end, segment, data)
                 self._tell(end, Completed(operation, data))
-            case Write(segment, data):
+            case RdmaWrite(segment, data):
                 place = self._place(1 - end, segment, len(data))
                 if place is None:
                     link.write_refused(end, segment, data)
@@ -168,14 +172,14 @@ class Conversation:
     def _break(self, reason: str) -> None:
         self.broken = True
         for end in (0, 1):
-            self._tell(end, Disconnected(reason))
+            self._tell(end, ConnectionEnded(reason))
 
-    def _register(self, owner: int, length: int, data: bytes) -> Region:
+    def _register(self, owner: int, length: int, data: bytes) -> HostMemory:
         pages = max(1, -(-length // PAGE)) * PAGE
         handle = self.link.tape.random.randrange(1, 1 << 32)
         while handle in self._regions:
             handle = self.link.tape.random.randrange(1, 1 << 32)
-        region = Region(owner, handle, self._next_base, length, bytearray(data.ljust(pages, b"\0")))
+        region = HostMemory(owner, handle, self._next_base, length, bytearray(data.ljust(pages, b"\0")))
         self._next_base += pages + PAGE
         self._regions[handle] = region
         return region

@@ -42,7 +42,7 @@ CHECKSUM = 16
 
 
 @dataclass(slots=True)
-class Stream:
+class TcpDirection:
     """What one host sends."""
 
     port: int
@@ -65,8 +65,8 @@ class IwarpLink:
         self.revision, self.markers = revision, markers
         draw = tape.random.randrange
         self._streams = (
-            Stream(draw(0xC000, 0x10000), draw(1 << 32)),
-            Stream(path.port, draw(1 << 32)),
+            TcpDirection(draw(0xC000, 0x10000), draw(1 << 32)),
+            TcpDirection(path.port, draw(1 << 32)),
         )
         self._sinks = draw(1, 1 << 24)
         self._identification = draw(1 << 16)

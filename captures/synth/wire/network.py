@@ -61,7 +61,7 @@ class Path:
         return self.client, self.server
 
 
-class Link(Protocol):
+class WireLink(Protocol):
     """A connection between host 0, the client, and host 1, the server, and the verbs on it."""
 
     tape: Tape

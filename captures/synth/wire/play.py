@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..endpoint import Answered, Call, Endpoint, Failed, Role, Settled, service, whole
-from .conversation import Conversation
+from ..endpoint import Answered, Call, Failed, Role, RpcRdmaEndpoint, Settled, service, whole
+from .conversation import Dialogue
 from .iwarp import IwarpLink
 from .network import Frame, Tape
 from .rocev2 import Rocev2Link
-from .script import Script, Setup, Step
+from .script import Script, ScriptConnection, ScriptStep
 
 FIRST_XID = (0x5C00_0001, 0x5B00_0001)
 """Of calls of the client and the server: apart, for tools that do not tell the directions apart."""
@@ -47,12 +47,12 @@ def captured(script: Script, frames: list[Frame]) -> list[tuple[Frame, int]]:
     return [(frame._replace(data=frame.data[: script.snaplen or None]), len(frame.data)) for frame in kept]
 
 
-def _play(tape: Tape, setup: Setup) -> Played:
-    ends = [Endpoint(role, setup.settings[role], setup.faults[role]) for role in Role]
+def _play(tape: Tape, setup: ScriptConnection) -> Played:
+    ends = [RpcRdmaEndpoint(role, setup.settings[role], setup.faults[role]) for role in Role]
     link: Rocev2Link | IwarpLink = Rocev2Link(tape, setup.path)
     if setup.transport == "iwarp":
         link = IwarpLink(tape, setup.path, revision=setup.mpa_revision, markers=setup.markers)
-    conversation = Conversation(ends[0], ends[1], link)
+    conversation = Dialogue(ends[0], ends[1], link)
     expected: dict[tuple[int, int], bytes] = {}
     connected = False
     for number, (step, calls) in enumerate(_steps(setup)):
@@ -77,12 +77,12 @@ def _play(tape: Tape, setup: Setup) -> Played:
     return _sum_up(conversation, expected)
 
 
-def calls_of(setup: Setup) -> list[tuple[Role, Call]]:
+def calls_of(setup: ScriptConnection) -> list[tuple[Role, Call]]:
     """Every call of a connection, with the end it comes from."""
     return [(step.end, call) for step, calls in _steps(setup) for call in calls]
 
 
-def _steps(setup: Setup) -> Iterator[tuple[Step, list[Call]]]:
+def _steps(setup: ScriptConnection) -> Iterator[tuple[ScriptStep, list[Call]]]:
     xids = list(FIRST_XID)
     for step in setup.steps:
         calls = [_call(step, xids[step.end] + index) for index in range(step.count if step.call else 0)]
@@ -90,7 +90,7 @@ def _steps(setup: Setup) -> Iterator[tuple[Step, list[Call]]]:
         yield step, calls
 
 
-def _call(step: Step, xid: int) -> Call:
+def _call(step: ScriptStep, xid: int) -> Call:
     match step.call:
         case "getattr":
             parts = service.getattr_(xid)
@@ -111,7 +111,7 @@ def _call(step: Step, xid: int) -> Call:
     return Call(parts, REPLY_EXTRA, (), step.chunks)
 
 
-def _sum_up(conversation: Conversation, expected: dict[tuple[int, int], bytes]) -> Played:
+def _sum_up(conversation: Dialogue, expected: dict[tuple[int, int], bytes]) -> Played:
     played = Played(calls=len(expected), committed=[end.committed for end in conversation.ends])
     for end, report in conversation.told:
         match report:

@@ -43,7 +43,7 @@ _FINITE = 20
 
 
 @dataclass(slots=True)
-class QueuePair:
+class SimulatedQueuePair:
     number: int
     psn: int
     """Of its next request."""
@@ -60,7 +60,8 @@ class Rocev2Link:
         self.tape, self.path = tape, path
         draw = tape.random.randrange
         self._pairs = tuple(
-            QueuePair(draw(0x11, 1 << 24), draw(1 << 24), draw(0xC000, 0x10000), draw(1, 1 << 32)) for _ in range(2)
+            SimulatedQueuePair(draw(0x11, 1 << 24), draw(1 << 24), draw(0xC000, 0x10000), draw(1, 1 << 32))
+            for _ in range(2)
         )
         self._transaction = draw(1 << 48)
         self._identification = draw(1 << 16)

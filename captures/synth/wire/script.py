@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 from rdmascope.dissect.layers.opcodes import PATH_MTU
 
-from ..endpoint import Chunks, Role, Settings
-from ..endpoint.plan import Fault
+from ..endpoint import Chunks, EndpointSettings, Role
+from ..endpoint.fault import Fault
 from ..faults import FAULTS, find_fault
 from .network import EPOCH, Path
 
@@ -100,7 +100,7 @@ _UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScriptStep:
     end: Role
     call: str = ""
     count: int = 1
@@ -117,16 +117,16 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class ScriptConnection:
     """One connection."""
 
     transport: str
     path: Path
     mpa_revision: int
     markers: bool
-    settings: tuple[Settings, Settings]
+    settings: tuple[EndpointSettings, EndpointSettings]
     faults: tuple[Fault | None, Fault | None]
-    steps: tuple[Step, ...]
+    steps: tuple[ScriptStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Script:
     lose: frozenset[int]
     """Frame numbers."""
     snaplen: int
-    connections: tuple[Setup, ...]
+    connections: tuple[ScriptConnection, ...]
 
 
 def parse_script(text: str) -> Script:
@@ -193,7 +193,7 @@ def _tables(name: str, values: list[Any]) -> list[dict[str, Any]]:
     return values
 
 
-def _setup(where: str, raw: Mapping[str, Any]) -> Setup:
+def _setup(where: str, raw: Mapping[str, Any]) -> ScriptConnection:
     table = _checked(where, raw, CONNECTION)
     transport = table.get("transport", "rocev2")
     ends = [_checked(f"{where}, {name}", table.get(name, {}), END) for name in ("client", "server")]
@@ -211,7 +211,7 @@ def _setup(where: str, raw: Mapping[str, Any]) -> Setup:
         raise ScriptError(f"{where}: mtu is {mtu}, not in 256 to 9000")
     steps = _tables("connection.step", table.get("step", []))
     named = [_fault(f"{where}, {role.name.lower()}", role, end) for role, end in zip(Role, ends, strict=True)]
-    return Setup(
+    return ScriptConnection(
         transport,
         Path(addresses[0], addresses[1], table.get("port", _PATH.port), mtu),
         table.get("mpa_revision", 1),
@@ -222,7 +222,7 @@ def _setup(where: str, raw: Mapping[str, Any]) -> Setup:
     )
 
 
-def _settings(where: str, end: dict[str, Any]) -> Settings:
+def _settings(where: str, end: dict[str, Any]) -> EndpointSettings:
     given = {name: value for name, value in end.items() if name not in ("address", "fault", "private_data")}
     if "private_data" in end:
         given["announce"] = end["private_data"]
@@ -240,7 +240,7 @@ def _settings(where: str, end: dict[str, Any]) -> Settings:
         given["unchanging"] = frozenset(_characteristic(where, name)[0] for name in given["unchanging"])
     if "on_request" in given:
         given["on_request"] = dict.fromkeys((which for which, _ in CHARACTERISTIC_KEYS.values()), given["on_request"])
-    settings = Settings(**given)
+    settings = EndpointSettings(**given)
     if settings.lowest > settings.version:
         raise ScriptError(f"{where}: lowest is {settings.lowest}, and version {settings.version}")
     return settings
@@ -291,7 +291,7 @@ def _values(where: str, table: dict[str, Any]) -> tuple[tuple[int, int | bool], 
     return tuple((CHARACTERISTIC_KEYS[name][0], LEVELS.get(value, value)) for name, value in table.items())
 
 
-def _step(where: str, raw: Mapping[str, Any]) -> Step:
+def _step(where: str, raw: Mapping[str, Any]) -> ScriptStep:
     table = _checked(where, raw, STEP)
     deeds = [name for name in ("call", "request", "update", "disconnect") if name in table]
     if len(deeds) != 1:
@@ -308,7 +308,7 @@ def _step(where: str, raw: Mapping[str, Any]) -> Step:
             if name not in CHUNK_NAMES:
                 raise ScriptError(f"{where}: {name!r} is none of the chunks {', '.join(CHUNK_NAMES)}")
             wishes[name] = wanted
-    return Step(
+    return ScriptStep(
         end,
         table.get("call", ""),
         table.get("count", 1),

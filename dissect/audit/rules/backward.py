@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...layers.rpcrdma_codes import PROCEDURE_NAMES, RDMA_ERROR, RDMA_MSG
 from ...onc.programs import NFS_CALLBACK
-from ..finding import KEPT, Judgement, undecidable, violation
-from ..nouns import Sent
+from ..judgement import PASSED, Judgement, undecidable, violation
+from ..nouns import SentMessage
 from ..rule import Level, rule
 from ..transaction import Transaction
 from .credits import exceeded
@@ -13,7 +13,7 @@ from .credits import exceeded
 MUST = Level.MUST
 
 
-def _other_level(sent: Sent) -> bool:
+def _other_level(sent: SentMessage) -> bool:
     """A call of version 2, which is XC-BRS's, or the reply to one with chunks, which asks for chunks."""
     if sent.header.version != 2:
         return False
@@ -22,8 +22,8 @@ def _other_level(sent: Sent) -> bool:
 
 
 @rule("V1-BACKWARD-PROC", "Backward calls and replies are RDMA_MSG", MUST,
-      "7.3.4, 7.3.5", "RFC 8167, 5.1 and 5.2", Sent, backward=True)  # fmt: skip
-def backward_proc(sent: Sent) -> Judgement | None:
+      "7.3.4, 7.3.5", "RFC 8167, 5.1 and 5.2", SentMessage, backward=True)  # fmt: skip
+def backward_proc(sent: SentMessage) -> Judgement | None:
     """rdma_proc of a backward call or reply is RDMA_MSG.  Calls of version 2 are XC-BRS's, and
     so are replies to those with chunks.
 
@@ -37,13 +37,13 @@ def backward_proc(sent: Sent) -> Judgement | None:
     if procedure is None or procedure == RDMA_ERROR or _other_level(sent):
         return None
     if procedure == RDMA_MSG:
-        return KEPT
+        return PASSED
     return violation(f"rdma_proc is {PROCEDURE_NAMES.get(procedure, procedure)}", "RDMA_MSG")
 
 
 @rule("V1-BACKWARD-CHUNKS", "Backward messages have no chunks", MUST,
-      "7.3.4, 7.3.5", "RFC 8167, 5.1 and 5.2", Sent, backward=True)  # fmt: skip
-def backward_chunks(sent: Sent) -> Judgement | None:
+      "7.3.4, 7.3.5", "RFC 8167, 5.1 and 5.2", SentMessage, backward=True)  # fmt: skip
+def backward_chunks(sent: SentMessage) -> Judgement | None:
     """All three chunk lists of a backward RDMA_MSG are empty.  Calls of version 2 are XC-BRS's, and
     so are replies to those with chunks.
 
@@ -62,12 +62,12 @@ def backward_chunks(sent: Sent) -> Judgement | None:
         return None
     lists = [("Read list", header.reads), ("Write list", header.writes), ("Reply chunk", header.reply)]
     present = [name for name, value in lists if value]
-    return violation(", ".join(present), "three empty chunk lists") if present else KEPT
+    return violation(", ".join(present), "three empty chunk lists") if present else PASSED
 
 
 @rule("V1-BACKWARD-CREDIT-ZERO", "The backward credit value is not zero", MUST,
-      "7.2.1", "RFC 8167, 4.1", Sent, backward=True)  # fmt: skip
-def backward_credit_zero(sent: Sent) -> Judgement | None:
+      "7.2.1", "RFC 8167, 4.1", SentMessage, backward=True)  # fmt: skip
+def backward_credit_zero(sent: SentMessage) -> Judgement | None:
     """rdma_credit of backward calls and replies is at least 1.
 
     Why: the other end takes it for what may be outstanding, and would never send again.
@@ -78,7 +78,7 @@ def backward_credit_zero(sent: Sent) -> Judgement | None:
     """
     if sent.header.credits is None or sent.header.procedure == RDMA_ERROR:
         return None
-    return KEPT if sent.header.credits else violation("rdma_credit is 0", "at least 1")
+    return PASSED if sent.header.credits else violation("rdma_credit is 0", "at least 1")
 
 
 @rule("V1-BACKWARD-CREDIT-EXCEEDED", "Backward calls stay within the backward grant", MUST,
@@ -96,8 +96,8 @@ def backward_credit_exceeded(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-BACKWARD-UNANNOUNCED", "No backward call before the client said it is ready", MUST,
-      "7.3.1", "RFC 8167, 6", Sent, "requester", backward=True)  # fmt: skip
-def backward_unannounced(sent: Sent) -> Judgement | None:
+      "7.3.1", "RFC 8167, 6", SentMessage, "requester", backward=True)  # fmt: skip
+def backward_unannounced(sent: SentMessage) -> Judgement | None:
     """Before the first callback on a connection the NFSv4.1 client offered it for callbacks, by CREATE_SESSION or
     BIND_CONN_TO_SESSION with the back channel.
 
@@ -110,7 +110,7 @@ def backward_unannounced(sent: Sent) -> Judgement | None:
     if not sent.is_call:
         return None
     if sent.announced:
-        return KEPT
+        return PASSED
     if sent.rpc is None or sent.rpc.call is None:
         return None
     if not sent.start_known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...layers.oncrpc_codes import RPCSEC_GSS, RPCSEC_GSS_DATA
 from ...layers.rpcrdma_codes import RDMA_ERROR
 from ...onc.programs import program_name
-from ..finding import KEPT, Judgement, undecidable, violation
+from ..judgement import PASSED, Judgement, undecidable, violation
 from ..rule import Level, rule
 from ..shape import CHUNKS, READS, RETURNS
 from ..transaction import Transaction
@@ -26,7 +26,7 @@ def _call(transaction: Transaction) -> Judgement | None:
         return undecidable("the call's Payload stream is not all in the capture")
     if rpc.program is None:
         return undecidable("the RPC call cannot be read")
-    return KEPT
+    return PASSED
 
 
 @rule("V1-DDP-ELIGIBLE", "A Read chunk holds an item that may be reduced", MUST,
@@ -41,7 +41,7 @@ def ddp_eligible(transaction: Transaction) -> Judgement | None:
 
     Wrong: a Read chunk at the file handle.
     """
-    if (state := _call(transaction)) is not KEPT:
+    if (state := _call(transaction)) is not PASSED:
         return state
     rpc, head = transaction.rpc, transaction.call_head
     length = transaction.call_length
@@ -64,7 +64,7 @@ def ddp_eligible(transaction: Transaction) -> Judgement | None:
                 return undecidable(f"the arguments cannot be followed: {items.problem}")
             return violation(f"a Read chunk of {size} bytes at Position {position}, where no eligible item is",
                              "WRITE data or a link's text", transaction.frames[0])  # fmt: skip
-    return KEPT
+    return PASSED
 
 
 @rule("V1-READ-ROUNDUP", "The pad of a reduced item leaves the Payload stream with it", MUST,
@@ -78,7 +78,7 @@ def read_roundup(transaction: Transaction) -> Judgement | None:
 
     Wrong: 5 bytes in the chunk, three zero bytes behind the count.
     """
-    if (state := _call(transaction)) is not KEPT:
+    if (state := _call(transaction)) is not PASSED:
         return state
     items = transaction.arguments
     if items is None:
@@ -88,7 +88,7 @@ def read_roundup(transaction: Transaction) -> Judgement | None:
         return None
     rest = transaction.call_length % 4
     if rest == 0:
-        return KEPT
+        return PASSED
     if rest == pads % 4:
         return violation(f"{pads} pad bytes left behind the count of a reduced item", "none", transaction.frames[0])
     return undecidable("the Payload stream's length is no multiple of four, and not by the pad")
@@ -105,7 +105,7 @@ def chunk_length_match(transaction: Transaction) -> Judgement | None:
 
     Wrong: count 8192, one segment of 4096.
     """
-    if (state := _call(transaction)) is not KEPT:
+    if (state := _call(transaction)) is not PASSED:
         return state
     items = transaction.arguments
     if items is None:
@@ -118,7 +118,7 @@ def chunk_length_match(transaction: Transaction) -> Judgement | None:
         if length not in (item.count, item.count + 3 & -4):
             return violation(f"count {item.count} of {item.name}, and a chunk of {length} bytes", "the same number",
                              transaction.frames[0])  # fmt: skip
-        judged = KEPT
+        judged = PASSED
     return judged
 
 
@@ -135,7 +135,7 @@ def _reply(transaction: Transaction) -> Judgement | None:
         return undecidable("the program has no known upper-layer binding")
     if not transaction.reply_whole:
         return undecidable("the reply's Payload stream is not all in the capture")
-    return KEPT
+    return PASSED
 
 
 @rule("V1-REDUCE-REQUIRED", "Results that fit a Write chunk are reduced", MUST,
@@ -149,7 +149,7 @@ def reduce_required(transaction: Transaction) -> Judgement | None:
 
     Wrong: READ data inline, the Write chunk returned with length 0.
     """
-    if (state := _reply(transaction)) is not KEPT:
+    if (state := _reply(transaction)) is not PASSED:
         return state
     results = transaction.results
     if results is None:
@@ -160,7 +160,7 @@ def reduce_required(transaction: Transaction) -> Judgement | None:
             continue
         chunk = transaction.writes[item.chunk]
         if item.reduced:
-            judged = KEPT
+            judged = PASSED
         elif item.count <= chunk.advertised:
             seen = f"{item.count} bytes of {item.name} inline, and Write chunk {item.chunk + 1} has room for them"
             return violation(seen, "in the Write chunk", *transaction.frames)
@@ -195,7 +195,7 @@ def write_extra(transaction: Transaction) -> Judgement | None:
         if most % 4 and 0 < extra <= 4:
             return violation(f"Write chunk {number} of {chunk.advertised} bytes for a READ of {most}", f"{most} bytes",
                              transaction.frames[0])  # fmt: skip
-        judged = KEPT
+        judged = PASSED
     return judged
 
 
@@ -219,6 +219,6 @@ def no_binding(transaction: Transaction) -> Judgement | None:
         problem = rpc.call.header.problem and not rpc.call.header.truncated
         return None if problem else undecidable("the RPC call cannot be read")
     if transaction.bound:
-        return KEPT
+        return PASSED
     return violation(f"{program_name(rpc.program)} version {rpc.version} (program {rpc.program})",
                      "a program with a known binding", transaction.frames[0], note=True)  # fmt: skip

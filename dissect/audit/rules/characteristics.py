@@ -19,8 +19,8 @@ from ...layers.characteristics_codes import (
 from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_ERROR, RDMA_NOMSG, error_name
 from ...rpcrdma.characteristics import InitXch, ReqXch, RespXch, UnknownOption, UpdXch, selected
 from ...transport.connection import DEFAULT_INLINE
-from ..finding import KEPT, Judgement, undecidable, violation
-from ..nouns import Mishap, Option, Sent
+from ..judgement import PASSED, Judgement, undecidable, violation
+from ..nouns import RefusableMessage, SentMessage, SentOption
 from ..rule import Level, rule
 from ..shape import CALL, INVALIDATE, REPLY, SECOND
 from ..subject import gaps
@@ -31,7 +31,7 @@ from .version2 import LATE_START
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 
-def _lost(option: Option) -> str:
+def _lost(option: SentOption) -> str:
     """Why the peer of an option's sender may have said more than is known; '' where it cannot have."""
     if not option.start_known:
         return LATE_START
@@ -41,8 +41,8 @@ def _lost(option: Option) -> str:
 # What an option holds
 
 
-@rule("XC-BOUNDS", "Every xchv_data ends inside its option", MUST, "2.1", "", Option)
-def bounds(option: Option) -> Judgement | None:
+@rule("XC-BOUNDS", "Every xchv_data ends inside its option", MUST, "2.1", "", SentOption)
+def bounds(option: SentOption) -> Judgement | None:
     """The lengths and counts in an rdma_optinfo stay inside it, and nothing is behind its last field; above all
     xchv_data does not run past it.
 
@@ -56,11 +56,11 @@ def bounds(option: Option) -> Judgement | None:
         return None
     if option.cut:
         return undecidable(option.cut)
-    return violation(option.content.problem, "inside rdma_optinfo") if option.content.problem else KEPT
+    return violation(option.content.problem, "inside rdma_optinfo") if option.content.problem else PASSED
 
 
-@rule("XC-TYPE", "A characteristic's data are a value of its type", MUST, "2.1", "", Option)
-def type_(option: Option) -> Judgement | None:
+@rule("XC-TYPE", "A characteristic's data are a value of its type", MUST, "2.1", "", SentOption)
+def type_(option: SentOption) -> Judgement | None:
     """xchv_data of a known characteristic is long enough for its type, and a value of it.
 
     Why: a receiver must refuse the message, and hears nothing of the other characteristics in it either.
@@ -75,12 +75,12 @@ def type_(option: Option) -> Judgement | None:
             continue
         if one.value is None:
             return violation(f"{one.name}: {one.problem}", f"a {one.kind.type}")
-        judged = KEPT
+        judged = PASSED
     return judged or (undecidable(option.cut) if option.cut and not option.values else None)
 
 
-@rule("XC-UNKNOWN", "An unknown characteristic draws no error", MUST, "2.1, 4.1", "", Mishap)
-def unknown(mishap: Mishap) -> Judgement | None:
+@rule("XC-UNKNOWN", "An unknown characteristic draws no error", MUST, "2.1, 4.1", "", RefusableMessage)
+def unknown(mishap: RefusableMessage) -> Judgement | None:
     """Who receives a characteristic that it does not know passes over it, or rejects its change by ROPT_RESPXCH.  Who
     does not support the option at all says RDMA2_ERR_INVAL_OPTION, and never sends one like it.
 
@@ -104,11 +104,11 @@ def unknown(mishap: Mishap) -> Judgement | None:
         return violation(f"{option_name(number)} with {names} answered {error_name(2, error)}", "no error")
     if answer is None and (reason := mishap.missed(1 - mishap.sender)):
         return undecidable(reason)
-    return KEPT
+    return PASSED
 
 
-@rule("XC-PAYLOAD", "Nothing follows the options of this extension", STATED, "4", "", Option)
-def payload(option: Option) -> Judgement | None:
+@rule("XC-PAYLOAD", "Nothing follows the options of this extension", STATED, "4", "", SentOption)
+def payload(option: SentOption) -> Judgement | None:
     """Behind ROPT_INITXCH, ROPT_REQXCH, ROPT_RESPXCH and ROPT_UPDXCH there is no RPC message.
 
     Why: a receiver has no use for it, and drops it.
@@ -122,11 +122,11 @@ def payload(option: Option) -> Judgement | None:
     if option.cut:
         return undecidable(option.cut)
     inline = option.message.inline_length
-    return violation(f"{inline} bytes behind {option_name(option.message.header.option)}", "none") if inline else KEPT
+    return violation(f"{inline} bytes behind {option_name(option.message.header.option)}", "none") if inline else PASSED
 
 
-@rule("XC-EXPERIMENTAL", "Characteristics of the experimental range are for experiments", STATED, "6.2", "", Option)
-def experimental(option: Option) -> Judgement | None:
+@rule("XC-EXPERIMENTAL", "Characteristics of the experimental range are for experiments", STATED, "6.2", "", SentOption)
+def experimental(option: SentOption) -> Judgement | None:
     """Identifiers from 4294967040 to 4294967295 are told as a note: nobody but the two who agreed on them knows what
     they mean.
 
@@ -140,7 +140,7 @@ def experimental(option: Option) -> Judgement | None:
         return None
     found = [one.which for one in option.values if one.experimental]
     if not found:
-        return KEPT
+        return PASSED
     named = ", ".join(str(which) for which in found)
     return violation(f"characteristic {named}", f"outside {EXPERIMENTAL.start} to {EXPERIMENTAL.stop - 1}", note=True)
 
@@ -148,8 +148,8 @@ def experimental(option: Option) -> Judgement | None:
 # What is told at first
 
 
-@rule("XC-INIT-SIZE", "ROPT_INITXCH fits the connection's initial receive size", SHOULD, "4.1", "", Option)
-def init_size(option: Option) -> Judgement | None:
+@rule("XC-INIT-SIZE", "ROPT_INITXCH fits the connection's initial receive size", SHOULD, "4.1", "", SentOption)
+def init_size(option: SentOption) -> Judgement | None:
     """A ROPT_INITXCH is no longer than 1024 bytes before version 2 is settled, nor than the receiver's buffers later.
 
     Why: it is to tell of larger buffers, so it cannot count on them.
@@ -163,16 +163,16 @@ def init_size(option: Option) -> Judgement | None:
     length = option.message.operation.length
     limit, _, source = option.connection.receive_size(1 - option.sender, option.message.frame)
     if limit is None:
-        return KEPT if length <= DEFAULT_INLINE else undecidable(source)
+        return PASSED if length <= DEFAULT_INLINE else undecidable(source)
     if length > limit:
         if reason := _lost(option):
             return undecidable(reason)
         return violation(f"a Send of {length:,} bytes", f"at most {limit:,} ({source})")
-    return KEPT if option.message.operation.end_known else undecidable("the end of the Send is not in the capture")
+    return PASSED if option.message.operation.end_known else undecidable("the end of the Send is not in the capture")
 
 
-@rule("XC-INIT-FIRST", "ROPT_INITXCH is the first message of its sender", STATED, "4.1", "", Option)
-def init_first(option: Option) -> Judgement | None:
+@rule("XC-INIT-FIRST", "ROPT_INITXCH is the first message of its sender", STATED, "4.1", "", SentOption)
+def init_first(option: SentOption) -> Judgement | None:
     """An end that sends ROPT_INITXCH sends it before anything else on the connection, and once.
 
     Why: until then its peer goes by the defaults, and may do what it is not ready for.
@@ -189,11 +189,11 @@ def init_first(option: Option) -> Judgement | None:
         return undecidable(LATE_START)
     if reason := gaps(option.connection, option.sender):
         return undecidable(reason)
-    return KEPT
+    return PASSED
 
 
-@rule("XC-NOCHANGE", "What optixch_nochg names does not change", STATED, "4.1", "", Option)
-def no_change(option: Option) -> Judgement | None:
+@rule("XC-NOCHANGE", "What optixch_nochg names does not change", STATED, "4.1", "", SentOption)
+def no_change(option: SentOption) -> Judgement | None:
     """A characteristic that its owner said would not change keeps its value for as long as the connection lasts.
 
     Why: the peer has laid out its buffers and its code by it.
@@ -218,15 +218,15 @@ def no_change(option: Option) -> Judgement | None:
         if told < frame and one.which in fixed and before is not None and one.value != before:
             return violation(f"{one.name} changes from {value_words(one.which, before)} to {one.words}",
                              "no change, as optixch_nochg said", told, frame)  # fmt: skip
-        judged = undecidable(reason) if not told and (reason := _lost(option)) else KEPT
+        judged = undecidable(reason) if not told and (reason := _lost(option)) else PASSED
     return judged
 
 
 # Changes on request
 
 
-@rule("XC-RESPONSE-XID", "ROPT_RESPXCH has the XID of the ROPT_REQXCH that it answers", MUST, "4.3", "", Option)
-def response_xid(option: Option) -> Judgement | None:
+@rule("XC-RESPONSE-XID", "ROPT_RESPXCH has the XID of the ROPT_REQXCH that it answers", MUST, "4.3", "", SentOption)
+def response_xid(option: SentOption) -> Judgement | None:
     """rdma_xid of a ROPT_RESPXCH is that of a ROPT_REQXCH of its peer which has no answer yet.
 
     Why: its subsets are positions in that request; with another one they mean something else.
@@ -240,7 +240,7 @@ def response_xid(option: Option) -> Judgement | None:
     xid = option.message.header.xid
     request = option.request
     if request is not None and request.xid == xid:
-        return KEPT
+        return PASSED
     if reason := _lost(option):
         return undecidable(reason)
     if request is not None:
@@ -249,8 +249,10 @@ def response_xid(option: Option) -> Judgement | None:
     return violation(f"ROPT_RESPXCH 0x{xid:08x}, and no such ROPT_REQXCH waits", "the XID of a ROPT_REQXCH")
 
 
-@rule("XC-RESPONSE-SETS", "Done, rejected and pending share nothing and cover the request", SHOULD, "4.3", "", Option)
-def response_sets(option: Option) -> Judgement | None:
+@rule(
+    "XC-RESPONSE-SETS", "Done, rejected and pending share nothing and cover the request", SHOULD, "4.3", "", SentOption
+)
+def response_sets(option: SentOption) -> Judgement | None:
     """Each characteristic of a ROPT_REQXCH is in exactly one of the three subsets of its ROPT_RESPXCH.
 
     Why: of one that is in none of them, or in two, nobody knows what became of it.
@@ -278,11 +280,11 @@ def response_sets(option: Option) -> Judgement | None:
     if extra := named - all_:
         return violation(f"{', '.join(selected(extra, request.want))} is in a subset", f"positions below {len(all_)}",
                          request.frame, option.message.frame)  # fmt: skip
-    return KEPT
+    return PASSED
 
 
-@rule("XC-RESPONSE-MISSING", "A ROPT_REQXCH is answered", MUST, "4.2", "", Mishap)
-def response_missing(mishap: Mishap) -> Judgement | None:
+@rule("XC-RESPONSE-MISSING", "A ROPT_REQXCH is answered", MUST, "4.2", "", RefusableMessage)
+def response_missing(mishap: RefusableMessage) -> Judgement | None:
     """A ROPT_REQXCH draws a ROPT_RESPXCH, or, from who does not support it, an RDMA2_ERROR.
 
     Why: until then its sender does not know which value to go by.
@@ -294,7 +296,7 @@ def response_missing(mishap: Mishap) -> Judgement | None:
     if mishap.option is None or not isinstance(mishap.option.content, ReqXch):
         return None
     if mishap.answer is not None:
-        return KEPT
+        return PASSED
     if mishap.other_answer:
         return undecidable("a ROPT_RESPXCH of another XID may be the answer")
     if reason := silent(mishap):
@@ -302,8 +304,8 @@ def response_missing(mishap: Mishap) -> Judgement | None:
     return violation("no answer, though a later call was answered", "ROPT_RESPXCH, or RDMA2_ERR_INVAL_OPTION")
 
 
-@rule("XC-SUPPORT", "Who asks for changes takes the answers to it", MUST, "4", "", Mishap)
-def support(mishap: Mishap) -> Judgement | None:
+@rule("XC-SUPPORT", "Who asks for changes takes the answers to it", MUST, "4", "", RefusableMessage)
+def support(mishap: RefusableMessage) -> Judgement | None:
     """An end that sends ROPT_REQXCH supports ROPT_RESPXCH and ROPT_UPDXCH, and one that supports these supports
     ROPT_INITXCH: it does not refuse them by RDMA2_ERR_INVAL_OPTION.
 
@@ -329,11 +331,13 @@ def support(mishap: Mishap) -> Judgement | None:
                          "no refusal")  # fmt: skip
     if answer is None and (reason := mishap.missed(1 - mishap.sender)):
         return undecidable(reason)
-    return KEPT
+    return PASSED
 
 
-@rule("XC-UPDATE-PENDING", "A pending change ends with one ROPT_UPDXCH that says so", STATED, "4.3, 4.4", "", Option)
-def update_pending(option: Option) -> Judgement | None:
+@rule(
+    "XC-UPDATE-PENDING", "A pending change ends with one ROPT_UPDXCH that says so", STATED, "4.3, 4.4", "", SentOption
+)
+def update_pending(option: SentOption) -> Judgement | None:
     """Each change that a ROPT_RESPXCH called pending ends with a ROPT_UPDXCH whose optupdxch_pendclr is true; in one
     that nobody asked for it is false.
 
@@ -351,13 +355,13 @@ def update_pending(option: Option) -> Judgement | None:
         if request.open:
             names = ", ".join(selected(request.open, request.want))
             return undecidable(f"{names} is pending where the connection's traffic ends")
-        return KEPT
+        return PASSED
     if not isinstance(content, UpdXch) or content.now is None or content.pending_clear is None:
         return undecidable(option.cut) if isinstance(content, UpdXch) and option.cut else None
     which, frame = content.now.which, option.message.frame
     pending = option.connection.negotiation.pending(option.sender, frame)
     if not content.pending_clear or any(request.want[at].which == which for request, at in pending):
-        return KEPT
+        return PASSED
     if reason := _lost(option):
         return undecidable(reason)
     return violation(f"optupdxch_pendclr is true, and no change of {content.now.name} is pending", "false")
@@ -366,8 +370,8 @@ def update_pending(option: Option) -> Judgement | None:
 # What is in force
 
 
-@rule("XC-RBSIZ", "No Send exceeds the Receive Buffer Size in force", MUST, "3.1", "", Sent, needs=SECOND)
-def receive_buffer(sent: Sent) -> Judgement | None:
+@rule("XC-RBSIZ", "No Send exceeds the Receive Buffer Size in force", MUST, "3.1", "", SentMessage, needs=SECOND)
+def receive_buffer(sent: SentMessage) -> Judgement | None:
     """Once its receiver has told of its Receive Buffer Size, no Send of version 2 is longer.  Where it has not,
     V2-INLINE-4096 judges.
 
@@ -384,8 +388,8 @@ def receive_buffer(sent: Sent) -> Judgement | None:
 
 
 @rule("XC-RBSIZ-SHRINK", "The Receive Buffer Size shrinks only where the peer asked for it", SHOULD,
-      "3.1", "", Option)  # fmt: skip
-def receive_buffer_shrink(option: Option) -> Judgement | None:
+      "3.1", "", SentOption)  # fmt: skip
+def receive_buffer_shrink(option: SentOption) -> Judgement | None:
     """A ROPT_UPDXCH lowers the Receive Buffer Size only after a ROPT_REQXCH of its peer that asked for less.
 
     Why: Sends of the larger size may be under way, and will not fit.
@@ -410,15 +414,15 @@ def receive_buffer_shrink(option: Option) -> Judgement | None:
         if one.which == XCHAR_RBSIZ and one.value is not None
     )
     if now.value >= before or any(wish < before for wish in wishes):
-        return KEPT
+        return PASSED
     if reason := _lost(option):
         return undecidable(reason)
     return violation(f"{before} lowered to {now.value} unasked", f"{before} or more")
 
 
 @rule("XC-REQREMINV", "Send With Invalidate only to a requester that said it is ready for it", MUST,
-      "3.2", "", Sent, "responder", needs=SECOND | REPLY | INVALIDATE)  # fmt: skip
-def remote_invalidation(sent: Sent) -> Judgement | None:
+      "3.2", "", SentMessage, "responder", needs=SECOND | REPLY | INVALIDATE)  # fmt: skip
+def remote_invalidation(sent: SentMessage) -> Judgement | None:
     """A version 2 reply is a Send With Invalidate only where its requester's Requester Remote Invalidation is true; by
     default it is false.
 
@@ -430,7 +434,7 @@ def remote_invalidation(sent: Sent) -> Judgement | None:
     """
     ready, _, source = sent.connection.in_force(XCHAR_REQREMINV, 1 - sent.sender, sent.message.frame)
     if ready:
-        return KEPT
+        return PASSED
     if ready is None:
         return undecidable(source)
     if reason := sent.missed(1 - sent.sender):
@@ -439,8 +443,8 @@ def remote_invalidation(sent: Sent) -> Judgement | None:
 
 
 @rule("XC-BRS", "Backward calls respect the client's Backward Request Support", MUST,
-      "3.3", "", Sent, "requester", needs=SECOND | CALL, backward=True)  # fmt: skip
-def backward_support(sent: Sent) -> Judgement | None:
+      "3.3", "", SentMessage, "requester", needs=SECOND | CALL, backward=True)  # fmt: skip
+def backward_support(sent: SentMessage) -> Judgement | None:
     """A version 2 server sends no backward calls to a client whose level is BKREQSUP_NONE, and calls without chunks to
     one whose level is BKREQSUP_INLINE, which is the default.
 
@@ -454,12 +458,12 @@ def backward_support(sent: Sent) -> Judgement | None:
     if level is None:
         return undecidable(source)
     if level == BKREQSUP_GENL:
-        return KEPT
+        return PASSED
     if sent.unread:
         return undecidable(sent.unread)
     chunks = sent.header.chunks or sent.header.procedure == RDMA_NOMSG
     if level == BKREQSUP_INLINE and not chunks:
-        return KEPT
+        return PASSED
     if reason := sent.missed(0):
         return undecidable(reason)
     seen = "a backward call" + (" with chunks" if chunks else "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ...rpcrdma.matching import XID_IN_USE
-from ..finding import KEPT, Judgement, undecidable, violation
-from ..nouns import Sent
+from ..judgement import PASSED, Judgement, undecidable, violation
+from ..nouns import SentMessage
 from ..rule import Level, rule
 from ..shape import CALL, REPLY
 from ..subject import beheaded
@@ -19,8 +19,8 @@ OUT_OF_STEP = "a reply came within 50 µs, and the capture may show the two dire
 
 
 @rule("V1-CREDIT-ZERO", "A granted credit value is never zero", MUST,
-      "4.3.1", "RFC 8166, 3.3.1", Sent, "responder", needs=REPLY, backward=False)  # fmt: skip
-def credit_zero(sent: Sent) -> Judgement | None:
+      "4.3.1", "RFC 8166, 3.3.1", SentMessage, "responder", needs=REPLY, backward=False)  # fmt: skip
+def credit_zero(sent: SentMessage) -> Judgement | None:
     """rdma_credit of a reply is at least 1.
 
     Why: with no credit the requester may never send again: deadlock.  Requesters that take 0 for 1 crawl, one call at
@@ -33,7 +33,7 @@ def credit_zero(sent: Sent) -> Judgement | None:
     header = sent.header
     if header.credits is None or header.version not in (1, 2) or header.procedure not in (RDMA_MSG, RDMA_NOMSG):
         return None
-    return KEPT if header.credits else violation("a grant of 0 credits", "at least 1")
+    return PASSED if header.credits else violation("a grant of 0 credits", "at least 1")
 
 
 def exceeded(transaction: Transaction, who: str) -> Judgement | None:
@@ -42,7 +42,7 @@ def exceeded(transaction: Transaction, who: str) -> Judgement | None:
     if flow is None or flow.limit is None or flow.lenient is None:
         return None
     if flow.outstanding <= flow.limit:
-        return KEPT
+        return PASSED
     if reason := transaction.missed(transaction.endpoint("responder")):
         return undecidable(reason)
     if flow.outstanding <= flow.lenient:
@@ -85,7 +85,7 @@ def credit_first(transaction: Transaction) -> Judgement | None:
     if not transaction.start_known:
         return undecidable("the connection began before the capture did")
     if flow.outstanding == 1:
-        return KEPT
+        return PASSED
     responder = transaction.endpoint("responder")
     if reason := transaction.missed(responder) or beheaded(transaction.connection, responder):
         return undecidable(reason)
@@ -97,8 +97,8 @@ def credit_first(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-XID-REUSED", "An XID is not reused while its call is outstanding", STATED,
-      "3.1.2", "RFC 8166, 2.2.1", Sent, "requester", needs=CALL)  # fmt: skip
-def xid_reused(sent: Sent) -> Judgement | None:
+      "3.1.2", "RFC 8166, 2.2.1", SentMessage, "requester", needs=CALL)  # fmt: skip
+def xid_reused(sent: SentMessage) -> Judgement | None:
     """No call has the XID of another call of the same direction that has no reply yet.
 
     Why: the reply to one would be taken for that of the other.
@@ -110,7 +110,7 @@ def xid_reused(sent: Sent) -> Judgement | None:
     if sent.rpc is None or not sent.is_call:
         return None
     if XID_IN_USE not in sent.rpc.notes:
-        return KEPT
+        return PASSED
     if reason := sent.missed(1 - sent.sender):
         return undecidable(reason)
     return violation(f"a call with XID 0x{sent.rpc.xid:08x} is outstanding already", "another XID")

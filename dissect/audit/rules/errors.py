@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...layers.oncrpc_codes import GARBAGE_ARGS
 from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, ERR_VERS, ERROR_NAMES, RDMA_ERROR, RDMA_MSG
-from ..finding import KEPT, Judgement, undecidable, violation
-from ..nouns import Mishap, Sent
+from ..judgement import PASSED, Judgement, undecidable, violation
+from ..nouns import RefusableMessage, SentMessage
 from ..rule import Level, rule
 from ..shape import ERROR, FIRST, REPLY
 from ..subject import beheaded, gaps
@@ -14,7 +14,7 @@ from ..transaction import Transaction
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 
-def _error(sent: Sent) -> bool:
+def _error(sent: SentMessage) -> bool:
     return sent.header.procedure == RDMA_ERROR
 
 
@@ -24,10 +24,10 @@ def _error(sent: Sent) -> bool:
     MUST,
     "5.5",
     "RFC 8166, 4.5",
-    Sent,
+    SentMessage,
     needs=ERROR,
 )
-def error_xid(sent: Sent) -> Judgement | None:
+def error_xid(sent: SentMessage) -> Judgement | None:
     """The other end has sent a message with the error's rdma_xid.
 
     Why: the XID is all that tells whose transaction ended; with a wrong one a call waits for ever.
@@ -37,7 +37,7 @@ def error_xid(sent: Sent) -> Judgement | None:
     Wrong: the same, RDMA_ERROR 0.
     """
     if sent.xid_seen:
-        return KEPT
+        return PASSED
     if not sent.start_known:
         return undecidable("the connection began before the capture did")
     if reason := sent.missed(1 - sent.sender):
@@ -46,8 +46,8 @@ def error_xid(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-ERROR-VERSION", "RDMA_ERROR carries the version of the message it answers", MUST,
-      "5.5", "RFC 8166, 4.5", Sent, needs=ERROR)  # fmt: skip
-def error_version(sent: Sent) -> Judgement | None:
+      "5.5", "RFC 8166, 4.5", SentMessage, needs=ERROR)  # fmt: skip
+def error_version(sent: SentMessage) -> Judgement | None:
     """rdma_vers of an RDMA_ERROR is that of the failing message.
 
     Why: the one that asked reads the answer by the version it used.
@@ -61,13 +61,21 @@ def error_version(sent: Sent) -> Judgement | None:
         return None
     asked = call.header.version
     if sent.header.version == asked:
-        return KEPT
+        return PASSED
     return violation(f"rdma_vers {sent.header.version} in answer to {asked}", f"{asked}",
                      call.frame, sent.message.frame)  # fmt: skip
 
 
-@rule("V1-ERROR-CODE", "rdma_err is 1 or 2, and decodes", STATED, "5.1.3", "RFC 8166, 4.1", Sent, needs=FIRST | ERROR)
-def error_code(sent: Sent) -> Judgement | None:
+@rule(
+    "V1-ERROR-CODE",
+    "rdma_err is 1 or 2, and decodes",
+    STATED,
+    "5.1.3",
+    "RFC 8166, 4.1",
+    SentMessage,
+    needs=FIRST | ERROR,
+)
+def error_code(sent: SentMessage) -> Judgement | None:
     """An RDMA_ERROR says RDMA_ERR_VERS (1), with a range behind it, or RDMA_ERR_BADHEADER (2).  One of version 2 is
     V2-ERROR-CODE's.
 
@@ -80,16 +88,16 @@ def error_code(sent: Sent) -> Judgement | None:
     return decoded(sent, "1 with a range of versions, or 2")
 
 
-def decoded(sent: Sent, required: str) -> Judgement:
+def decoded(sent: SentMessage, required: str) -> Judgement:
     """Whether an RDMA_ERROR can be read."""
     if sent.unread:
         return undecidable(sent.unread)
-    return violation(sent.header.problem, required) if sent.header.problem else KEPT
+    return violation(sent.header.problem, required) if sent.header.problem else PASSED
 
 
 @rule("V1-ERROR-RANGE", "RDMA_ERR_VERS gives a range that the offending version is outside of", MUST,
-      "5.5.1", "RFC 8166, 4.5.1", Sent, needs=ERROR)  # fmt: skip
-def error_range(sent: Sent) -> Judgement | None:
+      "5.5.1", "RFC 8166, 4.5.1", SentMessage, needs=ERROR)  # fmt: skip
+def error_range(sent: SentMessage) -> Judgement | None:
     """rdma_vers_low is not above rdma_vers_high, and the version that was refused is not between them.
 
     Why: the requester chooses from the range.  One that is empty, or holds what was refused, makes it give up or loop.
@@ -109,10 +117,10 @@ def error_range(sent: Sent) -> Judgement | None:
     if low <= call.header.version <= high:
         return violation(f"versions {low} to {high} in answer to version {call.header.version}",
                          "a range without the refused version", call.frame, sent.message.frame)  # fmt: skip
-    return KEPT
+    return PASSED
 
 
-def _answered(mishap: Mishap, code: int) -> Judgement:
+def _answered(mishap: RefusableMessage, code: int) -> Judgement:
     wanted = f"RDMA_ERROR, {ERROR_NAMES[code]}"
     if mishap.answer is not None:
         header = mishap.answer.header
@@ -120,7 +128,7 @@ def _answered(mishap: Mishap, code: int) -> Judgement:
             if header.error is None:
                 return undecidable("the answer is cut by the capture")
             if header.error == code or header.problem:
-                return KEPT
+                return PASSED
             return violation(f"answered {ERROR_NAMES.get(header.error, header.error)}", wanted)
         return violation("answered as if nothing was wrong", wanted)
     if reason := silent(mishap):
@@ -128,7 +136,7 @@ def _answered(mishap: Mishap, code: int) -> Judgement:
     return violation("no answer, though a later call was answered", wanted)
 
 
-def silent(mishap: Mishap) -> str:
+def silent(mishap: RefusableMessage) -> str:
     """Why it is not known that the receiver passed over a message; '' where it did."""
     if reason := gaps(mishap.connection):
         return reason
@@ -138,8 +146,8 @@ def silent(mishap: Mishap) -> str:
 
 
 @rule("V1-ERROR-FOR-VERSION", "An unsupported version is answered by RDMA_ERR_VERS", MUST,
-      "5.5.1", "RFC 8166, 4.5.1", Mishap, "responder")  # fmt: skip
-def error_for_version(mishap: Mishap) -> Judgement | None:
+      "5.5.1", "RFC 8166, 4.5.1", RefusableMessage, "responder")  # fmt: skip
+def error_for_version(mishap: RefusableMessage) -> Judgement | None:
     """A message whose version the receiver does not support draws an RDMA_ERROR with RDMA_ERR_VERS.
 
     Why: the only way for peers of different versions to find a common one.
@@ -159,8 +167,8 @@ def error_for_version(mishap: Mishap) -> Judgement | None:
 
 
 @rule("V1-ERROR-FOR-HEADER", "An undecodable header is answered by RDMA_ERR_BADHEADER", MUST,
-      "5.5.2", "RFC 8166, 4.5.2", Mishap, "responder")  # fmt: skip
-def error_for_header(mishap: Mishap) -> Judgement | None:
+      "5.5.2", "RFC 8166, 4.5.2", RefusableMessage, "responder")  # fmt: skip
+def error_for_header(mishap: RefusableMessage) -> Judgement | None:
     """A message whose version is known, but whose header cannot be decoded draws an RDMA_ERROR with
     RDMA_ERR_BADHEADER, which RFC 8166 calls RDMA_ERR_CHUNK.  So does an option of version 2 that cannot be decoded
     (xcharext-02, 2.1), unless it is refused as one that is not supported.
@@ -176,14 +184,14 @@ def error_for_header(mishap: Mishap) -> Judgement | None:
         if option.content.truncated or option.decodes:
             return None
         if answer is not None and answer.header.error == ERR_INVAL_OPTION:
-            return KEPT
+            return PASSED
         return _answered(mishap, ERR_CHUNK)
     return _answered(mishap, ERR_CHUNK) if mishap.kind == "header" else None
 
 
 @rule("V1-ERROR-FOR-RESERVED", "RDMA_MSGP and RDMA_DONE are answered by RDMA_ERR_BADHEADER", SHOULD,
-      "5.6", "RFC 8166, 4.6", Mishap, "responder")  # fmt: skip
-def error_for_reserved(mishap: Mishap) -> Judgement | None:
+      "5.6", "RFC 8166, 4.6", RefusableMessage, "responder")  # fmt: skip
+def error_for_reserved(mishap: RefusableMessage) -> Judgement | None:
     """Who receives an RDMA_MSGP or RDMA_DONE answers with RDMA_ERROR, RDMA_ERR_BADHEADER.
 
     Why: the sender learns that the procedure is not there, instead of waiting.
@@ -196,8 +204,8 @@ def error_for_reserved(mishap: Mishap) -> Judgement | None:
 
 
 @rule("V1-ERROR-RETRY", "A call answered by RDMA_ERROR is not answered again", STATED,
-      "5.5", "RFC 8166, 4.5", Sent, "responder", needs=REPLY)  # fmt: skip
-def error_retry(sent: Sent) -> Judgement | None:
+      "5.5", "RFC 8166, 4.5", SentMessage, "responder", needs=REPLY)  # fmt: skip
+def error_retry(sent: SentMessage) -> Judgement | None:
     """After an RDMA_ERROR no further reply has its XID, unless the call is sent anew.
 
     Why: the error completed the transaction.  The requester has given the memory and the XID to others.
@@ -209,7 +217,7 @@ def error_retry(sent: Sent) -> Judgement | None:
     if sent.is_call is not False:
         return None
     if sent.errored is None:
-        return KEPT if sent.rpc is not None and sent.rpc.call is not None and _error(sent) else None
+        return PASSED if sent.rpc is not None and sent.rpc.call is not None and _error(sent) else None
     if reason := sent.missed(1 - sent.sender):
         return undecidable(reason)
     frames = [sent.errored.reply.frame] if sent.errored.reply is not None else []
@@ -239,7 +247,7 @@ def garbage_args(transaction: Transaction) -> Judgement | None:
     if rpc.reply.header.procedure == RDMA_MSG and (reply is None or reply.accept_status is None):
         return undecidable("the reply cannot be read")
     if reply is not None and (reply.accept_status == GARBAGE_ARGS or reply.accepted is False):
-        return KEPT
+        return PASSED
     if rpc.status == "NFS4ERR_BADXDR":
-        return KEPT
+        return PASSED
     return violation(f"{items.problem}; answered {rpc.status or 'otherwise'}", "RDMA_MSG with GARBAGE_ARGS")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...layers.oncrpc_codes import GSS_SERVICE_NAMES, RPCSEC_GSS, RPCSEC_GSS_DATA
-from ..finding import KEPT, Judgement, violation
+from ..judgement import PASSED, Judgement, violation
 from ..rule import Level, rule
 from ..shape import GSS
 from ..transaction import Transaction
@@ -33,7 +33,7 @@ def gss_no_reduction(transaction: Transaction) -> Judgement | None:
     if used:
         return violation(f"{used[0]} bytes in a Write chunk with RPCSEC_GSS {service}", "nothing reduced",
                          *transaction.frames, by="responder")  # fmt: skip
-    return KEPT
+    return PASSED
 
 
 @rule("V1-GSS-MATERIAL", "RPCSEC_GSS control messages and credentials are never in chunks", MUST,
@@ -56,8 +56,8 @@ def gss_material(transaction: Transaction) -> Judgement | None:
             by = "requester" if transaction.reduced else "responder"
             return violation("an RPCSEC_GSS control message that is reduced", "inline, or whole in one chunk",
                              *transaction.frames, by=by)  # fmt: skip
-        return KEPT
+        return PASSED
     if transaction.reduced and head.body > 0 and transaction.reduced[0][0] < head.body:
         return violation(f"a Read chunk at Position {transaction.reduced[0][0]}, inside the credential",
                          f"not before the arguments at {head.body}", transaction.frames[0], by="requester")  # fmt: skip
-    return KEPT
+    return PASSED

@@ -12,8 +12,8 @@ from ...layers.rpcrdma_codes import (
     RDMA_OPTIONAL,
 )
 from ...onc.xdr import word
-from ..finding import KEPT, Judgement, undecidable, violation
-from ..nouns import Sent
+from ..judgement import PASSED, Judgement, undecidable, violation
+from ..nouns import SentMessage
 from ..rule import Level, rule
 from ..shape import ERROR, FIRST, NOMSG
 from ..transaction import Transaction
@@ -21,12 +21,12 @@ from ..transaction import Transaction
 MUST, STATED = Level.MUST, Level.STATED
 
 
-def _version_one(sent: Sent) -> bool:
+def _version_one(sent: SentMessage) -> bool:
     return sent.header.length >= 8 and sent.header.version == 1
 
 
-@rule("V1-VERSION", "rdma_vers is 1", MUST, "5.2.2", "RFC 8166, 4.2.2", Sent)
-def version(sent: Sent) -> Judgement | None:
+@rule("V1-VERSION", "rdma_vers is 1", MUST, "5.2.2", "RFC 8166, 4.2.2", SentMessage)
+def version(sent: SentMessage) -> Judgement | None:
     """The version word of every call and reply is 1.  Version 2 has rules of its own (V2-FIRST-MESSAGE, V2-FALLBACK);
     an RDMA_ERROR has the version of what it answers (V1-ERROR-VERSION).
 
@@ -38,20 +38,20 @@ def version(sent: Sent) -> Judgement | None:
     """
     if sent.header.length < 8 or sent.header.version == 2 or sent.header.procedure == RDMA_ERROR:
         return None
-    return KEPT if sent.header.version == 1 else violation(f"rdma_vers is {sent.header.version}", "1")
+    return PASSED if sent.header.version == 1 else violation(f"rdma_vers is {sent.header.version}", "1")
 
 
-def _procedure(sent: Sent, unwanted: int) -> Judgement | None:
+def _procedure(sent: SentMessage, unwanted: int) -> Judgement | None:
     procedure = sent.header.procedure
     if procedure is None or not _version_one(sent):
         return None
     if procedure != unwanted:
-        return KEPT
+        return PASSED
     return violation(f"rdma_proc is {procedure}, {PROCEDURE_NAMES[procedure]}", "RDMA_MSG, RDMA_NOMSG or RDMA_ERROR")
 
 
-@rule("V1-PROC-MSGP", "Nobody sends RDMA_MSGP", MUST, "5.6.1", "RFC 8166, 4.6.1", Sent, needs=FIRST)
-def proc_msgp(sent: Sent) -> Judgement | None:
+@rule("V1-PROC-MSGP", "Nobody sends RDMA_MSGP", MUST, "5.6.1", "RFC 8166, 4.6.1", SentMessage, needs=FIRST)
+def proc_msgp(sent: SentMessage) -> Judgement | None:
     """No message is an RDMA_MSGP (2).
 
     Why: the procedure was never fully specified; no receiver is bound to understand it.
@@ -63,8 +63,8 @@ def proc_msgp(sent: Sent) -> Judgement | None:
     return _procedure(sent, RDMA_MSGP)
 
 
-@rule("V1-PROC-DONE", "Nobody sends RDMA_DONE", MUST, "5.6.2", "RFC 8166, 4.6.2", Sent, needs=FIRST)
-def proc_done(sent: Sent) -> Judgement | None:
+@rule("V1-PROC-DONE", "Nobody sends RDMA_DONE", MUST, "5.6.2", "RFC 8166, 4.6.2", SentMessage, needs=FIRST)
+def proc_done(sent: SentMessage) -> Judgement | None:
     """No message is an RDMA_DONE (3).
 
     Why: it ended a Read-Read transfer, which is no longer supported.  It also takes a receive buffer nobody granted.
@@ -77,8 +77,8 @@ def proc_done(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-PROC-UNKNOWN", "The procedure is RDMA_MSG, RDMA_NOMSG or RDMA_ERROR", MUST,
-      "5.1.4, 5.5.2", "RFC 8166, 4.2.4", Sent, needs=FIRST)  # fmt: skip
-def proc_unknown(sent: Sent) -> Judgement | None:
+      "5.1.4, 5.5.2", "RFC 8166, 4.2.4", SentMessage, needs=FIRST)  # fmt: skip
+def proc_unknown(sent: SentMessage) -> Judgement | None:
     """rdma_proc is 0, 1 or 4; the reserved 2 and 3 have rules of their own.
 
     Why: an unknown procedure says nothing of what follows, so the message is lost.
@@ -91,12 +91,12 @@ def proc_unknown(sent: Sent) -> Judgement | None:
     if procedure is None or not _version_one(sent) or procedure in (RDMA_MSGP, RDMA_DONE):
         return None
     if procedure in PROCEDURE_NAMES:
-        return KEPT
+        return PASSED
     return violation(f"rdma_proc is {procedure}", "0 (RDMA_MSG), 1 (RDMA_NOMSG) or 4 (RDMA_ERROR)")
 
 
-@rule("V1-HEADER-XDR", "The transport header is valid XDR", MUST, "5", "RFC 8166, 4", Sent)
-def header_xdr(sent: Sent) -> Judgement | None:
+@rule("V1-HEADER-XDR", "The transport header is valid XDR", MUST, "5", "RFC 8166, 4", SentMessage)
+def header_xdr(sent: SentMessage) -> Judgement | None:
     """The words before optional data are 0 or 1, and no list or count runs past the end of the Send.  In version 2 the
     same holds for the direction, and for the length of an option.
 
@@ -114,7 +114,7 @@ def header_xdr(sent: Sent) -> Judgement | None:
         return None
     if sent.unread:
         return undecidable(sent.unread)
-    return violation(header.problem, "valid XDR inside the Send") if header.problem else KEPT
+    return violation(header.problem, "valid XDR inside the Send") if header.problem else PASSED
 
 
 @rule("V1-XID-MATCH", "rdma_xid equals the XID of the RPC message", MUST, "5.2.1", "RFC 8166, 4.2.1", Transaction)
@@ -143,14 +143,20 @@ def xid_match(transaction: Transaction) -> Judgement | None:
                 f"the {name}'s rdma_xid is 0x{message.header.xid:08x}, its RPC message's XID 0x{inside:08x}",
                 "the same XID", message.frame, by="requester" if name == "call" else "responder",
             )  # fmt: skip
-        judged = KEPT
+        judged = PASSED
     return judged
 
 
 @rule(
-    "V1-MSG-PAYLOAD", "RDMA_MSG is followed by a Payload stream", STATED, "5.1.4", "RFC 8166, 4.2.4", Sent, needs=FIRST
+    "V1-MSG-PAYLOAD",
+    "RDMA_MSG is followed by a Payload stream",
+    STATED,
+    "5.1.4",
+    "RFC 8166, 4.2.4",
+    SentMessage,
+    needs=FIRST,
 )
-def msg_payload(sent: Sent) -> Judgement | None:
+def msg_payload(sent: SentMessage) -> Judgement | None:
     """Behind the chunk lists of an RDMA_MSG stands the Payload stream, that begins with the XID.
 
     Why: without it there is no RPC message, and nothing says where else it might be.
@@ -162,14 +168,14 @@ def msg_payload(sent: Sent) -> Judgement | None:
     return inline_payload(sent)
 
 
-def inline_payload(sent: Sent) -> Judgement | None:
+def inline_payload(sent: SentMessage) -> Judgement | None:
     """Whether a Payload stream follows an RDMA_MSG."""
     header = sent.header
     if header.procedure != RDMA_MSG or header.problem:
         return None
     inline = sent.message.inline_length
     if inline >= 4:
-        return KEPT
+        return PASSED
     if not sent.message.operation.end_known:
         return undecidable("the end of the Send is not in the capture")
     return violation(f"{inline} bytes behind the chunk lists", "a Payload stream that begins with the XID")
@@ -181,10 +187,10 @@ def inline_payload(sent: Sent) -> Judgement | None:
     STATED,
     "5.1.4",
     "RFC 8166, 4.2.4",
-    Sent,
+    SentMessage,
     needs=NOMSG,
 )
-def nomsg_payload(sent: Sent) -> Judgement | None:
+def nomsg_payload(sent: SentMessage) -> Judgement | None:
     """An RDMA_NOMSG ends with its chunk lists.
 
     Why: the payload is in a chunk; bytes behind the lists are either lost or a misread header.
@@ -196,12 +202,12 @@ def nomsg_payload(sent: Sent) -> Judgement | None:
     if sent.header.procedure != RDMA_NOMSG or sent.header.problem:
         return None
     inline = sent.message.inline_length
-    return violation(f"{inline} bytes behind the chunk lists", "none") if inline else KEPT
+    return violation(f"{inline} bytes behind the chunk lists", "none") if inline else PASSED
 
 
 @rule("V1-NOMSG-CHUNK", "RDMA_NOMSG carries the chunk that holds the message", MUST,
-      "5.2.4", "RFC 8166, 4.2.4", Sent, needs=NOMSG, backward=False)  # fmt: skip
-def nomsg_chunk(sent: Sent) -> Judgement | None:
+      "5.2.4", "RFC 8166, 4.2.4", SentMessage, needs=NOMSG, backward=False)  # fmt: skip
+def nomsg_chunk(sent: SentMessage) -> Judgement | None:
     """An RDMA_NOMSG call has a Read chunk, an RDMA_NOMSG reply a Reply chunk, and the RPC message is in it.
 
     Why: there is no inline payload, so without that chunk there is no message.
@@ -225,13 +231,19 @@ def nomsg_chunk(sent: Sent) -> Judgement | None:
         return violation("a call without Read list", "a Read chunk that holds the Payload stream")
     if not sent.is_call and not header.reply:
         return violation("a reply without Reply chunk", "a Reply chunk that holds the Payload stream")
-    return KEPT
+    return PASSED
 
 
 @rule(
-    "V1-ERROR-PAYLOAD", "Nothing follows an RDMA_ERROR", STATED, "5.2.4", "RFC 8166, 4.2.4", Sent, needs=FIRST | ERROR
+    "V1-ERROR-PAYLOAD",
+    "Nothing follows an RDMA_ERROR",
+    STATED,
+    "5.2.4",
+    "RFC 8166, 4.2.4",
+    SentMessage,
+    needs=FIRST | ERROR,
 )
-def error_payload(sent: Sent) -> Judgement | None:
+def error_payload(sent: SentMessage) -> Judgement | None:
     """An RDMA_ERROR ends with its error information.
 
     Why: no payload is defined there; whoever sends one means something that the receiver drops.
@@ -243,9 +255,9 @@ def error_payload(sent: Sent) -> Judgement | None:
     return nothing_behind(sent)
 
 
-def nothing_behind(sent: Sent) -> Judgement | None:
+def nothing_behind(sent: SentMessage) -> Judgement | None:
     """Whether an RDMA_ERROR ends where it should."""
     if sent.header.problem:
         return None
     inline = sent.message.inline_length
-    return violation(f"{inline} bytes behind the error", "none") if inline else KEPT
+    return violation(f"{inline} bytes behind the error", "none") if inline else PASSED

@@ -9,8 +9,8 @@ from __future__ import annotations
 from ...layers.characteristics_codes import ROPT_INITXCH
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_OPTIONAL
 from ...transport.connection import DEFAULT_INLINE
-from ..finding import KEPT, Judgement, undecidable, violation
-from ..nouns import Sent
+from ..judgement import PASSED, Judgement, undecidable, violation
+from ..nouns import SentMessage
 from ..rule import Level, rule
 from ..shape import FIRST, REPLY
 
@@ -19,18 +19,18 @@ MUST = Level.MUST
 UNKNOWN = "the private data are not in the capture, so the inline threshold is not known"
 
 
-def settled(sent: Sent) -> bool:
+def settled(sent: SentMessage) -> bool:
     """Both ends' private data, or their absence, are known."""
     return all(end.private_data_seen for end in sent.connection.endpoints)
 
 
-def ruled_by_reply_chunk(sent: Sent) -> bool:
+def ruled_by_reply_chunk(sent: SentMessage) -> bool:
     """A reply to a call that gave a Reply chunk, so that there was another way."""
     call = sent.rpc.call if sent.rpc is not None and not sent.is_call else None
     return call is not None and sent.header.procedure == RDMA_MSG and call.header.reply is not None
 
 
-def ruled_elsewhere(sent: Sent) -> bool:
+def ruled_elsewhere(sent: SentMessage) -> bool:
     """A Send of version 2 whose size neither V2-INLINE-4096 nor XC-RBSIZ judges."""
     if sent.backward or ruled_by_reply_chunk(sent):
         return True
@@ -39,7 +39,7 @@ def ruled_elsewhere(sent: Sent) -> bool:
     return sent.sender == 0 and sent.connection.version_at(sent.message.frame).value == 0
 
 
-def threshold(sent: Sent) -> tuple[int | None, str]:
+def threshold(sent: SentMessage) -> tuple[int | None, str]:
     """The longest that a Send may be, and where that comes from; None where it is not known."""
     if sent.header.version == 2:
         value, _, source = sent.limit
@@ -49,10 +49,10 @@ def threshold(sent: Sent) -> tuple[int | None, str]:
     return sent.connection.inline_threshold(sent.sender, sent.message.frame)
 
 
-def compare_second(sent: Sent, limit: int | None, why: str) -> Judgement:
+def compare_second(sent: SentMessage, limit: int | None, why: str) -> Judgement:
     """The same for version 2, where sizes change."""
     if limit is None:
-        return KEPT if sent.length <= DEFAULT_INLINE and sent.message.operation.end_known else undecidable(why)
+        return PASSED if sent.length <= DEFAULT_INLINE and sent.message.operation.end_known else undecidable(why)
     if sent.terms is not None and limit < sent.length <= sent.terms.larger:
         return undecidable("the size was lowered less than a second before, and the sender may not have known")
     if sent.length > limit and (reason := sent.missed(1 - sent.sender)):
@@ -60,17 +60,17 @@ def compare_second(sent: Sent, limit: int | None, why: str) -> Judgement:
     return compare(sent, limit, why)
 
 
-def compare(sent: Sent, limit: int, why: str) -> Judgement:
+def compare(sent: SentMessage, limit: int, why: str) -> Judgement:
     if sent.length > limit:
         return violation(f"a Send of {sent.length:,} bytes", f"at most {limit:,} ({why})")
     if not sent.message.operation.end_known:
         return undecidable("the end of the Send is not in the capture")
-    return KEPT
+    return PASSED
 
 
 @rule("V1-INLINE-EXCEEDED", "No Send is longer than its receiver can take", MUST,
-      "4.3.2, 5.2.4", "RFC 8166, 3.3.2", Sent, needs=FIRST, backward=False)  # fmt: skip
-def inline_exceeded(sent: Sent) -> Judgement | None:
+      "4.3.2, 5.2.4", "RFC 8166, 3.3.2", SentMessage, needs=FIRST, backward=False)  # fmt: skip
+def inline_exceeded(sent: SentMessage) -> Judgement | None:
     """No Send is longer than the receive size that the receiver announced.  Where one end announced none, PD-INLINE
     and V1-FIRST-1024 judge.
 
@@ -84,7 +84,7 @@ def inline_exceeded(sent: Sent) -> Judgement | None:
         return None
     if not settled(sent):
         if sent.length <= DEFAULT_INLINE and sent.message.operation.end_known:
-            return KEPT
+            return PASSED
         return undecidable(UNKNOWN)
     mine, theirs = sent.connection.endpoints[sent.sender].private_data, None
     theirs = sent.connection.endpoints[1 - sent.sender].private_data
@@ -94,8 +94,8 @@ def inline_exceeded(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-FIRST-1024", "Without private data no Send exceeds 1024 bytes", MUST,
-      "4.3.3", "RFC 8166, 3.3.3", Sent, needs=FIRST, backward=False)  # fmt: skip
-def first_1024(sent: Sent) -> Judgement | None:
+      "4.3.3", "RFC 8166, 3.3.3", SentMessage, needs=FIRST, backward=False)  # fmt: skip
+def first_1024(sent: SentMessage) -> Judgement | None:
     """Where neither end sent RPC-over-RDMA private data, no Send is longer than 1024 bytes.
 
     Why: 1024 bytes are all that a receiver is bound to accept.
@@ -116,8 +116,8 @@ def first_1024(sent: Sent) -> Judgement | None:
 
 
 @rule("PD-INLINE", "Each direction keeps to the smaller of the two announced sizes", MUST,
-      "4.2, 5.1", "RFC 8797, 4.2 and 5.1", Sent, needs=FIRST, backward=False)  # fmt: skip
-def private_inline(sent: Sent) -> Judgement | None:
+      "4.2, 5.1", "RFC 8797, 4.2 and 5.1", SentMessage, needs=FIRST, backward=False)  # fmt: skip
+def private_inline(sent: SentMessage) -> Judgement | None:
     """No Send is longer than the smaller of its sender's send size and its receiver's receive size; 1024 where only
     one end sent private data.  One that overruns even the receiver's size is V1-INLINE-EXCEEDED's.
 
@@ -142,8 +142,8 @@ def private_inline(sent: Sent) -> Judgement | None:
 
 
 @rule("V1-REPLY-USES-REPLY-CHUNK", "A reply that does not fit inline uses the Reply chunk it was given", MUST,
-      "4.5.3", "RFC 8166, 3.5.3", Sent, "responder", needs=REPLY, backward=False)  # fmt: skip
-def reply_uses_reply_chunk(sent: Sent) -> Judgement | None:
+      "4.5.3", "RFC 8166, 3.5.3", SentMessage, "responder", needs=REPLY, backward=False)  # fmt: skip
+def reply_uses_reply_chunk(sent: SentMessage) -> Judgement | None:
     """Where the call gave a Reply chunk, a reply longer than the requester's threshold goes through it.
 
     Why: the requester gave the chunk for just that; its receive buffer is too small, and the connection ends.
@@ -156,14 +156,14 @@ def reply_uses_reply_chunk(sent: Sent) -> Judgement | None:
         return None
     limit, why = threshold(sent)
     if limit is None:
-        return KEPT if sent.length <= DEFAULT_INLINE else undecidable(why)
+        return PASSED if sent.length <= DEFAULT_INLINE else undecidable(why)
     judge = compare_second if sent.header.version == 2 else compare
     return judge(sent, limit, "the threshold; the call gave a Reply chunk")
 
 
 @rule("V1-BACKWARD-SIZE", "Backward messages fit the receiver's threshold", MUST,
-      "7.3.3", "RFC 8167, 4.2", Sent, backward=True)  # fmt: skip
-def backward_size(sent: Sent) -> Judgement | None:
+      "7.3.3", "RFC 8167, 4.2", SentMessage, backward=True)  # fmt: skip
+def backward_size(sent: SentMessage) -> Judgement | None:
     """Backward calls and replies are no longer than the inline threshold of their direction of the connection.
 
     Why: they use the same receive buffers as forward messages, and have no chunks to fall back on.
@@ -174,5 +174,5 @@ def backward_size(sent: Sent) -> Judgement | None:
     """
     limit, why = threshold(sent)
     if limit is None:
-        return KEPT if sent.length <= DEFAULT_INLINE else undecidable(why)
+        return PASSED if sent.length <= DEFAULT_INLINE else undecidable(why)
     return (compare_second if sent.header.version == 2 else compare)(sent, limit, why)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...layers.private_data_codes import SIZE
-from ..finding import KEPT, Judgement, undecidable, violation
-from ..nouns import Sent, Setup
+from ..judgement import PASSED, Judgement, undecidable, violation
+from ..nouns import ConnectionSetup, SentMessage
 from ..rule import Level, rule
 from ..shape import CALL, FIRST, INVALIDATE, REPLY
 
@@ -14,7 +14,7 @@ CUT = "the private data are cut by the capture"
 UNSEEN = "the message with the private data is not in the capture"
 
 
-def _nothing(setup: Setup) -> Judgement | None:
+def _nothing(setup: ConnectionSetup) -> Judgement | None:
     """Without an identifier: whether there may be one all the same."""
     if not setup.seen:
         return undecidable(UNSEEN)
@@ -22,9 +22,14 @@ def _nothing(setup: Setup) -> Judgement | None:
 
 
 @rule(
-    "PD-VERSION", "The message behind the format identifier has version 1", MUST, "4, 5.2", "RFC 8797, 4 and 5.2", Setup
+    "PD-VERSION",
+    "The message behind the format identifier has version 1",
+    MUST,
+    "4, 5.2",
+    "RFC 8797, 4 and 5.2",
+    ConnectionSetup,
 )
-def private_version(setup: Setup) -> Judgement | None:
+def private_version(setup: ConnectionSetup) -> Judgement | None:
     """The octet behind the first format identifier is 1.  Any other makes the message absent, and 1024 the threshold.
 
     Why: the version says what the octets behind it mean; what a receiver does not know, it does not use.
@@ -36,12 +41,12 @@ def private_version(setup: Setup) -> Judgement | None:
     for found in setup.identifiers[:1]:
         if found.version is None:
             return undecidable(CUT) if setup.cut else None
-        return KEPT if found.version == 1 else violation(f"version {found.version}", "1")
+        return PASSED if found.version == 1 else violation(f"version {found.version}", "1")
     return _nothing(setup)
 
 
-@rule("PD-RESERVED", "The seven reserved bits are zero", MUST, "4", "RFC 8797, 4", Setup)
-def private_reserved(setup: Setup) -> Judgement | None:
+@rule("PD-RESERVED", "The seven reserved bits are zero", MUST, "4", "RFC 8797, 4", ConnectionSetup)
+def private_reserved(setup: ConnectionSetup) -> Judgement | None:
     """The bits beside the R flag are zero.
 
     Why: they are kept for later versions; who sets them today may be misread tomorrow.
@@ -53,12 +58,14 @@ def private_reserved(setup: Setup) -> Judgement | None:
     for found in setup.identifiers[:1]:
         if found.reserved is None:
             return undecidable(CUT) if setup.cut else None
-        return violation(f"reserved bits 0x{found.reserved:02x}", "0") if found.reserved else KEPT
+        return violation(f"reserved bits 0x{found.reserved:02x}", "0") if found.reserved else PASSED
     return _nothing(setup)
 
 
-@rule("PD-LENGTH", "The eight octets lie wholly inside the private data", SHOULD, "5.2", "RFC 8797, 5.2", Setup)
-def private_length(setup: Setup) -> Judgement | None:
+@rule(
+    "PD-LENGTH", "The eight octets lie wholly inside the private data", SHOULD, "5.2", "RFC 8797, 5.2", ConnectionSetup
+)
+def private_length(setup: ConnectionSetup) -> Judgement | None:
     """The message that a format identifier begins does not run past the end of the private data.
 
     Why: a receiver that reads on reads what is not private data.
@@ -76,11 +83,11 @@ def private_length(setup: Setup) -> Judgement | None:
             return violation(
                 f"an identifier at offset {found.offset} with fewer than {SIZE} octets", "all eight inside"
             )
-    return KEPT
+    return PASSED
 
 
-@rule("PD-AMBIGUOUS", "The format identifier appears once", SHOULD, "5.2, 7", "RFC 8797, 5.2 and 7", Setup)
-def private_ambiguous(setup: Setup) -> Judgement | None:
+@rule("PD-AMBIGUOUS", "The format identifier appears once", SHOULD, "5.2, 7", "RFC 8797, 5.2 and 7", ConnectionSetup)
+def private_ambiguous(setup: ConnectionSetup) -> Judgement | None:
     """The private data hold one format identifier.
 
     Why: receivers search for it; with two, they may take different ones, and with them different thresholds.
@@ -95,7 +102,7 @@ def private_ambiguous(setup: Setup) -> Judgement | None:
     if len(found) > 1:
         places = ", ".join(str(one.offset) for one in found)
         return violation(f"{len(found)} identifiers, at offsets {places}", "one")
-    return undecidable(CUT) if setup.cut else KEPT
+    return undecidable(CUT) if setup.cut else PASSED
 
 
 @rule(
@@ -104,10 +111,10 @@ def private_ambiguous(setup: Setup) -> Judgement | None:
     MUST,
     "4.1",
     "RFC 8797, 4.1",
-    Sent,
+    SentMessage,
     needs=FIRST | INVALIDATE,
 )
-def invalidate_agreed(sent: Sent) -> Judgement | None:
+def invalidate_agreed(sent: SentMessage) -> Judgement | None:
     """A Send With Invalidate is sent only where the private data of both ends had the R flag.  One of version 2 is
     XC-REQREMINV's.
 
@@ -128,13 +135,13 @@ def invalidate_agreed(sent: Sent) -> Judgement | None:
         if end.private_data is None or not end.private_data.remote_invalidation
     ]
     if not lacking:
-        return KEPT
+        return PASSED
     return violation(f"a Send With Invalidate, and the {' and the '.join(lacking)} did not set R", "R from both ends")
 
 
 @rule("PD-INVALIDATE-STAG", "The invalidated handle belongs to the call that is answered", MUST,
-      "4.1", "RFC 8797, 4.1", Sent, "responder", needs=REPLY | INVALIDATE)  # fmt: skip
-def invalidate_stag(sent: Sent) -> Judgement | None:
+      "4.1", "RFC 8797, 4.1", SentMessage, "responder", needs=REPLY | INVALIDATE)  # fmt: skip
+def invalidate_stag(sent: SentMessage) -> Judgement | None:
     """The handle that a reply invalidates is one of those that its call advertised.
 
     Why: any other belongs to a call that is still under way, or to nobody.
@@ -152,7 +159,7 @@ def invalidate_stag(sent: Sent) -> Judgement | None:
         return undecidable("the call's chunk lists are not known")
     handles = {use.advertised.handle for chunk in sent.rpc.chunks for use in chunk.segments}
     if handle in handles:
-        return KEPT
+        return PASSED
     offered = ", ".join(f"0x{one:08x}" for one in sorted(handles)[:4]) or "none"
     return violation(f"0x{handle:08x} is invalidated", f"a handle of the call ({offered})",
                      sent.rpc.call.frame, sent.message.frame)  # fmt: skip
@@ -164,11 +171,11 @@ def invalidate_stag(sent: Sent) -> Judgement | None:
     MUST,
     "4.1",
     "RFC 8797, 4.1",
-    Sent,
+    SentMessage,
     "requester",
     needs=CALL,
 )
-def invalidate_role(sent: Sent) -> Judgement | None:
+def invalidate_role(sent: SentMessage) -> Judgement | None:
     """No call is a Send With Invalidate.
 
     Why: only a responder knows of handles it has finished with; a requester was never given any.
@@ -180,13 +187,13 @@ def invalidate_role(sent: Sent) -> Judgement | None:
     if not sent.is_call:
         return None
     handle = sent.message.operation.invalidate
-    return KEPT if handle is None else violation(f"a call that invalidates 0x{handle:08x}", "a plain Send")
+    return PASSED if handle is None else violation(f"a call that invalidates 0x{handle:08x}", "a plain Send")
 
 
-@rule("PD-CONTEXT", "Settings are those of this connection", STATED, "4", "RFC 8797, 4", Setup,
+@rule("PD-CONTEXT", "Settings are those of this connection", STATED, "4", "RFC 8797, 4", ConnectionSetup,
       unjudgeable="no packet says where an endpoint took its settings from; using those of an earlier connection "
       "shows as PD-INLINE or PD-INVALIDATE-AGREED")  # fmt: skip
-def private_context(setup: Setup) -> Judgement | None:
+def private_context(setup: ConnectionSetup) -> Judgement | None:
     """Each connection goes by its own exchange of private data, not by that of an earlier one.
 
     Why: a server may have been restarted with other sizes, or replaced.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from ...layers.characteristics_codes import BKREQSUP_GENL, XCHAR_BRS
-from ..finding import KEPT, Judgement, undecidable, violation
-from ..nouns import Movement
+from ..judgement import PASSED, Judgement, undecidable, violation
+from ..nouns import RdmaOperation
 from ..rule import Level, rule
 
 MUST = Level.MUST
 
 
-@rule("V1-TRANSFER-MODEL", "Only the responder issues RDMA Reads and Writes", MUST, "4.1", "RFC 8166, 3.1", Movement)
-def transfer_model(movement: Movement) -> Judgement | None:
+@rule(
+    "V1-TRANSFER-MODEL", "Only the responder issues RDMA Reads and Writes", MUST, "4.1", "RFC 8166, 3.1", RdmaOperation
+)
+def transfer_model(movement: RdmaOperation) -> Judgement | None:
     """Every RDMA Read and Write comes from the server.  Backward messages have no chunks, so a client has nothing to
     read or write either way; but in version 2 it serves the chunks of backward calls, where it supports them (XC-BRS).
 
@@ -22,7 +24,7 @@ def transfer_model(movement: Movement) -> Judgement | None:
     Wrong: the client writes them into the server's memory.
     """
     if movement.operation.initiator == 1 or movement.general:
-        return KEPT
+        return PASSED
     if not movement.start_known and not movement.callers[0]:
         return undecidable("which end is the server is not known")
     connection = movement.connection
@@ -36,8 +38,8 @@ def transfer_model(movement: Movement) -> Judgement | None:
 
 
 @rule("V1-RDMA-OUTSIDE", "RDMA stays inside memory that was advertised", MUST,
-      "4.4.3, 10.1", "RFC 8166, 3.4.3 and 8.1", Movement, "responder")  # fmt: skip
-def rdma_outside(movement: Movement) -> Judgement | None:
+      "4.4.3, 10.1", "RFC 8166, 3.4.3 and 8.1", RdmaOperation, "responder")  # fmt: skip
+def rdma_outside(movement: RdmaOperation) -> Judgement | None:
     """Every RDMA Read and Write of a responder touches only segments that a call advertised on this connection.
 
     Why: anything else is memory the requester did not offer.  The adapter refuses it and ends the connection, or, where
@@ -48,7 +50,7 @@ def rdma_outside(movement: Movement) -> Judgement | None:
     Wrong: 8,193 bytes there.
     """
     if movement.place != "outside":
-        return KEPT
+        return PASSED
     if not movement.start_known:
         return undecidable("the connection began before the capture did")
     if reason := movement.missed(1 - movement.operation.initiator):
@@ -64,8 +66,8 @@ def rdma_outside(movement: Movement) -> Judgement | None:
 
 
 @rule("V1-RDMA-AFTER-REPLY", "No RDMA touches a call's memory after its reply", MUST,
-      "4.4.5.2, 5.4.1, 10.1.3", "RFC 8166, 3.4.5, 4.4 and 8.1.3", Movement, "responder")  # fmt: skip
-def rdma_after_reply(movement: Movement) -> Judgement | None:
+      "4.4.5.2, 5.4.1, 10.1.3", "RFC 8166, 3.4.5, 4.4 and 8.1.3", RdmaOperation, "responder")  # fmt: skip
+def rdma_after_reply(movement: RdmaOperation) -> Judgement | None:
     """No RDMA Read or Write goes to a segment whose call was answered before it was issued.  A late Write with bytes
     that the reply counts is V1-WRITE-BEFORE-REPLY's.
 
@@ -76,7 +78,7 @@ def rdma_after_reply(movement: Movement) -> Judgement | None:
     Wrong: reply, Read.
     """
     if movement.place == "inside":
-        return KEPT
+        return PASSED
     if movement.place != "late" or movement.delivers:
         return None
     if reason := movement.missed(1 - movement.operation.initiator):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from ..finding import KEPT, Judgement, undecidable, violation
-from ..nouns import Sent
+from ..judgement import PASSED, Judgement, undecidable, violation
+from ..nouns import SentMessage
 from ..rule import Level, rule
 from ..shape import CALL, CHUNKS, NOMSG, READS, REPLY
 from ..transaction import Transaction
@@ -12,18 +12,18 @@ from ..transaction import Transaction
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 
-def _reads(sent: Sent) -> Judgement | None:
+def _reads(sent: SentMessage) -> Judgement | None:
     """Whether the Read list of a call can be judged; KEPT where it can."""
     if not sent.is_call or not sent.header.reads:
         return None
     if sent.header.problem:
         return undecidable(sent.unread) if sent.unread else None
-    return KEPT
+    return PASSED
 
 
 @rule("V1-READ-POSITION-ALIGN", "A Read segment's Position is a multiple of four", MUST,
-      "4.4.5.1", "RFC 8166, 3.4.5", Sent, "requester", needs=CALL | READS, backward=False)  # fmt: skip
-def read_position_align(sent: Sent) -> Judgement | None:
+      "4.4.5.1", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS, backward=False)  # fmt: skip
+def read_position_align(sent: SentMessage) -> Judgement | None:
     """Every Position in the Read list is divisible by four.
 
     Why: XDR items begin at multiples of four, so nothing can belong anywhere else.
@@ -32,15 +32,15 @@ def read_position_align(sent: Sent) -> Judgement | None:
 
     Wrong: Position 150.
     """
-    if (state := _reads(sent)) is not KEPT:
+    if (state := _reads(sent)) is not PASSED:
         return state
     wrong = [chunk.position for chunk in sent.header.reads if chunk.position % 4]
-    return violation(f"Position {wrong[0]}", "a multiple of four") if wrong else KEPT
+    return violation(f"Position {wrong[0]}", "a multiple of four") if wrong else PASSED
 
 
 @rule("V1-READ-POSITION-RANGE", "A Position lies inside the Payload stream or at its end", STATED,
-      "4.4.5", "RFC 8166, 3.4.5", Sent, "requester", needs=CALL | READS, backward=False)  # fmt: skip
-def read_position_range(sent: Sent) -> Judgement | None:
+      "4.4.5", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS, backward=False)  # fmt: skip
+def read_position_range(sent: SentMessage) -> Judgement | None:
     """No Position is beyond the end of the Payload stream, counted with the chunks before it put back.
 
     Why: the receiver inserts the chunk where the stream reaches its Position, which it then never does.
@@ -49,7 +49,7 @@ def read_position_range(sent: Sent) -> Judgement | None:
 
     Wrong: 200 bytes inline, Position 4000.
     """
-    if (state := _reads(sent)) is not KEPT:
+    if (state := _reads(sent)) is not PASSED:
         return state
     header = sent.header
     if header.procedure == RDMA_NOMSG:
@@ -65,12 +65,12 @@ def read_position_range(sent: Sent) -> Judgement | None:
             return violation(f"Position {chunk.position}, and the stream ends at {length}", f"at most {length}")
         if chunk.position or header.procedure == RDMA_MSG:
             length += chunk.length + 3 & -4
-    return KEPT
+    return PASSED
 
 
 @rule("V1-READ-POSITION-SAME", "The segments of a Read chunk stand together", MUST,
-      "4.4.5.1", "RFC 8166, 3.4.5", Sent, "requester", needs=CALL | READS, backward=False)  # fmt: skip
-def read_position_same(sent: Sent) -> Judgement | None:
+      "4.4.5.1", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS, backward=False)  # fmt: skip
+def read_position_same(sent: SentMessage) -> Judgement | None:
     """Segments with one Position follow each other in the Read list, with none of another Position between them.
 
     Why: a chunk is the run of segments that share a Position; receivers may take what comes after another one for a
@@ -80,18 +80,18 @@ def read_position_same(sent: Sent) -> Judgement | None:
 
     Wrong: Positions 148, 300, 148.
     """
-    if (state := _reads(sent)) is not KEPT:
+    if (state := _reads(sent)) is not PASSED:
         return state
     positions = [chunk.position for chunk in sent.header.reads]
     for position in positions:
         if positions.count(position) > 1:
             return violation(f"Position {position} comes back behind another one", "all its segments together")
-    return KEPT
+    return PASSED
 
 
 @rule("V1-LONG-CALL-POSITION", "A long call's chunk has Position 0", MUST,
-      "4.5.3", "RFC 8166, 3.5.3", Sent, "requester", needs=CALL | NOMSG | READS, backward=False)  # fmt: skip
-def long_call_position(sent: Sent) -> Judgement | None:
+      "4.5.3", "RFC 8166, 3.5.3", SentMessage, "requester", needs=CALL | NOMSG | READS, backward=False)  # fmt: skip
+def long_call_position(sent: SentMessage) -> Judgement | None:
     """The Read chunk that carries the call of an RDMA_NOMSG has Position 0 in every segment.
 
     Why: the whole message is in it, from its first byte on.
@@ -102,16 +102,16 @@ def long_call_position(sent: Sent) -> Judgement | None:
     """
     if sent.header.procedure != RDMA_NOMSG or (state := _reads(sent)) is None:
         return None
-    if state is not KEPT:
+    if state is not PASSED:
         return state
     if any(chunk.position == 0 for chunk in sent.header.reads):
-        return KEPT
+        return PASSED
     return violation(f"its Read chunk is at Position {sent.header.reads[0].position}", "Position 0")
 
 
 @rule("V1-READ-IN-REPLY", "A reply has no Read list", MUST,
-      "2.3, 4.1", "RFC 8166, 3.1", Sent, "responder", needs=REPLY, backward=False)  # fmt: skip
-def read_in_reply(sent: Sent) -> Judgement | None:
+      "2.3, 4.1", "RFC 8166, 3.1", SentMessage, "responder", needs=REPLY, backward=False)  # fmt: skip
+def read_in_reply(sent: SentMessage) -> Judgement | None:
     """The Read list of a reply is empty: results travel inline, in Write chunks or in the Reply chunk.
 
     Why: with Read-Read transfer the server had to expose its memory to every client, and to wait for RDMA_DONE.
@@ -127,7 +127,7 @@ def read_in_reply(sent: Sent) -> Judgement | None:
         return violation(f"a Read list of {len(header.reads)} chunks", "an empty one")
     if header.problem:
         return undecidable(sent.unread) if sent.unread else None
-    return KEPT
+    return PASSED
 
 
 @rule("V1-HANDLE-PERSISTENT", "Handles are not advertised across many calls", SHOULD,
@@ -146,6 +146,6 @@ def handle_persistent(transaction: Transaction) -> Judgement | None:
         return None
     handle, run = transaction.persistent
     if run < 16:
-        return KEPT
+        return PASSED
     return violation(f"call {run} in a row that advertises handle 0x{handle:08x}", "a fresh handle for each call",
                      transaction.frames[0])  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ...rpcrdma.rpcs import ChunkUse
-from ..finding import KEPT, Judgement, undecidable, violation
+from ..judgement import PASSED, Judgement, undecidable, violation
 from ..rule import Level, rule
 from ..shape import CHUNKS, NOMSG, RETURNS
 from ..transaction import Transaction, delivers
@@ -38,7 +38,7 @@ def _returned(transaction: Transaction) -> Judgement | None:
         return None
     if transaction.unread:
         return undecidable(transaction.unread)
-    return None if rpc.reply.header.problem or rpc.call.header.problem else KEPT
+    return None if rpc.reply.header.problem or rpc.call.header.problem else PASSED
 
 
 @rule("V1-REPLY-CHUNK-MISSING", "RDMA_NOMSG answers a call that gave a Reply chunk", MUST,
@@ -59,7 +59,7 @@ def reply_chunk_missing(transaction: Transaction) -> Judgement | None:
         return undecidable(transaction.unread)
     if transaction.reply_chunk is None:
         return violation("RDMA_NOMSG, and the call gave no Reply chunk", "RDMA_MSG", *transaction.frames)
-    return KEPT
+    return PASSED
 
 
 @rule("V1-REPLY-CHUNK-SIZE", "The Reply chunk is large enough", MUST,
@@ -91,7 +91,7 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
                 f"a Reply chunk of {chunk.advertised:,} bytes for {wanted:,} bytes of entries",
                 f"at least {wanted:,} bytes", transaction.frames[0],
             )  # fmt: skip
-    return KEPT if transaction.rpc.reply is not None else None
+    return PASSED if transaction.rpc.reply is not None else None
 
 
 @rule("V1-WRITE-SEGMENT-COUNT", "A reply returns as many segments as the call gave", MUST,
@@ -105,7 +105,7 @@ def write_segment_count(transaction: Transaction) -> Judgement | None:
 
     Wrong: the same, returned with the two that were used.
     """
-    if (state := _returned(transaction)) is not KEPT:
+    if (state := _returned(transaction)) is not PASSED:
         return state
     reply = transaction.rpc.reply
     assert reply is not None
@@ -117,7 +117,7 @@ def write_segment_count(transaction: Transaction) -> Judgement | None:
         if len(returned) != len(chunk.segments):
             return violation(f"{name} returned with {len(returned)} segments", f"{len(chunk.segments)}, as the call",
                              *transaction.frames)  # fmt: skip
-    return KEPT if pairs else None
+    return PASSED if pairs else None
 
 
 @rule("V1-WRITE-SEGMENT-COPY", "Returned segments are those the call gave, in their order", STATED,
@@ -131,7 +131,7 @@ def write_segment_copy(transaction: Transaction) -> Judgement | None:
 
     Wrong: handle 0 returned.
     """
-    if (state := _returned(transaction)) is not KEPT:
+    if (state := _returned(transaction)) is not PASSED:
         return state
     pairs = _pairs(transaction)
     for name, chunk, returned in pairs:
@@ -141,7 +141,7 @@ def write_segment_copy(transaction: Transaction) -> Judgement | None:
                     f"{name}, segment {number}: handle 0x{handle:08x}, offset 0x{offset:x}",
                     f"handle 0x{use.advertised.handle:08x}, offset 0x{use.advertised.offset:x}", *transaction.frames,
                 )  # fmt: skip
-    return KEPT if pairs else None
+    return PASSED if pairs else None
 
 
 @rule("V1-WRITE-SEGMENT-LENGTH", "A returned length is not above the advertised one", STATED,
@@ -156,7 +156,7 @@ def write_segment_length(transaction: Transaction) -> Judgement | None:
 
     Wrong: segment 1 returned length 8192, advertised 4096.
     """
-    if (state := _returned(transaction)) is not KEPT:
+    if (state := _returned(transaction)) is not PASSED:
         return state
     pairs = _pairs(transaction)
     for name, chunk, returned in pairs:
@@ -168,7 +168,7 @@ def write_segment_length(transaction: Transaction) -> Judgement | None:
                     f"{name}, segment {number} returned length {length}, advertised {use.advertised.length}",
                     f"at most {use.advertised.length}", *transaction.frames,
                 )  # fmt: skip
-    return KEPT if pairs else None
+    return PASSED if pairs else None
 
 
 def _overruns(chunk: ChunkUse) -> bool:
@@ -186,7 +186,7 @@ def write_fill_order(transaction: Transaction) -> Judgement | None:
 
     Wrong: 4096 of 8192, 4196 of 8192.
     """
-    if (state := _returned(transaction)) is not KEPT:
+    if (state := _returned(transaction)) is not PASSED:
         return state
     judged = None
     for name, chunk, _ in _pairs(transaction):
@@ -202,7 +202,7 @@ def write_fill_order(transaction: Transaction) -> Judgement | None:
                     f"{before.returned} of {before.advertised.length} bytes",
                     "each full before the next", *transaction.frames,
                 )  # fmt: skip
-        judged = KEPT
+        judged = PASSED
     return judged
 
 
@@ -217,7 +217,7 @@ def write_unfilled(transaction: Transaction) -> Judgement | None:
 
     Wrong: 4096 of 8192, then 8192 of 8192 although nothing was written there.
     """
-    if (state := _returned(transaction)) is not KEPT:
+    if (state := _returned(transaction)) is not PASSED:
         return state
     judged = None
     for name, chunk, _ in _pairs(transaction):
@@ -231,7 +231,7 @@ def write_unfilled(transaction: Transaction) -> Judgement | None:
             number = chunk.segments.index(claiming[0]) + 1
             claimed = f"{name}, segment {number} returned length {claiming[0].returned}"
             return violation(f"{claimed}, and nothing was written there", "0", *transaction.frames)
-        judged = KEPT
+        judged = PASSED
     return judged
 
 
@@ -246,7 +246,7 @@ def write_unused(transaction: Transaction) -> Judgement | None:
 
     Wrong: READ fails; its Write chunk comes back as it was.
     """
-    if (state := _returned(transaction)) is not KEPT:
+    if (state := _returned(transaction)) is not PASSED:
         return state
     results, judged = transaction.results, None
     for number, chunk in enumerate(transaction.writes):
@@ -256,12 +256,12 @@ def write_unused(transaction: Transaction) -> Judgement | None:
             if chunk.returned and not transaction.unwritten:
                 judged = judged or undecidable("it is not known whether the reply has a result for the chunk")
             elif not chunk.returned:
-                judged = judged or KEPT
+                judged = judged or PASSED
         elif number >= len(results.items):
             if chunk.returned:
                 claimed = f"Write chunk {number + 1} returned {chunk.returned} bytes"
                 return violation(f"{claimed}, and the reply has no result for it", "0", *transaction.frames)
-            judged = KEPT
+            judged = PASSED
     return judged
 
 
@@ -282,7 +282,7 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
 
     Wrong: 6 bytes written, 4096 returned.
     """
-    if (state := _returned(transaction)) is not KEPT:
+    if (state := _returned(transaction)) is not PASSED:
         return state
     judged = None
     for name, chunk, _ in _pairs(transaction):
@@ -297,7 +297,7 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         total = sum(one for _, one in filled)
         padded = returned + 3 & -4
         if total == returned or (total == padded and chunk.kind == "write"):
-            judged = judged or KEPT
+            judged = judged or PASSED
         elif transaction.unwritten:
             return undecidable(transaction.unwritten)
         else:
@@ -317,7 +317,7 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
 
     Wrong: a READ of 5 bytes writes 8.
     """
-    if (state := _returned(transaction)) is not KEPT:
+    if (state := _returned(transaction)) is not PASSED:
         return state
     results, judged = transaction.results, None
     counts = {item.chunk: item.count for item in results.items if item.reduced} if results is not None else {}
@@ -330,12 +330,12 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
         if count % 4 == 0 and number not in counts:
             continue
         if count == padded:
-            judged = judged or KEPT
+            judged = judged or PASSED
         elif chunk.returned == padded or written == padded:
             seen = f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned"
             return violation(f"{seen} for an item of {count}", f"{count} bytes", *transaction.frames)
         else:
-            judged = judged or KEPT
+            judged = judged or PASSED
     return judged
 
 
@@ -360,4 +360,4 @@ def write_before_reply(transaction: Transaction) -> Judgement | None:
     if late:
         return violation(f"an RDMA Write of {late[0].length} bytes behind the reply that returns them", "before it",
                          rpc.reply.frame, late[0].first_frame)  # fmt: skip
-    return KEPT
+    return PASSED

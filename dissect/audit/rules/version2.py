@@ -21,8 +21,8 @@ from ...rpcrdma.characteristics import UnknownOption
 from ...rpcrdma.memory import REORDERED
 from ...rpcrdma.negotiation import Refusal
 from ...transport.connection import DEFAULT_INLINE
-from ..finding import KEPT, Judgement, undecidable, violation
-from ..nouns import Mishap, Option, Sent
+from ..judgement import PASSED, Judgement, undecidable, violation
+from ..nouns import RefusableMessage, SentMessage, SentOption
 from ..rule import Level, rule
 from ..shape import ERROR, REPLY, SECOND
 from ..subject import beheaded, gaps
@@ -43,10 +43,10 @@ LATE_START = "the connection began before the capture did"
     MUST,
     "4.2",
     "",
-    Sent,
+    SentMessage,
     needs=SECOND,
 )
-def procedure(sent: Sent) -> Judgement | None:
+def procedure(sent: SentMessage) -> Judgement | None:
     """rdma_proc of a version 2 message is 0, 1, 4 or 5; what version 1 had as 2 and 3 is gone.
 
     Why: an unknown procedure says nothing of what follows, so the message is lost.
@@ -58,7 +58,7 @@ def procedure(sent: Sent) -> Judgement | None:
     if sent.header.procedure is None:
         return None
     if sent.header.procedure in PROCEDURE_NAMES_2:
-        return KEPT
+        return PASSED
     return violation(
         f"rdma_proc is {sent.header.procedure}",
         ", ".join(f"{number} ({name})" for number, name in PROCEDURE_NAMES_2.items()),
@@ -94,12 +94,12 @@ def direction(transaction: Transaction) -> Judgement | None:
                 f"rdma_direction {said} ({DIRECTION_NAMES[said]}) before an RPC message of msg_type {inside}",
                 f"{inside}", message.frame, by=by,
             )  # fmt: skip
-        judged = judged if judged is not None and judged is not KEPT else KEPT
+        judged = judged if judged is not None and judged is not PASSED else PASSED
     return judged
 
 
-@rule("V2-OPTIONAL-DIRECTION", "rdma_optdir is the direction of the option", MUST, "4.2.2", "", Option)
-def optional_direction(option: Option) -> Judgement | None:
+@rule("V2-OPTIONAL-DIRECTION", "rdma_optdir is the direction of the option", MUST, "4.2.2", "", SentOption)
+def optional_direction(option: SentOption) -> Judgement | None:
     """rdma_optdir equals the direction of the RPC message that follows.  Where none does, a requester says CALL and a
     responder REPLY: ROPT_REQXCH is a request and ROPT_RESPXCH the response to it; anything else is a requester's from
     the client, and from the server a responder's, or a requester's of the backward direction.
@@ -119,7 +119,7 @@ def optional_direction(option: Option) -> Judgement | None:
         if inside > 1:
             return undecidable("what follows the option is not an RPC message")
         if said == inside:
-            return KEPT
+            return PASSED
         return violation(f"rdma_optdir {said} before an RPC message of msg_type {inside}", f"{inside}")
     if message.inline_length and isinstance(option.content, UnknownOption):
         return undecidable("the direction of the payload is not in the capture")
@@ -130,12 +130,12 @@ def optional_direction(option: Option) -> Judgement | None:
     else:
         wanted = said if option.sender == 1 or option.calls_back else CALL
     if said == wanted:
-        return KEPT
+        return PASSED
     return violation(f"rdma_optdir {said} ({DIRECTION_NAMES[said]}) in {name}", f"{wanted} ({DIRECTION_NAMES[wanted]})")
 
 
-@rule("V2-MSG-PAYLOAD", "RDMA2_MSG is followed by a Payload stream", MUST, "4.2.1", "", Sent, needs=SECOND)
-def msg_payload(sent: Sent) -> Judgement | None:
+@rule("V2-MSG-PAYLOAD", "RDMA2_MSG is followed by a Payload stream", MUST, "4.2.1", "", SentMessage, needs=SECOND)
+def msg_payload(sent: SentMessage) -> Judgement | None:
     """Behind the chunk lists of an RDMA2_MSG stands the Payload stream, that begins with the XID.
 
     Why: without it there is no RPC message, and nothing says where else it might be.
@@ -147,8 +147,8 @@ def msg_payload(sent: Sent) -> Judgement | None:
     return inline_payload(sent)
 
 
-@rule("V2-ERROR-PAYLOAD", "Nothing follows an RDMA2_ERROR", MUST, "4.2.1", "", Sent, needs=SECOND | ERROR)
-def error_payload(sent: Sent) -> Judgement | None:
+@rule("V2-ERROR-PAYLOAD", "Nothing follows an RDMA2_ERROR", MUST, "4.2.1", "", SentMessage, needs=SECOND | ERROR)
+def error_payload(sent: SentMessage) -> Judgement | None:
     """An RDMA2_ERROR ends with its error information.
 
     Why: no payload is defined there; whoever sends one means something that the receiver drops.
@@ -160,8 +160,8 @@ def error_payload(sent: Sent) -> Judgement | None:
     return nothing_behind(sent)
 
 
-@rule("V2-ERROR-CODE", "rdma_err is 1, 2 or 3, and decodes", STATED, "4.2", "", Sent, needs=SECOND | ERROR)
-def error_code(sent: Sent) -> Judgement | None:
+@rule("V2-ERROR-CODE", "rdma_err is 1, 2 or 3, and decodes", STATED, "4.2", "", SentMessage, needs=SECOND | ERROR)
+def error_code(sent: SentMessage) -> Judgement | None:
     """An RDMA2_ERROR says RDMA2_ERR_VERS (1), with a range behind it, RDMA2_ERR_BAD_HEADER (2) or
     RDMA2_ERR_INVAL_OPTION (3).
 
@@ -175,8 +175,8 @@ def error_code(sent: Sent) -> Judgement | None:
 
 
 @rule("V2-INVAL-OPTION", "An option that is not supported is answered by RDMA2_ERR_INVAL_OPTION", MUST,
-      "3.1", "", Mishap)  # fmt: skip
-def inval_option(mishap: Mishap) -> Judgement | None:
+      "3.1", "", RefusableMessage)  # fmt: skip
+def inval_option(mishap: RefusableMessage) -> Judgement | None:
     """Who does not know or support an rdma_opttype answers with an RDMA2_ERROR of the same XID that says
     RDMA2_ERR_INVAL_OPTION.  Silence about an option that neither document defines is a note, for the receiver may know
     it from elsewhere, unless it has refused it before.
@@ -197,7 +197,7 @@ def inval_option(mishap: Mishap) -> Judgement | None:
         if answer.header.error is None:
             return undecidable("the answer is cut by the capture")
         if answer.header.problem or answer.header.error == ERR_INVAL_OPTION:
-            return KEPT
+            return PASSED
         if answer.header.error == ERR_VERS and mishap.connection.negotiation.settled != 2:
             return None  # it does not know the version, let alone its options
         if any(one.problem for one in option.values) and answer.header.error == ERR_CHUNK:
@@ -215,8 +215,8 @@ def inval_option(mishap: Mishap) -> Judgement | None:
 
 
 @rule("V2-FIRST-MESSAGE", "Version 2 begins with one message of at most 1024 bytes", MUST,
-      "5", "", Sent, "requester", needs=SECOND)  # fmt: skip
-def first_message(sent: Sent) -> Judgement | None:
+      "5", "", SentMessage, "requester", needs=SECOND)  # fmt: skip
+def first_message(sent: SentMessage) -> Judgement | None:
     """The first message of a requester that speaks version 2 has that version and at most 1024 bytes, and it sends no
     second one before an answer that is no error.  The size of ROPT_INITXCH is XC-INIT-SIZE's; what follows a refusal is
     V2-FALLBACK's.
@@ -246,11 +246,11 @@ def first_message(sent: Sent) -> Judgement | None:
             return undecidable(OUT_OF_STEP)
         return violation(f"message {terms.waiting + 1}, and no answer yet", "one message alone")
     if sent.header.option == ROPT_INITXCH:
-        return KEPT
+        return PASSED
     return compare_second(sent, DEFAULT_INLINE, "before version 2 is settled")
 
 
-def _refusal(sent: Sent) -> Refusal | None:
+def _refusal(sent: SentMessage) -> Refusal | None:
     """The last refusal of a version by the server before this message."""
     found = None
     for one in sent.connection.negotiation.refusals:
@@ -263,8 +263,8 @@ def _refusal(sent: Sent) -> Refusal | None:
 
 
 @rule("V2-FALLBACK", "After RDMA_ERR_VERS the requester keeps to the reported range", STATED,
-      "5.2", "", Sent, "requester", backward=False)  # fmt: skip
-def fallback(sent: Sent) -> Judgement | None:
+      "5.2", "", SentMessage, "requester", backward=False)  # fmt: skip
+def fallback(sent: SentMessage) -> Judgement | None:
     """After RDMA_ERR_VERS the requester goes on with a version inside the range that was reported.  It does not ask for
     version 2 again, nor on the next connection where this one was lost at once.
 
@@ -284,7 +284,7 @@ def fallback(sent: Sent) -> Judgement | None:
         return None  # V1-ERROR-RANGE
     if refusal.allows(version):
         answer = sent.connection.negotiation.answer_before(sent.message.frame)
-        return KEPT if answer is None else None
+        return PASSED if answer is None else None
     if reason := gaps(sent.connection, 1):
         return undecidable(reason)
     return violation(f"version {version} after a refusal with the range {refusal.range}", "a version in the range",
@@ -311,7 +311,7 @@ def reply_version(transaction: Transaction) -> Judgement | None:
     if call.header.length < 8:
         return None
     if call.header.version == reply.header.version:
-        return KEPT
+        return PASSED
     seen = f"{procedure_name(reply.header.version, reply.header.procedure)} of version {reply.header.version}"
     return violation(f"{seen} in answer to version {call.header.version}", f"version {call.header.version}",
                      call.frame, reply.frame)  # fmt: skip
@@ -323,10 +323,10 @@ def reply_version(transaction: Transaction) -> Judgement | None:
     MUST,
     "2.3, 5.1",
     "",
-    Sent,
+    SentMessage,
     needs=SECOND,
 )
-def inline_4096(sent: Sent) -> Judgement | None:
+def inline_4096(sent: SentMessage) -> Judgement | None:
     """Once version 2 is settled, no Send is longer than 4096 bytes, as long as its receiver has not told of another
     Receive Buffer Size (XC-RBSIZ).
 

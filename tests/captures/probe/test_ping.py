@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from playbook.hosts import CLIENT, SECOND, TARGET, hosts, save
 from rdmascope.captures.probe.driver import Client
-from rdmascope.captures.probe.ping import Finding, Plan, Program, Reached, Round, Spoken, ping
+from rdmascope.captures.probe.ping import PingPlan, PingResult, Program, Reached, Round, VersionTwoProbe, ping
 from rdmascope.captures.probe.serve import ECHO, echo
-from rdmascope.captures.synth.endpoint import Answered, Call, Chunks, Failed, Settings, service
+from rdmascope.captures.synth.endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service
 from rdmascope.captures.synth.faults import FAULTS
-from rdmascope.captures.verbs.interface import Target, VerbsError
+from rdmascope.captures.verbs.interface import PeerAddress, VerbsError
 from rdmascope.captures.verbs.memory import MemoryVerbs
 from rdmascope.cli.main import main
 from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
@@ -25,11 +25,11 @@ T = TypeVar("T")
 BOTH = pytest.mark.parametrize("iwarp", [False, True], ids=["RoCEv2", "iWARP"])
 
 
-def findings(client: MemoryVerbs, plan: Plan | None = None) -> list[Finding]:
-    return list(ping(client, TARGET, plan or Plan(count=2, timeout=2 * SECOND)))
+def findings(client: MemoryVerbs, plan: PingPlan | None = None) -> list[PingResult]:
+    return list(ping(client, TARGET, plan or PingPlan(count=2, timeout=2 * SECOND)))
 
 
-def the(kind: type[T], found: list[Finding]) -> T:
+def the(kind: type[T], found: list[PingResult]) -> T:
     (one,) = (each for each in found if isinstance(each, kind))
     return one
 
@@ -37,15 +37,15 @@ def the(kind: type[T], found: list[Finding]) -> T:
 @BOTH
 def test_a_server_of_both_versions(iwarp: bool) -> None:
     client, _ = hosts(
-        Settings(version=2, credits=16, send_size=8192, receive_size=2048, receive_buffer=9000), iwarp=iwarp
+        EndpointSettings(version=2, credits=16, send_size=8192, receive_size=2048, receive_buffer=9000), iwarp=iwarp
     )
-    found = findings(client, Plan(count=3, programs=(NFS, ECHO, NFSACL)))
+    found = findings(client, PingPlan(count=3, programs=(NFS, ECHO, NFSACL)))
     reached = the(Reached, found)
     assert (reached.local, reached.to_server, reached.to_client) == (CLIENT, 2048, 4096)
     assert (reached.asked, reached.granted, reached.problem) == (32, 16, "")
     assert reached.announced is not None and reached.announced.send_size == 8192
     assert [one.number for one in found if isinstance(one, Round) and one.time] == [1, 2, 3]
-    spoken = the(Spoken, found)
+    spoken = the(VersionTwoProbe, found)
     assert (spoken.version, spoken.supported, spoken.extended) == (2, None, True)
     assert spoken.characteristics == {XCHAR_RBSIZ: 9000, XCHAR_REQREMINV: False, XCHAR_BRS: 1}
     assert [one for one in found if isinstance(one, Program)] == [
@@ -56,13 +56,13 @@ def test_a_server_of_both_versions(iwarp: bool) -> None:
 
 
 def test_a_server_of_version_1() -> None:
-    client, _ = hosts(Settings(version=1))
-    spoken = the(Spoken, findings(client))
+    client, _ = hosts(EndpointSettings(version=1))
+    spoken = the(VersionTwoProbe, findings(client))
     assert (spoken.version, spoken.supported, spoken.extended) == (1, (1, 1), False)
 
 
 def test_a_server_without_private_data() -> None:
-    client, _ = hosts(Settings(announce=False))
+    client, _ = hosts(EndpointSettings(announce=False))
     reached = the(Reached, findings(client))
     assert (reached.announced, reached.to_server, reached.to_client) == (None, 1024, 1024)
 
@@ -70,7 +70,7 @@ def test_a_server_without_private_data() -> None:
 def test_rounds_keep_their_interval() -> None:
     client, _ = hosts()
     began = client.now()
-    findings(client, Plan(count=4, interval=SECOND))
+    findings(client, PingPlan(count=4, interval=SECOND))
     assert 3 * SECOND < client.now() - began < 4 * SECOND
 
 
@@ -90,7 +90,7 @@ def test_nobody_there() -> None:
     client, _ = hosts()
     began = client.now()
     with pytest.raises(VerbsError, match="no answer in time"):
-        list(ping(client, Target("192.0.2.77", 20049), Plan(timeout=SECOND)))
+        list(ping(client, PeerAddress("192.0.2.77", 20049), PingPlan(timeout=SECOND)))
     assert client.now() - began == SECOND
 
 
@@ -107,7 +107,7 @@ def test_the_exchange_is_clean(iwarp: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_bulk_data_both_ways(iwarp: bool, version: int, tmp_path: Path) -> None:
     client, _ = hosts(iwarp=iwarp)
-    one = Client(client, TARGET, Settings(version=version, remote_invalidation=True), client.now() + SECOND)
+    one = Client(client, TARGET, EndpointSettings(version=version, remote_invalidation=True), client.now() + SECOND)
     data = service.pattern(3, 100_001)
     answer = one.call(
         Call(echo(7, data), chunks=Chunks(read=True, reply=True, segments=3), largest_reply=110_000), SECOND << 32
@@ -127,7 +127,7 @@ def test_bulk_data_both_ways(iwarp: bool, version: int, tmp_path: Path) -> None:
 def test_several_clients_at_once() -> None:
     client, server = hosts()
     every = [client, client.fabric.host("192.0.2.3"), client.fabric.host("192.0.2.4")]
-    some = [Client(host, TARGET, Settings(version=2), client.now() + SECOND) for host in every]
+    some = [Client(host, TARGET, EndpointSettings(version=2), client.now() + SECOND) for host in every]
     answers = [one.call(Call(service.null(40 + number)), SECOND << 32) for number, one in enumerate(some)]
     assert all(isinstance(answer, Answered) for answer in answers)
     some[1].close()
@@ -150,7 +150,7 @@ def test_a_server_that_misbehaves_on_purpose(tmp_path: Path) -> None:
 
 def test_a_client_that_wants_too_much_fetched() -> None:
     client, _ = hosts()
-    one = Client(client, TARGET, Settings(), client.now() + SECOND)
+    one = Client(client, TARGET, EndpointSettings(), client.now() + SECOND)
     head = bytes.fromhex("00000007 00000001 00000020 00000001 00000001 00000000 0000abcd ffffffff 0000000000000000")
     one.link.send(head + bytes(12))
     one.idle(client.now() + SECOND)

@@ -18,8 +18,8 @@ from rdmascope.captures.probe.record import ASSUMED, BUILT, WRITTEN, Built
 from rdmascope.captures.probe.serve import Server, echo
 from rdmascope.captures.probe.suite import run
 from rdmascope.captures.probe.verdicts import CHECKS
-from rdmascope.captures.synth.endpoint import Call, Chunks, Settings, service
-from rdmascope.captures.verbs.interface import Target
+from rdmascope.captures.synth.endpoint import Call, Chunks, EndpointSettings, service
+from rdmascope.captures.verbs.interface import PeerAddress
 from rdmascope.captures.verbs.memory import Fabric, MemoryVerbs
 from rdmascope.cli.main import main
 from rdmascope.dissect.frames import FrameBatch
@@ -50,7 +50,7 @@ def talk(client: Client) -> None:
 def test_what_a_client_puts_together_is_what_passed(version: int, tmp_path: Path) -> None:
     devices, _ = hosts()
     built = Built(devices, tmp_path / "built.pcapng", TARGET.port, "because")
-    talk(Client(built, TARGET, Settings(version=version), LATER))
+    talk(Client(built, TARGET, EndpointSettings(version=version), LATER))
     assert built.finish().endswith("built and not recorded: because")
     made, passed = rpcs(str(tmp_path / "built.pcapng")), rpcs(save(devices, tmp_path / "passed.pcapng"))
     assert len(made) == 4
@@ -62,10 +62,10 @@ def test_what_a_server_puts_together_is_what_passed(tmp_path: Path) -> None:
     fabric = Fabric()
     client, host = fabric.host("192.0.2.2"), fabric.host("192.0.2.1")
     built = Built(host, tmp_path / "built.pcapng", TARGET.port, "because")
-    server = Server(built, Settings(version=2))
+    server = Server(built, EndpointSettings(version=2))
     host.idle = server.step
-    server.listen(Target("", TARGET.port))
-    talk(Client(client, TARGET, Settings(version=2), LATER))
+    server.listen(PeerAddress("", TARGET.port))
+    talk(Client(client, TARGET, EndpointSettings(version=2), LATER))
     built.finish()
     made = rpcs(str(tmp_path / "built.pcapng"))
     assert len(made) == 4
@@ -125,7 +125,7 @@ def test_a_device_that_can_be_watched_is_recorded(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(recording, "all_devices", lambda: {"rxe0": ["eth0"]})
     monkeypatch.setattr(recording, "open_live", lambda name, settings: Watched(devices, tmp_path))
     recorded = recording.record(devices, TARGET, tmp_path / "recorded.pcapng")
-    talk(Client(recorded, TARGET, Settings(), LATER))
+    talk(Client(recorded, TARGET, EndpointSettings(), LATER))
     recorded.close()
     passed = len(devices.fabric.tape.frames)
     assert recorded.finish().endswith(f"{passed} frames, recorded on rxe0 (eth0), 3 more were lost")

@@ -8,13 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 from playbook.hosts import SECOND, TARGET, hosts, save
-from rdmascope.captures.probe.serve import Happened
-from rdmascope.captures.probe.suite import Result, chosen, run
-from rdmascope.captures.probe.verdicts import CHECKS, Kind
-from rdmascope.captures.synth.endpoint import Endpoint, Role, Settings
-from rdmascope.captures.synth.endpoint.plan import Fault, Plan
+from rdmascope.captures.probe.serve import ServerEvent
+from rdmascope.captures.probe.suite import SuiteResult, chosen, run
+from rdmascope.captures.probe.verdicts import CHECKS, VerdictKind
+from rdmascope.captures.synth.endpoint import EndpointSettings, Role, RpcRdmaEndpoint
+from rdmascope.captures.synth.endpoint.fault import Fault
+from rdmascope.captures.synth.endpoint.plan import PlannedSend
 from rdmascope.captures.synth.faults import FAULTS
-from rdmascope.captures.verbs.interface import Event, Received, Target, VerbsError
+from rdmascope.captures.verbs.interface import Event, MessageReceived, PeerAddress, VerbsError
 from rdmascope.captures.verbs.memory import MemoryLink, MemoryVerbs
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.rule import all_rules
@@ -27,7 +28,7 @@ NO_MEMORY = ["read-handle", "write-handle"]
 ANSWERED_FAULTS = [name for name, check in CHECKS.items() if check.fault and name not in (*NO_MEMORY, "afterwards")]
 
 
-def verdict(client: MemoryVerbs, name: str) -> Result:
+def verdict(client: MemoryVerbs, name: str) -> SuiteResult:
     (result,) = run(client, TARGET, TIMEOUT, [CHECKS[name]])
     return result
 
@@ -36,15 +37,15 @@ def verdict(client: MemoryVerbs, name: str) -> Result:
     "iwarp, version, size", [(False, 1, 1024), (False, 2, 4096), (False, 1, 16384), (True, 2, 4096)]
 )
 def test_a_proper_server_passes_every_check(iwarp: bool, version: int, size: int) -> None:
-    settings = Settings(version=version, remote_invalidation=True, send_size=size, receive_size=size)
+    settings = EndpointSettings(version=version, remote_invalidation=True, send_size=size, receive_size=size)
     client, server = hosts(settings, iwarp=iwarp)
     results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=True)))
     assert [one.check.name for one in results] == list(CHECKS)
-    unusual = {one.check.name: one.verdict for one in results if one.verdict.kind is not Kind.PASS}
+    unusual = {one.check.name: one.verdict for one in results if one.verdict.kind is not VerdictKind.PASS}
     expected = {"invalidation"} if iwarp else set()
     expected |= {"unknown-option", "unknown-characteristic"} if version == 1 else set()
     assert set(unusual) == expected, unusual
-    assert all(one.kind is Kind.SKIPPED for one in unusual.values())
+    assert all(one.kind is VerdictKind.SKIPPED for one in unusual.values())
     assert server.connections == len(CHECKS)
 
 
@@ -65,7 +66,7 @@ def server_fault(spoil: object) -> Fault:
     return Fault("", Role.SERVER, "", spoil)  # type: ignore[arg-type]
 
 
-def _errors(endpoint: Endpoint, plan: Plan) -> bool:
+def _errors(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     """Every error says that the version is not known."""
     if plan.kind != "error":
         return False
@@ -73,43 +74,43 @@ def _errors(endpoint: Endpoint, plan: Plan) -> bool:
     return True
 
 
-def _error_of_version_1(endpoint: Endpoint, plan: Plan) -> bool:
+def _error_of_version_1(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     plan.header.version = 1
     return plan.kind == "error"
 
 
-def _mute(endpoint: Endpoint, plan: Plan) -> bool:
+def _mute(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     """Nothing goes out but errors, under another XID."""
     plan.header.xid ^= 1
     return True
 
 
-def _refuse(endpoint: Endpoint, plan: Plan) -> bool:
+def _refuse(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     """Every call draws an error."""
     plan.header.procedure, plan.header.error, plan.payload, plan.before = RDMA_ERROR, ERR_CHUNK, b"", []
     return plan.kind == "reply"
 
 
-def _refuse_options(endpoint: Endpoint, plan: Plan) -> bool:
+def _refuse_options(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     plan.header.procedure, plan.header.error = RDMA_ERROR, ERR_CHUNK
     return plan.kind in ("option", "error")
 
 
-def _three_versions(endpoint: Endpoint, plan: Plan) -> bool:
+def _three_versions(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     """A reply of a version that nobody asked for."""
     plan.header.version = 1
     plan.header.direction = None
     return plan.kind == "reply"
 
 
-def _write_nothing(endpoint: Endpoint, plan: Plan) -> bool:
+def _write_nothing(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     """A Write chunk that comes back full, and is empty."""
     had = bool(plan.before)
     plan.before = []
     return had
 
 
-def _half_chunk(endpoint: Endpoint, plan: Plan) -> bool:
+def _half_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     """A Reply chunk that comes back with a segment missing."""
     if plan.header.reply is None:
         return False
@@ -120,7 +121,7 @@ def _half_chunk(endpoint: Endpoint, plan: Plan) -> bool:
 def _write_lengths(*lengths: int) -> Fault:
     """A Write chunk that comes back with these lengths."""
 
-    def spoil(endpoint: Endpoint, plan: Plan) -> bool:
+    def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
         if not plan.header.writes:
             return False
         pairs = zip(plan.header.writes[0].segments, lengths, strict=False)
@@ -133,41 +134,41 @@ def _write_lengths(*lengths: int) -> Fault:
 @pytest.mark.parametrize(
     "name, fault, kind",
     [
-        ("short-call", FAULTS["other-xid-inline"], Kind.VIOLATION),
-        ("short-call", FAULTS["read-list-in-reply"], Kind.VIOLATION),
-        ("short-call", FAULTS["reply-chunk-made-up"], Kind.VIOLATION),
-        ("short-call", server_fault(_mute), Kind.NO_ANSWER),
-        ("credit-grant", FAULTS["grant-nothing"], Kind.VIOLATION),
-        ("long-call", server_fault(_refuse), Kind.VIOLATION),
-        ("long-call-segments", server_fault(_refuse), Kind.VIOLATION),
-        ("reply-chunk-spare", server_fault(_half_chunk), Kind.VIOLATION),
-        ("reply-chunk-used", FAULTS["reply-chunk-ignored"], Kind.VIOLATION),
-        ("reply-chunk-used", FAULTS["payload-behind-nomsg"], Kind.VIOLATION),
-        ("reply-chunk-used", server_fault(_half_chunk), Kind.VIOLATION),
-        ("write-chunk-used", _write_lengths(1000, 2000, 1999), Kind.VIOLATION),
-        ("write-chunk-used", server_fault(_write_nothing), Kind.VIOLATION),
-        ("afterwards", server_fault(_mute), Kind.NO_ANSWER),
-        ("write-chunk-segments", FAULTS["handle-zero"], Kind.VIOLATION),
-        ("write-chunk-segments", _write_lengths(0, 2000, 3000), Kind.VIOLATION),
-        ("write-chunk-segments", _write_lengths(1000, 2001, 1000), Kind.VIOLATION),
-        ("write-chunk-segments", _write_lengths(1000, 2000), Kind.VIOLATION),
-        ("read-chunk-segments", server_fault(_refuse), Kind.VIOLATION),
-        ("inline-threshold", server_fault(_refuse), Kind.VIOLATION),
-        ("credits", server_fault(_refuse), Kind.VIOLATION),
-        ("no-invalidation", FAULTS["invalidate-unasked"], Kind.VIOLATION),
-        ("invalidation", FAULTS["invalidate-other"], Kind.LOST),
-        ("version-2", FAULTS["other-xid-inline"], Kind.VIOLATION),
-        ("version-2", server_fault(_three_versions), Kind.VIOLATION),
-        ("unknown-option", server_fault(_refuse_options), Kind.VIOLATION),
-        ("unknown-characteristic", server_fault(_refuse_options), Kind.VIOLATION),
-        ("version-absurd", FAULTS["error-range"], Kind.VIOLATION),
-        ("version-absurd", FAULTS["version-as-header"], Kind.VIOLATION),
-        ("version-absurd", server_fault(_error_of_version_1), Kind.VIOLATION),
-        *[(name, server_fault(_errors), Kind.VIOLATION) for name in ANSWERED_FAULTS],
-        *[(name, server_fault(_mute), Kind.NO_ANSWER) for name in ANSWERED_FAULTS],
+        ("short-call", FAULTS["other-xid-inline"], VerdictKind.VIOLATION),
+        ("short-call", FAULTS["read-list-in-reply"], VerdictKind.VIOLATION),
+        ("short-call", FAULTS["reply-chunk-made-up"], VerdictKind.VIOLATION),
+        ("short-call", server_fault(_mute), VerdictKind.NO_ANSWER),
+        ("credit-grant", FAULTS["grant-nothing"], VerdictKind.VIOLATION),
+        ("long-call", server_fault(_refuse), VerdictKind.VIOLATION),
+        ("long-call-segments", server_fault(_refuse), VerdictKind.VIOLATION),
+        ("reply-chunk-spare", server_fault(_half_chunk), VerdictKind.VIOLATION),
+        ("reply-chunk-used", FAULTS["reply-chunk-ignored"], VerdictKind.VIOLATION),
+        ("reply-chunk-used", FAULTS["payload-behind-nomsg"], VerdictKind.VIOLATION),
+        ("reply-chunk-used", server_fault(_half_chunk), VerdictKind.VIOLATION),
+        ("write-chunk-used", _write_lengths(1000, 2000, 1999), VerdictKind.VIOLATION),
+        ("write-chunk-used", server_fault(_write_nothing), VerdictKind.VIOLATION),
+        ("afterwards", server_fault(_mute), VerdictKind.NO_ANSWER),
+        ("write-chunk-segments", FAULTS["handle-zero"], VerdictKind.VIOLATION),
+        ("write-chunk-segments", _write_lengths(0, 2000, 3000), VerdictKind.VIOLATION),
+        ("write-chunk-segments", _write_lengths(1000, 2001, 1000), VerdictKind.VIOLATION),
+        ("write-chunk-segments", _write_lengths(1000, 2000), VerdictKind.VIOLATION),
+        ("read-chunk-segments", server_fault(_refuse), VerdictKind.VIOLATION),
+        ("inline-threshold", server_fault(_refuse), VerdictKind.VIOLATION),
+        ("credits", server_fault(_refuse), VerdictKind.VIOLATION),
+        ("no-invalidation", FAULTS["invalidate-unasked"], VerdictKind.VIOLATION),
+        ("invalidation", FAULTS["invalidate-other"], VerdictKind.LOST),
+        ("version-2", FAULTS["other-xid-inline"], VerdictKind.VIOLATION),
+        ("version-2", server_fault(_three_versions), VerdictKind.VIOLATION),
+        ("unknown-option", server_fault(_refuse_options), VerdictKind.VIOLATION),
+        ("unknown-characteristic", server_fault(_refuse_options), VerdictKind.VIOLATION),
+        ("version-absurd", FAULTS["error-range"], VerdictKind.VIOLATION),
+        ("version-absurd", FAULTS["version-as-header"], VerdictKind.VIOLATION),
+        ("version-absurd", server_fault(_error_of_version_1), VerdictKind.VIOLATION),
+        *[(name, server_fault(_errors), VerdictKind.VIOLATION) for name in ANSWERED_FAULTS],
+        *[(name, server_fault(_mute), VerdictKind.NO_ANSWER) for name in ANSWERED_FAULTS],
     ],
 )
-def test_an_improper_server_is_found_out(name: str, fault: Fault, kind: Kind) -> None:
+def test_an_improper_server_is_found_out(name: str, fault: Fault, kind: VerdictKind) -> None:
     client, server = hosts(fault=fault)
     result = verdict(client, name)
     assert result.verdict.kind is kind, result.verdict
@@ -180,26 +181,26 @@ def test_an_improper_server_is_found_out(name: str, fault: Fault, kind: Kind) ->
 def test_a_server_that_reaches_memory_which_does_not_exist(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryLink, "place", lambda self, segment: memoryview(bytearray(segment.length)))
     client, _ = hosts()
-    assert verdict(client, name).verdict.kind is Kind.VIOLATION
+    assert verdict(client, name).verdict.kind is VerdictKind.VIOLATION
 
 
 def test_a_server_that_ends_the_connection() -> None:
     client, server = hosts()
     server.program = lambda message: server.close() or ()  # type: ignore[func-returns-value]
     result = verdict(client, "short-call")
-    assert result.verdict.kind is Kind.LOST
+    assert result.verdict.kind is VerdictKind.LOST
 
 
 def test_silence_gets_a_second_try() -> None:
     client, server = hosts()
     take, first = server.take, iter([True])
 
-    def lossy(event: Event) -> list[Happened]:
-        return [] if isinstance(event, Received) and next(first, False) else take(event)
+    def lossy(event: Event) -> list[ServerEvent]:
+        return [] if isinstance(event, MessageReceived) and next(first, False) else take(event)
 
     server.take = lossy  # type: ignore[method-assign]
     result = verdict(client, "short-call")
-    assert result.verdict.kind is Kind.PASS
+    assert result.verdict.kind is VerdictKind.PASS
     assert result.verdict.observed.endswith("at the second try")
     assert server.connections == 2
 
@@ -207,7 +208,7 @@ def test_silence_gets_a_second_try() -> None:
 def test_no_server() -> None:
     client, _ = hosts()
     with pytest.raises(VerbsError, match="refused"):
-        list(run(client, Target(TARGET.host, 1), TIMEOUT, chosen(with_faults=False)))
+        list(run(client, PeerAddress(TARGET.host, 1), TIMEOUT, chosen(with_faults=False)))
 
 
 def test_the_exchange_can_be_looked_at_with_the_other_commands(tmp_path: Path) -> None:

@@ -7,34 +7,34 @@ from collections.abc import Callable
 import pytest
 
 from rdmascope.captures.verbs.interface import (
+    ConnectionLost,
+    ConnectionParameters,
+    ConnectRequested,
     Event,
-    Finished,
     LinkLost,
-    Lost,
-    Received,
-    Requested,
-    Target,
-    Terms,
+    MessageReceived,
+    PeerAddress,
+    RdmaFinished,
     VerbsError,
 )
 from rdmascope.captures.verbs.memory import Fabric, MemoryLink, MemoryVerbs
 
 SECOND = 1_000_000_000
-THERE = Target("192.0.2.1", 20049)
+THERE = PeerAddress("192.0.2.1", 20049)
 
 
 class Pair:
     """Two connected hosts."""
 
-    def __init__(self, *, iwarp: bool = False, terms: Terms | None = None) -> None:
+    def __init__(self, *, iwarp: bool = False, terms: ConnectionParameters | None = None) -> None:
         self.fabric = Fabric(iwarp)
         self.here, self.there = self.fabric.host("192.0.2.2"), self.fabric.host("192.0.2.1")
         self.heard: list[Event] = []
         self.accepted: list[MemoryLink] = []
         self.there.idle = self.step
         self.there.listen(THERE)
-        self.terms = terms or Terms(b"there")
-        self.link = self.here.connect(THERE, Terms(b"here"), self.here.now() + SECOND)
+        self.terms = terms or ConnectionParameters(b"there")
+        self.link = self.here.connect(THERE, ConnectionParameters(b"here"), self.here.now() + SECOND)
 
     @property
     def other(self) -> MemoryLink:
@@ -42,7 +42,7 @@ class Pair:
 
     def step(self) -> bool:
         event = self.there.poll(self.there.now())
-        if isinstance(event, Requested):
+        if isinstance(event, ConnectRequested):
             link = event.request.accept(self.terms)
             assert isinstance(link, MemoryLink)
             self.accepted.append(link)
@@ -68,7 +68,7 @@ def test_a_message_arrives(iwarp: bool) -> None:
     pair.link.send(b"ping")
     assert pair.next() is None
     (received,) = pair.heard
-    assert isinstance(received, Received) and received.data == b"ping" and received.link is pair.other
+    assert isinstance(received, MessageReceived) and received.data == b"ping" and received.link is pair.other
 
 
 def test_nothing_waits_beyond_its_deadline() -> None:
@@ -79,10 +79,10 @@ def test_nothing_waits_beyond_its_deadline() -> None:
 
 
 def test_a_message_longer_than_the_receive_ends_the_connection() -> None:
-    pair = Pair(terms=Terms(receive_size=100))
+    pair = Pair(terms=ConnectionParameters(receive_size=100))
     pair.link.send(bytes(101))
     lost = pair.next()
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, ConnectionLost)
     with pytest.raises(LinkLost):
         pair.link.send(b"more")
 
@@ -96,8 +96,8 @@ def test_memory_is_read_and_written(iwarp: bool) -> None:
     pair.other.write(memory.handle, memory.address, b"bb")
     assert pair.next() is None
     first, second = pair.heard
-    assert first == Finished(pair.other, number, b"a" * 5000)
-    assert isinstance(second, Finished)
+    assert first == RdmaFinished(pair.other, number, b"a" * 5000)
+    assert isinstance(second, RdmaFinished)
     assert memory.fetch(0, 4) == b"bbaa"
 
 
@@ -115,7 +115,7 @@ def test_memory_is_read_and_written(iwarp: bool) -> None:
 def test_memory_that_is_not_there_ends_the_connection(reach: Callable[[Pair, object], object], iwarp: bool) -> None:
     pair = Pair(iwarp=iwarp)
     reach(pair, pair.link.register(100))
-    assert isinstance(pair.next(), Lost)
+    assert isinstance(pair.next(), ConnectionLost)
 
 
 def test_a_window_is_invalidated_and_then_closed() -> None:
@@ -125,10 +125,10 @@ def test_a_window_is_invalidated_and_then_closed() -> None:
     assert window is not None and window.address == memory.address and window.handle != memory.handle
     pair.other.send(b"done", window.handle)
     received = pair.next()
-    assert isinstance(received, Received) and received.invalidated == window.handle
+    assert isinstance(received, MessageReceived) and received.invalidated == window.handle
     pair.other.read(memory.handle, memory.address, 4)
     pair.other.read(window.handle, window.address, 4)
-    assert isinstance(pair.next(), Lost)
+    assert isinstance(pair.next(), ConnectionLost)
 
 
 def test_iwarp_has_no_windows() -> None:
@@ -141,7 +141,7 @@ def test_the_peer_hears_of_the_end() -> None:
     pair.link.close()
     pair.link.close()
     assert pair.next() is None
-    assert [type(event) for event in pair.heard] == [Lost]
+    assert [type(event) for event in pair.heard] == [ConnectionLost]
 
 
 def test_a_port_where_nobody_listens() -> None:
@@ -149,7 +149,7 @@ def test_a_port_where_nobody_listens() -> None:
     here: MemoryVerbs = fabric.host("192.0.2.2")
     fabric.host("192.0.2.1")
     with pytest.raises(VerbsError, match="refused"):
-        here.connect(THERE, Terms(), here.now() + SECOND)
+        here.connect(THERE, ConnectionParameters(), here.now() + SECOND)
 
 
 def test_a_request_that_is_rejected() -> None:
@@ -158,11 +158,11 @@ def test_a_request_that_is_rejected() -> None:
 
     def reject() -> bool:
         event = there.poll(there.now())
-        if isinstance(event, Requested):
+        if isinstance(event, ConnectRequested):
             event.request.reject()
         return event is not None
 
     there.idle = reject
     there.listen(THERE)
     with pytest.raises(VerbsError, match="refused"):
-        here.connect(THERE, Terms(), here.now() + SECOND)
+        here.connect(THERE, ConnectionParameters(), here.now() + SECOND)

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from playbook.hosts import hosts
 from rdmascope.captures.probe.serve import ECHO, Server
-from rdmascope.captures.synth.endpoint import Settings, service
+from rdmascope.captures.synth.endpoint import EndpointSettings, service
 from rdmascope.captures.synth.faults import FAULTS
 from rdmascope.captures.verbs import devices as host_devices
-from rdmascope.captures.verbs.interface import Lost, Target, VerbsError
+from rdmascope.captures.verbs.interface import ConnectionLost, PeerAddress, VerbsError
 from rdmascope.captures.verbs.memory import MemoryVerbs
 from rdmascope.cli.commands import probe
 from rdmascope.cli.main import main
@@ -26,7 +26,7 @@ def run(*arguments: str, columns: int = 120) -> Result:
     return CliRunner(env={"COLUMNS": str(columns), "RDMASCOPE_TRACEBACK": "1"}).invoke(main, ["probe", *arguments])
 
 
-def served(monkeypatch: pytest.MonkeyPatch, settings: Settings | None = None, fault: str = "") -> Server:
+def served(monkeypatch: pytest.MonkeyPatch, settings: EndpointSettings | None = None, fault: str = "") -> Server:
     client, server = hosts(settings, FAULTS[fault] if fault else None)
     monkeypatch.setattr(host_devices, "require", lambda: None)
     monkeypatch.setattr(probe, "_devices", lambda: client)
@@ -61,7 +61,7 @@ class TestPing:
             assert max(map(len, result.stdout.splitlines())) <= columns
 
     def test_records(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        served(monkeypatch, Settings(version=1))
+        served(monkeypatch, EndpointSettings(version=1))
         lines = records(run("192.0.2.1", "-c", "3", "-i", "0.1", "--json", "--program", str(ECHO)))
         assert [line["type"] for line in lines] == [
             "probe",
@@ -145,7 +145,7 @@ class TestServe:
         served(monkeypatch)
         calls = iter(range(3))
 
-        def poll(self: MemoryVerbs, deadline: int) -> Lost | None:
+        def poll(self: MemoryVerbs, deadline: int) -> ConnectionLost | None:
             if next(calls, None) is None:
                 raise KeyboardInterrupt
             return None
@@ -255,4 +255,4 @@ class TestDevices:
             host_devices.source_of("mlx9", "192.0.2.1")
 
     def test_a_target_in_words(self) -> None:
-        assert (str(Target("a", 1)), str(Target("fe80::1", 2))) == ("a:1", "[fe80::1]:2")
+        assert (str(PeerAddress("a", 1)), str(PeerAddress("fe80::1", 2))) == ("a:1", "[fe80::1]:2")

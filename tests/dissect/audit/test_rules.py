@@ -11,7 +11,7 @@ import pytest
 from playbook import Capture, Wire, faults, frame_batch
 from playbook.packets import Packet
 from playbook.violations import SCRIPTS, SERVER, Broken, hello, proper, proper_second
-from rdmascope.dissect.audit.auditor import Auditor, Tally
+from rdmascope.dissect.audit.auditor import Auditor, RuleTally
 from rdmascope.dissect.audit.page import markdown
 from rdmascope.dissect.audit.rule import all_rules
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -31,9 +31,9 @@ def audit(wire: Wire, packets: list[Packet] | None = None) -> Auditor:
     return auditor
 
 
-def total(auditor: Auditor, rule: str) -> Tally:
+def total(auditor: Auditor, rule: str) -> RuleTally:
     """Over all endpoints."""
-    result = Tally()
+    result = RuleTally()
     for place, tally in auditor.tallies.items():
         if place.rule == rule:
             result.passed += tally.passed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rdmascope.captures.synth.endpoint import Call, Changed, Endpoint, Failed, Role, Settings, service
+from rdmascope.captures.synth.endpoint import Call, Changed, EndpointSettings, Failed, Role, RpcRdmaEndpoint, service
 from rdmascope.captures.synth.endpoint.header import encode_option, xcharsubset, xcharval
-from rdmascope.captures.synth.wire import Conversation, Path, Rocev2Link, Tape
+from rdmascope.captures.synth.wire import Dialogue, Path, Rocev2Link, Tape
 from rdmascope.dissect.layers.characteristics_codes import (
     ROPT_INITXCH,
     ROPT_REQXCH,
@@ -35,17 +35,19 @@ class Heard(Rocev2Link):
         super().send(sender, data, invalidate)
 
 
-def met(**server: object) -> tuple[Conversation, Heard]:
+def met(**server: object) -> tuple[Dialogue, Heard]:
     """Two ends of version 2 that have introduced themselves, and a call."""
     link = Heard(Tape(), Path())
-    settings = Settings(version=2, **server)  # type: ignore[arg-type]
-    conversation = Conversation(Endpoint(Role.CLIENT, Settings(version=2)), Endpoint(Role.SERVER, settings), link)
+    settings = EndpointSettings(version=2, **server)  # type: ignore[arg-type]
+    conversation = Dialogue(
+        RpcRdmaEndpoint(Role.CLIENT, EndpointSettings(version=2)), RpcRdmaEndpoint(Role.SERVER, settings), link
+    )
     conversation.connect()
     conversation.call(0, Call(service.null(1)))
     return conversation, link
 
 
-def changes(conversation: Conversation, end: int) -> list[tuple[int, object]]:
+def changes(conversation: Dialogue, end: int) -> list[tuple[int, object]]:
     """What an end was told of the other one."""
     return [(one.which, one.value) for who, one in conversation.told if who == end and isinstance(one, Changed)]
 
@@ -108,8 +110,8 @@ def test_who_does_not_know_the_extension_is_left_alone() -> None:
 @pytest.mark.parametrize("level, answered", [(0, False), (1, False), (2, True)])
 def test_a_long_callback_needs_general_support(level: int, answered: bool) -> None:
     link = Heard(Tape(), Path())
-    client = Endpoint(Role.CLIENT, Settings(version=2, backward_support=level))
-    conversation = Conversation(client, Endpoint(Role.SERVER, Settings(version=2)), link)
+    client = RpcRdmaEndpoint(Role.CLIENT, EndpointSettings(version=2, backward_support=level))
+    conversation = Dialogue(client, RpcRdmaEndpoint(Role.SERVER, EndpointSettings(version=2)), link)
     conversation.connect()
     conversation.call(0, Call(service.create_session(1)))
     conversation.call(1, Call(service.callback(2, bytes(20000)), 20512))

@@ -13,21 +13,21 @@ from rdmascope.captures.synth.endpoint import (
     Chunks,
     Completed,
     Connected,
-    Endpoint,
+    EndpointSettings,
     Event,
     Output,
     Parts,
-    Read,
-    Received,
+    RdmaRead,
+    RdmaWrite,
     Register,
     Registered,
     Release,
     Released,
     Role,
+    RpcRdmaEndpoint,
     Send,
-    Settings,
+    SendReceived,
     Settled,
-    Write,
     service,
     whole,
 )
@@ -36,8 +36,8 @@ from rdmascope.captures.synth.endpoint import (
 class Pair:
     """A client and a server whose memory is one dictionary."""
 
-    def __init__(self, client: Settings | None = None, server: Settings | None = None) -> None:
-        self.ends = Endpoint(Role.CLIENT, client), Endpoint(Role.SERVER, server)
+    def __init__(self, client: EndpointSettings | None = None, server: EndpointSettings | None = None) -> None:
+        self.ends = RpcRdmaEndpoint(Role.CLIENT, client), RpcRdmaEndpoint(Role.SERVER, server)
         self.memory: dict[int, bytearray] = {}
         self.owned: dict[tuple[int, int], int] = {}
         self.todo: deque[tuple[int, Output]] = deque()
@@ -57,20 +57,20 @@ class Pair:
             self.told.append((number, output))
             match output:
                 case Send(data, invalidate):
-                    self.tell(1 - number, Received(data, invalidate))
+                    self.tell(1 - number, SendReceived(data, invalidate))
                 case Register(memory, length, data):
                     handle = self.owned[number, memory] = len(self.memory) + 1
                     self.memory[handle] = bytearray(data.ljust(length, b"\0"))
                     self.tell(number, Registered(memory, handle, 0))
                 case Release(memory):
                     self.tell(number, Released(memory, bytes(self.memory[self.owned[number, memory]])))
-                case Read(operation, segment):
+                case RdmaRead(operation, segment):
                     place = slice(segment.offset, segment.offset + segment.length)
                     self.tell(number, Completed(operation, bytes(self.memory[segment.handle][place])))
-                case Write(segment, data):
+                case RdmaWrite(segment, data):
                     self.memory[segment.handle][segment.offset : segment.offset + len(data)] = data
-                case Called(exchange, message):
-                    self.add(number, self.ends[number].reply(exchange, service.serve(message)))
+                case Called(call, message):
+                    self.add(number, self.ends[number].reply(call, service.serve(message)))
 
     def call(self, number: int, *calls: Call) -> None:
         for call in calls:

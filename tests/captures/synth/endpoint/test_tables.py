@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from rdmascope.captures.synth.endpoint import (
     Completed,
     Connected,
+    ConnectionEnded,
     Disconnect,
-    Disconnected,
-    Endpoint,
+    EndpointSettings,
     Event,
-    Received,
     Registered,
     Release,
     Released,
     Role,
+    RpcRdmaEndpoint,
     Send,
-    Settings,
+    SendReceived,
     encode_header,
     service,
     whole,
@@ -36,7 +36,9 @@ WORDS = st.integers(0, (1 << 32) - 1)
 SEGMENTS = st.builds(Segment, WORDS, WORDS, st.integers(0, (1 << 64) - 1))
 SOME = st.lists(SEGMENTS, min_size=1, max_size=3).map(tuple)
 ENDPOINTS = st.builds(
-    Endpoint, st.sampled_from(Role), st.builds(Settings, version=st.sampled_from([1, 2]), extension=st.booleans())
+    RpcRdmaEndpoint,
+    st.sampled_from(Role),
+    st.builds(EndpointSettings, version=st.sampled_from([1, 2]), extension=st.booleans()),
 )
 
 
@@ -96,18 +98,18 @@ def test_the_version_chosen_is_the_highest_of_both(lowest: int, highest: int, su
 
 EVENTS = st.one_of(
     st.builds(Connected, st.binary(max_size=16)),
-    st.builds(Received, st.binary(max_size=120), st.none() | WORDS),
-    st.builds(Received, headers().map(encode_header)),
-    st.builds(Received, headers().map(lambda one: encode_header(one) + whole(service.null(one.xid)))),
+    st.builds(SendReceived, st.binary(max_size=120), st.none() | WORDS),
+    st.builds(SendReceived, headers().map(encode_header)),
+    st.builds(SendReceived, headers().map(lambda one: encode_header(one) + whole(service.null(one.xid)))),
     st.builds(Registered, st.integers(1, 9), WORDS, WORDS),
     st.builds(Released, st.integers(1, 9), st.binary(max_size=9)),
     st.builds(Completed, st.integers(1, 9), st.binary(max_size=9)),
-    st.just(Disconnected("gone")),
+    st.just(ConnectionEnded("gone")),
 )
 
 
 @given(ENDPOINTS, st.lists(EVENTS, max_size=8))
-def test_nothing_that_happens_stops_an_endpoint(endpoint: Endpoint, events: list[Event]) -> None:
+def test_nothing_that_happens_stops_an_endpoint(endpoint: RpcRdmaEndpoint, events: list[Event]) -> None:
     for event in events:
         before = endpoint.stage
         outputs = endpoint.take(event)
@@ -116,34 +118,34 @@ def test_nothing_that_happens_stops_an_endpoint(endpoint: Endpoint, events: list
 
 
 @given(ENDPOINTS, st.lists(EVENTS, max_size=8))
-def test_an_error_is_never_answered_by_an_error(endpoint: Endpoint, events: list[Event]) -> None:
+def test_an_error_is_never_answered_by_an_error(endpoint: RpcRdmaEndpoint, events: list[Event]) -> None:
     endpoint.take(Connected(b""))
     for event in events:
-        refuses = isinstance(event, Received) and event.data[12:16] == b"\0\0\0\4"
+        refuses = isinstance(event, SendReceived) and event.data[12:16] == b"\0\0\0\4"
         for output in endpoint.take(event):
             if refuses and isinstance(output, Send):
                 assert output.data[12:16] != b"\0\0\0\4"
 
 
-def settled(client: Settings, refusal: tuple[int, int] | None) -> Endpoint:
+def settled(client: EndpointSettings, refusal: tuple[int, int] | None) -> RpcRdmaEndpoint:
     """A client that has heard nothing but a refusal, if anything."""
-    endpoint = Endpoint(Role.CLIENT, client)
+    endpoint = RpcRdmaEndpoint(Role.CLIENT, client)
     (first,) = (one for one in endpoint.take(Connected(b"")) if isinstance(one, Send))
     if refusal is not None:
         xid = int.from_bytes(first.data[:4])
-        endpoint.take(Received(encode_header(TransportHeader(xid, 2, 1, RDMA_ERROR, error=1, supported=refusal))))
+        endpoint.take(SendReceived(encode_header(TransportHeader(xid, 2, 1, RDMA_ERROR, error=1, supported=refusal))))
     return endpoint
 
 
 def test_who_was_refused_or_not_heard_does_not_ask_for_version_2_again() -> None:
-    assert settled(Settings(version=2), (1, 1)).next_settings.version == 1
-    assert settled(Settings(version=2), None).next_settings.version == 1
+    assert settled(EndpointSettings(version=2), (1, 1)).next_settings.version == 1
+    assert settled(EndpointSettings(version=2), None).next_settings.version == 1
 
 
 def test_a_client_gives_up_where_there_is_no_common_version() -> None:
-    endpoint = Endpoint(Role.CLIENT, Settings(version=2, lowest=2))
+    endpoint = RpcRdmaEndpoint(Role.CLIENT, EndpointSettings(version=2, lowest=2))
     (first,) = (one for one in endpoint.take(Connected(b"")) if isinstance(one, Send))
     xid = int.from_bytes(first.data[:4])
     refusal = TransportHeader(xid, 2, 1, RDMA_ERROR, error=1, supported=(1, 1))
-    assert any(isinstance(one, Disconnect) for one in endpoint.take(Received(encode_header(refusal))))
-    assert not any(isinstance(one, Release) for one in endpoint.take(Disconnected()))
+    assert any(isinstance(one, Disconnect) for one in endpoint.take(SendReceived(encode_header(refusal))))
+    assert not any(isinstance(one, Release) for one in endpoint.take(ConnectionEnded()))

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from playbook.spoken import CLIENT, RBSIZ, SERVER, SIX, analyzed, broken, undecided
-from rdmascope.captures.synth.endpoint import Call, Chunks, Endpoint, Role, Settings, service, whole
-from rdmascope.captures.synth.wire import Conversation, IwarpLink, Path, Rocev2Link, Tape
+from rdmascope.captures.synth.endpoint import Call, Chunks, EndpointSettings, Role, RpcRdmaEndpoint, service, whole
+from rdmascope.captures.synth.wire import Dialogue, IwarpLink, Path, Rocev2Link, Tape
 from rdmascope.captures.synth.wire.network import EPOCH
 from rdmascope.captures.synth.wire.play import calls_of, play_script
-from rdmascope.captures.synth.wire.script import Script, Setup, Step
+from rdmascope.captures.synth.wire.script import Script, ScriptConnection, ScriptStep
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
 from rdmascope.dissect.rpcrdma.header import decode_header
 from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
@@ -23,7 +23,7 @@ KIB = st.sampled_from([1024, 2048, 4096, 8192])
 MAYBE = st.sampled_from([None, True])
 CHUNKS = st.builds(Chunks, MAYBE, MAYBE, MAYBE, MAYBE, st.integers(1, 4))
 ENDS = st.builds(
-    Settings,
+    EndpointSettings,
     version=st.sampled_from([1, 2]),
     credits=st.integers(1, 4),
     backward_credits=st.integers(1, 3),
@@ -37,7 +37,7 @@ ENDS = st.builds(
     on_request=st.sampled_from([{}, {RBSIZ: "pending"}, {RBSIZ: "reject"}]),
 )
 FORWARD = st.builds(
-    Step,
+    ScriptStep,
     end=st.just(CLIENT),
     call=st.sampled_from(["null", "getattr", "read", "write", "readdirplus"]),
     count=st.integers(1, 5),
@@ -47,11 +47,11 @@ FORWARD = st.builds(
     together=st.booleans(),
 )
 BACKWARD = st.builds(
-    Step, end=st.just(SERVER), call=st.just("callback"), count=st.integers(1, 4), size=st.integers(0, 500),
+    ScriptStep, end=st.just(SERVER), call=st.just("callback"), count=st.integers(1, 4), size=st.integers(0, 500),
     together=st.booleans(),
 )  # fmt: skip
-CHANGES = st.builds(Step, end=st.sampled_from([CLIENT, SERVER]), request=st.sampled_from([((RBSIZ, 8192),)]))
-GROWTH = st.builds(Step, end=st.sampled_from([CLIENT, SERVER]), update=st.sampled_from([((RBSIZ, 20000),)]))
+CHANGES = st.builds(ScriptStep, end=st.sampled_from([CLIENT, SERVER]), request=st.sampled_from([((RBSIZ, 8192),)]))
+GROWTH = st.builds(ScriptStep, end=st.sampled_from([CLIENT, SERVER]), update=st.sampled_from([((RBSIZ, 20000),)]))
 PATHS = st.sampled_from([Path(), SIX, Path(mtu=256), Path(mtu=4096)])
 FORWARD_XID = 0x5C00_0000
 PROPERTY = settings(max_examples=40, suppress_health_check=list(HealthCheck))
@@ -60,10 +60,10 @@ PROPERTY = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @st.composite
 def scripts(draw: DrawFn) -> Script:
     """Version, network, settings and steps of any kind; callbacks from when they were offered."""
-    opening = (Step(CLIENT, "null", count=2), Step(CLIENT, "create_session"), Step(CLIENT, "null"))
+    opening = (ScriptStep(CLIENT, "null", count=2), ScriptStep(CLIENT, "create_session"), ScriptStep(CLIENT, "null"))
     steps = draw(st.lists(st.one_of(FORWARD, FORWARD, BACKWARD, CHANGES, GROWTH), max_size=6))
-    closing = (Step(CLIENT, "null"), Step(CLIENT, disconnect=draw(st.booleans())))
-    setup = Setup(
+    closing = (ScriptStep(CLIENT, "null"), ScriptStep(CLIENT, disconnect=draw(st.booleans())))
+    setup = ScriptConnection(
         draw(st.sampled_from(["rocev2", "iwarp"])),
         draw(PATHS),
         draw(st.sampled_from([1, 2])),
@@ -102,10 +102,10 @@ def test_what_is_said_arrives_and_is_read_back_and_nobody_breaks_a_rule(script: 
 def test_long_callbacks_travel_in_chunks_where_the_client_serves_them(
     transport: str, sizes: list[int], segments: int
 ) -> None:
-    callbacks = [Step(SERVER, "callback", size=size, chunks=Chunks(segments=segments)) for size in sizes]
-    steps = (Step(CLIENT, "null"), Step(CLIENT, "create_session"), Step(CLIENT, "null"), *callbacks)
-    ends = Settings(version=2, backward_support=2), Settings(version=2)
-    setup = Setup(transport, Path(), 1, False, ends, (None, None), (*steps, Step(CLIENT, "null")))
+    callbacks = [ScriptStep(SERVER, "callback", size=size, chunks=Chunks(segments=segments)) for size in sizes]
+    steps = (ScriptStep(CLIENT, "null"), ScriptStep(CLIENT, "create_session"), ScriptStep(CLIENT, "null"), *callbacks)
+    ends = EndpointSettings(version=2, backward_support=2), EndpointSettings(version=2)
+    setup = ScriptConnection(transport, Path(), 1, False, ends, (None, None), (*steps, ScriptStep(CLIENT, "null")))
     frames, (played,) = play_script(Script("", 0, EPOCH, frozenset(), 0, (setup,)))
     assert (played.failed, played.answered) == ([], played.calls)
     _, auditor, rpcs = analyzed(frames)
@@ -161,9 +161,9 @@ def test_no_call_is_sent_without_a_credit(
             sends.append((sender, data))
             super().send(sender, data, invalidate)
 
-    client = Endpoint(Role.CLIENT, Settings(version=version, credits=asked, backward_credits=granted))
-    server = Endpoint(Role.SERVER, Settings(version=version, credits=granted, backward_credits=asked))
-    conversation = Conversation(client, server, Recording(Tape(), Path()))
+    client = RpcRdmaEndpoint(Role.CLIENT, EndpointSettings(version=version, credits=asked, backward_credits=granted))
+    server = RpcRdmaEndpoint(Role.SERVER, EndpointSettings(version=version, credits=granted, backward_credits=asked))
+    conversation = Dialogue(client, server, Recording(Tape(), Path()))
     conversation.connect()
     conversation.call(0, Call(service.null(FORWARD_XID)))
     conversation.submit(0, *(Call(service.getattr_(FORWARD_XID + 1 + number)) for number in range(forward)))

@@ -13,7 +13,7 @@ from rdmascope.captures.synth.endpoint import Chunks
 from rdmascope.captures.synth.faults import FAULTS
 from rdmascope.captures.synth.shipped import shipped_scripts
 from rdmascope.captures.synth.wire.play import play_script
-from rdmascope.captures.synth.wire.script import ScriptError, Step, parse_script, with_fault
+from rdmascope.captures.synth.wire.script import ScriptError, ScriptStep, parse_script, with_fault
 
 WHOLE = """
 title = "All of it"
@@ -82,10 +82,10 @@ def test_a_script_says_what_it_says() -> None:
     assert setup.faults == (None, FAULTS["xc-no-response"])
     wishes = Chunks(write=True, reply=False, segments=2)
     assert setup.steps == (
-        Step(CLIENT, "read", 3, 100, 0, 200, wishes, pause=250_000),
-        Step(SERVER, "callback", size=64, room=4096, together=True),
-        Step(SERVER, request=((RBSIZ, 8192), (REQREMINV, True)), room=4096),
-        Step(CLIENT, room=4096, disconnect=True),
+        ScriptStep(CLIENT, "read", 3, 100, 0, 200, wishes, pause=250_000),
+        ScriptStep(SERVER, "callback", size=64, room=4096, together=True),
+        ScriptStep(SERVER, request=((RBSIZ, 8192), (REQREMINV, True)), room=4096),
+        ScriptStep(CLIENT, room=4096, disconnect=True),
     )
 
 

@@ -14,7 +14,15 @@ from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteCh
 from rdmascope.dissect.transport.connection import DEFAULT_INLINE
 
 from ..synth.endpoint import encode_header
-from ..verbs.interface import LinkLost, Lost, Memory, Received, Target, Terms, Verbs
+from ..verbs.interface import (
+    ConnectionLost,
+    ConnectionParameters,
+    LinkLost,
+    MessageReceived,
+    PeerAddress,
+    RegisteredMemory,
+    Verbs,
+)
 
 CREDITS = 128
 """Asked for; Linux grants 64."""
@@ -41,13 +49,13 @@ class Answer:
     """Why the connection was lost."""
 
 
-class Exchange:
+class RawConnection:
     """A connection of the suite's own making; a check gets a fresh one."""
 
     def __init__(
         self,
         devices: Verbs,
-        target: Target,
+        target: PeerAddress,
         timeout: int,
         *,
         remote_invalidation: bool = False,
@@ -65,7 +73,7 @@ class Exchange:
             r=int(remote_invalidation), send_size=SEND_SIZE // SIZE_UNIT - 1, receive_size=receive_size // SIZE_UNIT - 1
         )
         # The Receives are longer than announced, so that a message that is too long can be looked at.
-        terms = Terms(bytes(own), CREDITS + 8, max(2 * SEND_SIZE, receive_size))
+        terms = ConnectionParameters(bytes(own), CREDITS + 8, max(2 * SEND_SIZE, receive_size))
         self.link = devices.connect(target, terms, devices.now() + timeout)
         self.link.settle()
         found = find_private_data(self.link.private_data)
@@ -75,19 +83,19 @@ class Exchange:
         self.to_client = min(receive_size, self.announced.send_size) if self.announced else DEFAULT_INLINE
         self.lost = ""
         self._xid = Random(devices.now()).randrange(1, 1 << 31)
-        self._early: dict[int, Received] = {}
+        self._early: dict[int, MessageReceived] = {}
 
     def xid(self) -> int:
         self._xid += 1
         return self._xid
 
-    def memory(self, length: int, data: bytes = b"") -> Memory:
+    def memory(self, length: int, data: bytes = b"") -> RegisteredMemory:
         made = self.link.register(length)
         if data:
             made.store(0, data)
         return made
 
-    def chunk(self, lengths: Sequence[int], data: bytes = b"") -> tuple[list[Memory], WriteChunk]:
+    def chunk(self, lengths: Sequence[int], data: bytes = b"") -> tuple[list[RegisteredMemory], WriteChunk]:
         """Memory of so many bytes each, as segments; filled with ``data`` in their order."""
         pieces = []
         for length in lengths:
@@ -113,9 +121,9 @@ class Exchange:
             event = self.devices.poll(deadline)
             if event is None:
                 return Answer(Outcome.SILENCE)
-            if isinstance(event, Lost) and event.link is self.link:
+            if isinstance(event, ConnectionLost) and event.link is self.link:
                 self.lost = event.reason
-            elif isinstance(event, Received) and event.link is self.link:
+            elif isinstance(event, MessageReceived) and event.link is self.link:
                 self._early.setdefault(int.from_bytes(event.data[:4], "big"), event)
         got = self._early.pop(xid)
         header = decode_header(got.data, 0, len(got.data), len(got.data))
