@@ -9,16 +9,16 @@ from .errors import CaptureError
 from .formats.pcapng import Interface
 from .formats.streams import Limits
 from .formats.writer import PcapngWriter
-from .merge import Captures, open_captures
-from .open import Capture, Follow, open_capture
+from .merge import MergedCaptures, open_captures
+from .open import CaptureFile, Follow, open_capture
 
 __all__ = [
-    "Capture",
     "CaptureError",
-    "Captures",
+    "CaptureFile",
     "Follow",
     "Interface",
     "Limits",
+    "MergedCaptures",
     "PcapngWriter",
     "open_capture",
     "open_captures",

@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,11 +122,11 @@ class Written(NamedTuple):
 class Target:
     """The directory; made where there is none."""
 
-    def __init__(self, path: Path, capture: str, force: bool = False) -> None:
+    def __init__(self, path: Path, captures: Sequence[str], force: bool = False) -> None:
         """Raises OSError where it is no directory, a symbolic link, or, without ``force``, not empty."""
         self.path = path
         self.made = False
-        self._capture = os.stat(capture) if os.path.exists(capture) else None
+        self._captures = [os.stat(capture) for capture in captures if os.path.exists(capture)]
         try:
             path.mkdir()
             self.made = True
@@ -153,7 +153,7 @@ class Target:
             raise ValueError(f"{name!r} is no name in a directory")
         try:
             there = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-            if self._capture is not None and os.path.samestat(there, self._capture):
+            if any(os.path.samestat(there, capture) for capture in self._captures):
                 raise FileExistsError(errno.EEXIST, "is the capture itself", where)
             os.unlink(name, dir_fd=self._fd)
         except FileNotFoundError:

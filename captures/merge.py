@@ -15,7 +15,7 @@ from rdmascope.dissect.frames import FrameBatch
 
 from .errors import CaptureError
 from .formats.streams import Limits
-from .open import Capture, Follow, open_capture
+from .open import CaptureFile, Follow, open_capture
 
 FIRST = Limits(frames=1, bytes=1 << 16, window=1 << 16)
 """Enough to see the first frame of a file."""
@@ -30,7 +30,7 @@ RING = re.compile(r"(.*)_\d{5,}_\d{14}")
 
 def open_captures(
     paths: Sequence[str], limits: Limits | None = None, follow: Follow | None = None
-) -> Capture | Captures:
+) -> CaptureFile | MergedCaptures:
     """Opens one file as ``open_capture`` does; several, or a directory of them, as one capture.
 
     Raises CaptureError where none can be opened.  What is wrong with one of several is raised behind the frames
@@ -40,7 +40,7 @@ def open_captures(
         return open_capture(paths[0], limits, follow)
     if follow is not None:
         raise CaptureError("only a single file can be followed")
-    return Captures(paths, limits)
+    return MergedCaptures(paths, limits)
 
 
 def first_of(problems: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ def expand(path: str) -> list[tuple[str, bool]]:
 class _File:
     """A file that is being read: its next batch, not yet given rows first."""
 
-    capture: Capture
+    capture: CaptureFile
     batches: Iterator[FrameBatch]
     ring: str
     place: int
@@ -77,8 +77,8 @@ class _File:
     last: int = 0
 
 
-class Captures:
-    """Several captures that read as one, with the attributes of ``Capture`` that make sense for many."""
+class MergedCaptures:
+    """Several captures that read as one, with the attributes of ``CaptureFile`` that make sense for many."""
 
     def __init__(self, paths: Sequence[str], limits: Limits | None = None) -> None:
         self.path = paths[0] if len(paths) == 1 else f"{len(paths)} captures"

@@ -53,7 +53,7 @@ class Follow:
     stop: Callable[[], bool] = bool
 
 
-class Capture:
+class CaptureFile:
     """An open capture; a context manager.
 
     Attributes:
@@ -250,13 +250,15 @@ class Capture:
         return erf.looks_like(feed.data[:ERF_PROBE].data, whole=len(feed.data) <= ERF_PROBE and not more)
 
 
-def open_capture(path: str | os.PathLike[str], limits: Limits | None = None, follow: Follow | None = None) -> Capture:
+def open_capture(
+    path: str | os.PathLike[str], limits: Limits | None = None, follow: Follow | None = None
+) -> CaptureFile:
     """Opens a pcap, pcapng or ERF file, plain or compressed by gzip, zstd, xz or lz4; '-' is standard input.
 
     What else editcap knows is converted by it.  ``follow``: the file is still being written.  Raises
     CaptureError where it cannot be opened or is no capture.
     """
-    return Capture(os.fspath(path), limits or Limits(), follow)
+    return CaptureFile(os.fspath(path), limits or Limits(), follow)
 
 
 def _open(path: str, name: str) -> int:

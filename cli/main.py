@@ -95,6 +95,11 @@ class Commands(click.Group):
             complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
             sys.exit(EXIT_BAD_INPUT)
         except Exception as error:
+            from rdmascope.captures.errors import CaptureError
+
+            if isinstance(error, CaptureError):
+                complain(str(error))
+                sys.exit(EXIT_BAD_INPUT)
             # A fault of this program.  Whoever wants to find it sets RDMASCOPE_TRACEBACK.
             if os.environ.get("RDMASCOPE_TRACEBACK"):
                 raise

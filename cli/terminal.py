@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,14 +54,24 @@ def print_json(record: Mapping[str, Any]) -> None:
 
 
 class Meter:
-    """How far the work is; does nothing unless standard error is a terminal."""
+    """How far the work is: a progress bar on standard error, from the first progress on."""
 
-    def __init__(self, advance: Any = None) -> None:
-        self._advance = advance
+    def __init__(self, label: str = "", shown: bool = False) -> None:
+        self._label = label
+        self._shown = shown
+        self._stack = ExitStack()
+        self._advance: Any = None
 
     def at(self, done: int, total: int | None, text: str) -> None:
-        if self._advance is not None:
-            self._advance(done, total, text)
+        if not self._shown:
+            return
+        if self._advance is None:
+            self._advance = self._stack.enter_context(_bar(self._label))
+        self._advance(done, total, text)
+
+    def close(self) -> None:
+        """The bar disappears."""
+        self._stack.close()
 
 
 @contextmanager
@@ -70,9 +80,15 @@ def meter(label: str, streaming: bool = False) -> Iterator[Meter]:
 
     With ``streaming`` there is none where the output goes to the terminal, too: it is progress enough.
     """
-    if not sys.stderr.isatty() or (streaming and sys.stdout.isatty()):
-        yield Meter()
-        return
+    progress = Meter(label, shown=sys.stderr.isatty() and not (streaming and sys.stdout.isatty()))
+    try:
+        yield progress
+    finally:
+        progress.close()
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -84,4 +100,4 @@ def meter(label: str, streaming: bool = False) -> Iterator[Meter]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(label, total=None, text="")
-        yield Meter(lambda done, total, text: progress.update(task, completed=done, total=total, text=text))
+        yield lambda done, total, text: progress.update(task, completed=done, total=total, text=text)

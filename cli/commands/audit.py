@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from rdmascope.captures import CaptureError
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.result import Result, side
@@ -135,8 +136,8 @@ def command(
                     click.echo()
                 show(out, views.page(result, out.width, settings.waivers))
             reading.check()
-        except click.ClickException as error:
-            complain(error.format_message())
+        except CaptureError as error:
+            complain(str(error))
             failed = True
     if junit_file:
         Path(junit_file).write_text(junit(results), encoding="utf-8")

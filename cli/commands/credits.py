@@ -21,7 +21,9 @@ STRETCHES = 200
 @click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.credits/1 object per connection and direction.")
 @recognition_options
-def command(file: str, connection: int | None, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
+def command(
+    files: tuple[str, ...], connection: int | None, as_json: bool, ports: tuple[int, ...], force: str | None
+) -> None:
     """Show flow control: credits asked and granted, calls outstanding, and the time spent at the limit.
 
     A requester may have as many calls outstanding as the lower of what it asked for and what the responder granted
@@ -48,7 +50,7 @@ def command(file: str, connection: int | None, as_json: bool, ports: tuple[int, 
         histories.append(CreditHistory(one))
         return histories[-1]
 
-    reading = Reading(file, analyzer_options(ports, force, contents=False))
+    reading = Reading(files, analyzer_options(ports, force, contents=False))
     reading.analyzer.watch = watch
     for _ in reading.rpcs():
         pass
@@ -60,7 +62,7 @@ def command(file: str, connection: int | None, as_json: bool, ports: tuple[int, 
     out = console()
     for at, one in enumerate(chosen):
         if as_json:
-            print_json({**credits_record(one), "file": file})
+            print_json({**credits_record(one), "file": reading.path})
         else:
             if at:
                 click.echo()

@@ -17,10 +17,10 @@ from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
 from rdmascope.dissect.rpcrdma.rpcs import Rpc, Stitched
 from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.units import count, plural
 
-from ..reading import Reading, Source, analyzer_options, file_argument, recognition_options
+from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import complain, print_json
-from ..units import count, plural
 
 NFS_TCP_PORT = 2049
 FIRST_CLIENT_PORT, CLIENT_PORTS = 32768, 28232
@@ -49,7 +49,7 @@ FIRST_CLIENT_PORT, CLIENT_PORTS = 32768, 28232
 @click.option("--json", "as_json", is_flag=True, help="Say what was written as one rdmascope.export/1 object.")
 @recognition_options
 def command(
-    file: Source,
+    files: tuple[str, ...],
     target: str,
     output: Path,
     skip_incomplete: bool,
@@ -84,7 +84,7 @@ def command(
       $ tshark -r nfs-tcp.pcapng -Y _ws.malformed | wc -l
       0
     """
-    reading = Reading(file, analyzer_options(ports, force))
+    reading = Reading(files, analyzer_options(ports, force))
     to_stdout = str(output) == "-"
     if not to_stdout and not output.parent.is_dir():
         raise click.ClickException(f"{output.parent}: no such directory")

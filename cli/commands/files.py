@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -40,7 +40,7 @@ NEVER = "never read or written"
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.file/1 object a line.")
 @recognition_options
 def command(
-    file: str,
+    files: tuple[str, ...],
     everything: bool,
     directory: Path | None,
     overwrite: bool,
@@ -93,19 +93,19 @@ def command(
     """
     if overwrite and directory is None:
         raise click.UsageError("--force goes with --extract", click.get_current_context())
-    reading = Reading(file, analyzer_options(ports, force))
+    reading = Reading(files, analyzer_options(ports, force))
     table = FileTable()
     extracts: dict[int, Record] = {}
     if directory is None:
         for rpc in reading.rpcs():
             table.take(rpc)
     else:
-        with Target(directory, file, overwrite) as target, Spool(directory) as spool:
+        with Target(directory, reading.paths, overwrite) as target, Spool(directory) as spool:
             for rpc in reading.rpcs():
                 for transfer in table.take(rpc):
                     spool.add(transfer)
             if reading.analyzer.packets:
-                extracts = _extract(target, spool, table, file)
+                extracts = _extract(target, spool, table, reading.paths)
     listed = [one for one in table if everything or one.transfers or one.calls]
     if as_json:
         for one in listed:
@@ -127,14 +127,14 @@ def _print(table: FileTable, listed: list[File], directory: Path | None, extract
         show(out, *([Text()] if listed else []), *remarks)
 
 
-def _extract(target: Target, spool: Spool, table: FileTable, capture: str) -> dict[int, Record]:
+def _extract(target: Target, spool: Spool, table: FileTable, captures: Sequence[str]) -> dict[int, Record]:
     """Write the files and the manifest; what became of each, by its number."""
     contents = spool.contents()
     ahead = next(contents, None)
     names = SafeNames()
     found: dict[int, Record] = {}
     with os.fdopen(target.create(MANIFEST), "w", encoding="utf-8") as manifest:
-        begin = json.dumps(records.record("manifest", capture=os.path.basename(capture), files=[]))
+        begin = json.dumps(records.record("manifest", capture=", ".join(map(os.path.basename, captures)), files=[]))
         manifest.write(begin.removesuffix("]}"))
         for one in table:
             known = Contents(spool.stored)

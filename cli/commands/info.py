@@ -10,7 +10,7 @@ import click
 import numpy as np
 from rich.text import Text
 
-from rdmascope.captures import Capture, CaptureError, open_capture
+from rdmascope.captures import CaptureError, CaptureFile, open_capture
 from rdmascope.captures.merge import expand
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers.icrc import icrc_ok
@@ -25,9 +25,9 @@ from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.transport.connection import Registry
 from rdmascope.dissect.transport.iwarp.observer import Observer as IwarpObserver
+from rdmascope.dissect.units import count
 
 from ..terminal import EXIT_BAD_INPUT, complain, console, meter, print_json, show
-from ..units import count
 from ..views import info as views
 
 
@@ -180,7 +180,7 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
         click.get_current_context().exit(EXIT_BAD_INPUT)
 
 
-def _record(survey: Survey, capture: Capture) -> records.Record:
+def _record(survey: Survey, capture: CaptureFile) -> records.Record:
     told = capture.told
     seconds = survey.duration / 1e9
     return records.record(
@@ -225,7 +225,7 @@ def _link_type(number: int, frames: int) -> dict[str, object]:
     return {"number": number, "name": LINK_TYPES.get(number), "frames": frames}
 
 
-def _interfaces(survey: Survey, capture: Capture) -> Sequence[dict[str, object]]:
+def _interfaces(survey: Survey, capture: CaptureFile) -> Sequence[dict[str, object]]:
     found: list[dict[str, object]] = []
     for number, interface in enumerate(capture.interfaces):
         statistics = capture.told.statistics.get(number)

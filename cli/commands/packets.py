@@ -21,18 +21,18 @@ from rdmascope.dissect.layers.transports import TRANSPORTS
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import PACKET, decode
 from rdmascope.dissect.records import nouns as records
+from rdmascope.dissect.records.packet_info import PROTOCOLS, alone_shown, call_shown, packet_info, reply_shown
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 
-from ..reading import Reading, Source, analyzer_options, file_argument, follow_options, following, recognition_options
+from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
 from ..terminal import console, print_json, show
 from ..views import packets as views
 
 if TYPE_CHECKING:
+    from rdmascope.dissect.records.segment_lines import SegmentLines
     from rdmascope.dissect.transport.iwarp.segments import Segment
-
-    from ..segments import SegmentLines
 
 SLICE = 4096
 """Packets made into lines at a time."""
@@ -86,7 +86,7 @@ class Line(NamedTuple):
 @follow_options
 @recognition_options
 def command(
-    file: Source,
+    files: tuple[str, ...],
     trees: bool,
     most: int | None,
     span: tuple[int, int] | None,
@@ -125,7 +125,7 @@ def command(
       └── icrc 0xb381ef8b (good)
     """
     options = analyzer_options(ports, force, contents=False)
-    reading = Reading(file, options, streaming=True, follow=following(follow, idle))
+    reading = Reading(files, options, streaming=True, follow=following(follow, idle))
     first, last = span or (1, 1 << 62)
     out = console()
     for listed, line in enumerate(_lines(reading, first, last), 1):
@@ -166,7 +166,7 @@ def _lines(reading: Reading, first: int, last: int) -> Iterator[Line]:
     @cache
     def segments() -> SegmentLines:
         # Most captures have no iWARP in them, and then nothing of it need be loaded.
-        from ..segments import SegmentLines
+        from rdmascope.dissect.records.segment_lines import SegmentLines
 
         return SegmentLines(analyzer)
 
@@ -203,9 +203,9 @@ def _note(rpcs: list[Rpc], sends: dict[int, tuple[str, str, int]], uses: dict[in
     """Remember by frame what the RPCs that ended tell about their packets."""
     for rpc in rpcs:
         if rpc.call is not None:
-            sends[rpc.call.frame] = (*views.call_shown(rpc), rpc.number)
+            sends[rpc.call.frame] = (*call_shown(rpc), rpc.number)
         if rpc.reply is not None:
-            sends[rpc.reply.frame] = (*views.reply_shown(rpc), rpc.number)
+            sends[rpc.reply.frame] = (*reply_shown(rpc), rpc.number)
         for chunk in rpc.chunks:
             for segment in chunk.segments:
                 for operation in segment.operations:
@@ -237,12 +237,12 @@ def _batch_lines(
                 protocol, info, rpc = sends.pop(packet.frame)
             elif connection is not None and begins and alone:
                 payload = packet.payload, packet.payload + packet.captured, packet.length
-                protocol, info = views.alone_shown(batch.data, *payload, packet.frame, connection)
+                protocol, info = alone_shown(batch.data, *payload, packet.frame, connection)
             else:
                 use, rpc = uses.pop(packet.frame, ("", None))
                 protocol, info = (
-                    views.PROTOCOLS[packet.transport],
-                    views.packet_info(batch.data, packet, connection, use),
+                    PROTOCOLS[packet.transport],
+                    packet_info(batch.data, packet, connection, use),
                 )
             place = packet.frame, packet.time, packet.wire
             yield Line(*place, packet, None, source, destination, protocol, info, rpc, begins, batch)
@@ -304,7 +304,7 @@ def _packet_fields(packet: SimpleNamespace | None) -> records.Record:
 
 
 def _segment_fields(segment: Segment, rpcs: tuple[int, ...]) -> records.Record:
-    from ..segments import segment_fields
+    from rdmascope.dissect.records.segment_lines import segment_fields
 
     return {
         "transport": "iWARP",

@@ -12,7 +12,7 @@ from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
-from ..reading import Reading, Source, analyzer_options, follow_options, following, recognition_options
+from ..reading import Reading, analyzer_options, follow_options, following, recognition_options
 from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
 
 THROUGHPUT_BINS = 100
@@ -86,7 +86,7 @@ def command(
       undecoded    what was passed over or is damaged, and why
     """
     failed = False
-    sources: list[Source] = list(files) if each else [files]
+    sources: list[str | tuple[str, ...]] = list(files) if each else [files]
     for at, source in enumerate(sources):
         if at and not as_json:
             click.echo()
@@ -101,8 +101,8 @@ def command(
             else:
                 print_page(reading, statistics, everything)
             reading.check()
-        except click.ClickException as error:
-            complain(error.format_message())
+        except CaptureError as error:
+            complain(str(error))
             failed = True
     if failed:
         click.get_current_context().exit(EXIT_BAD_INPUT)

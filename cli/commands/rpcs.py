@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
+from rdmascope.dissect.onc.names import program_label
 from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
-from ..names import program_label
 from ..options import Duration, Moment, MomentType, Xid
-from ..reading import Reading, Source, analyzer_options, file_argument, follow_options, following, recognition_options
+from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
 from ..terminal import console, print_json
 from ..views import rpcs as views
 
@@ -47,7 +47,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 @follow_options
 @recognition_options
 def command(
-    file: Source,
+    files: tuple[str, ...],
     xid: int | None,
     procedure: str | None,
     connection: int | None,
@@ -87,7 +87,7 @@ def command(
       ...
     """
     options = analyzer_options(ports, force, contents=False)
-    reading = Reading(file, options, streaming=sort is None, follow=following(follow, idle))
+    reading = Reading(files, options, streaming=sort is None, follow=following(follow, idle))
 
     def wanted(rpc: Rpc) -> bool:
         return not (

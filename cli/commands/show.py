@@ -21,11 +21,12 @@ from rdmascope.dissect.transport.operations import Operation
 if TYPE_CHECKING:
     from rdmascope.dissect.transport.iwarp.segments import Segment
 
+from rdmascope.captures.ladder import Carried, frames_of, packet_batches, segment_steps, steps, watch_segments
+from rdmascope.captures.session import rereadable
 from rdmascope.dissect.records import nouns as records
 
-from ..ladder import Carried, frames_of, packet_batches, segment_steps, steps, watch_segments
 from ..options import Xid
-from ..reading import Reading, Source, analyzer_options, file_argument, recognition_options, rereadable
+from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import console, print_json, show
 from ..views import rpc as views
 from ..views.rpcs import frames, title
@@ -43,7 +44,7 @@ from ..views.tables import heading
 )
 @recognition_options
 def command(
-    file: Source,
+    files: tuple[str, ...],
     number: int | None,
     xid: int | None,
     frame: int | None,
@@ -87,11 +88,11 @@ def command(
     if sum(choice is not None for choice in (number, xid, frame)) != 1:
         raise click.UsageError("give one of --rpc, --xid and --frame", click.get_current_context())
     options = analyzer_options(ports, force)
-    with rereadable(file) as path:
+    with rereadable(files) as paths:
         if frame is not None:
-            _show_frame(Reading(path, options), frame, as_json)
+            _show_frame(Reading(paths, options), frame, as_json)
             return
-        reading = Reading(path, options)
+        reading = Reading(paths, options)
         wanted: Callable[[Rpc], bool] = (
             (lambda rpc: rpc.number == number) if number is not None else (lambda rpc: rpc.xid == xid)
         )
@@ -106,7 +107,7 @@ def command(
             print_json(record)
         else:
             out = console()
-            _print_rpc(out, found, reading, Reading(path, options), full)
+            _print_rpc(out, found, reading, Reading(paths, options), full)
             if others:
                 show(out, Text())
                 show(out, Text(f"The same xid: RPC {', '.join(map(str, others))}", "dim"))
@@ -181,8 +182,10 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: b
 
 
 def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
-    from ..views.frame import frame_fields, frame_tree
-    from ..views.packets import transport_info
+    from rdmascope.dissect.records.frame_layers import frame_fields
+    from rdmascope.dissect.records.packet_info import transport_info
+
+    from ..views.frame import frame_tree
 
     seen: list[tuple[FrameBatch, Rows]] = []
     analyzer = reading.analyzer

@@ -15,9 +15,9 @@ import click
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.synth.shipped import read_script, shipped_scripts, write_capture
 from rdmascope.dissect.records.nouns import record
+from rdmascope.dissect.units import plural
 
 from ..terminal import EXIT_FAULT, complain, console, print_json, show
-from ..units import plural
 
 if TYPE_CHECKING:
     from rdmascope.captures.synth.wire.play import Played

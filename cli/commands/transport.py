@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import click
 
+from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.records.nouns import Record, record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.health import Direction, Episode, Refusal, Spread, Tally, TransportHealth
+from rdmascope.dissect.units import plural
 
-from ..names import procedure_label, program_label
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import complain, console, print_json, show
-from ..units import plural
 
 MAX_PAID = 1000
 """RPCs of a connection that are kept, those that waited longest."""
@@ -60,7 +60,7 @@ class Paid(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.transport/1 object per connection.")
 @recognition_options
 def command(
-    file: str,
+    files: tuple[str, ...],
     connection: int | None,
     icrc: bool,
     everything: bool,
@@ -106,7 +106,7 @@ def command(
     from ..views import transport as views
 
     options = analyzer_options(ports, force, contents=False)
-    reading = Reading(file, replace(options, icrc=icrc))
+    reading = Reading(files, replace(options, icrc=icrc))
     paid: dict[int, list[tuple[int, int, Paid]]] = {}
     for rpc in reading.rpcs():
         if rpc.retransmission_delay:
@@ -115,15 +115,15 @@ def command(
     chosen = [one for one in analyzer.connections if connection in (None, one.number)]
     if connection is not None and not chosen:
         reading.check()
-        raise click.ClickException(f"{file}: no connection {connection}; it has {len(analyzer.connections)}")
+        raise click.ClickException(f"{reading.path}: no connection {connection}; it has {len(analyzer.connections)}")
     out = console()
     if not chosen and not as_json:
-        show(out, views.nothing(file, analyzer.frames))
+        show(out, views.nothing(reading.path, analyzer.frames))
     for at, one in enumerate(chosen):
         health = analyzer.health(one.number)
         waited = [entry for _, _, entry in sorted(paid.get(one.number, []), reverse=True)]
         if as_json:
-            print_json({**transport_record(one, health, waited), "file": file})
+            print_json({**transport_record(one, health, waited), "file": reading.path})
         else:
             if at:
                 click.echo()

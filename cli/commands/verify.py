@@ -9,6 +9,7 @@ from dataclasses import asdict
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.session import rereadable
 from rdmascope.captures.wireshark import Tshark, TsharkInput, UnknownFields, field_lines, find_tshark, in_words
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import decode
@@ -16,7 +17,7 @@ from rdmascope.dissect.records.nouns import Record, record
 from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, sighting
 from rdmascope.dissect.verify.second_opinion import Comparison, Difference, Ours
 
-from ..reading import Reading, Source, analyzer_options, file_argument, recognition_options, rereadable
+from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views import verify as views
 
@@ -38,7 +39,7 @@ MAX_IN_WORDS = 100
     "--json", "as_json", is_flag=True, help="rdmascope.difference/1 objects, and one rdmascope.verification/1."
 )
 @recognition_options
-def command(file: Source, limit: int | None, as_json: bool, ports: tuple[int, ...], force: str | None) -> int:
+def command(files: tuple[str, ...], limit: int | None, as_json: bool, ports: tuple[int, ...], force: str | None) -> int:
     """Compare with Wireshark: packet headers field by field, RPCs one by one.
 
     tshark 4.0 or later reads the same frames, in two passes.  Where the two differ, both are shown, and who is
@@ -76,14 +77,11 @@ def command(file: Source, limit: int | None, as_json: bool, ports: tuple[int, ..
     The call was sent in frame 107 and was answered 8.91 ms later.  Wireshark shows it when all its data is there, in
     frame 113, so the response time that it gives lacks the time that the data took.
     """
-    try:
-        with rereadable(file) as source:
-            reading = Reading(source, analyzer_options(ports, force, contents=False))
-            with TsharkInput(reading.paths) as readable:
-                name = "standard input" if file == "-" else reading.path
-                return _verify(name, reading, readable, find_tshark(), limit, as_json)
-    except CaptureError as error:
-        raise click.ClickException(str(error)) from None
+    with rereadable(files) as paths:
+        reading = Reading(paths, analyzer_options(ports, force, contents=False))
+        with TsharkInput(reading.paths) as readable:
+            name = "standard input" if files == ("-",) else reading.path
+            return _verify(name, reading, readable, find_tshark(), limit, as_json)
 
 
 def _verify(
@@ -171,10 +169,10 @@ def difference_record(difference: Difference) -> Record:
     )
 
 
-def _summary(file: str, tshark: Tshark, comparison: Comparison, agree: bool) -> Record:
+def _summary(file_name: str, tshark: Tshark, comparison: Comparison, agree: bool) -> Record:
     return record(
         "verification",
-        file=file,
+        file=file_name,
         tshark=tshark.version,
         agree=agree,
         compared={what.replace(" ", "_"): asdict(tally) for what, tally in comparison.tallies.items()},

@@ -17,8 +17,8 @@ from rdmascope.dissect.audit.judgement import NOT_APPLICABLE, PASS, UNDECIDABLE,
 from rdmascope.dissect.audit.page import facts
 from rdmascope.dissect.audit.result import Result, side, who
 from rdmascope.dissect.audit.rule import Rule
+from rdmascope.dissect.units import plural
 
-from ..units import plural
 from .tables import Cell, Grid, heading
 
 if TYPE_CHECKING:

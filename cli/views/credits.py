@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.dissect.measure.credits import Direction, Stretch
+from rdmascope.dissect.units import count, duration, plural, share
 
-from ..units import count, duration, plural, share
 from .tables import LEVELS, Cell, Grid
 
 HEIGHT = 8

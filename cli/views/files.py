@@ -10,8 +10,8 @@ from rich.text import Text
 
 from rdmascope.dissect.measure.files import File, FileTable
 from rdmascope.dissect.onc.nfs_calls import DIRECTORY, LINK
+from rdmascope.dissect.units import count, plural, size
 
-from ..units import count, plural, size
 from .tables import Grid
 
 UNNAMED = "?"

@@ -12,10 +12,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.captures import Capture
+from rdmascope.captures import CaptureFile
 from rdmascope.dissect.link.numbers import LINK_TYPES
+from rdmascope.dissect.units import count, duration, plural, share, size
 
-from ..units import count, duration, moment, plural, share, size
+from ..units import moment
 from .tables import Cell, Grid, bar, heading
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ NARROW, WIDE = 20, 60
 """Columns of a bar."""
 
 
-def survey_view(survey: Survey, capture: Capture, width: int) -> RenderableType:
+def survey_view(survey: Survey, capture: CaptureFile, width: int) -> RenderableType:
     parts: list[RenderableType] = [Text(survey.path, "bold"), _facts(survey, capture)]
     if len(capture.interfaces) > 1 or any(one.name for one in capture.interfaces):
         parts += [Text(), heading("Interfaces"), _interfaces(survey, capture)]
@@ -36,7 +37,7 @@ def survey_view(survey: Survey, capture: Capture, width: int) -> RenderableType:
     return Group(*parts)
 
 
-def _facts(survey: Survey, capture: Capture) -> RenderableType:
+def _facts(survey: Survey, capture: CaptureFile) -> RenderableType:
     rows: list[tuple[str, Cell]] = [("format", _format(capture)), ("frames", _frames(survey))]
     if survey.first_time is not None and survey.last_time is not None:
         rows.append(("from", moment(survey.first_time)))
@@ -71,7 +72,7 @@ def _facts(survey: Survey, capture: Capture) -> RenderableType:
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
-def _format(capture: Capture) -> str:
+def _format(capture: CaptureFile) -> str:
     parts = [capture.format]
     if capture.format in ("pcap", "pcapng"):
         parts.append(f"{capture.byte_order}-endian")
@@ -101,12 +102,12 @@ def _bits(rate: float) -> str:
     return f"{rate:.0f} bit/s"
 
 
-def _link_types(survey: Survey, capture: Capture) -> Iterable[str]:
+def _link_types(survey: Survey, capture: CaptureFile) -> Iterable[str]:
     for number in survey.link_types or dict.fromkeys(capture.link_types):
         yield f"{LINK_TYPES.get(number, 'unknown')} ({number})"
 
 
-def _cut(survey: Survey, capture: Capture) -> str:
+def _cut(survey: Survey, capture: CaptureFile) -> str:
     snaplen = f"; snaplen {count(capture.snaplen)}" if capture.snaplen else ""
     if not survey.frames:
         return f"no frames{snaplen}"
@@ -114,7 +115,7 @@ def _cut(survey: Survey, capture: Capture) -> str:
     return f"{cut}, the largest frame in the file has {count(survey.longest)} bytes{snaplen}"
 
 
-def _drops(capture: Capture) -> Cell:
+def _drops(capture: CaptureFile) -> Cell:
     told = capture.told
     every = told.statistics.values()
     parts = []
@@ -149,7 +150,7 @@ def _verdicts(verdicts: Counter[bool | None]) -> Cell:
     return Text(text, "red") if wrong else text
 
 
-def _interfaces(survey: Survey, capture: Capture) -> RenderableType:
+def _interfaces(survey: Survey, capture: CaptureFile) -> RenderableType:
     rows: list[list[Cell]] = []
     for number, one in enumerate(capture.interfaces[:LISTED]):
         statistics = capture.told.statistics.get(number)

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.measure.recent import HISTORY, Busy, Line, Rate, What
+from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.records.nouns import Record
+from rdmascope.dissect.units import count, duration, plural, size
 
-from ..names import procedure_label, program_label
-from ..units import count, duration, plural, size
 from .tables import STATE_STYLES, Cell, Grid, heading, sparkline
 
 WIDE = 140

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 from rich.tree import Tree
 
 from rdmascope.dissect.layers.characteristics_codes import (
     CHARACTERISTICS,
-    Characteristic,
     characteristic_name,
     option_name,
     value_words,
 )
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES
-from rdmascope.dissect.rpcrdma.characteristics import (
-    InitXch,
-    OptionNoun,
-    ReqXch,
-    RespXch,
-    UnknownOption,
-    UpdXch,
-    decode_option,
-    selected,
-)
+from rdmascope.dissect.records.option_info import MOST, limited, listed, option_parts
+from rdmascope.dissect.rpcrdma.characteristics import InitXch, ReqXch, decode_option, selected
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
 from rdmascope.dissect.rpcrdma.negotiation import Request, Spoken, loops
 from rdmascope.dissect.transport.connection import Connection
-
-from ..units import plural, size
+from rdmascope.dissect.units import plural, size
 
 ENDS = "client", "server"
 """Endpoint 0 and 1 (xcharext-02, 1.3)."""
-MOST = 8
-"""Things of one kind that are told."""
 MAX_ITEMS = 64
 """Characteristics of one message that are listed."""
 
@@ -58,7 +46,7 @@ def story(connection: Connection, connections: Sequence[Connection] = ()) -> Ite
             first = loop.connections[0].number
             yield f"asked for version {loop.version} again, which the server had refused on connection {first}"
     for sender, way in ((0, "to the server"), (1, "back")):
-        yield f"inline threshold {way}: {_limited(_thresholds(connection, sender))}"
+        yield f"inline threshold {way}: {limited(_thresholds(connection, sender))}"
     version = connection.version_at().value
     if version != 1 and (version != 0 or connection.negotiation.announcements):
         for endpoint in (0, 1):
@@ -69,7 +57,7 @@ def story(connection: Connection, connections: Sequence[Connection] = ()) -> Ite
         for one in connection.negotiation.option_refusals
     ]
     if refused:
-        yield f"not supported by {_limited(refused)}"
+        yield f"not supported by {limited(refused)}"
 
 
 def version_story(connection: Connection) -> str:
@@ -87,7 +75,7 @@ def version_story(connection: Connection) -> str:
         for one in negotiation.refusals
     ]
     if refusals:
-        parts.append(_limited(refusals))
+        parts.append(limited(refusals))
         parts.append(
             f"went on with version {went_on.version} in frame {went_on.frame}" if went_on else "sent nothing more"
         )
@@ -97,7 +85,7 @@ def version_story(connection: Connection) -> str:
     if answered and not (went_on and answered[0].version == went_on.version):
         parts.append(f"answered {_spoken(answered[0])}")
     if len(answered) > 1:
-        parts.append(f"later {_limited([_spoken(one) for one in answered[1:]])}")
+        parts.append(f"later {limited([_spoken(one) for one in answered[1:]])}")
     return ", ".join(parts)
 
 
@@ -126,21 +114,21 @@ def _characteristics(connection: Connection, endpoint: int) -> Iterator[str]:
     }
     for one in list(others.values())[:MOST]:
         told.setdefault(one.source, []).append(f"{one.characteristic.name} {one.characteristic.words}")
-    known_by = [f"{_limited(items)} ({source})" for source, items in told.items()]
+    known_by = [f"{limited(items)} ({source})" for source, items in told.items()]
     if len(others) > MOST:
         known_by.append(f"… and {plural(len(others) - MOST, 'unknown characteristic')} more")
     yield f"{ENDS[endpoint]}: {'; '.join(known_by)}"
     if endpoint in connection.negotiation.nochange:
         frame, fixed = connection.negotiation.nochange[endpoint]
         if fixed:
-            names = _limited([characteristic_name(which) for which in sorted(fixed)])
+            names = limited([characteristic_name(which) for which in sorted(fixed)])
             yield f"{ENDS[endpoint]} expects no change of {names} (frame {frame})"
 
 
 def _requests(connection: Connection) -> Iterator[str]:
     requests = connection.negotiation.requests
     for request in requests[:MOST]:
-        yield f"{ENDS[request.asker]} asked for {_listed(request.want)} in frame {request.frame}: {outcome(request)}"
+        yield f"{ENDS[request.asker]} asked for {listed(request.want)} in frame {request.frame}: {outcome(request)}"
     if len(requests) > MOST:
         yield f"… and {plural(len(requests) - MOST, 'request')} more"
 
@@ -152,7 +140,7 @@ def outcome(request: Request) -> str:
     if not request.answer_frame:
         return "not answered"
     parts = [
-        f"{word} {_limited(selected(subset, request.want))}"
+        f"{word} {limited(selected(subset, request.want))}"
         for word, subset in (("done", request.done), ("rejected", request.rejected))
         if subset
     ]
@@ -163,50 +151,7 @@ def outcome(request: Request) -> str:
     return f"{', '.join(parts) or 'nothing said of any'} (frame {request.answer_frame})"
 
 
-def _listed(items: Sequence[Characteristic]) -> str:
-    return _limited([f"{item.name} {item.words}" for item in items]) if items else "nothing"
-
-
-def _limited(parts: Iterable[str]) -> str:
-    found = list(parts)
-    more = [f"… {len(found) - MOST} more"] if len(found) > MOST else []
-    return ", ".join(found[:MOST] + more)
-
-
 # One RDMA2_OPTIONAL
-
-
-def option_words(header: TransportHeader, request: Request | None = None) -> str:
-    """'ROPT_INITXCH: Receive Buffer Size 8192'; ``request`` is what a ROPT_RESPXCH answers."""
-    name = option_name(header.option)
-    if header.option is None:
-        return name
-    noun = decode_option(header.option, header.optinfo, header.truncated)
-    told = "; ".join(text for text in (f"{label}{shown}" for label, shown in _parts(noun, request)) if text)
-    problem = f" [{noun.problem}]" if noun.problem else ""
-    return f"{name}{f': {told}' if told else ''}{problem}"
-
-
-def _parts(noun: OptionNoun, request: Request | None) -> Iterator[tuple[str, str]]:
-    """Labels and values of an option."""
-    if isinstance(noun, InitXch):
-        yield "", _listed(noun.start)
-        if noun.nochange:
-            yield "not expected to change ", _limited(selected(noun.nochange, noun.start))
-    elif isinstance(noun, ReqXch):
-        yield "wants ", _listed(noun.want)
-    elif isinstance(noun, RespXch):
-        for label, subset in (("done ", noun.done), ("rejected ", noun.rejected), ("pending ", noun.pending)):
-            if subset:
-                names = selected(subset, request.want) if request else [f"position {at}" for at in sorted(subset)]
-                yield label, _limited(names)
-    elif isinstance(noun, UpdXch):
-        if noun.now is not None:
-            yield "", _listed([noun.now])
-        if noun.pending_clear is not None:
-            yield "", "no longer pending" if noun.pending_clear else "pending changes stay so"
-    elif isinstance(noun, UnknownOption):
-        yield "", f"{plural(len(noun.data), 'byte')} {noun.data[:16].hex()}{'…' if len(noun.data) > 16 else ''}"
 
 
 def add_option(tree: Tree, header: TransportHeader, request: Request | None = None) -> None:
@@ -221,7 +166,7 @@ def add_option(tree: Tree, header: TransportHeader, request: Request | None = No
         branch.add(Text.assemble(f"{item.name} {item.words}", (doubt, "red")))
     if len(items) > MAX_ITEMS:
         branch.add(Text(f"… {len(items) - MAX_ITEMS} more", "dim"))
-    for label, shown in list(_parts(noun, request))[1 if items else 0 :]:
+    for label, shown in list(option_parts(noun, request))[1 if items else 0 :]:
         branch.add(Text(f"{label}{shown}"))
     if noun.problem:
         branch.add(Text(f"not decoded to its end: {noun.problem}", "red"))

@@ -18,8 +18,8 @@ from rdmascope.captures.synth.endpoint.header import Value
 from rdmascope.captures.verbs.interface import Depths, PeerAddress
 from rdmascope.dissect.layers.characteristics_codes import CHARACTERISTICS, characteristic_name
 from rdmascope.dissect.onc.programs import program_name
+from rdmascope.dissect.units import duration, plural, size
 
-from ..units import duration, plural, size
 from .tables import Grid, heading
 
 STYLES = {

@@ -12,11 +12,12 @@ from rich.text import Text
 
 from rdmascope.dissect.measure.distribution import Distribution
 from rdmascope.dissect.measure.statistics import PARTS, Procedure, Share, Slow, Statistics, Transfer
+from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.rpcrdma.eviction import Retired
 from rdmascope.dissect.transport.connection import Connection, Endpoint
+from rdmascope.dissect.units import bound, count, duration, plural, share, size
 
-from ..names import procedure_label, program_label
-from ..units import bound, count, duration, moment, plural, share, size
+from ..units import moment
 from .negotiation import speaks_version_2, story
 from .tables import PART_NAMES, STATE_STYLES, Cell, Grid, bar, heading, sparkline
 

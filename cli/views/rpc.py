@@ -9,14 +9,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
+from rdmascope.captures.ladder import ACKNOWLEDGEMENT, OTHER, OWN, TCP_ACK, Step
 from rdmascope.dissect.layers.rpcrdma_codes import error_name, procedure_name
 from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
 from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.units import count, duration, plural, seconds, share, size
 
-from ..ladder import ACKNOWLEDGEMENT, OTHER, OWN, TCP_ACK, Step
-from ..units import count, duration, moment, plural, seconds, share, size
+from ..units import moment
 from .negotiation import add_option, direction_words
 from .rpcs import begin, outcome, title
 from .tables import PART_NAMES, Cell, Grid, bar

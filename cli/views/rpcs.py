@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.text import Text
 
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG
+from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.units import duration, seconds, size
 
-from ..names import procedure_label, program_label
-from ..units import duration, seconds, size
 from .tables import STATE_STYLES
 
 COLUMNS = (

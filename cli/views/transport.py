@@ -12,8 +12,8 @@ from rich.text import Text
 
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.health import CAUSES, Direction, Episode, Spread, Tally, TransportHealth
+from rdmascope.dissect.units import count, duration, plural, share, size
 
-from ..units import count, duration, plural, share, size
 from .tables import Cell, Grid
 
 if TYPE_CHECKING:

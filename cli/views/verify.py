@@ -9,11 +9,11 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from rdmascope.dissect.units import count, duration, plural
 from rdmascope.dissect.verify.frame_fields import Values
 from rdmascope.dissect.verify.second_opinion import ComparisonTally, Difference
 from rdmascope.dissect.verify.weak_spots import PRESENCE
 
-from ..units import count, duration, plural
 from .tables import Cell, Grid
 
 DECIMAL = frozenset(

@@ -11,9 +11,8 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
-from rdmascope.captures import CaptureError
+from rdmascope.captures import CaptureError, session
 from rdmascope.captures.read_ahead import ahead
-from rdmascope.cli import reading
 from rdmascope.cli.main import main
 
 SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
@@ -102,10 +101,10 @@ def told(path: Path, *arguments: str) -> Result:
 @pytest.fixture
 def reads_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small file and machine are.  Were it this process that reads, it would get nothing."""
-    here, sent = os.getpid(), reading._sent
-    monkeypatch.setattr(reading, "AHEAD_FROM", 0)
-    monkeypatch.setattr(reading, "processors", lambda: 2)
-    monkeypatch.setattr(reading, "_sent", lambda *who: iter(()) if os.getpid() == here else sent(*who))
+    here, sent = os.getpid(), session._sent
+    monkeypatch.setattr(session, "AHEAD_FROM", 0)
+    monkeypatch.setattr(session, "processors", lambda: 2)
+    monkeypatch.setattr(session, "_sent", lambda *who: iter(()) if os.getpid() == here else sent(*who))
 
 
 def plain(sample: str) -> bytes:

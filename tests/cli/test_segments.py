@@ -19,8 +19,9 @@ from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.iwarp_strategies import IwarpConversation, iwarp_faulty
 from playbook.segments import Talk, send
 from rdmascope.cli.main import main
-from rdmascope.cli.segments import SegmentLines, segment_fields
-from rdmascope.cli.views.frame import frame_fields, layer_trees
+from rdmascope.cli.views.frame import layer_trees
+from rdmascope.dissect.records.frame_layers import frame_fields
+from rdmascope.dissect.records.segment_lines import SegmentLines, segment_fields
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 SAMPLES = Path(__file__).parents[2] / "captures" / "samples"

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.cli import units
-from rdmascope.cli.names import procedure_label, program_label
 from rdmascope.cli.options import Duration, Moment, MomentType, Xid
+from rdmascope.cli.units import moment
+from rdmascope.dissect import units
+from rdmascope.dissect.onc.names import procedure_label, program_label
 
 
 @pytest.mark.parametrize(
@@ -43,8 +44,8 @@ def test_sizes_and_durations_stay_narrow(number: int) -> None:
 
 
 def test_moments() -> None:
-    assert units.moment(1_714_564_800_123_456_789) == "2024-05-01 12:00:00.123456 UTC"
-    assert units.moment(2**63 - 1).endswith("UTC")
+    assert moment(1_714_564_800_123_456_789) == "2024-05-01 12:00:00.123456 UTC"
+    assert moment(2**63 - 1).endswith("UTC")
     assert units.seconds(-1_000_250_999) == "-1.000250"
     assert units.bound(500_000) == "500 µs"
     assert units.plural(1, "RPC") == "1 RPC"

@@ -30,9 +30,9 @@ from playbook.wire import Connection
 from rdmascope.cli.commands.show import Strays
 from rdmascope.cli.main import main
 from rdmascope.cli.views.negotiation import story, version_story
-from rdmascope.cli.views.packets import transport_info
 from rdmascope.cli.views.rpc import header_tree
 from rdmascope.dissect.records.nouns import connection_record, rpc_record
+from rdmascope.dissect.records.packet_info import transport_info
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import Rpc

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from rdmascope.dissect.transport.iwarp.framing import WRONG_CRC
-from rdmascope.dissect.transport.iwarp.segments import Part, Segment
-
+from ..transport.iwarp.framing import WRONG_CRC
+from ..transport.iwarp.segments import Part, Segment
 from ..units import count, plural
-from .frame import Words
-from .segments import fault_info, fpdu_info
+from .segment_info import fault_info, fpdu_info
+
+
+class Words(NamedTuple):
+    """Between layers: what no layer tells."""
+
+    text: str
+    fields: dict[str, Any]
 
 
 def mpa_layers(data: bytes, segment: Segment) -> Iterator[Any]:
@@ -18,8 +23,8 @@ def mpa_layers(data: bytes, segment: Segment) -> Iterator[Any]:
 
     ``data``: of the whole frame.
     """
-    from rdmascope.dissect.layers.iwarp import FPDU, MPAReply, MPARequest
-    from rdmascope.dissect.layers.markers import remove_markers
+    from ..layers.iwarp import FPDU, MPAReply, MPARequest
+    from ..layers.markers import remove_markers
 
     if segment.mark:
         yield Words(f"TCP: {segment.mark}", {"mark": segment.mark})

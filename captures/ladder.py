@@ -21,9 +21,9 @@ from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.operations import Kind
+from rdmascope.dissect.units import size
 
-from .reading import Reading
-from .units import size
+from .session import Session
 
 if TYPE_CHECKING:
     from rdmascope.dissect.transport.iwarp.segments import Fpdu, Part, Segment, Segments
@@ -63,10 +63,10 @@ def frames_of(rpc: Rpc) -> set[int]:
     return frames
 
 
-def packet_batches(reading: Reading) -> Iterator[tuple[PacketBatch, AddressTable]]:
+def packet_batches(session: Session) -> Iterator[tuple[PacketBatch, AddressTable]]:
     """Columns, without RPCs."""
     addresses = AddressTable()
-    for batch in reading.batches():
+    for batch in session.batches():
         yield decode(batch, locate(batch, addresses)), addresses
 
 
@@ -130,13 +130,13 @@ def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[
     return of
 
 
-def segment_steps(rpc: Rpc, reading: Reading) -> list[Step]:
+def segment_steps(rpc: Rpc, session: Session) -> list[Step]:
     """iWARP: the TCP segments of the connection from the first frame of the RPC to the acknowledgement of its reply."""
     own = frames_of(rpc)
     if not own:
         return []
     first, last = min(own), max(own)
-    segments = watch_segments(reading.analyzer)
+    segments = watch_segments(session.analyzer)
     carried = Carried(rpc)
     procedures = {
         (message.operation.initiator, message.operation.psn): procedure_name(
@@ -149,12 +149,12 @@ def segment_steps(rpc: Rpc, reading: Reading) -> list[Step]:
     found: list[Step] = []
     waiting: FrameBatch | None = None
     lingered = 0
-    for batch in chain(reading.batches(), [None]):
+    for batch in chain(session.batches(), [None]):
         # A batch is told when the next one was looked at, too: an FPDU may end there.
         if batch is None:
-            reading.analyzer.finish()
+            session.analyzer.finish()
         else:
-            reading.analyzer.feed(batch)
+            session.analyzer.feed(batch)
             if int(batch.rows["number"][-1]) < first:
                 continue
         if waiting is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import dropwhile
 
-from rdmascope.dissect.onc.programs import program_name
+from .programs import program_name
 
 PREAMBLE = frozenset({"SEQUENCE", "CB_SEQUENCE", "PUTFH", "PUTROOTFH"})
 """Operations that most COMPOUNDs begin with and that say little about what one is for."""

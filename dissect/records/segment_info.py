@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rdmascope.dissect.layers import iwarp_codes as codes
-from rdmascope.dissect.link.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG
-from rdmascope.dissect.transport.iwarp.framing import DOUBTED, WRONG_CRC
-from rdmascope.dissect.transport.iwarp.mpa import MPAFrame
-from rdmascope.dissect.transport.iwarp.segments import Fpdu, Part, Segment
-
+from ..layers import iwarp_codes as codes
+from ..link.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG
+from ..transport.iwarp.framing import DOUBTED, WRONG_CRC
+from ..transport.iwarp.mpa import MPAFrame
+from ..transport.iwarp.segments import Fpdu, Part, Segment
 from ..units import count, size
-from .packets import Shown
+from .packet_info import Shown
 
 TCP, MPA, DDP = "TCP", "MPA", "DDP/RDMA"
 """What tshark calls the protocols."""

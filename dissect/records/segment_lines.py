@@ -6,20 +6,18 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.layers import iwarp_codes as codes
-from rdmascope.dissect.link.locate import AddressTable, locate
-from rdmascope.dissect.records import nouns as records
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.rpcrdma.messages import Message
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.iwarp.framing import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
-from rdmascope.dissect.transport.iwarp.segments import Fpdu, Part, Segment, Segments
-from rdmascope.dissect.transport.operations import Kind
-
-from .views import packets as packet_views
-from .views import segments as views
-from .views.packets import Shown
+from ..frames import FrameBatch
+from ..layers import iwarp_codes as codes
+from ..link.locate import AddressTable, locate
+from ..rpcrdma.analyzer import Analyzer
+from ..rpcrdma.messages import Message
+from ..rpcrdma.rpcs import Rpc
+from ..transport.iwarp.framing import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
+from ..transport.iwarp.segments import Fpdu, Part, Segment, Segments
+from ..transport.operations import Kind
+from . import nouns as records
+from . import segment_info as views
+from .packet_info import Shown, alone_shown, call_shown, reply_shown
 
 MAX_KEPT = 1 << 16
 """Messages and transfers of which it is remembered what RPC they are of."""
@@ -57,9 +55,9 @@ class SegmentLines:
         for rpc in rpcs:
             number = rpc.connection.number
             if rpc.call is not None:
-                self._sends[_sent(number, rpc.call)] = packet_views.call_shown(rpc), rpc.number
+                self._sends[_sent(number, rpc.call)] = call_shown(rpc), rpc.number
             if rpc.reply is not None:
-                self._sends[_sent(number, rpc.reply)] = packet_views.reply_shown(rpc), rpc.number
+                self._sends[_sent(number, rpc.reply)] = reply_shown(rpc), rpc.number
             for chunk in rpc.chunks:
                 text = f"RPC {rpc.number} {chunk.kind} chunk"
                 for operation in (one for use in chunk.segments for one in use.operations):
@@ -106,9 +104,7 @@ class SegmentLines:
                 return (shown, "") if fpdu.last else (None, f"RPC {rpc}")
             if connection.protocol == "rpcrdma" and fpdu.last and not fpdu.place:
                 data = fpdu.payload()
-                shown = packet_views.alone_shown(
-                    memoryview(data), 0, len(data), fpdu.length, fpdu.last_frame, connection
-                )
+                shown = alone_shown(memoryview(data), 0, len(data), fpdu.length, fpdu.last_frame, connection)
                 return shown, ""
         elif fpdu.opcode == codes.READ_REQUEST:
             read = self._reads.get((number, sender, fpdu.msn & 0xFFFFFF))

@@ -1,0 +1,205 @@
+"""One pass over a capture: opened, read ahead, analysed; damage survived, growth followed, old connections evicted.
+
+What every command and the library's ``read`` stand on.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn, TypeVar
+
+from rdmascope.dissect.arrays import Bytes
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.link.front import Decoded, Front
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.units import plural
+
+from .errors import CaptureError
+from .formats.streams import Limits
+from .merge import MergedCaptures, first_of, open_captures
+from .open import CaptureFile, Follow
+from .read_ahead import ahead, processors
+
+Made = TypeVar("Made", FrameBatch, Decoded)
+
+Source = CaptureFile | MergedCaptures
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""One path, or several to be read as one capture; a directory stands for the captures in it, - for standard input."""
+
+Progress = Callable[[int, int | None, int], None]
+"""Is given bytes read, bytes in all (None: not known), and frames read, after every batch."""
+
+AHEAD_FROM = 256 << 20
+"""Bytes of a file from which on a second process is worth its memory."""
+FIRST_BATCH = 1 << 11
+"""Frames of the first batch: until it comes the other process has nothing to do."""
+
+
+class Session:
+    """One pass over a capture, which can be made once.
+
+    Damage in the file does not raise while there is something to give: it waits in ``damage``, and ``check()``
+    raises it at the end.
+
+    Attributes:
+        analyzer: the state so far: frames, packets, times, connections, what was skipped.
+        damage: why reading ended early; None where it did not.
+        passed_over: files of a directory that are no captures, and why.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        options: Options | None = None,
+        *,
+        follow: Follow | None = None,
+        limits: Limits | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.paths = (
+            (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
+        )
+        self.path = self.paths[0] + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
+        self.follow = follow
+        self.passed_over: list[str] = []
+        self.analyzer = Analyzer(options)
+        self.damage: CaptureError | None = None
+        self._limits = limits
+        self._progress = progress
+
+    @property
+    def first_time(self) -> int:
+        """Nanoseconds; of the first frame, 0 before there is one."""
+        return self.analyzer.first_time or 0
+
+    def batches(self) -> Iterator[FrameBatch]:
+        """The batches of frames, up to the damage if there is any."""
+        return self._read(lambda capture: capture.batches())
+
+    def decoded(self) -> Iterator[Decoded]:
+        """The same, decoded."""
+        return self._read(lambda capture: decoded(capture, self.analyzer.front))
+
+    def rpcs(self, evicted: Callable[[list[Connection]], None] | None = None) -> Iterator[Rpc]:
+        """RPCs as they end, at the end those that never did.
+
+        ``evicted`` is given connections of which no more RPC comes, where they are too many to be kept.
+        """
+        for batch in self.decoded():
+            with uncollected():
+                rpcs = self.analyzer.feed_decoded(batch)
+            yield from rpcs
+            if self.analyzer.retired.connections and (gone := self.analyzer.retired_since()):
+                if evicted is not None:
+                    evicted(gone)
+                gc.collect()
+        yield from self.analyzer.finish()
+
+    def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:
+        """What ``line`` gives of the frames, until they end or are damaged."""
+        frames = 0
+        try:
+            with open_captures(self.paths, self._limits, self.follow) as capture:
+                if isinstance(capture, MergedCaptures):
+                    self.passed_over = capture.passed_over
+                made = line(capture)
+                while True:
+                    with uncollected():
+                        one = next(made, None)
+                    if one is None:
+                        break
+                    frames += len(one)
+                    yield one
+                    if self._progress is not None:
+                        self._progress(capture.position, capture.size, frames)
+        except CaptureError as error:
+            if not frames:
+                raise
+            self.damage = error
+
+    def check(self) -> None:
+        """Raise CaptureError for what was wrong with the capture, after what it gave was used."""
+        if self.damage is not None:
+            raise self.damage
+        frames = self.analyzer.frames
+        if not frames:
+            raise CaptureError(f"{self.path}: no frames in it")
+        if not self.analyzer.packets:
+            kinds = ", ".join(kind for kind, _ in self.analyzer.skipped.most_common(3))
+            raise CaptureError(f"{self.path}: no RDMA packet among {plural(frames, 'frame')} ({kinds})")
+
+    def lacks(self, what: str) -> NoReturn:
+        """Raise that ``what`` is not in the capture, and why that may be."""
+        try:
+            self.check()
+        except CaptureError as error:
+            raise CaptureError(f"no {what}; {error}") from None
+        raise CaptureError(f"{self.path}: no {what}")
+
+    def passed_over_words(self) -> str:
+        """Which files of a directory were passed over, in one line; '' where none was."""
+        return f"passed over: {first_of(self.passed_over)}" if self.passed_over else ""
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without looking for garbage: the nouns hold no cycles, and looking for some takes longer than all decoding."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def decoded(capture: Source, front: Front) -> Iterator[Decoded]:
+    """The batches of a capture, decoded; of a large file by a process of its own, while this one uses them."""
+    if not isinstance(capture, MergedCaptures) and capture.mapped is not None:
+        data = capture.mapped
+        if len(data) >= AHEAD_FROM and processors() > 1:
+            return _received(capture, data, front, ahead(lambda: _sent(capture, front)))
+    return map(front.take, filter(len, capture.batches()))
+
+
+Parcel = tuple[int, Decoded, tuple[int, list[bytes]]]
+"""Position in the file; a batch without the bytes, which both processes have; new addresses, and from which on."""
+
+
+def _sent(capture: CaptureFile, front: Front) -> Iterator[Parcel]:
+    for batch in filter(len, capture.batches(FIRST_BATCH)):
+        known = len(front.addresses)
+        one = front.take(batch).within(batch.data[:0])
+        yield capture.position, one, (known, front.addresses.since(known))
+
+
+def _received(capture: CaptureFile, data: Bytes, front: Front, parcels: Iterator[Parcel]) -> Iterator[Decoded]:
+    try:
+        for position, one, addresses in parcels:
+            front.addresses.learn(*addresses)
+            capture.passed(position)
+            yield one.within(data)
+    except ChildProcessError as error:
+        raise CaptureError(f"{capture.path}: at byte {capture.position}: {error}") from None
+
+
+@contextmanager
+def rereadable(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """What can be read twice: standard input is copied to a temporary file."""
+    if "-" not in paths:
+        yield paths
+        return
+    import shutil
+    import sys
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(prefix="rdmascope-") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield [copy.name if path == "-" else path for path in paths]

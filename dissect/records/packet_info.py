@@ -1,0 +1,182 @@
+"""The protocol and the info column of a packet, in the words of tshark where it has some."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from ..arrays import Bytes
+from ..layers import opcodes
+from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, error_name, procedure_name
+from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
+from ..onc.header import call_header
+from ..onc.programs import program_name
+from ..onc.summary import call_summary, reply_summary
+from ..rpcrdma.header import decode_header
+from ..rpcrdma.messages import Message, TransportHeader
+from ..rpcrdma.negotiation import Request
+from ..rpcrdma.rpcs import Rpc
+from ..transport.connection import Connection
+from ..transport.rc.cm import CMMessage, read_cm
+from ..units import count, plural, size
+from .option_info import option_words
+
+GENERAL_SERVICES_QP = 1
+
+CM_NAMES = {
+    "REQ": "ConnectRequest",
+    "REP": "ConnectReply",
+    "RTU": "ReadyToUse",
+    "REJ": "ConnectReject",
+    "MRA": "MessageReceiptAck",
+    "DREQ": "DisconnectRequest",
+    "DREP": "DisconnectReply",
+    "LAP": "LoadAlternatePath",
+    "APR": "AlternatePathResponse",
+    "SIDR_REQ": "ServiceIDResolutionRequest",
+    "SIDR_REP": "ServiceIDResolutionReply",
+}
+
+PROTOCOLS = "RRoCE", "RoCE", "InfiniBand"
+"""What tshark calls the transports, by their code."""
+
+Shown = tuple[str, str]
+"""Protocol and info column."""
+
+
+def call_shown(rpc: Rpc) -> Shown:
+    message = rpc.call
+    assert message is not None
+    summary = ""
+    if message.header.procedure == RDMA_MSG:
+        reduced = [(chunk.position, chunk.length) for chunk in message.header.reads]
+        summary = call_summary(message.data, message.start, message.end, reduced)
+    reply = f" (Reply In {rpc.reply.frame})" if rpc.reply else ""
+    return _rpc_shown(rpc, message, summary or _title(rpc, "Call"), reply)
+
+
+def reply_shown(rpc: Rpc) -> Shown:
+    message = rpc.reply
+    assert message is not None
+    summary = ""
+    known = rpc.program is not None and rpc.version is not None and rpc.procedure is not None
+    if known and message.header.procedure == RDMA_MSG:
+        call = rpc.call and call_header(rpc.call.data, rpc.call.start, rpc.call.end)
+        summary = reply_summary(
+            rpc.program or 0,
+            rpc.version or 0,
+            rpc.procedure or 0,
+            message.data,
+            message.start,
+            message.end,
+            [chunk.returned or 0 for chunk in rpc.chunks if chunk.kind == "write"],
+            rpc.minor_version,
+            call.gss if call else None,
+        )
+    status = f" {rpc.status}" if not summary and rpc.status not in ("", "OK") else ""
+    call_in = f" (Call In {rpc.call.frame})" if rpc.call else ""
+    return _rpc_shown(rpc, message, (summary or _title(rpc, "Reply")) + status, call_in)
+
+
+def _title(rpc: Rpc, what: str) -> str:
+    if rpc.program is None:
+        return what
+    version = f"V{rpc.version}" + ("" if rpc.minor_version is None else f".{rpc.minor_version}")
+    operations = f" {' | '.join(rpc.operations)}" if rpc.operations else ""
+    return f"{program_name(rpc.program)} {version} {rpc.name} {what}{operations}"
+
+
+def _rpc_shown(rpc: Rpc, message: Message, summary: str, other: str) -> Shown:
+    protocol = "RPCoRDMA"
+    if rpc.program is not None and message.header.procedure != RDMA_ERROR:
+        protocol = program_name(rpc.program)
+        summary = summary.removeprefix(f"{protocol} ")
+    return protocol, f"{summary}{other}; RPC {rpc.number}; {transport_info(message.header)}"
+
+
+def transport_info(header: TransportHeader, request: Request | None = None) -> str:
+    """'RDMA_MSG xid=0x8d2f4a01 credits=128, 1 Read chunk of 64.0 KiB'; ``request`` is what an option answers."""
+    name = procedure_name(header.version, header.procedure) or "RPC-over-RDMA"
+    parts = [f"{name} xid={header.xid:#010x}"]
+    if header.credits is not None:
+        parts[0] += f" credits={header.credits}"
+    for chunks, kind in ((header.reads, "Read chunk"), (header.writes, "Write chunk")):
+        if chunks:
+            total = sum(chunk.length for chunk in chunks)
+            parts.append(f"{plural(len(chunks), kind)} of {size(total)}")
+    if header.reply is not None:
+        parts.append(f"Reply chunk of {size(header.reply.length)}")
+    if header.error is not None:
+        parts.append(error_name(header.version, header.error))
+        if header.supported is not None:
+            parts[-1] += " {}..{}".format(*header.supported)
+    if header.option is not None:
+        parts.append(option_words(header, request))
+    if header.problem:
+        parts.append(f"[{header.problem}]")
+    return ", ".join(parts)
+
+
+def alone_shown(
+    data: Bytes | memoryview, start: int, end: int, length: int, frame: int, connection: Connection
+) -> Shown:
+    """A message in one packet, ``length`` bytes on the wire, whose RPC is not known (yet)."""
+    header = decode_header(data, start, end, length)
+    info = transport_info(header, connection.negotiation.answered_by(frame))
+    body = start + header.length
+    if header.procedure == RDMA_MSG and not header.problem:
+        call = call_header(data, body, end)
+        summary = call_summary(data, body, end, [(chunk.position, chunk.length) for chunk in header.reads])
+        if call is not None and summary:
+            protocol = program_name(call.program)
+            return protocol, f"{summary.removeprefix(protocol + ' ')}; {info}"
+    return "RPCoRDMA", info
+
+
+def packet_info(data: Bytes, packet: SimpleNamespace, connection: Connection | None, use: str) -> str:
+    """What the transport headers say; ``use`` says what the operation is for, where that is known."""
+    opcode = packet.opcode
+    name = opcodes.opcode_name(opcode)
+    if opcodes.HAS_DETH[opcode] and packet.dest_qp == GENERAL_SERVICES_QP:
+        message = read_cm(data, packet.payload, packet.payload + packet.captured)
+        if message is not None:
+            return _cm_info(message)
+    info = f"{name} QP={packet.dest_qp:#08x} PSN={packet.psn}"
+    if not packet.headers:
+        info += " [headers cut by the capture]"
+    if opcodes.HAS_RETH[opcode]:
+        info += f" va={packet.va:#x} R_key={packet.r_key:#010x} length={count(packet.dma_length)}"
+    elif opcodes.HAS_ATOMICETH[opcode]:
+        info += f" va={packet.va:#x} R_key={packet.r_key:#010x}"
+    if opcodes.IS_ACKNOWLEDGE[opcode]:
+        info += f" {opcodes.syndrome_name(packet.syndrome)} MSN={packet.msn}"
+    if opcodes.HAS_IETH[opcode]:
+        info += f" invalidates {packet.immediate:#010x}"
+    elif opcodes.HAS_IMMDT[opcode]:
+        info += f" immediate={packet.immediate:#010x}"
+    if packet.length:
+        info += f" {count(packet.length)} bytes"
+    flags = [
+        text for flag, text in ((FLAG_ACK_REQUEST, "AckReq"), (FLAG_SOLICITED, "Solicited")) if packet.flags & flag
+    ]
+    if packet.ecn == 3:
+        flags.append("ECN-CE")
+    if flags:
+        info += f" [{', '.join(flags)}]"
+    if connection is not None:
+        info += f" conn {connection.number}"
+        if connection.protocol_name:
+            info += f", {connection.protocol_name}"
+    return f"{info}; {use}" if use else info
+
+
+def _cm_info(message: CMMessage) -> str:
+    info = f"CM: {CM_NAMES.get(message.kind, message.kind)}"
+    if message.local_qpn is not None:
+        info += f" QP={message.local_qpn:#08x}"
+    if message.start_psn is not None:
+        info += f" PSN={message.start_psn}"
+    if message.service_port is not None:
+        info += f" port={message.service_port}"
+    if message.reason_name:
+        info += f" {message.reason_name}"
+    return info

@@ -1,0 +1,57 @@
+"""Numbers for people: times, sizes, counts."""
+
+from __future__ import annotations
+
+TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def duration(nanoseconds: float) -> str:
+    """Three significant figures and a unit: '0', '812 ns', '42.4 ms'."""
+    for unit, name in TIMES:
+        if abs(nanoseconds) >= unit * 0.9995:
+            return f"{_figures(nanoseconds / unit)} {name}"
+    return f"{nanoseconds:.0f} ns" if nanoseconds else "0"
+
+
+def bound(nanoseconds: int) -> str:
+    """A round duration without its zeros: '5 ms'."""
+    for unit, name in TIMES:
+        if nanoseconds >= unit:
+            return f"{nanoseconds / unit:,g} {name}"
+    return f"{nanoseconds} ns" if nanoseconds else "0"
+
+
+def size(count: float) -> str:
+    """Three significant figures and a unit: '512 B', '1.02 MiB'."""
+    for unit, name in SIZES:
+        if abs(count) >= unit * 0.9765:
+            return f"{_figures(count / unit)} {name}"
+    return f"{count:.0f} B"
+
+
+def count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def plural(number: int, noun: str, several: str = "") -> str:
+    """'1 call', '2 calls'."""
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
+
+
+def share(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f}%" if whole else "-"
+
+
+def seconds(nanoseconds: int) -> str:
+    """Plain seconds to the microsecond, exact: '-1.000250'."""
+    sign = "-" if nanoseconds < 0 else ""
+    whole, rest = divmod(abs(nanoseconds), 1_000_000_000)
+    return f"{sign}{whole}.{rest // 1000:06d}"
+
+
+def _figures(number: float) -> str:
+    magnitude = abs(number)
+    if magnitude >= 99.95:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if magnitude >= 9.995 else f"{number:.2f}"
