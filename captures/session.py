@@ -131,7 +131,8 @@ class Session:
         if not frames:
             raise CaptureError(f"{self.path}: no frames in it")
         if not self.analyzer.packets:
-            kinds = ", ".join(kind for kind, _ in self.analyzer.skipped.most_common(3))
+            skipped = self.analyzer.skipped
+            kinds = ", ".join(sorted(skipped, key=lambda kind: -skipped[kind])[:3])
             raise CaptureError(f"{self.path}: no RDMA packet among {plural(frames, 'frame')} ({kinds})")
 
     def lacks(self, what: str) -> NoReturn:

@@ -14,7 +14,7 @@ from rdmascope.dissect.layers.characteristics_codes import (
     value_words,
 )
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES
-from rdmascope.dissect.records.option_info import MOST, limited, listed, option_parts
+from rdmascope.dissect.records.option_info import MAX_LISTED, limited, listed, option_parts
 from rdmascope.dissect.rpcrdma.characteristics import InitXch, ReqXch, decode_option, selected
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
 from rdmascope.dissect.rpcrdma.negotiation import Request, Spoken, loops
@@ -112,11 +112,11 @@ def _characteristics(connection: Connection, endpoint: int) -> Iterator[str]:
         for one in connection.negotiation.announcements
         if one.endpoint == endpoint and one.characteristic.which not in CHARACTERISTICS
     }
-    for one in list(others.values())[:MOST]:
+    for one in list(others.values())[:MAX_LISTED]:
         told.setdefault(one.source, []).append(f"{one.characteristic.name} {one.characteristic.words}")
     known_by = [f"{limited(items)} ({source})" for source, items in told.items()]
-    if len(others) > MOST:
-        known_by.append(f"… and {plural(len(others) - MOST, 'unknown characteristic')} more")
+    if len(others) > MAX_LISTED:
+        known_by.append(f"… and {plural(len(others) - MAX_LISTED, 'unknown characteristic')} more")
     yield f"{ENDS[endpoint]}: {'; '.join(known_by)}"
     if endpoint in connection.negotiation.nochange:
         frame, fixed = connection.negotiation.nochange[endpoint]
@@ -127,10 +127,10 @@ def _characteristics(connection: Connection, endpoint: int) -> Iterator[str]:
 
 def _requests(connection: Connection) -> Iterator[str]:
     requests = connection.negotiation.requests
-    for request in requests[:MOST]:
+    for request in requests[:MAX_LISTED]:
         yield f"{ENDS[request.asker]} asked for {listed(request.want)} in frame {request.frame}: {outcome(request)}"
-    if len(requests) > MOST:
-        yield f"… and {plural(len(requests) - MOST, 'request')} more"
+    if len(requests) > MAX_LISTED:
+        yield f"… and {plural(len(requests) - MAX_LISTED, 'request')} more"
 
 
 def outcome(request: Request) -> str:
@@ -144,7 +144,7 @@ def outcome(request: Request) -> str:
         for word, subset in (("done", request.done), ("rejected", request.rejected))
         if subset
     ]
-    for position in sorted(request.pending)[:MOST]:
+    for position in sorted(request.pending)[:MAX_LISTED]:
         (name,) = selected({position}, request.want)
         frame = request.cleared.get(position)
         parts.append(f"{name} pending until frame {frame}" if frame else f"{name} still pending")

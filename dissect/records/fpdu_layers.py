@@ -63,14 +63,14 @@ def _ports(port: int | None) -> Any:
 def _words(part: Part, captured: int) -> Words | None:
     """Where the segment has not the whole of an FPDU, what there is; None where it has."""
     whole = part.before + part.length + part.after
-    told = f"{count(part.length)} of {count(whole)} bytes"
+    extent = f"{count(part.length)} of {count(whole)} bytes"
     fields: dict[str, Any] = {"bytes": part.length, "before": part.before, "after": part.after}
     if part.fpdu is None and part.mpa is None:
         if part.ready:
             return Words("An FPDU without contents: its sender is ready to receive (RFC 6581, 9.2)", fields)
         if part.fault:
             decoded = "" if part.fault == WRONG_CRC else ": not decoded, as nothing tells what its bytes are"
-            return Words(f"An {fault_info(part)}, {told}{decoded}", {**fields, "fault": part.fault})
+            return Words(f"An {fault_info(part)}, {extent}{decoded}", {**fields, "fault": part.fault})
         return Words(f"{count(part.length)} bytes of which no FPDU is known", fields)
     text = ""
     if part.fpdu is not None:
@@ -78,11 +78,11 @@ def _words(part: Part, captured: int) -> Words | None:
         fields |= {"first_frame": first, "last_frame": last}
         if part.before:
             verb = "goes on" if part.after else "ends"
-            text = f"An FPDU {verb} here, {told}; it is in frames {first} to {last}: {fpdu_info(part.fpdu)}"
+            text = f"An FPDU {verb} here, {extent}; it is in frames {first} to {last}: {fpdu_info(part.fpdu)}"
         elif part.after:
-            text = f"An FPDU begins here, {told}; it ends in frame {last}"
+            text = f"An FPDU begins here, {extent}; it ends in frame {last}"
     elif not part.whole:
-        text = f"A part of the Request or Reply, {told}"
+        text = f"A part of the Request or Reply, {extent}"
     if captured < part.length:
         text += f"{'; ' if text else ''}{count(captured)} of its {count(part.length)} bytes here were captured"
     return Words(text, fields) if text else None

@@ -19,8 +19,8 @@ from ..rpcrdma.messages import TransportHeader
 from ..rpcrdma.negotiation import Request
 from ..units import plural
 
-MOST = 8
-"""Things of one kind that are told."""
+MAX_LISTED = 8
+"""Things of one kind that are listed."""
 
 
 def listed(items: Sequence[Characteristic]) -> str:
@@ -29,8 +29,8 @@ def listed(items: Sequence[Characteristic]) -> str:
 
 def limited(parts: Iterable[str]) -> str:
     found = list(parts)
-    more = [f"… {len(found) - MOST} more"] if len(found) > MOST else []
-    return ", ".join(found[:MOST] + more)
+    more = [f"… {len(found) - MAX_LISTED} more"] if len(found) > MAX_LISTED else []
+    return ", ".join(found[:MAX_LISTED] + more)
 
 
 def option_words(header: TransportHeader, request: Request | None = None) -> str:
@@ -39,9 +39,9 @@ def option_words(header: TransportHeader, request: Request | None = None) -> str
     if header.option is None:
         return name
     noun = decode_option(header.option, header.optinfo, header.truncated)
-    told = "; ".join(text for text in (f"{label}{shown}" for label, shown in option_parts(noun, request)) if text)
+    parts = "; ".join(text for text in (f"{label}{shown}" for label, shown in option_parts(noun, request)) if text)
     problem = f" [{noun.problem}]" if noun.problem else ""
-    return f"{name}{f': {told}' if told else ''}{problem}"
+    return f"{name}{f': {parts}' if parts else ''}{problem}"
 
 
 def option_parts(noun: OptionNoun, request: Request | None) -> Iterator[tuple[str, str]]:

@@ -17,13 +17,13 @@ TCP, MPA, DDP = "TCP", "MPA", "DDP/RDMA"
 
 FLAGS = {FIN: "FIN", SYN: "SYN", RST: "RST", PSH: "PSH", ACK: "ACK", URG: "URG", ECE: "ECE", CWR: "CWR"}
 
-Told = Callable[[Fpdu], tuple[Shown | None, str]]
+Owner = Callable[[Fpdu], tuple[Shown | None, str]]
 """What is known of the RPC that an FPDU is of: how its message is shown where the FPDU ends it, else what it moves."""
 
 
-def segment_shown(segment: Segment, told: Told) -> Shown:
+def segment_shown(segment: Segment, owner: Owner) -> Shown:
     """Protocol and info column of a segment."""
-    shown = [part_shown(part, segment, told) for part in segment.parts]
+    shown = [part_shown(part, segment, owner) for part in segment.parts]
     mark = f"[{segment.mark}] " if segment.mark else ""
     if not shown:
         return TCP, mark + tcp_info(segment)
@@ -47,7 +47,7 @@ def tcp_info(segment: Segment) -> str:
     return info if connection is None else f"{info} conn {connection.number}"
 
 
-def part_shown(part: Part, segment: Segment, told: Told) -> Shown:
+def part_shown(part: Part, segment: Segment, owner: Owner) -> Shown:
     if part.mpa is not None:
         return MPA, mpa_info(part.mpa) + extent(part, "it")
     if part.fault:
@@ -56,7 +56,7 @@ def part_shown(part: Part, segment: Segment, told: Told) -> Shown:
         return MPA, f"FPDU without contents: ready to receive{extent(part, 'it')}"
     if part.fpdu is None:
         return TCP, f"{count(part.length)} bytes of which no FPDU is known"
-    message, use = told(part.fpdu)
+    message, use = owner(part.fpdu)
     where = extent(part, "the FPDU")
     if message is not None and not part.after:
         protocol, info = message

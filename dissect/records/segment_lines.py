@@ -33,14 +33,14 @@ class _Use(NamedTuple):
 
 
 class SegmentLines:
-    """Feed the analyzer, tell it what RPCs that gave, then ask for the lines of a batch."""
+    """Feed the analyzer, give it the RPCs that gave, then ask for the lines of a batch."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
         self._addresses = AddressTable()
         self._segments = Segments()
         self.watch = self._segments.watch
-        """To be told the FPDUs of all connections."""
+        """Listens to the FPDUs of all connections."""
         self._sends: OrderedDict[tuple[int, int, int], tuple[Shown, int]] = OrderedDict()
         """By connection, endpoint and message sequence number."""
         self._reads: OrderedDict[tuple[int, int, int], tuple[str, int]] = OrderedDict()
@@ -51,7 +51,7 @@ class SegmentLines:
         """Where RDMA Read Responses go to: by connection, endpoint that sends them, and STag."""
 
     def note(self, rpcs: list[Rpc]) -> None:
-        """Remember what the RPCs that ended tell about their FPDUs."""
+        """Remember which FPDUs the RPCs that ended are in."""
         for rpc in rpcs:
             number = rpc.connection.number
             if rpc.call is not None:
@@ -85,13 +85,13 @@ class SegmentLines:
                 continue
             rpcs: dict[int, None] = {}
 
-            def told(fpdu: Fpdu, segment: Segment = segment, rpcs: dict[int, None] = rpcs) -> tuple[Shown | None, str]:
-                return self._told(fpdu, segment, rpcs)
+            def owner(fpdu: Fpdu, segment: Segment = segment, rpcs: dict[int, None] = rpcs) -> tuple[Shown | None, str]:
+                return self._owner_of(fpdu, segment, rpcs)
 
-            protocol, info = views.segment_shown(segment, told)
+            protocol, info = views.segment_shown(segment, owner)
             yield segment, protocol, info, tuple(rpcs)
 
-    def _told(self, fpdu: Fpdu, segment: Segment, rpcs: dict[int, None]) -> tuple[Shown | None, str]:
+    def _owner_of(self, fpdu: Fpdu, segment: Segment, rpcs: dict[int, None]) -> tuple[Shown | None, str]:
         connection = segment.link.connection
         if connection is None:
             return None, ""
