@@ -17,7 +17,8 @@ from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES
 from rdmascope.dissect.records.option_info import MAX_LISTED, limited, listed, option_parts
 from rdmascope.dissect.rpcrdma.characteristics import InitXch, ReqXch, decode_option, selected
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
-from rdmascope.dissect.rpcrdma.negotiation import Request, Spoken, loops
+from rdmascope.dissect.rpcrdma.negotiation import Request, Spoken
+from rdmascope.dissect.rpcrdma.version_loops import loops
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural, size
 

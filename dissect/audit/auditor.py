@@ -5,13 +5,14 @@ Memory is bounded by what a Watcher remembers of a connection, and by the exampl
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..rpcrdma.matching import BY_XID_ALONE
 from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.connection import Connection
 from .finding import Finding
 from .judgement import PASS, PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable
@@ -19,7 +20,6 @@ from .listener import AuditListener
 from .nouns import ConnectionSetup, SentMessage
 from .rule import Level, Rule, all_rules
 from .subject import Subject, start_known
-from .terms import Refusals
 from .transaction import Transaction
 
 SEVERITIES = {Level.MUST: "error", Level.SHOULD: "warning", Level.STATED: "notice"}
@@ -124,7 +124,7 @@ class Auditor:
         """By connection number."""
         self._set_up: set[int] = set()
         """Connections whose private data was judged."""
-        self._refusals: Refusals = OrderedDict()
+        self._refusals = VersionRefusals()
         self.sides_known: set[int] = set()
         """Connections of which the traffic tells who is the client."""
 

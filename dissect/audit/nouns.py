@@ -142,7 +142,7 @@ class RdmaOperation(Subject):
     """Late, but with bytes that the reply counts."""
     near: str = ""
     """Outside: the memory it comes nearest to, in words."""
-    calls_cut: bool = False
+    calls_truncated: bool = False
     """Not every call's chunk lists are known."""
 
     def endpoint(self, role: str) -> int:

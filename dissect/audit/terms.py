@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 
 from ..layers.characteristics_codes import XCHAR_RBSIZ
 from ..layers.rpcrdma_codes import ERR_VERS, RDMA_ERROR, RDMA_OPTIONAL
 from ..rpcrdma.characteristics import RespXch, decode_option
 from ..rpcrdma.messages import Message
+from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.connection import Connection
 from .nouns import MessageOrder, SentMessage, SentOption
-from .remembered import REMEMBERED, remember
+from .remembered import REMEMBERED
 
 LOWERING = 1_000_000_000
 """Nanoseconds that a smaller receive buffer may need to become known to its peer."""
 MAX_OPTIONS = 64
 """Kinds of options that are remembered of an end."""
 
-Refusals = OrderedDict[tuple[str, str, int | None], Connection]
-"""The last connection between two addresses on which version 2 was refused."""
-
 
 class VersionTwoState:
     """Of one connection."""
 
-    def __init__(self, connection: Connection, refusals: Refusals) -> None:
+    def __init__(self, connection: Connection, refusals: VersionRefusals) -> None:
         """``refusals`` is shared by all connections."""
         self.connection = connection
         self.refusals = refusals
@@ -51,7 +49,7 @@ class VersionTwoState:
             sent.terms = self._standing(sender, message)
         self.sent[sender] += 1
         if header.procedure == RDMA_ERROR and header.error == ERR_VERS and sender == 1:
-            remember(self.refusals, self._ends, self.connection)
+            self.refusals.add(self.connection)
         if self.settled:
             return
         if sender == 0:
@@ -73,16 +71,9 @@ class VersionTwoState:
             larger if message.time < until else 0,
         )
 
-    @property
-    def _ends(self) -> tuple[str, str, int | None]:
-        client, server = self.connection.endpoints
-        return client.address, server.address, self.connection.service_port
-
     def _looped(self) -> str:
-        earlier = self.refusals.get(self._ends)
-        if earlier is None or earlier.number >= self.connection.number or earlier.negotiation.went_on is not None:
-            return ""
-        return f"connection {earlier.number} was lost when version 2 had been refused"
+        earlier = self.refusals.before(self.connection)
+        return "" if earlier is None else f"connection {earlier.number} was lost when version 2 had been refused"
 
     def option(self, sent: SentMessage) -> SentOption | None:
         """The option in a message, where there is one that can be read."""

@@ -6,24 +6,14 @@ By owner, handle and address, and only while the call is open: never by packet c
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
-from ..transport.operations import READ, WRITE, Kind, Operation
+from ..transport.operations import Operation
 from .messages import TransportHeader
 from .rpcs import ChunkUse, Rpc, SegmentUse
+from .segment_table import SegmentTable
 
 REORDERED = 256
 """Frames within which a capture may show an effect before its cause."""
-
-
-class _Memory(NamedTuple):
-    """A segment that a call advertised and that is still open."""
-
-    start: int
-    end: int
-    kind: Kind
-    use: SegmentUse
-    rpc: Rpc
 
 
 MAX_RIVALS = 4096
@@ -34,8 +24,8 @@ class Advertised:
     """Of one connection."""
 
     def __init__(self) -> None:
-        self.memory: tuple[dict[int, list[_Memory]], ...] = ({}, {})
-        """Open segments by handle, one table per owner."""
+        self.memory = SegmentTable(), SegmentTable()
+        """Open segments, by owner."""
         self.unplaced: deque[Operation] = deque(maxlen=REORDERED)
         """The last Reads and Writes outside all advertised memory."""
         self.unplaced_count = 0
@@ -44,14 +34,7 @@ class Advertised:
 
     def withdraw(self, owner: int, rpc: Rpc) -> None:
         """The call is no longer open."""
-        memory = self.memory[owner]
-        for chunk in rpc.chunks:
-            for use in chunk.segments:
-                kept = [entry for entry in memory.get(use.advertised.handle, ()) if entry.rpc is not rpc]
-                if kept:
-                    memory[use.advertised.handle] = kept
-                else:
-                    memory.pop(use.advertised.handle, None)
+        self.memory[owner].remove(rpc)
 
     def forget(self, before: int) -> None:
         """No call will show up any more that allows what was moved before that time (ns)."""
@@ -72,12 +55,7 @@ class Advertised:
         if header.reply:
             chunks.append(ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments]))
         rpc.chunks = chunks
-        memory = self.memory[owner]
-        for chunk in chunks:
-            kind = READ if chunk.kind == "read" else WRITE
-            for use in chunk.segments:
-                handle, length, offset = use.advertised
-                memory.setdefault(handle, []).append(_Memory(offset, offset + length, kind, use, rpc))
+        self.memory[owner].add(rpc)
         if self.unplaced:
             self._place_early(rpc)
 
@@ -98,17 +76,7 @@ class Advertised:
 
     def _place(self, operation: Operation) -> bool:
         """Attach a Read or Write to the segments it touches; False where no call advertised them."""
-        start, end = operation.address, operation.address + operation.length
-        entries = self.memory[1 - operation.initiator].get(operation.handle)
-        if not entries:
-            return False
-        if len(entries) == 1:
-            entry = entries[0]
-            fits = entry.start < end and start < entry.end and entry.kind is operation.kind
-            if fits:
-                entry.use.operations.append(operation)
-            return fits
-        found = [entry for entry in entries if entry.start < end and start < entry.end and entry.kind is operation.kind]
+        found = self.memory[1 - operation.initiator].touched(operation)
         for entry in found:
             entry.use.operations.append(operation)
         if len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):

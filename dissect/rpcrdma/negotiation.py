@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -17,7 +16,7 @@ from .characteristics import InitXch, ReqXch, RespXch, UpdXch, decode_option
 from .messages import Message, TransportHeader
 
 if TYPE_CHECKING:
-    from ..transport.connection import Connection
+    pass
 
 REMEMBERED = 4096
 """Announcements, requests, refusals and changes of version that are kept of one connection, of each."""
@@ -332,28 +331,3 @@ class Negotiation:
 def sound(header: TransportHeader) -> bool:
     """Nothing contradicts what is there of it."""
     return header.procedure is not None and (not header.problem or header.truncated)
-
-
-class Loop(NamedTuple):
-    """A client that asks again for a version that the server refused, and got no further (version-two-01, 5.2)."""
-
-    version: int
-    connections: tuple[Connection, ...]
-    """The first is the one on which it was refused first."""
-
-
-def loops(connections: Iterable[Connection]) -> list[Loop]:
-    """Over connections between the same two addresses, in the order in which they began."""
-    refused: dict[tuple[str, str, int | None, int], list[Connection]] = {}
-    for connection in connections:
-        negotiation = connection.negotiation
-        active, passive = (end.address for end in connection.endpoints)
-        asked, refusal = negotiation.asked, negotiation.refused
-        if asked is None:
-            continue
-        key = active, passive, connection.service_port, asked.version
-        if key in refused:
-            refused[key].append(connection)
-        elif refusal is not None and negotiation.went_on is None and not refusal.allows(asked.version):
-            refused[key] = [connection]
-    return [Loop(key[3], tuple(found)) for key, found in refused.items() if len(found) > 1]

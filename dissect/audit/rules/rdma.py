@@ -55,7 +55,7 @@ def rdma_outside(movement: RdmaOperation) -> Judgement | None:
         return undecidable("the connection began before the capture did")
     if reason := movement.missed(1 - movement.operation.initiator):
         return undecidable(reason)
-    if movement.calls_cut:
+    if movement.calls_truncated:
         return undecidable("the chunk lists of a call are cut by the capture")
     one = movement.operation
     near = f"; {movement.near}" if movement.near else ""
@@ -83,7 +83,7 @@ def rdma_after_reply(movement: RdmaOperation) -> Judgement | None:
         return None
     if reason := movement.missed(1 - movement.operation.initiator):
         return undecidable(reason)
-    if movement.calls_cut:
+    if movement.calls_truncated:
         return undecidable("the chunk lists of a call are cut by the capture")
     reply = movement.rpc.reply if movement.rpc is not None else None
     frames = (reply.frame,) if reply is not None else ()

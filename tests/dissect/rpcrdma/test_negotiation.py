@@ -30,8 +30,9 @@ from playbook.wire import Connection as Talk
 from rdmascope.dissect.layers.characteristics_codes import BKREQSUP_INLINE, XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.matching import BY_XID_ALONE
-from rdmascope.dissect.rpcrdma.negotiation import REMEMBERED, loops
+from rdmascope.dissect.rpcrdma.negotiation import REMEMBERED
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.version_loops import loops
 from rdmascope.dissect.transport.connection import Connection
 
 CLIENT, SERVER = 0, 1

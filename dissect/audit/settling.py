@@ -1,0 +1,84 @@
+"""When a noun is judged: as soon as nothing that the capture may still show can change it.
+
+A capture may show packets up to ``REORDERED`` frames out of order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ..rpcrdma.memory import REORDERED
+from ..transport.connection import Connection
+from ..transport.operations import Kind, Operation
+from .nouns import RdmaOperation
+from .subject import Subject
+
+PAUSE = 300_000_000
+"""Nanoseconds of silence, after which a capture shows nothing in another order than it happened."""
+SILENCE = 10_000_000_000
+"""The same, after which no later message is waited for that would show whether one is missing."""
+
+
+class Settling:
+    """The nouns of one connection that wait for their judgement."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        judge: Callable[[Subject], None],
+        prepare: Callable[[RdmaOperation], None],
+    ) -> None:
+        """``prepare`` completes an RDMA Read or Write just before it is judged."""
+        self.connection = connection
+        self.judge = judge
+        self.prepare = prepare
+        self.frame = 0
+        """The last frame that was reached."""
+        self.last_sent = [0, 0]
+        """Frame of the last message of either end."""
+        self._waiting: deque[tuple[int, Subject]] = deque()
+        self._operations: deque[tuple[int, RdmaOperation]] = deque()
+
+    def reach(self, operation: Operation) -> None:
+        """The capture has come to this operation."""
+        if operation.kind is Kind.SEND:
+            sender = operation.initiator
+            self.last_sent[sender] = max(self.last_sent[sender], operation.last_frame)
+        if operation.last_frame > self.frame:
+            self.frame = operation.last_frame
+            self.settle()
+
+    def add(self, subject: Subject) -> None:
+        self._waiting.append((self.frame, subject))
+
+    def add_operation(self, moved: RdmaOperation) -> None:
+        self._operations.append((moved.operation.first_frame, moved))
+
+    def idle(self, quiet: int) -> None:
+        """The connection was quiet for so many nanoseconds: judge what both ends sent something after; later, all."""
+        if quiet >= PAUSE and (self._waiting or self._operations):
+            everything = quiet >= SILENCE or bool(self.connection.ended_by)
+            self.settle(self.frame + 1 if everything else min(self.last_sent))
+
+    def finish(self) -> None:
+        """Nothing follows any more."""
+        self.frame += 2 * REORDERED
+        self.settle()
+
+    def settle(self, before: int | None = None) -> None:
+        """Judge what is older than frame ``before``; by default, what nothing can change any more."""
+        limit = self.frame - REORDERED if before is None else before
+        while self._operations and self._operations[0][0] < limit:
+            frame, moved = self._operations.popleft()
+            self.prepare(moved)
+            self.follow(moved, frame)
+            self.judge(moved)
+        while self._waiting and self._waiting[0][0] < limit:
+            subject = self._waiting.popleft()[1]
+            self.follow(subject, subject.frames[0])
+            self.judge(subject)
+
+    def follow(self, subject: Subject, frame: int) -> None:
+        """Note whether either end sent another message after that frame."""
+        subject.followed = self.last_sent[0] > frame, self.last_sent[1] > frame

@@ -1,0 +1,73 @@
+"""Clients that ask again, on a new connection, for a version that the server refused (version-two-01, 5.2)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..transport.connection import Connection
+
+MAX_REFUSALS = 4096
+"""Pairs of addresses with a refusal that are remembered."""
+
+Key = tuple[str, str, int | None, int]
+"""Client, server, port, and the version asked for."""
+
+
+class Loop(NamedTuple):
+    """A client that asks again for a version that the server refused, and got no further."""
+
+    version: int
+    connections: tuple[Connection, ...]
+    """The first is the one on which it was refused first."""
+
+
+class VersionRefusals:
+    """Connections that ended with a refusal of the version their client asked for, by their addresses."""
+
+    def __init__(self) -> None:
+        self.latest: OrderedDict[Key, Connection] = OrderedDict()
+
+    def add(self, connection: Connection) -> None:
+        """The server refused the version that the client asked for."""
+        key, refusal = _key(connection), connection.negotiation.refused
+        if key is None or refusal is None or refusal.allows(key[3]):
+            return
+        self.latest[key] = connection
+        self.latest.move_to_end(key)
+        if len(self.latest) > MAX_REFUSALS:
+            self.latest.popitem(last=False)
+
+    def before(self, connection: Connection) -> Connection | None:
+        """An earlier connection on which the same version was refused, and nothing else was agreed on."""
+        key = _key(connection)
+        earlier = None if key is None else self.latest.get(key)
+        if earlier is None or earlier.number >= connection.number or earlier.negotiation.went_on is not None:
+            return None
+        return earlier
+
+
+def _key(connection: Connection) -> Key | None:
+    asked = connection.negotiation.asked
+    if asked is None:
+        return None
+    client, server = connection.endpoints
+    return client.address, server.address, connection.service_port, asked.version
+
+
+def loops(connections: Iterable[Connection]) -> list[Loop]:
+    """Over connections between the same two addresses, in the order in which they began."""
+    refusals = VersionRefusals()
+    found: dict[Key, list[Connection]] = {}
+    for connection in connections:
+        key, earlier = _key(connection), refusals.before(connection)
+        if key is None:
+            continue
+        if key in found:
+            found[key].append(connection)
+        elif earlier is not None:
+            found[key] = [earlier, connection]
+        else:
+            refusals.add(connection)
+    return [Loop(key[3], tuple(chain)) for key, chain in found.items()]
