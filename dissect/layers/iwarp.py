@@ -10,7 +10,7 @@ Importing this module is all it takes::
     (17, True, 17, b'abc')
 
 A TCP segment is dissected alone, as if an FPDU or a start-up frame began with it; otherwise it stays Raw.  Of several
-FPDUs in one segment the first is dissected, and the rest is Padding: ``markers.split_fpdus`` gives all.
+FPDUs in one segment the first is dissected, and the rest is Padding: ``fpdus.split_fpdus`` gives all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Marker PDU Aligned Framing as Scapy packets: start-up frames and FPDUs (RFC 5044; RFC 6581).
 
-Fields have Wireshark's names.  An FPDU here is one without markers: ``markers.remove_markers`` takes them out of a
-stream, ``markers.split_fpdus`` finds the FPDUs in it.
+Fields have Wireshark's names.  An FPDU here is one without markers: ``fpdus.remove_markers`` takes them out of a
+stream, ``fpdus.split_fpdus`` finds the FPDUs in it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from scapy.packet import Packet, Raw, bind_top_down
 
 from .bth import Header, TrailingField
 from .ddp import ddp_class
+from .fpdus import CRC_BYTES, LENGTH_BYTES, crc32c, fpdu_bytes, pad_bytes, verify_crc
 from .iwarp_codes import MPA_ENHANCED_VERSION, MPA_VERSION, OPCODES, REPLY_KEY, REQUEST_KEY
-from .markers import CRC_BYTES, LENGTH_BYTES, crc32c, fpdu_bytes, pad_bytes, verify_crc
 from .private_data import private_data_class
 
 STARTUP_BYTES = 20

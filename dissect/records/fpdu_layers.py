@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..transport.iwarp.framing import WRONG_CRC
+from ..transport.iwarp.checks import WRONG_CRC
 from ..transport.iwarp.segments import Part, Segment
 from ..units import count, plural
 from .segment_info import fault_info, fpdu_info
@@ -23,8 +23,8 @@ def mpa_layers(data: bytes, segment: Segment) -> Iterator[Any]:
 
     ``data``: of the whole frame.
     """
+    from ..layers.fpdus import remove_markers
     from ..layers.iwarp import FPDU, MPAReply, MPARequest
-    from ..layers.markers import remove_markers
 
     if segment.mark:
         yield Words(f"TCP: {segment.mark}", {"mark": segment.mark})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..layers import iwarp_codes as codes
 from ..link.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG
-from ..transport.iwarp.framing import DOUBTED, WRONG_CRC
+from ..transport.iwarp.checks import DOUBTED, WRONG_CRC
 from ..transport.iwarp.mpa import MPAFrame
 from ..transport.iwarp.segments import Fpdu, Part, Segment
 from ..units import count, size

@@ -12,7 +12,7 @@ from ..link.locate import AddressTable, locate
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
-from ..transport.iwarp.framing import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
+from ..transport.iwarp.checks import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
 from ..transport.iwarp.segments import Fpdu, Part, Segment, Segments
 from ..transport.operations import Kind
 from . import nouns as records

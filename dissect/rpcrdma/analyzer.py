@@ -21,7 +21,7 @@ from .matching import LINGER, OUTSTANDING, Exchange, Undecoded, Watch
 from .rpcs import Rpc
 
 if TYPE_CHECKING:
-    from ..transport.iwarp.framing import Fpdus
+    from ..transport.iwarp.decoding import Fpdus
     from ..transport.iwarp.health import TcpCosts
     from ..transport.iwarp.link import Link as IwarpLink
     from ..transport.iwarp.observer import Observer as IwarpObserver

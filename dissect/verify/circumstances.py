@@ -15,7 +15,7 @@ from ..layers.opcodes import IS_LAST, IS_ONLY, IS_RC, IS_READ_RESPONSE, IS_SEND
 from ..link.packets import PacketBatch
 from ..rpcrdma.messages import Segment
 from ..rpcrdma.rpcs import Rpc
-from ..transport.iwarp.framing import Fpdus
+from ..transport.iwarp.decoding import Fpdus
 from ..transport.iwarp.link import Link
 from ..transport.operations import Operation
 from .frame_fields import Values
@@ -61,10 +61,10 @@ class IwarpStreams:
 
     def _of(self, link: Link, frame: int) -> frozenset[str]:
         found: set[str] = set()
-        frames = [framing.frame for framing in link.framings]
-        if not all(frames):
+        startups = [framing.startup for framing in link.framings]
+        if not all(startups):
             found.add("no MPA")
-        if any(one.peer_to_peer for one in frames if one):
+        if any(one.mpa.peer_to_peer for one in startups if one):
             found.add("ready to receive")
         if any(framing.markers for framing in link.framings):
             found.add("markers")

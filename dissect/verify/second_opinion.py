@@ -18,7 +18,7 @@ from ..frames import FrameBatch
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..link.packets import PacketBatch
 from ..rpcrdma.rpcs import Rpc
-from ..transport.iwarp.framing import Fpdus
+from ..transport.iwarp.decoding import Fpdus
 from ..transport.iwarp.link import Link
 from .circumstances import Circumstances, IwarpStreams, RetransmittedPackets, datagram_spots
 from .frame_fields import (
@@ -186,8 +186,8 @@ class Ours:
         found = dict(self.fpdus)
         for link in self.streams.known:
             for framing in link.framings:
-                if framing.frame is not None:
-                    found[framing.mpa_frame] = {**mpa_fields(framing.frame), **found.get(framing.mpa_frame, {})}
+                if (startup := framing.startup) is not None:
+                    found[startup.frame] = {**mpa_fields(startup.mpa), **found.get(startup.frame, {})}
         segments = (FrameFields(frame, found[frame]) for frame in sorted(found))
         packets = (sighting for block in self.blocks for sighting in block.sightings())
         return merge(packets, segments, key=itemgetter(0))

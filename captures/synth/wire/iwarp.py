@@ -11,6 +11,7 @@ from scapy.packet import Raw
 from scapy.utils import checksum
 
 from rdmascope.dissect.layers.ddp import DDPTagged, DDPUntagged, RDMAPReadRequest, RDMAPTerminate
+from rdmascope.dissect.layers.fpdus import CRC_BYTES, MARKER_BYTES, MARKER_INTERVAL, crc32c, insert_markers, pad_bytes
 from rdmascope.dissect.layers.iwarp_codes import (
     DDP_LAYER,
     MPA_ENHANCED_VERSION,
@@ -24,7 +25,6 @@ from rdmascope.dissect.layers.iwarp_codes import (
     TERMINATE_QUEUE,
     WRITE,
 )
-from rdmascope.dissect.layers.markers import CRC_BYTES, MARKER_BYTES, MARKER_INTERVAL, crc32c, insert_markers, pad_bytes
 from rdmascope.dissect.layers.mpa import FPDU, MPAEnhanced, MPAReply, MPARequest
 from rdmascope.dissect.rpcrdma.messages import Segment
 

@@ -15,7 +15,7 @@ from ...layers import iwarp_codes as codes
 from ...percentiles import Samples
 from ...serial import TCP_SEQUENCE
 from ..operations import Kind, Operation, Payload
-from .framing import Fpdus
+from .decoding import Fpdus
 
 OPEN_READS = 4096
 """More RDMA Reads than this cannot be outstanding; the oldest are given up."""

@@ -20,7 +20,7 @@ from ..operations import Kind, Operation
 from ..rc.acknowledgements import Acknowledgements
 from ..rc.retransmissions import Columns
 from .assembly import Fragment, Terminate
-from .framing import Fpdus
+from .decoding import Fpdus
 from .retransmissions import Again, Repeats
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Health:
         """The state of things."""
         connection = self.link.connection
         assert connection is not None
-        checked = sum(framing.crc_checked for framing in self.link.framings)
+        checked = sum(framing.checks.crc_checked for framing in self.link.framings)
         episodes = self._episodes()
         counts: Counter[str] = sum((self._repeats(sender).snapshot()[0] for sender in (0, 1)), Counter())
         waits: list[Spread | None] = []
@@ -276,10 +276,10 @@ class Health:
             zero_windows=theirs.zero_windows,
             congestion_echoes=theirs.echoes,
             damaged_segments=link.damaged[direction],
-            crc_failures=tuple(framing.crc_failures),
-            crc_failure_count=framing.crc_failure_count,
-            marker_failures=framing.marker_failure_count,
-            doubted_fpdus=framing.doubt.count,
+            crc_failures=tuple(framing.checks.crc_failures),
+            crc_failure_count=framing.checks.crc_failure_count,
+            marker_failures=framing.checks.marker_failure_count,
+            doubted_fpdus=framing.checks.doubt.count,
         )
 
 

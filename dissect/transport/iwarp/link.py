@@ -13,7 +13,8 @@ from ...link.tcp import ACK, FIN, RST, checksums
 from ...serial import TCP_SEQUENCE
 from ..connection import Connection, Endpoint
 from .assembly import Assembly, Delivered, Fragment, Reads, fragments
-from .framing import Fpdus, Framing
+from .decoding import Fpdus
+from .framing import Framing
 from .health import Health
 from .stream import Stream
 
@@ -94,12 +95,12 @@ class Link:
     @property
     def packets(self) -> int:
         """MPA Requests and Replies and FPDUs."""
-        return sum((framing.frame is not None) + framing.count for framing in self.framings)
+        return sum((framing.startup is not None) + framing.count for framing in self.framings)
 
     @property
     def confirmed(self) -> bool:
         """It is iWARP."""
-        return any(framing.frame is not None or framing.count for framing in self.framings)
+        return any(framing.startup is not None or framing.count for framing in self.framings)
 
     def feed(self, data: Bytes, rows: Rows, forward: Rows) -> Delivered:
         """Take SEGMENT rows of one batch in capture order, and which of them are of direction 0."""
@@ -183,12 +184,12 @@ class Link:
 
     def _advance(self, final: bool) -> Delivered:
         for direction in (0, 1):
-            if self.framings[direction].greet():
-                self._greeted(direction)
+            if self.framings[direction].take_startup():
+                self._started(direction)
         self._agree(final)
         for direction in (0, 1):
             if self._settled(direction) or final:
-                for fpdus in self.framings[direction].cut(final):
+                for fpdus in self.framings[direction].take_fpdus(final):
                     self._took(direction, fpdus)
         self._settle_roles(final)
         if self.connection is None:
@@ -205,10 +206,10 @@ class Link:
 
     # Set-up
 
-    def _greeted(self, direction: int) -> None:
-        framing = self.framings[direction]
-        frame = framing.frame
-        assert frame is not None
+    def _started(self, direction: int) -> None:
+        startup = self.framings[direction].startup
+        assert startup is not None
+        frame = startup.mpa
         self.active = direction if frame.request else 1 - direction
         self._connect()
         assert self.connection is not None
@@ -216,16 +217,16 @@ class Link:
         end.private_data_seen = frame.complete
         end.private_data = frame.rpcrdma
         end.consumer_data, end.consumer_data_cut = frame.private_data, not frame.complete
-        end.private_data_frame = framing.mpa_frame
+        end.private_data_frame = startup.frame
         end.responder_resources, end.initiator_depth = frame.ird, frame.ord
         if frame.reject:
-            self._ended("MPA reject", framing.mpa_frame, framing.mpa_time)
+            self._ended("MPA reject", startup.frame, startup.time)
 
     def _agree(self, final: bool) -> None:
         """Markers and CRC, once Request and Reply were seen or are known to be missing (RFC 5044, 7.1.1)."""
         if self.agreed:
             return
-        frames = self.framings[0].frame, self.framings[1].frame
+        frames = tuple(one.startup.mpa if one.startup else None for one in self.framings)
         if not any(frames) or any(framing.awaiting for framing in self.framings):
             return
         if not self._bases(final):
@@ -239,7 +240,7 @@ class Link:
             if other is not None:
                 framing.agree(other.markers, crc)
             elif crc:
-                framing.crc = True
+                framing.checks.crc = True
         request = frames[self.active or 0]
         if self.active is not None and request is not None and request.peer_to_peer:
             self.assemblies[self.active].skip_first = True
@@ -256,7 +257,7 @@ class Link:
             return True
         ack = active.first_ack()
         if ack is None:
-            return final or active.heard
+            return final or bool(len(active.pending))
         first = self.streams[1 - self.active].next
         assert first is not None
         passive.begin(TCP_SEQUENCE.unwrap(first, ack))

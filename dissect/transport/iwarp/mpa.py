@@ -1,13 +1,9 @@
-"""MPA: Request and Reply frames (RFC 5044, 7.1; RFC 6581, 9), sizes, markers (4.3) and CRC (4.4) of FPDUs."""
+"""MPA Request and Reply frames (RFC 5044, 7.1; RFC 6581, 9)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import google_crc32c
-import numpy as np
-
-from ...arrays import Int64s, Rows
 from ...layers.iwarp_codes import REPLY_KEY, REQUEST_KEY
 from ...layers.private_data_codes import PrivateData, find_private_data
 
@@ -15,11 +11,6 @@ HEADER = 20
 MAX_PRIVATE_DATA = 512
 
 MARKERS, CRC, REJECT, ENHANCED = 0x80, 0x40, 0x20, 0x10
-
-MARKER = 4
-SPACING = 512
-"""Bytes from one marker to the next."""
-BETWEEN = SPACING - MARKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +52,7 @@ def mpa_length(head: bytes) -> int:
 
 
 def mpa_frame(data: bytes) -> MPAFrame | None:
-    """Decode a Request or Reply, whose private data may be cut; None where it is none."""
+    """Decode a Request or Reply, whose private data may be truncated; None where it is none."""
     if not is_mpa(data) or len(data) < HEADER:
         return None
     flags, revision = data[16], data[17]
@@ -91,43 +82,3 @@ def mpa_frame(data: bytes) -> MPAFrame | None:
         peer,
         tuple(ready),
     )
-
-
-def fpdu_bytes(length: int) -> int:
-    """Bytes of an FPDU with ``length`` ULPDU bytes: length field, ULPDU, pad and CRC, but no marker."""
-    return (length + 5 & ~3) + 4
-
-
-def without_markers(rows: Rows, base: int) -> Rows:
-    """STRETCH rows without the markers in them, and with positions as if they had never been.
-
-    ``base``: position of a marker; all are ``SPACING`` apart.  Rows before it are dropped.
-    """
-    start = rows["at"] - base
-    end = start + rows["length"]
-    first = np.maximum(start, 0) // SPACING
-    blocks = np.maximum((end - 1) // SPACING - first + 1, 0)
-    owner = np.repeat(np.arange(len(rows)), blocks)
-    block: Int64s = first[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
-    low = np.maximum(start[owner], block * SPACING + MARKER)
-    high = np.minimum(end[owner], (block + 1) * SPACING)
-    there = high > low
-    owner, block, low, high = owner[there], block[there], low[there], high[there]
-    out: Rows = rows[owner]
-    skipped = low - start[owner]
-    out["at"] = base + low - (block + 1) * MARKER
-    out["payload"] += skipped
-    out["length"] = high - low
-    out["captured"] = np.clip(out["captured"] - skipped, 0, high - low)
-    return out
-
-
-def with_markers(at: int, base: int) -> int:
-    """Where an FPDU at ``at``, a position without markers, begins in the stream; a marker just before it is its."""
-    block, inside = divmod(at - base, BETWEEN)
-    return base + block * SPACING + (inside + MARKER if inside else 0)
-
-
-def crc_ok(fpdu: bytes) -> bool:
-    """Whether a whole FPDU, markers included, ends with its CRC32C, which goes low byte first."""
-    return bool(google_crc32c.value(fpdu[:-4]) == int.from_bytes(fpdu[-4:], "little"))

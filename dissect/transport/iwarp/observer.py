@@ -16,7 +16,7 @@ from ...link.tcp import ACK, SYN, locate_tcp
 from ...serial import TCP_SEQUENCE
 from ..connection import Registry
 from ..operations import Operation
-from .framing import Fpdus
+from .decoding import Fpdus
 from .link import Link
 from .mpa import is_mpa
 from .rdmap import LEGAL

@@ -1,27 +1,25 @@
-"""Which FPDUs are believed in a stream with markers and without CRCs.
+"""Which FPDUs are trusted in a stream with markers and without CRCs.
 
-Nothing backs such bytes but the markers themselves.  A sender that puts them off the grid of 512 bytes shifts what
-stands behind them, and an FPDU in which no marker is due then looks right and is not.  So the first contradiction
-takes the belief from a whole direction, until enough markers in a row are where they belong (RFC 5044, 4.3).
+Only the markers themselves back such bytes.  A sender that puts them off the grid of 512 bytes shifts what
+stands behind them, and an FPDU in which no marker is due then looks right and is not.  So from the first contradiction
+on a whole direction is distrusted, until enough markers in a row are where they belong (RFC 5044, 4.3).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows
-from ...layers.columns import compiled
+from ...arrays import Int64s, Rows
+from ...layers.fpdus import BETWEEN_MARKERS, MARKER_BYTES, MARKER_INTERVAL, MarkerGrid
 from ...layers.iwarp_codes import READ_REQUEST
 from ...serial import DDP_MSN
 from . import rdmap
-from .mpa import BETWEEN, MARKER, SPACING, fpdu_bytes, with_markers
+from .decoding import CONTROL
 from .resync import NEAR
 from .window import Window
 
 SURE = 4
-"""Right markers in a row after which a direction is believed again."""
-CONTROL = 4
-"""A length field and the control octets."""
+"""Right markers in a row after which a direction is trusted again."""
 
 
 class Doubt:
@@ -29,13 +27,13 @@ class Doubt:
 
     def __init__(self) -> None:
         self.right = SURE
-        """Right markers since the last contradiction; a stream is believed until there is one."""
+        """Right markers since the last contradiction; a stream is trusted until there is one."""
         self.msn: dict[int, int] = {}
         """Last message sequence number by queue, where nothing is missing since."""
         self.spread = False
         """An FPDU lay in several frames: the sender does not align frames with FPDUs (RFC 5044, 5)."""
         self.count = 0
-        """FPDUs that hold no wrong marker and are not believed all the same."""
+        """FPDUs that hold no wrong marker and are not trusted all the same."""
 
     def contradict(self) -> None:
         """Bytes are there, and no FPDU begins where one should."""
@@ -45,17 +43,17 @@ class Doubt:
         """Messages may be missing now."""
         self.msn.clear()
 
-    def believe(self, contradiction: Rows, markers: Int64s) -> Rows:
-        """Which FPDUs are believed, of which ``contradiction`` tells that they cannot be right, and ``markers`` how
-        many right ones they hold.
+    def trusted(self, contradiction: Rows, markers: Int64s) -> Rows:
+        """Which FPDUs are trusted; ``contradiction``: which of them cannot be right; ``markers``: how many right ones
+        each holds.
         """
         seen = self.right + np.cumsum(markers)
         last = np.maximum.accumulate(np.where(contradiction, np.arange(len(seen)), -1))
         run = np.where(last < 0, seen, seen - seen[last])
         if len(run):
             self.right = min(SURE, int(run[-1]))
-        believed: Rows = ~contradiction & (run >= SURE)
-        return believed
+        trusted: Rows = ~contradiction & (run >= SURE)
+        return trusted
 
     def out_of_sequence(self, queue: Rows, msn: Rows, offset: Rows, known: Rows) -> Rows:
         """Which untagged FPDUs (``known``) do not follow the ones before on their queue (RFC 5041, 5.2.2).
@@ -76,7 +74,7 @@ class Doubt:
             self.msn[number] = int(numbers[-1])
         return wrong
 
-    def lone_markers(self, window: Window, raw: Window, base: int, starts: Int64s, ends: Int64s) -> Rows:
+    def lone_markers(self, window: Window, wire: Window, grid: MarkerGrid, starts: Int64s, ends: Int64s) -> Rows:
         """Which FPDUs have behind them in their frame a marker and nothing else.
 
         A sender that aligns frames with FPDUs sends a marker with what follows it.  So these four bytes are the last of
@@ -86,9 +84,9 @@ class Doubt:
         high = np.minimum(np.searchsorted(window.end, ends - 1, side="right"), len(window.at) - 1)
         spread = window.rows["frame"][low] != window.rows["frame"][high]
         lone = np.zeros(len(starts), np.bool_)
-        for index in np.flatnonzero((ends - base) % BETWEEN == 0).tolist():
-            marker = with_markers(int(ends[index]), base)
-            before, inside, after = _frames(raw, marker - 1, marker + MARKER - 1, marker + MARKER)
+        for index in np.flatnonzero((ends - grid.base) % BETWEEN_MARKERS == 0).tolist():
+            marker = grid.start(int(ends[index]))
+            before, inside, after = _frames(wire, marker - 1, marker + MARKER_BYTES - 1, marker + MARKER_BYTES)
             lone[index] = before == inside != after and not (self.spread or spread[:index].any())
         self.spread = self.spread or bool(spread.any())
         return lone
@@ -98,13 +96,6 @@ def wraps(offset: Rows, length: Rows) -> Rows:
     """Which stretches of memory pass the end of the address space (RFC 5041, 4.2)."""
     found: Rows = np.maximum(length.astype(np.int64), 1).astype(np.uint64) - np.uint64(1) > ~offset.astype(np.uint64)
     return found
-
-
-def requests_wrap(flat: Bytes, places: Int64s) -> Rows:
-    """Which RDMA Read Requests, whose headers stand at ``places``, ask for what cannot be there."""
-    names = ("sinkto", "rdmardsz", "srcto")
-    columns = compiled("RDMAPReadRequest")(flat, places, names)
-    return wraps(columns["sinkto"], columns["rdmardsz"]) | wraps(columns["srcto"], columns["rdmardsz"])
 
 
 def torn(window: Window, end: int) -> bool:
@@ -123,22 +114,19 @@ def _frames(window: Window, *places: int) -> list[int | None]:
     return [int(window.rows["frame"][row]) if row < len(window.rows) else None for row in rows]
 
 
-def judge_markers(raw: Window, base: int, starts: Int64s, lengths: Int64s) -> tuple[Rows, Int64s]:
+def judge_markers(wire: Window, grid: MarkerGrid, starts: Int64s, ends: Int64s) -> tuple[Rows, Int64s]:
     """Which FPDUs hold a marker that points elsewhere, and how many right ones each holds (RFC 5044, 4.3).
 
     Where one points elsewhere, what was taken for payload is not: a sender that puts its markers elsewhere.
-    ``base``: position of a marker; ``raw``: the stream with its markers.
+    ``wire``: the stream with its markers.
     """
-    end = with_markers(int(starts[-1]) + fpdu_bytes(int(lengths[-1])), base)
-    first = (with_markers(int(starts[0]), base) - base + SPACING - 1) // SPACING
-    number = np.arange(first, max(first, (end - base + SPACING - 1) // SPACING))
-    values, there = raw.heads(base + number * SPACING, MARKER)
-    behind = base + number * BETWEEN
-    owner = np.searchsorted(starts, behind, side="right") - 1
-    block, inside = np.divmod(starts[owner] - base, BETWEEN)
-    distance = (number - block) * SPACING - MARKER - inside
+    markers = grid.between(grid.start(int(starts[0])), grid.start(int(ends[-1])))
+    positions = np.arange(markers.start, markers.stop, MARKER_INTERVAL)
+    values, there = wire.heads(positions, MARKER_BYTES)
+    owner = np.searchsorted(starts, grid.place(positions), side="right") - 1
+    distance = positions - grid.position(starts[owner])
     pointer = values.view(">u4").ravel() & 0xFFFF
     right = pointer == np.maximum(distance, 0) & 0xFFFF
     wrong = np.zeros(len(starts), np.bool_)
-    wrong[owner[(there == MARKER) & ~right]] = True
-    return wrong, np.bincount(owner[(there == MARKER) & right], minlength=len(starts)).astype(np.int64)
+    wrong[owner[(there == MARKER_BYTES) & ~right]] = True
+    return wrong, np.bincount(owner[(there == MARKER_BYTES) & right], minlength=len(starts)).astype(np.int64)

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...arrays import Rows
+from ...layers.fpdus import MARKER_BYTES, MARKER_INTERVAL, MarkerGrid, fpdu_bytes
 from ...serial import DDP_MSN
 from . import rdmap
-from .mpa import MARKER, SPACING, fpdu_bytes, without_markers
+from .pending import without_markers
 from .window import Window
 
 ENOUGH = 44
@@ -33,7 +34,7 @@ NEAR = 64
 """Messages that may be missing in front of one that continues a queue."""
 HEAD = 20
 """A length field and an untagged header."""
-SHOWN = SPACING + HEAD
+SHOWN = MARKER_INTERVAL + HEAD
 """Bytes in which a marker must have shown."""
 
 ENDLESS = 1 << 62
@@ -53,8 +54,8 @@ class Found(NamedTuple):
     at: int
     """Where an FPDU begins; where not confirmed, what lies before it needs no second look."""
     confirmed: bool
-    marker_base: int | None = None
-    """Position of a marker, where markers were found that were not known of; ``at`` is then without markers."""
+    grid: MarkerGrid | None = None
+    """Where markers stand that were not known of; ``at`` is then a place without them."""
 
 
 class Evidence:
@@ -64,7 +65,7 @@ class Evidence:
         self.msn: dict[int, int] = {}
         """Last message sequence number by queue."""
 
-    def saw(self, rows: Rows, tagged: Rows) -> None:
+    def add(self, rows: Rows, tagged: Rows) -> None:
         """FPDU rows that were decoded."""
         queue = rdmap.QUEUE[rows["opcode"]]
         for number in range(4):
@@ -227,26 +228,26 @@ class Search:
         window = self.window
         first = window.starts[0]
         for marker in self._marker_candidates(broken):
-            base = marker - -(-(marker - first) // SPACING) * SPACING
-            bare = Window(without_markers(window.rows, base), window.datas)
-            begin = at - ((at - base) // SPACING + 1) * MARKER
+            grid = MarkerGrid(marker - -(-(marker - first) // MARKER_INTERVAL) * MARKER_INTERVAL)
+            bare = Window(without_markers(window.rows, grid), window.datas)
+            begin = grid.place(at)
             search = Search(bare, None, False, self.evidence, self.known, self.verify)
-            verdict, _ = search._chain(begin, 2 * SPACING)
-            if verdict == YES and self._pointers_fit(bare, begin, base):
-                return Found(begin, True, base)
+            verdict, _ = search._chain(begin, 2 * MARKER_INTERVAL)
+            if verdict == YES and self._pointers_fit(bare, begin, grid):
+                return Found(begin, True, grid)
         return None
 
     def _marker_candidates(self, at: int) -> list[int]:
         """Where a marker may be that points back to the FPDU at ``at``, or stands behind it (RFC 5044, 4.3)."""
-        head = self.window.read(at, SPACING + MARKER)
+        head = self.window.read(at, MARKER_INTERVAL + MARKER_BYTES)
         words = np.frombuffer(head[: len(head) & ~3], ">u4")
         found = [at + 4 * index for index in np.flatnonzero(words == 4 * np.arange(len(words))).tolist() if index]
         end = at + fpdu_bytes(head[0] << 8 | head[1])
-        if self.window.read(end, MARKER) == bytes(MARKER):
+        if self.window.read(end, MARKER_BYTES) == bytes(MARKER_BYTES):
             found.append(end)
         return found[:MAX_MARKERS]
 
-    def _pointers_fit(self, bare: Window, at: int, base: int) -> bool:
+    def _pointers_fit(self, bare: Window, at: int, grid: MarkerGrid) -> bool:
         """Whether two markers and more point at the FPDUs they stand in, and none elsewhere."""
         right = 0
         while right < MAX_MARKERS:
@@ -256,17 +257,12 @@ class Search:
             end = at + fpdu_bytes(head[0] << 8 | head[1])
             if end > bare.limit:
                 break
-            block, inside = divmod(at - base, SPACING - MARKER)
-            start = base + block * SPACING + MARKER + inside
-            stop = base + (end - 1 - base) // (SPACING - MARKER) * SPACING
-            marker = start - MARKER if not inside else base + (block + 1) * SPACING
-            while marker <= stop and right < MAX_MARKERS:
-                word = self.window.read(marker, MARKER)
-                if len(word) == MARKER:
-                    if int.from_bytes(word, "big") != max(0, marker - start):
+            for marker in grid.between(grid.start(at), grid.start(end))[: MAX_MARKERS - right]:
+                word = self.window.read(marker, MARKER_BYTES)
+                if len(word) == MARKER_BYTES:
+                    if int.from_bytes(word, "big") != max(0, marker - grid.position(at)):
                         return False
                     right += 1
-                marker += SPACING
             at = end
         return right >= 2
 

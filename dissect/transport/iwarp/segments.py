@@ -15,7 +15,7 @@ from ...frames import FrameBatch
 from ...layers.iwarp_codes import OPCODES
 from ...link.tcp import ACK, SYN, WINDOW_SCALE, locate_tcp, options
 from ...serial import TCP_SEQUENCE
-from .framing import Fpdus, ReadRequest
+from .decoding import Fpdus, ReadRequest
 from .link import Link
 from .mpa import MPAFrame
 from .observer import Observer
@@ -229,7 +229,7 @@ class Segments:
         scale = None if flags & SYN else self._scales.get((link, direction))
         known = bool(flags & SYN) or (scale is not None and (link, 1 - direction) in self._scales)
         framing = link.framings[direction]
-        base = framing.base if framing.markers else None
+        grid = framing.pending.grid
         number = int(np.searchsorted(batch.rows["number"], int(row["frame"])))
         offset = int(batch.rows["offset"][number])
         return Segment(
@@ -257,8 +257,8 @@ class Segments:
             int(row["captured"]),
             link.mark(int(row["frame"])),
             tuple(self._parts(link, direction, position, length)) if length else (),
-            None if base is None else position - base,
-            framing.crc,
+            None if grid is None else position - grid.base,
+            framing.checks.crc,
         )
 
     def _scale(self, data: Bytes, row: Rows, link: Link, direction: int) -> None:
@@ -271,10 +271,11 @@ class Segments:
         framing = link.framings[direction]
         stop, at = start + length, start
         told: list[tuple[int, int, Fpdu | MPAFrame | str | None]] = [
-            (left, right, why) for left, right, why in framing.faults if left < stop and start < right
+            (left, right, why) for left, right, why in framing.checks.faults if left < stop and start < right
         ]
-        if framing.greeting is not None and framing.greeting[0] < stop and start < framing.greeting[1]:
-            told.append((*framing.greeting, framing.frame))
+        startup = framing.startup
+        if startup is not None and startup.start < stop and start < startup.stop:
+            told.append((startup.start, startup.stop, startup.mpa))
         if framing.ready is not None and framing.ready[0] < stop and start < framing.ready[1]:
             told.append((*framing.ready, READY))
         if link in self._known:

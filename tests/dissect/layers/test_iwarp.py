@@ -24,7 +24,7 @@ from rdmascope.dissect.layers.ddp import (
     RDMAPReadRequest,
     RDMAPTerminate,
 )
-from rdmascope.dissect.layers.markers import crc32c, fpdu_bytes, insert_markers, remove_markers, split_fpdus, verify_crc
+from rdmascope.dissect.layers.fpdus import crc32c, fpdu_bytes, insert_markers, remove_markers, split_fpdus, verify_crc
 from rdmascope.dissect.layers.mpa import FPDU, MPAEnhanced, MPAReply, MPARequest, mpa_class
 from rdmascope.dissect.layers.oncrpc import ONCRPC
 from rdmascope.dissect.layers.private_data import ConsumerPrivateData, RPCRDMAPrivateData

@@ -17,7 +17,7 @@ from rdmascope.captures.synth.shipped import write_capture
 from rdmascope.captures.synth.wire.network import Frame, Path
 from rdmascope.captures.synth.wire.play import calls_of, captured, play_script
 from rdmascope.captures.synth.wire.script import Script
-from rdmascope.dissect.layers.markers import split_fpdus, verify_crc
+from rdmascope.dissect.layers.fpdus import split_fpdus, verify_crc
 from rdmascope.dissect.layers.mpa import STARTUP_BYTES
 
 ETHERNET, UDP_BYTES = 14, 8

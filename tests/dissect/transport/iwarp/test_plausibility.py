@@ -10,7 +10,7 @@ import pytest
 
 from playbook.segments import Talk, pattern, read_request, response, send, untagged, write
 from playbook.streams import Seen, observe, seen
-from rdmascope.dissect.transport.iwarp.framing import DOUBTED, WRONG_HEADERS, WRONG_MARKERS
+from rdmascope.dissect.transport.iwarp.checks import DOUBTED, WRONG_HEADERS, WRONG_MARKERS
 from rdmascope.dissect.transport.operations import Kind
 
 
@@ -54,8 +54,8 @@ def test_markers_off_the_grid_make_no_wrong_operation(drift: int, swapped: bool)
         held(seen(operations), truth)
         if drift or swapped:
             framing = observer.links[1].framings[1]
-            assert framing.marker_failure_count and {why for *_, why in framing.faults} >= {WRONG_MARKERS}
-            assert observer.links[1].health.result().directions[1].doubted_fpdus == framing.doubt.count
+            assert framing.checks.marker_failure_count and {why for *_, why in framing.checks.faults} >= {WRONG_MARKERS}
+            assert observer.links[1].health.result().directions[1].doubted_fpdus == framing.checks.doubt.count
         else:
             assert seen(operations) == truth
 
@@ -65,7 +65,7 @@ def test_markers_that_were_not_agreed() -> None:
         made, truth = reading(seed, agreed=False)
         observer, operations = observe(made)
         held(seen(operations), truth)
-        assert observer.links[1].framings[1].doubt.count
+        assert observer.links[1].framings[1].checks.doubt.count
 
 
 def test_markers_that_were_agreed_and_do_not_come() -> None:
@@ -119,7 +119,7 @@ def test_a_read_request_with_a_marker_inside_is_refused() -> None:
     observer, operations = observe(made)
     assert seen(operations) == [Seen(Kind.SEND, 1, 0, 0, bytes(16))]
     framing = observer.links[1].framings[1]
-    assert framing.faults[0][2] == WRONG_HEADERS
+    assert framing.checks.faults[0][2] == WRONG_HEADERS
 
 
 def test_belief_comes_back_with_right_markers() -> None:
@@ -135,7 +135,7 @@ def test_belief_comes_back_with_right_markers() -> None:
     segments = [replace(one, payload=payload) if one is spoiled else one for one in made.segments]
     observer, operations = observe(made, segments)
     assert [one.psn for one in operations if one.payload.whole] == [1, 4, 5, 6, 7, 8]
-    assert [why for *_, why in observer.links[1].framings[0].faults] == [WRONG_MARKERS, DOUBTED]
+    assert [why for *_, why in observer.links[1].framings[0].checks.faults] == [WRONG_MARKERS, DOUBTED]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_headers_that_cannot_be_right(odd: list[bytes], markers: bool) -> None:
     made.say(0, send(1, b"one!"))
     made.say(0, odd)
     framing = observe(made)[0].links[1].framings[0]
-    assert [why for *_, why in framing.faults] == ([WRONG_HEADERS] if markers else [])
+    assert [why for *_, why in framing.checks.faults] == ([WRONG_HEADERS] if markers else [])
 
 
 def test_numbers_at_the_end_of_the_address_space_are_right() -> None:
@@ -174,4 +174,4 @@ def test_numbers_at_the_end_of_the_address_space_are_right() -> None:
     made.say(0, write(5, 0, b""))
     made.say(0, read_request(1, (1, (1 << 64) - 5), 5, (1, (1 << 64) - 5)))
     framing = observe(made)[0].links[1].framings[0]
-    assert not framing.faults
+    assert not framing.checks.faults
