@@ -18,10 +18,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rdmascope.dissect.measure.file_contents import Contents, Region, Source, Step, in_time
-from rdmascope.dissect.measure.files import ALTERED, CUT, READ, WRITE, ZEROS, Lost, Transfer
+from rdmascope.dissect.measure.file_contents import (
+    ContentRegion,
+    Contents,
+    ContentSource,
+    ContentStep,
+    in_order_of_time,
+)
+from rdmascope.dissect.measure.files import ALTERED, READ, TRUNCATED, WRITE, ZEROS, FileTransfer, MissingRange
 
-KINDS = (READ, WRITE, ZEROS, CUT, ALTERED)
+KINDS = (READ, WRITE, ZEROS, TRUNCATED, ALTERED)
 
 LARGEST = (1 << 63) - 1
 """Longest file that the operating system can name."""
@@ -43,7 +49,7 @@ class Spool:
         """Begin, end (-1: none), stored at, RPC, first and last frame."""
         self._places = array("Q"), array("Q")
         """Offset and count: a hostile one takes all 64 bits."""
-        self.lost: dict[int, list[Lost]] = {}
+        self.lost: dict[int, list[MissingRange]] = {}
         """File number -> what was moved but is not in the capture."""
 
     def __enter__(self) -> Spool:
@@ -52,21 +58,21 @@ class Spool:
     def __exit__(self, *_: object) -> None:
         self._data.close()
 
-    def add(self, transfer: Transfer) -> None:
+    def add(self, transfer: FileTransfer) -> None:
         number = transfer.file.number
-        if transfer.lost:
-            self.lost.setdefault(number, []).extend(transfer.lost)
+        if transfer.missing:
+            self.lost.setdefault(number, []).extend(transfer.missing)
         if transfer.kind not in (READ, WRITE):
             self._row(transfer, transfer.kind, transfer.offset, transfer.count, -1)
         if transfer.kind == WRITE:
-            for one in transfer.lost:
+            for one in transfer.missing:
                 self._row(transfer, ALTERED, one.start, one.end - one.start, -1)
-        for offset, data in transfer.stretches:
+        for offset, data in transfer.captured:
             self._row(transfer, transfer.kind, offset, len(data), self._end)
             self._data.write(data)
             self._end += len(data)
 
-    def _row(self, transfer: Transfer, kind: str, offset: int, count: int, at: int) -> None:
+    def _row(self, transfer: FileTransfer, kind: str, offset: int, count: int, at: int) -> None:
         if offset + count >= 1 << 64:
             return
         self._kinds.append(KINDS.index(kind))
@@ -87,15 +93,15 @@ class Spool:
         for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             rows = order[start:end].tolist()
             contents = Contents(self.stored)
-            for step in in_time(map(self._step, rows)):
-                contents.take(step)
+            for step in in_order_of_time(map(self._step, rows)):
+                contents.add(step)
             yield int(files[rows[0]]), contents
 
-    def _step(self, row: int) -> Step:
+    def _step(self, row: int) -> ContentStep:
         begin, end, at, rpc, first, last = (column[row] for column in self._numbers)
         kind = KINDS[self._kinds[row]]
-        source = Source(kind, begin, None if end < 0 else end, rpc, first, last)
-        return Step(kind, self._places[0][row], self._places[1][row], at, source)
+        source = ContentSource(kind, begin, None if end < 0 else end, rpc, first, last)
+        return ContentStep(kind, self._places[0][row], self._places[1][row], at, source)
 
     def stored(self, at: int, count: int) -> bytes:
         found = os.pread(self._data.fileno(), count, at)
@@ -198,7 +204,7 @@ class Target:
         return Written(name, length, sums[0].hexdigest(), sums[1].hexdigest(), "")
 
 
-def _copy(fd: int, contents: Contents, region: Region) -> None:
+def _copy(fd: int, contents: Contents, region: ContentRegion) -> None:
     if region.end > LARGEST:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     at = region.start

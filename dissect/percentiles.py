@@ -1,102 +1,199 @@
-"""Durations of any number, in little memory: exact while they are few, then a histogram."""
+"""Durations of any number in little memory, and what is said of them: percentiles, extremes, a histogram.
+
+A percentile is always one of the samples (nearest rank): the smallest that this share of all does not exceed.
+"""
 
 from __future__ import annotations
 
-from math import ceil
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .arrays import Int64s, extremes
-from .transport.health import Spread
 
 EXACT = 4096
-"""Samples kept as they are; more become a histogram."""
+"""Samples kept as they are, where the owner names no other number; more become counts in bins."""
 
 _MANTISSA = 18
-"""Bits of a 32-bit float that a histogram's bin leaves out: 32 bins for each doubling, so 1.6 % around the middle."""
+"""Bits of a 32-bit float that a bin leaves out: 32 bins for each doubling, so 1.6 % around the middle."""
 _FIRST_BIN = 127 << 5
 _BINS = 45 << 5
 
 
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Durations in nanoseconds.  Percentiles of more samples than are kept as they are, are good to 2 %."""
+
+    count: int
+    minimum: int
+    median: int
+    p95: int
+    p99: int
+    maximum: int
+    total: int
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count if self.count else 0.0
+
+
 class Samples:
-    """Durations in nanoseconds, of any number, in little memory."""
+    """Durations in nanoseconds, none negative: ``exact`` of them as they are, more as counts in bins."""
 
-    __slots__ = ("_bins", "_exact", "count", "maximum", "minimum")
+    __slots__ = ("_binned", "_bins", "_exact", "_maximum", "_minimum", "_total", "recent")
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.minimum = self.maximum = 0
-        self._exact: list[Int64s] = []
-        self._bins: NDArray[np.int64] | None = None
+    def __init__(self, exact: int = EXACT, typecode: str = "q") -> None:
+        self.recent: array[Any] = array(typecode)
+        """Those not in bins; where one at a time is appended here, the owner calls ``fold`` in time."""
+        self._exact = exact
+        self._bins: Int64s | None = None
+        self._binned = self._total = self._minimum = self._maximum = 0
+        """Number, sum and extremes of those in bins."""
+
+    @property
+    def count(self) -> int:
+        return self._binned + len(self.recent)
+
+    @property
+    def total(self) -> int:
+        return self._total + int(_numbers(self.recent).sum())
+
+    def append(self, duration: int) -> None:
+        self.recent.append(duration)
+        if len(self.recent) > self._exact:
+            self.fold()
 
     def add(self, durations: Int64s) -> None:
-        """None of them negative."""
-        if not len(durations):
-            return
-        low, high = extremes(durations)
-        self.minimum = min(self.minimum, low) if self.count else low
-        self.maximum = max(self.maximum, high) if self.count else high
-        self.count += len(durations)
-        if self._bins is None:
-            self._exact.append(durations)
-            if self.count <= EXACT:
-                return
-            durations = np.concatenate(self._exact)
-            self._exact.clear()
-            self._bins = np.zeros(_BINS, np.int64)
-        self._bins += _binned(durations)
-
-    def at(self, share: float) -> int:
-        """The smallest duration that ``share`` of all do not exceed."""
-        return self._at(share)[0]
-
-    def _at(self, *shares: float) -> list[int]:
-        ranks = [max(0, min(self.count - 1, ceil(self.count * share) - 1)) for share in shares]
-        if self._bins is None:
-            found: Int64s = np.partition(np.concatenate(self._exact), ranks)[ranks]
+        if self.recent.typecode == "q":
+            self.recent.frombytes(durations.tobytes())
         else:
-            bins = np.searchsorted(np.cumsum(self._bins), ranks, side="right")
-            found = np.clip(_middles(bins), self.minimum, self.maximum)
-        exact: list[int] = found.tolist()
-        return exact
+            self.recent.extend(durations.tolist())
+        if len(self.recent) > self._exact:
+            self.fold()
 
-    def spread(self) -> Spread | None:
-        if not self.count:
-            return None
-        median, p99 = self._at(0.5, 0.99)
-        return Spread(self.count, self.minimum, median, p99, self.maximum)
+    def fold(self) -> None:
+        """Put all into bins."""
+        if self.recent:
+            values = _numbers(self.recent)
+            self._add_binned(_counted(values), len(values), int(values.sum()), *extremes(values))
+            del self.recent[:]
 
-    def weighted(self) -> tuple[Int64s, Int64s]:
-        """Durations, ascending, and how many there are of each; of a histogram the middles of its bins."""
-        if self._bins is None:
-            return np.unique(np.concatenate(self._exact) if self._exact else np.empty(0, np.int64), return_counts=True)
-        there = np.flatnonzero(self._bins)
-        return np.clip(_middles(there), self.minimum, self.maximum), self._bins[there]
+    def _add_binned(self, bins: Int64s, count: int, total: int, low: int, high: int) -> None:
+        self._minimum = min(self._minimum, low) if self._binned else low
+        self._maximum = max(self._maximum, high) if self._binned else high
+        self._binned += count
+        self._total += total
+        self._bins = bins if self._bins is None else self._bins + bins
 
     def merge(self, other: Samples) -> None:
-        """Take in what another one has."""
-        if other._bins is None:
-            for durations in other._exact:
-                self.add(durations)
-            return
-        if not self.count:
-            self.minimum, self.maximum = other.minimum, other.maximum
-        self.minimum, self.maximum = min(self.minimum, other.minimum), max(self.maximum, other.maximum)
-        self.count += other.count
+        """Add all samples of another."""
+        if other._bins is not None:
+            self._add_binned(other._bins, other._binned, other._total, other._minimum, other._maximum)
+        self.recent.extend(other.recent)
+        if len(self.recent) > self._exact:
+            self.fold()
+
+    def at(self, percent: int) -> int:
+        """The smallest duration that ``percent`` of 100 do not exceed."""
+        return self._at([_rank(self.count, percent)])[0]
+
+    def _at(self, ranks: list[int]) -> list[int]:
+        """By their places in ascending order, from 0."""
+        recent = _numbers(self.recent)
         if self._bins is None:
-            self._bins = _binned(np.concatenate(self._exact)) if self._exact else np.zeros(_BINS, np.int64)
-            self._exact.clear()
-        self._bins += other._bins
+            found: list[int] = np.partition(recent, ranks)[ranks].tolist()
+            return found
+        bins = self._bins + _counted(recent) if len(recent) else self._bins
+        low, high = self._extremes()
+        middles = _middles(np.searchsorted(np.cumsum(bins), ranks, side="right"))
+        clipped: list[int] = np.clip(middles, low, high).tolist()
+        return clipped
+
+    def _extremes(self) -> tuple[int, int]:
+        if not self.recent:
+            return self._minimum, self._maximum
+        low, high = extremes(_numbers(self.recent))
+        return (min(low, self._minimum), max(high, self._maximum)) if self._binned else (low, high)
+
+    def distribution(self, count: int | None = None) -> Distribution | None:
+        """None without samples; where ``count`` is more than there are, the rest are zeros."""
+        stored = self.count
+        count = stored if count is None else count
+        if not count:
+            return None
+        zeros = count - stored
+        ranks = [_rank(count, percent) - zeros for percent in (50, 95, 99)]
+        known = iter(self._at([rank for rank in ranks if rank >= 0]) if stored else ())
+        median, p95, p99 = (next(known) if rank >= 0 else 0 for rank in ranks)
+        low, high = self._extremes() if stored else (0, 0)
+        return Distribution(count, 0 if zeros else low, median, p95, p99, high, self.total)
+
+    def weighted(self) -> tuple[Int64s, Int64s]:
+        """Durations, and how many there are of each; of those in bins the middle of the bin."""
+        values, counts = np.unique(_numbers(self.recent), return_counts=True)
+        if self._bins is None:
+            return values, counts
+        there = np.flatnonzero(self._bins)
+        middles = np.clip(_middles(there), self._minimum, self._maximum)
+        return np.concatenate((middles, values)), np.concatenate((self._bins[there], counts))
 
 
-def _binned(durations: Int64s) -> Int64s:
+def distribution(durations: Int64s) -> Distribution | None:
+    """Of a few durations at once."""
+    samples = Samples(exact=len(durations))
+    samples.add(durations)
+    return samples.distribution()
+
+
+def _rank(count: int, percent: int) -> int:
+    return -(-count * percent // 100) - 1
+
+
+def _numbers(samples: array[Any]) -> Int64s:
+    """A copy."""
+    return np.frombuffer(samples, samples.typecode).astype(np.int64) if samples else np.empty(0, np.int64)
+
+
+def _counted(durations: Int64s) -> Int64s:
+    """How many fall into each bin."""
     places = (np.maximum(durations, 1).astype(np.float32).view(np.uint32) >> _MANTISSA).astype(np.int64)
     return np.bincount(np.minimum(places - _FIRST_BIN, _BINS - 1), minlength=_BINS).astype(np.int64)
 
 
-def _middles(places: Int64s) -> Int64s:
+def _middles(bins: Int64s) -> Int64s:
     """The middle of each bin, in nanoseconds."""
-    edges = (np.stack((places, places + 1)) + _FIRST_BIN).astype(np.uint32) << np.uint32(_MANTISSA)
+    edges = (np.stack((bins, bins + 1)) + _FIRST_BIN).astype(np.uint32) << np.uint32(_MANTISSA)
     middles: Int64s = edges.view(np.float32).astype(np.float64).mean(axis=0).astype(np.int64)
     return middles
+
+
+def histogram(durations: Int64s, rows: int = 24, weights: Int64s | None = None) -> list[tuple[int, int, int]]:
+    """``(low, high, count)`` over [low, high) nanoseconds, ascending, bounds in steps of 1-2-5, at most ``rows``."""
+    if not len(durations):
+        return []
+    bounds = [0, *_steps(int(durations.max()))]
+    edges = np.array(bounds, np.float64)
+    counts = np.histogram(durations, edges, weights=weights)[0].astype(np.int64).tolist()
+    found = list(zip(bounds, bounds[1:], counts, strict=False))
+    while found and not found[0][2]:
+        found.pop(0)
+    while found and not found[-1][2]:
+        found.pop()
+    if len(found) > rows:
+        spare = len(found) - rows + 1
+        found = [(found[0][0], found[spare - 1][1], sum(row[2] for row in found[:spare])), *found[spare:]]
+    return found
+
+
+def _steps(largest: int) -> Iterator[int]:
+    """1 µs, 2 µs, 5 µs, 10 µs … up to one above ``largest``."""
+    decade = 1000
+    while True:
+        for step in (1, 2, 5):
+            yield decade * step
+            if decade * step > largest:
+                return
+        decade *= 10

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from statistics import median
 
 from rdmascope.dissect.layers.oncrpc_codes import PROG_MISMATCH, PROG_UNAVAIL, SUCCESS
 from rdmascope.dissect.layers.private_data_codes import PrivateData, find_private_data
 from rdmascope.dissect.layers.rpcrdma_codes import ERR_VERS
 from rdmascope.dissect.onc.header import ReplyHeader, reply_header
 from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.percentiles import Distribution, Samples
 
 from ..synth.endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service
 from ..synth.endpoint.header import Value
@@ -248,10 +248,10 @@ def _problem(answer: Answered | Failed) -> str:
     return "" if reply.accept_status == SUCCESS else reply.error
 
 
-def times(rounds: Sequence[Round]) -> tuple[int, float, int, int] | None:
-    """Smallest, median, 99th percentile (nearest rank) and largest; None where nothing was answered."""
-    found = sorted(one.time for one in rounds if one.time is not None)
-    if not found:
-        return None
-    rank = -(-99 * len(found) // 100)
-    return found[0], median(found), found[rank - 1], found[-1]
+def times(rounds: Sequence[Round]) -> Distribution | None:
+    """Of the rounds that were answered; None where none was."""
+    samples = Samples()
+    for one in rounds:
+        if one.time is not None:
+            samples.append(one.time)
+    return samples.distribution()

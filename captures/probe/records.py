@@ -82,17 +82,16 @@ def finding(one: PingResult, target: PeerAddress) -> Record:
 
 
 def summary(rounds: Sequence[Round], target: PeerAddress) -> Record:
-    found = times(rounds) or (None,) * 4
-    low, middle, high, most = found
+    found = times(rounds)
     return record(
         "probe_summary",
         target=str(target),
         calls=len(rounds),
         replies=sum(one.time is not None for one in rounds),
-        min_ns=low,
-        median_ns=middle,
-        p99_ns=high,
-        max_ns=most,
+        min_ns=found and found.minimum,
+        median_ns=found and found.median,
+        p99_ns=found and found.p99,
+        max_ns=found and found.maximum,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from rdmascope.dissect.measure.credits import CreditHistory, Direction
+from rdmascope.dissect.measure.credits import CreditDirection, CreditHistory
 from rdmascope.dissect.records.nouns import Record, record
 from rdmascope.dissect.transport.connection import Connection
 
@@ -70,8 +70,8 @@ def command(
     reading.check()
 
 
-def credits_record(one: Direction) -> Record:
-    each, stretches = one.spread(STRETCHES)
+def credits_record(one: CreditDirection) -> Record:
+    each, intervals = one.intervals(STRETCHES)
     first = min(one.bins, default=0) * one.width
     return record(
         "credits",
@@ -79,9 +79,9 @@ def credits_record(one: Direction) -> Record:
         direction="backward" if one.backward else "forward",
         calls=one.calls,
         replies=one.replies,
-        asked=_range(one.asked),
+        asked=_range(one.requested),
         granted=_range(one.granted),
-        most_outstanding=one.most,
+        most_outstanding=one.max_outstanding,
         mean_outstanding=round(one.mean, 3),
         blocked_ns=one.blocked,
         blockages=one.blockages,
@@ -92,13 +92,13 @@ def credits_record(one: Direction) -> Record:
         stretches=[
             {
                 "time_ns": first + number * each,
-                "asked": stretch.asked,
-                "granted": stretch.granted,
-                "outstanding": stretch.outstanding,
-                "blocked_ns": stretch.blocked,
+                "asked": interval.requested,
+                "granted": interval.granted,
+                "outstanding": interval.outstanding,
+                "blocked_ns": interval.blocked,
             }
-            for number, stretch in enumerate(stretches)
-            if stretch is not None
+            for number, interval in enumerate(intervals)
+            if interval is not None
         ],
     )
 

@@ -11,9 +11,9 @@ import click
 from rich.text import Text
 
 from rdmascope.captures.extract import MANIFEST, SafeNames, Spool, Target, Written
-from rdmascope.dissect.measure.file_contents import Change, Contents, Region, Source
-from rdmascope.dissect.measure.files import File, FileTable, Lost
-from rdmascope.dissect.onc.nfs_calls import TYPE_NAMES
+from rdmascope.dissect.measure.file_contents import ContentChange, ContentRegion, Contents, ContentSource
+from rdmascope.dissect.measure.files import File, FileTable, MissingRange
+from rdmascope.dissect.onc.file_operations import TYPE_NAMES
 from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.records.nouns import Record
 
@@ -98,11 +98,11 @@ def command(
     extracts: dict[int, Record] = {}
     if directory is None:
         for rpc in reading.rpcs():
-            table.take(rpc)
+            table.add(rpc)
     else:
         with Target(directory, reading.paths, overwrite) as target, Spool(directory) as spool:
             for rpc in reading.rpcs():
-                for transfer in table.take(rpc):
+                for transfer in table.add(rpc):
                     spool.add(transfer)
             if reading.analyzer.packets:
                 extracts = _extract(target, spool, table, reading.paths)
@@ -194,13 +194,13 @@ def file_record(table: FileTable, file: File) -> Record:
         write_refused=file.refused,
         uncommitted=file.uncommitted,
         verifier_changed=file.restarted,
-        missing=dict(file.lost),
+        missing=dict(file.missing),
         calls=dict(file.calls),
-        holes=_pairs(file.holes()) if file.transfers else None,
+        holes=_pairs(file.gaps()) if file.transfers else None,
     )
 
 
-def contents_fields(file: File, contents: Contents, written: Written, lost: list[Lost]) -> Record:
+def contents_fields(file: File, contents: Contents, written: Written, lost: list[MissingRange]) -> Record:
     """What the manifest adds to a file."""
     holes = list(_holes(contents.regions, _length(file, contents), lost))
     doubtful = any(region.doubt for region in contents.regions)
@@ -220,7 +220,7 @@ def contents_fields(file: File, contents: Contents, written: Written, lost: list
     }
 
 
-def _holes(regions: list[Region], length: int, lost: list[Lost]) -> Iterator[Record]:
+def _holes(regions: list[ContentRegion], length: int, lost: list[MissingRange]) -> Iterator[Record]:
     """Where nothing is known up to ``length``, cut by the reason."""
     reached = 0
     gaps = []
@@ -255,7 +255,7 @@ def _pairs(ranges: list[tuple[int, int]]) -> list[Record]:
     return [{"offset": start, "length": end - start} for start, end in ranges]
 
 
-def _range(region: Region) -> Record:
+def _range(region: ContentRegion) -> Record:
     return {
         "offset": region.start,
         "length": region.end - region.start,
@@ -264,7 +264,7 @@ def _range(region: Region) -> Record:
     }
 
 
-def _source(source: Source) -> Record:
+def _source(source: ContentSource) -> Record:
     return {
         "from": source.kind,
         "rpc": source.rpc,
@@ -273,7 +273,7 @@ def _source(source: Source) -> Record:
     }
 
 
-def _change(change: Change) -> Record:
+def _change(change: ContentChange) -> Record:
     return {
         "offset": change.start,
         "length": change.end - change.start,

@@ -21,7 +21,7 @@ from rdmascope.dissect.audit.auditor import Auditor, RuleTally
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.credits import CreditHistory
-from rdmascope.dissect.measure.recent import Recent
+from rdmascope.dissect.measure.live_window import LiveWindow
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
@@ -239,7 +239,7 @@ class Watching:
         self.auditor = Auditor(examples=EXAMPLES, tell=self._tell, release=drop_contents)
         self.credits: dict[int, CreditHistory] = {}
         """By connection number."""
-        self.recent = Recent()
+        self.recent = LiveWindow()
         self.picked: int | None = None
         self.keeper: Keeper | None = None
         self.ending = ending
@@ -328,7 +328,7 @@ class Watching:
             self.ending.because("count")
 
     def _retire(self, connections: list[Connection]) -> None:
-        self.statistics.retire(connections)
+        self.statistics.evict(connections)
         self.auditor.retire(connections)
         for connection in connections:
             self.credits.pop(connection.number, None)

@@ -92,9 +92,9 @@ def command(
             click.echo()
         reading = Reading(source, analyzer_options(ports, force), follow=following(follow, idle))
         try:
-            statistics = Statistics(keep_slowest=top)
+            statistics = Statistics(max_slowest=top)
             add = statistics.add
-            for rpc in reading.rpcs(statistics.retire):
+            for rpc in reading.rpcs(statistics.evict):
                 add(rpc)
             if as_json:
                 print_records(reading, statistics)
@@ -188,7 +188,7 @@ def print_records(reading: Read, statistics: Statistics) -> None:
     for connection in analyzer.connections:
         emit(transport_record(connection, analyzer.health(connection.number)))
     if analyzer.retired.connections:
-        emit(records.retired_record(analyzer.retired, statistics.retired))
+        emit(records.retired_record(analyzer.retired, statistics.evicted))
     for procedure in statistics.procedures():
         emit(records.procedure_record(procedure))
     for way, transfer in statistics.transfers.items():
@@ -198,7 +198,7 @@ def print_records(reading: Read, statistics: Statistics) -> None:
     for low, high, number in statistics.histogram():
         emit(records.histogram_record(low, high, number))
     if statistics.calls:
-        emit(records.throughput_record(*statistics.timeline.spread(THROUGHPUT_BINS)))
+        emit(records.throughput_record(*statistics.timeline.intervals(THROUGHPUT_BINS)))
     for what, reason, number in _undecoded(reading, statistics):
         emit(records.undecoded_record(what, reason, number))
 

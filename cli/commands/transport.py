@@ -10,10 +10,11 @@ from typing import NamedTuple
 import click
 
 from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.records.nouns import Record, record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.transport.health import Direction, Episode, Refusal, Spread, Tally, TransportHealth
+from rdmascope.dissect.transport.health import Direction, Episode, Refusal, Tally, TransportHealth
 from rdmascope.dissect.units import plural
 
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
@@ -234,7 +235,7 @@ def _tally(tally: Tally) -> Record:
     return {"packets": tally.packets, "bytes": tally.bytes}
 
 
-def _spread(spread: Spread | None) -> Record | None:
+def _spread(spread: Distribution | None) -> Record | None:
     if spread is None:
         return None
     return {

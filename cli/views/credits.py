@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from rdmascope.dissect.measure.credits import Direction, Stretch
+from rdmascope.dissect.measure.credits import CreditDirection, CreditInterval
 from rdmascope.dissect.units import count, duration, plural, share
 
 from .tables import LEVELS, Cell, Grid
@@ -17,16 +17,16 @@ HEIGHT = 8
 """Lines of a plot."""
 
 
-def credits_view(one: Direction, width: int) -> RenderableType:
+def credits_view(one: CreditDirection, width: int) -> RenderableType:
     """One direction of a connection."""
     active, passive = one.connection.endpoints
     caller, answerer = (passive, active) if one.backward else (active, passive)
     way = "backward" if one.backward else "forward"
     elapsed = one.last_time - one.first_time
     rows: list[list[Cell]] = [
-        ["asked", _range(one.asked), "calls", count(one.calls)],
+        ["asked", _range(one.requested), "calls", count(one.calls)],
         ["granted", _range(one.granted), "replies", count(one.replies)],
-        ["most outstanding", count(one.most), "mean outstanding", f"{one.mean:.2f}"],
+        ["most outstanding", count(one.max_outstanding), "mean outstanding", f"{one.mean:.2f}"],
         ["at the limit", f"{duration(one.blocked)} ({share(one.blocked, elapsed)})", "times", count(one.blockages)],
     ]
     if one.exceeded:
@@ -44,23 +44,23 @@ def _range(values: tuple[int, int] | None) -> str:
     return count(low) if low == high else f"{count(low)} to {count(high)}"
 
 
-def plot(one: Direction, width: int) -> RenderableType:
+def plot(one: CreditDirection, width: int) -> RenderableType:
     """Outstanding calls as columns, the limit as a line, and beneath it where callers stood at the limit."""
     margin = 8
-    each, stretches = one.spread(max(20, width - margin - 2))
-    if not stretches:
+    each, intervals = one.intervals(max(20, width - margin - 2))
+    if not intervals:
         return Text("  no call")
-    limits = _limits(stretches)
+    limits = _limits(intervals)
     # Far above what is outstanding the limit would press the columns into the ground.
-    ceiling = max(one.most, 1)
+    ceiling = max(one.max_outstanding, 1)
     shown = [limit for limit in limits if limit is not None and limit <= 2 * ceiling]
     top = max([ceiling, *shown])
-    lines = [_line(stretches, limits, level, top, margin) for level in range(HEIGHT, 0, -1)]
+    lines = [_line(intervals, limits, level, top, margin) for level in range(HEIGHT, 0, -1)]
     stood = Text(" " * (margin - 2) + "! ", "dim")
-    for stretch in stretches:
-        blocked = stretch.blocked / each if stretch is not None else 0
+    for interval in intervals:
+        blocked = interval.blocked / each if interval is not None else 0
         stood.append(LEVELS[min(7, int(8 * blocked))] if blocked else " ", "red")
-    axis = Text(" " * margin + "0" + duration(each * len(stretches)).rjust(len(stretches) - 1), "dim")
+    axis = Text(" " * margin + "0" + duration(each * len(intervals)).rjust(len(intervals) - 1), "dim")
     legend = "█ calls outstanding  ─ the lower of asked and granted  ! share of the time at that limit"
     parts: list[RenderableType] = [*lines, stood, axis, Padding(Text(legend, "dim"), (0, 0, 0, 2))]
     highest = max((limit for limit in limits if limit is not None), default=None)
@@ -69,24 +69,26 @@ def plot(one: Direction, width: int) -> RenderableType:
     return Group(*parts)
 
 
-def _limits(stretches: Sequence[Stretch | None]) -> list[int | None]:
-    """The limit in each stretch; where nothing was said, as before."""
+def _limits(intervals: Sequence[CreditInterval | None]) -> list[int | None]:
+    """The limit in each interval; where nothing was said, as before."""
     asked = granted = None
     found: list[int | None] = []
-    for stretch in stretches:
-        if stretch is not None:
-            asked = stretch.asked if stretch.asked is not None else asked
-            granted = stretch.granted if stretch.granted is not None else granted
+    for interval in intervals:
+        if interval is not None:
+            asked = interval.requested if interval.requested is not None else asked
+            granted = interval.granted if interval.granted is not None else granted
         found.append(None if granted is None else max(1, min(granted, asked if asked is not None else granted)))
     return found
 
 
-def _line(stretches: Sequence[Stretch | None], limits: Sequence[int | None], level: int, top: int, margin: int) -> Text:
+def _line(
+    intervals: Sequence[CreditInterval | None], limits: Sequence[int | None], level: int, top: int, margin: int
+) -> Text:
     low, high = (level - 1) * top / HEIGHT, level * top / HEIGHT
     label = count(top) if level == HEIGHT else count(top / 2) if level == HEIGHT // 2 and top > 1 else ""
     line = Text(f"{label:>{margin - 2}} ┤", "dim")
-    for stretch, limit in zip(stretches, limits, strict=True):
-        height = stretch.outstanding if stretch is not None else 0
+    for interval, limit in zip(intervals, limits, strict=True):
+        height = interval.outstanding if interval is not None else 0
         if height >= high:
             line.append("█", "cyan")
         elif height > low:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from rdmascope.dissect.measure.files import File, FileTable
-from rdmascope.dissect.onc.nfs_calls import DIRECTORY, LINK
+from rdmascope.dissect.onc.file_operations import DIRECTORY, LINK
 from rdmascope.dissect.units import count, plural, size
 
 from .tables import Grid
@@ -37,7 +37,7 @@ def holes(file: File) -> str:
     """Bytes that were not seen, of a file that anything was read from or written to."""
     if not file.transfers:
         return "-"
-    missing = sum(end - start for start, end in file.holes())
+    missing = sum(end - start for start, end in file.gaps())
     return size(missing) if missing else "none" if file.size is not None else "?"
 
 
@@ -64,7 +64,7 @@ def notes(table: FileTable, file: File) -> Iterator[Text]:
         told.append(f"{size(file.unconfirmed)} written without a reply: whether they arrived is not known")
     if file.refused:
         told.append(f"{size(file.refused)} that the server did not write")
-    for reason, missing in file.lost.most_common():
+    for reason, missing in file.missing.most_common():
         told.append(f"{size(missing)} read or written, but unseen: {reason}")
     if file.uncommitted:
         told.append(f"{size(file.uncommitted)} written UNSTABLE and not committed in this capture")
@@ -78,7 +78,7 @@ def unlisted(number: int, table: FileTable) -> Iterator[str]:
     """What is not in the table."""
     if number:
         yield f"{plural(number, 'more file was', 'more files were')} only named; --all lists them"
-    for reason, rpcs in table.unread.most_common():
+    for reason, rpcs in table.undecoded.most_common():
         yield f"{plural(rpcs, 'RPC tells', 'RPCs tell')} less than all: {reason}"
 
 

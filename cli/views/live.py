@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.measure.recent import HISTORY, Busy, Line, Rate, What
+from rdmascope.dissect.measure.live_window import HISTORY, BusyProcedure, Rate, RecentRpc
+from rdmascope.dissect.measure.statistics import ProcedureKey
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.records.nouns import Record
 from rdmascope.dissect.units import count, duration, plural, size
@@ -29,7 +30,7 @@ ENDS = {"SIGINT": "Ctrl-C", "SIGTERM": "SIGTERM", "duration": "--duration", "cou
 ENDS |= {"finding": "a finding", "quit": "q", "error": "an error"}
 LEVELS = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
 
-OPERATION_ORDERS: dict[str, Callable[[Busy], Any]] = {
+OPERATION_ORDERS: dict[str, Callable[[BusyProcedure], Any]] = {
     "time": lambda one: -(one.latency.total if one.latency else 0),
     "rpcs": lambda one: -one.calls,
     "latency": lambda one: -(one.latency.p99 if one.latency else 0),
@@ -98,10 +99,10 @@ class Snapshot:
     history: tuple[Rate, ...]
     connections: tuple[Row, ...]
     retired: int
-    busy: tuple[Busy, ...]
-    newest: tuple[Line, ...]
+    busy: tuple[BusyProcedure, ...]
+    newest: tuple[RecentRpc, ...]
     """The newest last."""
-    slowest: tuple[Line, ...]
+    slowest: tuple[RecentRpc, ...]
     breaches: tuple[Breach, ...]
     """The last one first."""
     picked: int | None = None
@@ -292,7 +293,7 @@ def _operations(snapshot: Snapshot, look: Look) -> _Section:
         )
         rows.append(
             [
-                label(one.what),
+                label(one.key),
                 count(one.calls),
                 Text(_figure(one.failed), "yellow" if one.failed else ""),
                 *(times or ["-"] * 4),
@@ -349,15 +350,15 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
 _LINE = ("conn", "up", "down", "latency", "ago")
 
 
-def _line(one: Line, now: int) -> list[Cell]:
+def _line(one: RecentRpc, now: int) -> list[Cell]:
     state = "" if one.state == "complete" else one.status if one.state == "error" else one.state
     ago = max(0, now - one.time)
     return [
-        f"{one.number} {label(one.what)}",
+        f"{one.number} {label(one.key)}",
         Text(state, STATE_STYLES.get(one.state, "")),
-        f"{one.connection}{'<' if one.what.backward else ''}",
-        size(one.up),
-        size(one.down),
+        f"{one.connection}{'<' if one.key.backward else ''}",
+        size(one.call_bytes),
+        size(one.reply_bytes),
         "-" if one.latency is None else duration(one.latency),
         f"{ago / 1e9:.0f} s",
     ]
@@ -376,11 +377,9 @@ def _findings(snapshot: Snapshot) -> _Section:
     return _Section([_title("Findings"), ""], ["times", "ago"], rows, 0, 3, "none: no rule was found broken")
 
 
-def label(what: What) -> str:
+def label(key: ProcedureKey) -> str:
     """'NFSv4.1 READ'."""
-    return (
-        f"{program_label(what.program, what.version, what.minor_version)} {procedure_label(what.name, what.operations)}"
-    )
+    return f"{program_label(key.program, key.version, key.minor_version)} {procedure_label(key.name, key.operations)}"
 
 
 def _figure(number: int) -> str:

@@ -109,8 +109,8 @@ def rounds_summary(rounds: Sequence[Round]) -> RenderableType:
     answered = sum(one.time is not None for one in rounds)
     text = Text(f"  {plural(len(rounds), 'call')}, {plural(answered, 'reply', 'replies')}")
     if found := times(rounds):
-        names = ("min", "median", "p99", "max")
-        text.append("; " + ", ".join(f"{name} {duration(time)}" for name, time in zip(names, found, strict=True)))
+        parts = {"min": found.minimum, "median": found.median, "p99": found.p99, "max": found.maximum}
+        text.append("; " + ", ".join(f"{name} {duration(time)}" for name, time in parts.items()))
     return Group(text, Text())
 
 

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rdmascope.dissect.measure.distribution import Distribution
-from rdmascope.dissect.measure.statistics import PARTS, Procedure, Share, Slow, Statistics, Transfer
+from rdmascope.dissect.measure.statistics import PARTS, Procedure, Share, SlowRpc, Statistics, TransferTotals
 from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.rpcrdma.eviction import Retired
 from rdmascope.dissect.transport.connection import Connection, Endpoint
 from rdmascope.dissect.units import bound, count, duration, plural, share, size
@@ -105,7 +105,7 @@ def connections_view(connections: Sequence[Connection], statistics: Statistics, 
     if len(connections) > len(shown):
         parts.append(Text(f"  … and {len(connections) - len(shown)} more, less busy", "dim"))
     if retired.connections:
-        parts.append(_retired(retired, statistics.retired))
+        parts.append(_retired(retired, statistics.evicted))
     alike: dict[tuple[str, ...], list[int]] = {}
     for one in shown:
         alike.setdefault(tuple(agreed(one, connections)), []).append(one.number)
@@ -283,14 +283,14 @@ def _part_cells(one: Procedure) -> list[Cell]:
     return cells
 
 
-def transfers_view(transfers: dict[str, Transfer], width: int) -> RenderableType:
-    everything = sum(one.moved for one in transfers.values())
+def transfers_view(transfers: dict[str, TransferTotals], width: int) -> RenderableType:
+    everything = sum(one.transferred for one in transfers.values())
     rows: list[list[Cell]] = []
     for way, one in transfers.items():
         if not one.messages:
             continue
         chunks = [count(one.chunks), count(one.segments), size(one.advertised)] if one.chunks else ["-"] * 3
-        moved = [size(one.moved), share(one.moved, everything)]
+        moved = [size(one.transferred), share(one.transferred, everything)]
         meaning = [Text(MEANING[way], "dim")] if width >= 110 else []
         rows.append([way, *meaning, count(one.messages), *chunks, *moved])
     left = ["", ""] if width >= 110 else [""]
@@ -303,7 +303,7 @@ def transfers_view(transfers: dict[str, Transfer], width: int) -> RenderableType
     return Group(*views)
 
 
-def slowest_view(slowest: Sequence[Slow], width: int) -> RenderableType:
+def slowest_view(slowest: Sequence[SlowRpc], width: int) -> RenderableType:
     wide = width >= 100
     rows: list[list[Cell]] = []
     for one in slowest:
@@ -351,7 +351,7 @@ def histogram_view(statistics: Statistics, width: int) -> RenderableType:
 
 def throughput_view(statistics: Statistics, width: int) -> RenderableType:
     room = min(64, max(16, width - 44))
-    each, bins = statistics.timeline.spread(room)
+    each, bins = statistics.timeline.intervals(room)
     if not bins or not each:
         return Text("  nothing to draw", "dim")
     rows: list[list[Cell]] = []

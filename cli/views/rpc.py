@@ -211,15 +211,15 @@ def chunk_map(chunks: Sequence[ChunkUse], width: int, full: bool = False) -> Ren
         uses = chunk.segments if full else chunk.segments[:MAX_SEGMENTS]
         for at, use in enumerate(uses):
             segment, returned = use.advertised, use.returned
-            odd = returned is not None and returned != use.moved
+            odd = returned is not None and returned != use.transferred
             rows.append(
                 [
                     name if not at else "",
                     f"{segment.handle:#010x}",
                     f"{segment.offset:#x}",
-                    *([Text(bar(use.moved, segment.length, 8), "cyan")] if wide else []),
+                    *([Text(bar(use.transferred, segment.length, 8), "cyan")] if wide else []),
                     count(segment.length),
-                    count(use.moved),
+                    count(use.transferred),
                     Text("-" if returned is None else count(returned), "red" if odd else ""),
                     _frames(use),
                 ]

@@ -38,7 +38,7 @@ def begin(rpc: Rpc) -> int:
 def moved(rpc: Rpc) -> int:
     """Bytes of call and reply, inline and by chunk."""
     inline = sum(message.inline_length for message in (rpc.call, rpc.reply) if message)
-    return inline + sum(chunk.moved for chunk in rpc.chunks)
+    return inline + sum(chunk.transferred for chunk in rpc.chunks)
 
 
 def how(rpc: Rpc) -> str:
@@ -46,7 +46,7 @@ def how(rpc: Rpc) -> str:
     marks = set()
     nomsg = rpc.call is not None and rpc.call.header.procedure == RDMA_NOMSG
     for chunk in rpc.chunks:
-        if chunk.moved:
+        if chunk.transferred:
             read = "0" if nomsg and chunk.position == 0 else "r"
             marks.add({"read": read, "write": "w"}.get(chunk.kind, "R"))
     return "".join(mark for mark in "0rwR" if mark in marks)
@@ -54,12 +54,12 @@ def how(rpc: Rpc) -> str:
 
 def call_bytes(rpc: Rpc) -> int:
     inline = rpc.call.inline_length if rpc.call else 0
-    return inline + sum(chunk.moved for chunk in rpc.chunks if chunk.kind == "read")
+    return inline + sum(chunk.transferred for chunk in rpc.chunks if chunk.kind == "read")
 
 
 def reply_bytes(rpc: Rpc) -> int:
     inline = rpc.reply.inline_length if rpc.reply else 0
-    return inline + sum(chunk.moved for chunk in rpc.chunks if chunk.kind != "read")
+    return inline + sum(chunk.transferred for chunk in rpc.chunks if chunk.kind != "read")
 
 
 def frames(rpc: Rpc) -> str:

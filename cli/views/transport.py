@@ -10,8 +10,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.transport.health import CAUSES, Direction, Episode, Spread, Tally, TransportHealth
+from rdmascope.dissect.transport.health import CAUSES, Direction, Episode, Tally, TransportHealth
 from rdmascope.dissect.units import count, duration, plural, share, size
 
 from .tables import Cell, Grid
@@ -323,11 +324,11 @@ def _per_ack(one: Direction) -> str:
     return "-" if one.requests_per_ack is None else f"{one.requests_per_ack:.1f}, at most {one.most_per_ack}"
 
 
-def _delay(spread: Spread | None) -> str:
+def _delay(spread: Distribution | None) -> str:
     return "-" if spread is None else f"{duration(spread.median)}, {duration(spread.p99)}"
 
 
-def _least(spread: Spread | None) -> str:
+def _least(spread: Distribution | None) -> str:
     return "-" if spread is None else f"{duration(spread.minimum)}, {duration(spread.median)}"
 
 

@@ -1,4 +1,4 @@
-"""Credits over time: asked, granted, calls outstanding, and how long callers stood at the limit."""
+"""Credits over time: requested, granted, calls outstanding, and the time at the limit."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ MAX_BINS = 2048
 
 
 @dataclass(slots=True)
-class Stretch:
-    """One stretch of time of one direction of a connection."""
+class CreditInterval:
+    """One interval of time of one direction of a connection."""
 
-    asked: int | None = None
+    requested: int | None = None
     """Highest credit value in calls."""
     granted: int | None = None
     """Lowest credit value in replies."""
     outstanding: int = 0
-    """Most calls without a reply at a time."""
+    """Most calls without a reply at one time."""
     blocked: int = 0
     """Nanoseconds at the limit."""
 
 
 @dataclass(slots=True)
-class Direction:
-    """The calls one way: forward, or backward."""
+class CreditDirection:
+    """Forward or backward calls of one connection."""
 
     connection: Connection
     backward: bool
     width: int = 1_000_000
     """Nanoseconds of a bin."""
-    bins: dict[int, Stretch] = field(default_factory=dict)
+    bins: dict[int, CreditInterval] = field(default_factory=dict)
     """By time // width."""
     calls: int = 0
     replies: int = 0
-    asked: tuple[int, int] | None = None
+    requested: tuple[int, int] | None = None
     """Lowest and highest."""
     granted: tuple[int, int] | None = None
-    most: int = 0
-    """Most calls outstanding at a time."""
+    max_outstanding: int = 0
+    """Most calls outstanding at one time."""
     blocked: int = 0
-    """Nanoseconds with as many calls outstanding as the lower of asked and granted allows."""
+    """Nanoseconds with as many calls outstanding as the lower of requested and granted credits allows."""
     blockages: int = 0
     exceeded: int = 0
     """Calls sent beyond that."""
@@ -54,7 +54,7 @@ class Direction:
     outstanding: int = 0
     busy: int = 0
     """Sum over time of the calls outstanding: nanoseconds times calls."""
-    latest_asked: int | None = None
+    latest_requested: int | None = None
     latest_granted: int | None = None
 
     @property
@@ -63,7 +63,7 @@ class Direction:
         if self.latest_granted is None:
             return None
         granted = max(1, self.latest_granted)
-        return granted if self.latest_asked is None else min(granted, max(1, self.latest_asked))
+        return granted if self.latest_requested is None else min(granted, max(1, self.latest_requested))
 
     @property
     def mean(self) -> float:
@@ -71,7 +71,7 @@ class Direction:
         return self.busy / max(1, self.last_time - self.first_time)
 
     def advance(self, time: int) -> None:
-        """Time has come to ``time`` (ns)."""
+        """It is ``time`` (ns)."""
         if not self.first_time:
             self.first_time = self.last_time = time
         if time <= self.last_time:
@@ -90,37 +90,37 @@ class Direction:
                     break
         self.last_time = time
 
-    def bin(self, time: int) -> Stretch:
+    def bin(self, time: int) -> CreditInterval:
         while time // self.width not in self.bins and len(self.bins) >= MAX_BINS:
             self._widen()
-        return self.bins.setdefault(time // self.width, Stretch(outstanding=self.outstanding))
+        return self.bins.setdefault(time // self.width, CreditInterval(outstanding=self.outstanding))
 
     def _widen(self) -> None:
-        wider: dict[int, Stretch] = {}
+        wider: dict[int, CreditInterval] = {}
         for at, old in sorted(self.bins.items()):
-            new = wider.setdefault(at // 2, Stretch())
+            new = wider.setdefault(at // 2, CreditInterval())
             _merge(new, old)
         self.bins = wider
         self.width *= 2
 
-    def spread(self, count: int) -> tuple[int, list[Stretch | None]]:
-        """The whole time in at most ``count`` equal stretches: nanoseconds of each, and what is known of it."""
+    def intervals(self, count: int) -> tuple[int, list[CreditInterval | None]]:
+        """The whole time in at most ``count`` equal intervals: nanoseconds of each, and what is known of it."""
         if not self.bins:
             return 0, []
         first, last = min(self.bins), max(self.bins)
         each = -(-(last - first + 1) // count)
-        found: list[Stretch | None] = [None] * -(-(last - first + 1) // each)
+        found: list[CreditInterval | None] = [None] * -(-(last - first + 1) // each)
         for at, old in sorted(self.bins.items()):
             slot = (at - first) // each
-            new = found[slot] or Stretch()
+            new = found[slot] or CreditInterval()
             _merge(new, old)
             found[slot] = new
         return each * self.width, found
 
 
-def _merge(new: Stretch, old: Stretch) -> None:
-    if old.asked is not None:
-        new.asked = old.asked if new.asked is None else max(new.asked, old.asked)
+def _merge(new: CreditInterval, old: CreditInterval) -> None:
+    if old.requested is not None:
+        new.requested = old.requested if new.requested is None else max(new.requested, old.requested)
     if old.granted is not None:
         new.granted = old.granted if new.granted is None else min(new.granted, old.granted)
     new.outstanding = max(new.outstanding, old.outstanding)
@@ -135,7 +135,7 @@ class CreditHistory:
     """Looks on at one connection; an ``exchange.Watch``."""
 
     def __init__(self, connection: Connection) -> None:
-        self.directions = Direction(connection, False), Direction(connection, True)
+        self.directions = CreditDirection(connection, False), CreditDirection(connection, True)
         self.open: tuple[set[Rpc], ...] = (set(), set())
 
     def called(self, rpc: Rpc) -> None:
@@ -146,15 +146,15 @@ class CreditHistory:
         self.open[rpc.backward].add(rpc)
         one.calls += 1
         one.outstanding += 1
-        one.most = max(one.most, one.outstanding)
+        one.max_outstanding = max(one.max_outstanding, one.outstanding)
         if credits is not None:
-            one.latest_asked, one.asked = credits, _range(one.asked, credits)
+            one.latest_requested, one.requested = credits, _range(one.requested, credits)
         if limit is not None and one.outstanding == limit:
             one.blockages += 1
         if limit is not None and one.outstanding > limit:
             one.exceeded += 1
         here = one.bin(one.last_time)
-        here.asked = credits if here.asked is None else max(here.asked, credits or 0)
+        here.requested = credits if here.requested is None else max(here.requested, credits or 0)
         here.outstanding = max(here.outstanding, one.outstanding)
 
     def replied(self, rpc: Rpc) -> None:

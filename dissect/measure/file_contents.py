@@ -1,4 +1,4 @@
-"""The contents of one file, put together from what passed by, in the order of time.
+"""The contents of one file, put together from the transfers, in the order of time.
 
 Each byte is the last one that is known to have been there.  What contradicts is kept: a READ that returned
 something else than the last known contents, with nothing seen that changed them, is a conflict; a WRITE over known
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .files import ALTERED, CUT, READ, WRITE, ZEROS
+from .files import ALTERED, READ, TRUNCATED, WRITE, ZEROS
 
 BLOCK = 1 << 20
 MAX_KEPT = 1000
@@ -23,7 +23,7 @@ UNANSWERED = "no reply to the WRITE"
 RACED = "two calls at one time, in an order that is not known"
 
 
-class Source(NamedTuple):
+class ContentSource(NamedTuple):
     """The RPC that bytes came from."""
 
     kind: str
@@ -36,24 +36,24 @@ class Source(NamedTuple):
     last_frame: int
 
 
-class Region(NamedTuple):
+class ContentRegion(NamedTuple):
     """Bytes [start, end) of the file, stored from ``at`` on; -1: zeros that did not cross the wire."""
 
     start: int
     end: int
     at: int
-    source: Source
+    source: ContentSource
     doubt: str
     """'' or why it is not sure that the file has these bytes: UNANSWERED, RACED."""
     settled: int
     """Time from which on all that changed them is over: a READ that began before may have come before a change."""
 
-    def part(self, start: int, end: int) -> Region:
+    def part(self, start: int, end: int) -> ContentRegion:
         at = self.at if self.at < 0 else self.at + start - self.start
         return self._replace(start=start, end=end, at=at)
 
 
-class Change(NamedTuple):
+class ContentChange(NamedTuple):
     """The same place, seen with different bytes: a conflict or a new version."""
 
     start: int
@@ -61,38 +61,38 @@ class Change(NamedTuple):
     end: int
     """Behind the last byte that differs."""
     differing: int
-    earlier: Source
-    later: Source
+    earlier: ContentSource
+    later: ContentSource
 
 
-class Step(NamedTuple):
-    """A Transfer, or a part of it whose bytes are stored at ``at``."""
+class ContentStep(NamedTuple):
+    """A FileTransfer, or a part of it whose bytes are stored at ``at``."""
 
     kind: str
     offset: int
     count: int  # type: ignore[assignment]
     at: int
-    source: Source
+    source: ContentSource
 
 
-def in_time(steps: Iterable[Step]) -> list[Step]:
+def in_order_of_time(steps: Iterable[ContentStep]) -> list[ContentStep]:
     """What may change contents from its call on, what shows them when its reply is there."""
     return sorted(steps, key=_moment)
 
 
-def _moment(step: Step) -> int:
+def _moment(step: ContentStep) -> int:
     source = step.source
     return source.begin if source.end is None or step.kind not in (READ, ZEROS) else source.end
 
 
 class Contents:
-    """Steps are taken in the order of ``in_time``; ``stored(at, count)`` gives bytes back."""
+    """Steps are added in the order of ``in_order_of_time``; ``stored(at, count)`` gives bytes back."""
 
     def __init__(self, stored: Callable[[int, int], bytes]) -> None:
-        self.regions: list[Region] = []
+        self.regions: list[ContentRegion] = []
         """Ascending, without overlap."""
-        self.conflicts: list[Change] = []
-        self.versions: list[Change] = []
+        self.conflicts: list[ContentChange] = []
+        self.versions: list[ContentChange] = []
         self.conflicts_beyond = 0
         """Conflicts that are not kept one by one."""
         self.versions_beyond = 0
@@ -100,30 +100,30 @@ class Contents:
         self._fences: list[tuple[int, int | None, int]] = []
         """What was cut off or changed unseen, and when that was over: what began before may have come before it."""
 
-    def take(self, step: Step) -> None:
+    def add(self, step: ContentStep) -> None:
         end = step.offset + step.count
         source = step.source
-        if step.kind == CUT:
+        if step.kind == TRUNCATED:
             self._forget(step.offset, None, source)
         elif step.kind == ALTERED and source.end is None:
             self._doubt(step.offset, end, source)
         elif step.kind == ALTERED:
             self._forget(step.offset, end if step.count else None, source)
         elif step.count > 0 and step.kind == WRITE:
-            # A write without a reply was made at once or never, as far as anybody can tell.
+            # A write without a reply was made at once or never, as far as the capture shows.
             doubt, settled = (UNANSWERED, source.begin) if source.end is None else ("", source.end)
-            self._place(Region(step.offset, end, step.at, source, doubt, settled))
+            self._place(ContentRegion(step.offset, end, step.at, source, doubt, settled))
         elif step.count > 0:
-            self._place(Region(step.offset, end, step.at, source, "", 0))
+            self._place(ContentRegion(step.offset, end, step.at, source, "", 0))
 
-    def _forget(self, start: int, end: int | None, source: Source) -> None:
+    def _forget(self, start: int, end: int | None, source: ContentSource) -> None:
         """The bytes changed, to what is not known."""
         low, high = self._overlapped(start, end)
         over = max([source.end or source.begin, *(region.settled for region in self.regions[low:high])])
         self._replace(start, end, [])
         self._fences = [*self._fences[-MAX_KEPT:], (start, end, over)]
 
-    def _doubt(self, start: int, end: int, source: Source) -> None:
+    def _doubt(self, start: int, end: int, source: ContentSource) -> None:
         """The bytes may have changed, to what is not known."""
         low, high = self._overlapped(start, end)
         pieces = [
@@ -142,7 +142,7 @@ class Contents:
             high += 1
         return low, high
 
-    def _replace(self, start: int, end: int | None, pieces: list[Region]) -> None:
+    def _replace(self, start: int, end: int | None, pieces: list[ContentRegion]) -> None:
         low, high = self._overlapped(start, end)
         touched = self.regions[low:high]
         if touched and touched[0].start < start:
@@ -151,12 +151,12 @@ class Contents:
             pieces.append(touched[-1].part(end, touched[-1].end))
         self.regions[low:high] = pieces
 
-    def _place(self, new: Region) -> None:
+    def _place(self, new: ContentRegion) -> None:
         for low, high, over in self._fences:
             if over >= new.source.begin and low < new.end and (high is None or high > new.start):
                 new = new._replace(doubt=new.doubt or RACED, settled=max(new.settled, over))
         low, high = self._overlapped(new.start, new.end)
-        pieces: list[Region] = []
+        pieces: list[ContentRegion] = []
         reached = new.start
         for old in self.regions[low:high]:
             start, end = max(old.start, new.start), min(old.end, new.end)
@@ -168,7 +168,7 @@ class Contents:
             pieces.append(new.part(reached, new.end))
         self._replace(new.start, new.end, _joined(pieces))
 
-    def _settle(self, old: Region, new: Region) -> Iterator[Region]:
+    def _settle(self, old: ContentRegion, new: ContentRegion) -> Iterator[ContentRegion]:
         """What two views of the same bytes come to."""
         settled = max(old.settled, new.settled)
         after = old.settled < new.source.begin
@@ -194,25 +194,25 @@ class Contents:
                 self._conflict(change)
             yield new._replace(settled=settled)
 
-    def _conflict(self, change: Change) -> None:
+    def _conflict(self, change: ContentChange) -> None:
         if len(self.conflicts) < MAX_KEPT:
             self.conflicts.append(change)
         else:
             self.conflicts_beyond += 1
 
-    def _version(self, change: Change) -> None:
+    def _version(self, change: ContentChange) -> None:
         if len(self.versions) < MAX_KEPT:
             self.versions.append(change)
         else:
             self.versions_beyond += 1
 
-    def bytes_of(self, region: Region) -> Iterator[bytes]:
+    def bytes_of(self, region: ContentRegion) -> Iterator[bytes]:
         """In blocks."""
         for start in range(region.start, region.end, BLOCK):
             count = min(BLOCK, region.end - start)
             yield bytes(count) if region.at < 0 else self._stored(region.at + start - region.start, count)
 
-    def _change(self, old: Region, new: Region) -> Change | None:
+    def _change(self, old: ContentRegion, new: ContentRegion) -> ContentChange | None:
         """Where two regions of the same place differ."""
         if old.at == new.at:
             return None
@@ -226,12 +226,12 @@ class Contents:
                 last = reached + int(unequal[-1])
                 differing += len(unequal)
             reached += len(one)
-        return None if first < 0 else Change(first, last + 1, differing, old.source, new.source)
+        return None if first < 0 else ContentChange(first, last + 1, differing, old.source, new.source)
 
 
-def _joined(pieces: list[Region]) -> list[Region]:
+def _joined(pieces: list[ContentRegion]) -> list[ContentRegion]:
     """Neighbours that are one region again."""
-    joined: list[Region] = []
+    joined: list[ContentRegion] = []
     for piece in pieces:
         last = joined[-1] if joined else None
         if (

@@ -11,25 +11,25 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..intervals import IntervalSet
-from ..onc import nfs_events as onc
-from ..onc.nfs_calls import DIRECTORY, UNSTABLE, Done
+from ..onc import file_events as onc
+from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
 from ..onc.programs import NFS
 from ..onc.summary import handle_hash
 from ..rpcrdma.reassembly import stitched_call, stitched_reply
 from ..rpcrdma.rpcs import Rpc, Stitched
-from .readable import Readable, readable, stretches_of
+from .partial_messages import NfsMessages, nfs_messages, split_at_gaps
 
-READ, WRITE, ZEROS, CUT, ALTERED = "read", "write", "zeros", "cut", "altered"
+READ, WRITE, ZEROS, TRUNCATED, ALTERED = "read", "write", "zeros", "truncated", "altered"
 
 MAX_NAMES = 16
 """Hard links of one file that are remembered."""
 MAX_REASONS = 64
-DEEPEST = 256
+MAX_DEPTH = 256
 """Directories above a file that are looked up."""
 
 
-class Lost(NamedTuple):
-    """Bytes that were moved, but are not in the capture."""
+class MissingRange(NamedTuple):
+    """Bytes of a file that were transferred, but are not in the capture."""
 
     start: int
     end: int
@@ -37,16 +37,16 @@ class Lost(NamedTuple):
     """As ``Extent.missing``."""
 
 
-class Transfer(NamedTuple):
+class FileTransfer(NamedTuple):
     """One thing that happened to the contents of a file.
 
-    =======  ==================================================================================
-    read     ``count`` bytes at ``offset`` were in the reply
-    write    ``count`` bytes at ``offset`` were in the call and, so the reply says, were written
-    zeros    the reply says that ``count`` bytes at ``offset`` are zero (READ_PLUS)
-    cut      from then on the file ended at ``offset``
-    altered  ``count`` bytes at ``offset`` changed on the server, unseen (0: to the end)
-    =======  ==================================================================================
+    =========  ==================================================================================
+    read       ``count`` bytes at ``offset`` were in the reply
+    write      ``count`` bytes at ``offset`` were in the call and, as the reply says, were written
+    zeros      ``count`` bytes at ``offset`` are zero, as the reply says (READ_PLUS)
+    truncated  from then on the file ended at ``offset``
+    altered    ``count`` bytes at ``offset`` changed on the server, unseen (0: to the end)
+    =========  ==================================================================================
     """
 
     kind: str
@@ -60,9 +60,9 @@ class Transfer(NamedTuple):
     rpc: int
     first_frame: int
     last_frame: int
-    stretches: tuple[tuple[int, memoryview], ...] = ()
+    captured: tuple[tuple[int, memoryview], ...] = ()
     """Offset in the file and bytes, of what was captured."""
-    lost: tuple[Lost, ...] = ()
+    missing: tuple[MissingRange, ...] = ()
 
 
 Place = tuple["File", bytes]
@@ -79,7 +79,7 @@ class File:
     protocols: set[tuple[int, int | None]] = field(default_factory=set)
     """NFS version and minor version of the calls."""
     type: int | None = None
-    """See ``nfs_calls.TYPE_NAMES``; None where no reply told."""
+    """See ``file_operations.TYPE_NAMES``; None where no reply has it."""
     links: list[Place] = field(default_factory=list)
     """Its names, the latest last."""
     removed: Place | None = None
@@ -97,14 +97,14 @@ class File:
     """Bytes of WRITE calls without a reply."""
     refused: int = 0
     """Bytes of WRITE calls that the server did not write."""
-    lost: Counter[str] = field(default_factory=Counter)
+    missing: Counter[str] = field(default_factory=Counter)
     """Bytes read or written that are not in the capture, by the reason."""
     uncommitted: int = 0
     """Bytes written UNSTABLE that no COMMIT followed."""
     restarted: bool = False
     """The write verifier changed before they were committed: the server may have lost them."""
     size: int | None = None
-    """As last told, by attributes, the end of file, or a write behind it; None where nothing told it."""
+    """The latest, by attributes, the end of file, or a write behind it; None where none is known."""
     seen: IntervalSet = field(default_factory=IntervalSet)
     """Bytes whose contents are in the capture."""
     reach: int = 0
@@ -123,17 +123,17 @@ class File:
         """The size, or the least that it is."""
         return self.reach if self.size is None else self.size
 
-    def holes(self) -> list[tuple[int, int]]:
+    def gaps(self) -> list[tuple[int, int]]:
         """Byte ranges [start, end) whose contents were not seen, up to ``length``."""
         return self.seen.missing(0, self.length)
 
 
 class FileTable:
-    """Fed Rpcs as they end; never raises on what it sees.  Contents are handed on, not kept."""
+    """Fed Rpcs as they end; never raises on what they hold.  Contents are returned, not kept."""
 
     def __init__(self) -> None:
-        self.unread: Counter[str] = Counter()
-        """NFS RPCs that tell nothing, or less than they hold, by the reason."""
+        self.undecoded: Counter[str] = Counter()
+        """NFS RPCs that could not be decoded, or not to their end, by the reason."""
         self._files: dict[tuple[str, bytes], File] = {}
         self._names: dict[Place, File] = {}
         self._tops: dict[tuple[str, int], File] = {}
@@ -145,28 +145,28 @@ class FileTable:
     def __len__(self) -> int:
         return len(self._files)
 
-    def take(self, rpc: Rpc) -> list[Transfer]:
-        """Note what an Rpc tells; returns what it did to contents, in its order."""
+    def add(self, rpc: Rpc) -> list[FileTransfer]:
+        """Note names, types and sizes; returns what the Rpc did to contents, in its order."""
         if rpc.program is None and rpc.call is None:
-            self._unread("the call is not in the capture")
+            self._note_undecoded("the call is not in the capture")
         if rpc.program != NFS or rpc.call is None:
             return []
         if rpc.version not in (3, 4):
-            self._unread(f"version {rpc.version} is not read")
+            self._note_undecoded(f"version {rpc.version} is not read")
             return []
-        messages = readable(stitched_call(rpc), stitched_reply(rpc))
+        messages = nfs_messages(stitched_call(rpc), stitched_reply(rpc))
         if messages is None:
-            self._unread("the call is no RPC message")
+            self._note_undecoded("the call is no RPC message")
             return []
         if messages.problem:
-            self._unread(messages.problem)
+            self._note_undecoded(messages.problem)
         server = rpc.connection.endpoints[1 - rpc.call.operation.initiator].address
-        return _Taking(self, rpc, rpc.version, server, messages).transfers
+        return _FileUpdate(self, rpc, rpc.version, server, messages).transfers
 
-    def _unread(self, reason: str) -> None:
-        if len(self.unread) >= MAX_REASONS and reason not in self.unread:
+    def _note_undecoded(self, reason: str) -> None:
+        if len(self.undecoded) >= MAX_REASONS and reason not in self.undecoded:
             reason = "other reasons"
-        self.unread[reason] += 1
+        self.undecoded[reason] += 1
 
     def file(self, server: str, handle: bytes) -> File:
         found = self._files.get((server, handle))
@@ -223,7 +223,7 @@ class FileTable:
         above = {directory}
         while directory.links and not directory.is_root:
             directory, name = directory.links[-1]
-            if directory in above or len(above) > DEEPEST:
+            if directory in above or len(above) > MAX_DEPTH:
                 return "/".join(["[…]", *reversed(parts)])
             above.add(directory)
             parts.append(printable(name))
@@ -246,17 +246,17 @@ def _escape(letter: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-class _Taking:
-    """One Rpc being noted."""
+class _FileUpdate:
+    """One Rpc on its way into the table."""
 
-    def __init__(self, table: FileTable, rpc: Rpc, version: int, server: str, messages: Readable) -> None:
+    def __init__(self, table: FileTable, rpc: Rpc, version: int, server: str, messages: NfsMessages) -> None:
         assert rpc.call is not None
         self.table, self.rpc, self.version, self.server, self.messages = table, rpc, version, server, messages
         self.begin = rpc.call.operation.first_time
         reply = rpc.reply.operation if rpc.reply is not None else None
         self.end = reply.last_time if reply else None
         self.frames = rpc.call.operation.first_frame, (reply or rpc.call.operation).last_frame
-        self.transfers: list[Transfer] = []
+        self.transfers: list[FileTransfer] = []
         for event in messages.events:
             if event.kind in (onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERED):
                 if event.handle is not None:
@@ -264,13 +264,13 @@ class _Taking:
             else:
                 self.name(event)
         # Attributes that a WRITE returns hold after it.
-        for done in messages.done:
-            self.done(done)
+        for operation in messages.operations:
+            self.operation(operation)
 
     def file(self, handle: bytes) -> File:
         return self.table.file(self.server, handle)
 
-    def name(self, event: onc.Event) -> None:
+    def name(self, event: onc.FileEvent) -> None:
         table = self.table
         if event.kind == onc.ROOT:
             if event.handle is not None:
@@ -293,7 +293,7 @@ class _Taking:
                 if file is not None:
                     table.name(target, event.to_name, file)
 
-    def done(self, done: Done) -> None:
+    def operation(self, done: FileOperation) -> None:
         file = self.file(done.handle)
         file.calls[done.operation] += 1
         file.protocols.add((self.version, self.rpc.minor_version if self.version == 4 else None))
@@ -312,7 +312,7 @@ class _Taking:
                     file.uncommitted = 0
                 file.restarted |= done.verifier != file._verifier
 
-    def contents(self, event: onc.Event, file: File) -> None:
+    def contents(self, event: onc.FileEvent, file: File) -> None:
         if event.kind == onc.READ:
             self.read(event, file)
         elif event.kind == onc.WRITE:
@@ -324,7 +324,7 @@ class _Taking:
             self.reached(file, event.offset + event.count, self.end)
             self.add(ZEROS, file, event.offset, event.count)
         elif event.kind == onc.RESIZED:
-            self.cut(file, event.offset, self.end)
+            self._truncate(file, event.offset, self.end)
             file.size = event.offset
         elif event.kind == onc.ALTERED:
             end = event.offset + event.count if event.count else None
@@ -333,7 +333,7 @@ class _Taking:
                 self.reached(file, end, self.end)
             self.add(ALTERED, file, event.offset, event.count)
 
-    def read(self, event: onc.Event, file: File) -> None:
+    def read(self, event: onc.FileEvent, file: File) -> None:
         reply = self.messages.reply
         if reply is None or self.end is None:
             return
@@ -347,7 +347,7 @@ class _Taking:
             self.size(file, end, self.end)
         self.add(READ, file, event.offset, count, reply, event.position)
 
-    def write(self, event: onc.Event, file: File) -> None:
+    def write(self, event: onc.FileEvent, file: File) -> None:
         call = self.messages.call
         file.transfers += 1
         count = max(0, min(event.count, len(call.data) - event.position))
@@ -362,13 +362,13 @@ class _Taking:
         if not done or self.end is None:
             return
         self.reached(file, event.offset + done, self.end)
-        for operation in self.messages.done:
+        for operation in self.messages.operations:
             if operation.operation == "WRITE" and operation.handle == file.handle:
                 self.stability(file, operation, event.offset, done, self.end)
                 break
         self.add(WRITE, file, event.offset, done, call, event.position)
 
-    def stability(self, file: File, operation: Done, offset: int, count: int, end: int) -> None:
+    def stability(self, file: File, operation: FileOperation, offset: int, count: int, end: int) -> None:
         if operation.stable != UNSTABLE:
             return
         start, stop, time = file._unstable
@@ -390,28 +390,28 @@ class _Taking:
         position: int = 0,
         sure: bool = True,
     ) -> None:
-        stretches: list[tuple[int, memoryview]] = []
-        lost: list[Lost] = []
+        captured: list[tuple[int, memoryview]] = []
+        lacking: list[MissingRange] = []
         if message is not None:
             view = memoryview(message.data)
-            for start, end, missing in stretches_of(message, position, position + count):
+            for start, end, missing in split_at_gaps(message, position, position + count):
                 at = offset + start - position
                 if missing:
-                    lost.append(Lost(at, at + end - start, missing))
-                    file.lost[missing] += end - start
+                    lacking.append(MissingRange(at, at + end - start, missing))
+                    file.missing[missing] += end - start
                     if kind == WRITE and sure:
                         file.seen = _without(file.seen, at, at + end - start)
                 else:
-                    stretches.append((at, view[start:end]))
+                    captured.append((at, view[start:end]))
                     if sure:
                         file.seen.add(at, at + end - start)
         elif kind == ZEROS:
             file.seen.add(offset, offset + count)
         end_time = self.end if sure else None
         self.transfers.append(
-            Transfer(
-                kind, file, self.begin, end_time, offset, count, self.rpc.number, *self.frames, tuple(stretches),
-                tuple(lost),
+            FileTransfer(
+                kind, file, self.begin, end_time, offset, count, self.rpc.number, *self.frames, tuple(captured),
+                tuple(lacking),
             )
         )  # fmt: skip
 
@@ -423,18 +423,18 @@ class _Taking:
             file.reach, file._reach_end = end, time
 
     def size(self, file: File, size: int, end: int) -> None:
-        """The reply says that the file is ``size`` bytes long; what is moved meanwhile may be newer than that."""
+        """The reply says that the file is ``size`` bytes long; a transfer meanwhile may be newer than that."""
         if size < file.reach and file._reach_end < self.begin:
-            self.cut(file, size, end)
+            self._truncate(file, size, end)
         file.size = max(size, file.reach)
 
-    def cut(self, file: File, size: int, end: int) -> None:
+    def _truncate(self, file: File, size: int, end: int) -> None:
         if size < file.reach:
             file.seen = _without(file.seen, size, None)
             if not size:
                 file.uncommitted = 0
         file.reach, file._reach_end = size, end
-        self.add(CUT, file, size, 0)
+        self.add(TRUNCATED, file, size, 0)
 
 
 def _without(intervals: IntervalSet, start: int, end: int | None) -> IntervalSet:

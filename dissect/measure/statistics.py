@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import heapq
 import re
-from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int64s
 from ..layers.rpcrdma_codes import RDMA_NOMSG
-from ..percentiles import Samples
+from ..percentiles import Distribution, Samples, histogram
 from ..rpcrdma.rpcs import Latency, Rpc
 from ..transport.connection import Connection
-from .distribution import Distribution, distribution, histogram
 from .time_series import Timeline
 
 PARTS = ("call", "reads", "server", "writes", "reply")
@@ -33,7 +31,7 @@ WAYS = ("inline call", "inline reply", "read chunk", "position zero", "write chu
 """How Payload streams travel (RFC 8166, 3.4 and 3.5): in a Send, or through memory."""
 
 EXACT = 1 << 17
-"""Latencies of a procedure that are kept as they are; percentiles of more are good to 2 %."""
+"""Latencies of a procedure that are kept as they are."""
 MAX_PROCEDURES = 2048
 """Distinct COMPOUNDs told apart; what comes after is counted under operations ``('other',)``."""
 MAX_REASONS = 64
@@ -51,7 +49,18 @@ class ProcedureKey(NamedTuple):
     name: str
 
 
-class Slow(NamedTuple):
+def procedure_key(rpc: Rpc) -> ProcedureKey:
+    return ProcedureKey(
+        rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.backward, rpc.name
+    )
+
+
+def other_procedures(key: ProcedureKey) -> ProcedureKey:
+    """What stands for ``key`` and all others where too many are told apart."""
+    return ProcedureKey(None, None, None, None, ("other",), key.backward, "")
+
+
+class SlowRpc(NamedTuple):
     """One of the slowest RPCs."""
 
     latency: Latency
@@ -69,28 +78,25 @@ class Slow(NamedTuple):
 
 
 @dataclass(slots=True)
-class Transfer:
-    """One of ``WAYS``: how often it was taken, and what went through."""
+class TransferTotals:
+    """One of ``WAYS``: how many messages used it, and their bytes."""
 
     messages: int = 0
     chunks: int = 0
     segments: int = 0
     advertised: int = 0
     """Bytes of memory offered; inline: 0."""
-    moved: int = 0
+    transferred: int = 0
     unused: int = 0
-    """Chunks through which nothing was moved."""
+    """Chunks without a byte transferred."""
 
 
 class Procedure:
     """What the RPCs of one procedure, or of one COMPOUND, came to."""
 
     __slots__ = (
-        "_folded",
-        "_folded_total",
+        "_latency",
         "_parts",
-        "_recent",
-        "_total",
         "call_bytes",
         "calls",
         "failed",
@@ -112,23 +118,19 @@ class Procedure:
         self.states: dict[str, int] = {}
         self.statuses: dict[str, int] = {}
         """Failures by name."""
-        self._total = array("q")
-        self._parts = tuple(array("f") for _ in PARTS)
+        self._latency = Samples(EXACT)
         # Parts that are zero are not stored: most RPCs have no RDMA Read, and one-packet Sends take no time.
-        self._recent: tuple[array[Any], ...] = (self._total, *self._parts)
-        self._folded = tuple(Samples() for _ in ("total", *PARTS))
-        """What came before that."""
-        self._folded_total = [0 for _ in self._folded]
+        self._parts = tuple(Samples(EXACT, "f") for _ in PARTS)
 
     def latency(self) -> Distribution | None:
         """None where no RPC had both halves."""
-        return self._distribution(0)
+        return self._latency.distribution()
 
     def parts(self) -> dict[str, Distribution]:
         """By the names in ``PARTS``; empty where ``latency()`` is None."""
         found = {}
-        for at, name in enumerate(PARTS, 1):
-            part = self._distribution(at)
+        for name, samples in zip(PARTS, self._parts, strict=True):
+            part = samples.distribution(self._latency.count)
             if part is not None:
                 found[name] = part
         return found
@@ -136,46 +138,16 @@ class Procedure:
     @property
     def waited(self) -> int:
         """Nanoseconds, the sum of all latencies."""
-        return self._folded_total[0] + int(_numbers(self._total).sum())
+        return self._latency.total
 
-    def weighted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def weighted(self) -> tuple[Int64s, Int64s]:
         """Latencies in nanoseconds, and how many there are of each."""
-        values, counts = self._folded[0].weighted()
-        recent = _numbers(self._total)
-        return np.concatenate((values, recent)), np.concatenate((counts, np.ones(len(recent), np.int64)))
+        return self._latency.weighted()
 
     def fold(self) -> None:
         """Make a histogram of the latencies."""
-        for at, samples in enumerate(self._recent):
-            values = _numbers(samples)
-            self._folded[at].add(values)
-            self._folded_total[at] += int(values.sum())
-            del samples[:]
-
-    def _distribution(self, at: int) -> Distribution | None:
-        """Of the latency, or of one of its parts."""
-        count = self._folded[0].count + len(self._total)
-        samples = self._recent[at]
-        folded = self._folded[at]
-        if not folded.count:
-            return distribution(np.frombuffer(samples, samples.typecode) if samples else np.empty(0), count)
-        every = Samples()
-        every.merge(folded)
-        every.add(_numbers(samples))
-        zeros = count - every.count
-
-        def percentile(percent: int) -> int:
-            rank = -(-count * percent // 100) - zeros
-            return every.at(rank / every.count) if rank > 0 else 0
-
-        total = self._folded_total[at] + int(_numbers(samples).sum())
-        smallest = 0 if zeros else every.minimum
-        return Distribution(count, smallest, percentile(50), percentile(95), percentile(99), every.maximum, total)
-
-
-def _numbers(samples: array[Any]) -> NDArray[np.int64]:
-    """A copy."""
-    return np.frombuffer(samples, samples.typecode).astype(np.int64) if samples else np.empty(0, np.int64)
+        for samples in (self._latency, *self._parts):
+            samples.fold()
 
 
 @dataclass(slots=True)
@@ -199,19 +171,19 @@ class Share:
 class Statistics:
     """The sum of what a report says about RPCs."""
 
-    def __init__(self, keep_slowest: int = 10) -> None:
-        self.transfers = {way: Transfer() for way in WAYS}
+    def __init__(self, max_slowest: int = 10) -> None:
+        self.transfers = {way: TransferTotals() for way in WAYS}
         self.connections: dict[int, Share] = {}
         """By connection number."""
-        self.retired = Share()
-        """What connections carried that are not told of one by one any more."""
+        self.evicted = Share()
+        """What evicted connections carried."""
         self.damage: dict[str, int] = {}
         """Reasons why RPCs are damaged; numbers in them replaced by N."""
         self.notes: dict[str, int] = {}
         self.timeline = Timeline()
-        self._procedures: dict[tuple[Any, ...], Procedure] = {}
-        self._slowest: list[tuple[int, int, Slow]] = []
-        self._keep = keep_slowest
+        self._procedures: dict[ProcedureKey, Procedure] = {}
+        self._slowest: list[tuple[int, int, SlowRpc]] = []
+        self._max_slowest = max_slowest
         self._inline_call = self.transfers["inline call"]
         self._inline_reply = self.transfers["inline reply"]
 
@@ -230,12 +202,10 @@ class Statistics:
 
     def add(self, rpc: Rpc) -> None:
         """Take one RPC that has ended."""
-        key = (
-            rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.backward, rpc.name,
-        )  # fmt: skip
+        key = procedure_key(rpc)
         entry = self._procedures.get(key)
         if entry is None:
-            entry = self._new_procedure(ProcedureKey(*key))
+            entry = self._new_procedure(key)
         number = rpc.connection.number
         share = self.connections.get(number)
         if share is None:
@@ -257,26 +227,20 @@ class Statistics:
             _count_reasons(self.notes, rpc.notes)
 
         call, reply = rpc.call, rpc.reply
-        call_bytes = reply_bytes = 0
+        call_bytes, reply_bytes = rpc.call_bytes, rpc.reply_bytes
         time = 0
         if call is not None:
             time = call.operation.last_time
-            call_bytes = call.inline_length
-            if call_bytes:
-                inline = self._inline_call
-                inline.messages += 1
-                inline.moved += call_bytes
+            if call.inline_length:
+                self._inline_call.messages += 1
+                self._inline_call.transferred += call.inline_length
         if reply is not None:
             time = reply.operation.last_time
-            reply_bytes = reply.inline_length
-            if reply_bytes:
-                inline = self._inline_reply
-                inline.messages += 1
-                inline.moved += reply_bytes
+            if reply.inline_length:
+                self._inline_reply.messages += 1
+                self._inline_reply.transferred += reply.inline_length
         if rpc.chunks:
-            by_call, by_reply = self._add_chunks(rpc)
-            call_bytes += by_call
-            reply_bytes += by_reply
+            self._add_chunks(rpc)
         entry.call_bytes += call_bytes
         entry.reply_bytes += reply_bytes
         share.call_bytes += call_bytes
@@ -286,84 +250,77 @@ class Statistics:
         latency = rpc.latency
         if latency is not None:
             total, call_part, reads, server, writes, reply_part = latency
-            entry._total.append(total)
-            if not entry.calls % EXACT:
+            recent = entry._latency.recent
+            recent.append(total)
+            if len(recent) >= EXACT:
                 entry.fold()
             parts = entry._parts
             if call_part:
-                parts[0].append(call_part)
+                parts[0].recent.append(call_part)
             if reads:
-                parts[1].append(reads)
+                parts[1].recent.append(reads)
             if server:
-                parts[2].append(server)
+                parts[2].recent.append(server)
             if writes:
-                parts[3].append(writes)
+                parts[3].recent.append(writes)
             if reply_part:
-                parts[4].append(reply_part)
+                parts[4].recent.append(reply_part)
             slowest = self._slowest
-            if len(slowest) < self._keep:
+            if len(slowest) < self._max_slowest:
                 heapq.heappush(slowest, (total, -rpc.number, _slow(rpc, entry.key, call_bytes, reply_bytes)))
             elif slowest and total > slowest[0][0]:
                 heapq.heapreplace(slowest, (total, -rpc.number, _slow(rpc, entry.key, call_bytes, reply_bytes)))
 
-    def retire(self, connections: Iterable[Connection]) -> None:
-        """No Rpc of these will come any more: only the sum of them is kept."""
+    def evict(self, connections: Iterable[Connection]) -> None:
+        """These end: only the sum of them is kept."""
         for connection in connections:
             share = self.connections.pop(connection.number, None)
             if share is not None:
-                self.retired.add(share)
+                self.evicted.add(share)
 
     def procedures(self) -> list[Procedure]:
         """The busiest first: by the time spent waiting for them, then by calls."""
         return sorted(self._procedures.values(), key=lambda one: (-one.waited, -one.calls))
 
-    def slowest(self) -> list[Slow]:
+    def slowest(self) -> list[SlowRpc]:
         """The slowest first."""
         return [slow for _, _, slow in sorted(self._slowest, key=lambda one: (-one[0], -one[1]))]
 
-    def histogram(self, most: int = 24) -> list[tuple[int, int, int]]:
+    def histogram(self, rows: int = 24) -> list[tuple[int, int, int]]:
         """All latencies: see ``histogram``."""
         parts = [one.weighted() for one in self._procedures.values()]
         if not parts:
             return []
-        return histogram(np.concatenate([one[0] for one in parts]), most, np.concatenate([one[1] for one in parts]))
+        return histogram(np.concatenate([one[0] for one in parts]), rows, np.concatenate([one[1] for one in parts]))
 
     def _new_procedure(self, key: ProcedureKey) -> Procedure:
         if len(self._procedures) >= MAX_PROCEDURES:
-            key = ProcedureKey(None, None, None, None, ("other",), key.backward, "")
+            key = other_procedures(key)
         return self._procedures.setdefault(key, Procedure(key))
 
-    def _add_chunks(self, rpc: Rpc) -> tuple[int, int]:
-        """Bytes that the chunks moved for the call and for the reply."""
-        by_call = by_reply = 0
+    def _add_chunks(self, rpc: Rpc) -> None:
         ways = set()
+        long_call = rpc.call is not None and rpc.call.header.procedure == RDMA_NOMSG
         for chunk in rpc.chunks:
-            kind = chunk.kind
-            moved = chunk.moved
-            if kind == "read":
-                way = "read chunk"
-                by_call += moved
-                if chunk.position == 0 and rpc.call is not None and rpc.call.header.procedure == RDMA_NOMSG:
-                    way = "position zero"
-            else:
-                way = "write chunk" if kind == "write" else "reply chunk"
-                by_reply += moved
-            transfer = self.transfers[way]
+            transferred = chunk.transferred
+            way = f"{chunk.kind} chunk"
+            if long_call and chunk.kind == "read" and chunk.position == 0:
+                way = "position zero"
+            totals = self.transfers[way]
             if way not in ways:
                 ways.add(way)
-                transfer.messages += 1
-            transfer.chunks += 1
-            transfer.segments += len(chunk.segments)
-            transfer.advertised += chunk.advertised
-            transfer.moved += moved
-            if not moved:
-                transfer.unused += 1
-        return by_call, by_reply
+                totals.messages += 1
+            totals.chunks += 1
+            totals.segments += len(chunk.segments)
+            totals.advertised += chunk.advertised
+            totals.transferred += transferred
+            if not transferred:
+                totals.unused += 1
 
 
-def _slow(rpc: Rpc, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> Slow:
+def _slow(rpc: Rpc, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> SlowRpc:
     assert rpc.latency is not None
-    return Slow(
+    return SlowRpc(
         rpc.latency,
         rpc.number,
         rpc.connection.number,
@@ -371,8 +328,8 @@ def _slow(rpc: Rpc, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> Slo
         key,
         rpc.state,
         rpc.status,
-        rpc.call.operation.first_frame if rpc.call else 0,
-        rpc.reply.operation.last_frame if rpc.reply else 0,
+        rpc.call_frame,
+        rpc.reply_frame,
         call_bytes,
         reply_bytes,
         rpc.retransmissions,

@@ -16,7 +16,7 @@ TOGETHER = 1024
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """What ended in one stretch of time."""
+    """What ended in one interval of time."""
 
     calls: int = 0
     call_bytes: int = 0
@@ -29,7 +29,7 @@ class Timeline:
     def __init__(self) -> None:
         self._width = 1_000_000
         self._table = np.zeros((0, 4), np.int64)
-        """Time // width, ascending, and the three numbers of a Bin; stretches in which nothing ended are absent."""
+        """Time // width, ascending, and the three numbers of a Bin; intervals in which nothing ended are absent."""
         self._waiting = array("q")
         """Time and the same numbers of one event after the other."""
 
@@ -67,19 +67,19 @@ class Timeline:
             table = _summed(table)
         self._table = table
 
-    def spread(self, count: int) -> tuple[float, list[Bin]]:
-        """The whole time in at most ``count`` equal stretches: seconds of each, and what ended in it."""
+    def intervals(self, count: int) -> tuple[float, list[Bin]]:
+        """The whole time in at most ``count`` equal intervals: seconds of each, and what ended in it."""
         self._fold()
         if not len(self._table):
             return 0.0, []
         first, last = int(self._table[0, 0]), int(self._table[-1, 0])
         each = -(-(last - first + 1) // count)
-        spread = [Bin()] * -(-(last - first + 1) // each)
+        found = [Bin()] * -(-(last - first + 1) // each)
         table = self._table.copy()
         table[:, 0] = (table[:, 0] - first) // each
         for at, *numbers in _summed(table).tolist():
-            spread[at] = Bin(*numbers)
-        return each * self._width / 1e9, spread
+            found[at] = Bin(*numbers)
+        return each * self._width / 1e9, found
 
 
 def _summed(table: Int64s) -> Int64s:

@@ -1,15 +1,18 @@
 """ONC RPC and the programs on top of it: bytes in, small tuples out.
 
-=================  =====================================================================================
-``header.py``      call and reply header (RFC 5531), RPCSEC_GSS wrapping (RFC 2203)
-``programs.py``    names of programs and procedures
-``status.py``      names of program-level statuses, and where a reply carries one
-``xdr.py``         shapes: how many bytes a value takes (RFC 4506)
-``nfs4.py``        COMPOUNDs, walked with the shapes of ``nfs4_args.py`` and ``nfs4_results.py``
-``binding.py``     the upper-layer binding: which items may travel in chunks, and where they sit (RFC 8267)
-``nfs_events.py``  file handles, names, offsets and lengths in NFS calls and replies
-``summary.py``     one line per message
-=================  =====================================================================================
+======================  ================================================================================
+``header.py``           call and reply header (RFC 5531), RPCSEC_GSS wrapping (RFC 2203)
+``programs.py``         names of programs and procedures
+``nfs3.py``             the procedures of NFS version 3, in one table (RFC 1813)
+``status.py``           names of program-level statuses, and where a reply carries one
+``xdr.py``              shapes: how many bytes a value takes (RFC 4506)
+``compound.py``         COMPOUNDs, walked with the shapes of ``nfs4_args.py`` and ``nfs4_results.py``
+``filehandles.py``      the current and the saved filehandle along a COMPOUND
+``binding.py``          the upper-layer binding: which items may travel in chunks, and where they sit (RFC 8267)
+``file_events.py``      names, offsets and lengths in NFS calls and replies
+``file_operations.py``  which file each operation was for, its type and its size
+``summary.py``          one line per message
+======================  ================================================================================
 
 Every function takes ``data`` (contiguous bytes: ``bytes``, ``memoryview``, ``numpy.uint8``), ``start`` and
 ``end``, the end of what was captured, and never raises on what these bytes hold.

@@ -23,7 +23,7 @@ from .compound import (
     OP_READ,
     OP_READDIR,
     OP_READLINK,
-    Item,
+    DataItem,
     argument_item,
     chunks_by_position,
     compound_call,
@@ -33,65 +33,48 @@ from .compound import (
     result_item,
 )
 from .header import GssCredential, call_header, reply_header
+from .nfs3 import nfs3_procedure
 from .programs import NFS, NFS_CALLBACK, NFSACL
-from .xdr import Data, Malformed, Skip, as_skip, opaque, struct, union, word
+from .xdr import Data, Malformed, Skip, as_skip, opaque, struct, word
 
 _BOUND = frozenset(((NFS, 2), (NFS, 3), (NFS, 4), (NFSACL, 2), (NFSACL, 3), (NFS_CALLBACK, 1)))
 
 _FH2, _FATTR2 = 32, 68  # RFC 1094, 2.3.3 and 2.3.5
-_POST_OP_ATTR = union({1: 84, 0: 0})  # RFC 1813, 2.5
-# RFC 1813, 2.5, sattr3: mode, uid, gid, size, atime, mtime, each behind a word that says whether it is there
-_SATTR3 = struct(
-    union({1: 4, 0: 0}),
-    union({1: 4, 0: 0}),
-    union({1: 4, 0: 0}),
-    union({1: 8, 0: 0}),
-    union({0: 0, 1: 0, 2: 8}),
-    union({0: 0, 1: 0, 2: 8}),
-)
 
-# version: procedure: name, and what stands between the status and the count word of the eligible item
-_RESULTS: dict[int, dict[int, tuple[str, Skip]]] = {
-    2: {
-        5: ("READLINK", as_skip(0)),  # RFC 1094, 2.2.6
-        6: ("READ", as_skip(_FATTR2)),  # RFC 1094, 2.2.7
-    },
-    3: {
-        5: ("READLINK", as_skip(_POST_OP_ATTR)),  # RFC 1813, 3.3.5
-        6: ("READ", as_skip(struct(_POST_OP_ATTR, 8))),  # RFC 1813, 3.3.6: attributes, count, eof
-    },
+# procedure: name, and what stands before the count word of the eligible argument (RFC 1094)
+_ARGUMENTS2: dict[int, tuple[str, Skip]] = {
+    8: ("WRITE", as_skip(_FH2 + 12)),  # 2.2.9
+    13: ("SYMLINK", as_skip(struct(_FH2, opaque))),  # 2.2.14
 }
-# version: procedure: name, and what stands before the count word of the eligible item
-_ARGUMENTS: dict[int, dict[int, tuple[str, Skip]]] = {
-    2: {
-        8: ("WRITE", as_skip(_FH2 + 12)),  # RFC 1094, 2.2.9
-        13: ("SYMLINK", as_skip(struct(_FH2, opaque))),  # RFC 1094, 2.2.14
-    },
-    3: {
-        7: ("WRITE", as_skip(struct(opaque, 16))),  # RFC 1813, 3.3.7: handle, offset, count, stable
-        10: ("SYMLINK", as_skip(struct(opaque, opaque, _SATTR3))),  # RFC 1813, 3.3.10
-    },
+# procedure: name, and what stands between the status and the count word of the eligible result
+_RESULTS2: dict[int, tuple[str, Skip]] = {
+    5: ("READLINK", as_skip(0)),  # 2.2.6
+    6: ("READ", as_skip(_FATTR2)),  # 2.2.7
 }
+_RESULT_BOUNDS2: dict[int, Skip] = {6: as_skip(_FH2 + 4)}  # 2.2.7: READ, offset before count
+_ENTRIES_BOUNDS2: dict[int, Skip] = {16: as_skip(_FH2 + 4)}  # 2.2.17: READDIR, cookie before count
 
 
-# version: procedure: what stands before the word that says how many bytes the result may have
-_RESULT_BOUNDS: dict[int, dict[int, Skip]] = {
-    2: {6: as_skip(_FH2 + 4)},  # RFC 1094, 2.2.7: READ, offset before count
-    3: {6: as_skip(struct(opaque, 8))},  # RFC 1813, 3.3.6: READ
-}
-_DIRECTORY_BOUNDS: dict[int, dict[int, Skip]] = {
-    2: {16: as_skip(_FH2 + 4)},  # RFC 1094, 2.2.17: READDIR, cookie before count
-    3: {
-        16: as_skip(struct(opaque, 16)),  # RFC 1813, 3.3.16: READDIR, cookie and verifier before count
-        17: as_skip(struct(opaque, 20)),  # RFC 1813, 3.3.17: READDIRPLUS, dircount before maxcount
-    },
-}
+def _argument(version: int, procedure: int) -> tuple[str, Skip] | None:
+    """Name of the procedure, and the steps to its eligible argument."""
+    if version == 2:
+        return _ARGUMENTS2.get(procedure)
+    row = nfs3_procedure(procedure) if version == 3 else None
+    return None if row is None or row.argument_data is None else (row.name, row.argument_data)
+
+
+def _result(version: int, procedure: int) -> tuple[str, Skip] | None:
+    """Name of the procedure, and the steps to its eligible result."""
+    if version == 2:
+        return _RESULTS2.get(procedure)
+    row = nfs3_procedure(procedure) if version == 3 else None
+    return None if row is None or row.result_data is None else (row.name, row.result_data)
 
 
 class Items(NamedTuple):
     """The eligible items of one message, in order."""
 
-    items: tuple[Item, ...] = ()
+    items: tuple[DataItem, ...] = ()
     problem: str = ""
     """Why not all could be found, or what contradicts; '' where all is well."""
     complete: bool = False
@@ -128,11 +111,12 @@ def reply_items(
     if program == NFS and version == 4 and procedure == 1:
         results = compound_reply(data, header.body, end, chunk_lengths, origin=start)
         return _unclaimed(results.items, results.problem, results.complete, chunk_lengths)
-    if program == NFS and version in _RESULTS and procedure in _RESULTS[version]:
-        name, before = _RESULTS[version][procedure]
+    result = _result(version, procedure) if program == NFS else None
+    if result is not None:
+        name, before = result
         view = memoryview(data)[start:end]
         problems: list[str] = []
-        found: list[Item] = []
+        found: list[DataItem] = []
         try:
             at = header.body - start
             if word(view, at)[0] == 0:
@@ -168,8 +152,9 @@ def call_items(
     if program == NFS and version == 4 and procedure == 1:
         call = compound_call(data, header.body, end, reduced, origin=start)
         return _unplaced(call.items, call.problem, call.complete, reduced)
-    if program == NFS and version in _ARGUMENTS and procedure in _ARGUMENTS[version]:
-        name, before = _ARGUMENTS[version][procedure]
+    argument = _argument(version, procedure) if program == NFS else None
+    if argument is not None:
+        name, before = argument
         view = memoryview(data)[start:end]
         problems: list[str] = []
         try:
@@ -205,7 +190,9 @@ def result_bounds(
             for number in call.operations
             if number in (OP_READ, OP_READLINK)
         )
-    return (_word_behind(_RESULT_BOUNDS, version, procedure, memoryview(data)[header.body : end]),)
+    row = nfs3_procedure(procedure) if version == 3 else None
+    before = _RESULT_BOUNDS2.get(procedure) if version == 2 else row and row.result_bound
+    return (_word_behind(before, memoryview(data)[header.body : end]),)
 
 
 def directory_bound(program: int, version: int, procedure: int, data: Data, start: int, end: int) -> int | None:
@@ -217,18 +204,19 @@ def directory_bound(program: int, version: int, procedure: int, data: Data, star
         call = compound_call(data, header.body, end, (), origin=start)
         counts = [count for count in operation_counts(call, data, OP_READDIR, 20) if count is not None]
         return sum(counts) if counts else None
-    return _word_behind(_DIRECTORY_BOUNDS, version, procedure, memoryview(data)[header.body : end])
+    row = nfs3_procedure(procedure) if version == 3 else None
+    before = _ENTRIES_BOUNDS2.get(procedure) if version == 2 else row and row.entries_bound
+    return _word_behind(before, memoryview(data)[header.body : end])
 
 
-def _word_behind(table: dict[int, dict[int, Skip]], version: int, procedure: int, view: memoryview) -> int | None:
-    before = table.get(version, {}).get(procedure)
+def _word_behind(before: Skip | None, view: memoryview) -> int | None:
     try:
         return None if before is None else word(view, before(view, 0))[0]
     except (StructError, Malformed):
         return None
 
 
-def _unclaimed(items: tuple[Item, ...], problem: str, complete: bool, chunk_lengths: Sequence[int]) -> Items:
+def _unclaimed(items: tuple[DataItem, ...], problem: str, complete: bool, chunk_lengths: Sequence[int]) -> Items:
     """Note Write chunks that returned data which no result can be."""
     problems = [problem] if problem else []
     if complete:
@@ -240,7 +228,7 @@ def _unclaimed(items: tuple[Item, ...], problem: str, complete: bool, chunk_leng
     return Items(items, join_problems(problems), complete)
 
 
-def _unplaced(items: tuple[Item, ...], problem: str, complete: bool, reduced: Sequence[tuple[int, int]]) -> Items:
+def _unplaced(items: tuple[DataItem, ...], problem: str, complete: bool, reduced: Sequence[tuple[int, int]]) -> Items:
     """Note Read chunks that stand at no eligible argument."""
     problems = [problem] if problem else []
     if complete:

@@ -16,7 +16,13 @@ from .nfs4_args import ARGUMENTS, CALLBACK_ARGUMENTS, FATTR
 from .nfs4_results import ALWAYS, CALLBACK_RESULTS, FAILURES, RESULTS
 from .xdr import Data, Malformed, Shape, as_skip, opaque, round_up, struct, word, words2, words3
 
-OP_CREATE, OP_READ, OP_READDIR, OP_READLINK, OP_WRITE = 6, 25, 26, 27, 38
+OP_COMMIT, OP_CREATE, OP_GETATTR, OP_GETFH, OP_LINK, OP_LOOKUP, OP_LOOKUPP, OP_OPEN, OP_OPENATTR = (
+    5, 6, 9, 10, 11, 15, 16, 18, 19,
+)  # fmt: skip
+OP_PUTFH, OP_PUTPUBFH, OP_PUTROOTFH, OP_READ, OP_READDIR, OP_READLINK, OP_REMOVE, OP_RENAME, OP_RESTOREFH, OP_SAVEFH = (
+    22, 23, 24, 25, 26, 27, 28, 29, 31, 32,
+)  # fmt: skip
+OP_SETATTR, OP_WRITE, OP_COPY, OP_DEALLOCATE, OP_READ_PLUS, OP_WRITE_SAME, OP_CLONE = 34, 38, 60, 62, 68, 70, 71
 OP_BIND_CONN_TO_SESSION, OP_CREATE_SESSION = 41, 43
 _NF4LNK = 5
 
@@ -32,7 +38,7 @@ _ELIGIBLE_RESULTS = frozenset((OP_READ, OP_READLINK))
 _NONE: frozenset[int] = frozenset()
 
 
-class Item(NamedTuple):
+class DataItem(NamedTuple):
     """A data item that the upper-layer binding lets travel in a chunk (RFC 8267)."""
 
     position: int
@@ -63,7 +69,7 @@ class Compound(NamedTuple):
     """The bytes end before the arguments do."""
     problem: str
     """Why the walk stopped or what contradicts, '' where nothing is wrong."""
-    items: tuple[Item, ...]
+    items: tuple[DataItem, ...]
     end: int
     """Where the walk stopped, an offset in ``data``."""
     places: tuple[int, ...]
@@ -82,7 +88,7 @@ class CompoundReply(NamedTuple):
     complete: bool
     truncated: bool
     problem: str
-    items: tuple[Item, ...]
+    items: tuple[DataItem, ...]
     end: int
     places: tuple[int, ...]
     """Where each result's body begins, behind its status; offsets in ``data``."""
@@ -122,7 +128,7 @@ def compound_call(
     count: int | None = None
     operations: list[int] = []
     places: list[int] = []
-    items: list[Item] = []
+    items: list[DataItem] = []
     problems: list[str] = []
     truncated = complete = False
     shift = 0
@@ -207,7 +213,7 @@ def compound_reply(
     count: int | None = None
     results: list[tuple[int, int]] = []
     places: list[int] = []
-    items: list[Item] = []
+    items: list[DataItem] = []
     problems: list[str] = []
     truncated = complete = False
     number = 0
@@ -268,15 +274,15 @@ def compound_reply(
 
 def result_item(
     view: memoryview, at: int, name: str, index: int, chunk_lengths: Sequence[int], problems: list[str]
-) -> Item:
+) -> DataItem:
     """The eligible result whose count word is at ``at``, the ``index``-th of its reply."""
     count = word(view, at)[0]
     if index >= len(chunk_lengths):
-        return Item(at + 4, count, None, False, name)
+        return DataItem(at + 4, count, None, False, name)
     returned = chunk_lengths[index]
     if returned and returned != count:
         problems.append(f"Write chunk {index} returned {returned} bytes for {count} bytes of {name}")
-    return Item(at + 4, count, index, returned > 0, name)
+    return DataItem(at + 4, count, index, returned > 0, name)
 
 
 def chunks_by_position(reduced: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
@@ -291,16 +297,16 @@ def argument_item(
     shift: int,
     chunks: Mapping[int, tuple[int, int]],
     problems: list[str],
-) -> Item:
+) -> DataItem:
     """The eligible argument whose count word is at ``at``; ``shift`` bytes were taken out before it."""
     count = word(view, at)[0]
     position = at + 4 + shift
     if position not in chunks:
-        return Item(position, count, None, False, name)
+        return DataItem(position, count, None, False, name)
     index, length = chunks[position]
     if length not in (count, round_up(count)):
         problems.append(f"Read chunk {index} has {length} bytes for {count} bytes of {name}")
-    return Item(position, count, index, True, name)
+    return DataItem(position, count, index, True, name)
 
 
 def join_problems(problems: Sequence[str]) -> str:
@@ -317,7 +323,7 @@ def _eligible_argument(
     number: int,
     shift: int,
     chunks: Mapping[int, tuple[int, int]],
-    items: list[Item],
+    items: list[DataItem],
     problems: list[str],
 ) -> tuple[int, int]:
     """Step over WRITE4args or CREATE4args; returns where they end, and the bytes taken out up to there."""

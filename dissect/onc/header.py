@@ -234,6 +234,12 @@ def reply_header(data: Data, start: int, end: int, gss: GssCredential | None = N
         return ReplyHeader(xid, accepted, flavor=flavor, truncated=True, reason="the bytes end inside the reply header")
 
 
+def results_at(reply: Data | None, gss: GssCredential | None) -> int:
+    """Offset of the results in a whole reply message; -1 where there are none, or no reply."""
+    header = reply_header(reply, 0, len(reply), gss) if reply is not None else None
+    return header.body if header is not None else -1
+
+
 def _reply(view: memoryview, start: int, xid: int, gss: GssCredential | None) -> ReplyHeader:
     state = word(view, 8)[0]
     if state == MSG_ACCEPTED:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from . import nfs3
+
 PORTMAP = 100000
 NFS = 100003
 MOUNT = 100005
@@ -88,30 +90,6 @@ _NFS_2 = (  # RFC 1094, 2.2
     "READDIR",
     "STATFS",
 )
-_NFS_3 = (  # RFC 1813, 3.3
-    "NULL",
-    "GETATTR",
-    "SETATTR",
-    "LOOKUP",
-    "ACCESS",
-    "READLINK",
-    "READ",
-    "WRITE",
-    "CREATE",
-    "MKDIR",
-    "SYMLINK",
-    "MKNOD",
-    "REMOVE",
-    "RMDIR",
-    "RENAME",
-    "LINK",
-    "READDIR",
-    "READDIRPLUS",
-    "FSSTAT",
-    "FSINFO",
-    "PATHCONF",
-    "COMMIT",
-)
 _MOUNT_1 = ("NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT", "EXPORTALL")  # RFC 1094, A.5
 _MOUNT_2 = (*_MOUNT_1, "PATHCONF")
 _MOUNT_3 = ("NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT")  # RFC 1813, 5.2
@@ -143,7 +121,7 @@ PROCEDURES: dict[tuple[int, int], tuple[str, ...]] = {
     (PORTMAP, 3): _RPCBIND_3,
     (PORTMAP, 4): _RPCBIND_4,
     (NFS, 2): _NFS_2,
-    (NFS, 3): _NFS_3,
+    (NFS, 3): tuple(procedure.name for procedure in nfs3.PROCEDURES),
     (NFS, 4): ("NULL", "COMPOUND"),  # RFC 8881, 16
     (MOUNT, 1): _MOUNT_1,
     (MOUNT, 2): _MOUNT_2,

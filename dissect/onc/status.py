@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from struct import error as StructError
 
+from . import nfs3
 from .programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, RQUOTA, STATUS_MONITOR
 from .xdr import Data, opaque, word
 
@@ -249,7 +250,7 @@ def _status(program: int, version: int, procedure: int, view: memoryview) -> tup
         if version == 4:
             return _named(NFS4_STATUS, "nfsstat4", view, 0) if procedure == 1 else None
         if version == 3:
-            return _named(NFS3_STATUS, "nfsstat3", view, 0) if procedure <= 21 else None
+            return _named(NFS3_STATUS, "nfsstat3", view, 0) if procedure < len(nfs3.PROCEDURES) else None
         if version == 2 and procedure <= 17 and procedure not in _NFS2_SILENT:
             return _named(NFS2_STATUS, "nfsstat", view, 0)
     elif program == NFS_CALLBACK:

@@ -6,19 +6,14 @@ from collections.abc import Sequence
 from struct import error as StructError
 from zlib import crc32
 
-from . import compound as nfs4
+from . import nfs3
+from .compound import compound_call, compound_reply, operation_names
 from .header import CallHeader, GssCredential, call_header, message_type, reply_header
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
 from .status import OK, nfs4_status, reply_status
-from .xdr import Data, Malformed, as_skip, hyper, opaque, struct, union, word
+from .xdr import Data, Malformed, hyper, opaque, opaque_at, word
 
 _STABLE = {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"}
-_POST_OP_ATTR = union({1: 84, 0: 0})
-_WCC_DATA = as_skip(struct(union({1: 24, 0: 0}), _POST_OP_ATTR))
-
-
-_HANDLE_ONLY = frozenset((1, 2, 4, 5, 16, 17, 18, 19, 20, 21))
-_HANDLE_AND_NAME = frozenset((3, 8, 9, 10, 11, 12, 13))
 
 
 def handle_hash(handle: bytes) -> int:
@@ -29,7 +24,7 @@ def handle_hash(handle: bytes) -> int:
 def call_summary(data: Data, start: int, end: int, reduced: Sequence[tuple[int, int]] = ()) -> str:
     """'NFS V3 READ Call, FH: 0x62d40c52 Offset: 0 Len: 65536'; '' where the bytes hold no call.
 
-    ``reduced`` are the Read chunks as (Position, length), as in ``nfs4.compound_call``.
+    ``reduced`` are the Read chunks as (Position, length), as in ``compound_call``.
     """
     header = call_header(data, start, end)
     if header is None:
@@ -40,7 +35,7 @@ def call_summary(data: Data, start: int, end: int, reduced: Sequence[tuple[int, 
         detail = f" [{header.reason}]" if header.reason else ""
     elif _compound(header.program, header.version, header.procedure):
         callback = header.program == NFS_CALLBACK
-        call = nfs4.compound_call(data, header.body, end, reduced, origin=start, callback=callback)
+        call = compound_call(data, header.body, end, reduced, origin=start, callback=callback)
         minor = call.minor_version
         detail = _operations(call.operations, call.complete, callback)
     elif header.program == NFS and header.version == 3:
@@ -62,7 +57,7 @@ def reply_summary(
     """'NFS V4.2 COMPOUND Reply SEQUENCE | PUTFH | READ NFS4_OK'; '' where the bytes hold no reply.
 
     Program, version, procedure, ``minor_version`` and ``gss`` are the call's; ``chunk_lengths`` what the
-    Write chunks returned, as in ``nfs4.compound_reply``.
+    Write chunks returned, as in ``compound_reply``.
     """
     header = reply_header(data, start, end, gss)
     if header is None:
@@ -74,7 +69,7 @@ def reply_summary(
         return f"{title} [{header.reason}]" if header.reason else title
     if _compound(program, version, procedure):
         callback = program == NFS_CALLBACK
-        reply = nfs4.compound_reply(data, header.body, end, chunk_lengths, origin=start, callback=callback)
+        reply = compound_reply(data, header.body, end, chunk_lengths, origin=start, callback=callback)
         operations = _operations(tuple([op for op, _ in reply.results]), reply.complete, callback)
         if reply.status is None:
             return f"{title}{operations}"
@@ -107,15 +102,12 @@ def _title(program: int, version: int, procedure: int, minor: int | None) -> str
 
 
 def _operations(numbers: tuple[int, ...], complete: bool, callback: bool) -> str:
-    names = " | ".join(nfs4.operation_names(numbers, callback))
+    names = " | ".join(operation_names(numbers, callback))
     return (f" {names}" if names else "") + ("" if complete else " …")
 
 
 def _handle(view: memoryview, at: int) -> str:
-    length = word(view, at)[0]
-    if at + 4 + length > len(view):
-        raise StructError
-    return f"0x{handle_hash(bytes(view[at + 4 : at + 4 + length])):08x}"
+    return f"0x{handle_hash(opaque_at(view, at)[0]):08x}"
 
 
 def _name(view: memoryview, at: int) -> str:
@@ -126,25 +118,25 @@ def _name(view: memoryview, at: int) -> str:
 
 def _call3(header: CallHeader, view: memoryview) -> str:
     """Handles, names, offsets and lengths of the arguments (RFC 1813, 3.3)."""
-    procedure = header.procedure
-    if not 0 < procedure < 22:
+    procedure = nfs3.nfs3_procedure(header.procedure)
+    if procedure is None or not procedure.arguments:
         return ""
     try:
         handle = _handle(view, header.body)
         at = opaque(view, header.body)
-        if procedure == 6:
+        if header.procedure == nfs3.READ:
             return f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
-        if procedure == 7:
+        if header.procedure == nfs3.WRITE:
             stable = word(view, at + 12)[0]
             return (
                 f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
                 f" {_STABLE.get(stable) or f'stable {stable}'}"
             )
-        if procedure in _HANDLE_ONLY:
+        if procedure.arguments == nfs3.HANDLE:
             return f", FH: {handle}"
-        if procedure in _HANDLE_AND_NAME:
+        if procedure.arguments == nfs3.HANDLE_AND_NAME:
             return f", DH: {handle}/{_name(view, at)}"
-        if procedure == 14:
+        if procedure.arguments == nfs3.TWO_NAMES:
             target = opaque(view, at)
             name = _name(view, opaque(view, target))
             return f", From DH: {handle}/{_name(view, at)} To DH: {_handle(view, target)}/{name}"
@@ -156,10 +148,10 @@ def _call3(header: CallHeader, view: memoryview) -> str:
 def _reply3(procedure: int, view: memoryview, at: int) -> str:
     """Bytes read or written (RFC 1813, 3.3.6 and 3.3.7)."""
     try:
-        if procedure == 6:
-            return f" Len: {word(view, _POST_OP_ATTR(view, at))[0]}"
-        if procedure == 7:
-            at = _WCC_DATA(view, at)
+        if procedure == nfs3.READ:
+            return f" Len: {word(view, nfs3.POST_OP_ATTR(view, at))[0]}"
+        if procedure == nfs3.WRITE:
+            at = nfs3.WCC_DATA(view, at)
             stable = word(view, at + 4)[0]
             return f" Len: {word(view, at)[0]} {_STABLE.get(stable) or f'stable {stable}'}"
     except (StructError, Malformed):

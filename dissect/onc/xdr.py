@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from struct import Struct
+from struct import error as struct_error
 from typing import Any
 
 Data = Any
@@ -38,6 +39,15 @@ def round_up(length: int) -> int:
 def opaque(view: memoryview, at: int) -> int:
     """Variable-length opaque or string (RFC 4506, 4.10 and 4.11)."""
     return at + 4 + (word(view, at)[0] + 3 & -4)
+
+
+def opaque_at(view: memoryview, at: int) -> tuple[bytes, int]:
+    """A variable-length opaque or string and the offset behind its pad; struct.error where bytes of it are missing."""
+    length = word(view, at)[0]
+    end = at + 4 + length
+    if end > len(view):
+        raise struct_error(f"{length} bytes at {at} of {len(view)}")
+    return bytes(view[at + 4 : end]), at + 4 + round_up(length)
 
 
 def struct(*fields: Shape) -> Shape:

@@ -12,10 +12,10 @@ from typing import Any
 
 from ..layers.characteristics_codes import CHARACTERISTICS, Characteristic, characteristic_name, option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
-from ..measure.distribution import Distribution
-from ..measure.statistics import Procedure, ProcedureKey, Share, Slow, Transfer
+from ..measure.statistics import Procedure, ProcedureKey, Share, SlowRpc, TransferTotals
 from ..measure.time_series import Bin
 from ..onc.programs import program_name
+from ..percentiles import Distribution
 from ..rpcrdma.eviction import Retired
 from ..rpcrdma.messages import Message
 from ..rpcrdma.negotiation import InForce, Negotiation, Spoken
@@ -260,7 +260,7 @@ def _distribution(one: Distribution | None) -> Record | None:
     }
 
 
-def transfer_record(way: str, transfer: Transfer) -> Record:
+def transfer_record(way: str, transfer: TransferTotals) -> Record:
     return record(
         "transfer",
         way=way.replace(" ", "_"),
@@ -268,12 +268,12 @@ def transfer_record(way: str, transfer: Transfer) -> Record:
         chunks=transfer.chunks,
         segments=transfer.segments,
         advertised=transfer.advertised,
-        moved=transfer.moved,
+        moved=transfer.transferred,
         unused_chunks=transfer.unused,
     )
 
 
-def slowest_record(rank: int, slow: Slow) -> Record:
+def slowest_record(rank: int, slow: SlowRpc) -> Record:
     return record(
         "slowest",
         rank=rank,
@@ -385,7 +385,7 @@ def _chunk(chunk: ChunkUse) -> Record:
         "position": chunk.position,
         "advertised": chunk.advertised,
         "returned": chunk.returned,
-        "moved": chunk.moved,
+        "moved": chunk.transferred,
         "segments": [_segment(use) for use in chunk.segments],
     }
 
@@ -397,6 +397,6 @@ def _segment(use: SegmentUse) -> Record:
         "offset": segment.offset,
         "advertised": segment.length,
         "returned": use.returned,
-        "moved": use.moved,
+        "moved": use.transferred,
         "operations": len(use.operations),
     }

@@ -44,7 +44,7 @@ def _address(operation: Operation) -> int:
 
 @dataclass(slots=True)
 class SegmentUse:
-    """One advertised segment and what was moved through it."""
+    """One advertised segment and the operations on it."""
 
     advertised: Segment
     returned: int | None = None
@@ -52,7 +52,7 @@ class SegmentUse:
     operations: list[Operation] = field(default_factory=list)
 
     @property
-    def moved(self) -> int:
+    def transferred(self) -> int:
         """Bytes of the segment that the Reads or Writes on it announced, each counted once."""
         _, length, start = self.advertised
         end = reached = start
@@ -96,10 +96,11 @@ class ChunkUse:
         return sum(lengths) if lengths else None
 
     @property
-    def moved(self) -> int:
+    def transferred(self) -> int:
+        """Bytes of its segments that RDMA Reads or Writes announced, each counted once."""
         if len(self.segments) == 1:
-            return self.segments[0].moved
-        return sum([use.moved for use in self.segments])
+            return self.segments[0].transferred
+        return sum([use.transferred for use in self.segments])
 
 
 class Latency(NamedTuple):
@@ -112,7 +113,7 @@ class Latency(NamedTuple):
     reads: int
     """First RDMA Read request to last response."""
     server: int
-    """All the rest: neither data nor messages moved."""
+    """All the rest: neither data nor messages on the wire."""
     writes: int
     """First to last packet of the RDMA Writes."""
     reply: int
@@ -171,6 +172,40 @@ class Rpc:
             for use in chunk.segments:
                 for operation in use.operations:
                     operation.payload.detach()
+
+    @property
+    def call_bytes(self) -> int:
+        """RPC bytes of the call: inline and by Read chunk."""
+        inline = self.call.inline_length if self.call is not None else 0
+        return inline + sum([chunk.transferred for chunk in self.chunks if chunk.kind == "read"])
+
+    @property
+    def reply_bytes(self) -> int:
+        """RPC bytes of the reply: inline, by Write chunk and by Reply chunk."""
+        inline = self.reply.inline_length if self.reply is not None else 0
+        return inline + sum([chunk.transferred for chunk in self.chunks if chunk.kind != "read"])
+
+    @property
+    def call_frame(self) -> int:
+        """The first frame of the call's Send; 0 without a call."""
+        return self.call.operation.first_frame if self.call is not None else 0
+
+    @property
+    def reply_frame(self) -> int:
+        """The last frame of the reply's Send; 0 without a reply."""
+        return self.reply.operation.last_frame if self.reply is not None else 0
+
+    @property
+    def first_frame(self) -> int:
+        """Of the call, or of a reply without one."""
+        message = self.call or self.reply
+        return message.operation.first_frame if message is not None else 0
+
+    @property
+    def last_frame(self) -> int:
+        """Of the reply, or of a call without one."""
+        message = self.reply or self.call
+        return message.operation.last_frame if message is not None else 0
 
     @property
     def retransmissions(self) -> int:

@@ -21,7 +21,7 @@ LEAST = 1000
 """Nanoseconds that the delays must differ; captures often have a clock of microseconds."""
 SLOW = 50_000
 """Nanoseconds; an end that always takes longer hides the network's time behind its own."""
-FAST = 0.05
+FAST = 5
 """The share of acknowledgements by whose delay an end is judged: its fastest, but no freak."""
 
 MEANINGS = {

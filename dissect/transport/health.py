@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..percentiles import Distribution
 from ..rpcrdma.rpcs import Rpc
 from ..serial import PSN
 from .operations import Kind, Operation
@@ -24,17 +25,6 @@ class Tally:
 
 
 NONE = Tally()
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Some durations, in nanoseconds.  Percentiles of more than a few thousand are good to 2 %."""
-
-    count: int
-    minimum: int
-    median: int
-    p99: int
-    maximum: int
 
 
 CAUSES = (
@@ -139,9 +129,9 @@ class Direction:
     requests_per_ack: float | None
     """Mean, over acknowledgements that answered something."""
     most_per_ack: int
-    ack_delay: Spread | None
+    ack_delay: Distribution | None
     """From a request packet of the other end to the packet that acknowledges it."""
-    read_delay: Spread | None
+    read_delay: Distribution | None
     """From an RDMA Read request of the other end to its first response."""
     sequence_naks: int
     """NAKs for a PSN sequence error that it sent."""
@@ -154,9 +144,9 @@ class Direction:
     """Its packets that a switch marked: congestion experienced."""
     cnps: int
     """Congestion notifications it sent because packets of the other end came marked."""
-    cnp_gap: Spread | None
+    cnp_gap: Distribution | None
     """From one of them to the next."""
-    cnp_delay: Spread | None
+    cnp_delay: Distribution | None
     """From a marked packet of the other end to the next notification."""
     icrc_failures: tuple[int, ...]
     """Frames; the first of them."""
@@ -237,9 +227,9 @@ class TransportHealth:
     vantage: Vantage
     icrc_checked: int | None
     """Packets whose invariant CRC was verified; None: not checked."""
-    loss_to_nak: Spread | None = None
-    nak_to_again: Spread | None = None
-    loss_to_again: Spread | None = None
+    loss_to_nak: Distribution | None = None
+    nak_to_again: Distribution | None = None
+    loss_to_again: Distribution | None = None
     causes: Mapping[str, int] = field(default_factory=dict)
     """Episodes by cause."""
     crc_checked: int | None = None

@@ -58,7 +58,7 @@ def missing_packets(rpc: Rpc) -> bool:
 
 def unfinished(rpc: Rpc) -> bool:
     """Some of what the call offered to be read was not read."""
-    return any(chunk.kind == "read" and chunk.moved < chunk.advertised for chunk in rpc.chunks)
+    return any(chunk.kind == "read" and chunk.transferred < chunk.advertised for chunk in rpc.chunks)
 
 
 def repeated_packets(rpc: Rpc) -> bool:

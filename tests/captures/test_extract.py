@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmascope.captures.extract import LARGEST, LONGEST_NAME, MANIFEST, SafeNames, Spool, Target, safe_name
-from rdmascope.dissect.measure.file_contents import Contents, Region, Source
-from rdmascope.dissect.measure.files import READ, WRITE, File, Lost, Transfer
+from rdmascope.dissect.measure.file_contents import ContentRegion, Contents, ContentSource
+from rdmascope.dissect.measure.files import READ, WRITE, File, FileTransfer, MissingRange
 
-SOURCE = Source(READ, 1, 2, 1, 1, 2)
+SOURCE = ContentSource(READ, 1, 2, 1, 1, 2)
 
 
 def contents(*stretches: tuple[int, bytes]) -> Contents:
@@ -23,14 +23,16 @@ def contents(*stretches: tuple[int, bytes]) -> Contents:
     found = Contents(lambda at, count: stored[at : at + count])
     at = 0
     for start, data in stretches:
-        found.regions.append(Region(start, start + len(data), at, SOURCE, "", 0))
+        found.regions.append(ContentRegion(start, start + len(data), at, SOURCE, "", 0))
         at += len(data)
     return found
 
 
-def transfer(file: File, kind: str, offset: int, data: bytes, when: int = 1, lost: tuple[Lost, ...] = ()) -> Transfer:
+def transfer(
+    file: File, kind: str, offset: int, data: bytes, when: int = 1, lost: tuple[MissingRange, ...] = ()
+) -> FileTransfer:
     stretches = ((offset, memoryview(data)),) if data else ()
-    return Transfer(kind, file, when, when + 1, offset, len(data), when, when, when, stretches, lost)
+    return FileTransfer(kind, file, when, when + 1, offset, len(data), when, when, when, stretches, lost)
 
 
 def test_holes_are_holes(tmp_path: Path) -> None:
@@ -162,11 +164,11 @@ def test_transfers_wait_in_a_file_and_come_back_by_file(tmp_path: Path) -> None:
         spool.add(transfer(one, WRITE, 2, b"first", 3))
         spool.add(transfer(two, WRITE, 0, b"SEC", 5))
         spool.add(transfer(one, READ, 1 << 64, b"beyond", 7))
-        spool.add(transfer(two, WRITE, 4, b"", 9, (Lost(4, 5, "not captured"),)))
+        spool.add(transfer(two, WRITE, 4, b"", 9, (MissingRange(4, 5, "not captured"),)))
         found = {
             number: [(region.start, b"".join(known.bytes_of(region))) for region in known.regions]
             for number, known in spool.contents()
         }
-        assert spool.lost == {2: [Lost(4, 5, "not captured")]}
+        assert spool.lost == {2: [MissingRange(4, 5, "not captured")]}
     assert found == {1: [(2, b"first")], 2: [(0, b"SEC"), (3, b"o"), (5, b"d")]}
     assert os.listdir(tmp_path) == []

@@ -8,12 +8,13 @@ import pytest
 from rich.console import Console
 
 from rdmascope.cli.views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
-from rdmascope.dissect.measure.distribution import Distribution
-from rdmascope.dissect.measure.recent import Busy, Line, Rate, What
+from rdmascope.dissect.measure.live_window import BusyProcedure, Rate, RecentRpc
+from rdmascope.dissect.measure.statistics import ProcedureKey
+from rdmascope.dissect.percentiles import Distribution
 
 NOW = 1_000_000_000_000
-READ = What(100003, 4, 1, "COMPOUND", ("SEQUENCE", "PUTFH", "READ"), False)
-LOOKUP = What(100003, 3, None, "LOOKUP", (), False)
+READ = ProcedureKey(100003, 4, 1, 1, ("SEQUENCE", "PUTFH", "READ"), False, "COMPOUND")
+LOOKUP = ProcedureKey(100003, 3, None, 3, (), False, "LOOKUP")
 
 
 def row(number: int, rate: float = 10.0, again: int = 0, outstanding: int = 3) -> Row:
@@ -22,8 +23,8 @@ def row(number: int, rate: float = 10.0, again: int = 0, outstanding: int = 3) -
     )
 
 
-def line(number: int) -> Line:
-    return Line(number, 1, READ, number, NOW - number * 10**9, number * 1000, "complete", "OK", 100, 4096, 0)
+def line(number: int) -> RecentRpc:
+    return RecentRpc(number, 1, READ, number, NOW - number * 10**9, number * 1000, "complete", "OK", 100, 4096, 0)
 
 
 def spread(median: int) -> Distribution:
@@ -33,7 +34,7 @@ def spread(median: int) -> Distribution:
 FULL = Snapshot(
     "rxe0 (eth0)", NOW, 3725.0, 12345, 678, 9, 0, 12345, Rate(74.0, 1e6, 2e4), tuple(Rate(n) for n in range(60)),
     tuple(row(n, n, n % 3) for n in range(1, 41)), 7,
-    tuple(Busy(LOOKUP._replace(name=f"PROC{n}"), n, n % 2, spread(n * 1000)) for n in range(1, 31)),
+    tuple(BusyProcedure(LOOKUP._replace(name=f"PROC{n}"), n, n % 2, spread(n * 1000)) for n in range(1, 31)),
     tuple(line(n) for n in range(1, 41)), tuple(line(n) for n in range(20, 0, -1)),
     tuple(Breach(f"V1-RULE-{n}", "MUST", n, NOW - 10**9, "server, connection 1", "thing " * 9) for n in range(1, 9)),
 )  # fmt: skip

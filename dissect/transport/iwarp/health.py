@@ -11,11 +11,11 @@ import numpy as np
 from ...arrays import Bytes, Rows
 from ...layers import opcodes
 from ...link.tcp import ACK, RST, SYN
-from ...percentiles import Samples
+from ...percentiles import Distribution, Samples
 from ...rpcrdma.rpcs import Rpc
 from ...serial import TCP_SEQUENCE
 from ..capture_point import MEANINGS
-from ..health import NONE, Direction, Episode, Refusal, Spread, Tally, TransportHealth, Vantage
+from ..health import NONE, Direction, Episode, Refusal, Tally, TransportHealth, Vantage
 from ..operations import Kind, Operation
 from ..rc.acknowledgements import Acknowledgements
 from ..rc.retransmissions import Columns
@@ -200,12 +200,12 @@ class Health:
         checked = sum(framing.checks.crc_checked for framing in self.link.framings)
         episodes = self._episodes()
         counts: Counter[str] = sum((self._repeats(sender).snapshot()[0] for sender in (0, 1)), Counter())
-        waits: list[Spread | None] = []
+        waits: list[Distribution | None] = []
         for name in ("loss_to_nak", "nak_to_again", "loss_to_again"):
             samples = Samples()
             known = [value for one in episodes if one.lost != "nothing" and (value := getattr(one, name)) is not None]
             samples.add(np.array(known, np.int64))
-            waits.append(samples.spread())
+            waits.append(samples.distribution())
         return TransportHealth(
             connection.number,
             connection.transport,
@@ -254,8 +254,8 @@ class Health:
             requests_acknowledged=answers.acknowledged,
             requests_per_ack=answers.acknowledged / answers.advancing if answers.advancing else None,
             most_per_ack=answers.most,
-            ack_delay=answers.delay.spread(),
-            read_delay=link.reads[1 - direction].delay.spread(),
+            ack_delay=answers.delay.distribution(),
+            read_delay=link.reads[1 - direction].delay.distribution(),
             sequence_naks=0,
             rnr_naks=(),
             rnr_count=0,

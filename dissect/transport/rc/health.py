@@ -10,11 +10,11 @@ import numpy as np
 
 from ...arrays import Int64s, Rows, some
 from ...layers import opcodes
-from ...percentiles import Samples
+from ...percentiles import Distribution, Samples
 from ...serial import PSN
 from ..capture_point import vantage
 from ..connection import Connection, Endpoint
-from ..health import NONE, Costs, Direction, Episode, Spread, Tally, TransportHealth
+from ..health import NONE, Costs, Direction, Episode, Tally, TransportHealth
 from .acknowledgements import Acknowledgements
 from .ending import ending
 from .reads import DEFAULT_MTU, spans
@@ -216,12 +216,12 @@ class Health:
         episodes = self._episodes()
         counts = snapshots[0][0] + snapshots[1][0]
         real = [one for one in episodes if one.lost != "nothing"]
-        waits: list[Spread | None] = []
+        waits: list[Distribution | None] = []
         for name in ("loss_to_nak", "nak_to_again", "loss_to_again"):
             samples = Samples()
             known = [value for one in real if (value := getattr(one, name)) is not None]
             samples.add(np.array(known, np.int64))
-            waits.append(samples.spread())
+            waits.append(samples.distribution())
         return TransportHealth(
             self.connection.number,
             self.connection.transport,
@@ -263,16 +263,16 @@ class Health:
             requests_acknowledged=answers.acknowledged,
             requests_per_ack=answers.acknowledged / answers.advancing if answers.advancing else None,
             most_per_ack=answers.most,
-            ack_delay=answers.delay.spread(),
-            read_delay=answers.read_delay.spread(),
+            ack_delay=answers.delay.distribution(),
+            read_delay=answers.read_delay.distribution(),
             sequence_naks=theirs.sequence_naks,
             rnr_naks=tuple(theirs.rnr_naks),
             rnr_count=theirs.rnr_count,
             fatal_naks=tuple(theirs.fatal_naks),
             ecn_marked=sent.marked,
             cnps=sent.cnps,
-            cnp_gap=sent.cnp_gap.spread(),
-            cnp_delay=sent.cnp_delay.spread(),
+            cnp_gap=sent.cnp_gap.distribution(),
+            cnp_delay=sent.cnp_delay.distribution(),
             icrc_failures=tuple(frame for frame, _, _ in sent.failures),
             icrc_failure_count=sent.failure_count,
             reads_outstanding=answered.reads_outstanding,

@@ -62,7 +62,7 @@ def told(rpcs: Iterable[Rpc]) -> list[tuple[Any, ...]]:
                 rpc.number, rpc.xid, rpc.state, rpc.name, rpc.status, rpc.connection.number,
                 call and (call.data, call.complete), reply and (reply.data, reply.complete),
                 rpc.latency, rpc.call and rpc.call.frame, rpc.reply and rpc.reply.frame,
-                [(chunk.kind, chunk.moved) for chunk in rpc.chunks],
+                [(chunk.kind, chunk.transferred) for chunk in rpc.chunks],
             )
         )  # fmt: skip
     return out

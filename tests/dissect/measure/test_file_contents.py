@@ -7,8 +7,15 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmascope.dissect.measure.file_contents import RACED, UNANSWERED, Contents, Source, Step, in_time
-from rdmascope.dissect.measure.files import ALTERED, CUT, READ, WRITE, ZEROS
+from rdmascope.dissect.measure.file_contents import (
+    RACED,
+    UNANSWERED,
+    Contents,
+    ContentSource,
+    ContentStep,
+    in_order_of_time,
+)
+from rdmascope.dissect.measure.files import ALTERED, READ, TRUNCATED, WRITE, ZEROS
 
 QUICK = settings(max_examples=120)
 
@@ -18,21 +25,21 @@ class File:
 
     def __init__(self) -> None:
         self.store = b""
-        self.steps: list[Step] = []
+        self.steps: list[ContentStep] = []
 
     def __call__(self, kind: str, begin: int, end: int | None, offset: int, data: bytes | int = b"") -> None:
         number = len(self.steps) + 1
-        source = Source(kind, begin, end, number, 10 * number, 10 * number + 1)
+        source = ContentSource(kind, begin, end, number, 10 * number, 10 * number + 1)
         if isinstance(data, int):
-            self.steps.append(Step(kind, offset, data, -1, source))
+            self.steps.append(ContentStep(kind, offset, data, -1, source))
         else:
-            self.steps.append(Step(kind, offset, len(data), len(self.store), source))
+            self.steps.append(ContentStep(kind, offset, len(data), len(self.store), source))
             self.store += data
 
     def contents(self) -> Contents:
         contents = Contents(lambda at, count: self.store[at : at + count])
-        for step in in_time(self.steps):
-            contents.take(step)
+        for step in in_order_of_time(self.steps):
+            contents.add(step)
         return contents
 
 
@@ -121,7 +128,7 @@ def test_a_write_without_a_reply_is_doubtful_until_somebody_reads() -> None:
 def test_a_truncated_file_is_not_compared_with_what_it_was() -> None:
     file = File()
     file(READ, 1, 2, 0, b"abcdef")
-    file(CUT, 3, 4, 2)
+    file(TRUNCATED, 3, 4, 2)
     file(READ, 5, 6, 0, b"ab\0\0")
     contents = file.contents()
     assert shown(contents) == [(0, b"ab", ""), (2, b"\0\0", "")]
@@ -186,7 +193,7 @@ def served(draw: st.DrawFn) -> tuple[File, bytes]:
     file, server = File(), bytearray(b"." * SIZE)
     done_in_order = sorted(calls, key=lambda call: call[1])
     for begin, _, end in done_in_order:
-        kind = draw(st.sampled_from([READ, READ, READ, WRITE, WRITE, WRITE, CUT, ALTERED, "unanswered"]))
+        kind = draw(st.sampled_from([READ, READ, READ, WRITE, WRITE, WRITE, TRUNCATED, ALTERED, "unanswered"]))
         start = draw(st.integers(0, SIZE - 1))
         stop = draw(st.integers(start + 1, SIZE))
         data = bytes(draw(st.lists(st.sampled_from(b"xy"), min_size=stop - start, max_size=stop - start)))
@@ -199,7 +206,7 @@ def served(draw: st.DrawFn) -> tuple[File, bytes]:
                 server[start:stop] = data
             file(WRITE, begin, None, start, data)
             continue
-        if kind == CUT:
+        if kind == TRUNCATED:
             stop, data = SIZE, bytes(SIZE - start)
         server[start:stop] = data
         file(kind, begin, end, start, data if kind == WRITE else stop - start)
@@ -229,7 +236,7 @@ def test_one_call_after_the_other_leaves_no_doubt(case: tuple[File, bytes], data
     known = [False] * SIZE
     for number, step in enumerate(case[0].steps):
         begin, end = 10 * number, 10 * number + 5
-        stop = SIZE if step.kind == CUT else step.offset + step.count
+        stop = SIZE if step.kind == TRUNCATED else step.offset + step.count
         fresh = bytes(
             data.draw(st.lists(st.sampled_from(b"xy"), min_size=stop - step.offset, max_size=stop - step.offset))
         )

@@ -12,8 +12,8 @@ from playbook.packets import Packet
 from playbook.rpc import opaque, u32, u64
 from playbook.strategies import Conversation, faulty
 from playbook.wire import Connection
-from rdmascope.dissect.measure.files import CUT, READ, WRITE, File, FileTable, Transfer, printable
-from rdmascope.dissect.onc.nfs_calls import DIRECTORY, Done, nfs_calls
+from rdmascope.dissect.measure.files import READ, TRUNCATED, WRITE, File, FileTable, FileTransfer, printable
+from rdmascope.dissect.onc.file_operations import DIRECTORY, FileOperation, file_operations
 
 OK = u32(0)
 ROOT, SUB, FILE, OTHER = b"handle-of-root", b"handle-of-sub", b"handle-of-file", b"handle-of-other"
@@ -76,9 +76,9 @@ def write(conn: Connection, offset: int, data: bytes, done: int | None = -1, han
         reply(asked, Reply((answer,)))
 
 
-def taken(wire: Wire, packets: list[Packet] | None = None) -> tuple[FileTable, list[Transfer]]:
+def taken(wire: Wire, packets: list[Packet] | None = None) -> tuple[FileTable, list[FileTransfer]]:
     table = FileTable()
-    transfers = [transfer for rpc in analyze(Capture(wire, packets)) for transfer in table.take(rpc)]
+    transfers = [transfer for rpc in analyze(Capture(wire, packets)) for transfer in table.add(rpc)]
     return table, transfers
 
 
@@ -170,7 +170,7 @@ def test_versions_that_share_a_handle_share_the_file() -> None:
     (file,) = files(wire).values()
     assert file.protocols == {(3, None), (4, 1)}
     assert file.calls == {"READ": 2, "GETATTR": 1}
-    assert (file.size, file.read, file.holes()) == (12288, 16384, [])
+    assert (file.size, file.read, file.gaps()) == (12288, 16384, [])
 
 
 def test_the_end_of_file_tells_the_size() -> None:
@@ -178,10 +178,10 @@ def test_the_end_of_file_tells_the_size() -> None:
     conn = wire.connect()
     read(conn, 4096, DATA[:100])
     (file,) = files(wire).values()
-    assert (file.size, file.length, file.holes()) == (None, 4196, [(0, 4096)])
+    assert (file.size, file.length, file.gaps()) == (None, 4196, [(0, 4096)])
     read(conn, 4196, DATA[:4], eof=True)
     (file,) = files(wire).values()
-    assert (file.size, file.holes()) == (4200, [(0, 4096)])
+    assert (file.size, file.gaps()) == (4200, [(0, 4096)])
 
 
 def test_a_write_behind_the_end_makes_the_file_longer() -> None:
@@ -190,7 +190,7 @@ def test_a_write_behind_the_end_makes_the_file_longer() -> None:
     getattr_(conn, 100)
     write(conn, 200, DATA[:50])
     (file,) = files(wire).values()
-    assert (file.size, file.written, file.holes()) == (250, 50, [(0, 200)])
+    assert (file.size, file.written, file.gaps()) == (250, 50, [(0, 200)])
 
 
 def test_a_truncated_file_is_forgotten_behind_its_end() -> None:
@@ -200,11 +200,11 @@ def test_a_truncated_file_is_forgotten_behind_its_end() -> None:
     truncate(conn, 1000)
     table, transfers = taken(wire)
     (file,) = table
-    assert (file.size, file.holes()) == (1000, [])
-    assert [(transfer.kind, transfer.offset) for transfer in transfers] == [(WRITE, 0), (CUT, 1000)]
+    assert (file.size, file.gaps()) == (1000, [])
+    assert [(transfer.kind, transfer.offset) for transfer in transfers] == [(WRITE, 0), (TRUNCATED, 1000)]
     truncate(conn, 3000)
     (file,) = files(wire).values()
-    assert (file.size, file.holes()) == (3000, [(1000, 3000)])
+    assert (file.size, file.gaps()) == (3000, [(1000, 3000)])
 
 
 def test_somebody_else_truncated_it() -> None:
@@ -214,8 +214,8 @@ def test_somebody_else_truncated_it() -> None:
     getattr_(conn, 10)
     table, transfers = taken(wire)
     (file,) = table
-    assert (file.size, file.holes()) == (10, [])
-    assert [(transfer.kind, transfer.offset) for transfer in transfers] == [(READ, 0), (CUT, 10)]
+    assert (file.size, file.gaps()) == (10, [])
+    assert [(transfer.kind, transfer.offset) for transfer in transfers] == [(READ, 0), (TRUNCATED, 10)]
 
 
 def test_writes_that_failed_fell_short_or_were_never_answered() -> None:
@@ -234,7 +234,7 @@ def test_writes_that_failed_fell_short_or_were_never_answered() -> None:
         (10_000, 1000, False),
         (50_000, 8192, True),
     ]
-    assert b"".join(bytes(data) for one in transfers for _, data in one.stretches) == DATA[:1000] + DATA
+    assert b"".join(bytes(data) for one in transfers for _, data in one.captured) == DATA[:1000] + DATA
 
 
 def test_what_is_not_committed() -> None:
@@ -267,10 +267,10 @@ def test_a_lost_packet_leaves_a_hole_with_its_reason() -> None:
     gone = faults.where(wire.packets, kind="write")[2]
     table, (transfer,) = taken(wire, faults.drop(wire.packets, [gone]))
     (file,) = table
-    assert file.holes() == [(2048, 3072)]
-    assert [(lost.start, lost.end) for lost in transfer.lost] == [(2048, 3072)]
-    assert sum(file.lost.values()) == 1024
-    assert [(at, bytes(data)) for at, data in transfer.stretches] == [(0, DATA[:2048]), (3072, DATA[3072:])]
+    assert file.gaps() == [(2048, 3072)]
+    assert [(lost.start, lost.end) for lost in transfer.missing] == [(2048, 3072)]
+    assert sum(file.missing.values()) == 1024
+    assert [(at, bytes(data)) for at, data in transfer.captured] == [(0, DATA[:2048]), (3072, DATA[3072:])]
 
 
 def test_a_write_of_which_bytes_are_missing_changed_what_was_seen() -> None:
@@ -280,7 +280,7 @@ def test_a_write_of_which_bytes_are_missing_changed_what_was_seen() -> None:
     write(conn, 0, DATA[::-1])
     gone = faults.where(wire.packets, kind="response")[1]
     (file,) = files(wire, faults.drop(wire.packets, [gone])).values()
-    assert file.holes() == [(1024, 2048)]
+    assert file.gaps() == [(1024, 2048)]
 
 
 @pytest.mark.parametrize("part", ["call", "reply"])
@@ -296,7 +296,7 @@ def test_half_an_rpc_tells_what_it_can(part: str) -> None:
         assert (file.calls, file.read) == ({"READ": 1}, 0)
     else:
         assert len(table) == 0
-        assert table.unread.total() == 1
+        assert table.undecoded.total() == 1
 
 
 def test_operations_of_a_compound_are_of_the_current_file() -> None:
@@ -319,8 +319,8 @@ def test_operations_of_a_compound_are_of_the_current_file() -> None:
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_nonsense_is_no_operation(asked: bytes, answered: bytes) -> None:
     header = u32(1, 0, 2, 100003, 4, 1, 0, 0, 0, 0)
-    for done in nfs_calls(header + asked, u32(1, 1, 0, 0, 0, 0) + answered):
-        assert isinstance(done, Done)
+    for done in file_operations(header + asked, u32(1, 1, 0, 0, 0, 0) + answered):
+        assert isinstance(done, FileOperation)
 
 
 @settings(max_examples=60)
@@ -330,6 +330,6 @@ def test_what_is_seen_is_what_was_sent(conversation: Conversation) -> None:
     messages = [message for true in conversation.wire.truth for message in (true.call, true.reply) if message]
     _, transfers = taken(conversation.wire, conversation.packets)
     for transfer in transfers:
-        for offset, data in transfer.stretches:
+        for offset, data in transfer.captured:
             assert transfer.offset <= offset <= offset + len(data) <= transfer.offset + transfer.count
             assert any(bytes(data) in message for message in messages)

@@ -79,7 +79,7 @@ def test_calls_errors_and_bytes_add_up() -> None:
     assert statistics.connections[1].calls == 3
     assert statistics.connections[1].failed == 1
     assert statistics.transfers["inline call"].messages == 3
-    assert statistics.transfers["inline reply"].moved == 180
+    assert statistics.transfers["inline reply"].transferred == 180
 
 
 def test_chunk_data_counts_where_it_travelled() -> None:
@@ -91,7 +91,7 @@ def test_chunk_data_counts_where_it_travelled() -> None:
     assert procedure.call_bytes == 100 + 4000
     assert procedure.reply_bytes == 60 + 100
     assert statistics.transfers["read chunk"].advertised == 4096
-    assert statistics.transfers["write chunk"].moved == 100
+    assert statistics.transfers["write chunk"].transferred == 100
     reply_chunk = statistics.transfers["reply chunk"]
     assert (reply_chunk.messages, reply_chunk.segments, reply_chunk.unused) == (1, 2, 1)
     assert statistics.transfers["position zero"].messages == 0
@@ -100,7 +100,7 @@ def test_chunk_data_counts_where_it_travelled() -> None:
 def test_a_call_that_is_a_chunk_is_position_zero() -> None:
     whole = ChunkUse("read", 0, [SegmentUse(Segment(5, 4096, 0), None, [moved(Kind.READ, 4096)])])
     statistics = collect(rpc(chunks=(whole,), call=send(0, SECOND, 0, RDMA_NOMSG)))
-    assert statistics.transfers["position zero"].moved == 4096
+    assert statistics.transfers["position zero"].transferred == 4096
     assert statistics.transfers["read chunk"].messages == 0
     assert statistics.transfers["inline call"].messages == 0
 

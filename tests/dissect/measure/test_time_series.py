@@ -21,7 +21,7 @@ def test_the_timeline_loses_nothing(events: list[tuple[int, int, int]], columns:
     timeline = Timeline()
     for event in events:
         timeline.add(*event)
-    each, bins = timeline.spread(columns)
+    each, bins = timeline.intervals(columns)
     assert len(bins) <= columns
     assert sum(one.calls for one in bins) == len(events)
     assert sum(one.call_bytes for one in bins) == sum(event[1] for event in events)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rdmascope.dissect.layers.oncrpc_codes import GSS_INTEGRITY
 from rdmascope.dissect.onc import binding, header
-from rdmascope.dissect.onc.compound import Item
+from rdmascope.dissect.onc.compound import DataItem
 
 QUICK = settings(max_examples=80)
 
@@ -78,7 +78,7 @@ def call(program: int, version: int, procedure: int, body: bytes) -> bytes:
 )
 def test_a_read_of_six_bytes_through_a_write_chunk(version: int, procedure: int, message: bytes) -> None:
     found = binding.reply_items(100003, version, procedure, message, 0, len(message), [6])
-    assert found == binding.Items((Item(len(message), 6, 0, True, "READ"),), "", True)
+    assert found == binding.Items((DataItem(len(message), 6, 0, True, "READ"),), "", True)
 
 
 @pytest.mark.parametrize(
@@ -87,21 +87,21 @@ def test_a_read_of_six_bytes_through_a_write_chunk(version: int, procedure: int,
 )
 def test_a_write_of_256_kib_from_a_read_chunk(version: int, procedure: int, message: bytes, position: int) -> None:
     found = binding.call_items(100003, version, procedure, message, 0, len(message), [(position, 262144)])
-    assert found == binding.Items((Item(position, 262144, 0, True, "WRITE"),), "", True)
+    assert found == binding.Items((DataItem(position, 262144, 0, True, "WRITE"),), "", True)
 
 
 def test_positions_count_from_the_start_of_the_message() -> None:
     moved = bytes(13) + WRITE41_CALL + bytes(7)
     found = binding.call_items(100003, 4, 1, moved, 13, 13 + len(WRITE41_CALL), [(180, 262144)])
-    assert found.items == (Item(180, 262144, 0, True, "WRITE"),)
+    assert found.items == (DataItem(180, 262144, 0, True, "WRITE"),)
     moved = bytes(13) + READ41_REPLY + bytes(7)
     found = binding.reply_items(100003, 4, 1, moved, 13, 13 + len(READ41_REPLY), [6])
-    assert found.items == (Item(len(READ41_REPLY), 6, 0, True, "READ"),)
+    assert found.items == (DataItem(len(READ41_REPLY), 6, 0, True, "READ"),)
 
 
 def test_a_symlink_is_eligible_and_was_sent_inline() -> None:
     found = binding.call_items(100003, 3, 10, SYMLINK3_CALL, 0, len(SYMLINK3_CALL), [])
-    assert found == binding.Items((Item(120, 1, None, False, "SYMLINK"),), "", True)
+    assert found == binding.Items((DataItem(120, 1, None, False, "SYMLINK"),), "", True)
     assert SYMLINK3_CALL[120:121] == b"x"
 
 
@@ -113,29 +113,29 @@ def test_a_call_of_read_has_no_eligible_argument() -> None:
 def test_a_server_may_leave_a_short_read_inline() -> None:
     inline = READ3_REPLY + b"hello\n\0\0"
     found = binding.reply_items(100003, 3, 6, inline, 0, len(inline), [0])
-    assert found.items == (Item(128, 6, 0, False, "READ"),) and found.complete
+    assert found.items == (DataItem(128, 6, 0, False, "READ"),) and found.complete
 
 
 def test_links_and_the_second_version() -> None:
     readlink3 = reply(words(0, 0, 5))
     found = binding.reply_items(100003, 3, 5, readlink3, 0, len(readlink3), [5])
-    assert found.items == (Item(36, 5, 0, True, "READLINK"),)
+    assert found.items == (DataItem(36, 5, 0, True, "READLINK"),)
     readlink2 = reply(words(0, 5))
     found = binding.reply_items(100003, 2, 5, readlink2, 0, len(readlink2), [5])
-    assert found.items == (Item(32, 5, 0, True, "READLINK"),)
+    assert found.items == (DataItem(32, 5, 0, True, "READLINK"),)
     read2 = reply(words(0) + bytes(68) + words(5))
     found = binding.reply_items(100003, 2, 6, read2, 0, len(read2), [5])
-    assert found.items == (Item(100, 5, 0, True, "READ"),)
+    assert found.items == (DataItem(100, 5, 0, True, "READ"),)
     write2 = call(100003, 2, 8, bytes(44) + words(7))
     found = binding.call_items(100003, 2, 8, write2, 0, len(write2), [(88, 7)])
-    assert found.items == (Item(88, 7, 0, True, "WRITE"),)
+    assert found.items == (DataItem(88, 7, 0, True, "WRITE"),)
     symlink2 = call(100003, 2, 13, bytes(32) + words(3) + b"abc\0" + words(2) + b"x\0\0\0" + bytes(32))
     found = binding.call_items(100003, 2, 13, symlink2, 0, len(symlink2), [])
-    assert found.items == (Item(84, 2, None, False, "SYMLINK"),)
+    assert found.items == (DataItem(84, 2, None, False, "SYMLINK"),)
     times = words(0, 0, 0, 0, 2, 1, 1, 1)
     symlink3 = call(100003, 3, 10, words(4, 0, 1) + b"a\0\0\0" + times + words(900))
     found = binding.call_items(100003, 3, 10, symlink3, 0, len(symlink3), [(len(symlink3), 900)])
-    assert found.items == (Item(len(symlink3), 900, 0, True, "SYMLINK"),)
+    assert found.items == (DataItem(len(symlink3), 900, 0, True, "SYMLINK"),)
 
 
 def test_a_failed_read_has_no_data() -> None:
@@ -180,7 +180,7 @@ def test_a_protected_call_tells_where_its_reply_is_wrapped() -> None:
     message = words(9, 1, 0, 6, 0, 0) + words(4 + len(inner), 1) + inner + words(0)
     service = header.GssCredential(1, 0, 1, GSS_INTEGRITY)
     found = binding.reply_items(100003, 3, 6, message, 0, len(message), [], service)
-    assert found.items == (Item(52, 6, None, False, "READ"),) and message[52:58] == b"abcdef"
+    assert found.items == (DataItem(52, 6, None, False, "READ"),) and message[52:58] == b"abcdef"
 
 
 def test_which_programs_are_bound() -> None:

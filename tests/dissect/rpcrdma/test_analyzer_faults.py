@@ -188,7 +188,7 @@ def test_a_read_response_lost_on_the_wire_comes_once(number: int, recorded: bool
     packets = faults.lose_response(wire, wire.packets, index, recorded=recorded)
     (finding,) = judge_wire(wire, packets)
     (use,) = finding.rpc.chunks[0].segments
-    assert use.moved == 8192
+    assert use.transferred == 8192
     assert finding.rpc.connection.missing_packets == [0, 0]
 
 
@@ -260,7 +260,7 @@ def test_rpcs_in_cut_frames_are_matched_timed_and_named() -> None:
     findings = judge(capture, analyze(capture))
     assert [finding.rpc.name for finding in findings] == ["READ", "WRITE", "GETATTR"]
     assert all(finding.rpc.latency is not None for finding in findings)
-    assert [chunk.moved for finding in findings for chunk in finding.rpc.chunks] == [8192, 8192]
+    assert [chunk.transferred for finding in findings for chunk in finding.rpc.chunks] == [8192, 8192]
     for finding in findings[:2]:
         assert finding.rpc.contents == "truncated"
 

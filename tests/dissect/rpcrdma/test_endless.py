@@ -17,7 +17,7 @@ from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure import statistics
 from rdmascope.dissect.measure.credits import CreditHistory
-from rdmascope.dissect.measure.recent import Recent
+from rdmascope.dissect.measure.live_window import LiveWindow
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.matching import Watches
@@ -70,7 +70,7 @@ class Everything:
         self.auditor = Auditor(examples=3, release=drop_contents)
         self.analyzer = Analyzer(options, self.watch)
         self.statistics = Statistics()
-        self.recent = Recent()
+        self.recent = LiveWindow()
         self.rpcs = 0
 
     def watch(self, connection: Connection) -> Watches:
@@ -90,7 +90,7 @@ class Everything:
         self.auditor.tick(now)
         self.recent.advance(now, self.analyzer.connections)
         gone = self.analyzer.retired_since()
-        self.statistics.retire(gone)
+        self.statistics.evict(gone)
         self.auditor.retire(gone)
         for connection in gone:
             del self.credits[connection.number]
@@ -165,7 +165,7 @@ def test_memory_does_not_grow_with_connections(name: str) -> None:
     assert analyzer.retired.connections + len(analyzer.connections) == 160
     everything.take(analyzer.finish())
     assert everything.rpcs == 160 * 10
-    shares = [*sums.connections.values(), sums.retired]
+    shares = [*sums.connections.values(), sums.evicted]
     assert sum(share.calls for share in shares) == sums.calls == 160 * 10
     assert sums.states["no reply"] == 160
 
@@ -258,8 +258,7 @@ def test_hundreds_of_thousands_of_rpcs_leave_nothing_behind() -> None:
     assert not any((exchange.replies, exchange.lingering, exchange.undecoded, *memory.memory, memory.rivals))
     procedure = everything.statistics.procedures()[0]
     assert procedure.calls > 190_000
-    assert len(procedure._total) < statistics.EXACT
-    assert procedure._folded[0].count > 0.9 * statistics.EXACT
+    assert len(procedure._latency.recent) < statistics.EXACT < procedure._latency.count
     assert len(everything.credits[1].open[0]) <= OPTIONS.outstanding
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playbook import Capture, Wire, call, frame_batch, nfs3, reply
 from playbook.shapes import DATA, read, write
-from rdmascope.dissect.measure.recent import HISTORY, MAX_PROCEDURES, SLOT, SLOTS, Recent, line
+from rdmascope.dissect.measure.live_window import HISTORY, MAX_PROCEDURES, SLOT, SLOTS, LiveWindow, recent_rpc
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -31,17 +31,17 @@ def conversation(shapes: list[str], pause: int = 0) -> tuple[Analyzer, list[Rpc]
 
 def test_a_line_counts_both_ways_and_by_chunk() -> None:
     _, (one, other) = conversation(["read", "write"])
-    assert (line(one).what.name, line(one).state) == ("READ", "complete")
-    assert line(one).down == len(DATA) + (one.reply.inline_length if one.reply else 0)
-    assert line(other).up == len(DATA) + (other.call.inline_length if other.call else 0)
-    assert line(one).latency == (one.latency.total if one.latency else None)
+    assert (recent_rpc(one).key.name, recent_rpc(one).state) == ("READ", "complete")
+    assert recent_rpc(one).reply_bytes == len(DATA) + (one.reply.inline_length if one.reply else 0)
+    assert recent_rpc(other).call_bytes == len(DATA) + (other.call.inline_length if other.call else 0)
+    assert recent_rpc(one).latency == (one.latency.total if one.latency else None)
 
 
 def test_the_last_minute_by_procedure() -> None:
     analyzer, rpcs = conversation(["read", "getattr", "getattr", "failed"])
-    recent = Recent()
+    recent = LiveWindow()
     recent.add(rpcs)
-    busy = {one.what.name: one for one in recent.busy()}
+    busy = {one.key.name: one for one in recent.busy()}
     assert {name: (one.calls, one.failed) for name, one in busy.items()} == {"READ": (2, 1), "GETATTR": (2, 0)}
     latencies = sorted(rpc.latency.total for rpc in rpcs if rpc.latency and rpc.name == "GETATTR")
     found = busy["GETATTR"].latency
@@ -57,7 +57,7 @@ def test_the_last_minute_by_procedure() -> None:
 
 def test_newest_and_slowest() -> None:
     _, rpcs = conversation(["getattr"] * 30)
-    recent = Recent(newest=5, slowest=3)
+    recent = LiveWindow(newest=5, slowest=3)
     recent.add(rpcs)
     assert [one.number for one in recent.newest] == [rpc.number for rpc in rpcs[-5:]]
     slow = sorted((rpc.latency.total for rpc in rpcs if rpc.latency), reverse=True)[:3]
@@ -66,7 +66,7 @@ def test_newest_and_slowest() -> None:
 
 def test_rates_are_those_of_the_last_seconds() -> None:
     analyzer, rpcs = conversation(["write"] * 4)
-    recent = Recent()
+    recent = LiveWindow()
     recent.advance(10 * SECOND, [])
     recent.add(rpcs)
     recent.advance(12 * SECOND, analyzer.connections)
@@ -83,7 +83,7 @@ def test_rates_are_those_of_the_last_seconds() -> None:
 
 def test_one_connection_is_picked_but_all_are_counted() -> None:
     _, rpcs = conversation(["getattr"] * 3)
-    recent = Recent()
+    recent = LiveWindow()
     recent.advance(SECOND, [])
     recent.add(rpcs, only=2)
     assert not recent.newest and not recent.busy()
@@ -95,7 +95,7 @@ def test_one_connection_is_picked_but_all_are_counted() -> None:
 
 def test_everything_is_bounded() -> None:
     analyzer, rpcs = conversation(["getattr"] * 10)
-    recent = Recent()
+    recent = LiveWindow()
     for number in range(2 * MAX_PROCEDURES):
         for rpc in rpcs:
             rpc.operations = (str(number),)

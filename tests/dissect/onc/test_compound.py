@@ -386,7 +386,7 @@ def test_reads_are_found_wherever_their_data_went(
     filler = [(op, 0, body) for op, body in between if op not in (nfs4.OP_READ, nfs4.OP_READLINK)]
     stream = b""
     count = 0
-    want: list[nfs4.Item] = []
+    want: list[nfs4.DataItem] = []
     head = FIRST + 12
     for index, (content, chunked) in enumerate(reads):
         for op, status, body in filler:
@@ -394,7 +394,7 @@ def test_reads_are_found_wherever_their_data_went(
             count += 1
         stream += words(nfs4.OP_READ, 0, 1, len(content))
         reduced = chunked and content != b""
-        want.append(nfs4.Item(head + len(stream), len(content), index, reduced, "READ"))
+        want.append(nfs4.DataItem(head + len(stream), len(content), index, reduced, "READ"))
         stream += b"" if reduced else content + bytes(-len(content) % 4)
         count += 1
     message = bytes(FIRST) + words(0, 0, count) + stream
@@ -410,13 +410,13 @@ def test_writes_are_found_by_the_position_of_their_chunk(writes: list[tuple[byte
     unreduced = b"h" * 16 + words(0, 2, len(writes))
     sent = unreduced
     chunks: list[tuple[int, int]] = []
-    want: list[nfs4.Item] = []
+    want: list[nfs4.DataItem] = []
     for content, chunked in writes:
         before = words(nfs4.OP_WRITE) + bytes(28) + words(len(content))
         reduced = chunked and content != b""
         unreduced += before
         sent += before
-        want.append(nfs4.Item(len(unreduced), len(content), len(chunks) if reduced else None, reduced, "WRITE"))
+        want.append(nfs4.DataItem(len(unreduced), len(content), len(chunks) if reduced else None, reduced, "WRITE"))
         if reduced:
             chunks.append((len(unreduced), len(content)))
         padded = content + bytes(-len(content) % 4)
@@ -431,7 +431,7 @@ def test_a_long_symlink_in_a_read_chunk() -> None:
     before = words(0, 2, 2, 6, 5, 501)
     sent = before + opaque(b"name") + words(1, 2) + opaque(b"attr") + words(10)
     call = nfs4.compound_call(sent, 0, len(sent), [(len(before), 501)])
-    assert call.items == (nfs4.Item(len(before), 501, 0, True, "CREATE"),)
+    assert call.items == (nfs4.DataItem(len(before), 501, 0, True, "CREATE"),)
     assert (call.operations, call.complete, call.problem) == ((6, 10), True, "")
 
 

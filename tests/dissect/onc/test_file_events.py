@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmascope.dissect.onc import summary
-from rdmascope.dissect.onc.nfs_events import Event, Events, nfs_events
+from rdmascope.dissect.onc.file_events import FileEvent, FileEvents, file_events
 
 DIRECTORY, FILE, ELSEWHERE = b"dir-handle-1", b"file-handle-22", b"dir-handle-2"
 STATEID = bytes(16)
@@ -61,7 +61,7 @@ def reply4(*results: bytes, status: int = 0) -> bytes:
     return reply(words(status, 0, len(results)) + b"".join(results))
 
 
-def only(events: Events) -> Event:
+def only(events: FileEvents) -> FileEvent:
     assert events.problem == "" and len(events.events) == 1
     return events.events[0]
 
@@ -69,16 +69,16 @@ def only(events: Events) -> Event:
 def test_version_3_names_files() -> None:
     asked = opaque(DIRECTORY) + opaque(b"name")
     answered = reply(words(0) + opaque(FILE) + words(0, 0))
-    named = Event("named", FILE, DIRECTORY, b"name")
-    assert only(nfs_events(call3(3, asked), answered)) == named
+    named = FileEvent("named", FILE, DIRECTORY, b"name")
+    assert only(file_events(call3(3, asked), answered)) == named
     created = reply(words(0, 1) + opaque(FILE) + words(0, 0, 0))
-    assert only(nfs_events(call3(8, asked + bytes(8)), created)) == named
+    assert only(file_events(call3(8, asked + bytes(8)), created)) == named
     nameless = reply(words(0, 0, 0, 0, 0))
-    assert only(nfs_events(call3(9, asked + bytes(8)), nameless)) == named._replace(handle=None)
-    removed = only(nfs_events(call3(12, asked), reply(words(0, 0, 0))))
-    assert removed == Event("removed", None, DIRECTORY, b"name")
+    assert only(file_events(call3(9, asked + bytes(8)), nameless)) == named._replace(handle=None)
+    removed = only(file_events(call3(12, asked), reply(words(0, 0, 0))))
+    assert removed == FileEvent("removed", None, DIRECTORY, b"name")
     moved = asked + opaque(ELSEWHERE) + opaque(b"new")
-    renamed = only(nfs_events(call3(14, moved), reply(words(0, 0, 0, 0, 0))))
+    renamed = only(file_events(call3(14, moved), reply(words(0, 0, 0, 0, 0))))
     assert (renamed.directory, renamed.name, renamed.to_directory, renamed.to_name) == (
         DIRECTORY,
         b"name",
@@ -86,23 +86,23 @@ def test_version_3_names_files() -> None:
         b"new",
     )
     failed = reply(words(2, 0))
-    assert nfs_events(call3(3, asked), failed) == Events()
+    assert file_events(call3(3, asked), failed) == FileEvents()
 
 
 def test_version_3_lists_a_directory() -> None:
     entry = words(1) + hyper(9) + opaque(b"with") + hyper(1) + words(0, 1) + opaque(FILE)
     entry += words(1) + hyper(9) + opaque(b"without") + hyper(2) + words(0, 0)
     listing = reply(words(0, 0) + bytes(8) + entry + words(0, 1))
-    found = nfs_events(call3(17, opaque(DIRECTORY) + bytes(24)), listing)
+    found = file_events(call3(17, opaque(DIRECTORY) + bytes(24)), listing)
     assert found.events == (
-        Event("named", FILE, DIRECTORY, b"with"),
-        Event("named", None, DIRECTORY, b"without"),
+        FileEvent("named", FILE, DIRECTORY, b"with"),
+        FileEvent("named", None, DIRECTORY, b"without"),
     )
 
 
 def test_a_real_read_and_its_line() -> None:
     whole = READ3_REPLY + b"hello\n\0\0"
-    event = only(nfs_events(READ3_CALL, whole))
+    event = only(file_events(READ3_CALL, whole))
     assert (event.kind, event.offset, event.count, event.eof) == ("read", 0, 6, True)
     assert whole[event.position : event.position + event.count] == b"hello\n"
     line = summary.call_summary(READ3_CALL, 0, len(READ3_CALL))
@@ -114,15 +114,15 @@ def test_a_real_read_and_its_line() -> None:
 def test_version_3_writes() -> None:
     asked = call3(7, opaque(FILE) + hyper(4096) + words(3, 2) + opaque(b"abc"))
     done = reply(words(0, 0, 0, 3, 2) + bytes(8))
-    event = only(nfs_events(asked, done))
+    event = only(file_events(asked, done))
     assert (event.handle, event.offset, event.count, event.done) == (FILE, 4096, 3, 3)
     assert asked[event.position : event.position + 3] == b"abc"
-    assert only(nfs_events(asked, None)).done is None
-    assert only(nfs_events(asked, reply(words(28, 0, 0)))).done == 0
+    assert only(file_events(asked, None)).done is None
+    assert only(file_events(asked, reply(words(28, 0, 0)))).done == 0
     line = summary.call_summary(asked, 0, len(asked))
     assert line.endswith("Offset: 4096 Len: 3 FILE_SYNC")
     truncated = call3(2, opaque(FILE) + words(0, 0, 0, 1) + hyper(77) + words(0, 0, 0))
-    assert only(nfs_events(truncated, reply(words(0, 0, 0)))) == Event("resized", FILE, offset=77)
+    assert only(file_events(truncated, reply(words(0, 0, 0)))) == FileEvent("resized", FILE, offset=77)
 
 
 def test_a_compound_carries_its_filehandle_along() -> None:
@@ -148,15 +148,15 @@ def test_a_compound_carries_its_filehandle_along() -> None:
         words(31, 0),
         words(28, 0) + bytes(20),
     )
-    found = nfs_events(asked, answered)
+    found = file_events(asked, answered)
     assert found.problem == ""
     root, directory, file, read, removed = found.events
-    assert root == Event("root", b"root")
-    assert directory == Event("named", None, b"root", b"dir")
-    assert file == Event("named", FILE, None, b"file")
+    assert root == FileEvent("root", b"root")
+    assert directory == FileEvent("named", None, b"root", b"dir")
+    assert file == FileEvent("named", FILE, None, b"file")
     assert (read.handle, read.offset, read.count, read.eof) == (FILE, 100, 8, True)
     assert answered[read.position : read.position + 8] == b"content!"
-    assert removed == Event("removed", None, None, b"gone")
+    assert removed == FileEvent("removed", None, None, b"gone")
 
 
 def test_opening_creating_and_writing_in_version_4() -> None:
@@ -171,13 +171,13 @@ def test_opening_creating_and_writing_in_version_4() -> None:
     )
     delegated = words(18, 0) + STATEID + bytes(20) + words(0, 0, 0)
     answered = reply4(words(22, 0), delegated, words(10, 0) + opaque(FILE), words(38, 0, 3, 2) + bytes(8))
-    named, resized, written = nfs_events(asked, answered).events
-    assert named == Event("named", FILE, DIRECTORY, b"new")
-    assert resized == Event("resized", FILE)
+    named, resized, written = file_events(asked, answered).events
+    assert named == FileEvent("named", FILE, DIRECTORY, b"new")
+    assert resized == FileEvent("resized", FILE)
     assert (written.handle, written.offset, written.done) == (FILE, 5, 3)
     assert asked[written.position : written.position + written.count] == b"abc"
     # Without the reply nobody knows what the write went to, only that it was asked for.
-    alone = only(nfs_events(asked, None))
+    alone = only(file_events(asked, None))
     assert (alone.kind, alone.handle, alone.done) == ("write", None, None)
     line = summary.reply_summary(100003, 4, 1, answered, 0, len(answered), (), 2)
     assert line == "NFS V4.2 COMPOUND Reply PUTFH | OPEN | GETFH | WRITE NFS4_OK"
@@ -205,12 +205,12 @@ def test_renames_links_and_listings_in_version_4() -> None:
         words(11, 0) + bytes(20),
         words(26, 0) + bytes(8) + entry + words(0, 1),
     )
-    renamed, linked, plain, rich = nfs_events(asked, answered).events
+    renamed, linked, plain, rich = file_events(asked, answered).events
     assert (renamed.directory, renamed.to_directory) == (DIRECTORY, ELSEWHERE)
     assert (renamed.name, renamed.to_name) == (b"old", b"new")
-    assert linked == Event("named", DIRECTORY, ELSEWHERE, b"hard")
-    assert plain == Event("named", None, ELSEWHERE, b"plain")
-    assert rich == Event("named", FILE, ELSEWHERE, b"rich")
+    assert linked == FileEvent("named", DIRECTORY, ELSEWHERE, b"hard")
+    assert plain == FileEvent("named", None, ELSEWHERE, b"plain")
+    assert rich == FileEvent("named", FILE, ELSEWHERE, b"rich")
 
 
 def test_holes_and_changes_that_cross_no_wire() -> None:
@@ -222,15 +222,15 @@ def test_holes_and_changes_that_cross_no_wire() -> None:
     )
     segments = words(2, 0) + hyper(0) + opaque(b"xyz") + words(1) + hyper(3, 97)
     answered = reply4(words(22, 0), words(68, 0, 1) + segments, words(62, 0), words(71, 0))
-    read, hole, punched, cloned = nfs_events(asked, answered).events
+    read, hole, punched, cloned = file_events(asked, answered).events
     assert answered[read.position : read.position + read.count] == b"xyz"
-    assert hole == Event("hole", FILE, offset=3, count=97)
-    assert punched == Event("altered", FILE, offset=10, count=20)
-    assert cloned == Event("altered", FILE, offset=2, count=3)
+    assert hole == FileEvent("hole", FILE, offset=3, count=97)
+    assert punched == FileEvent("altered", FILE, offset=10, count=20)
+    assert cloned == FileEvent("altered", FILE, offset=2, count=3)
 
 
 def test_a_failed_lookup_names_nothing() -> None:
-    assert nfs_events(LOOKUP40_CALL, LOOKUP40_REPLY) == Events()
+    assert file_events(LOOKUP40_CALL, LOOKUP40_REPLY) == FileEvents()
     line = summary.call_summary(LOOKUP40_CALL, 0, len(LOOKUP40_CALL))
     assert line == "NFS V4.0 COMPOUND Call PUTFH | LOOKUP | GETFH | GETATTR"
     line = summary.reply_summary(100003, 4, 1, LOOKUP40_REPLY, 0, len(LOOKUP40_REPLY), (), 0)
@@ -260,7 +260,7 @@ def test_noise_never_raises(procedure: int, number: int, asked: bytes, answered:
         (asked, answered),
     ]
     for call, response in pairs:
-        for event in nfs_events(call, response).events + nfs_events(call, None).events:
+        for event in file_events(call, response).events + file_events(call, None).events:
             assert event.position <= len(call) + len(response)
         summary.message_summary(call, 0, len(call))
         summary.reply_summary(100003, 4, 1, response, 0, len(response), [5])
@@ -269,8 +269,8 @@ def test_noise_never_raises(procedure: int, number: int, asked: bytes, answered:
 
 def test_cut_anywhere_nothing_is_invented() -> None:
     whole = READ3_REPLY + b"hello\n\0\0"
-    full = nfs_events(READ3_CALL, whole).events
+    full = file_events(READ3_CALL, whole).events
     for end in range(len(whole)):
-        assert nfs_events(READ3_CALL, whole[:end]).events in ((), full)
+        assert file_events(READ3_CALL, whole[:end]).events in ((), full)
     for end in range(len(READ3_CALL)):
-        assert nfs_events(READ3_CALL[:end], whole).events in ((), full)
+        assert file_events(READ3_CALL[:end], whole).events in ((), full)

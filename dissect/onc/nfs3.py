@@ -1,0 +1,111 @@
+"""NFS version 3 (RFC 1813): its procedures in one table, and the shapes that they share.
+
+A row says how the arguments begin, where the results of a success carry attributes, and where the items stand that
+RFC 8267 lets travel in chunks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .xdr import Skip, as_skip, opaque, opaque_at, struct, union, word
+
+FATTR = 84
+"""Bytes of fattr3 (2.6): type, mode, nlink, uid, gid, size, …"""
+SIZE_IN_FATTR = 20
+
+PRE_OP_ATTR = union({1: 24, 0: 0})  # 2.6
+POST_OP_ATTR = union({1: FATTR, 0: 0})
+WCC_DATA = as_skip(struct(PRE_OP_ATTR, POST_OP_ATTR))
+POST_OP_FH = union({1: opaque, 0: 0})
+MODE_TO_GID = as_skip(struct(*[union({1: 4, 0: 0})] * 3))
+"""What stands before the size in sattr3 (2.6)."""
+SATTR = struct(MODE_TO_GID, union({1: 8, 0: 0}), *[union({0: 0, 1: 0, 2: 8})] * 2)
+
+GETATTR, SETATTR, LOOKUP, READLINK, READ, WRITE = 1, 2, 3, 5, 6, 7
+CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK = 8, 9, 10, 11, 12, 13, 14, 15
+READDIR, READDIRPLUS, COMMIT = 16, 17, 21
+
+HANDLE, HANDLE_AND_NAME, TWO_NAMES, HANDLE_TO_NAME = "handle", "handle, name", "two names", "handle to name"
+"""How arguments begin: nfs_fh3; diropargs3; diropargs3 twice (RENAME); nfs_fh3 and diropargs3 (LINK)."""
+
+BARE, FIRST, AFTER, FOUND, MADE = "fattr3", "post_op_attr", "wcc_data", "nfs_fh3", "post_op_fh3"
+"""What the results of a success begin with; behind nfs_fh3 and post_op_fh3 stands the object's post_op_attr."""
+
+
+class Nfs3Procedure(NamedTuple):
+    name: str
+    arguments: str = ""
+    results: str = ""
+    argument_data: Skip | None = None
+    """Steps from the arguments to the count word of the item that may travel in a Read chunk."""
+    result_data: Skip | None = None
+    """Steps from behind the status to the count word of the item that may travel in a Write chunk."""
+    result_bound: Skip | None = None
+    """Steps from the arguments to the count that limits ``result_data``."""
+    entries_bound: Skip | None = None
+    """Steps from the arguments to the count that limits the entries of a directory."""
+
+
+def _after(*fields: int | Skip) -> Skip:
+    return as_skip(struct(*fields))
+
+
+PROCEDURES = (
+    Nfs3Procedure("NULL"),  # 3.3.0
+    Nfs3Procedure("GETATTR", HANDLE, BARE),  # 3.3.1
+    Nfs3Procedure("SETATTR", HANDLE, AFTER),  # 3.3.2
+    Nfs3Procedure("LOOKUP", HANDLE_AND_NAME, FOUND),  # 3.3.3
+    Nfs3Procedure("ACCESS", HANDLE, FIRST),  # 3.3.4
+    Nfs3Procedure("READLINK", HANDLE, FIRST, result_data=_after(POST_OP_ATTR)),  # 3.3.5
+    Nfs3Procedure(
+        "READ",  # 3.3.6: handle, offset, count; attributes, count, eof, data
+        HANDLE,
+        FIRST,
+        result_data=_after(POST_OP_ATTR, 8),
+        result_bound=_after(opaque, 8),
+    ),
+    Nfs3Procedure("WRITE", HANDLE, AFTER, argument_data=_after(opaque, 16)),  # 3.3.7: handle, offset, count, stable
+    Nfs3Procedure("CREATE", HANDLE_AND_NAME, MADE),  # 3.3.8
+    Nfs3Procedure("MKDIR", HANDLE_AND_NAME, MADE),  # 3.3.9
+    Nfs3Procedure("SYMLINK", HANDLE_AND_NAME, MADE, argument_data=_after(opaque, opaque, SATTR)),  # 3.3.10
+    Nfs3Procedure("MKNOD", HANDLE_AND_NAME, MADE),  # 3.3.11
+    Nfs3Procedure("REMOVE", HANDLE_AND_NAME),  # 3.3.12: wcc_data of the directory
+    Nfs3Procedure("RMDIR", HANDLE_AND_NAME),  # 3.3.13
+    Nfs3Procedure("RENAME", TWO_NAMES),  # 3.3.14
+    Nfs3Procedure("LINK", HANDLE_TO_NAME),  # 3.3.15
+    Nfs3Procedure("READDIR", HANDLE, FIRST, entries_bound=_after(opaque, 16)),  # 3.3.16: cookie, verifier, count
+    Nfs3Procedure("READDIRPLUS", HANDLE, FIRST, entries_bound=_after(opaque, 20)),  # 3.3.17: dircount, maxcount
+    Nfs3Procedure("FSSTAT", HANDLE),  # 3.3.18
+    Nfs3Procedure("FSINFO", HANDLE),  # 3.3.19
+    Nfs3Procedure("PATHCONF", HANDLE),  # 3.3.20
+    Nfs3Procedure("COMMIT", HANDLE, AFTER),  # 3.3.21
+)
+"""The index is the procedure number."""
+
+
+def nfs3_procedure(number: int) -> Nfs3Procedure | None:
+    return PROCEDURES[number] if 0 <= number < len(PROCEDURES) else None
+
+
+def result_object(procedure: Nfs3Procedure, view: memoryview, at: int) -> tuple[bytes | None, int | None]:
+    """The handle of the object that was found or made, and where the object's fattr3 stands.
+
+    ``at`` is the offset behind the status of a success.  Either is None where these results do not have it; of a
+    procedure that finds and makes nothing, the object is that of its first argument.
+    """
+    results = procedure.results
+    handle: bytes | None = None
+    if results == BARE:
+        return None, at
+    if results == AFTER:
+        at = PRE_OP_ATTR(view, at)
+    elif results == FOUND:
+        handle, at = opaque_at(view, at)
+    elif results == MADE:
+        if not word(view, at)[0]:
+            return None, None
+        handle, at = opaque_at(view, at + 4)
+    elif results != FIRST:
+        return None, None
+    return handle, at + 4 if at + 4 <= len(view) and word(view, at)[0] else None
