@@ -8,7 +8,7 @@ One straight line of nouns, each a module (or a folder) of its own::
     front.py                  the line up to here, for which no connection has to be known
     rc/            Operation  one verb as its initiator meant it, found by the Reliable Connection observer
     messages.py    Message    one RPC-over-RDMA message: transport header and payload stream
-    rpcs.py        Rpc        a call and its reply, put together again by stitch.py and exchange.py
+    rpcs.py        Rpc        a call and its reply, put together again by reassembly.py and matching.py
     analyzer.py               the line itself: feed it FrameBatches, take Rpcs
 
 ``layers/`` declares every header once, as Scapy packets after their specifications; ``columns.py`` compiles the

@@ -20,7 +20,7 @@ from rdmascope.captures.synth.shipped import shipped_scripts
 from rdmascope.captures.synth.wire.play import captured, play_script
 from rdmascope.captures.synth.wire.script import parse_script
 from rdmascope.dissect.layers.characteristics_codes import XCHAR_RBSIZ
-from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 R1M = 1_024_000
@@ -28,17 +28,17 @@ NFS, NFS_CB = 100003, 0x40000000
 
 
 def call_bytes(rpc: Rpc) -> bytes:
-    stitched = stitched_call(rpc)
-    assert stitched is not None
-    assert stitched.complete
-    return stitched.data
+    reassembled = reassembled_call(rpc)
+    assert reassembled is not None
+    assert reassembled.complete
+    return reassembled.data
 
 
 def reply_bytes(rpc: Rpc) -> bytes:
-    stitched = stitched_reply(rpc)
-    assert stitched is not None
-    assert stitched.complete
-    return stitched.data
+    reassembled = reassembled_reply(rpc)
+    assert reassembled is not None
+    assert reassembled.complete
+    return reassembled.data
 
 
 class Cursor:

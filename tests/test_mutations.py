@@ -18,8 +18,8 @@ from rdmascope.captures.formats.streams import Limits
 from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
-from rdmascope.dissect.rpcrdma.rpcs import Rpc, Stitched
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
 
 SAMPLES = Path(__file__).parent.parent / "captures" / "samples"
 NAMES = ("rxe-nfs-all", "longcall-rxe", "bidir-rxe")
@@ -38,7 +38,7 @@ def analyze(batch: FrameBatch, rows: Rows) -> list[Rpc]:
     return analyzer.feed(FrameBatch(batch.data, rows)) + analyzer.finish()
 
 
-Truth = dict[tuple[int, bool, str, int], Stitched]
+Truth = dict[tuple[int, bool, str, int], Reassembled]
 
 
 @cache
@@ -47,12 +47,12 @@ def truth(name: str) -> Truth:
     batch = whole(name)
     found: Truth = {}
     for rpc in analyze(batch, batch.rows):
-        for side, message, stitched in (
-            ("call", rpc.call, stitched_call(rpc)),
-            ("reply", rpc.reply, stitched_reply(rpc)),
+        for side, message, reassembled in (
+            ("call", rpc.call, reassembled_call(rpc)),
+            ("reply", rpc.reply, reassembled_reply(rpc)),
         ):
-            assert message is not None and stitched is not None and stitched.complete
-            found[rpc.xid, rpc.backward, side, message.operation.last_time] = stitched
+            assert message is not None and reassembled is not None and reassembled.complete
+            found[rpc.xid, rpc.backward, side, message.operation.last_time] = reassembled
     return found
 
 
@@ -60,20 +60,20 @@ def judge(name: str, rpcs: list[Rpc]) -> Counter[str]:
     """Count the states; raise AssertionError where a byte is wrong and not called missing."""
     true = truth(name)
     for rpc in rpcs:
-        for side, message, stitched in (
-            ("call", rpc.call, stitched_call(rpc)),
-            ("reply", rpc.reply, stitched_reply(rpc)),
+        for side, message, reassembled in (
+            ("call", rpc.call, reassembled_call(rpc)),
+            ("reply", rpc.reply, reassembled_reply(rpc)),
         ):
-            if message is None or stitched is None:
+            if message is None or reassembled is None:
                 continue
             right = true.get((rpc.xid, rpc.backward, side, message.operation.last_time))
             if right is None:
-                assert not stitched.complete or message.operation.payload.truncated, f"{side} of {rpc.xid:#x}"
+                assert not reassembled.complete or message.operation.payload.truncated, f"{side} of {rpc.xid:#x}"
                 continue
-            for start, length, _, _, missing in stitched.extents:
-                given = stitched.data[start : start + length]
+            for start, length, _, _, missing in reassembled.extents:
+                given = reassembled.data[start : start + length]
                 assert missing or given == right.data[start : start + length], f"{side} of {rpc.xid:#x} at {start}"
-            assert not stitched.complete or len(stitched.data) == len(right.data)
+            assert not reassembled.complete or len(reassembled.data) == len(right.data)
     return Counter(rpc.state for rpc in rpcs)
 
 

@@ -14,8 +14,8 @@ import click
 from rdmascope.captures.export import Conversation, TcpExport
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.records import nouns as records
-from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
-from rdmascope.dissect.rpcrdma.rpcs import Rpc, Stitched
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import count, plural
 
@@ -136,19 +136,19 @@ def command(
     reading.check()
 
 
-def _messages(rpc: Rpc) -> list[tuple[int, int, Stitched | None]]:
+def _messages(rpc: Rpc) -> list[tuple[int, int, Reassembled | None]]:
     """Endpoint that sent it, time, and contents of the call and the reply."""
-    found: list[tuple[int, int, Stitched | None]] = []
-    halves: tuple[tuple[bool, Callable[[Rpc], Stitched | None]], ...] = (
-        (True, stitched_call),
-        (False, stitched_reply),
+    found: list[tuple[int, int, Reassembled | None]] = []
+    halves: tuple[tuple[bool, Callable[[Rpc], Reassembled | None]], ...] = (
+        (True, reassembled_call),
+        (False, reassembled_reply),
     )
-    for is_call, stitch in halves:
+    for is_call, reassemble in halves:
         message = rpc.call if is_call else rpc.reply
         if message is not None:
             operation = message.operation
             time = operation.first_time if is_call else operation.last_time
-            found.append((operation.initiator, time, stitch(rpc)))
+            found.append((operation.initiator, time, reassemble(rpc)))
     return found
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.messages import Message
-from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.operations import Operation
@@ -102,8 +102,8 @@ def command(
         if as_json:
             record = records.rpc_record(found)
             if full:
-                record["call_message"] = records.stitched_fields(stitched_call(found))
-                record["reply_message"] = records.stitched_fields(stitched_reply(found))
+                record["call_message"] = records.reassembled_fields(reassembled_call(found))
+                record["reply_message"] = records.reassembled_fields(reassembled_reply(found))
             print_json(record)
         else:
             out = console()
@@ -171,14 +171,14 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: b
         show(out, Text())
         show(out, heading("Chunks", "bytes offered, moved through them, and given back by the reply"))
         show(out, views.chunk_map(rpc.chunks, out.width, full))
-    for stitched, name in ((stitched_call(rpc), "call"), (stitched_reply(rpc), "reply")):
+    for reassembled, name in ((reassembled_call(rpc), "call"), (reassembled_reply(rpc), "reply")):
         show(out, Text())
-        if stitched is None:
+        if reassembled is None:
             show(out, heading(f"The {name}", "no RPC message"))
             continue
-        whole = "whole" if stitched.complete else "with bytes missing"
-        show(out, heading(f"The {name}", f"{len(stitched.data):,} bytes, {whole}"))
-        show(out, views.contents(stitched, full))
+        whole = "whole" if reassembled.complete else "with bytes missing"
+        show(out, heading(f"The {name}", f"{len(reassembled.data):,} bytes, {whole}"))
+        show(out, views.contents(reassembled, full))
 
 
 def _show_frame(reading: Reading, number: int, as_json: bool) -> None:

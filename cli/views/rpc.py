@@ -13,7 +13,7 @@ from rdmascope.captures.ladder import ACKNOWLEDGEMENT, OTHER, OWN, TCP_ACK, Step
 from rdmascope.dissect.layers.rpcrdma_codes import error_name, procedure_name
 from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
-from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
+from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import count, duration, plural, seconds, share, size
 
@@ -237,12 +237,12 @@ def _frames(use: SegmentUse) -> str:
     return f"{min(op.first_frame for op in use.operations)}-{max(op.last_frame for op in use.operations)}"
 
 
-def contents(stitched: Stitched, full: bool = False) -> RenderableType:
+def contents(reassembled: Reassembled, full: bool = False) -> RenderableType:
     """A message as a hexdump; where bytes came from is said above them, their frames beside them."""
-    data = stitched.data
+    data = reassembled.data
     limit = len(data) if full else MAX_BYTES
     lines: list[Text] = []
-    for (origin, missing), group in groupby(stitched.extents, lambda one: (one.origin, one.missing)):
+    for (origin, missing), group in groupby(reassembled.extents, lambda one: (one.origin, one.missing)):
         extents = list(group)
         start, end = extents[0].start, extents[-1].start + extents[-1].length
         told = f"{origin}: {missing}" if missing else origin

@@ -132,7 +132,7 @@ def _range(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
 
 
 class CreditHistory:
-    """Looks on at one connection; an ``exchange.Watch``."""
+    """Listens to the RPCs of one connection; a ``listeners.Listener``."""
 
     def __init__(self, connection: Connection) -> None:
         self.directions = CreditDirection(connection, False), CreditDirection(connection, True)

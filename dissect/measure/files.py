@@ -15,8 +15,8 @@ from ..onc import file_events as onc
 from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
 from ..onc.programs import NFS
 from ..onc.summary import handle_hash
-from ..rpcrdma.reassembly import stitched_call, stitched_reply
-from ..rpcrdma.rpcs import Rpc, Stitched
+from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
+from ..rpcrdma.rpcs import Reassembled, Rpc
 from .partial_messages import NfsMessages, nfs_messages, split_at_gaps
 
 READ, WRITE, ZEROS, TRUNCATED, ALTERED = "read", "write", "zeros", "truncated", "altered"
@@ -154,7 +154,7 @@ class FileTable:
         if rpc.version not in (3, 4):
             self._note_undecoded(f"version {rpc.version} is not read")
             return []
-        messages = nfs_messages(stitched_call(rpc), stitched_reply(rpc))
+        messages = nfs_messages(reassembled_call(rpc), reassembled_reply(rpc))
         if messages is None:
             self._note_undecoded("the call is no RPC message")
             return []
@@ -386,7 +386,7 @@ class _FileUpdate:
         file: File,
         offset: int,
         count: int,
-        message: Stitched | None = None,
+        message: Reassembled | None = None,
         position: int = 0,
         sure: bool = True,
     ) -> None:

@@ -10,20 +10,20 @@ from typing import NamedTuple
 
 from ..onc.file_events import READ, WRITE, FileEvent, file_events
 from ..onc.file_operations import FileOperation, file_operations
-from ..rpcrdma.rpcs import Stitched
+from ..rpcrdma.rpcs import Reassembled
 
 
 class NfsMessages(NamedTuple):
     """The messages of an Rpc, and what they say without a look at missing bytes."""
 
-    call: Stitched
-    reply: Stitched | None
+    call: Reassembled
+    reply: Reassembled | None
     events: tuple[FileEvent, ...]
     operations: tuple[FileOperation, ...]
     problem: str
 
 
-def nfs_messages(call: Stitched | None, reply: Stitched | None) -> NfsMessages | None:
+def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMessages | None:
     """None without a call.
 
     Bytes may be missing inside the data of a READ or WRITE; the first byte that is missing elsewhere ends the message.
@@ -58,7 +58,7 @@ def _contents(events: Iterable[FileEvent], kind: str) -> list[tuple[int, int]]:
     return [(e.position, e.position + (e.count + 3 & -4)) for e in events if e.kind == kind and e.position >= 0]
 
 
-def _first_gap(message: Stitched, start: int, contents: Sequence[tuple[int, int]]) -> int:
+def _first_gap(message: Reassembled, start: int, contents: Sequence[tuple[int, int]]) -> int:
     """From ``start`` on, the first missing byte outside ``contents``; the end where there is none."""
     reached = start
     for extent in message.extents:
@@ -74,7 +74,7 @@ def _first_gap(message: Stitched, start: int, contents: Sequence[tuple[int, int]
     return len(message.data)
 
 
-def split_at_gaps(message: Stitched, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+def split_at_gaps(message: Reassembled, start: int, end: int) -> Iterator[tuple[int, int, str]]:
     """[start, end) of a message, split where bytes begin or cease to be missing: start, end, why ('': not missing)."""
     reached = start
     pending: tuple[int, int, str] | None = None

@@ -19,7 +19,7 @@ from ..percentiles import Distribution
 from ..rpcrdma.eviction import Retired
 from ..rpcrdma.messages import Message
 from ..rpcrdma.negotiation import InForce, Negotiation, Spoken
-from ..rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse, Stitched
+from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
 from ..transport.connection import Connection, Endpoint
 
 VERSION = 1
@@ -346,14 +346,14 @@ def rpc_record(rpc: Rpc) -> Record:
     )
 
 
-def stitched_fields(stitched: Stitched | None) -> Record | None:
+def reassembled_fields(reassembled: Reassembled | None) -> Record | None:
     """A whole RPC message: its bytes in hexadecimal, and where each stretch of them came from."""
-    if stitched is None:
+    if reassembled is None:
         return None
     return {
-        "data": stitched.data.hex(),
-        "complete": stitched.complete,
-        "extents": [{**extent._asdict(), "missing": extent.missing or None} for extent in stitched.extents],
+        "data": reassembled.data.hex(),
+        "complete": reassembled.complete,
+        "extents": [{**extent._asdict(), "missing": extent.missing or None} for extent in reassembled.extents],
     }
 
 

@@ -1,4 +1,4 @@
-"""Stitching: the whole RPC message out of the inline Payload stream and the chunks (RFC 8166, 3.4 and 4.2).
+"""Reassembly: the whole RPC message out of the inline Payload stream and the chunks (RFC 8166, 3.4 and 4.2).
 
 What comes out is what a TCP transport would have carried, without its record mark: Read chunks re-inserted at their
 Positions, Write chunks where the upper-layer binding says, XDR round-up restored.
@@ -13,7 +13,7 @@ from ..onc import binding
 from ..onc import header as rpc_header
 from ..transport.operations import Operation
 from .messages import Message, WriteChunk
-from .rpcs import ChunkUse, Extent, Rpc, SegmentUse, Stitched
+from .rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse
 
 LARGEST = 1 << 30
 """No RPC message is longer; a longer advertised chunk is cut here rather than allocated."""
@@ -25,7 +25,7 @@ Stretch = tuple[bytes, int, int, str]
 """Bytes (empty where missing), their length, the frame, why they are missing."""
 
 
-def stitched_call(rpc: Rpc) -> Stitched | None:
+def reassembled_call(rpc: Rpc) -> Reassembled | None:
     """The RPC call message, or None where no call was seen or it is not known to carry an RPC message."""
     if rpc.call is None or rpc.call.header.procedure in (None, RDMA_ERROR):
         return None
@@ -49,7 +49,7 @@ def stitched_call(rpc: Rpc) -> Stitched | None:
     return whole.finish()
 
 
-def stitched_reply(rpc: Rpc) -> Stitched | None:
+def reassembled_reply(rpc: Rpc) -> Reassembled | None:
     """The RPC reply message, or None where no reply was seen or it is not known to carry an RPC message."""
     if rpc.reply is None or rpc.reply.header.procedure in (None, RDMA_ERROR):
         return None
@@ -222,14 +222,14 @@ class _Builder:
         if odd:
             self.out.add(bytes(4 - odd), 4 - odd, "round-up", 0, "")
 
-    def finish(self, doubt: str = "") -> Stitched:
+    def finish(self, doubt: str = "") -> Reassembled:
         """The rest of the source; with a ``doubt`` its place is not known, so its bytes are not shown."""
         rest = len(self.source.data) - self.taken
         if doubt:
             self.out.add(b"", rest, "inline", 0, doubt)
         else:
             self.take_source(rest)
-        return Stitched(bytes(self.out.data), tuple(self.out.extents))
+        return Reassembled(bytes(self.out.data), tuple(self.out.extents))
 
 
 def _chunk_stretches(chunk: ChunkUse, returned: bool) -> Iterator[Stretch]:

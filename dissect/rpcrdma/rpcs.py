@@ -25,7 +25,7 @@ class Extent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stitched:
+class Reassembled:
     """A whole RPC message as a TCP transport would have carried it, without the record mark."""
 
     data: bytes
@@ -161,7 +161,7 @@ class Rpc:
     chunks: list[ChunkUse] = field(default_factory=list)
     latency: Latency | None = None
     retransmission_delay: int = 0
-    """Nanoseconds that it waited for packets to be sent again: from each loss to the retransmission."""
+    """Nanoseconds from each loss of one of its packets to the retransmission."""
 
     def detach(self) -> None:
         """Hold copies of its bytes: it may wait for long, and the batches of frames that they came in are large."""
@@ -209,7 +209,7 @@ class Rpc:
 
     @property
     def retransmissions(self) -> int:
-        """Packets of this RPC that were sent more than once."""
+        """Retransmitted packets of this RPC."""
         messages = [message.operation for message in (self.call, self.reply) if message]
         moved = {id(op): op for chunk in self.chunks for use in chunk.segments for op in use.operations}
         return sum(op.retransmissions for op in [*messages, *moved.values()])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.matching import BY_XID_ALONE
-from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
-from rdmascope.dissect.rpcrdma.rpcs import Rpc, Stitched
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
 
 from .capture import Capture, Ranges, frame_batches, merge
 from .packets import Packet
@@ -21,8 +21,8 @@ class Finding:
 
     rpc: Rpc
     true: TrueRpc
-    call: Stitched | None
-    reply: Stitched | None
+    call: Reassembled | None
+    reply: Reassembled | None
 
 
 def analyze(capture: Capture, cuts: Sequence[int] = ()) -> list[Rpc]:
@@ -87,9 +87,9 @@ def judge_wire(wire: Wire, packets: list[Packet] | None = None) -> list[Finding]
     return findings
 
 
-def missing(stitched: Stitched) -> Ranges:
+def missing(reassembled: Reassembled) -> Ranges:
     """The byte ranges that the analyzer calls missing."""
-    gaps = [extent for extent in stitched.extents if extent.missing]
+    gaps = [extent for extent in reassembled.extents if extent.missing]
     return merge([(extent.start, extent.start + extent.length) for extent in gaps])
 
 
@@ -116,26 +116,26 @@ def _identify(capture: Capture, rpc: Rpc) -> Finding:
     caller = ends[1 if true.backward else 0]
     told, asked = ((end.address, end.qpn, end.port) for end in (requester, caller))
     assert told == asked, "the direction is wrong"
-    return Finding(rpc, true, stitched_call(rpc), stitched_reply(rpc))
+    return Finding(rpc, true, reassembled_call(rpc), reassembled_reply(rpc))
 
 
-def _nothing(stitched: Stitched) -> bool:
+def _nothing(reassembled: Reassembled) -> bool:
     """It claims no byte, nor that there is none."""
-    return not stitched.complete and all(extent.missing for extent in stitched.extents)
+    return not reassembled.complete and all(extent.missing for extent in reassembled.extents)
 
 
-def _never_wrong(name: str, stitched: Stitched | None, true: bytes) -> None:
-    if stitched is None:
+def _never_wrong(name: str, reassembled: Reassembled | None, true: bytes) -> None:
+    if reassembled is None:
         return
     reached = 0
-    for extent in stitched.extents:
+    for extent in reassembled.extents:
         assert extent.start == reached, f"{name}: the extents do not follow each other"
         reached += extent.length
         if extent.missing:
-            assert not any(stitched.data[extent.start : reached]), f"{name}: bytes where there are none"
+            assert not any(reassembled.data[extent.start : reached]), f"{name}: bytes where there are none"
             continue
-        given = stitched.data[extent.start : reached]
+        given = reassembled.data[extent.start : reached]
         assert given == true[extent.start : reached], f"{name}: wrong bytes {extent} and no word of it"
-    assert reached == len(stitched.data)
-    if stitched.complete:
-        assert stitched.data == true, f"{name}: complete, but {reached} of {len(true)} bytes"
+    assert reached == len(reassembled.data)
+    if reassembled.complete:
+        assert reassembled.data == true, f"{name}: complete, but {reached} of {len(true)} bytes"

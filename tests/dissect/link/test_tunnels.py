@@ -23,7 +23,7 @@ from rdmascope.dissect.link.duplicates import DUPLICATE
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import decode
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 SAMPLE = Path(__file__).parents[3] / "captures" / "samples" / "longcall-rxe.pcap.zst"
@@ -56,7 +56,7 @@ def told(rpcs: Iterable[Rpc]) -> list[tuple[Any, ...]]:
     """Everything of RPCs that does not depend on what is beneath the BTH."""
     out = []
     for rpc in rpcs:
-        call, reply = stitched_call(rpc), stitched_reply(rpc)
+        call, reply = reassembled_call(rpc), reassembled_reply(rpc)
         out.append(
             (
                 rpc.number, rpc.xid, rpc.state, rpc.name, rpc.status, rpc.connection.number,

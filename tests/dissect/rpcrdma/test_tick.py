@@ -11,7 +11,7 @@ from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.rpcrdma.reassembly import stitched_call
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call
 
 SECOND = 1_000_000_000
 
@@ -115,9 +115,9 @@ def test_a_call_that_waits_long_lets_go_of_its_batch() -> None:
     assert len(outstanding.call.data) < 1000
     (found,) = analyzer.feed(frame_batch(frames[asked:], asked + 1))
     assert found.name == "WRITE"
-    stitched = stitched_call(found)
+    reassembled = reassembled_call(found)
     whole = Analyzer().feed(frame_batch(frames))
-    assert stitched == stitched_call(whole[0])
+    assert reassembled == reassembled_call(whole[0])
     assert calls < asked
 
 

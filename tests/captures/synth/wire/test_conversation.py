@@ -16,7 +16,7 @@ from rdmascope.captures.synth.wire.play import calls_of, play_script
 from rdmascope.captures.synth.wire.script import Script, ScriptConnection, ScriptStep
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
 from rdmascope.dissect.rpcrdma.header import decode_header
-from rdmascope.dissect.rpcrdma.reassembly import stitched_call, stitched_reply
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 
 SIZES = st.one_of(st.sampled_from([0, 1, 3, 4, 500, 1023, 1024, 4096, 8192]), st.integers(0, 20000))
 KIB = st.sampled_from([1024, 2048, 4096, 8192])
@@ -89,7 +89,7 @@ def test_what_is_said_arrives_and_is_read_back_and_nobody_breaks_a_rule(script: 
     for rpc in rpcs:
         if rpc.state == "error":  # the first message, of a version that the server does not speak
             continue
-        call, reply = stitched_call(rpc), stitched_reply(rpc)
+        call, reply = reassembled_call(rpc), reassembled_reply(rpc)
         assert call is not None and reply is not None and call.complete and reply.complete
         assert (int(rpc.backward), rpc.xid) not in seen
         seen[int(rpc.backward), rpc.xid] = call.data, reply.data
@@ -110,7 +110,7 @@ def test_long_callbacks_travel_in_chunks_where_the_client_serves_them(
     assert (played.failed, played.answered) == ([], played.calls)
     _, auditor, rpcs = analyzed(frames)
     assert (broken(auditor), undecided(auditor)) == (set(), set())
-    asked = {rpc.xid: stitched_call(rpc) for rpc in rpcs if rpc.backward}
+    asked = {rpc.xid: reassembled_call(rpc) for rpc in rpcs if rpc.backward}
     for end, call in calls_of(setup):
         if end == SERVER:
             seen = asked[call.xid]
