@@ -128,12 +128,12 @@ def command(
       74 RPC/s  ↑ 1.13 MiB/s  ↓ 18.2 KiB/s  ▂▂▃▅▇▇▆▆▅▅ 41 s
       12,402 frames, none dropped by the kernel
       p pause  s sort: time  S sort: rpcs  c connection: all  q quit
-      Connections                     RPC/s     up/s   down/s credits again RNR
+      Connections                     RPC/s     up/s   down/s credits retrans RNR
       1 10.77.0.2 → 10.77.0.1:20049      74 1.13 MiB 18.2 KiB    3/64     -   -
       ...
 
-    Credits are calls without a reply, of those that the server allows; "again" counts packets sent again, RNR how often
-    an end was not ready to receive, "missing" packets that were sent but not captured.
+    Credits are calls without a reply, of those that the server allows; "retrans" counts retransmitted packets, RNR how
+    often an end was not ready to receive, "missing" packets that were sent but not captured.
 
     Where the output is no terminal there is no such picture, only the report at the end: of Ctrl-C, of --duration, of
     --count.  For a script, and a check that waits for trouble:

@@ -35,9 +35,9 @@ def page(result: Result, width: int, waivers: Sequence[Waiver] = ()) -> Renderab
     parts: list[RenderableType] = [_headline(result, broken)]
     if not result.connections:
         return parts[0]
-    parts += [Text(), heading("Endpoints", "rules by what they found"), _endpoints(result)]
+    parts += [Text(), heading("Endpoints", "number of rules, by outcome"), _endpoints(result)]
     if broken:
-        parts += [Text(), heading("Findings", "worst first; rdmascope explain ID has each rule")]
+        parts += [Text(), heading("Findings", "worst first; rdmascope explain ID explains each rule")]
         ranked = sorted(
             broken,
             key=lambda id: (min(_worst(result, id)), -_count(result, id), id),
@@ -45,7 +45,7 @@ def page(result: Result, width: int, waivers: Sequence[Waiver] = ()) -> Renderab
         for id in ranked:
             parts += [Text(), _group(result, auditor.rules[id])]
     if undecided := _undecided(result):
-        parts += [Text(), heading("Undecidable", "judgements that the capture does not allow"), undecided]
+        parts += [Text(), heading("Undecidable", "what the capture does not show"), undecided]
     if auditor.waived_count:
         reasons = sorted({f"{waiver.rule}: {waiver.reason}" for waiver in waivers})
         parts += [Text(), heading("Waived", plural(auditor.waived_count, "finding"))]
@@ -87,7 +87,7 @@ def _endpoints(result: Result) -> RenderableType:
                     f"{opportunities:,}",
                 ]
             )
-    names = ["passed", "violated", "undecided", "unmet", "judgements"]
+    names = ["passed", "violated", "undecidable", "not applicable", "judgements"]
     return Grid(["#", "endpoint"], names, rows, flexible=1, gap=2)
 
 
@@ -164,7 +164,7 @@ def _undecided(result: Result) -> RenderableType | None:
     if len(ranked) > MAX_REASONS:
         rest = ranked[MAX_REASONS:]
         rows.append([f"… and {plural(len(rest), 'reason')} more", "", f"{sum(count for _, (count, _) in rest):,}"])
-    return Grid([""], ["", "times"], rows, gap=2)
+    return Grid([""], ["", "count"], rows, gap=2)
 
 
 def rules_view(rules: Sequence[Rule]) -> RenderableType:

@@ -24,13 +24,13 @@ def credits_view(one: CreditDirection, width: int) -> RenderableType:
     way = "backward" if one.backward else "forward"
     elapsed = one.last_time - one.first_time
     rows: list[list[Cell]] = [
-        ["asked", _range(one.requested), "calls", count(one.calls)],
+        ["requested", _range(one.requested), "calls", count(one.calls)],
         ["granted", _range(one.granted), "replies", count(one.replies)],
-        ["most outstanding", count(one.max_outstanding), "mean outstanding", f"{one.mean:.2f}"],
-        ["at the limit", f"{duration(one.blocked)} ({share(one.blocked, elapsed)})", "times", count(one.blockages)],
+        ["max outstanding", count(one.max_outstanding), "mean outstanding", f"{one.mean:.2f}"],
+        ["at the limit", f"{duration(one.blocked)} ({share(one.blocked, elapsed)})", "count", count(one.blockages)],
     ]
     if one.exceeded:
-        rows.append([Text("beyond the limit", "red"), Text(plural(one.exceeded, "call"), "red"), "", ""])
+        rows.append([Text("above the limit", "red"), Text(plural(one.exceeded, "call"), "red"), "", ""])
     table = [[row[0], row[1], row[2], row[3]] for row in rows]
     title = Text.assemble((f"Connection {one.connection.number}", "bold"), f"  {way} calls, ")
     title.append(f"{caller.address} → {answerer.address}")
@@ -45,7 +45,7 @@ def _range(values: tuple[int, int] | None) -> str:
 
 
 def plot(one: CreditDirection, width: int) -> RenderableType:
-    """Outstanding calls as columns, the limit as a line, and beneath it where callers stood at the limit."""
+    """Outstanding calls as columns, the limit as a line, and below it when callers were at the limit."""
     margin = 8
     each, intervals = one.intervals(max(20, width - margin - 2))
     if not intervals:
@@ -61,7 +61,7 @@ def plot(one: CreditDirection, width: int) -> RenderableType:
         blocked = interval.blocked / each if interval is not None else 0
         stood.append(LEVELS[min(7, int(8 * blocked))] if blocked else " ", "red")
     axis = Text(" " * margin + "0" + duration(each * len(intervals)).rjust(len(intervals) - 1), "dim")
-    legend = "█ calls outstanding  ─ the lower of asked and granted  ! share of the time at that limit"
+    legend = "█ calls outstanding  ─ limit: the lower of requested and granted  ! share of time at the limit"
     parts: list[RenderableType] = [*lines, stood, axis, Padding(Text(legend, "dim"), (0, 0, 0, 2))]
     highest = max((limit for limit in limits if limit is not None), default=None)
     if highest is not None and highest > top:
@@ -70,7 +70,7 @@ def plot(one: CreditDirection, width: int) -> RenderableType:
 
 
 def _limits(intervals: Sequence[CreditInterval | None]) -> list[int | None]:
-    """The limit in each interval; where nothing was said, as before."""
+    """The limit in each interval; where it is not stated, as before."""
     asked = granted = None
     found: list[int | None] = []
     for interval in intervals:

@@ -59,27 +59,27 @@ def grid(table: FileTable, files: Sequence[File]) -> Grid:
 
 def notes(table: FileTable, file: File) -> Iterator[Text]:
     """What a table has no room for."""
-    told = []
+    remarks = []
     if file.unconfirmed:
-        told.append(f"{size(file.unconfirmed)} written without a reply: whether they arrived is not known")
+        remarks.append(f"{size(file.unconfirmed)} written without a reply: whether the server has them is unknown")
     if file.refused:
-        told.append(f"{size(file.refused)} that the server did not write")
+        remarks.append(f"{size(file.refused)} not written by the server")
     for reason, missing in file.missing.most_common():
-        told.append(f"{size(missing)} read or written, but unseen: {reason}")
+        remarks.append(f"{size(missing)} read or written, but not in the capture: {reason}")
     if file.uncommitted:
-        told.append(f"{size(file.uncommitted)} written UNSTABLE and not committed in this capture")
+        remarks.append(f"{size(file.uncommitted)} written UNSTABLE and not committed in this capture")
     if file.restarted:
-        told.append("the write verifier changed before a COMMIT: the server may have lost what was written")
-    for one in told:
+        remarks.append("the write verifier changed before a COMMIT: the server may have lost what was written")
+    for one in remarks:
         yield Text.assemble((path(table, file), "bold"), ": ", one)
 
 
 def unlisted(number: int, table: FileTable) -> Iterator[str]:
     """What is not in the table."""
     if number:
-        yield f"{plural(number, 'more file was', 'more files were')} only named; --all lists them"
+        yield f"{plural(number, 'more file was', 'more files were')} neither read nor written; --all lists them"
     for reason, rpcs in table.undecoded.most_common():
-        yield f"{plural(rpcs, 'RPC tells', 'RPCs tell')} less than all: {reason}"
+        yield f"{plural(rpcs, 'RPC')} only partly decoded: {reason}"
 
 
 def extracted(directory: Path, extracts: Iterable[dict[str, Any]]) -> Iterator[Text]:

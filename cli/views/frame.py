@@ -25,10 +25,10 @@ def frame_tree(
     data: bytes, row: Rows, first_time: int, rpcrdma: bool = False, segment: Segment | None = None
 ) -> RenderableType:
     captured, original = int(row["captured"]), int(row["original"])
-    cut = "" if captured >= original else f", {count(captured)} of them captured"
+    truncated = "" if captured >= original else f", {count(captured)} of them captured"
     when = seconds(int(row["time"]) - first_time)
     parts: list[RenderableType] = [
-        Text(f"Frame {int(row['number'])}: {count(original)} bytes{cut}, at {when} s", "bold")
+        Text(f"Frame {int(row['number'])}: {count(original)} bytes{truncated}, at {when} s", "bold")
     ]
     parts += layer_trees(data, int(row["link_type"]), rpcrdma, segment)
     return Group(*parts)

@@ -47,7 +47,7 @@ def _facts(survey: Survey, capture: CaptureFile) -> RenderableType:
             seconds = survey.duration / 1e9
             rows.append(("rate", f"{_rate(survey.frames / seconds)} frames/s, {_bits(survey.original * 8 / seconds)}"))
     rows.append(("link type", ", ".join(_link_types(survey, capture))))
-    rows.append(("cut", _cut(survey, capture)))
+    rows.append(("truncated", _truncated(survey, capture)))
     rows.append(("drops", _drops(capture)))
     rows += _checksums(survey)
     told = capture.told
@@ -107,12 +107,12 @@ def _link_types(survey: Survey, capture: CaptureFile) -> Iterable[str]:
         yield f"{LINK_TYPES.get(number, 'unknown')} ({number})"
 
 
-def _cut(survey: Survey, capture: CaptureFile) -> str:
+def _truncated(survey: Survey, capture: CaptureFile) -> str:
     snaplen = f"; snaplen {count(capture.snaplen)}" if capture.snaplen else ""
     if not survey.frames:
         return f"no frames{snaplen}"
-    cut = f"{plural(survey.cut, 'frame')} ({share(survey.cut, survey.frames)})" if survey.cut else "none"
-    return f"{cut}, the largest frame in the file has {count(survey.longest)} bytes{snaplen}"
+    truncated = f"{plural(survey.cut, 'frame')} ({share(survey.cut, survey.frames)})" if survey.cut else "none"
+    return f"{truncated}, the largest frame in the file has {count(survey.longest)} bytes{snaplen}"
 
 
 def _drops(capture: CaptureFile) -> Cell:
@@ -132,7 +132,7 @@ def _drops(capture: CaptureFile) -> Cell:
         return Text(", ".join(parts) + (f", of {count(received)} received" if received else ""), "red")
     if any(one.dropped is not None or one.os_dropped is not None for one in every):
         return "none"
-    return "not told by the file"
+    return "not recorded in the file"
 
 
 def _checksums(survey: Survey) -> Iterable[tuple[str, Cell]]:
@@ -145,8 +145,8 @@ def _checksums(survey: Survey) -> Iterable[tuple[str, Cell]]:
 
 def _verdicts(verdicts: Counter[bool | None]) -> Cell:
     good, wrong, open_ = verdicts[True], verdicts[False], verdicts[None]
-    text = f"{count(good)} of {count(good + wrong)} right" if good or wrong else "none to check"
-    text += f", {count(open_)} not there" if open_ else ""
+    text = f"{count(good)} of {count(good + wrong)} correct" if good or wrong else "none to check"
+    text += f", {count(open_)} absent" if open_ else ""
     return Text(text, "red") if wrong else text
 
 

@@ -52,8 +52,8 @@ class Row:
     rate: Rate
     outstanding: int
     granted: int | None
-    again: int
-    """Packets sent again."""
+    retransmitted: int
+    """Packets that were retransmitted."""
     missing: int
     rnr: int
 
@@ -62,7 +62,7 @@ CONNECTION_ORDERS: dict[str, Callable[[Row], Any]] = {
     "rpcs": lambda one: -one.rate.rpcs,
     "bytes": lambda one: -(one.rate.up + one.rate.down),
     "outstanding": lambda one: -one.outstanding,
-    "again": lambda one: -one.again,
+    "retransmitted": lambda one: -one.retransmitted,
     "number": lambda one: 0,
 }
 
@@ -159,8 +159,8 @@ def _stack(sections: Sequence[_Section], room: int, apart: int) -> RenderableTyp
     room -= len(sections) * (1 + apart)
     shares = [min(one.wanted, max(1, len(one.rows))) for one in sections]
     while sum(shares) > max(room, len(sections)):
-        most = max(range(len(shares)), key=lambda at: shares[at])
-        shares[most] -= 1
+        largest = max(range(len(shares)), key=lambda at: shares[at])
+        shares[largest] -= 1
     spare = room - sum(shares)
     while spare > 0 and (short := [at for at, one in enumerate(sections) if shares[at] < len(one.rows)]):
         shares[min(short, key=lambda at: shares[at])] += 1
@@ -234,7 +234,7 @@ def _keys(look: Look, snapshot: Snapshot) -> Text:
     keys = Text(no_wrap=True, overflow="ellipsis", style="dim")
     shown = snapshot.picked if snapshot.picked is not None else "all"
     for key, meaning in (
-        ("p", "go on" if look.paused else "pause"),
+        ("p", "resume" if look.paused else "pause"),
         ("s", f"sort: {look.operations}"),
         ("S", f"sort: {look.connections}"),
         ("c", f"connection: {shown}"),
@@ -251,7 +251,7 @@ def _agreed(snapshot: Snapshot, width: int) -> list[RenderableType]:
 
 def _connections(snapshot: Snapshot, look: Look) -> _Section:
     rows: list[list[Cell]] = []
-    holes = any(one.missing for one in snapshot.connections)
+    losses = any(one.missing for one in snapshot.connections)
     ordered = sorted(snapshot.connections, key=lambda one: (one.ended, CONNECTION_ORDERS[look.connections](one)))
     for one in ordered:
         style = "dim" if one.ended or not one.carrier else "bold cyan" if one.number == snapshot.picked else ""
@@ -264,14 +264,14 @@ def _connections(snapshot: Snapshot, look: Look) -> _Section:
                 size(one.rate.up) if one.rate.up else "-",
                 size(one.rate.down) if one.rate.down else "-",
                 Text(f"{one.outstanding}/{granted}" if one.carrier else "-", "yellow" if full else ""),
-                Text(_figure(one.again), "yellow" if one.again else ""),
+                Text(_figure(one.retransmitted), "yellow" if one.retransmitted else ""),
                 Text(_figure(one.rnr), "yellow" if one.rnr else ""),
-                *([Text(_figure(one.missing), "red" if one.missing else "")] if holes else []),
+                *([Text(_figure(one.missing), "red" if one.missing else "")] if losses else []),
             ]
         )
-    names = ["RPC/s", "up/s", "down/s", "credits", "again", "RNR", *(["missing"] if holes else [])]
+    names = ["RPC/s", "up/s", "down/s", "credits", "retrans", "RNR", *(["missing"] if losses else [])]
     if snapshot.retired:
-        rows.append([Text(f"{plural(snapshot.retired, 'earlier connection')} retired", "dim"), *[""] * len(names)])
+        rows.append([Text(f"{plural(snapshot.retired, 'earlier connection')} evicted", "dim"), *[""] * len(names)])
     return _Section(
         [_title("Connections")],
         names,
@@ -315,7 +315,7 @@ def _slowest(snapshot: Snapshot, width: int) -> _Section:
 
 def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> RenderableType:
     """How the capture itself went, for the end of the report; ``record`` is the one of --json."""
-    parts: list[RenderableType] = [Text(), heading("Capture", "as it went")]
+    parts: list[RenderableType] = [Text(), heading("Capture")]
     device, interface = record["device"], record["interface"]
     where = device if interface in (None, device) else f"{device} ({interface})"
     ended = ENDS.get(record["ended_by"], record["ended_by"])
@@ -335,13 +335,13 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
     if record["files_removed"]:
         lines.append(Text(f"{plural(record['files_removed'], 'full file')} removed to make room", "dim"))
     parts += [Padding(line, (0, 0, 0, 2)) for line in lines]
-    parts += [Text(), heading("Findings", "rules that were found broken; rdmascope explain ID has each")]
+    parts += [Text(), heading("Findings", "rules that were violated; rdmascope explain ID explains each")]
     rows: list[list[Cell]] = [
         [Text(one.rule.id, LEVELS.get(one.rule.level.value, "")), one.rule.title, f"{count(times)}"]
         for one, times in breaches
     ]
     if rows:
-        parts.append(Grid(["rule", "last broken first"], ["times"], rows, flexible=1, gap=2))
+        parts.append(Grid(["rule", "latest violation first"], ["count"], rows, flexible=1, gap=2))
     else:
         parts.append(Padding(Text("none", "dim"), (0, 0, 0, 2)))
     return Group(*parts)
@@ -374,7 +374,7 @@ def _findings(snapshot: Snapshot) -> _Section:
         ]
         for one in snapshot.breaches
     ]
-    return _Section([_title("Findings"), ""], ["times", "ago"], rows, 0, 3, "none: no rule was found broken")
+    return _Section([_title("Findings"), ""], ["count", "ago"], rows, 0, 3, "none: no rule was violated")
 
 
 def label(key: ProcedureKey) -> str:

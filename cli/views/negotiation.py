@@ -45,7 +45,7 @@ def story(connection: Connection, connections: Sequence[Connection] = ()) -> Ite
     for loop in loops(connections):
         if connection in loop.connections[1:]:
             first = loop.connections[0].number
-            yield f"asked for version {loop.version} again, which the server had refused on connection {first}"
+            yield f"requested version {loop.version} although the server had refused it on connection {first}"
     for sender, way in ((0, "to the server"), (1, "back")):
         yield f"inline threshold {way}: {limited(_thresholds(connection, sender))}"
     version = connection.version_at().value
@@ -62,14 +62,14 @@ def story(connection: Connection, connections: Sequence[Connection] = ()) -> Ite
 
 
 def version_story(connection: Connection) -> str:
-    """'asked version 2 in frame 4, refused by RDMA2_ERR_VERS 1..1 in frame 6, went on with version 1 in frame 8'."""
+    """'requested version 2 in frame 4, refused by RDMA2_ERR_VERS 1..1 in frame 6, continued with version 1 in …'."""
     negotiation = connection.negotiation
     asked, went_on = negotiation.asked, negotiation.went_on
     parts: list[str] = []
     if not connection.start_known:
-        parts.append("what was agreed before the capture began is not known")
+        parts.append("what was agreed before the capture began is unknown")
     if asked is not None:
-        first = "asked" if connection.start_known else "first seen: the client's"
+        first = "requested" if connection.start_known else "first seen: the client's"
         parts.append(f"{first} version {asked.version} in frame {asked.frame}")
     refusals = [
         f"{'' if one.endpoint else 'the server '}refused by {one.name} {one.range} in frame {one.frame}"
@@ -78,7 +78,7 @@ def version_story(connection: Connection) -> str:
     if refusals:
         parts.append(limited(refusals))
         parts.append(
-            f"went on with version {went_on.version} in frame {went_on.frame}" if went_on else "sent nothing more"
+            f"continued with version {went_on.version} in frame {went_on.frame}" if went_on else "sent nothing more"
         )
     answered = negotiation.answered
     if asked is not None and not answered and not refusals:
@@ -97,25 +97,25 @@ def _spoken(one: Spoken) -> str:
 def _thresholds(connection: Connection, sender: int) -> Iterator[str]:
     known = connection.thresholds(sender)
     for at, one in enumerate(known):
-        bytes_ = "not known" if one.value is None else size(one.value)
+        bytes_ = "unknown" if one.value is None else size(one.value)
         since = f" from frame {one.frame} on" if at else ""
         yield f"{bytes_}{since} ({one.source.removesuffix(f' in frame {one.frame}') if at else one.source})"
 
 
 def _characteristics(connection: Connection, endpoint: int) -> Iterator[str]:
-    told: dict[str, list[str]] = {}
+    by_source: dict[str, list[str]] = {}
     for which, kind in CHARACTERISTICS.items():
         known = connection.in_force(which, endpoint)
         shown = "unknown" if known.value is None else value_words(which, known.value)
-        told.setdefault(known.source, []).append(f"{kind.name} {shown}")
+        by_source.setdefault(known.source, []).append(f"{kind.name} {shown}")
     others = {
         one.characteristic.which: one
         for one in connection.negotiation.announcements
         if one.endpoint == endpoint and one.characteristic.which not in CHARACTERISTICS
     }
     for one in list(others.values())[:MAX_LISTED]:
-        told.setdefault(one.source, []).append(f"{one.characteristic.name} {one.characteristic.words}")
-    known_by = [f"{limited(items)} ({source})" for source, items in told.items()]
+        by_source.setdefault(one.source, []).append(f"{one.characteristic.name} {one.characteristic.words}")
+    known_by = [f"{limited(items)} ({source})" for source, items in by_source.items()]
     if len(others) > MAX_LISTED:
         known_by.append(f"… and {plural(len(others) - MAX_LISTED, 'unknown characteristic')} more")
     yield f"{ENDS[endpoint]}: {'; '.join(known_by)}"
@@ -129,7 +129,7 @@ def _characteristics(connection: Connection, endpoint: int) -> Iterator[str]:
 def _requests(connection: Connection) -> Iterator[str]:
     requests = connection.negotiation.requests
     for request in requests[:MAX_LISTED]:
-        yield f"{ENDS[request.asker]} asked for {listed(request.want)} in frame {request.frame}: {outcome(request)}"
+        yield f"{ENDS[request.asker]} requested {listed(request.want)} in frame {request.frame}: {outcome(request)}"
     if len(requests) > MAX_LISTED:
         yield f"… and {plural(len(requests) - MAX_LISTED, 'request')} more"
 
@@ -149,7 +149,7 @@ def outcome(request: Request) -> str:
         (name,) = selected({position}, request.want)
         frame = request.cleared.get(position)
         parts.append(f"{name} pending until frame {frame}" if frame else f"{name} still pending")
-    return f"{', '.join(parts) or 'nothing said of any'} (frame {request.answer_frame})"
+    return f"{', '.join(parts) or 'no outcome given'} (frame {request.answer_frame})"
 
 
 # One RDMA2_OPTIONAL
@@ -170,7 +170,7 @@ def add_option(tree: Tree, header: TransportHeader, request: Request | None = No
     for label, shown in list(option_parts(noun, request))[1 if items else 0 :]:
         branch.add(Text(f"{label}{shown}"))
     if noun.problem:
-        branch.add(Text(f"not decoded to its end: {noun.problem}", "red"))
+        branch.add(Text(f"not fully decoded: {noun.problem}", "red"))
 
 
 def direction_words(header: TransportHeader) -> str:

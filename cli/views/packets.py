@@ -19,5 +19,5 @@ def packet_line(frame: int, time: int, wire: int, source: str, destination: str,
 
 
 def comment_line(comment: str) -> str:
-    """What somebody wrote about the packet above."""
+    """A comment in the file about the packet above."""
     return f"{'':>7} {comment}"

@@ -46,7 +46,7 @@ def finding(one: PingResult, target: PeerAddress, plan: PingPlan) -> RenderableT
 
 
 def _facts(rows: Sequence[Sequence[Text | str]], gap: int = 3) -> RenderableType:
-    """Names and what is to be said of them, which wraps."""
+    """Names and their values, which wrap."""
     table = Table.grid(padding=(0, gap, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -58,16 +58,16 @@ def _facts(rows: Sequence[Sequence[Text | str]], gap: int = 3) -> RenderableType
 def _reached(one: Reached, target: PeerAddress, plan: PingPlan) -> RenderableType:
     title = Text.assemble((str(target), "bold"), f" by {one.device}, connected in {duration(one.connect_time)}")
     if one.announced is None:
-        told = f"{len(one.private_data)} bytes, no RFC 8797 message" if any(one.private_data) else "none"
+        private = f"{len(one.private_data)} bytes, no RFC 8797 message" if any(one.private_data) else "none"
     else:
         way = "allows remote invalidation" if one.announced.remote_invalidation else "no remote invalidation"
-        told = f"sends {size(one.announced.send_size)}, receives {size(one.announced.receive_size)}, {way}"
+        private = f"sends {size(one.announced.send_size)}, receives {size(one.announced.receive_size)}, {way}"
     granted = "nothing granted" if one.granted is None else f"{one.granted} granted"
     rows = [
-        ["private data", told],
+        ["private data", private],
         ["inline threshold", f"{size(one.to_server)} to the server, {size(one.to_client)} back"],
-        ["RDMA Reads at once", _depths(one.depths)],
-        ["credits", f"{one.asked} asked, {granted}"],
+        ["outstanding Reads", _depths(one.depths)],
+        ["credits", f"{one.asked} requested, {granted}"],
     ]
     parts: list[RenderableType] = [title, _facts(rows)]
     if one.problem:
@@ -77,8 +77,8 @@ def _reached(one: Reached, target: PeerAddress, plan: PingPlan) -> RenderableTyp
 
 
 def _depths(depths: Depths) -> str:
-    served = "not told" if depths.served is None else f"{depths.served}"
-    issued = "not told" if depths.issued is None else f"{depths.issued}"
+    served = "unknown" if depths.served is None else f"{depths.served}"
+    issued = "unknown" if depths.issued is None else f"{depths.issued}"
     return f"served here {served}, served there {issued}"
 
 
@@ -115,18 +115,18 @@ def rounds_summary(rounds: Sequence[Round]) -> RenderableType:
 
 
 def _spoken(one: VersionTwoProbe) -> RenderableType:
-    title = heading("Versions", "tried on a connection of its own")
+    title = heading("Versions", "on a connection of its own")
     rows: list[list[str | Text]] = []
     if one.supported is not None:
         low, high = one.supported
         rows.append(["version 2", f"refused: RDMA_ERR_VERS, {low} to {high}"])
     elif one.version == 2:
         knows = "with transport characteristics" if one.extended else "without transport characteristics"
-        rows.append(["version 2", f"spoken, {knows}"])
+        rows.append(["version 2", f"supported, {knows}"])
     if one.version is None:
         rows.append(["version 2" if one.supported is None else "then", Text(one.problem or "no answer", "red")])
     elif one.version == 1:
-        rows.append(["version 1", "spoken on the same connection"])
+        rows.append(["version 1", "supported, on the same connection"])
     rows += [[f"  {characteristic_name(which)}", _value(which, value)] for which, value in one.characteristics.items()]
     return Group(title, _facts(rows), Text(), heading("Programs"))
 
@@ -191,13 +191,13 @@ def suite_summary(results: Sequence[SuiteResult], width: int) -> RenderableType:
         rows = [
             ["sent", one.check.sends],
             ["rule", f"{rule.title} ({rule.document}, {rule.section}; {rule.final})"],
-            ["came", one.verdict.observed],
+            ["received", one.verdict.observed],
         ]
         parts += [title, _facts(rows, 2), Text()]
     counts = {kind: sum(one.verdict.kind is kind for one in results) for kind in VerdictKind}
-    told = [(f"{number} {kind.value}", STYLES[kind]) for kind, number in counts.items() if number]
+    outcomes = [(f"{number} {kind.value}", STYLES[kind]) for kind, number in counts.items() if number]
     line = Text(f"{plural(len(results), 'check')}: ")
-    for at, (text, style) in enumerate(told):
+    for at, (text, style) in enumerate(outcomes):
         line.append(", " if at else "").append(text, style)
     parts.append(line)
     return Group(*parts)
@@ -217,8 +217,8 @@ def listening(places: Sequence[str], highest: int, fault: Fault | None) -> Rende
 
 def happened(one: ServerEvent) -> RenderableType:
     words = {"version": f"speaks version {one.text}", "call": f"calls, {one.text}", "refused": f"refused: {one.text}"}
-    said = words.get(one.what, one.what + (f": {one.text}" if one.text else ""))
-    return Text(f"  client {one.client}  {said}")
+    text = words.get(one.what, one.what + (f": {one.text}" if one.text else ""))
+    return Text(f"  client {one.client}  {text}")
 
 
 def served(connections: int, calls: int, committed: int, fault: str | None) -> RenderableType:

@@ -22,12 +22,12 @@ from .negotiation import speaks_version_2, story
 from .tables import PART_NAMES, STATE_STYLES, Cell, Grid, bar, heading, sparkline
 
 PAIRINGS = {"CM": "paired by the CM exchange", "inferred": "paired by inference from the traffic"}
-PROTOCOLS = {"other": "not RPC-over-RDMA", "unknown": "too little to tell what it carries"}
+PROTOCOLS = {"other": "not RPC-over-RDMA", "unknown": "too little traffic to identify"}
 MEANING = {
     "inline call": "in the call's Send",
     "inline reply": "in the reply's Send",
-    "read chunk": "part of the call, fetched by the server",
-    "position zero": "the whole call, fetched by the server",
+    "read chunk": "part of the call, read by the server",
+    "position zero": "the whole call, read by the server",
     "write chunk": "results, written into the client's memory",
     "reply chunk": "the whole reply, written into the client's memory",
 }
@@ -67,12 +67,12 @@ def summary(
 
 
 def _queue_pair(end: Endpoint) -> str:
-    """iWARP has none that a packet tells; the active side's TCP port says which connection it is."""
+    """iWARP packets name none; the active side's TCP port says which connection it is."""
     return f"{end.qpn:#x}" if end.port is None else "-"
 
 
 def connections_view(connections: Sequence[Connection], statistics: Statistics, retired: Retired) -> RenderableType:
-    """One row per connection, then what they agreed, told once for all that agree alike."""
+    """One row per connection, then what their ends agreed, once for all that agree alike."""
     shares = statistics.connections
     if not connections and not retired.connections:
         return Text("  none seen", "dim")
@@ -99,7 +99,7 @@ def connections_view(connections: Sequence[Connection], statistics: Statistics, 
         if lossy:
             row += [count(sum(one.retransmitted_packets)), count(sum(one.missing_packets))]
         rows.append(row)
-    columns = ["RPCs", "calls", "replies", *(["again", "missing"] if lossy else [])]
+    columns = ["RPCs", "calls", "replies", *(["retrans", "missing"] if lossy else [])]
     table = Grid(["#", "client", "QP", "server", "QP"], columns, rows, flexible=1)
     parts: list[RenderableType] = [table]
     if len(connections) > len(shown):
@@ -121,11 +121,11 @@ def connections_view(connections: Sequence[Connection], statistics: Statistics, 
 
 
 def _retired(retired: Retired, share: Share) -> Text:
-    again, missing = retired.retransmitted_packets, retired.missing_packets
-    told = [plural(share.calls, "RPC"), f"{size(share.call_bytes)} of calls", f"{size(share.reply_bytes)} of replies"]
-    told += [f"{plural(again, 'packet')} again"] if again else []
-    told += [f"{plural(missing, 'packet')} missing"] if missing else []
-    return Text(f"  {plural(retired.connections, 'earlier connection')} retired: {', '.join(told)}", "dim")
+    retransmitted, missing = retired.retransmitted_packets, retired.missing_packets
+    facts = [plural(share.calls, "RPC"), f"{size(share.call_bytes)} of calls", f"{size(share.reply_bytes)} of replies"]
+    facts += [f"{plural(retransmitted, 'packet')} retransmitted"] if retransmitted else []
+    facts += [f"{plural(missing, 'packet')} missing"] if missing else []
+    return Text(f"  {plural(retired.connections, 'earlier connection')} evicted: {', '.join(facts)}", "dim")
 
 
 def agreed(one: Connection, connections: Sequence[Connection]) -> Iterator[str]:
@@ -155,9 +155,9 @@ def agreed(one: Connection, connections: Sequence[Connection]) -> Iterator[str]:
         threshold = f"inline threshold {size(there)} to the server, {size(back)} back ({origin})"
         yield f"{threshold}; {mtu}" if mtu else threshold
     yield f"private data: client {_private(one.endpoints[0])}; server {_private(one.endpoints[1])}"
-    asked, granted = _range(one.credits_asked), _range(one.credits_granted)
-    yield f"credits: {asked} asked, {granted} granted{_depths(one)}"
-    yield f"ended by {one.ended_by}" if one.ended_by else "its end was not seen"
+    requested, granted = _range(one.credits_asked), _range(one.credits_granted)
+    yield f"credits: {requested} requested, {granted} granted{_depths(one)}"
+    yield f"ended by {one.ended_by}" if one.ended_by else "not ended in this capture"
 
 
 def _private(end: Endpoint) -> str:
@@ -171,12 +171,12 @@ def _private(end: Endpoint) -> str:
 def _depths(one: Connection) -> str:
     """How many RDMA Reads the server may have under way: its share of what the CM exchange settled."""
     served, issued = one.endpoints[0].responder_resources, one.endpoints[1].initiator_depth
-    told = []
+    depths = []
     if served is not None:
-        told.append(f"client serves {served}")
+        depths.append(f"client serves {served}")
     if issued is not None:
-        told.append(f"server issues {issued}")
-    return f"; Reads at once: {', '.join(told)}" if told else ""
+        depths.append(f"server issues {issued}")
+    return f"; max outstanding Reads: {', '.join(depths)}" if depths else ""
 
 
 def _range(pair: tuple[int, int] | None) -> str:
@@ -227,7 +227,7 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
         views.append(Padding(Text(f"errors: {errors}", "yellow"), (0, 0, 0, 2)))
     if rest:
         calls = sum(one.calls for one in rest)
-        views.append(Text(f"  … and {len(rest)} more with {plural(calls, 'RPC')} (--all has them)", "dim"))
+        views.append(Text(f"  … and {len(rest)} more with {plural(calls, 'RPC')} (--all lists them)", "dim"))
     return Group(*views)
 
 
@@ -237,8 +237,8 @@ def _errors(procedures: Iterable[Procedure]) -> str:
     for one in procedures:
         for status, number in one.statuses.items():
             counts[status, procedure_label(one.key.name, one.key.operations)] += number
-    told = [f"{number:,} {status} ({label})" for (status, label), number in counts.most_common(MAX_ERRORS)]
-    return ", ".join([*told, *(["…"] if len(counts) > MAX_ERRORS else [])])
+    listed = [f"{number:,} {status} ({label})" for (status, label), number in counts.most_common(MAX_ERRORS)]
+    return ", ".join([*listed, *(["…"] if len(counts) > MAX_ERRORS else [])])
 
 
 def _by_program(procedures: Iterable[Procedure]) -> list[tuple[str, list[Procedure]]]:
@@ -295,11 +295,11 @@ def transfers_view(transfers: dict[str, TransferTotals], width: int) -> Renderab
         rows.append([way, *meaning, count(one.messages), *chunks, *moved])
     left = ["", ""] if width >= 110 else [""]
     views: list[RenderableType] = [
-        Grid(left, ["messages", "chunks", "segments", "offered", "moved", ""], rows, flexible=0, gap=2)
+        Grid(left, ["messages", "chunks", "segments", "advertised", "transferred", ""], rows, flexible=0, gap=2)
     ]
     unused = [plural(one.unused, way) for way, one in transfers.items() if one.unused]
     if unused:
-        views.append(Text(f"  offered and not used: {', '.join(unused)}", "dim"))
+        views.append(Text(f"  advertised and not used: {', '.join(unused)}", "dim"))
     return Group(*views)
 
 
@@ -314,7 +314,7 @@ def slowest_view(slowest: Sequence[SlowRpc], width: int) -> RenderableType:
         label += procedure_label(key.name, key.operations)
         remark = one.status if one.state == "error" else "" if one.state == "complete" else one.state
         if one.retransmissions:
-            remark = f"{remark} {one.retransmissions} sent again".strip()
+            remark = f"{remark} {one.retransmissions} retransmitted".strip()
         row: list[Cell] = [Text(label)]
         if remark:
             row[0] = Text.assemble(label, (f"  {remark}", STATE_STYLES.get(one.state, "")))
@@ -328,14 +328,14 @@ def slowest_view(slowest: Sequence[SlowRpc], width: int) -> RenderableType:
         if wide:
             row += [f"{one.xid:#010x}", size(one.call_bytes), size(one.reply_bytes)]
         rows.append(row)
-    columns = ["RPC", "latency", "most in", "conn", "frames", *(["xid", "up", "down"] if wide else [])]
+    columns = ["RPC", "latency", "mostly", "conn", "frames", *(["xid", "up", "down"] if wide else [])]
     return Grid(["procedure"], columns, rows, flexible=0, gap=2)
 
 
 def histogram_view(statistics: Statistics, width: int) -> RenderableType:
     buckets = statistics.histogram()
     if not buckets:
-        return Text("  no RPC with both halves", "dim")
+        return Text("  no RPC with both call and reply", "dim")
     highest = max(number for _, _, number in buckets)
     room = min(48, max(10, width - 36))
     rows: list[list[Cell]] = [
@@ -362,8 +362,8 @@ def throughput_view(statistics: Statistics, width: int) -> RenderableType:
     )
     for name, values, style, unit in lines:
         peak = max(values) / each
-        told = f"{size(peak)}/s" if unit == "size" else f"{peak:,.0f}/s"
-        rows.append([name, Text(sparkline(values), style), Text(f"peak {told}", "dim")])
+        rate = f"{size(peak)}/s" if unit == "size" else f"{peak:,.0f}/s"
+        rows.append([name, Text(sparkline(values), style), Text(f"peak {rate}", "dim")])
     view = Grid(["", "", ""], [], rows)
     return Group(view, Text(f"  one column is {duration(each * 1e9)}", "dim"))
 

@@ -37,32 +37,32 @@ def rpc_summary(rpc: Rpc, first_time: int) -> RenderableType:
     lines += [Text(line) for line in _thresholds(rpc)]
     if rpc.latency is not None:
         parts = rpc.latency._asdict()
-        told = ", ".join(
+        shares = ", ".join(
             f"{PART_NAMES[name]} {duration(parts[name])} ({share(parts[name], rpc.latency.total)})"
             for name in PARTS
             if parts[name]
         )
-        lines.append(Text.assemble("latency ", (duration(rpc.latency.total), "bold"), f": {told}" if told else ""))
+        lines.append(Text.assemble("latency ", (duration(rpc.latency.total), "bold"), f": {shares}" if shares else ""))
     lines += [Text(f"damage: {one}", "red") for one in rpc.damage]
     lines += [Text(f"note: {one}", "dim") for one in rpc.notes]
     if rpc.retransmissions:
         unit = "segment" if rpc.connection.transport == "iWARP" else "packet"
-        lines.append(Text(plural(rpc.retransmissions, unit) + " sent again", "yellow"))
+        lines.append(Text(plural(rpc.retransmissions, unit) + " retransmitted", "yellow"))
     return Group(*lines)
 
 
 def _thresholds(rpc: Rpc) -> Iterator[str]:
-    """What each Send of version 2 was allowed to be; of version 1 the report tells it, for it does not change."""
+    """What each Send of version 2 was allowed to be; of version 1 the report has it, since it does not change."""
     for name, message in (("call", rpc.call), ("reply", rpc.reply)):
         if message is not None and message.header.version == 2:
             limit, source = rpc.connection.inline_threshold(message.operation.initiator, message.frame)
-            yield f"the {name}: a Send of {size(message.operation.length)}, at most {size(limit)} ({source})"
+            yield f"the {name}: a Send of {size(message.operation.length)}, limit {size(limit)} ({source})"
 
 
 def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool = False) -> RenderableType:
     """Time runs downwards; the client is on the left.  Packets of other RPCs are left out unless ``full``."""
     if not steps:
-        return Text("  no packet of it is in the capture", "dim")
+        return Text("  none of its packets is in the capture", "dim")
     lane = max(24, min(76, width - 28))
     client, server = (end.address for end in connection.endpoints)
     start = steps[0].time
@@ -71,7 +71,7 @@ def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool
     rows = list(_folded(shown, full))
     if not full and len(rows) > MAX_STEPS:
         half = MAX_STEPS // 2
-        rows[half:-half] = [f"{len(rows) - 2 * half:,} lines more"]
+        rows[half:-half] = [f"{len(rows) - 2 * half:,} more lines"]
     for row in rows:
         if isinstance(row, str):
             lines.append(Text(f"  {'':>8} {'':>10}  │{'⋮ ' + row:^{lane - 2}.{lane - 2}}│", "dim"))
@@ -82,10 +82,10 @@ def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool
         lines.append(line)
     if len(shown) < len(steps):
         left = len(steps) - len(shown)
-        told = f"{plural(left, 'packet')} of other RPCs"
+        omitted = f"{plural(left, 'packet')} of other RPCs"
         if connection.transport == "iWARP":
-            told = f"{plural(left, 'segment')} of other RPCs or without payload"
-        lines.append(Text(f"  {told} in between", "dim"))
+            omitted = f"{plural(left, 'segment')} of other RPCs or without payload"
+        lines.append(Text(f"  {omitted} in between", "dim"))
     for line in lines:
         line.no_wrap = True
     return Group(*lines)
@@ -164,10 +164,10 @@ def header_tree(message: Message) -> Tree:
             error.add(Text(f"versions {header.supported[0]} to {header.supported[1]}"))
     _add_chunks(tree, header)
     if header.problem:
-        tree.add(Text(f"not decoded to its end: {header.problem}", "red"))
-    tree.add(Text(f"{size(header.length)} of header, {size(message.inline_length)} of Payload stream inline"))
+        tree.add(Text(f"not fully decoded: {header.problem}", "red"))
+    tree.add(Text(f"header {size(header.length)}, inline Payload stream {size(message.inline_length)}"))
     if operation.invalidate is not None:
-        tree.add(Text(f"sent with invalidate of {operation.invalidate:#010x}"))
+        tree.add(Text(f"Send With Invalidate of {operation.invalidate:#010x}"))
     return tree
 
 
@@ -195,11 +195,11 @@ def _add_segments(branch: Tree, segments: Iterable[Segment]) -> None:
             Text(f"handle {segment.handle:#010x}  offset {segment.offset:#018x}  length {count(segment.length)}")
         )
     if len(listed) > MAX_SEGMENTS:
-        branch.add(Text(f"… {len(listed) - MAX_SEGMENTS} segments more", "dim"))
+        branch.add(Text(f"… {len(listed) - MAX_SEGMENTS} more segments", "dim"))
 
 
 def chunk_map(chunks: Sequence[ChunkUse], width: int, full: bool = False) -> RenderableType:
-    """What was offered, what was moved through it, and what the reply gave back."""
+    """What was advertised, what was transferred through it, and the lengths that the reply returned."""
     wide = width >= 100
     rows: list[list[Cell]] = []
     numbers: dict[str, int] = {}
@@ -227,26 +227,26 @@ def chunk_map(chunks: Sequence[ChunkUse], width: int, full: bool = False) -> Ren
         if len(uses) < len(chunk.segments):
             rows.append([f"… {len(chunk.segments) - len(uses)} more", *[""] * (7 if wide else 6)])
     left = ["chunk", "handle", "offset", *([""] if wide else [])]
-    return Grid(left, ["offered", "moved", "returned", "frames"], rows, gap=2 if wide else 1)
+    return Grid(left, ["advertised", "transferred", "returned", "frames"], rows, gap=2 if wide else 1)
 
 
 def _frames(use: SegmentUse) -> str:
-    """First and last frame of what was moved through a segment."""
+    """First and last frame of the transfers through a segment."""
     if not use.operations:
         return "-"
     return f"{min(op.first_frame for op in use.operations)}-{max(op.last_frame for op in use.operations)}"
 
 
 def contents(reassembled: Reassembled, full: bool = False) -> RenderableType:
-    """A message as a hexdump; where bytes came from is said above them, their frames beside them."""
+    """A message as a hexdump; the origin of bytes stands above them, their frames beside them."""
     data = reassembled.data
     limit = len(data) if full else MAX_BYTES
     lines: list[Text] = []
     for (origin, missing), group in groupby(reassembled.extents, lambda one: (one.origin, one.missing)):
         extents = list(group)
         start, end = extents[0].start, extents[-1].start + extents[-1].length
-        told = f"{origin}: {missing}" if missing else origin
-        lines.append(Text(f"  ── {start} to {end}: {told}", "red" if missing else "yellow"))
+        source = f"{origin}: {missing}" if missing else origin
+        lines.append(Text(f"  ── {start} to {end}: {source}", "red" if missing else "yellow"))
         frame = 0
         for extent in extents:
             if extent.start >= limit:
@@ -255,7 +255,7 @@ def contents(reassembled: Reassembled, full: bool = False) -> RenderableType:
             frame = extent.frame
             lines += _hex_rows(data, extent, limit, mark)
     if len(data) > limit:
-        lines.append(Text(f"  … {count(len(data) - limit)} bytes more (--full has all)", "dim"))
+        lines.append(Text(f"  … {count(len(data) - limit)} more bytes (--full shows all)", "dim"))
     return Group(*lines)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -46,25 +46,39 @@ MINIMUM = 8
 class Grid:
     """A table without lines: columns ``left``-aligned, then ``right``-aligned ones; '' is a column without name.
 
-    Where the table is too wide, the column ``flexible`` gives way and none else.
+    Where the table is too wide, the column ``flexible`` is truncated; where that is not enough, the widest of the
+    others wrap, so that nothing of them is lost.
     """
 
     left: Sequence[Cell]
     right: Sequence[Cell]
-    rows: Iterable[Sequence[Cell]]
+    rows: Sequence[Sequence[Cell]]
     flexible: int = 0
     gap: int = 1
     indent: int = 2
     fill: bool = False
     """The flexible column takes what room is left, so that the others stay where they are."""
 
+    @property
+    def width(self) -> int:
+        """Columns of the screen that it takes to show everything."""
+        widths = self._widths()
+        return self.indent + sum(widths) + self.gap * (len(widths) - 1)
+
+    def _widths(self) -> list[int]:
+        return [max(map(_width, column)) for column in zip([*self.left, *self.right], *self.rows, strict=True)]
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         names = [*self.left, *self.right]
-        rows = list(self.rows)
-        widths = [max(map(_width, column)) for column in zip(names, *rows, strict=True)]
-        spare = options.max_width - self.indent - sum(widths) - self.gap * (len(widths) - 1)
+        widths = self._widths()
+        spare = options.max_width - self.width
         if spare < 0 or self.fill:
-            widths[self.flexible] = max(MINIMUM, widths[self.flexible] + spare)
+            given = max(min(MINIMUM, widths[self.flexible]), widths[self.flexible] + spare) - widths[self.flexible]
+            widths[self.flexible] += given
+            spare -= given
+        while spare < 0 and max(widths) > 1:
+            widths[widths.index(max(widths))] -= 1
+            spare += 1
         table = Table(
             box=None,
             show_header=any(names),
@@ -74,8 +88,11 @@ class Grid:
         )
         for at, (name, width) in enumerate(zip(names, widths, strict=True)):
             side: JustifyMethod = "left" if at < len(self.left) else "right"
-            table.add_column(name, justify=side, width=width, no_wrap=True, overflow="ellipsis")
-        for row in rows:
+            if at == self.flexible:
+                table.add_column(name, justify=side, width=width, no_wrap=True, overflow="ellipsis")
+            else:
+                table.add_column(name, justify=side, width=width, overflow="fold")
+        for row in self.rows:
             table.add_row(*row)
         yield Padding(table, (0, 0, 0, self.indent), expand=False)
 

@@ -1,4 +1,4 @@
-"""Transport health: per connection what was lost, who noticed, and what it cost."""
+"""Transport health: per connection what was lost, how the loss was detected, and what it cost."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ MAX_EPISODES = 12
 MAX_PAID = 10
 MAX_FRAMES = 8
 MAX_CONNECTIONS = 8
-WIDE, WIDE_SEGMENTS = 120, 152
-"""From this many columns on, episodes show their frames and where the packet or segment was lost."""
 
 WHERE = {True: "behind the capture point", False: "before the capture point", None: "-"}
 
@@ -66,9 +64,9 @@ def connection_view(
             ]
             for one in listed
         ]
-        again = f"{unit(health)}s again"
-        parts += [Text(), Grid(["RPC", ""], ["waited", "of latency", again], listed_rows, flexible=1, gap=2)]
-        parts += _more(len(paid) - len(listed), "RPCs, that waited less")
+        columns = ["delay", "of latency", f"{unit(health)}s retransmitted"]
+        parts += [Text(), Grid(["RPC", ""], columns, listed_rows, flexible=1, gap=2)]
+        parts += _more(len(paid) - len(listed), "RPCs, delayed less")
     return Group(*parts)
 
 
@@ -77,43 +75,39 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
     lines: list[str] = []
     client, server = health.directions
     for name, one in (("client", client), ("server", server)):
-        told: list[str] = []
-        again = one.retransmitted
-        if again.packets:
-            told.append(f"sent {plural(again.packets, unit(health))} again ({size(again.bytes)}: {_causes(one)})")
+        troubles: list[str] = []
+        if one.retransmitted.packets:
+            amount = size(one.retransmitted.bytes)
+            troubles.append(f"{_retransmitted(one.retransmitted.packets, health)} ({amount}: {_causes(one)})")
         if copies := one.causes.get("duplicate"):
-            told.append(f"{plural(copies.packets, unit(health))} seen twice")
+            troubles.append(f"{plural(copies.packets, unit(health))} captured twice")
         if one.reordered:
-            told.append(f"{count(one.reordered)} out of order")
+            troubles.append(f"{count(one.reordered)} out of order")
         if one.rnr_count:
-            told.append(f"not ready {plural(one.rnr_count, 'time')} (RNR NAK)")
-        told += [f"{nak.name} in frame {nak.frame}" for nak in one.fatal_naks[:2]]
+            troubles.append(f"{plural(one.rnr_count, 'RNR NAK')} sent")
+        troubles += [f"{nak.name} in frame {nak.frame}" for nak in one.fatal_naks[:2]]
         if one.ecn_marked or one.cnps:
-            told.append(f"{count(one.ecn_marked)} marked for congestion, {plural(one.cnps, 'CNP')} sent")
+            troubles.append(f"{plural(one.ecn_marked, 'congestion mark')} (CE), {plural(one.cnps, 'CNP')} sent")
         if one.icrc_failure_count:
-            told.append(f"{plural(one.icrc_failure_count, 'packet')} damaged (ICRC)")
+            troubles.append(f"{plural(one.icrc_failure_count, 'packet')} damaged (ICRC)")
         if one.damaged_segments:
-            told.append(f"{plural(one.damaged_segments, 'segment')} damaged (TCP checksum)")
+            troubles.append(f"{plural(one.damaged_segments, 'segment')} damaged (TCP checksum)")
         if one.crc_failure_count:
-            told.append(f"{plural(one.crc_failure_count, 'FPDU')} damaged (MPA CRC32C)")
+            troubles.append(f"{plural(one.crc_failure_count, 'FPDU')} damaged (MPA CRC32C)")
         if one.marker_failures:
-            told.append(f"{plural(one.marker_failures, 'FPDU')} with markers that point elsewhere")
+            troubles.append(f"{plural(one.marker_failures, 'FPDU')} with wrong markers")
         if one.doubted_fpdus:
-            told.append(
-                f"{plural(one.doubted_fpdus, 'FPDU')} not believed (no CRC, and markers or headers of it or before it "
-                "are wrong)"
-            )
+            why = "no CRC, and a wrong marker or header in it or before it"
+            troubles.append(f"{plural(one.doubted_fpdus, 'FPDU')} rejected ({why})")
         if one.zero_windows:
-            told.append(f"{plural(one.zero_windows, 'segment')} with a window of zero")
+            troubles.append(f"{plural(one.zero_windows, 'zero-window segment')}")
         if one.congestion_echoes:
-            told.append(f"{plural(one.congestion_echoes, 'echo', 'echoes')} of congestion")
-        if told:
-            lines.append(f"{name}: " + "; ".join(told))
+            troubles.append(f"{plural(one.congestion_echoes, 'congestion echo', 'congestion echoes')} (ECE)")
+        if troubles:
+            lines.append(f"{name}: " + "; ".join(troubles))
     spread = health.loss_to_again
     if spread:
-        lines.append(
-            f"from loss to retransmission: median {duration(spread.median)}, at most {duration(spread.maximum)}"
-        )
+        lines.append(f"from loss to retransmission: median {duration(spread.median)}, max {duration(spread.maximum)}")
     if health.ended.startswith(("silence", "fatal")) or ", after " in health.ended:
         lines.append(_sentence("ended by", health.ended))
     if lines:
@@ -123,22 +117,24 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
 
 def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> RenderableType:
     """The troubles of several connections, for a page about everything."""
-    told = [(connection, lines) for connection, health in pairs if (lines := health_lines(connection, health))]
+    troubled = [(connection, lines) for connection, health in pairs if (lines := health_lines(connection, health))]
     parts: list[RenderableType] = []
-    if not told:
-        parts.append(Padding(Text("nothing was sent again, lost or marked; no connection broke"), (0, 0, 0, 2)))
-    for _, lines in told[:MAX_CONNECTIONS]:
+    if not troubled:
+        parts.append(
+            Padding(Text("no retransmissions, losses or congestion marks; no connection was broken"), (0, 0, 0, 2))
+        )
+    for _, lines in troubled[:MAX_CONNECTIONS]:
         parts += [Padding(line, (0, 0, 0, 2 if not at else 5)) for at, line in enumerate(lines)]
-    if len(told) > MAX_CONNECTIONS:
-        parts.append(Text(f"  … and {len(told) - MAX_CONNECTIONS} more connections", "dim"))
+    if len(troubled) > MAX_CONNECTIONS:
+        parts.append(Text(f"  … and {len(troubled) - MAX_CONNECTIONS} more connections", "dim"))
     vantages = [health.vantage for _, health in pairs if health.vantage.confidence] or [
         health.vantage for _, health in pairs
     ]
     if vantages:
         place, number = Counter(one.place for one in vantages).most_common(1)[0]
         meaning = next(one.meaning for one in vantages if one.place == place)
-        where = "where the capture was taken is undecidable" if place == "undecidable" else f"captured {place}"
-        agreed = "" if number == len(pairs) else f", {number} of {plural(len(pairs), 'connection')} say"
+        where = "capture point undecided" if place == "undecidable" else f"captured {place}"
+        agreed = "" if number == len(pairs) else f" (by {number} of {plural(len(pairs), 'connection')})"
         parts.append(Padding(Text(f"{where}{agreed}: {meaning}"), (0, 0, 0, 2)))
     return Group(*parts)
 
@@ -154,7 +150,7 @@ def _ended_style(health: TransportHealth) -> str:
 def _place(health: TransportHealth) -> Iterator[str]:
     vantage = health.vantage
     if vantage.place == "undecidable":
-        yield f"where the capture was taken is undecidable: {vantage.evidence}"
+        yield f"capture point undecided: {vantage.evidence}"
     else:
         yield f"captured {vantage.place} ({vantage.confidence:.0%} sure; {vantage.evidence})"
     yield f"so {vantage.meaning}"
@@ -164,29 +160,29 @@ def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     """One per number; of what went wrong only what did."""
     both = health.directions
     yield from row("packets", *(count(one.packets) for one in both), always=True)
-    yield from row("payload, each byte once", *(size(one.unique_bytes) for one in both), always=True)
+    yield from row("unique payload", *(size(one.unique_bytes) for one in both), always=True)
     yield from row("goodput", *(_rate(one) for one in both), always=True)
-    yield from row("sent again", *(_packets(one.retransmitted, one.packets) for one in both))
-    yield from row("  lost before the capture", *(_packets(one.recovered) for one in both))
-    yield from row("seen twice, sent once?", *(_packets(one.causes.get("duplicate")) for one in both))
+    yield from row("retransmitted", *(_packets(one.retransmitted, one.packets) for one in both))
+    yield from row("  lost before the capture point", *(_packets(one.recovered) for one in both))
+    yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
     yield from row("out of order", *(_number(one.reordered) for one in both))
     yield from row("missing from the capture", *(_number(one.missing) for one in both))
     yield from row("ACKs sent", *(_number(one.acknowledgements) for one in both), always=True)
     yield from row("  request packets per ACK", *(_per_ack(one) for one in both))
     yield from row("  delay: median, 99%", *(_delay(one.ack_delay) for one in both))
-    yield from row("Read answered: median, 99%", *(_delay(one.read_delay) for one in both))
-    yield from row("NAKs sent, sequence error", *(_number(one.sequence_naks) for one in both))
+    yield from row("Read response time: median, 99%", *(_delay(one.read_delay) for one in both))
+    yield from row("sequence error NAKs sent", *(_number(one.sequence_naks) for one in both))
     yield from row("RNR NAKs sent", *(_rnr(one) for one in both))
     yield from row("fatal NAKs sent", *(_fatal(one) for one in both))
-    yield from row("marked: congestion (CE)", *(_number(one.ecn_marked) for one in both))
+    yield from row("congestion marks (CE)", *(_number(one.ecn_marked) for one in both))
     yield from row("CNPs sent", *(_number(one.cnps) for one in both))
-    yield from row("  gap: least, median", *(_least(one.cnp_gap) for one in both))
-    yield from row("  after a mark: least, median", *(_least(one.cnp_delay) for one in both))
-    yield from row("damaged (ICRC), frames", *(_frames(one.icrc_failures, one.icrc_failure_count) for one in both))
-    yield from row("Reads open at once, of", *(_reads(one) for one in both))
-    yield from row("requests never answered", *(_number(one.unanswered) for one in both))
+    yield from row("  interval: min, median", *(_least(one.cnp_gap) for one in both))
+    yield from row("  delay after a mark: min, median", *(_least(one.cnp_delay) for one in both))
+    yield from row("ICRC errors: count, frames", *(_frames(one.icrc_failures, one.icrc_failure_count) for one in both))
+    yield from row("Reads outstanding, limit", *(_reads(one) for one in both))
+    yield from row("requests unanswered", *(_number(one.unanswered) for one in both))
     yield from row("path MTU", count(health.path_mtu) if health.path_mtu else "-", "")
-    checked = "of Sends only" if health.icrc_checked is None else plural(health.icrc_checked, "packet")
+    checked = "Sends only" if health.icrc_checked is None else plural(health.icrc_checked, "packet")
     yield from row("ICRC checked", checked, "", always=True)
 
 
@@ -195,32 +191,30 @@ def _segment_rows(health: TransportHealth) -> Iterator[list[Cell]]:
     both = health.directions
     yield from row("segments with payload", *(count(one.packets) for one in both), always=True)
     yield from row("FPDUs", *(count(one.fpdus or 0) for one in both), always=True)
-    yield from row("RDMA payload, each byte once", *(size(one.unique_bytes) for one in both), always=True)
+    yield from row("unique RDMA payload", *(size(one.unique_bytes) for one in both), always=True)
     yield from row("goodput", *(_rate(one) for one in both), always=True)
-    yield from row("sent again", *(_packets(one.retransmitted, one.packets) for one in both))
-    yield from row("  lost before the capture", *(_packets(one.recovered) for one in both))
-    yield from row("seen twice, sent once?", *(_packets(one.causes.get("duplicate")) for one in both))
+    yield from row("retransmitted", *(_packets(one.retransmitted, one.packets) for one in both))
+    yield from row("  lost before the capture point", *(_packets(one.recovered) for one in both))
+    yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
     yield from row("out of order", *(_number(one.reordered) for one in both))
     yield from row("missing from the capture, at least", *(_number(one.missing) for one in both))
-    yield from row("segments without payload (ACKs)", *(_number(one.acknowledgements) for one in both), always=True)
-    yield from row("  segments acknowledged by one", *(_per_ack(one) for one in both))
+    yield from row("pure ACKs", *(_number(one.acknowledgements) for one in both), always=True)
+    yield from row("  segments per ACK", *(_per_ack(one) for one in both))
     yield from row("  delay: median, 99%", *(_delay(one.ack_delay) for one in both))
     yield from row("  duplicate ACKs", *(_number(one.duplicate_acks) for one in both))
-    yield from row("  that name what came (SACK)", *(_number(one.selective_acks) for one in both))
-    yield from row("  that name what came twice", *(_number(one.reported_twice) for one in both))
+    yield from row("  with SACK", *(_number(one.selective_acks) for one in both))
+    yield from row("  with D-SACK", *(_number(one.reported_twice) for one in both))
     yield from row("zero windows", *(_number(one.zero_windows) for one in both))
-    yield from row("Read answered: median, 99%", *(_delay(one.read_delay) for one in both))
-    yield from row("Reads open at once, of", *(_reads(one) for one in both))
-    yield from row("Reads never answered to the end", *(_number(one.unanswered) for one in both))
+    yield from row("Read response time: median, 99%", *(_delay(one.read_delay) for one in both))
+    yield from row("Reads outstanding, limit", *(_reads(one) for one in both))
+    yield from row("Reads not completed", *(_number(one.unanswered) for one in both))
     yield from row("Terminate sent", *(_fatal(one) for one in both))
-    yield from row("marked: congestion (CE)", *(_number(one.ecn_marked) for one in both))
+    yield from row("congestion marks (CE)", *(_number(one.ecn_marked) for one in both))
     yield from row("congestion echoed (ECE)", *(_number(one.congestion_echoes) for one in both))
-    yield from row("damaged segments (TCP checksum)", *(_number(one.damaged_segments) for one in both))
-    yield from row(
-        "damaged FPDUs (CRC32C), frames", *(_frames(one.crc_failures, one.crc_failure_count) for one in both)
-    )
+    yield from row("TCP checksum errors", *(_number(one.damaged_segments) for one in both))
+    yield from row("CRC32C errors: FPDUs, frames", *(_frames(one.crc_failures, one.crc_failure_count) for one in both))
     yield from row("FPDUs with wrong markers", *(_number(one.marker_failures) for one in both))
-    yield from row("FPDUs not believed without a CRC", *(_number(one.doubted_fpdus) for one in both))
+    yield from row("FPDUs rejected without a CRC", *(_number(one.doubted_fpdus) for one in both))
     checked = "no CRC in use" if health.crc_checked is None else plural(health.crc_checked, "FPDU")
     yield from row("MPA CRC32C checked", checked, "", always=True)
 
@@ -228,6 +222,10 @@ def _segment_rows(health: TransportHealth) -> Iterator[list[Cell]]:
 def row(name: str, *cells: str, always: bool = False) -> Iterator[list[Cell]]:
     if always or any(cell != "-" for cell in cells):
         yield [name, *cells]
+
+
+def _retransmitted(number: int, health: TransportHealth) -> str:
+    return f"{plural(number, unit(health))} retransmitted"
 
 
 def unit(health: TransportHealth) -> str:
@@ -250,12 +248,12 @@ def causes_view(health: TransportHealth) -> RenderableType:
                 _range([one.loss_to_again for one in mine]),
             ]
         )
-    told = _told(health.segments)
-    return Grid(["because of"], ["times", f"loss to {told}", f"{told} to again", "loss to again"], rows, gap=2)
+    notice = _notice(health.segments)
+    return Grid(["cause"], ["count", f"loss to {notice}", f"{notice} to retrans", "loss to retrans"], rows, gap=2)
 
 
-def _told(segments: bool) -> str:
-    """What tells a sender of a loss."""
+def _notice(segments: bool) -> str:
+    """What announces a loss to the sender."""
     return "dup ACK" if segments else "NAK"
 
 
@@ -263,26 +261,19 @@ def episodes_view(
     connection: Connection, episodes: Sequence[Episode], width: int, segments: bool = False
 ) -> RenderableType:
     """One line per return to an earlier packet, with the frames that show it."""
-    rows: list[list[Cell]] = []
-    wide_enough = width >= (WIDE_SEGMENTS if segments else WIDE)
+    notice, unit = _notice(segments), "segments" if segments else "packets"
+    left = ["sender", "cause", f"frames: loss {notice.split()[-1]} retrans"]
+    narrow_rows: list[list[Cell]] = []
+    wide_rows: list[list[Cell]] = []
     for one in episodes:
-        row: list[Cell] = [
-            ("client", "server")[one.initiator],
-            one.cause,
-            f"{one.lost_frame or '-'} {one.nak_frame or '-'} {one.again_frame or '-'}",
-            count(one.packets),
-            _time(one.loss_to_again),
-        ]
-        if wide_enough:
-            row[3:3] = [one.lost, WHERE[one.seen_before]]
-            row[-1:] = [_time(one.loss_to_nak), _time(one.nak_to_again), _time(one.loss_to_again)]
-        rows.append(row)
-    told, unit = _told(segments), "segments" if segments else "packets"
-    left = ["sender", "because of", f"frames: loss {told} again"]
-    if wide_enough:
-        wide = [unit, f"loss to {told}", f"{told} to again", "loss to again"]
-        return Grid([*left, "lost", "where"], wide, rows, gap=2)
-    return Grid(left, [unit, "loss to again"], rows, gap=2)
+        frames = f"{one.lost_frame or '-'} {one.nak_frame or '-'} {one.again_frame or '-'}"
+        start, delay = [("client", "server")[one.initiator], one.cause, frames], _time(one.loss_to_again)
+        narrow_rows.append([*start, count(one.packets), delay])
+        delays = [_time(one.loss_to_nak), _time(one.nak_to_again), delay]
+        wide_rows.append([*start, one.lost, WHERE[one.seen_before], count(one.packets), *delays])
+    columns = [unit, f"loss to {notice}", f"{notice} to retrans", "loss to retrans"]
+    wide = Grid([*left, "lost", "where"], columns, wide_rows, gap=2)
+    return wide if wide.width <= width else Grid(left, [unit, "loss to retrans"], narrow_rows, gap=2)
 
 
 def _more(number: int, what: str) -> list[RenderableType]:
@@ -294,10 +285,10 @@ def _latency(one: Paid) -> str:
 
 
 def _causes(one: Direction) -> str:
-    told = [
+    causes = [
         f"{tally.packets:,} {cause}" for cause, tally in one.causes.items() if cause != "duplicate" and tally.packets
     ]
-    return ", ".join(told)
+    return ", ".join(causes)
 
 
 def _number(number: int) -> str:
@@ -321,7 +312,7 @@ def _rate(one: Direction) -> str:
 
 
 def _per_ack(one: Direction) -> str:
-    return "-" if one.requests_per_ack is None else f"{one.requests_per_ack:.1f}, at most {one.most_per_ack}"
+    return "-" if one.requests_per_ack is None else f"{one.requests_per_ack:.1f}, max {one.most_per_ack}"
 
 
 def _delay(spread: Distribution | None) -> str:

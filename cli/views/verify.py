@@ -70,7 +70,7 @@ def verification(
     explained = sum(number for kind, number in kinds.counts.items() if kinds.kept[kind][0].explained)
     open_ = sum(kinds.counts.values()) - explained
     if open_:
-        verdict = Text(f"{plural(open_, 'difference')} nobody can explain", "red")
+        verdict = Text(f"{plural(open_, 'difference')} without explanation", "red")
     elif explained:
         verdict = Text(f"they agree, {plural(explained, 'difference')} explained", "green")
     else:
@@ -128,5 +128,5 @@ def values_shown(name: str, values: Values | None) -> str:
     else:
         shown = [f"0x{value:08x}" if value > 0xFFFF else f"0x{value:x}" for value in values]
     if name in PRESENCE:
-        return "there" if name == "packet" else f"there, XID {shown[0]}"
+        return "present" if name == "packet" else f"present, XID {shown[0]}"
     return " ".join(shown[:MAX_VALUES]) + (" …" if len(shown) > MAX_VALUES else "")

@@ -12,7 +12,7 @@ from .segment_info import fault_info, fpdu_info
 
 
 class Words(NamedTuple):
-    """Between layers: what no layer tells."""
+    """Between layers: what no layer shows."""
 
     text: str
     fields: dict[str, Any]
@@ -54,7 +54,7 @@ def mpa_layers(data: bytes, segment: Segment) -> Iterator[Any]:
 
 
 def _ports(port: int | None) -> Any:
-    """What tells the layers above that the connection carries RPC-over-RDMA."""
+    """The ports by which the layers above know that the connection carries RPC-over-RDMA."""
     from scapy.layers.inet import TCP
 
     return None if port is None else TCP(dport=port)
@@ -67,22 +67,22 @@ def _words(part: Part, captured: int) -> Words | None:
     fields: dict[str, Any] = {"bytes": part.length, "before": part.before, "after": part.after}
     if part.fpdu is None and part.mpa is None:
         if part.ready:
-            return Words("An FPDU without contents: its sender is ready to receive (RFC 6581, 9.2)", fields)
+            return Words("An empty FPDU: its sender is ready to receive (RFC 6581, 9.2)", fields)
         if part.fault:
-            decoded = "" if part.fault == WRONG_CRC else ": not decoded, as nothing tells what its bytes are"
+            decoded = "" if part.fault == WRONG_CRC else ": not decoded, since its bytes cannot be trusted"
             return Words(f"An {fault_info(part)}, {extent}{decoded}", {**fields, "fault": part.fault})
-        return Words(f"{count(part.length)} bytes of which no FPDU is known", fields)
+        return Words(f"{count(part.length)} bytes outside any known FPDU", fields)
     text = ""
     if part.fpdu is not None:
         first, last = part.fpdu.first_frame, part.fpdu.last_frame
         fields |= {"first_frame": first, "last_frame": last}
         if part.before:
-            verb = "goes on" if part.after else "ends"
+            verb = "continues" if part.after else "ends"
             text = f"An FPDU {verb} here, {extent}; it is in frames {first} to {last}: {fpdu_info(part.fpdu)}"
         elif part.after:
             text = f"An FPDU begins here, {extent}; it ends in frame {last}"
     elif not part.whole:
-        text = f"A part of the Request or Reply, {extent}"
+        text = f"Part of the Request or Reply, {extent}"
     if captured < part.length:
         text += f"{'; ' if text else ''}{count(captured)} of its {count(part.length)} bytes here were captured"
     return Words(text, fields) if text else None

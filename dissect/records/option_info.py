@@ -51,7 +51,7 @@ def option_parts(noun: OptionNoun, request: Request | None) -> Iterator[tuple[st
         if noun.nochange:
             yield "not expected to change ", limited(selected(noun.nochange, noun.start))
     elif isinstance(noun, ReqXch):
-        yield "wants ", listed(noun.want)
+        yield "requests ", listed(noun.want)
     elif isinstance(noun, RespXch):
         for label, subset in (("done ", noun.done), ("rejected ", noun.rejected), ("pending ", noun.pending)):
             if subset:
@@ -61,6 +61,6 @@ def option_parts(noun: OptionNoun, request: Request | None) -> Iterator[tuple[st
         if noun.now is not None:
             yield "", listed([noun.now])
         if noun.pending_clear is not None:
-            yield "", "no longer pending" if noun.pending_clear else "pending changes stay so"
+            yield "", "no longer pending" if noun.pending_clear else "changes stay pending"
     elif isinstance(noun, UnknownOption):
         yield "", f"{plural(len(noun.data), 'byte')} {noun.data[:16].hex()}{'…' if len(noun.data) > 16 else ''}"

@@ -18,7 +18,7 @@ TCP, MPA, DDP = "TCP", "MPA", "DDP/RDMA"
 FLAGS = {FIN: "FIN", SYN: "SYN", RST: "RST", PSH: "PSH", ACK: "ACK", URG: "URG", ECE: "ECE", CWR: "CWR"}
 
 Owner = Callable[[Fpdu], tuple[Shown | None, str]]
-"""What is known of the RPC that an FPDU is of: how its message is shown where the FPDU ends it, else what it moves."""
+"""What is known of the RPC that an FPDU is of: how its message is shown where the FPDU ends it, else its use."""
 
 
 def segment_shown(segment: Segment, owner: Owner) -> Shown:
@@ -53,9 +53,9 @@ def part_shown(part: Part, segment: Segment, owner: Owner) -> Shown:
     if part.fault:
         return MPA, fault_info(part) + extent(part, "it")
     if part.ready:
-        return MPA, f"FPDU without contents: ready to receive{extent(part, 'it')}"
+        return MPA, f"empty FPDU: ready to receive{extent(part, 'it')}"
     if part.fpdu is None:
-        return TCP, f"{count(part.length)} bytes of which no FPDU is known"
+        return TCP, f"{count(part.length)} bytes outside any known FPDU"
     message, use = owner(part.fpdu)
     where = extent(part, "the FPDU")
     if message is not None and not part.after:
@@ -66,9 +66,9 @@ def part_shown(part: Part, segment: Segment, owner: Owner) -> Shown:
 
 
 def fault_info(part: Part) -> str:
-    """'FPDU with a wrong CRC32C'; 'FPDU not believed: …' where it is not its own fault."""
+    """'FPDU with a wrong CRC32C'; 'FPDU rejected: …' where another one is at fault."""
     if part.fault == DOUBTED:
-        return f"FPDU not believed: {part.fault}"
+        return f"FPDU rejected: {part.fault}"
     return f"FPDU with {'a ' if part.fault == WRONG_CRC else ''}{part.fault}"
 
 
@@ -77,7 +77,7 @@ def extent(part: Part, what: str) -> str:
     if part.whole:
         return ""
     whole = part.before + part.length + part.after
-    verb = "goes on" if part.before and part.after else "ends" if part.before else "begins"
+    verb = "continues" if part.before and part.after else "ends" if part.before else "begins"
     return f" ({what} {verb} here: {count(part.length)} of {count(whole)} bytes)"
 
 
@@ -116,4 +116,4 @@ def fpdu_info(fpdu: Fpdu) -> str:
         body = fpdu.payload()
         return f"{info}: {codes.terminate_name(body[0] >> 4, body[0] & 15, body[1])}" if len(body) > 1 else info
     info += f" {count(fpdu.length)} bytes"
-    return info if fpdu.last else f"{info}, more to come"
+    return info if fpdu.last else f"{info}, more follows"

@@ -17,9 +17,19 @@ READ = ProcedureKey(100003, 4, 1, 1, ("SEQUENCE", "PUTFH", "READ"), False, "COMP
 LOOKUP = ProcedureKey(100003, 3, None, 3, (), False, "LOOKUP")
 
 
-def row(number: int, rate: float = 10.0, again: int = 0, outstanding: int = 3) -> Row:
+def row(number: int, rate: float = 10.0, retransmitted: int = 0, outstanding: int = 3) -> Row:
     return Row(
-        number, f"10.0.0.{number}", "10.0.0.1:20049", True, False, Rate(rate, 1e6, 2e6), outstanding, 64, again, 0, 0
+        number,
+        f"10.0.0.{number}",
+        "10.0.0.1:20049",
+        True,
+        False,
+        Rate(rate, 1e6, 2e6),
+        outstanding,
+        64,
+        retransmitted,
+        0,
+        0,
     )
 
 
@@ -82,7 +92,7 @@ def test_drops_are_told_loudly() -> None:
 def test_paused_and_picked() -> None:
     lines = drawn(replace(FULL, picked=3, agreed=("credits: 128 asked",)), Look(paused=True, keys=True), 100, 30)
     assert "connection 3" in lines[0] and "PAUSED" in lines[0]
-    assert lines[3].startswith("p go on")
+    assert lines[3].startswith("p resume")
     assert lines[4].strip() == "credits: 128 asked"
 
 
@@ -90,7 +100,7 @@ def test_without_a_keyboard_it_says_how_to_end() -> None:
     assert drawn(EMPTY, Look(), 80, 24)[3].rstrip() == "Ctrl-C ends with the report"
 
 
-@pytest.mark.parametrize("order, first", [("rpcs", 40), ("again", 2), ("number", 1)])
+@pytest.mark.parametrize("order, first", [("rpcs", 40), ("retransmitted", 2), ("number", 1)])
 def test_connections_are_sorted(order: str, first: int) -> None:
     lines = drawn(FULL, Look(connections=order), 100, 40)
     at = next(at for at, one in enumerate(lines) if one.startswith("Connections"))
@@ -108,4 +118,4 @@ def test_what_ended_stands_behind_and_what_was_retired_is_told() -> None:
     lines = drawn(replace(FULL, connections=rows), Look(), 100, 40)
     at = next(at for at, one in enumerate(lines) if one.startswith("Connections"))
     assert [one.split()[0] for one in lines[at + 1 : at + 3]] == ["2", "1"]
-    assert lines[at + 3].startswith("7 earlier connections retired")
+    assert lines[at + 3].startswith("7 earlier connections evicted")

@@ -79,7 +79,7 @@ def test_lines() -> None:
     assert "DDP/RDMA    210 Write STag=0x22c05301 TO=0x8f6dd55c8509e800 124 bytes; RPC 11 reply" in by_frame[75]
     assert "[retransmission] V3 READDIRPLUS Reply" in by_frame[79]
     assert "(the FPDU begins here: 4,112 of 4,144 bytes)" in by_frame[115]
-    assert "(the FPDU goes on here: 28 of 4,144 bytes)" in by_frame[116]
+    assert "(the FPDU continues here: 28 of 4,144 bytes)" in by_frame[116]
     assert "(the FPDU ends here: 4 of 4,144 bytes)" in by_frame[117]
 
 
@@ -105,13 +105,13 @@ def test_the_ladder_has_segments_acknowledgements_and_the_edges_of_fpdus(columns
 
 def test_the_ladder_shows_what_was_asked_for_again() -> None:
     page = run("show", LOSS, "--rpc", "39").stdout
-    assert "2 segments sent again" in page
+    assert "2 segments retransmitted" in page
     assert "duplicate ACK: TCP ACK" in page and "retransmission: [Read Response" in page
 
 
 def test_a_frame_that_has_the_middle_of_an_fpdu() -> None:
     page = " ".join(run("show", EVERYTHING, "--frame", "116").stdout.split())
-    assert "An FPDU goes on here, 28 of 4,144 bytes; it is in frames 115 to 117: Write STag=0x77f7ea01" in page
+    assert "An FPDU continues here, 28 of 4,144 bytes; it is in frames 115 to 117: Write STag=0x77f7ea01" in page
     assert "It belongs to RPC 18 (NFSv3 READDIRPLUS" in page
     record = json.loads(run("show", EVERYTHING, "--frame", "116", "--json").stdout)
     part = record["layers"][-1]
@@ -162,7 +162,7 @@ def test_iwarp_has_no_icrc_no_psn_and_no_naks(command: str) -> None:
         for word in ("ICRC", "PSN", "NAK", "CNP"):
             assert word not in page
     page = run("transport", LOSS).stdout
-    assert "because of       times  loss to dup ACK" in page
+    assert "cause            count  loss to dup ACK" in page
     assert "MPA CRC32C checked" in page
 
 
@@ -239,11 +239,11 @@ def test_what_is_not_believed_is_said(tmp_path: Path) -> None:
     lines = run("packets", str(path), columns=160).stdout.splitlines()
     assert "Send MSN=1" in lines[6]
     assert "FPDU with markers that point elsewhere" in lines[7]
-    assert "FPDU not believed: no CRC, behind markers or headers that are wrong" in lines[8]
+    assert "FPDU rejected: no CRC, behind markers or headers that are wrong" in lines[8]
     parts = [json.loads(line)["segment"]["parts"] for line in run("packets", str(path), "--json").stdout.splitlines()]
     assert [one[0]["what"] for one in parts[5:8]] == ["fpdu", "wrong_markers", "not_believed"]
     tree = run("packets", str(path), "--frame", "8", "-V").stdout
-    assert "not decoded, as nothing tells what its bytes are" in tree and "DDP" not in tree.split("TCP\n")[1]
-    assert "FPDUs not believed without a CRC" in run("transport", str(path)).stdout
+    assert "not decoded, since its bytes cannot be trusted" in tree and "DDP" not in tree.split("TCP\n")[1]
+    assert "FPDUs rejected without a CRC" in run("transport", str(path)).stdout
     record = json.loads(run("transport", str(path), "--json").stdout.splitlines()[0])
     assert record["passive"]["mpa_marker_failures"] and record["passive"]["mpa_doubted_fpdus"]

@@ -109,7 +109,7 @@ def fell_back(tmp_path: Path) -> str:
 def test_the_report_tells_the_characteristics(talked: str) -> None:
     told = page("report", talked)
     for words in (
-        "asked version 2 in frame 4, answered in version 2 in frame 6",
+        "requested version 2 in frame 4, answered in version 2 in frame 6",
         "inline threshold to the server: 1.00 KiB (until the version is settled),"
         " 16.0 KiB from frame 6 on (ROPT_INITXCH), 64.0 KiB from frame 16 on (ROPT_UPDXCH)",
         "inline threshold back: 1.00 KiB (until the version is settled), 8.00 KiB from frame 4 on (ROPT_INITXCH)",
@@ -127,10 +127,12 @@ def test_the_report_tells_the_characteristics(talked: str) -> None:
 
 def test_the_report_tells_how_a_requester_fell_back(fell_back: str) -> None:
     told = page("report", fell_back)
-    asked = "asked version 2 in frame 4, refused by RDMA2_ERR_VERS 1..1 in frame 6, went on with version 1 in frame 8"
+    asked = (
+        "requested version 2 in frame 4, refused by RDMA2_ERR_VERS 1..1 in frame 6, continued with version 1 in frame 8"
+    )
     assert asked in told
     assert told.count("sent nothing more") == 2
-    assert told.count("asked for version 2 again, which the server had refused on connection 2") == 1
+    assert told.count("requested version 2 although the server had refused it on connection 2") == 1
 
 
 def test_version_1_is_told_as_ever(tmp_path: Path) -> None:
@@ -221,7 +223,7 @@ def test_rpcs_of_both_versions_in_one_file(fell_back: str) -> None:
 
 
 def test_credits_transport_and_export_take_it_as_version_1(talked: str, tmp_path: Path) -> None:
-    assert page("credits", talked).count("asked 32") == 2
+    assert page("credits", talked).count("requested 32") == 2
     assert "connection 1" in page("transport", talked).lower()
     assert run("export", talked, "-o", str(tmp_path / "out.pcapng")).exit_code == 0
     assert (tmp_path / "out.pcapng").stat().st_size > 500
@@ -242,7 +244,7 @@ def test_a_start_in_the_middle_is_said_to_be_one() -> None:
     analyzer.finish()
     (seen,) = analyzer.connections
     assert isinstance(seen, Seen)
-    assert version_story(seen).startswith("what was agreed before the capture began is not known, first seen:")
+    assert version_story(seen).startswith("what was agreed before the capture began is unknown, first seen:")
     assert seen.in_force(INVALIDATION, CLIENT).value is None
 
 

@@ -212,4 +212,4 @@ class TestCredits:
         assert (one["most_outstanding"], one["exceeded"], one["blockages"]) == (3, 1, 1)
         assert 1_000_000 < one["blocked_ns"] < 2_000_000
         assert sum(stretch["blocked_ns"] for stretch in one["stretches"]) == one["blocked_ns"]
-        assert "beyond the limit" in run("credits", file).stdout
+        assert "above the limit" in run("credits", file).stdout

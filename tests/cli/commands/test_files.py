@@ -137,7 +137,7 @@ def test_the_table() -> None:
     lines = run(sample("rxe-nfs-all")).stdout.splitlines()
     assert lines[0].split() == ["handle", "path", "size", "read", "written", "calls", "holes"]
     assert ["0x765c6af5", "/hello.txt", "6", "B", "24", "B", "-", "24", "none"] in [line.split() for line in lines]
-    assert lines[-1] == "200 more files were only named; --all lists them"
+    assert lines[-1] == "200 more files were neither read nor written; --all lists them"
 
 
 DATA = bytes(number * 11 & 0xFF for number in range(8192))

@@ -82,7 +82,7 @@ def test_cut_frames_are_counted(tmp_path: Path) -> None:
 
 def test_drops_are_told(tmp_path: Path) -> None:
     path = write(tmp_path / "drops.pcapng", frames())
-    assert "not told by the file" in run("info", path).stdout
+    assert "not recorded in the file" in run("info", path).stdout
     counters = b"".join(option("<", code, struct.pack("<Q", value)) for code, value in ((4, 500), (5, 0), (7, 214)))
     with path.open("ab") as file:
         file.write(block("<", 5, struct.pack("<III", 0, 0, 0) + counters))

@@ -46,9 +46,9 @@ class TestPing:
             "192.0.2.1:20049 by memory",
             "sends 4.00 KiB, receives 4.00 KiB, allows remote invalidation",
             "4.00 KiB to the server, 4.00 KiB back",
-            "32 asked, 32 granted",
+            "32 requested, 32 granted",
             "2 calls, 2 replies; min",
-            "spoken, with transport characteristics",
+            "supported, with transport characteristics",
             "versions 3, 4 of 3 to 4",
         ):
             assert text in result.stdout

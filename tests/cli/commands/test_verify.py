@@ -247,7 +247,7 @@ class TestDisagreement:
         result = run(misread)
         assert result.exit_code == 1
         lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-        assert lines[1] == "1 difference nobody can explain"
+        assert lines[1] == "1 difference without explanation"
         assert "Undecided" in lines
         (row,) = (line for line in lines if "infiniband.bth." in line and line.startswith("5 packet"))
         assert row.endswith(" 0xabcd")
