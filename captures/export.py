@@ -43,7 +43,7 @@ _OPEN, _MESSAGE, _CLOSE = range(3)
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class TcpStreamPair:
     """A connection as it shall appear: addresses are IP addresses, times nanoseconds."""
 
     number: int
@@ -97,7 +97,7 @@ class TcpExport:
         self._spool.write(data)
         self._end += 4 + len(data)
 
-    def write(self, file: BinaryIO, conversations: Sequence[Conversation]) -> int:
+    def write(self, file: BinaryIO, conversations: Sequence[TcpStreamPair]) -> int:
         """Write a pcapng; returns the number of packets.  Conversations without a message are left out."""
         used = set(self._conversations)
         streams = {one.number: _Stream(one) for one in conversations if one.number in used}
@@ -148,7 +148,7 @@ Written = Iterator[tuple[bytes, int, str | None]]
 class _Stream:
     """One TCP connection: numbers its bytes and builds its packets."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: TcpStreamPair) -> None:
         self.conversation = conversation
         ends = ipaddress.ip_address(conversation.client), ipaddress.ip_address(conversation.server)
         self._version = 4 if all(end.version == 4 for end in ends) else 6

@@ -15,8 +15,8 @@ from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.front import Decoded, Front
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural
 
 from .errors import CaptureError
@@ -86,18 +86,18 @@ class Session:
         """The same, decoded."""
         return self._read(lambda capture: decoded(capture, self.analyzer.front))
 
-    def rpcs(self, evicted: Callable[[list[Connection]], None] | None = None) -> Iterator[Rpc]:
+    def rpcs(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[Rpc]:
         """RPCs as they end, at the end those that never did.
 
-        ``evicted`` is given connections of which no more RPC comes, where they are too many to be kept.
+        ``on_eviction`` is given conversations of which no more RPC comes, where they are too many to be kept.
         """
         for batch in self.decoded():
             with uncollected():
                 rpcs = self.analyzer.feed_decoded(batch)
             yield from rpcs
-            if self.analyzer.retired.connections and (gone := self.analyzer.retired_since()):
-                if evicted is not None:
-                    evicted(gone)
+            if self.analyzer.evicted.connections and (gone := self.analyzer.evicted_since()):
+                if on_eviction is not None:
+                    on_eviction(gone)
                 gc.collect()
         yield from self.analyzer.finish()
 

@@ -85,7 +85,7 @@ class Dashboard:
         elif key == "S":
             look.connections = _next([*CONNECTION_ORDERS], look.connections)
         elif key in "cC":
-            carriers = [one.number for one in watching.analyzer.connections if one.protocol == "rpcrdma"]
+            carriers = [one.connection.number for one in watching.analyzer.conversations if one.protocol == "rpcrdma"]
             numbers: list[int | None] = [None, *carriers]
             watching.picked = _next(numbers if key == "c" else numbers[::-1], watching.picked)
             watching.recent.forget()
@@ -107,7 +107,8 @@ def take_snapshot(watching: Watching) -> Snapshot:
     """The picture of now."""
     analyzer, recent, live = watching.analyzer, watching.recent, watching.live
     rows: list[Row] = []
-    for one in analyzer.connections:
+    for conversation in analyzer.conversations:
+        one = conversation.connection
         history = watching.credits.get(one.number)
         forward = history.directions[0] if history is not None else None
         rows.append(
@@ -115,7 +116,7 @@ def take_snapshot(watching: Watching) -> Snapshot:
                 one.number,
                 str(one.endpoints[0]) if one.endpoints[0].port is not None else one.endpoints[0].address,
                 who(one, 1).removeprefix("server "),
-                one.protocol == "rpcrdma",
+                conversation.protocol == "rpcrdma",
                 bool(one.ended_by),
                 recent.rate_of(one.number),
                 forward.outstanding if forward is not None else 0,
@@ -136,7 +137,7 @@ def take_snapshot(watching: Watching) -> Snapshot:
         )
         for finding, times in watching.breaches()
     ]
-    picked = next((one for one in analyzer.connections if one.number == watching.picked), None)
+    picked = next((one for one in analyzer.conversations if one.connection.number == watching.picked), None)
     return Snapshot(
         watching.path,
         watching.now,
@@ -149,12 +150,12 @@ def take_snapshot(watching: Watching) -> Snapshot:
         recent.rate,
         tuple(recent.history),
         tuple(rows),
-        analyzer.retired.connections,
+        analyzer.evicted.connections,
         tuple(recent.busy()),
         tuple(recent.newest),
         tuple(recent.slowest()),
         tuple(breaches),
         watching.picked,
-        tuple(agreed(picked, analyzer.connections)) if picked is not None else (),
+        tuple(agreed(picked, analyzer.conversations)) if picked is not None else (),
         watching.keeper.path if watching.keeper is not None else "",
     )

@@ -430,8 +430,8 @@ SETTLED = {"v2-settles": [2], "v2-falls-back": [1, 1], "v2-characteristics": [2,
 
 @pytest.mark.parametrize("name", SETTLED)
 def test_the_versions_and_sizes_of_version_2(name: str) -> None:
-    connections = analyzed(name).analyzer.connections
-    assert [one.negotiation.settled for one in connections] == SETTLED[name]
+    conversations = analyzed(name).analyzer.conversations
+    assert [one.negotiation.settled for one in conversations] == SETTLED[name]
     if name == "v2-settles":
-        sizes = [connections[0].in_force(XCHAR_RBSIZ, end, 1 << 30).value for end in (0, 1)]
+        sizes = [conversations[0].in_force(XCHAR_RBSIZ, end, 1 << 30).value for end in (0, 1)]
         assert sizes == [16384, 16384]

@@ -119,8 +119,8 @@ def command(
         reading = Reading(file, analyzer_options(ports, force))
         reading.analyzer.watch = auditor.watch
         try:
-            rpcs = sum(1 for _ in reading.rpcs(auditor.retire))
-            auditor.finish(reading.analyzer.connections)
+            rpcs = sum(1 for _ in reading.rpcs(auditor.evict))
+            auditor.finish(reading.analyzer.conversations)
             if chosen is not None:
                 for place in [place for place in auditor.tallies if place.connection != chosen]:
                     del auditor.tallies[place]

@@ -6,7 +6,7 @@ import click
 
 from rdmascope.dissect.measure.credits import CreditDirection, CreditHistory
 from rdmascope.dissect.records.nouns import Record, record
-from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import console, print_json, show
@@ -46,7 +46,7 @@ def command(
     """
     histories: list[CreditHistory] = []
 
-    def watch(one: Connection) -> CreditHistory:
+    def watch(one: Conversation) -> CreditHistory:
         histories.append(CreditHistory(one))
         return histories[-1]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from rdmascope.captures.export import Conversation, TcpExport
+from rdmascope.captures.export import TcpExport, TcpStreamPair
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
@@ -152,10 +152,10 @@ def _messages(rpc: Rpc) -> list[tuple[int, int, Reassembled | None]]:
     return found
 
 
-def _conversation(connection: Connection, nfs: bool) -> Conversation:
+def _conversation(connection: Connection, nfs: bool) -> TcpStreamPair:
     client, server = connection.endpoints
     number = connection.number
-    return Conversation(
+    return TcpStreamPair(
         number=number,
         client=_ip(client.address, number, 0),
         server=_ip(server.address, number, 1),

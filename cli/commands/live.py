@@ -25,9 +25,9 @@ from rdmascope.dissect.measure.live_window import LiveWindow
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.matching import Watches
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.connection import Connection
 
 from ..dashboard import Dashboard
 from ..options import Duration
@@ -45,7 +45,7 @@ MARGIN = 200_000_000
 SECOND = 1_000_000_000
 TIDY = 60
 """Seconds between two searches for memory that can be given back."""
-BOUNDS = Options(outstanding=256, ended=64, most_connections=4096)
+BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
 """What is remembered of a capture without end."""
 EXAMPLES = 3
 """Findings of a rule at an end that --json gives, as audit does."""
@@ -164,7 +164,7 @@ def command(
         analyzer_options(ports, force),
         outstanding=BOUNDS.outstanding,
         ended=BOUNDS.ended,
-        most_connections=BOUNDS.most_connections,
+        max_connections=BOUNDS.max_connections,
     )
     settings = Settings(
         tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, buffer << 20, not no_promiscuous
@@ -293,9 +293,9 @@ class Watching:
         if now:
             self._ended(self.analyzer.tick(now))
             self.auditor.tick(now)
-        gone = self.analyzer.retired_since()
+        gone = self.analyzer.evicted_since()
         if gone:
-            self._retire(gone)
+            self._evict(gone)
         self._print_findings()
         sys.stdout.flush()
         self.seconds = time.monotonic() - self.began
@@ -327,17 +327,17 @@ class Watching:
         if self.rpcs == self._wanted:
             self.ending.because("count")
 
-    def _retire(self, connections: list[Connection]) -> None:
-        self.statistics.evict(connections)
-        self.auditor.retire(connections)
-        for connection in connections:
-            self.credits.pop(connection.number, None)
+    def _evict(self, conversations: list[Conversation]) -> None:
+        self.statistics.evict(conversations)
+        self.auditor.evict(conversations)
+        for conversation in conversations:
+            self.credits.pop(conversation.connection.number, None)
 
     def _finish(self) -> None:
         """The capture is over, the report not yet printed."""
         self.seconds = time.monotonic() - self.began
         self._ended(self.analyzer.finish())
-        self.auditor.finish(self.analyzer.connections)
+        self.auditor.finish(self.analyzer.conversations)
         self._print_findings()
         with suppress(OSError):
             self.live.count()
@@ -345,9 +345,9 @@ class Watching:
             self.keeper.close()
         gc.enable()
 
-    def _watch(self, connection: Connection) -> Watches:
-        history = self.credits[connection.number] = CreditHistory(connection)
-        return Watches(self.auditor.watch(connection), history)
+    def _watch(self, conversation: Conversation) -> Watches:
+        history = self.credits[conversation.connection.number] = CreditHistory(conversation)
+        return Watches(self.auditor.watch(conversation), history)
 
     def _tell(self, finding: Finding, tally: RuleTally) -> None:
         self.findings += 1
@@ -398,7 +398,7 @@ class Watching:
             rpcs=self.rpcs,
             findings=self.findings,
             rules_broken={finding.rule.id: times for finding, times in self.breaches()},
-            retired_connections=self.analyzer.retired.connections,
+            evicted_connections=self.analyzer.evicted.connections,
             files_removed=self.keeper.removed if self.keeper is not None else None,
             ended_by=self.ending.why,
             error=None if self.damage is None else str(self.damage),

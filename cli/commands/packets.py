@@ -23,8 +23,8 @@ from rdmascope.dissect.link.packets import PACKET, decode
 from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.records.packet_info import PROTOCOLS, alone_shown, call_shown, packet_info, reply_shown
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.connection import Connection
 
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
 from ..terminal import console, print_json, show
@@ -227,22 +227,22 @@ def _batch_lines(
     for at in range(0, len(rows), SLICE):
         for packet in _packets(rows[at : at + SLICE]):
             source, destination = addresses.name(packet.source), addresses.name(packet.destination)
-            connection = ends.get((destination, packet.dest_qp))
+            conversation = ends.get((destination, packet.dest_qp))
             opcode = packet.opcode
             rpc: int | None = None
-            carrier = connection is not None and connection.protocol == "rpcrdma"
+            carrier = conversation is not None and conversation.protocol == "rpcrdma"
             alone = bool(opcodes.IS_ONLY[opcode])
             begins = carrier and bool(opcodes.IS_SEND[opcode]) and (alone or bool(opcodes.IS_FIRST[opcode]))
             if packet.frame in sends:
                 protocol, info, rpc = sends.pop(packet.frame)
-            elif connection is not None and begins and alone:
+            elif conversation is not None and begins and alone:
                 payload = packet.payload, packet.payload + packet.captured, packet.length
-                protocol, info = alone_shown(batch.data, *payload, packet.frame, connection)
+                protocol, info = alone_shown(batch.data, *payload, packet.frame, conversation)
             else:
                 use, rpc = uses.pop(packet.frame, ("", None))
                 protocol, info = (
                     PROTOCOLS[packet.transport],
-                    packet_info(batch.data, packet, connection, use),
+                    packet_info(batch.data, packet, conversation, use),
                 )
             place = packet.frame, packet.time, packet.wire
             yield Line(*place, packet, None, source, destination, protocol, info, rpc, begins, batch)
@@ -261,9 +261,9 @@ def _frame(line: Line) -> int:
     return line.frame
 
 
-def _ends(analyzer: Analyzer) -> dict[tuple[str, int], Connection]:
-    """(address, queue pair) -> the latest connection that ends there."""
-    return {(end.address, end.qpn): connection for connection in analyzer.connections for end in connection.endpoints}
+def _ends(analyzer: Analyzer) -> dict[tuple[str, int], Conversation]:
+    """(address, queue pair) -> the conversation on the latest connection that ends there."""
+    return {(end.address, end.qpn): one for one in analyzer.conversations for end in one.connection.endpoints}
 
 
 def _packets(rows: Rows) -> Iterator[SimpleNamespace]:

@@ -76,7 +76,7 @@ def command(
       capture      frames, packets, times, RPCs by state
       connection   endpoints, queue pairs, what they agreed: private data,
                    version, characteristics, thresholds, credits
-      retired      what earlier connections came to, where they were too many
+      evicted      what earlier connections came to, where they were too many
       transport    losses, retransmissions, congestion, as rdmascope transport has it
       procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
       transfer     messages, chunks, bytes of one way a payload travels
@@ -127,7 +127,7 @@ def print_page(reading: Read, statistics: Statistics, everything: bool = False) 
 
     analyzer = reading.analyzer
     out = console()
-    connections = analyzer.connections
+    conversations = analyzer.conversations
     show(
         out,
         views.summary(
@@ -136,12 +136,12 @@ def print_page(reading: Read, statistics: Statistics, everything: bool = False) 
             packets=analyzer.packets,
             first_time=analyzer.first_time,
             last_time=analyzer.last_time,
-            connections=connections,
+            conversations=conversations,
             statistics=statistics,
-            retired=analyzer.retired,
+            evicted=analyzer.evicted,
         ),
     )
-    sections = [("Connections", "", views.connections_view(connections, statistics, analyzer.retired))]
+    sections = [("Connections", "", views.connections_view(conversations, statistics, analyzer.evicted))]
     if statistics.calls:
         slowest = statistics.slowest()
         sections += [
@@ -155,8 +155,8 @@ def print_page(reading: Read, statistics: Statistics, everything: bool = False) 
             sections.append(
                 ("Slowest", "rdmascope show FILE --rpc N has each in full", views.slowest_view(slowest, out.width))
             )
-    if connections:
-        healths = [(connection, analyzer.health(connection.number)) for connection in connections]
+    if conversations:
+        healths = [(one.connection, analyzer.health(one.connection.number)) for one in conversations]
         sections.append(("Transport", "rdmascope transport FILE has each connection in full", troubles_view(healths)))
     sections.append(("Not decoded", "", views.undecoded_view(_undecoded(reading, statistics))))
     for title, remark, view in sections:
@@ -178,17 +178,18 @@ def print_records(reading: Read, statistics: Statistics) -> None:
             packets=analyzer.packets,
             first_time=analyzer.first_time,
             last_time=analyzer.last_time,
-            connections=len(analyzer.connections) + analyzer.retired.connections,
+            connections=len(analyzer.connections) + analyzer.evicted.connections,
             states=statistics.states,
             error=None if reading.damage is None else str(reading.damage),
         )
     )
-    for connection in analyzer.connections:
-        emit(records.connection_record(connection, statistics.connections.get(connection.number)))
-    for connection in analyzer.connections:
-        emit(transport_record(connection, analyzer.health(connection.number)))
-    if analyzer.retired.connections:
-        emit(records.retired_record(analyzer.retired, statistics.evicted))
+    for conversation in analyzer.conversations:
+        number = conversation.connection.number
+        emit(records.connection_record(conversation, statistics.connections.get(number)))
+    for conversation in analyzer.conversations:
+        emit(transport_record(conversation, analyzer.health(conversation.connection.number)))
+    if analyzer.evicted.connections:
+        emit(records.evicted_record(analyzer.evicted, statistics.evicted))
     for procedure in statistics.procedures():
         emit(records.procedure_record(procedure))
     for way, transfer in statistics.transfers.items():
@@ -209,10 +210,10 @@ def _undecoded(reading: Read, statistics: Statistics) -> list[tuple[str, str, in
     rows = [("frames", f"{kind}, not RDMA", number) for kind, number in analyzer.skipped.items()]
     rows += [("packets", f"{kind}, not Reliable Connection", number) for kind, number in analyzer.other_packets.items()]
     others: Counter[str] = Counter()
-    for connection in analyzer.connections:
-        if connection.protocol != "rpcrdma":
-            name = connection.protocol_name or "not recognised as RPC-over-RDMA"
-            others[f"connections of another protocol: {name}"] += sum(connection.packets)
+    for conversation in analyzer.conversations:
+        if conversation.protocol != "rpcrdma":
+            name = conversation.protocol_name or "not recognised as RPC-over-RDMA"
+            others[f"connections of another protocol: {name}"] += sum(conversation.connection.packets)
     rows += [("packets", reason, number) for reason, number in others.items()]
     first: dict[str, int] = {}
     reasons: Counter[str] = Counter()
@@ -224,11 +225,11 @@ def _undecoded(reading: Read, statistics: Statistics) -> list[tuple[str, str, in
         ("operations", f"connection {connection}: memory that no captured call advertised", number)
         for connection, number in analyzer.unplaced.items()
     ]
-    if analyzer.retired.undecoded:
-        rows.append(("Sends", "on connections that were retired", analyzer.retired.undecoded))
-    if analyzer.retired.unplaced:
-        rows.append(("operations", "connections that were retired: memory that no captured call advertised",
-                     analyzer.retired.unplaced))  # fmt: skip
+    if analyzer.evicted.undecoded:
+        rows.append(("Sends", "on evicted connections", analyzer.evicted.undecoded))
+    if analyzer.evicted.unplaced:
+        rows.append(("operations", "evicted connections: memory that no captured call advertised",
+                     analyzer.evicted.unplaced))  # fmt: skip
     rows += [("RPCs", reason, number) for reason, number in statistics.damage.items()]
     states = statistics.states
     rows += [("RPCs", state, states[state]) for state in ("no reply", "no call") if state in states]

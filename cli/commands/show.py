@@ -12,10 +12,10 @@ from rich.text import Text
 
 from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.operations import Operation
 
 if TYPE_CHECKING:
@@ -117,12 +117,12 @@ def command(
 class Strays:
     """An ``exchange.Watch`` that keeps each message without a part of an RPC, by its first frame."""
 
-    def __init__(self, connection: Connection, found: dict[int, tuple[Connection, Message]]) -> None:
-        self.connection, self.found = connection, found
+    def __init__(self, conversation: Conversation, found: dict[int, tuple[Conversation, Message]]) -> None:
+        self.conversation, self.found = conversation, found
 
     def stray(self, sender: int, message: Message) -> None:
         if message.header.procedure is not None:
-            self.found[message.operation.first_frame] = self.connection, message
+            self.found[message.operation.first_frame] = self.conversation, message
 
     def called(self, rpc: Rpc) -> None:
         """It has its own way to be shown."""
@@ -189,8 +189,8 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
 
     seen: list[tuple[FrameBatch, Rows]] = []
     analyzer = reading.analyzer
-    strays: dict[int, tuple[Connection, Message]] = {}
-    analyzer.watch = lambda connection: Strays(connection, strays)
+    strays: dict[int, tuple[Conversation, Message]] = {}
+    analyzer.watch = lambda conversation: Strays(conversation, strays)
     segments: list[Segment] = []
     watched_segments = watch_segments(analyzer)
 
@@ -249,8 +249,8 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
         show(out, frame_tree(data, row, reading.first_time, rpcrdma, segment))
         show(out, Text())
         if stray is not None:
-            connection, message = stray
-            words = transport_info(message.header, connection.negotiation.answered_by(message.frame))
+            conversation, message = stray
+            words = transport_info(message.header, conversation.negotiation.answered_by(message.frame))
             show(out, Text(f"It carries {words}, and no part of an RPC."))
         elif owner is None:
             show(out, Text("It carries no part of an RPC.", "dim"))

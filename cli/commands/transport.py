@@ -12,8 +12,8 @@ import click
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.records.nouns import Record, record
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.health import Direction, Episode, Refusal, Tally, TransportHealth
 from rdmascope.dissect.units import plural
 
@@ -124,13 +124,13 @@ def command(
         health = analyzer.health(one.number)
         waited = [entry for _, _, entry in sorted(paid.get(one.number, []), reverse=True)]
         if as_json:
-            print_json({**transport_record(one, health, waited), "file": reading.path})
+            print_json({**transport_record(analyzer.conversation(one), health, waited), "file": reading.path})
         else:
             if at:
                 click.echo()
             show(out, views.connection_view(one, health, waited, out.width, everything))
-    if retired := analyzer.retired.connections:
-        complain(f"{plural(retired, 'earlier connection')} retired: too many to tell of each; the report has their sum")
+    if evicted := analyzer.evicted.connections:
+        complain(f"{plural(evicted, 'earlier connection')} evicted: too many to tell of each; the report has their sum")
     reading.check()
 
 
@@ -143,14 +143,15 @@ def _keep(entries: list[tuple[int, int, Paid]], rpc: Rpc) -> None:
         heapq.heappushpop(entries, entry)
 
 
-def transport_record(connection: Connection, health: TransportHealth, paid: Iterable[Paid] = ()) -> Record:
+def transport_record(conversation: Conversation, health: TransportHealth, paid: Iterable[Paid] = ()) -> Record:
     """The connection's health as a JSON object."""
+    connection = conversation.connection
     names = ("active", "passive")
     return record(
         "transport",
         number=connection.number,
         transport=health.transport,
-        protocol=connection.protocol,
+        protocol=conversation.protocol,
         path_mtu=health.path_mtu,
         ended=health.ended,
         capture_point={

@@ -98,7 +98,7 @@ class Snapshot:
     rate: Rate
     history: tuple[Rate, ...]
     connections: tuple[Row, ...]
-    retired: int
+    evicted: int
     busy: tuple[BusyProcedure, ...]
     newest: tuple[RecentRpc, ...]
     """The newest last."""
@@ -270,8 +270,8 @@ def _connections(snapshot: Snapshot, look: Look) -> _Section:
             ]
         )
     names = ["RPC/s", "up/s", "down/s", "credits", "retrans", "RNR", *(["missing"] if losses else [])]
-    if snapshot.retired:
-        rows.append([Text(f"{plural(snapshot.retired, 'earlier connection')} evicted", "dim"), *[""] * len(names)])
+    if snapshot.evicted:
+        rows.append([Text(f"{plural(snapshot.evicted, 'earlier connection')} evicted", "dim"), *[""] * len(names)])
     return _Section(
         [_title("Connections")],
         names,

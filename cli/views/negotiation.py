@@ -16,10 +16,10 @@ from rdmascope.dissect.layers.characteristics_codes import (
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES
 from rdmascope.dissect.records.option_info import MAX_LISTED, limited, listed, option_parts
 from rdmascope.dissect.rpcrdma.characteristics import InitXch, ReqXch, decode_option, selected
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
 from rdmascope.dissect.rpcrdma.negotiation import Request, Spoken
 from rdmascope.dissect.rpcrdma.version_loops import loops
-from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import plural, size
 
 ENDS = "client", "server"
@@ -28,48 +28,48 @@ MAX_ITEMS = 64
 """Characteristics of one message that are listed."""
 
 
-def speaks_version_2(connection: Connection) -> bool:
+def speaks_version_2(conversation: Conversation) -> bool:
     """Some message of it was not version 1."""
-    negotiation = connection.negotiation
+    negotiation = conversation.negotiation
     spoken = [negotiation.asked, *negotiation.answered]
     return any(one is not None and one.version != 1 for one in spoken) or bool(
         negotiation.refusals or negotiation.announcements or negotiation.requests
     )
 
 
-def story(connection: Connection, connections: Sequence[Connection] = ()) -> Iterator[str]:
-    """What was agreed, line by line; nothing where all of it was version 1.  ``connections``: all of the capture."""
-    if not speaks_version_2(connection):
+def story(conversation: Conversation, conversations: Sequence[Conversation] = ()) -> Iterator[str]:
+    """What was agreed, line by line; nothing where all of it was version 1.  ``conversations``: all of the capture."""
+    if not speaks_version_2(conversation):
         return
-    yield version_story(connection)
-    for loop in loops(connections):
-        if connection in loop.connections[1:]:
-            first = loop.connections[0].number
+    yield version_story(conversation)
+    for loop in loops(conversations):
+        if conversation in loop.conversations[1:]:
+            first = loop.conversations[0].connection.number
             yield f"requested version {loop.version} although the server had refused it on connection {first}"
     for sender, way in ((0, "to the server"), (1, "back")):
-        yield f"inline threshold {way}: {limited(_thresholds(connection, sender))}"
-    version = connection.version_at().value
-    if version != 1 and (version != 0 or connection.negotiation.announcements):
+        yield f"inline threshold {way}: {limited(_thresholds(conversation, sender))}"
+    version = conversation.version_at().value
+    if version != 1 and (version != 0 or conversation.negotiation.announcements):
         for endpoint in (0, 1):
-            yield from _characteristics(connection, endpoint)
-    yield from _requests(connection)
+            yield from _characteristics(conversation, endpoint)
+    yield from _requests(conversation)
     refused = [
         f"{ENDS[one.endpoint]} {option_name(one.option)} (frame {one.frame})"
-        for one in connection.negotiation.option_refusals
+        for one in conversation.negotiation.option_refusals
     ]
     if refused:
         yield f"not supported by {limited(refused)}"
 
 
-def version_story(connection: Connection) -> str:
+def version_story(conversation: Conversation) -> str:
     """'requested version 2 in frame 4, refused by RDMA2_ERR_VERS 1..1 in frame 6, continued with version 1 in …'."""
-    negotiation = connection.negotiation
+    negotiation = conversation.negotiation
     asked, went_on = negotiation.asked, negotiation.went_on
     parts: list[str] = []
-    if not connection.start_known:
+    if not conversation.connection.start_known:
         parts.append("what was agreed before the capture began is unknown")
     if asked is not None:
-        first = "requested" if connection.start_known else "first seen: the client's"
+        first = "requested" if conversation.connection.start_known else "first seen: the client's"
         parts.append(f"{first} version {asked.version} in frame {asked.frame}")
     refusals = [
         f"{'' if one.endpoint else 'the server '}refused by {one.name} {one.range} in frame {one.frame}"
@@ -94,23 +94,23 @@ def _spoken(one: Spoken) -> str:
     return f"in version {one.version} in frame {one.frame}"
 
 
-def _thresholds(connection: Connection, sender: int) -> Iterator[str]:
-    known = connection.thresholds(sender)
+def _thresholds(conversation: Conversation, sender: int) -> Iterator[str]:
+    known = conversation.thresholds(sender)
     for at, one in enumerate(known):
         bytes_ = "unknown" if one.value is None else size(one.value)
         since = f" from frame {one.frame} on" if at else ""
         yield f"{bytes_}{since} ({one.source.removesuffix(f' in frame {one.frame}') if at else one.source})"
 
 
-def _characteristics(connection: Connection, endpoint: int) -> Iterator[str]:
+def _characteristics(conversation: Conversation, endpoint: int) -> Iterator[str]:
     by_source: dict[str, list[str]] = {}
     for which, kind in CHARACTERISTICS.items():
-        known = connection.in_force(which, endpoint)
+        known = conversation.in_force(which, endpoint)
         shown = "unknown" if known.value is None else value_words(which, known.value)
         by_source.setdefault(known.source, []).append(f"{kind.name} {shown}")
     others = {
         one.characteristic.which: one
-        for one in connection.negotiation.announcements
+        for one in conversation.negotiation.announcements
         if one.endpoint == endpoint and one.characteristic.which not in CHARACTERISTICS
     }
     for one in list(others.values())[:MAX_LISTED]:
@@ -119,15 +119,15 @@ def _characteristics(connection: Connection, endpoint: int) -> Iterator[str]:
     if len(others) > MAX_LISTED:
         known_by.append(f"… and {plural(len(others) - MAX_LISTED, 'unknown characteristic')} more")
     yield f"{ENDS[endpoint]}: {'; '.join(known_by)}"
-    if endpoint in connection.negotiation.nochange:
-        frame, fixed = connection.negotiation.nochange[endpoint]
+    if endpoint in conversation.negotiation.nochange:
+        frame, fixed = conversation.negotiation.nochange[endpoint]
         if fixed:
             names = limited([characteristic_name(which) for which in sorted(fixed)])
             yield f"{ENDS[endpoint]} expects no change of {names} (frame {frame})"
 
 
-def _requests(connection: Connection) -> Iterator[str]:
-    requests = connection.negotiation.requests
+def _requests(conversation: Conversation) -> Iterator[str]:
+    requests = conversation.negotiation.requests
     for request in requests[:MAX_LISTED]:
         yield f"{ENDS[request.asker]} requested {listed(request.want)} in frame {request.frame}: {outcome(request)}"
     if len(requests) > MAX_LISTED:

@@ -13,7 +13,8 @@ from rich.text import Text
 from rdmascope.dissect.measure.statistics import PARTS, Procedure, Share, SlowRpc, Statistics, TransferTotals
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.percentiles import Distribution
-from rdmascope.dissect.rpcrdma.eviction import Retired
+from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.transport.connection import Connection, Endpoint
 from rdmascope.dissect.units import bound, count, duration, plural, share, size
 
@@ -47,16 +48,16 @@ def summary(
     packets: int,
     first_time: int | None,
     last_time: int | None,
-    connections: Sequence[Connection],
+    conversations: Sequence[Conversation],
     statistics: Statistics,
-    retired: Retired,
+    evicted: Evicted,
 ) -> RenderableType:
     lines = [Text(name, "bold")]
     lines.append(Text(f"{plural(frames, 'frame')}, {count(packets)} of them RDMA packets"))
     if first_time is not None and last_time is not None:
         lines.append(Text(f"{duration(last_time - first_time)} from {moment(first_time)}"))
     line = Text()
-    carriers = retired.carriers + sum(one.protocol == "rpcrdma" for one in connections)
+    carriers = evicted.carriers + sum(one.protocol == "rpcrdma" for one in conversations)
     line.append(plural(statistics.calls, "RPC"), "bold")
     line.append(f" on {plural(carriers, 'RPC-over-RDMA connection')}")
     for at, (state, number) in enumerate(statistics.states.items()):
@@ -71,21 +72,23 @@ def _queue_pair(end: Endpoint) -> str:
     return f"{end.qpn:#x}" if end.port is None else "-"
 
 
-def connections_view(connections: Sequence[Connection], statistics: Statistics, retired: Retired) -> RenderableType:
+def connections_view(conversations: Sequence[Conversation], statistics: Statistics, evicted: Evicted) -> RenderableType:
     """One row per connection, then what their ends agreed, once for all that agree alike."""
     shares = statistics.connections
-    if not connections and not retired.connections:
+    if not conversations and not evicted.connections:
         return Text("  none seen", "dim")
-    busiest = sorted(connections, key=lambda one: -(shares[one.number].calls if one.number in shares else 0))
-    shown = sorted(busiest[:MAX_CONNECTIONS], key=lambda one: one.number)
-    lossy = any(sum(one.retransmitted_packets) or sum(one.missing_packets) for one in shown)
+    calls = {number: share.calls for number, share in shares.items()}
+    busiest = sorted(conversations, key=lambda one: -calls.get(one.connection.number, 0))
+    shown = sorted(busiest[:MAX_CONNECTIONS], key=lambda one: one.connection.number)
+    lossy = any(sum(one.connection.retransmitted_packets) or sum(one.connection.missing_packets) for one in shown)
     rows = []
-    for one in shown:
+    for conversation in shown:
+        one = conversation.connection
         part = shares.get(one.number, Share())
         active, passive = one.endpoints
         port = f":{one.service_port}" if one.service_port else ""
         bracketed = f"[{passive.address}]" if port and ":" in passive.address else passive.address
-        carrier = one.protocol == "rpcrdma"
+        carrier = conversation.protocol == "rpcrdma"
         row: list[Cell] = [
             str(one.number),
             active.address if active.port is None else str(active),
@@ -102,13 +105,13 @@ def connections_view(connections: Sequence[Connection], statistics: Statistics, 
     columns = ["RPCs", "calls", "replies", *(["retrans", "missing"] if lossy else [])]
     table = Grid(["#", "client", "QP", "server", "QP"], columns, rows, flexible=1)
     parts: list[RenderableType] = [table]
-    if len(connections) > len(shown):
-        parts.append(Text(f"  … and {len(connections) - len(shown)} more, less busy", "dim"))
-    if retired.connections:
-        parts.append(_retired(retired, statistics.evicted))
+    if len(conversations) > len(shown):
+        parts.append(Text(f"  … and {len(conversations) - len(shown)} more, less busy", "dim"))
+    if evicted.connections:
+        parts.append(_evicted(evicted, statistics.evicted))
     alike: dict[tuple[str, ...], list[int]] = {}
-    for one in shown:
-        alike.setdefault(tuple(agreed(one, connections)), []).append(one.number)
+    for conversation in shown:
+        alike.setdefault(tuple(agreed(conversation, conversations)), []).append(conversation.connection.number)
     for lines, numbers in alike.items():
         label = "all" if len(alike) == 1 and len(numbers) > 1 else "#" + _ranges(numbers)
         words = Table.grid(padding=(0, 1, 0, 0))
@@ -120,50 +123,51 @@ def connections_view(connections: Sequence[Connection], statistics: Statistics, 
     return Group(*parts)
 
 
-def _retired(retired: Retired, share: Share) -> Text:
-    retransmitted, missing = retired.retransmitted_packets, retired.missing_packets
+def _evicted(evicted: Evicted, share: Share) -> Text:
+    retransmitted, missing = evicted.retransmitted_packets, evicted.missing_packets
     facts = [plural(share.calls, "RPC"), f"{size(share.call_bytes)} of calls", f"{size(share.reply_bytes)} of replies"]
     facts += [f"{plural(retransmitted, 'packet')} retransmitted"] if retransmitted else []
     facts += [f"{plural(missing, 'packet')} missing"] if missing else []
-    return Text(f"  {plural(retired.connections, 'earlier connection')} evicted: {', '.join(facts)}", "dim")
+    return Text(f"  {plural(evicted.connections, 'earlier connection')} evicted: {', '.join(facts)}", "dim")
 
 
-def agreed(one: Connection, connections: Sequence[Connection]) -> Iterator[str]:
+def agreed(conversation: Conversation, conversations: Sequence[Conversation]) -> Iterator[str]:
     """What the ends of a connection agreed, in lines."""
+    one = conversation.connection
     sure = "" if one.confidence >= 1 else f" ({one.confidence:.0%} sure)"
     pairing = PAIRINGS.get(one.paired_by, one.paired_by) + sure
-    if one.protocol == "rpcrdma":
-        carried = f"RPC-over-RDMA, recognised by {', '.join(one.recognised_by)}"
-    elif one.protocol_name:
-        carried = f"{one.protocol_name}, {'judging by its port' if one.service_port else 'passed over'}"
+    if conversation.protocol == "rpcrdma":
+        carried = f"RPC-over-RDMA, recognised by {', '.join(conversation.recognised_by)}"
+    elif conversation.protocol_name:
+        carried = f"{conversation.protocol_name}, {'judging by its port' if one.service_port else 'passed over'}"
     else:
-        carried = PROTOCOLS.get(one.protocol, one.protocol)
+        carried = PROTOCOLS.get(conversation.protocol, conversation.protocol)
     yield f"{one.transport}, {pairing}; {carried}"
     if one.evidence:
         yield "evidence: " + "; ".join(one.evidence)
-    if one.protocol != "rpcrdma":
+    if conversation.protocol != "rpcrdma":
         return
     mtu = f"path MTU {one.path_mtu}" if one.path_mtu else ""
-    if speaks_version_2(one):
-        yield from story(one, connections)
+    if speaks_version_2(conversation):
+        yield from story(conversation, conversations)
         if mtu:
             yield mtu
     else:
-        there, source = one.inline_threshold(0)
-        back, source_back = one.inline_threshold(1)
+        there, source = conversation.inline_threshold(0)
+        back, source_back = conversation.inline_threshold(1)
         origin = source if source == source_back else f"{source}, {source_back}"
         threshold = f"inline threshold {size(there)} to the server, {size(back)} back ({origin})"
         yield f"{threshold}; {mtu}" if mtu else threshold
-    yield f"private data: client {_private(one.endpoints[0])}; server {_private(one.endpoints[1])}"
-    requested, granted = _range(one.credits_asked), _range(one.credits_granted)
+    yield f"private data: client {_private(conversation, 0)}; server {_private(conversation, 1)}"
+    requested, granted = _range(conversation.credits_requested), _range(conversation.credits_granted)
     yield f"credits: {requested} requested, {granted} granted{_depths(one)}"
     yield f"ended by {one.ended_by}" if one.ended_by else "not ended in this capture"
 
 
-def _private(end: Endpoint) -> str:
-    data = end.private_data
+def _private(conversation: Conversation, end: int) -> str:
+    data = conversation.private_data(end)
     if data is None:
-        return "none" if end.private_data_seen else "not seen"
+        return "none" if conversation.private_data_known(end) else "not seen"
     invalidation = ", remote invalidation" if data.remote_invalidation else ""
     return f"sends {size(data.send_size)}, receives {size(data.receive_size)}{invalidation}"
 

@@ -55,7 +55,7 @@ def _thresholds(rpc: Rpc) -> Iterator[str]:
     """What each Send of version 2 was allowed to be; of version 1 the report has it, since it does not change."""
     for name, message in (("call", rpc.call), ("reply", rpc.reply)):
         if message is not None and message.header.version == 2:
-            limit, source = rpc.connection.inline_threshold(message.operation.initiator, message.frame)
+            limit, source = rpc.conversation.inline_threshold(message.operation.initiator, message.frame)
             yield f"the {name}: a Send of {size(message.operation.length)}, limit {size(limit)} ({source})"
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from ..layers.rpcrdma_codes import ERR_VERS, RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
 from ..rpcrdma.characteristics import RespXch
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
-from ..transport.connection import Connection
 from .nouns import RefusableMessage, SentMessage, SentOption
 from .remembered import REMEMBERED, remember
 from .settling import Settling
@@ -22,9 +22,11 @@ Table = OrderedDict[int, RefusableMessage]
 class Answers:
     """Of one connection."""
 
-    def __init__(self, connection: Connection, settling: Settling, give_up: Callable[[RefusableMessage], None]) -> None:
+    def __init__(
+        self, conversation: Conversation, settling: Settling, give_up: Callable[[RefusableMessage], None]
+    ) -> None:
         """``give_up`` is given a message that nothing will answer any more."""
-        self.connection = connection
+        self.conversation = conversation
         self.settling = settling
         self.give_up = give_up
         self.messages: tuple[Table, Table] = (OrderedDict(), OrderedDict())
@@ -35,11 +37,11 @@ class Answers:
 
     def sent(self, sender: int, message: Message, rpc: Rpc | None) -> None:
         """A message that may have to be refused."""
-        kind = refusable_kind(message, self.connection.negotiation.settled == 2)
+        kind = refusable_kind(message, self.conversation.negotiation.settled == 2)
         if kind:
             message.detach()  # it may wait for long
             table = self.messages[sender]
-            table[message.header.xid] = found = RefusableMessage(self.connection, message, sender, kind, rpc=rpc)
+            table[message.header.xid] = found = RefusableMessage(self.conversation, message, sender, kind, rpc=rpc)
             found.receiver_seen = bool(self.settling.last_sent[1 - sender])
             if len(table) > REMEMBERED:
                 self.give_up(table.popitem(last=False)[1])
@@ -62,7 +64,9 @@ class Answers:
         table = self.options[sender]
         if message.header.xid in table:  # one-way messages may have any XID; nothing will answer the earlier one
             table[-message.frame] = table.pop(message.header.xid)
-        table[message.header.xid] = found = RefusableMessage(self.connection, message, sender, "option", option=option)
+        table[message.header.xid] = found = RefusableMessage(
+            self.conversation, message, sender, "option", option=option
+        )
         found.sent, found.receiver_seen = sent_by_peer, bool(self.settling.last_sent[1 - sender])
         early = self._early.pop((1 - sender, message.header.xid), None)
         if early is not None and message.frame - early.message.frame <= REORDERED:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.matching import BY_XID_ALONE
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
@@ -19,7 +20,7 @@ from .judgement import PASS, PASSED, UNDECIDABLE, VIOLATION, Judgement, undecida
 from .listener import AuditListener
 from .nouns import ConnectionSetup, SentMessage
 from .rule import Level, Rule, all_rules
-from .subject import Subject, start_known
+from .subject import Subject
 from .transaction import Transaction
 
 SEVERITIES = {Level.MUST: "error", Level.SHOULD: "warning", Level.STATED: "notice"}
@@ -70,7 +71,7 @@ class RuleTally:
 
 
 EARLIER = 0
-"""Stands for the number of all connections that were retired."""
+"""Stands for the number of all evicted connections."""
 
 
 class TallyKey(NamedTuple):
@@ -128,9 +129,9 @@ class Auditor:
         self.sides_known: set[int] = set()
         """Connections of which the traffic tells who is the client."""
 
-    def watch(self, connection: Connection) -> AuditListener:
-        watcher = AuditListener(connection, self._judge, self.sides_known, self._refusals, self.release)
-        self._watchers[connection.number] = watcher
+    def watch(self, conversation: Conversation) -> AuditListener:
+        watcher = AuditListener(conversation, self._judge, self.sides_known, self._refusals, self.release)
+        self._watchers[conversation.connection.number] = watcher
         return watcher
 
     def tick(self, now: int) -> None:
@@ -138,17 +139,18 @@ class Auditor:
         for watcher in self._watchers.values():
             watcher.idle(now - watcher.connection.last_time)
             if any(watcher.last_answered):
-                self._judge_setup(watcher.connection)
+                self._judge_setup(watcher.conversation)
 
-    def retire(self, connections: Iterable[Connection]) -> None:
+    def evict(self, conversations: Iterable[Conversation]) -> None:
         """Nothing more will be seen of these connections: their tallies go to those of ``EARLIER``."""
         numbers = set()
-        for connection in connections:
+        for conversation in conversations:
+            connection = conversation.connection
             numbers.add(connection.number)
             watcher = self._watchers.pop(connection.number, None)
             if watcher is not None:
                 watcher.finish()
-            self._judge_setup(connection)
+            self._judge_setup(conversation)
             self._set_up.discard(connection.number)
             self._seats.pop(connection.number, None)
             self.sides_known.discard(connection.number)
@@ -158,19 +160,20 @@ class Auditor:
             earlier = self.tallies.setdefault(place._replace(connection=EARLIER), RuleTally())
             earlier.add(tally, self.examples)
 
-    def finish(self, connections: Iterable[Connection]) -> None:
-        """The capture is over; ``connections`` are all of it."""
+    def finish(self, conversations: Iterable[Conversation]) -> None:
+        """The capture is over; ``conversations`` are all of it."""
         for watcher in self._watchers.values():
             watcher.finish()
-        for connection in connections:
-            self._judge_setup(connection)
+        for conversation in conversations:
+            self._judge_setup(conversation)
 
-    def _judge_setup(self, connection: Connection) -> None:
-        if connection.protocol == "rpcrdma" and connection.number not in self._set_up:
+    def _judge_setup(self, conversation: Conversation) -> None:
+        connection = conversation.connection
+        if conversation.protocol == "rpcrdma" and connection.number not in self._set_up:
             self._set_up.add(connection.number)
             self.connections[connection.number] = connection
             for end in (0, 1):
-                self._judge(ConnectionSetup(connection, end))
+                self._judge(ConnectionSetup(conversation, end))
 
     @property
     def findings(self) -> list[Finding]:
@@ -240,7 +243,7 @@ class Auditor:
             and BY_XID_ALONE in subject.rpc.notes
         ):
             return BY_XID_ALONE
-        known = start_known(subject.connection) or subject.connection.number in self.sides_known
+        known = subject.start_known or subject.connection.number in self.sides_known
         return "" if known else "which end is the client is not known"
 
     def _count(self, rule: Rule, subject: Subject, judgement: Judgement) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from ..layers.oncrpc_codes import REPLY
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_OPTIONAL
 from ..onc.programs import NFS, NFS_CALLBACK
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
-from ..transport.connection import Connection
 from ..transport.operations import Operation
 from .answers import Answers
 from .back_channel import BackChannel
@@ -33,22 +33,23 @@ class AuditListener:
 
     def __init__(
         self,
-        connection: Connection,
+        conversation: Conversation,
         judge: Callable[[Subject], None],
         sides_known: set[int],
         refusals: VersionRefusals,
         release: Callable[[Rpc], None] | None = None,
     ) -> None:
         """``release`` is given every Rpc whose contents no rule will look at any more."""
-        self.connection = connection
+        self.conversation = conversation
+        self.connection = conversation.connection
         self.release = release
         self.sides_known = sides_known
         self._judge = judge
-        self.settling = Settling(connection, self._settled, self._place)
-        self.memory = AdvertisedHistory(connection)
+        self.settling = Settling(self.connection, self._settled, self._place)
+        self.memory = AdvertisedHistory(self.connection)
         self.grants = CreditGrants()
-        self.terms = VersionTwoState(connection, refusals)
-        self.answers = Answers(connection, self.settling, self._give_up)
+        self.terms = VersionTwoState(conversation, refusals)
+        self.answers = Answers(conversation, self.settling, self._give_up)
         self.back_channel = BackChannel()
         self.open: tuple[dict[Rpc, Transaction], ...] = ({}, {})
         """Calls without a reply, by caller."""
@@ -68,7 +69,7 @@ class AuditListener:
         assert rpc.call is not None
         message, caller = rpc.call, int(rpc.backward)
         self.settling.reach(message.operation)
-        transaction = Transaction(self.connection, rpc)
+        transaction = Transaction(self.conversation, rpc)
         transaction.responder_seen = bool(self.settling.last_sent[1 - caller])
         self.open[caller][rpc] = transaction
         self.grants.called(caller, transaction, len(self.open[caller]))
@@ -78,7 +79,7 @@ class AuditListener:
             self.memory.advertise(transaction, caller, self.open[caller])
         remember(self.xids[caller], rpc.xid, None)
         self.errored[caller].pop(rpc.xid, None)
-        sent = self._sent(SentMessage(self.connection, message, caller, True, rpc))
+        sent = self._sent(SentMessage(self.conversation, message, caller, True, rpc))
         if rpc.backward:
             self.back_channel.calls_back = True
             offered = self.back_channel.offered_by
@@ -91,7 +92,7 @@ class AuditListener:
         assert rpc.reply is not None
         message, caller = rpc.reply, int(rpc.backward)
         self.settling.reach(message.operation)
-        sent = self._sent(SentMessage(self.connection, message, 1 - caller, False, rpc))
+        sent = self._sent(SentMessage(self.conversation, message, 1 - caller, False, rpc))
         sent.errored = self.errored[caller].get(rpc.xid) if rpc.call is None else None
         sent.xid_seen = rpc.call is not None or rpc.xid in self.xids[caller]
         remember(self.xids[1 - caller], rpc.xid, None)
@@ -124,7 +125,7 @@ class AuditListener:
     def stray(self, sender: int, message: Message) -> None:
         header = message.header
         self.settling.reach(message.operation)
-        sent = self._sent(SentMessage(self.connection, message, sender, None, None))
+        sent = self._sent(SentMessage(self.conversation, message, sender, None, None))
         if header.procedure == RDMA_ERROR:
             sent.xid_seen = header.xid in self.xids[1 - sender]
             self.answers.refused(sent)
@@ -141,7 +142,7 @@ class AuditListener:
             transaction = self.answered.get(segment.rpc)
             if reply is not None and transaction is not None and self.memory.behind(operation, reply):
                 transaction.late.append(operation)
-        self.settling.add_operation(RdmaOperation(self.connection, operation, (False, False)))
+        self.settling.add_operation(RdmaOperation(self.conversation, operation, (False, False)))
 
     def idle(self, quiet: int) -> None:
         """The connection was quiet for ``quiet`` nanoseconds."""

@@ -19,11 +19,11 @@ from ..layers.characteristics_codes import XCHAR_RBSIZ, Characteristic
 from ..layers.private_data_codes import Identified, find_identifiers
 from ..layers.rpcrdma_codes import RDMA_DONE, RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL
 from ..rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, UpdXch
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.negotiation import InForce, Request
 from ..rpcrdma.rpcs import Rpc
-from ..transport.connection import Connection
 from ..transport.operations import Operation
 from . import shape
 from .subject import OfMessage, Subject, gaps
@@ -46,7 +46,7 @@ class MessageOrder(NamedTuple):
 class SentMessage(OfMessage):
     """A message when it was sent."""
 
-    connection: Connection
+    conversation: Conversation
     message: Message
     sender: int
     is_call: bool | None
@@ -109,16 +109,16 @@ class SentMessage(OfMessage):
     @property
     def limit(self) -> InForce:
         """The longest Send that its sender may make in version 2; None where the capture does not tell."""
-        connection, receiver, frame = self.connection, 1 - self.sender, self.message.frame
-        asked = connection.negotiation.asked
+        conversation, receiver, frame = self.conversation, 1 - self.sender, self.message.frame
+        asked = conversation.negotiation.asked
         if self.sender == 1 and asked is not None and asked.version == 2:
-            return connection.in_force(XCHAR_RBSIZ, receiver, frame)  # who answers version 2 has understood it
-        return connection.receive_size(receiver, frame)
+            return conversation.in_force(XCHAR_RBSIZ, receiver, frame)  # who answers version 2 has understood it
+        return conversation.receive_size(receiver, frame)
 
     @property
     def buffer_announced(self) -> bool:
         """The receiver told of its Receive Buffer Size."""
-        return self.connection.negotiation.announced(XCHAR_RBSIZ, 1 - self.sender, self.message.frame) is not None
+        return self.conversation.negotiation.announced(XCHAR_RBSIZ, 1 - self.sender, self.message.frame) is not None
 
     @property
     def length(self) -> int:
@@ -130,7 +130,7 @@ class SentMessage(OfMessage):
 class RdmaOperation(Subject):
     """One RDMA Read or Write, against the memory that was advertised."""
 
-    connection: Connection
+    conversation: Conversation
     operation: Operation
     callers: tuple[bool, bool]
     """Whether either end has sent forward calls, or backward ones."""
@@ -175,7 +175,7 @@ class RdmaOperation(Subject):
 class SentOption(OfMessage):
     """An RDMA2_OPTIONAL when it was sent (version-two-01, 3.1), of whatever end."""
 
-    connection: Connection
+    conversation: Conversation
     message: Message
     sender: int
     content: OptionNoun
@@ -195,7 +195,7 @@ class SentOption(OfMessage):
     def request(self) -> Request | None:
         """A ROPT_RESPXCH: the ROPT_REQXCH that it answers; where its XID fits none, the only one that waits."""
         frame, waiting = self.message.frame, []
-        for one in self.connection.negotiation.requests:
+        for one in self.conversation.negotiation.requests:
             if one.asker == self.sender:
                 continue
             same = one.xid == self.message.header.xid
@@ -233,7 +233,7 @@ class SentOption(OfMessage):
 class RefusableMessage(OfMessage):
     """A message that its receiver cannot accept, or need not, and what answered it."""
 
-    connection: Connection
+    conversation: Conversation
     message: Message
     sender: int
     kind: str
@@ -267,7 +267,7 @@ class RefusableMessage(OfMessage):
 class ConnectionSetup(Subject):
     """What one end said in its private data when the connection was made."""
 
-    connection: Connection
+    conversation: Conversation
     end: int
 
     def endpoint(self, role: str) -> int:
@@ -293,8 +293,8 @@ class ConnectionSetup(Subject):
     @property
     def cut(self) -> bool:
         """The capture ends before the private data does."""
-        return self.connection.endpoints[self.end].consumer_data_cut
+        return self.connection.endpoints[self.end].private_data_truncated
 
     @cached_property
     def identifiers(self) -> list[Identified]:
-        return find_identifiers(self.connection.endpoints[self.end].consumer_data)
+        return find_identifiers(self.connection.endpoints[self.end].private_data)

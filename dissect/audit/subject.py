@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..serial import PSN
@@ -12,10 +13,14 @@ from ..transport.operations import Operation
 class Subject:
     """Common to all nouns."""
 
-    connection: Connection
+    conversation: Conversation
     rpc: Rpc | None = None
     followed: tuple[bool, bool] = (False, False)
     """Whether either end sent another message later."""
+
+    @property
+    def connection(self) -> Connection:
+        return self.conversation.connection
 
     def missed(self, sender: int) -> str:
         """Why ``sender`` may have sent something up to now that is not in the capture; '' where it cannot have.
@@ -63,7 +68,7 @@ class Subject:
     @property
     def start_known(self) -> bool:
         """The connection's beginning is in the capture."""
-        return start_known(self.connection)
+        return self.connection.start_known
 
 
 class OfMessage(Subject):
@@ -83,10 +88,6 @@ class OfMessage(Subject):
     @property
     def xid(self) -> int | None:
         return self.message.header.xid
-
-
-def start_known(connection: Connection) -> bool:
-    return all(end.private_data_frame or end.private_data_seen for end in connection.endpoints)
 
 
 def gaps(connection: Connection, *senders: int) -> str:

@@ -1,4 +1,4 @@
-"""What the order of messages on a connection tells of version 2, beside what ``Connection`` says is in force."""
+"""What the order of messages on a connection tells of version 2, beside what ``Conversation`` says is in force."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections import deque
 from ..layers.characteristics_codes import XCHAR_RBSIZ
 from ..layers.rpcrdma_codes import ERR_VERS, RDMA_ERROR, RDMA_OPTIONAL
 from ..rpcrdma.characteristics import RespXch, decode_option
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.version_loops import VersionRefusals
-from ..transport.connection import Connection
 from .nouns import MessageOrder, SentMessage, SentOption
 from .remembered import REMEMBERED
 
@@ -22,9 +22,9 @@ MAX_OPTIONS = 64
 class VersionTwoState:
     """Of one connection."""
 
-    def __init__(self, connection: Connection, refusals: VersionRefusals) -> None:
+    def __init__(self, conversation: Conversation, refusals: VersionRefusals) -> None:
         """``refusals`` is shared by all connections."""
-        self.connection = connection
+        self.conversation = conversation
         self.refusals = refusals
         self.sent = [0, 0]
         """Messages of either end."""
@@ -49,7 +49,7 @@ class VersionTwoState:
             sent.terms = self._standing(sender, message)
         self.sent[sender] += 1
         if header.procedure == RDMA_ERROR and header.error == ERR_VERS and sender == 1:
-            self.refusals.add(self.connection)
+            self.refusals.add(self.conversation)
         if self.settled:
             return
         if sender == 0:
@@ -72,12 +72,16 @@ class VersionTwoState:
         )
 
     def _looped(self) -> str:
-        earlier = self.refusals.before(self.connection)
-        return "" if earlier is None else f"connection {earlier.number} was lost when version 2 had been refused"
+        earlier = self.refusals.before(self.conversation)
+        return (
+            ""
+            if earlier is None
+            else f"connection {earlier.connection.number} was lost when version 2 had been refused"
+        )
 
     def option(self, sent: SentMessage) -> SentOption | None:
         """The option in a message, where there is one that can be read."""
-        header, connection, frame = sent.header, self.connection, sent.message.frame
+        header, conversation, frame = sent.header, self.conversation, sent.message.frame
         if header.version != 2 or header.procedure != RDMA_OPTIONAL or header.option is None or sent.terms is None:
             return None
         if header.problem and not header.truncated:
@@ -85,11 +89,11 @@ class VersionTwoState:
         options = self.options[sent.sender]
         if len(options) < MAX_OPTIONS:
             options.add(header.option)
-        before, after = (connection.in_force(XCHAR_RBSIZ, sent.sender, at).value for at in (frame, frame + 1))
+        before, after = (conversation.in_force(XCHAR_RBSIZ, sent.sender, at).value for at in (frame, frame + 1))
         if before is not None and after is not None and after < before:
             self.larger[sent.sender] = before, sent.message.time + LOWERING
         content = decode_option(header.option, header.optinfo, header.truncated)
-        return SentOption(connection, sent.message, sent.sender, content, sent.terms.before)
+        return SentOption(conversation, sent.message, sent.sender, content, sent.terms.before)
 
     def keep(self, option: SentOption) -> list[SentOption]:
         """The options that can be judged now: those that promise something wait for the end."""

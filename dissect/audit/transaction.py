@@ -13,10 +13,10 @@ from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc import binding
 from ..onc.binding import Items
 from ..onc.header import CallHeader, ReplyHeader, call_header, reply_header
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import call_stream_prefix, reply_stream_prefix
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
-from ..transport.connection import Connection
 from ..transport.operations import Operation
 from . import shape
 from .subject import Subject, beheaded, gaps
@@ -41,7 +41,7 @@ class CreditState(NamedTuple):
 class Transaction(Subject):
     """A call and its reply, when everything that belongs to them has passed."""
 
-    connection: Connection
+    conversation: Conversation
     rpc: Rpc
     flow: CreditState | None = None
     """Of the call."""

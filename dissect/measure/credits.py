@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
@@ -134,7 +135,8 @@ def _range(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
 class CreditHistory:
     """Listens to the RPCs of one connection; a ``listeners.Listener``."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, conversation: Conversation) -> None:
+        connection = conversation.connection
         self.directions = CreditDirection(connection, False), CreditDirection(connection, True)
         self.open: tuple[set[Rpc], ...] = (set(), set())
 

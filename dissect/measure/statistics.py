@@ -20,8 +20,8 @@ import numpy as np
 from ..arrays import Int64s
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..percentiles import Distribution, Samples, histogram
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpcs import Latency, Rpc
-from ..transport.connection import Connection
 from .time_series import Timeline
 
 PARTS = ("call", "reads", "server", "writes", "reply")
@@ -271,10 +271,10 @@ class Statistics:
             elif slowest and total > slowest[0][0]:
                 heapq.heapreplace(slowest, (total, -rpc.number, _slow(rpc, entry.key, call_bytes, reply_bytes)))
 
-    def evict(self, connections: Iterable[Connection]) -> None:
+    def evict(self, conversations: Iterable[Conversation]) -> None:
         """These end: only the sum of them is kept."""
-        for connection in connections:
-            share = self.connections.pop(connection.number, None)
+        for conversation in conversations:
+            share = self.connections.pop(conversation.connection.number, None)
             if share is not None:
                 self.evicted.add(share)
 

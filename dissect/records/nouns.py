@@ -16,11 +16,11 @@ from ..measure.statistics import Procedure, ProcedureKey, Share, SlowRpc, Transf
 from ..measure.time_series import Bin
 from ..onc.programs import program_name
 from ..percentiles import Distribution
-from ..rpcrdma.eviction import Retired
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.eviction import Evicted
 from ..rpcrdma.messages import Message
 from ..rpcrdma.negotiation import InForce, Negotiation, Spoken
 from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
-from ..transport.connection import Connection, Endpoint
 
 VERSION = 1
 
@@ -55,31 +55,31 @@ def capture_record(
     )
 
 
-def connection_record(connection: Connection, share: Share | None = None) -> Record:
-    active, passive = connection.endpoints
+def connection_record(conversation: Conversation, share: Share | None = None) -> Record:
+    connection = conversation.connection
     share = share or Share()
     return record(
         "connection",
         number=connection.number,
         transport=connection.transport,
-        protocol=connection.protocol,
-        protocol_name=connection.protocol_name or None,
-        recognised_by=list(connection.recognised_by),
+        protocol=conversation.protocol,
+        protocol_name=conversation.protocol_name or None,
+        recognised_by=list(conversation.recognised_by),
         service_port=connection.service_port,
         paired_by=connection.paired_by,
         confidence=connection.confidence,
         evidence=list(connection.evidence),
         path_mtu=connection.path_mtu,
-        active=_endpoint(connection, 0, active),
-        passive=_endpoint(connection, 1, passive),
-        credits_asked=_range(connection.credits_asked),
-        credits_granted=_range(connection.credits_granted),
+        active=_endpoint(conversation, 0),
+        passive=_endpoint(conversation, 1),
+        credits_requested=_range(conversation.credits_requested),
+        credits_granted=_range(conversation.credits_granted),
         first_frame=connection.first_frame,
         last_frame=connection.last_frame,
         first_time_ns=connection.first_time,
         last_time_ns=connection.last_time,
         ended_by=connection.ended_by or None,
-        negotiation=_negotiation(connection.negotiation) if connection.protocol == "rpcrdma" else None,
+        negotiation=_negotiation(conversation.negotiation) if conversation.protocol == "rpcrdma" else None,
         rpcs=share.calls,
         backward_rpcs=share.backward,
         failed=share.failed,
@@ -88,14 +88,16 @@ def connection_record(connection: Connection, share: Share | None = None) -> Rec
     )
 
 
-def _endpoint(connection: Connection, end: int, endpoint: Endpoint) -> Record:
-    threshold, source = connection.inline_threshold(end)
-    private = endpoint.private_data
+def _endpoint(conversation: Conversation, end: int) -> Record:
+    connection = conversation.connection
+    endpoint = connection.endpoints[end]
+    threshold, source = conversation.inline_threshold(end)
+    private = conversation.private_data(end)
     return {
         "address": endpoint.address,
         "qpn": endpoint.qpn,
         "start_psn": endpoint.start_psn,
-        "private_data_seen": endpoint.private_data_seen,
+        "private_data_seen": conversation.private_data_known(end),
         "private_data": None
         if private is None
         else {
@@ -109,8 +111,8 @@ def _endpoint(connection: Connection, end: int, endpoint: Endpoint) -> Record:
         "initiator_depth": endpoint.initiator_depth,
         "inline_threshold": threshold,
         "inline_threshold_from": source,
-        "inline_thresholds": [_in_force(known) for known in connection.thresholds(end)],
-        "characteristics": _characteristics(connection, end),
+        "inline_thresholds": [_in_force(known) for known in conversation.thresholds(end)],
+        "characteristics": _characteristics(conversation, end),
         "packets": connection.packets[end],
         "bytes": connection.bytes[end],
         "retransmitted_packets": connection.retransmitted_packets[end],
@@ -123,12 +125,12 @@ def _in_force(known: InForce) -> Record:
     return {"value": known.value, "frame": known.frame, "from": known.source}
 
 
-def _characteristics(connection: Connection, end: int) -> list[Record]:
+def _characteristics(conversation: Conversation, end: int) -> list[Record]:
     """The transport characteristics of an endpoint at the end of the capture; none in version 1."""
-    if connection.version_at().value in (0, 1):
+    if conversation.version_at().value in (0, 1):
         return []
     return [
-        {"which": which, "name": kind.name, **_in_force(connection.in_force(which, end))}
+        {"which": which, "name": kind.name, **_in_force(conversation.in_force(which, end))}
         for which, kind in CHARACTERISTICS.items()
     ]
 
@@ -200,16 +202,16 @@ def _range(pair: tuple[int, int] | None) -> Record | None:
     return None if pair is None else {"lowest": pair[0], "highest": pair[1]}
 
 
-def retired_record(retired: Retired, share: Share) -> Record:
+def evicted_record(evicted: Evicted, share: Share) -> Record:
     """Connections that ended so long ago, or were so many, that only sums of them are kept."""
     return record(
-        "retired",
-        connections=retired.connections,
-        rpcrdma_connections=retired.carriers,
-        packets=retired.packets,
-        bytes=retired.bytes,
-        retransmitted_packets=retired.retransmitted_packets,
-        missing_packets=retired.missing_packets,
+        "evicted",
+        connections=evicted.connections,
+        rpcrdma_connections=evicted.carriers,
+        packets=evicted.packets,
+        bytes=evicted.bytes,
+        retransmitted_packets=evicted.retransmitted_packets,
+        missing_packets=evicted.missing_packets,
         rpcs=share.calls,
         backward_rpcs=share.backward,
         failed=share.failed,

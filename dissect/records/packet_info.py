@@ -11,11 +11,11 @@ from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
 from ..onc.header import call_header
 from ..onc.programs import program_name
 from ..onc.summary import call_summary, reply_summary
+from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.header import decode_header
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.negotiation import Request
 from ..rpcrdma.rpcs import Rpc
-from ..transport.connection import Connection
 from ..transport.rc.cm import CMMessage, read_cm
 from ..units import count, plural, size
 from .option_info import option_words
@@ -117,11 +117,11 @@ def transport_info(header: TransportHeader, request: Request | None = None) -> s
 
 
 def alone_shown(
-    data: Bytes | memoryview, start: int, end: int, length: int, frame: int, connection: Connection
+    data: Bytes | memoryview, start: int, end: int, length: int, frame: int, conversation: Conversation
 ) -> Shown:
     """A message in one packet, ``length`` bytes on the wire, whose RPC is not known (yet)."""
     header = decode_header(data, start, end, length)
-    info = transport_info(header, connection.negotiation.answered_by(frame))
+    info = transport_info(header, conversation.negotiation.answered_by(frame))
     body = start + header.length
     if header.procedure == RDMA_MSG and not header.problem:
         call = call_header(data, body, end)
@@ -132,7 +132,7 @@ def alone_shown(
     return "RPCoRDMA", info
 
 
-def packet_info(data: Bytes, packet: SimpleNamespace, connection: Connection | None, use: str) -> str:
+def packet_info(data: Bytes, packet: SimpleNamespace, conversation: Conversation | None, use: str) -> str:
     """What the transport headers say; ``use`` says what the operation is for, where that is known."""
     opcode = packet.opcode
     name = opcodes.opcode_name(opcode)
@@ -162,10 +162,10 @@ def packet_info(data: Bytes, packet: SimpleNamespace, connection: Connection | N
         flags.append("ECN-CE")
     if flags:
         info += f" [{', '.join(flags)}]"
-    if connection is not None:
-        info += f" conn {connection.number}"
-        if connection.protocol_name:
-            info += f", {connection.protocol_name}"
+    if conversation is not None:
+        info += f" conn {conversation.connection.number}"
+        if conversation.protocol_name:
+            info += f", {conversation.protocol_name}"
     return f"{info}; {use}" if use else info
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..layers import iwarp_codes as codes
 from ..link.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG
+from ..rpcrdma.conversation import first_private_data
 from ..transport.iwarp.checks import DOUBTED, WRONG_CRC
 from ..transport.iwarp.mpa import MPAFrame
 from ..transport.iwarp.segments import Fpdu, Part, Segment
@@ -94,7 +95,7 @@ def mpa_info(frame: MPAFrame) -> str:
     info = ", ".join(parts)
     if frame.private_data or not frame.complete:
         info += f", {count(len(frame.private_data))} bytes of private data" + ("" if frame.complete else " captured")
-    if private := frame.rpcrdma:
+    if private := first_private_data(frame.private_data):
         sizes = f"sends {size(private.send_size)}, receives {size(private.receive_size)}"
         info += f" (RPC-over-RDMA: {sizes}" + (", remote invalidation)" if private.remote_invalidation else ")")
     return info

@@ -102,9 +102,10 @@ class SegmentLines:
                 shown, rpc = known
                 rpcs[rpc] = None
                 return (shown, "") if fpdu.last else (None, f"RPC {rpc}")
-            if connection.protocol == "rpcrdma" and fpdu.last and not fpdu.place:
+            conversation = self._analyzer.conversation(connection)
+            if conversation.protocol == "rpcrdma" and fpdu.last and not fpdu.place:
                 data = fpdu.payload()
-                shown = alone_shown(memoryview(data), 0, len(data), fpdu.length, fpdu.last_frame, connection)
+                shown = alone_shown(memoryview(data), 0, len(data), fpdu.length, fpdu.last_frame, conversation)
                 return shown, ""
         elif fpdu.opcode == codes.READ_REQUEST:
             read = self._reads.get((number, sender, fpdu.msn & 0xFFFFFF))

@@ -16,7 +16,8 @@ from ..transport.connection import Connection, Registry
 from ..transport.health import Costs, TransportHealth
 from ..transport.operations import Operation
 from ..transport.rc.observer import Link, Observer
-from .eviction import AFTERMATH, Retired, overdue
+from .conversation import Conversation
+from .eviction import AFTERMATH, Evicted, overdue
 from .matching import LINGER, OUTSTANDING, Exchange, Undecoded, Watch
 from .rpcs import Rpc
 
@@ -31,7 +32,7 @@ NFS_RDMA_PORT = 20049
 SWEEP = 1_000_000_000
 """Nanoseconds between two looks at everything that may have waited long enough."""
 MAX_LEAVING = 1 << 14
-"""Retired connections that wait to be asked for."""
+"""Evicted conversations that wait to be asked for."""
 
 Event = tuple[int, "Link | IwarpLink", Operation]
 """Frame number in whose place it stands, where, what."""
@@ -53,15 +54,15 @@ class Options:
     """Calls without a reply that are remembered, per connection and direction."""
     ended: int = 4096
     """Ended connections that are told of one by one; of earlier ones sums are kept."""
-    most_connections: int = 1 << 14
+    max_connections: int = 1 << 14
     """Connections in all; beyond that those go that were quiet the longest."""
 
 
 class Analyzer:
     """Carries all state from batch to batch.  Never raises on what it sees."""
 
-    def __init__(self, options: Options | None = None, watch: Callable[[Connection], Watch] | None = None) -> None:
-        """``watch`` gives who looks on at the RPC-over-RDMA conversation of a new connection."""
+    def __init__(self, options: Options | None = None, watch: Callable[[Conversation], Watch] | None = None) -> None:
+        """``watch`` gives the listener of a new conversation."""
         self.watch = watch
         self.options = options or Options()
         self.front = Front()
@@ -74,9 +75,11 @@ class Analyzer:
         """Nanoseconds since the epoch; None before the first frame."""
         self.last_time: int | None = None
         self.connections: list[Connection] = []
-        """Those that were not retired, in order of appearance."""
-        self.retired = Retired()
-        self._leaving: list[Connection] = []
+        """Those that were not evicted, in order of appearance."""
+        self.evicted = Evicted()
+        self._leaving: list[Conversation] = []
+        self._conversations: dict[int, Conversation] = {}
+        """By connection number; made when first asked for."""
         self._registry = Registry(self.connections)
         self._observer = Observer(self.addresses, self._registry, self.options.icrc)
         self._iwarp: IwarpObserver | None = None
@@ -91,6 +94,18 @@ class Analyzer:
         self._watch_fpdus = watch
         if self._iwarp is not None:
             self._iwarp.watch = watch
+
+    @property
+    def conversations(self) -> list[Conversation]:
+        """One on each of ``connections``, whatever its protocol."""
+        return [self.conversation(connection) for connection in self.connections]
+
+    def conversation(self, connection: Connection) -> Conversation:
+        """What the ends of ``connection`` say to each other."""
+        found = self._conversations.get(connection.number)
+        if found is None:
+            found = self._conversations[connection.number] = Conversation(connection)
+        return found
 
     @property
     def iwarp(self) -> IwarpObserver | None:
@@ -152,7 +167,7 @@ class Analyzer:
         for exchange in self._exchanges.values():
             if exchange.waiting:
                 exchange.settle(self.last_time, frame)
-        return self._collect() + self._retire()
+        return self._collect() + self._evict()
 
     def tick(self, now: int) -> list[Rpc]:
         """Time has come to ``now`` (ns since the epoch), and nothing older will be fed: let go of what waits for it.
@@ -171,35 +186,38 @@ class Analyzer:
                 connection = exchange.connection
                 if connection.ended_by and now - connection.last_time >= AFTERMATH:
                     exchange.finish()
-        return self._collect() + self._retire()
+        return self._collect() + self._evict()
 
-    def retired_since(self) -> list[Connection]:
-        """The connections that were let go of since the last call; no Rpc of them comes any more."""
+    def evicted_since(self) -> list[Conversation]:
+        """Those that were evicted since the last call; no Rpc of them comes any more."""
         leaving, self._leaving = self._leaving, []
         return leaving
 
-    def _retire(self) -> list[Rpc]:
-        """Let go of connections, so that memory does not grow with time; gives the Rpcs that thereby ended."""
-        chosen = overdue(self.connections, self.last_time or 0, self.options.ended, self.options.most_connections)
+    def _evict(self) -> list[Rpc]:
+        """Evict connections, so that memory does not grow with time; gives the Rpcs that thereby ended."""
+        chosen = overdue(self.connections, self.last_time or 0, self.options.ended, self.options.max_connections)
         if not chosen:
             return []
         numbers = {connection.number for connection in chosen}
         iwarp = self._iwarp
         events: list[Event] = [*self._observer.finish_links(numbers), *(iwarp.finish_links(numbers) if iwarp else ())]
         self._take(sorted(events, key=itemgetter(0)))
+        evicted: list[Conversation] = []
         for connection in chosen:
+            conversation = self.conversation(connection)
             exchange = self._exchanges.pop(connection.number, None)
             if exchange is not None:
                 exchange.finish()
             notes = (len(exchange.undecoded), exchange.unplaced_count) if exchange is not None else (0, 0)
-            self.retired.add(connection, *notes)
+            self.evicted.add(conversation, *notes)
+            del self._conversations[connection.number]
+            evicted.append(conversation)
         done = self._collect()
         self._observer.drop(numbers)
         if iwarp is not None:
             iwarp.drop(numbers)
         self.connections[:] = [one for one in self.connections if one.number not in numbers]
-        # Nobody may be interested.
-        self._leaving = [*self._leaving, *chosen][-MAX_LEAVING:]
+        self._leaving = [*self._leaving, *evicted][-MAX_LEAVING:]
         return done
 
     def _feed_iwarp(self, batch: FrameBatch, tcp: list[Rows], events: Sequence[Event]) -> Sequence[Event]:
@@ -239,12 +257,12 @@ class Analyzer:
         assert connection is not None
         exchange = self._exchanges.get(connection.number)
         if exchange is None:
-            options = self.options
+            options, conversation = self.options, self.conversation(connection)
             exchange = self._exchanges[connection.number] = Exchange(
-                connection, self._numbers, options.ports, options.force, self._done, options.outstanding
+                conversation, self._numbers, options.ports, options.force, self._done, options.outstanding
             )
             if self.watch is not None:
-                exchange.watch = self.watch(connection)
+                exchange.watch = self.watch(conversation)
         return exchange
 
     def _collect(self) -> list[Rpc]:

@@ -1,4 +1,4 @@
-"""Which connections are let go of, and what is left of them: memory must not grow with time."""
+"""Eviction: which connections are given up, and the sums that stay of them, so that memory does not grow with time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..transport.connection import Connection
+from .conversation import Conversation
 
 AFTERMATH = 10_000_000_000
 """Nanoseconds for which an ended connection is kept anyway: something of it may come late."""
 
 
 @dataclass(slots=True)
-class Retired:
-    """Sums over connections that are not told of one by one any more."""
+class Evicted:
+    """Sums over evicted connections."""
 
     connections: int = 0
     carriers: int = 0
@@ -26,9 +27,10 @@ class Retired:
     undecoded: int = 0
     unplaced: int = 0
 
-    def add(self, connection: Connection, undecoded: int = 0, unplaced: int = 0) -> None:
+    def add(self, conversation: Conversation, undecoded: int = 0, unplaced: int = 0) -> None:
+        connection = conversation.connection
         self.connections += 1
-        self.carriers += connection.protocol == "rpcrdma"
+        self.carriers += conversation.protocol == "rpcrdma"
         self.packets += sum(connection.packets)
         self.bytes += sum(connection.bytes)
         self.retransmitted_packets += sum(connection.retransmitted_packets)
@@ -38,20 +40,20 @@ class Retired:
         self.unplaced += unplaced
 
 
-def overdue(connections: Sequence[Connection], now: int, ended: int, most: int) -> list[Connection]:
-    """Those to let go of: of more than ``ended`` that ended, and of more than ``most`` in all, the quiet ones.
+def overdue(connections: Sequence[Connection], now: int, ended: int, maximum: int) -> list[Connection]:
+    """Those to evict: of more than ``ended`` that ended, and of more than ``maximum`` in all, the quiet ones.
 
     A quarter more than necessary goes at once, so that this is not looked for with every batch.
     """
-    if len(connections) <= min(ended, most):
+    if len(connections) <= min(ended, maximum):
         return []
     over = [one for one in connections if one.ended_by and now - one.last_time >= AFTERMATH]
     over.sort(key=_last)
     chosen = over[: len(over) - ended + ended // 4] if len(over) > ended else []
-    if len(connections) - len(chosen) > most:
+    if len(connections) - len(chosen) > maximum:
         taken = {one.number for one in chosen}
         rest = sorted((one for one in connections if one.number not in taken), key=_last)
-        chosen += rest[: len(rest) - most + most // 4]
+        chosen += rest[: len(rest) - maximum + maximum // 4]
     return chosen
 
 

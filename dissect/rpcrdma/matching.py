@@ -26,8 +26,8 @@ from ..layers.rpcrdma_codes import (
 )
 from ..onc import header as rpc_header
 from ..onc.xdr import word
-from ..transport.connection import Connection
 from ..transport.operations import ATOMIC, SEND, Operation
+from .conversation import Conversation
 from .header import decode_header
 from .memory import REORDERED, Advertised
 from .messages import Message
@@ -106,7 +106,7 @@ class Exchange:
 
     def __init__(
         self,
-        connection: Connection,
+        conversation: Conversation,
         numbers: Iterator[int],
         ports: frozenset[int],
         force: bool,
@@ -117,9 +117,10 @@ class Exchange:
 
         ``most``: calls without a reply that are remembered per direction, if not more were granted.
         """
-        self.connection = connection
+        self.conversation = conversation
+        self.connection = conversation.connection
         self.numbers = numbers
-        self.recogniser = Recogniser(connection, ports, force)
+        self.recogniser = Recogniser(conversation, ports, force)
         self.undecided: list[Operation] = []
         self.calls: tuple[dict[int, list[Rpc]], ...] = ({}, {})
         """Outstanding calls by XID, one table per caller."""
@@ -141,7 +142,7 @@ class Exchange:
 
     def take(self, operation: Operation) -> None:
         """Look at the next Operation; what it finishes is appended to ``done``."""
-        protocol = self.connection.protocol
+        protocol = self.conversation.protocol
         if protocol == "rpcrdma":
             if operation.kind is SEND:
                 self._send(operation)
@@ -197,7 +198,7 @@ class Exchange:
 
     def finish(self) -> None:
         """The connection is over."""
-        if self.connection.protocol == "unknown":
+        if self.conversation.protocol == "unknown":
             self.recogniser.conclude()
             self._decide()
         for rpc in self.lingering:
@@ -229,12 +230,12 @@ class Exchange:
         elif len(self.undecided) > UNDECIDED:
             self.recogniser.conclude()
             if not self.recogniser.decided:
-                self.connection.protocol = "other"
+                self.conversation.protocol = "other"
             self._decide()
 
     def _decide(self) -> None:
         waiting, self.undecided = self.undecided, []
-        if self.connection.protocol == "rpcrdma":
+        if self.conversation.protocol == "rpcrdma":
             for operation in waiting:
                 self.take(operation)
 
@@ -252,7 +253,7 @@ class Exchange:
         message = Message(operation, header, data, body, end if end > body else body, inline if inline > 0 else 0)
         sender = operation.initiator
         if header.version != self.settled and header.length >= 16:
-            self.settled = self.connection.negotiation.spoke(sender, message)
+            self.settled = self.conversation.negotiation.spoke(sender, message)
         if header.procedure == RDMA_MSG and not header.problem and end - body >= 8:
             kind = word(data, body + 4)[0]
             if kind == CALL:
@@ -292,7 +293,7 @@ class Exchange:
     def _optional(self, sender: int, message: Message) -> bool:
         """An RDMA2_OPTIONAL; True where no RPC message follows it (version-two-01, 4.2.1)."""
         header = message.header
-        problem = self.connection.negotiation.option(sender, message)
+        problem = self.conversation.negotiation.option(sender, message)
         if problem and not header.truncated:
             self._note(message.frame, f"{option_name(header.option)}: {problem}")
         if not header.problem and rpc_header.inside(header.xid, message.data, message.start, message.end):
@@ -309,7 +310,7 @@ class Exchange:
         earlier = calls[0].call if calls else self.cut[1 - sender].get(message.header.xid)
         if message.header.error == ERR_VERS:
             self.settled = 0
-        if not self.connection.negotiation.error(sender, message, earlier):
+        if not self.conversation.negotiation.error(sender, message, earlier):
             if earlier is not None or message.header.version != 2 or message.header.error in (ERR_VERS, ERR_CHUNK):
                 return False
             name = error_name(2, message.header.error) or "an RDMA2_ERROR whose code is cut,"
@@ -365,14 +366,14 @@ class Exchange:
 
     def _call(self, sender: int, message: Message) -> None:
         header = message.header
-        connection = self.connection
-        rpc = Rpc(next(self.numbers), connection, sender == 1, header.xid, message)
+        conversation = self.conversation
+        rpc = Rpc(next(self.numbers), conversation, sender == 1, header.xid, message)
         if header.credits is not None and sender == 0:
-            asked = connection.credits_asked
-            if asked is None:
-                connection.credits_asked = header.credits, header.credits
-            elif not asked[0] <= header.credits <= asked[1]:
-                connection.credits_asked = min(asked[0], header.credits), max(asked[1], header.credits)
+            requested = conversation.credits_requested
+            if requested is None:
+                conversation.credits_requested = header.credits, header.credits
+            elif not requested[0] <= header.credits <= requested[1]:
+                conversation.credits_requested = min(requested[0], header.credits), max(requested[1], header.credits)
         if header.reads or header.writes or header.reply:
             self.memory.advertise(sender, rpc, header)
         table = self.calls[sender]
@@ -393,7 +394,7 @@ class Exchange:
     @property
     def _limit(self) -> int:
         """With twice the credits that were ever granted, the replies to some calls must be lost."""
-        granted = self.connection.credits_granted
+        granted = self.conversation.credits_granted
         return self.most if granted is None else max(self.most, min(OUTSTANDING, 2 * granted[1]))
 
     def _retire_oldest(self, caller: int) -> None:
@@ -431,11 +432,11 @@ class Exchange:
                 self._no_call(*self.replies.popleft())
             return
         if header.credits is not None and sender == 1:
-            granted = self.connection.credits_granted
+            granted = self.conversation.credits_granted
             if granted is None:
-                self.connection.credits_granted = header.credits, header.credits
+                self.conversation.credits_granted = header.credits, header.credits
             elif not granted[0] <= header.credits <= granted[1]:
-                self.connection.credits_granted = (
+                self.conversation.credits_granted = (
                     min(granted[0], header.credits),
                     max(granted[1], header.credits),
                 )
@@ -453,7 +454,7 @@ class Exchange:
 
     def _no_call(self, sender: int, message: Message) -> None:
         """The call was sent before the capture began, or is missing from it."""
-        rpc = Rpc(next(self.numbers), self.connection, sender == 0, message.header.xid, reply=message)
+        rpc = Rpc(next(self.numbers), self.conversation, sender == 0, message.header.xid, reply=message)
         if self.watch is not None:
             self.watch.replied(rpc)
         self._conclude(rpc)

@@ -1,6 +1,6 @@
 """What the two ends of a connection agreed by messages: the version, and the transport characteristics over time.
 
-Version negotiation: version-two-01, 5.  Characteristics: xcharext-02.  ``Connection`` answers what is in force.
+Version negotiation: version-two-01, 5.  Characteristics: xcharext-02.  ``Conversation`` answers what is in force.
 """
 
 from __future__ import annotations
@@ -8,15 +8,12 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..layers.characteristics_codes import Characteristic, option_name
 from ..layers.rpcrdma_codes import ERR_INVAL_OPTION, ERR_VERS, RDMA_ERROR, error_name
 from .characteristics import InitXch, ReqXch, RespXch, UpdXch, decode_option
 from .messages import Message, TransportHeader
-
-if TYPE_CHECKING:
-    pass
 
 REMEMBERED = 4096
 """Announcements, requests, refusals and changes of version that are kept of one connection, of each."""

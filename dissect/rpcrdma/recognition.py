@@ -5,11 +5,10 @@ from __future__ import annotations
 from ..layers.characteristics_codes import OPTIONS
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
 from ..onc import header as rpc
-from ..transport.connection import Connection
 from .characteristics import decode_option
+from .conversation import IPOIB, Conversation
 from .messages import TransportHeader
 
-IPOIB = "IP over InfiniBand"
 IPOIB_VERSIONS = {0x0800: 4, 0x86DD: 6, 0x0806: 0}
 """EtherTypes that begin a packet of IP over InfiniBand, reserved bytes behind them, and the IP version that then
 follows (RFC 4391, 6; RFC 4755, 4); ARP has none."""
@@ -24,8 +23,8 @@ TRIALS = 16
 class Recogniser:
     """Looks at the Sends of a connection until it knows."""
 
-    def __init__(self, connection: Connection, ports: frozenset[int], force: bool) -> None:
-        self.connection = connection
+    def __init__(self, conversation: Conversation, ports: frozenset[int], force: bool) -> None:
+        self.conversation = conversation
         self.ports = ports
         self.misfits = 0
         self.internet = 0
@@ -35,15 +34,15 @@ class Recogniser:
         """XIDs of Sends whose header is cut, by sender."""
         if force:
             self._accept("forced")
-        elif connection.service_port in ports:
+        elif conversation.connection.service_port in ports:
             words = ["service port"]
-            if any(end.private_data for end in connection.endpoints):
+            if self._private_data():
                 words.append("private data")
             self._accept(*words)
 
     @property
     def decided(self) -> bool:
-        return self.connection.protocol != "unknown"
+        return self.conversation.protocol != "unknown"
 
     def look(self, sender: int, header: TransportHeader, data: memoryview, start: int, end: int) -> None:
         """Judge a Send: its decoded header, and where its captured Payload stream is."""
@@ -68,7 +67,7 @@ class Recogniser:
             self.valid += 1
             if header.option in OPTIONS and not decode_option(header.option, header.optinfo).problem:
                 self._accept("header validation", OPTIONS[header.option].name)
-        if self.misfits >= TRIALS or (self.misfits and self.connection.service_port in FOREIGN_PORTS):
+        if self.misfits >= TRIALS or (self.misfits and self.conversation.connection.service_port in FOREIGN_PORTS):
             self._reject()
 
     def conclude(self) -> None:
@@ -83,19 +82,19 @@ class Recogniser:
             self._reject()
 
     def _private_data(self) -> bool:
-        return any(end.private_data for end in self.connection.endpoints)
+        return any(self.conversation.private_data(end) for end in (0, 1))
 
     def _accept(self, *words: str) -> None:
-        self.connection.protocol = "rpcrdma"
+        self.conversation.protocol = "rpcrdma"
         if self._private_data() and "private data" not in words and "forced" not in words:
             words = ("private data", *words)
-        self.connection.recognised_by = words
+        self.conversation.recognised_by = words
 
     def _reject(self) -> None:
-        self.connection.protocol = "other"
-        self.connection.protocol_name = FOREIGN_PORTS.get(self.connection.service_port or 0, "")
+        self.conversation.protocol = "other"
+        self.conversation.protocol_name = FOREIGN_PORTS.get(self.conversation.connection.service_port or 0, "")
         if self.internet and self.internet == self.misfits and not self.valid:
-            self.connection.protocol_name = IPOIB
+            self.conversation.protocol_name = IPOIB
 
 
 def _is_ipoib(header: TransportHeader) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ..onc.header import GssCredential
 from ..transport.connection import Connection
 from ..transport.operations import Operation
+from .conversation import Conversation
 from .messages import Message, Segment
 
 
@@ -130,7 +131,7 @@ class Rpc:
 
     number: int
     """1-based, in the order in which RPCs ended."""
-    connection: Connection
+    conversation: Conversation
     backward: bool
     """The call came from the passive side (RFC 8167)."""
     xid: int
@@ -162,6 +163,10 @@ class Rpc:
     latency: Latency | None = None
     retransmission_delay: int = 0
     """Nanoseconds from each loss of one of its packets to the retransmission."""
+
+    @property
+    def connection(self) -> Connection:
+        return self.conversation.connection
 
     def detach(self) -> None:
         """Hold copies of its bytes: it may wait for long, and the batches of frames that they came in are large."""

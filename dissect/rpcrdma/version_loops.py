@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..transport.connection import Connection
+from .conversation import Conversation
 
 MAX_REFUSALS = 4096
 """Pairs of addresses with a refusal that are remembered."""
@@ -19,7 +19,7 @@ class Loop(NamedTuple):
     """A client that asks again for a version that the server refused, and got no further."""
 
     version: int
-    connections: tuple[Connection, ...]
+    conversations: tuple[Conversation, ...]
     """The first is the one on which it was refused first."""
 
 
@@ -27,47 +27,49 @@ class VersionRefusals:
     """Connections that ended with a refusal of the version their client asked for, by their addresses."""
 
     def __init__(self) -> None:
-        self.latest: OrderedDict[Key, Connection] = OrderedDict()
+        self.latest: OrderedDict[Key, Conversation] = OrderedDict()
 
-    def add(self, connection: Connection) -> None:
+    def add(self, conversation: Conversation) -> None:
         """The server refused the version that the client asked for."""
-        key, refusal = _key(connection), connection.negotiation.refused
+        key, refusal = _key(conversation), conversation.negotiation.refused
         if key is None or refusal is None or refusal.allows(key[3]):
             return
-        self.latest[key] = connection
+        self.latest[key] = conversation
         self.latest.move_to_end(key)
         if len(self.latest) > MAX_REFUSALS:
             self.latest.popitem(last=False)
 
-    def before(self, connection: Connection) -> Connection | None:
+    def before(self, conversation: Conversation) -> Conversation | None:
         """An earlier connection on which the same version was refused, and nothing else was agreed on."""
-        key = _key(connection)
+        key = _key(conversation)
         earlier = None if key is None else self.latest.get(key)
-        if earlier is None or earlier.number >= connection.number or earlier.negotiation.went_on is not None:
+        if earlier is None or earlier.negotiation.went_on is not None:
+            return None
+        if earlier.connection.number >= conversation.connection.number:
             return None
         return earlier
 
 
-def _key(connection: Connection) -> Key | None:
-    asked = connection.negotiation.asked
+def _key(conversation: Conversation) -> Key | None:
+    asked, connection = conversation.negotiation.asked, conversation.connection
     if asked is None:
         return None
     client, server = connection.endpoints
     return client.address, server.address, connection.service_port, asked.version
 
 
-def loops(connections: Iterable[Connection]) -> list[Loop]:
+def loops(conversations: Iterable[Conversation]) -> list[Loop]:
     """Over connections between the same two addresses, in the order in which they began."""
     refusals = VersionRefusals()
-    found: dict[Key, list[Connection]] = {}
-    for connection in connections:
-        key, earlier = _key(connection), refusals.before(connection)
+    found: dict[Key, list[Conversation]] = {}
+    for conversation in conversations:
+        key, earlier = _key(conversation), refusals.before(conversation)
         if key is None:
             continue
         if key in found:
-            found[key].append(connection)
+            found[key].append(conversation)
         elif earlier is not None:
-            found[key] = [earlier, connection]
+            found[key] = [earlier, conversation]
         else:
-            refusals.add(connection)
+            refusals.add(conversation)
     return [Loop(key[3], tuple(chain)) for key, chain in found.items()]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmascope.captures.export import SEGMENT, Conversation, TcpExport, checksum
+from rdmascope.captures.export import SEGMENT, TcpExport, TcpStreamPair, checksum
 
 START = 1_700_000_000_000_000_000
 
@@ -29,18 +29,18 @@ class Packet(NamedTuple):
     """Payload bytes that the IP header announces and the capture does not have."""
 
 
-def conversation(number: int = 1, client: str = "10.77.0.2", server: str = "10.77.0.1") -> Conversation:
-    return Conversation(number, client, server, 40000 + number, 2049, START, START + 10**10, f"connection {number}")
+def conversation(number: int = 1, client: str = "10.77.0.2", server: str = "10.77.0.1") -> TcpStreamPair:
+    return TcpStreamPair(number, client, server, 40000 + number, 2049, START, START + 10**10, f"connection {number}")
 
 
-def written(tmp_path: Path | None, messages: list[tuple[int, int, int, bytes]], *talks: Conversation) -> list[Packet]:
+def written(tmp_path: Path | None, messages: list[tuple[int, int, int, bytes]], *talks: TcpStreamPair) -> list[Packet]:
     export = TcpExport(tmp_path)
     for talk, sender, time, data in messages:
         export.add(talk, sender, time, data)
     return finish(export, *talks)
 
 
-def finish(export: TcpExport, *talks: Conversation) -> list[Packet]:
+def finish(export: TcpExport, *talks: TcpStreamPair) -> list[Packet]:
     file = io.BytesIO()
     count = export.write(file, talks or [conversation()])
     export.close()

@@ -22,7 +22,7 @@ def names(record: dict[str, Any]) -> set[str]:
 NAMES = {
     "capture": "frames packets first_time_ns last_time_ns connections rpcs states error file",
     "connection": "number transport protocol protocol_name recognised_by service_port paired_by confidence evidence"
-    " path_mtu active passive credits_asked credits_granted first_frame last_frame first_time_ns last_time_ns"
+    " path_mtu active passive credits_requested credits_granted first_frame last_frame first_time_ns last_time_ns"
     " ended_by negotiation rpcs backward_rpcs failed call_bytes reply_bytes file",
     "procedure": "direction program program_name version minor_version procedure name operations rpcs failed statuses"
     " states call_bytes reply_bytes latency parts file",
@@ -103,7 +103,7 @@ class TestReport:
         assert connection["recognised_by"][:2] == ["service port", "private data"]
         assert connection["paired_by"] == "CM"
         assert connection["path_mtu"] == 4096
-        assert connection["credits_asked"] == {"lowest": 128, "highest": 128}
+        assert connection["credits_requested"] == {"lowest": 128, "highest": 128}
         assert connection["credits_granted"] == {"lowest": 64, "highest": 64}
         assert connection["active"]["private_data"]["remote_invalidation"] is True
         assert connection["passive"]["private_data"]["remote_invalidation"] is False

@@ -113,7 +113,7 @@ def test_every_order_works() -> None:
             assert drawn(FULL, Look(operations, connections), 100, 40)
 
 
-def test_what_ended_stands_behind_and_what_was_retired_is_told() -> None:
+def test_what_ended_stands_behind_and_what_was_evicted_is_told() -> None:
     rows = (replace(row(1, 99), ended=True), row(2, 1))
     lines = drawn(replace(FULL, connections=rows), Look(), 100, 40)
     at = next(at for at, one in enumerate(lines) if one.startswith("Connections"))

@@ -34,9 +34,9 @@ from rdmascope.cli.views.rpc import header_tree
 from rdmascope.dissect.records.nouns import connection_record, rpc_record
 from rdmascope.dissect.records.packet_info import transport_info
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.conversation import Conversation as Seen
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.connection import Connection as Seen
 
 CLIENT, SERVER = 0, 1
 SIZE, INVALIDATION, BACKWARD = 1, 2, 3
@@ -242,7 +242,7 @@ def test_a_start_in_the_middle_is_said_to_be_one() -> None:
     for batch in frame_batches(frames, ()):
         analyzer.feed(batch)
     analyzer.finish()
-    (seen,) = analyzer.connections
+    (seen,) = analyzer.conversations
     assert isinstance(seen, Seen)
     assert version_story(seen).startswith("what was agreed before the capture began is unknown, first seen:")
     assert seen.in_force(INVALIDATION, CLIENT).value is None
@@ -267,14 +267,14 @@ def test_hostile_words_never_raise_and_are_told_in_bounds(changes: list[tuple[in
     analyzer = Analyzer()
     rpcs: list[Rpc] = []
     strays: dict[int, tuple[Seen, Message]] = {}
-    analyzer.watch = lambda connection: Strays(connection, strays)
+    analyzer.watch = lambda conversation: Strays(conversation, strays)
     for batch in frame_batches(Capture(wire, faults.snap(packets, 100) if cut else packets).frames, ()):
         rpcs += analyzer.feed(batch)
     rpcs += analyzer.finish()
-    for connection in analyzer.connections:
-        for line in story(connection, analyzer.connections):
+    for conversation in analyzer.conversations:
+        for line in story(conversation, analyzer.conversations):
             assert len(line) < 5000
-        json.dumps(connection_record(connection))
+        json.dumps(connection_record(conversation))
     for rpc in rpcs:
         json.dumps(rpc_record(rpc))
     messages = [message for _, message in strays.values()]

@@ -145,7 +145,7 @@ def analyzed(frames: Sequence[Frame]) -> tuple[Analyzer, Auditor, list[Rpc]]:
     analyzer = Analyzer(watch=auditor.watch)
     rpcs = analyzer.feed(frame_batch([Captured(frame.time, frame.data, len(frame.data)) for frame in frames]))
     rpcs += analyzer.finish()
-    auditor.finish(analyzer.connections)
+    auditor.finish(analyzer.conversations)
     return analyzer, auditor, rpcs
 
 

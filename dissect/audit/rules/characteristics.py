@@ -161,7 +161,7 @@ def init_size(option: SentOption) -> Judgement | None:
     if not isinstance(option.content, InitXch):
         return None
     length = option.message.operation.length
-    limit, _, source = option.connection.receive_size(1 - option.sender, option.message.frame)
+    limit, _, source = option.conversation.receive_size(1 - option.sender, option.message.frame)
     if limit is None:
         return PASSED if length <= DEFAULT_INLINE else undecidable(source)
     if length > limit:
@@ -210,11 +210,11 @@ def no_change(option: SentOption) -> Judgement | None:
     else:
         return None
     frame, judged = option.message.frame, None
-    told, fixed = option.connection.negotiation.nochange.get(option.sender, (0, frozenset[int]()))
+    told, fixed = option.conversation.negotiation.nochange.get(option.sender, (0, frozenset[int]()))
     for one in changed:
         if one.value is None:
             continue
-        before = option.connection.in_force(one.which, option.sender, frame).value
+        before = option.conversation.in_force(one.which, option.sender, frame).value
         if told < frame and one.which in fixed and before is not None and one.value != before:
             return violation(f"{one.name} changes from {value_words(one.which, before)} to {one.words}",
                              "no change, as optixch_nochg said", told, frame)  # fmt: skip
@@ -359,7 +359,7 @@ def update_pending(option: SentOption) -> Judgement | None:
     if not isinstance(content, UpdXch) or content.now is None or content.pending_clear is None:
         return undecidable(option.cut) if isinstance(content, UpdXch) and option.cut else None
     which, frame = content.now.which, option.message.frame
-    pending = option.connection.negotiation.pending(option.sender, frame)
+    pending = option.conversation.negotiation.pending(option.sender, frame)
     if not content.pending_clear or any(request.want[at].which == which for request, at in pending):
         return PASSED
     if reason := _lost(option):
@@ -403,12 +403,12 @@ def receive_buffer_shrink(option: SentOption) -> Judgement | None:
     now, frame = option.content.now, option.message.frame
     if now is None or now.which != XCHAR_RBSIZ or now.value is None:
         return None
-    before, _, source = option.connection.in_force(XCHAR_RBSIZ, option.sender, frame)
+    before, _, source = option.conversation.in_force(XCHAR_RBSIZ, option.sender, frame)
     if before is None:
         return undecidable(source)
     wishes = (
         one.value
-        for request in option.connection.negotiation.requests
+        for request in option.conversation.negotiation.requests
         if request.asker != option.sender and request.frame < frame
         for one in request.want
         if one.which == XCHAR_RBSIZ and one.value is not None
@@ -432,7 +432,7 @@ def remote_invalidation(sent: SentMessage) -> Judgement | None:
 
     Wrong: no such ROPT_INITXCH, and a reply that invalidates.
     """
-    ready, _, source = sent.connection.in_force(XCHAR_REQREMINV, 1 - sent.sender, sent.message.frame)
+    ready, _, source = sent.conversation.in_force(XCHAR_REQREMINV, 1 - sent.sender, sent.message.frame)
     if ready:
         return PASSED
     if ready is None:
@@ -454,7 +454,7 @@ def backward_support(sent: SentMessage) -> Judgement | None:
 
     Wrong: BKREQSUP_NONE, a CB_COMPOUND.
     """
-    level, _, source = sent.connection.in_force(XCHAR_BRS, 0, sent.message.frame)
+    level, _, source = sent.conversation.in_force(XCHAR_BRS, 0, sent.message.frame)
     if level is None:
         return undecidable(source)
     if level == BKREQSUP_GENL:

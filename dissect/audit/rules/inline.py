@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...layers.characteristics_codes import ROPT_INITXCH
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_OPTIONAL
-from ...transport.connection import DEFAULT_INLINE
+from ...rpcrdma.conversation import DEFAULT_INLINE
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..nouns import SentMessage
 from ..rule import Level, rule
@@ -21,7 +21,7 @@ UNKNOWN = "the private data are not in the capture, so the inline threshold is n
 
 def settled(sent: SentMessage) -> bool:
     """Both ends' private data, or their absence, are known."""
-    return all(end.private_data_seen for end in sent.connection.endpoints)
+    return sent.conversation.private_data_seen
 
 
 def ruled_by_reply_chunk(sent: SentMessage) -> bool:
@@ -36,7 +36,7 @@ def ruled_elsewhere(sent: SentMessage) -> bool:
         return True
     if sent.header.procedure == RDMA_OPTIONAL and sent.header.option == ROPT_INITXCH:
         return True
-    return sent.sender == 0 and sent.connection.version_at(sent.message.frame).value == 0
+    return sent.sender == 0 and sent.conversation.version_at(sent.message.frame).value == 0
 
 
 def threshold(sent: SentMessage) -> tuple[int | None, str]:
@@ -46,7 +46,7 @@ def threshold(sent: SentMessage) -> tuple[int | None, str]:
         return value, source
     if not settled(sent):
         return None, UNKNOWN
-    return sent.connection.inline_threshold(sent.sender, sent.message.frame)
+    return sent.conversation.inline_threshold(sent.sender, sent.message.frame)
 
 
 def compare_second(sent: SentMessage, limit: int | None, why: str) -> Judgement:
@@ -86,8 +86,7 @@ def inline_exceeded(sent: SentMessage) -> Judgement | None:
         if sent.length <= DEFAULT_INLINE and sent.message.operation.end_known:
             return PASSED
         return undecidable(UNKNOWN)
-    mine, theirs = sent.connection.endpoints[sent.sender].private_data, None
-    theirs = sent.connection.endpoints[1 - sent.sender].private_data
+    mine, theirs = (sent.conversation.private_data(end) for end in (sent.sender, 1 - sent.sender))
     if mine is None or theirs is None:
         return None
     return compare(sent, theirs.receive_size, "the receive size the receiver announced")
@@ -107,7 +106,7 @@ def first_1024(sent: SentMessage) -> Judgement | None:
     if (
         sent.header.version == 2
         or ruled_by_reply_chunk(sent)
-        or any(end.private_data for end in sent.connection.endpoints)
+        or any(sent.conversation.private_data(end) for end in (0, 1))
     ):
         return None
     if not settled(sent):
@@ -130,8 +129,7 @@ def private_inline(sent: SentMessage) -> Judgement | None:
     """
     if sent.header.version == 2 or ruled_by_reply_chunk(sent) or not settled(sent):
         return None
-    mine = sent.connection.endpoints[sent.sender].private_data
-    theirs = sent.connection.endpoints[1 - sent.sender].private_data
+    mine, theirs = (sent.conversation.private_data(end) for end in (sent.sender, 1 - sent.sender))
     if mine is None and theirs is None:
         return None
     if mine is None or theirs is None:

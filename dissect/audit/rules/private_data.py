@@ -126,13 +126,13 @@ def invalidate_agreed(sent: SentMessage) -> Judgement | None:
     """
     if sent.message.operation.invalidate is None or sent.header.version == 2:
         return None
-    ends = sent.connection.endpoints
-    if not all(end.private_data_seen for end in ends):
+    conversation = sent.conversation
+    if not conversation.private_data_seen:
         return undecidable("the private data are not in the capture")
     lacking = [
         name
-        for name, end in zip(("active side", "passive side"), ends, strict=True)
-        if end.private_data is None or not end.private_data.remote_invalidation
+        for end, name in enumerate(("active side", "passive side"))
+        if (private := conversation.private_data(end)) is None or not private.remote_invalidation
     ]
     if not lacking:
         return PASSED

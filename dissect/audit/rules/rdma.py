@@ -27,9 +27,9 @@ def transfer_model(movement: RdmaOperation) -> Judgement | None:
         return PASSED
     if not movement.start_known and not movement.callers[0]:
         return undecidable("which end is the server is not known")
-    connection = movement.connection
-    if connection.negotiation.settled == 2:
-        support = connection.in_force(XCHAR_BRS, 0, movement.operation.first_frame).value
+    conversation = movement.conversation
+    if conversation.negotiation.settled == 2:
+        support = conversation.in_force(XCHAR_BRS, 0, movement.operation.first_frame).value
         if support in (None, BKREQSUP_GENL) and (reason := movement.missed(1)):
             return undecidable(reason)
     return violation(

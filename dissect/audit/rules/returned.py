@@ -85,7 +85,7 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
     wanted = transaction.directory_bytes
     if wanted is not None and wanted > chunk.advertised:
         responder, frame = transaction.endpoint("responder"), transaction.frames[-1]
-        limit, _ = transaction.connection.inline_threshold(responder, frame)
+        limit, _ = transaction.conversation.inline_threshold(responder, frame)
         if wanted > limit:
             return violation(
                 f"a Reply chunk of {chunk.advertised:,} bytes for {wanted:,} bytes of entries",

@@ -198,7 +198,7 @@ def inval_option(mishap: RefusableMessage) -> Judgement | None:
             return undecidable("the answer is cut by the capture")
         if answer.header.problem or answer.header.error == ERR_INVAL_OPTION:
             return PASSED
-        if answer.header.error == ERR_VERS and mishap.connection.negotiation.settled != 2:
+        if answer.header.error == ERR_VERS and mishap.conversation.negotiation.settled != 2:
             return None  # it does not know the version, let alone its options
         if any(one.problem for one in option.values) and answer.header.error == ERR_CHUNK:
             return None
@@ -208,7 +208,7 @@ def inval_option(mishap: RefusableMessage) -> Judgement | None:
     if reason := silent(mishap):
         return undecidable(reason)
     before = mishap.message.frame
-    refusals = mishap.connection.negotiation.option_refusals
+    refusals = mishap.conversation.negotiation.option_refusals
     if any(one.option == number and one.endpoint != mishap.sender and one.frame < before for one in refusals):
         return violation(f"no answer to {option_name(number)}, which it has refused before", wanted)
     return violation(f"no answer to {option_name(number)}, though a later call was answered", wanted, note=True)
@@ -227,20 +227,20 @@ def first_message(sent: SentMessage) -> Judgement | None:
 
     Wrong: a NULL call of version 1, then calls of version 2; or two calls before the first reply.
     """
-    terms, connection, frame = sent.terms, sent.connection, sent.message.frame
+    terms, conversation, frame = sent.terms, sent.conversation, sent.message.frame
     if sent.sender != 0 or terms is None or _refusal(sent) is not None:
         return None
-    version = connection.version_at(frame)
+    version = conversation.version_at(frame)
     if version.value == 2:
         return None
     if version.value is None or not sent.start_known:
         return undecidable(LATE_START)
-    if terms.before and connection.negotiation.asked is not None and connection.negotiation.asked.version != 2:
-        begun = connection.negotiation.asked
+    if terms.before and conversation.negotiation.asked is not None and conversation.negotiation.asked.version != 2:
+        begun = conversation.negotiation.asked
         return violation(f"version 2 on a connection that began with version {begun.version}",
                          "version 2 from the start", begun.frame, frame)  # fmt: skip
     if terms.waiting:
-        if reason := sent.missed(1) or beheaded(connection, 1):
+        if reason := sent.missed(1) or beheaded(sent.connection, 1):
             return undecidable(reason)
         if sent.relieved is not None and sent.relieved < SKEW:
             return undecidable(OUT_OF_STEP)
@@ -253,7 +253,7 @@ def first_message(sent: SentMessage) -> Judgement | None:
 def _refusal(sent: SentMessage) -> Refusal | None:
     """The last refusal of a version by the server before this message."""
     found = None
-    for one in sent.connection.negotiation.refusals:
+    for one in sent.conversation.negotiation.refusals:
         if one.frame >= sent.message.frame:
             break
         near = one.asked is None and one.xid == sent.header.xid and sent.message.frame - one.frame <= REORDERED
@@ -283,7 +283,7 @@ def fallback(sent: SentMessage) -> Judgement | None:
     if refusal is None or refusal.low is None or refusal.high is None or refusal.low > refusal.high:
         return None  # V1-ERROR-RANGE
     if refusal.allows(version):
-        answer = sent.connection.negotiation.answer_before(sent.message.frame)
+        answer = sent.conversation.negotiation.answer_before(sent.message.frame)
         return PASSED if answer is None else None
     if reason := gaps(sent.connection, 1):
         return undecidable(reason)

@@ -214,9 +214,7 @@ class Link:
         self._connect()
         assert self.connection is not None
         end = self.connection.endpoints[int(direction != self.active)]
-        end.private_data_seen = frame.complete
-        end.private_data = frame.rpcrdma
-        end.consumer_data, end.consumer_data_cut = frame.private_data, not frame.complete
+        end.private_data, end.private_data_truncated = frame.private_data, not frame.complete
         end.private_data_frame = startup.frame
         end.responder_resources, end.initiator_depth = frame.ird, frame.ord
         if frame.reject:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from ...arrays import Rows
-from ...layers.private_data_codes import find_private_data
 from ...link.addresses import AddressTable
 from ..connection import Endpoint
 from .cm import CMMessage
@@ -130,18 +129,15 @@ class Management:
 
     def _endpoint(self, source: int, message: CMMessage, frame: int) -> Endpoint:
         """The end that sent a REQ or REP."""
-        found = find_private_data(message.private_data)
         return Endpoint(
             self.addresses.name(source),
             message.local_qpn or 0,
             message.start_psn,
-            found[0] if found else None,
-            bool(found) or not message.truncated,
+            message.private_data,
+            message.truncated,
+            frame,
             responder_resources=message.responder_resources,
             initiator_depth=message.initiator_depth,
-            consumer_data=message.private_data,
-            consumer_data_cut=message.truncated,
-            private_data_frame=frame,
         )
 
 

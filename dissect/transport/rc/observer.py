@@ -10,11 +10,9 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, places, take
 from ...layers import opcodes
-from ...layers.cm_codes import is_ipoib
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
 from ...link.packets import PacketBatch
-from ...rpcrdma.recognition import IPOIB
 from ..connection import Connection, Endpoint, Registry
 from ..operations import Operation
 from .assembly import Delivered
@@ -330,8 +328,7 @@ class Observer:
     def _link(self, connection: Connection, request: Request | None) -> Link:
         if request is not None:
             connection.service_port = request.message.service_port
-            if is_ipoib(request.message.service_id or 0):
-                connection.protocol, connection.protocol_name = "other", IPOIB
+            connection.service_id = request.message.service_id
             connection.first_frame, connection.first_time = request.frame, request.time
         link = Link(connection, request)
         self.registry.add(connection)

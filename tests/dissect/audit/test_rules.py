@@ -27,7 +27,7 @@ def audit(wire: Wire, packets: list[Packet] | None = None) -> Auditor:
     capture = Capture(wire, packets)
     analyzer.feed(frame_batch(capture.frames))
     analyzer.finish()
-    auditor.finish(analyzer.connections)
+    auditor.finish(analyzer.conversations)
     return auditor
 
 

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from rdmascope.dissect.measure.statistics import MAX_PROCEDURES, MAX_REASONS, Statistics
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
 from rdmascope.dissect.transport.connection import Connection, Endpoint
 from rdmascope.dissect.transport.operations import Kind, Operation, Payload
 
-CONNECTION = Connection(1, "RoCEv2", (Endpoint("10.0.0.1", 17), Endpoint("10.0.0.2", 18)))
+CONVERSATION = Conversation(Connection(1, "RoCEv2", (Endpoint("10.0.0.1", 17), Endpoint("10.0.0.2", 18))))
 NOTHING = memoryview(b"")
 SECOND = 1_000_000_000
 
@@ -42,7 +43,7 @@ def rpc(
 ) -> Rpc:
     return Rpc(
         number,
-        CONNECTION,
+        CONVERSATION,
         False,
         number,
         call or send(0, at, 100),

@@ -281,7 +281,7 @@ def test_foreign_connections_are_known_as_such() -> None:
     analyzer = Analyzer()
     analyzer.feed(frame_batch(wire.frames()))
     analyzer.finish()
-    assert [connection.protocol for connection in analyzer.connections] == ["other", "rpcrdma"]
+    assert [one.protocol for one in analyzer.conversations] == ["other", "rpcrdma"]
 
 
 @pytest.mark.parametrize("cm", [True, False], ids=["by its service ID", "by its contents"])
@@ -291,8 +291,8 @@ def test_ip_over_infiniband_has_its_name(cm: bool) -> None:
     analyzer = Analyzer()
     analyzer.feed(frame_batch(wire.frames()))
     analyzer.finish()
-    (connection,) = analyzer.connections
-    assert (connection.protocol, connection.protocol_name) == ("other", "IP over InfiniBand")
+    (conversation,) = analyzer.conversations
+    assert (conversation.protocol, conversation.protocol_name) == ("other", "IP over InfiniBand")
 
 
 @pytest.mark.parametrize("stranger", [foreign.nvme, foreign.perftest, foreign.rping, foreign.zeros])
@@ -302,7 +302,7 @@ def test_nothing_else_is_taken_for_ip_over_infiniband(stranger: Callable[[Wire],
     analyzer = Analyzer()
     analyzer.feed(frame_batch(wire.frames()))
     analyzer.finish()
-    assert analyzer.connections[0].protocol_name != "IP over InfiniBand"
+    assert analyzer.conversations[0].protocol_name != "IP over InfiniBand"
 
 
 @pytest.mark.parametrize("snaplen", range(64, 200, 4))

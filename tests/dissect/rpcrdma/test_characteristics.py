@@ -34,9 +34,10 @@ from rdmascope.dissect.rpcrdma.characteristics import (
     decode_option,
     selected,
 )
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.connection import Connection, Endpoint
 
-END = Endpoint("10.0.0.2", 7, private_data_seen=True)
+END = Endpoint("10.0.0.2", 7, private_data_frame=1)
 
 
 def words(*values: int) -> bytes:
@@ -123,7 +124,7 @@ def test_a_new_characteristic_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     item = interpret(9, words(0))
     assert (item.name, item.value, item.words, item.problem) == ("Shoe Size", 0, "SHOE_SMALL", "")
     assert interpret(9, words(2)).problem == "2 is none of SHOE_SMALL, SHOE_LARGE"
-    assert Connection(1, "RoCEv2", (END, END)).in_force(9, 0).value == 1
+    assert Conversation(Connection(1, "RoCEv2", (END, END))).in_force(9, 0).value == 1
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.live_window import LiveWindow
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.matching import Watches
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.connection import Connection
 
 MINUTE = 60_000_000_000
 ENDED = 24
@@ -73,9 +73,9 @@ class Everything:
         self.recent = LiveWindow()
         self.rpcs = 0
 
-    def watch(self, connection: Connection) -> Watches:
-        history = self.credits[connection.number] = CreditHistory(connection)
-        return Watches(self.auditor.watch(connection), history) if self.audit else Watches(history)
+    def watch(self, conversation: Conversation) -> Watches:
+        history = self.credits[conversation.connection.number] = CreditHistory(conversation)
+        return Watches(self.auditor.watch(conversation), history) if self.audit else Watches(history)
 
     def take(self, rpcs: Sequence[Rpc]) -> None:
         self.rpcs += len(rpcs)
@@ -89,11 +89,11 @@ class Everything:
         self.take(self.analyzer.tick(now))
         self.auditor.tick(now)
         self.recent.advance(now, self.analyzer.connections)
-        gone = self.analyzer.retired_since()
+        gone = self.analyzer.evicted_since()
         self.statistics.evict(gone)
-        self.auditor.retire(gone)
-        for connection in gone:
-            del self.credits[connection.number]
+        self.auditor.evict(gone)
+        for conversation in gone:
+            del self.credits[conversation.connection.number]
 
     def tables(self) -> dict[str, int]:
         """What could grow."""
@@ -162,7 +162,7 @@ def test_memory_does_not_grow_with_connections(name: str) -> None:
     assert later < held * 1.05 + 50_000
     assert second["connections"] <= ENDED + 10
     analyzer, sums = everything.analyzer, everything.statistics
-    assert analyzer.retired.connections + len(analyzer.connections) == 160
+    assert analyzer.evicted.connections + len(analyzer.connections) == 160
     everything.take(analyzer.finish())
     assert everything.rpcs == 160 * 10
     shares = [*sums.connections.values(), sums.evicted]
@@ -180,10 +180,10 @@ def test_tables_do_not_grow_with_thousands_of_connections() -> None:
     second, _ = settled(everything, batches, 200)
     assert second == first
     analyzer = everything.analyzer
-    assert analyzer.retired.connections + len(analyzer.connections) == 3000
+    assert analyzer.evicted.connections + len(analyzer.connections) == 3000
 
 
-def test_what_retired_connections_broke_is_still_told() -> None:
+def test_what_evicted_connections_broke_is_still_told() -> None:
     wire = Wire(seed=2)
     talk(wire, 10, 10)
     batch = frame_batch(Capture(wire).frames)
@@ -193,7 +193,7 @@ def test_what_retired_connections_broke_is_still_told() -> None:
         many.feed(one)
     for everything in few, many:
         everything.take(everything.analyzer.finish())
-        everything.auditor.finish(everything.analyzer.connections)
+        everything.auditor.finish(everything.analyzer.conversations)
     sums: list[dict[tuple[str, int], tuple[int, int, int]]] = []
     for everything in few, many:
         total: dict[tuple[str, int], tuple[int, int, int]] = {}

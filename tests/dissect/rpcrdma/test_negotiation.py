@@ -29,27 +29,27 @@ from playbook.rpcrdma import (
 from playbook.wire import Connection as Talk
 from rdmascope.dissect.layers.characteristics_codes import BKREQSUP_INLINE, XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.matching import BY_XID_ALONE
 from rdmascope.dissect.rpcrdma.negotiation import REMEMBERED
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.rpcrdma.version_loops import loops
-from rdmascope.dissect.transport.connection import Connection
 
 CLIENT, SERVER = 0, 1
 
 
-def observe(wire: Wire, skip: int = 0) -> tuple[Connection, list[Rpc]]:
-    connections, rpcs = observe_all(wire, skip)
-    return connections[0], rpcs
+def observe(wire: Wire, skip: int = 0) -> tuple[Conversation, list[Rpc]]:
+    conversations, rpcs = observe_all(wire, skip)
+    return conversations[0], rpcs
 
 
-def observe_all(wire: Wire, skip: int = 0) -> tuple[list[Connection], list[Rpc]]:
+def observe_all(wire: Wire, skip: int = 0) -> tuple[list[Conversation], list[Rpc]]:
     analyzer = Analyzer()
     rpcs: list[Rpc] = []
     for batch in frame_batches(Capture(wire, faults.cut(wire.packets, skip)).frames, ()):
         rpcs += analyzer.feed(batch)
     rpcs += analyzer.finish()
-    return analyzer.connections, rpcs
+    return analyzer.conversations, rpcs
 
 
 def ping(talk: Talk, version: int | None = None) -> None:
@@ -66,8 +66,8 @@ def spoken(version: int = 2) -> tuple[Wire, Talk]:
 def test_version_2_is_asked_and_answered() -> None:
     wire, talk = spoken()
     ping(talk)
-    connection, (rpc,) = observe(wire)
-    negotiation = connection.negotiation
+    conversation, (rpc,) = observe(wire)
+    negotiation = conversation.negotiation
     assert rpc.call is not None and rpc.reply is not None and rpc.state == "complete"
     assert negotiation.asked is not None and negotiation.asked.version == 2
     assert negotiation.asked.frame == rpc.call.frame
@@ -79,12 +79,12 @@ def test_the_threshold_is_1024_until_the_answer_and_4096_after() -> None:
     wire, talk = spoken()
     ping(talk)
     ping(talk)
-    connection, (first, second) = observe(wire)
+    conversation, (first, second) = observe(wire)
     assert first.call is not None and first.reply is not None and second.call is not None
-    assert connection.inline_threshold(CLIENT, first.call.frame) == (1024, "until the version is settled")
-    assert connection.inline_threshold(SERVER, first.reply.frame)[0] == 1024
-    assert connection.inline_threshold(CLIENT, second.call.frame) == (4096, "default of version 2")
-    assert [(known.frame, known.value) for known in connection.thresholds(CLIENT)] == [
+    assert conversation.inline_threshold(CLIENT, first.call.frame) == (1024, "until the version is settled")
+    assert conversation.inline_threshold(SERVER, first.reply.frame)[0] == 1024
+    assert conversation.inline_threshold(CLIENT, second.call.frame) == (4096, "default of version 2")
+    assert [(known.frame, known.value) for known in conversation.thresholds(CLIENT)] == [
         (0, 1024),
         (first.reply.frame, 4096),
     ]
@@ -94,16 +94,16 @@ def test_a_version_1_responder_refuses_and_the_requester_falls_back() -> None:
     wire, talk = spoken()
     error(call(talk, nfs3.null(), xid=7), 1)
     ping(talk, 1)
-    connection, (refused, done) = observe(wire)
-    negotiation = connection.negotiation
+    conversation, (refused, done) = observe(wire)
+    negotiation = conversation.negotiation
     assert refused.status == "RDMA2_ERR_VERS" and refused.state == "error" and done.state == "complete"
     assert refused.call is not None and refused.reply is not None
     (refusal,) = negotiation.refusals
     assert (refusal.asked, refusal.asked_frame, refusal.range) == (2, refused.call.frame, "1..1")
     assert refusal.frame == refused.reply.frame and refusal.endpoint == SERVER
     assert negotiation.went_on is not None and negotiation.went_on.version == 1
-    assert connection.version_at(negotiation.went_on.frame).value == 1
-    assert connection.version_at(negotiation.went_on.frame - 1).value == 0
+    assert conversation.version_at(negotiation.went_on.frame).value == 1
+    assert conversation.version_at(negotiation.went_on.frame - 1).value == 0
 
 
 def test_what_was_announced_before_a_fall_back_holds_no_longer() -> None:
@@ -111,11 +111,11 @@ def test_what_was_announced_before_a_fall_back_holds_no_longer() -> None:
     announce(talk, CLIENT, (XCHAR_RBSIZ, 65536), xid=7)
     talk.send(SERVER, u32(7, 2, 32, ERROR, 1, 1, 1))
     ping(talk, 1)
-    connection, rpcs = observe(wire)
-    negotiation = connection.negotiation
+    conversation, rpcs = observe(wire)
+    negotiation = conversation.negotiation
     assert len(rpcs) == 1 and negotiation.refusals[0].asked == 2 and len(negotiation.announcements) == 1
-    assert connection.receive_size(CLIENT).source == "private data"
-    assert connection.in_force(XCHAR_RBSIZ, CLIENT).source == "version 1 has none"
+    assert conversation.receive_size(CLIENT).source == "private data"
+    assert conversation.in_force(XCHAR_RBSIZ, CLIENT).source == "version 1 has none"
 
 
 def test_a_refusal_in_the_words_of_version_1() -> None:
@@ -123,9 +123,9 @@ def test_a_refusal_in_the_words_of_version_1() -> None:
     exchange = call(talk, nfs3.null(), xid=7)
     exchange.version = 1
     error(exchange, 1)
-    connection, (refused,) = observe(wire)
+    conversation, (refused,) = observe(wire)
     assert refused.status == "RDMA_ERR_VERS"
-    assert connection.negotiation.refusals[0].asked == 2
+    assert conversation.negotiation.refusals[0].asked == 2
 
 
 def test_a_refusal_in_the_middle_and_the_same_version_again() -> None:
@@ -133,19 +133,19 @@ def test_a_refusal_in_the_middle_and_the_same_version_again() -> None:
     ping(talk)
     error(call(talk, nfs3.null(), xid=7), 1)
     ping(talk)
-    connection, rpcs = observe(wire)
-    went_on = connection.negotiation.went_on
+    conversation, rpcs = observe(wire)
+    went_on = conversation.negotiation.went_on
     assert went_on is not None and went_on.version == 2 and len(rpcs) == 3
-    assert connection.version_at().value == 2
+    assert conversation.version_at().value == 2
 
 
 def test_version_1_keeps_what_its_private_data_say() -> None:
     wire, talk = spoken(1)
     ping(talk)
-    connection, _ = observe(wire)
-    assert connection.version_at().value == 1
-    assert connection.inline_threshold(CLIENT)[1] in ("private data", "default")
-    assert connection.in_force(XCHAR_BRS, CLIENT).source == "version 1 has none"
+    conversation, _ = observe(wire)
+    assert conversation.version_at().value == 1
+    assert conversation.inline_threshold(CLIENT)[1] in ("private data", "default")
+    assert conversation.in_force(XCHAR_BRS, CLIENT).source == "version 1 has none"
 
 
 def test_characteristics_are_defaults_until_they_are_announced() -> None:
@@ -154,20 +154,20 @@ def test_characteristics_are_defaults_until_they_are_announced() -> None:
     ping(talk)
     announce(talk, SERVER, (XCHAR_RBSIZ, 16384), xid=9)
     ping(talk)
-    connection, rpcs = observe(wire)
-    first, second = connection.negotiation.announcements[0], connection.negotiation.announcements[-1]
+    conversation, rpcs = observe(wire)
+    first, second = conversation.negotiation.announcements[0], conversation.negotiation.announcements[-1]
     assert len(rpcs) == 2
-    assert connection.in_force(XCHAR_REQREMINV, CLIENT).value is True
-    assert connection.in_force(XCHAR_REQREMINV, SERVER) == (False, 0, "default of version 2")
-    assert connection.in_force(XCHAR_BRS, CLIENT) == (BKREQSUP_INLINE, 0, "default of version 2")
-    assert connection.in_force(XCHAR_RBSIZ, CLIENT, first.frame).source == "default of version 2"
-    announced = connection.receive_size(CLIENT, first.frame + 1)
+    assert conversation.in_force(XCHAR_REQREMINV, CLIENT).value is True
+    assert conversation.in_force(XCHAR_REQREMINV, SERVER) == (False, 0, "default of version 2")
+    assert conversation.in_force(XCHAR_BRS, CLIENT) == (BKREQSUP_INLINE, 0, "default of version 2")
+    assert conversation.in_force(XCHAR_RBSIZ, CLIENT, first.frame).source == "default of version 2"
+    announced = conversation.receive_size(CLIENT, first.frame + 1)
     assert announced == (8192, first.frame, f"ROPT_INITXCH in frame {first.frame}")
-    assert connection.receive_size(SERVER, second.frame).value == 4096
-    assert connection.inline_threshold(CLIENT, second.frame + 1)[0] == 16384
-    assert [known.value for known in connection.thresholds(SERVER)] == [1024, 8192]
-    assert connection.negotiation.nochange[CLIENT] == (first.frame, frozenset({XCHAR_REQREMINV}))
-    assert connection.negotiation.nochange[SERVER] == (second.frame, frozenset())
+    assert conversation.receive_size(SERVER, second.frame).value == 4096
+    assert conversation.inline_threshold(CLIENT, second.frame + 1)[0] == 16384
+    assert [known.value for known in conversation.thresholds(SERVER)] == [1024, 8192]
+    assert conversation.negotiation.nochange[CLIENT] == (first.frame, frozenset({XCHAR_REQREMINV}))
+    assert conversation.negotiation.nochange[SERVER] == (second.frame, frozenset())
 
 
 def test_a_wish_is_done_rejected_or_pending_until_an_update() -> None:
@@ -177,8 +177,8 @@ def test_a_wish_is_done_rejected_or_pending_until_an_update() -> None:
     respond(talk, SERVER, [0], [1], [2])
     update(talk, SERVER, XCHAR_BRS, 1)
     update(talk, SERVER, XCHAR_BRS, 2, clear=True)
-    connection, rpcs = observe(wire)
-    negotiation = connection.negotiation
+    conversation, rpcs = observe(wire)
+    negotiation = conversation.negotiation
     (request,) = negotiation.requests
     done, partly, wholly = negotiation.announcements
     assert len(rpcs) == 1
@@ -189,7 +189,7 @@ def test_a_wish_is_done_rejected_or_pending_until_an_update() -> None:
     assert [at for _, at in negotiation.pending(SERVER, request.answer_frame)] == [0, 1, 2]
     assert [at for _, at in negotiation.pending(SERVER, wholly.frame)] == [2]
     assert not negotiation.pending(SERVER) and not negotiation.pending(CLIENT)
-    assert connection.in_force(XCHAR_BRS, SERVER, wholly.frame).source == f"ROPT_UPDXCH in frame {partly.frame}"
+    assert conversation.in_force(XCHAR_BRS, SERVER, wholly.frame).source == f"ROPT_UPDXCH in frame {partly.frame}"
 
 
 def test_an_option_that_is_not_supported_is_refused_and_is_no_rpc() -> None:
@@ -197,8 +197,8 @@ def test_an_option_that_is_not_supported_is_refused_and_is_no_rpc() -> None:
     ping(talk)
     asked = wish(talk, CLIENT, (XCHAR_RBSIZ, 8192), xid=40)
     refuse_option(talk, SERVER, 40)
-    connection, rpcs = observe(wire)
-    negotiation = connection.negotiation
+    conversation, rpcs = observe(wire)
+    negotiation = conversation.negotiation
     (refusal,) = negotiation.option_refusals
     (request,) = negotiation.requests
     assert asked.number and len(rpcs) == 1
@@ -220,9 +220,9 @@ def test_a_call_behind_an_option_that_is_refused_has_ended() -> None:
     ping(talk)
     call(talk, nfs3.getattr_(), option=77, xid=40)
     refuse_option(talk, SERVER, 40)
-    connection, (_, found) = observe(wire)
+    conversation, (_, found) = observe(wire)
     assert (found.name, found.state, found.status) == ("GETATTR", "error", "RDMA2_ERR_INVAL_OPTION")
-    assert connection.negotiation.option_refusals[0].option == 77
+    assert conversation.negotiation.option_refusals[0].option == 77
 
 
 def test_backward_calls_and_their_direction() -> None:
@@ -230,9 +230,9 @@ def test_backward_calls_and_their_direction() -> None:
     ping(talk)
     rpc = call(talk, nfs4.callback(nfs4.cb_sequence(), nfs4.cb_recall()), backward=True)
     reply(rpc, nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done()))
-    connection, (_, found) = observe(wire)
+    conversation, (_, found) = observe(wire)
     assert found.backward and found.state == "complete" and not found.notes
-    assert len(connection.negotiation.answered) == 1
+    assert len(conversation.negotiation.answered) == 1
 
 
 def test_a_direction_word_that_lies_is_noted_and_the_rpc_found() -> None:
@@ -251,12 +251,12 @@ def test_what_was_before_the_capture_is_not_told(skip: int) -> None:
         ping(talk)
     update(talk, SERVER, XCHAR_RBSIZ, 8192)
     ping(talk)
-    connection, _ = observe(wire, skip)
-    assert connection.in_force(XCHAR_RBSIZ, CLIENT).value is None
-    assert connection.inline_threshold(SERVER) == (4096, "not seen: the capture begins after the connection")
-    assert connection.receive_size(SERVER).value == 8192
-    first = connection.negotiation.announcements[0].frame
-    assert connection.receive_size(SERVER, first).value is None
+    conversation, _ = observe(wire, skip)
+    assert conversation.in_force(XCHAR_RBSIZ, CLIENT).value is None
+    assert conversation.inline_threshold(SERVER) == (4096, "not seen: the capture begins after the connection")
+    assert conversation.receive_size(SERVER).value == 8192
+    first = conversation.negotiation.announcements[0].frame
+    assert conversation.receive_size(SERVER, first).value is None
 
 
 def test_a_gap_may_have_held_an_announcement() -> None:
@@ -269,7 +269,7 @@ def test_a_gap_may_have_held_an_announcement() -> None:
     for batch in frame_batches(Capture(wire, faults.drop(wire.packets, lost)).frames, ()):
         analyzer.feed(batch)
     analyzer.finish()
-    known = analyzer.connections[0].receive_size(SERVER)
+    known = analyzer.conversations[0].receive_size(SERVER)
     assert known.value is None and "not in the capture" in known.source
 
 
@@ -284,7 +284,7 @@ def test_an_announcement_may_be_followed_by_one_that_was_lost() -> None:
     for batch in frame_batches(Capture(wire, faults.drop(wire.packets, lost)).frames, ()):
         analyzer.feed(batch)
     analyzer.finish()
-    known = analyzer.connections[0].receive_size(SERVER)
+    known = analyzer.conversations[0].receive_size(SERVER)
     assert known.value == 8192 and known.source.endswith("; packets are missing, and a later one may be among them")
 
 
@@ -292,8 +292,8 @@ def test_a_value_of_the_wrong_type_is_no_value() -> None:
     wire, talk = spoken()
     ping(talk)
     announce(talk, SERVER, (XCHAR_RBSIZ, b"\0\1"))
-    connection, _ = observe(wire)
-    known = connection.receive_size(SERVER)
+    conversation, _ = observe(wire)
+    known = conversation.receive_size(SERVER)
     assert known.value is None and "2 bytes are too few for a uint32" in known.source
 
 
@@ -302,19 +302,19 @@ def test_what_cannot_be_remembered_is_not_known() -> None:
     ping(talk)
     for number in range(REMEMBERED // 500 + 1):
         announce(talk, SERVER, *[(XCHAR_RBSIZ, 4096 + at) for at in range(500)], xid=100 + number)
-    connection, _ = observe(wire)
-    assert len(connection.negotiation.announcements) == REMEMBERED
-    assert connection.receive_size(SERVER).value is None
-    assert connection.receive_size(SERVER, connection.negotiation.overflow).value is not None
+    conversation, _ = observe(wire)
+    assert len(conversation.negotiation.announcements) == REMEMBERED
+    assert conversation.receive_size(SERVER).value is None
+    assert conversation.receive_size(SERVER, conversation.negotiation.overflow).value is not None
 
 
 def test_versions_mix_on_one_connection() -> None:
     wire, talk = spoken()
     for version in (2, 1, 2):
         ping(talk, version)
-    connection, rpcs = observe(wire)
+    conversation, rpcs = observe(wire)
     assert [rpc.state for rpc in rpcs] == ["complete"] * 3
-    assert [answer.version for answer in connection.negotiation.answered] == [2, 1, 2]
+    assert [answer.version for answer in conversation.negotiation.answered] == [2, 1, 2]
 
 
 def again(wire: Wire, client: str = "10.0.0.2") -> None:
@@ -328,9 +328,9 @@ def test_asking_a_responder_again_what_it_refused_is_a_loop() -> None:
     wire.version = 2
     for client in ("10.0.0.2", "10.0.0.3", "10.0.0.2"):
         again(wire, client)
-    connections, _ = observe_all(wire)
-    (loop,) = loops(connections)
-    assert ([one.number for one in loop.connections], loop.version) == ([1, 3], 2)
+    conversations, _ = observe_all(wire)
+    (loop,) = loops(conversations)
+    assert ([one.connection.number for one in loop.conversations], loop.version) == ([1, 3], 2)
 
 
 def test_asking_again_after_a_fall_back_is_none() -> None:
@@ -340,8 +340,8 @@ def test_asking_again_after_a_fall_back_is_none() -> None:
         talk = wire.connect()
         error(call(talk, nfs3.null()), 1)
         ping(talk, 1)
-    connections, rpcs = observe_all(wire)
-    assert len(rpcs) == 4 and not loops(connections)
+    conversations, rpcs = observe_all(wire)
+    assert len(rpcs) == 4 and not loops(conversations)
 
 
 def test_falling_back_on_the_next_connection_is_none() -> None:
@@ -349,8 +349,8 @@ def test_falling_back_on_the_next_connection_is_none() -> None:
     wire.version = 2
     again(wire)
     ping(wire.connect(), 1)
-    connections, _ = observe_all(wire)
-    assert not loops(connections)
+    conversations, _ = observe_all(wire)
+    assert not loops(conversations)
 
 
 def test_headers_cut_by_the_capture_still_tell_the_version() -> None:
@@ -360,8 +360,8 @@ def test_headers_cut_by_the_capture_still_tell_the_version() -> None:
     for batch in frame_batches(Capture(wire, faults.snap(wire.packets, 74)).frames, ()):
         analyzer.feed(batch)
     analyzer.finish()
-    (connection,) = analyzer.connections
-    assert [answer.version for answer in connection.negotiation.answered] == [2]
+    (conversation,) = analyzer.conversations
+    assert [answer.version for answer in conversation.negotiation.answered] == [2]
 
 
 @pytest.mark.parametrize("snaplen", [70, 74, 78, 82, 86])
@@ -446,16 +446,16 @@ def stranger() -> tuple[Wire, Talk]:
 def test_version_2_is_recognised_by_the_rpc_inside() -> None:
     wire, talk = stranger()
     ping(talk)
-    connection, rpcs = observe(wire)
-    assert connection.recognised_by[-2:] == ("header validation", "RPC inside") and len(rpcs) == 1
+    conversation, rpcs = observe(wire)
+    assert conversation.recognised_by[-2:] == ("header validation", "RPC inside") and len(rpcs) == 1
 
 
 def test_version_2_is_recognised_by_an_option_alone() -> None:
     wire, talk = stranger()
     announce(talk, CLIENT, (XCHAR_RBSIZ, 8192))
-    connection, _ = observe(wire)
-    assert connection.recognised_by[-2:] == ("header validation", "ROPT_INITXCH")
-    assert len(connection.negotiation.announcements) == 1
+    conversation, _ = observe(wire)
+    assert conversation.recognised_by[-2:] == ("header validation", "ROPT_INITXCH")
+    assert len(conversation.negotiation.announcements) == 1
 
 
 HOSTILE: tuple[Callable[[Talk], object], ...] = (
@@ -473,6 +473,6 @@ def test_nothing_hostile_is_taken_for_an_agreement(hostile: Callable[[Talk], obj
     wish(talk, CLIENT, (XCHAR_RBSIZ, 8192))
     hostile(talk)
     ping(talk)
-    connection, rpcs = observe(wire)
+    conversation, rpcs = observe(wire)
     assert len(rpcs) == 2
-    assert connection.receive_size(SERVER).value == 4096
+    assert conversation.receive_size(SERVER).value == 4096

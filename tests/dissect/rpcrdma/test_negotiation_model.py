@@ -87,13 +87,13 @@ def test_what_is_in_force_is_what_was_last_said(dialogue: tuple[Wire, Model]) ->
     for batch in frame_batches(Capture(wire).frames, ()):
         analyzer.feed(batch)
     analyzer.finish()
-    (connection,) = analyzer.connections
+    (conversation,) = analyzer.conversations
     frames = {packet.operation: frame for frame, packet in reversed(list(enumerate(wire.packets, 1)))}
     moments = [(frames[operation], values) for operation, values in model.history]
     for frame, values in [*moments, (None, model.values)]:
         for end in (0, 1):
             for which, kind in CHARACTERISTICS.items():
-                known = connection.in_force(which, end, frame)
+                known = conversation.in_force(which, end, frame)
                 assert known.value == values.get((end, which), kind.default), (frame, end, which)
                 announced = (end, which) in values
                 assert announced == known.source.startswith("ROPT_"), known

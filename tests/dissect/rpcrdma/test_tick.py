@@ -153,5 +153,5 @@ def test_findings_are_told_when_the_connection_pauses() -> None:
     early = len(told)
     assert early >= 1
     auditor.tick(last(batch) + 20 * SECOND)
-    auditor.finish(analyzer.connections)
+    auditor.finish(analyzer.conversations)
     assert len(told) == sum(tally.violated for tally in auditor.tallies.values()) > early

@@ -50,7 +50,7 @@ def test_so_does_a_version_2_client_that_falls_back(transport: str, extension: b
     assert (played.version, played.answered) == (1, played.calls)
     analyzer, auditor, _ = analyzed(frames)
     assert (broken(auditor), undecided(auditor)) == (set(), set())
-    assert analyzer.connections[0].negotiation.settled == 1
+    assert analyzer.conversations[0].negotiation.settled == 1
 
 
 def test_there_is_a_fault_for_every_rule_that_can_be_judged() -> None:

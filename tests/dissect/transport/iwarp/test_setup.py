@@ -23,6 +23,7 @@ from playbook.segments import (
     write,
 )
 from playbook.streams import CALL, WHOLE, Seen, observe, seen, talk
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.transport.operations import Kind
 
 PRIVATE = bytes.fromhex("f6ab0e1801010303")
@@ -38,13 +39,14 @@ def test_mpa_revision_2() -> None:
     made.say(0, send(1, CALL))
     observer, operations = observe(made)
     assert seen(operations) == [Seen(Kind.SEND, 0, 0, 0, CALL)]
-    active, passive = observer.registry.connections[0].endpoints
+    conversation = Conversation(observer.registry.connections[0])
+    active, passive = conversation.connection.endpoints
     assert (active.responder_resources, active.initiator_depth) == (16, 0)
     assert (passive.responder_resources, passive.initiator_depth) == (0, 8)
-    assert active.private_data is not None and active.private_data.offset == 7
-    assert passive.private_data is not None and passive.private_data.offset == 4
-    assert active.private_data_seen and passive.private_data_seen
-    assert observer.registry.connections[0].inline_threshold(0) == (4096, "private data")
+    found = [conversation.private_data(end) for end in (0, 1)]
+    assert [one.offset for one in found if one is not None] == [7, 4]
+    assert conversation.private_data_seen
+    assert conversation.inline_threshold(0) == (4096, "private data")
 
 
 @pytest.mark.parametrize("ready", [write(0, 0, b""), untagged(3, 0, 1, b""), read_request(1, (0, 0), 0, (0, 0))])

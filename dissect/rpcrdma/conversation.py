@@ -1,0 +1,171 @@
+"""Conversation: what the two ends of a connection say to each other, where it is RPC-over-RDMA or another protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from ..layers.characteristics_codes import CHARACTERISTICS, XCHAR_RBSIZ
+from ..layers.cm_codes import is_ipoib
+from ..layers.private_data_codes import PrivateData, find_private_data
+from ..transport.connection import Connection
+from .negotiation import VERSION_2_INLINE, InForce, Negotiation
+
+DEFAULT_INLINE = 1024
+"""Inline threshold where the private data set none (RFC 8166, 3.3.2)."""
+IPOIB = "IP over InfiniBand"
+
+
+@lru_cache(maxsize=1024)
+def first_private_data(data: bytes) -> PrivateData | None:
+    """The RFC 8797 message in force in the consumer private data ``data``."""
+    found = find_private_data(data)
+    return found[0] if found else None
+
+
+@dataclass(slots=True, eq=False)
+class Conversation:
+    """On one connection.  What is asked of it ``frame`` by ``frame`` holds at the end where no frame is given."""
+
+    connection: Connection
+    protocol: str = "unknown"
+    """'rpcrdma', 'other' (something else was recognised, or nothing fits) or 'unknown' (nothing to judge by)."""
+    recognised_by: tuple[str, ...] = ()
+    """Why it is taken for it: 'service port', 'private data', 'header validation', 'RPC inside', 'forced'."""
+    protocol_name: str = ""
+    """A guess at a foreign protocol by its port: 'NVMe/RDMA', 'iSER', 'SMB Direct'; or 'IP over InfiniBand', by its
+    service ID or by what all Sends begin with."""
+    credits_requested: tuple[int, int] | None = None
+    """Lowest and highest credit value in forward calls."""
+    credits_granted: tuple[int, int] | None = None
+    """Lowest and highest credit value in forward replies."""
+    negotiation: Negotiation = field(default_factory=Negotiation)
+    """Version and characteristics, as the messages announce them."""
+
+    def __post_init__(self) -> None:
+        if is_ipoib(self.connection.service_id or 0):
+            self.protocol, self.protocol_name = "other", IPOIB
+
+    def private_data(self, endpoint: int) -> PrivateData | None:
+        """The RFC 8797 message of ``endpoint`` that is in force, the first in its private data."""
+        return first_private_data(self.connection.endpoints[endpoint].private_data)
+
+    def private_data_known(self, endpoint: int) -> bool:
+        """Whether the capture shows if ``endpoint`` sent an RFC 8797 message."""
+        end = self.connection.endpoints[endpoint]
+        if not end.private_data_frame:
+            return False
+        return not end.private_data_truncated or self.private_data(endpoint) is not None
+
+    @property
+    def private_data_seen(self) -> bool:
+        """The private data of both ends are known."""
+        return self.private_data_known(0) and self.private_data_known(1)
+
+    def inline_threshold(self, sender: int, frame: int | None = None) -> tuple[int, str]:
+        """Largest Send from endpoint ``sender`` in bytes, and where that comes from.
+
+        That of a Send in ``frame``, or after all that was seen.  Version 1: RFC 8797, 4.2 and 5.1; version 2: the
+        receive size of the other end.  Where the capture does not tell, the default, and the words say so.
+        """
+        negotiation = self.negotiation
+        if negotiation.asked is not None and self.version_at(frame).value != 1:
+            size, _, source = self.receive_size(1 - sender, frame)
+            return VERSION_2_INLINE if size is None else size, source
+        if not self.private_data_seen:
+            return DEFAULT_INLINE, "private data not seen"
+        mine, theirs = self.private_data(sender), self.private_data(1 - sender)
+        if mine is None or theirs is None:
+            return DEFAULT_INLINE, "default"
+        return min(mine.send_size, theirs.receive_size), "private data"
+
+    def version_at(self, frame: int | None = None) -> InForce:
+        """The version settled before ``frame``, or at the end; 0 before there was an answer."""
+        answer = self.negotiation.answer_before(frame)
+        if answer is not None:
+            return InForce(answer.version, answer.frame, f"answer in frame {answer.frame}")
+        asked, went_on, refused = self.negotiation.asked, self.negotiation.went_on, self.negotiation.refused
+        if asked is not None and asked.version == 1:
+            return InForce(1, asked.frame, f"asked in frame {asked.frame}")
+        if refused and went_on and refused.allows(went_on.version) and (frame is None or went_on.frame <= frame):
+            return InForce(went_on.version, went_on.frame, f"chosen in frame {went_on.frame}")
+        if self._lost:
+            return InForce(None, 0, f"not seen: {self._lost}")
+        return InForce(0, 0, "before the version is settled")
+
+    def receive_size(self, endpoint: int, frame: int | None = None) -> InForce:
+        """Bytes of a Send that ``endpoint`` takes before ``frame``, or at the end.
+
+        Version 2: its Receive Buffer Size (xcharext-02, 3.1), before the version is settled 1024 (version-two-01, 5);
+        version 1: its private data (RFC 8797, 5.1).
+        """
+        version = self.version_at(frame)
+        announced = self._announced(XCHAR_RBSIZ, endpoint, frame)
+        if version.value != 1 and announced is not None:
+            return announced
+        if version.value == 0:
+            return InForce(DEFAULT_INLINE, 0, "until the version is settled")
+        if version.value != 1:
+            return self.in_force(XCHAR_RBSIZ, endpoint, frame)
+        if not self.private_data_seen:
+            return InForce(None, 0, "private data not seen")
+        private = self.private_data(endpoint)
+        if private is None or self.private_data(1 - endpoint) is None:
+            return InForce(DEFAULT_INLINE, 0, "default")
+        return InForce(private.receive_size, self.connection.endpoints[endpoint].private_data_frame, "private data")
+
+    def in_force(self, which: int, endpoint: int, frame: int | None = None) -> InForce:
+        """The value of a transport characteristic that ``endpoint`` has before ``frame``, or at the end.
+
+        None where the capture does not tell: a default is given only where an announcement cannot have been missed.
+        """
+        if self.version_at(frame).value == 1:
+            return InForce(None, 0, "version 1 has none")
+        announced = self._announced(which, endpoint, frame)
+        if announced is not None:
+            return announced
+        if which not in CHARACTERISTICS:
+            return InForce(None, 0, "not announced, and without a known default")
+        if self._lost:
+            return InForce(None, 0, f"not seen: {self._lost}")
+        return InForce(CHARACTERISTICS[which].default, 0, "default of version 2")
+
+    def thresholds(self, sender: int) -> list[InForce]:
+        """What ``inline_threshold`` says of Sends from ``sender``, each value with the frame that brought it."""
+        receiver = 1 - sender
+        negotiation = self.negotiation
+        frames = {answer.frame for answer in negotiation.answered}
+        frames |= {negotiation.went_on.frame} if negotiation.went_on else set()
+        frames |= {
+            one.frame
+            for one in negotiation.announcements
+            if one.endpoint == receiver and one.characteristic.which == XCHAR_RBSIZ
+        }
+        found: list[InForce] = []
+        for frame in (0, *sorted(frames)):
+            known = self.receive_size(receiver, frame + 1)
+            if not found or found[-1][::2] != known[::2]:
+                found.append(known._replace(frame=frame))
+        return found
+
+    def _announced(self, which: int, endpoint: int, frame: int | None) -> InForce | None:
+        negotiation = self.negotiation
+        if negotiation.overflow and (frame is None or frame > negotiation.overflow):
+            return InForce(None, negotiation.overflow, "not seen: more was announced than is remembered")
+        found = negotiation.announced(which, endpoint, frame)
+        if found is None:
+            return None
+        doubt = (
+            "; packets are missing, and a later one may be among them" if sum(self.connection.missing_packets) else ""
+        )
+        return InForce(found.characteristic.value, found.frame, found.source + doubt)
+
+    @property
+    def _lost(self) -> str:
+        """Why an announcement may have been missed; '' where it cannot."""
+        if not self.connection.start_known:
+            return "the capture begins after the connection"
+        if self.connection.paired_by == "one direction only":
+            return "only one direction was captured"
+        missing = sum(self.connection.missing_packets)
+        return f"{missing:,} packets of the connection are not in the capture" if missing else ""
