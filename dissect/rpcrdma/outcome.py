@@ -1,4 +1,4 @@
-"""The end of an Rpc: its name, status, state, what is missing, and where its time went."""
+"""The outcome of an Rpc: its name, status and state, and what of it is missing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR, RDMA_NOMSG, erro
 from ..onc import compound as nfs4
 from ..onc import header as rpc_header
 from ..onc import programs, status
-from ..transport.operations import Operation
+from .latency import latency
 from .messages import Message
 from .reassembly import call_stream_prefix, reply_items, reply_stream, reply_stream_prefix
-from .rpcs import ChunkUse, Latency, Rpc, SegmentUse
+from .rpcs import ChunkUse, Rpc, SegmentUse
 
 LONG_CALL = 1 << 20
-"""Bytes of a long call that are looked at for its operations."""
+"""Bytes of a long call that are decoded for its operations."""
 SUCCESS_END = 28
 """Bytes of a reply up to the end of a status, where nothing failed and the verifier is empty."""
-REPLY_HEAD = 1024
-"""Bytes of a long reply that are looked at for its status."""
+REPLY_START = 1024
+"""Bytes of a long reply that are decoded for its status."""
 
 
 def conclude(rpc: Rpc) -> None:
@@ -36,7 +36,7 @@ def _name(rpc: Rpc, message: Message) -> None:
     if message.header.procedure == RDMA_NOMSG:
         data = memoryview(call_stream_prefix(rpc, LONG_CALL))
         start, end = 0, len(data)
-        _doubt_direction(rpc, message, data, CALL)
+        _check_direction(rpc, message, data, CALL)
     else:
         data, start, end = message.data, message.start, message.end
     if message.header.reads:
@@ -65,7 +65,7 @@ def _status(rpc: Rpc, message: Message) -> None:
     if long:
         data = memoryview(reply_stream_prefix(rpc, SUCCESS_END))
         start, end = 0, len(data)
-        _doubt_direction(rpc, message, data, REPLY)
+        _check_direction(rpc, message, data, REPLY)
     else:
         data, start, end = message.data, message.start, message.end
     if (
@@ -81,7 +81,7 @@ def _status(rpc: Rpc, message: Message) -> None:
         rpc.status = "OK"
         return
     if long:
-        data = memoryview(reply_stream_prefix(rpc, REPLY_HEAD))
+        data = memoryview(reply_stream_prefix(rpc, REPLY_START))
         end = len(data)
     reply = rpc_header.reply_header(data, start, end, rpc.gss)
     if reply is None or reply.accepted is None:
@@ -99,7 +99,7 @@ def _status(rpc: Rpc, message: Message) -> None:
         rpc.status = "OK"
 
 
-def _doubt_direction(rpc: Rpc, message: Message, data: memoryview, taken: int) -> None:
+def _check_direction(rpc: Rpc, message: Message, data: memoryview, taken: int) -> None:
     """Note where the msg_type in the chunks is not what the message was taken for (version-two-01, 4.2.2)."""
     kind = rpc_header.message_type(data, 0, len(data))
     if message.header.direction is not None and kind is not None and taken != kind:
@@ -107,11 +107,11 @@ def _doubt_direction(rpc: Rpc, message: Message, data: memoryview, taken: int) -
 
 
 def finish_state(rpc: Rpc) -> None:
-    """Say what is missing, and where the time went."""
+    """State, damage and latency."""
     call, reply = rpc.call, rpc.reply
     if call and reply and not (rpc.chunks or rpc.damage or _unsound(call) or _unsound(reply)):
         rpc.state = "error" if rpc.failed else "complete"
-        rpc.latency = _latency(rpc, call.operation, reply.operation)
+        rpc.latency = latency(rpc, call.operation, reply.operation)
         return
     damage = list(rpc.damage)
     for side, message in (("call", rpc.call), ("reply", rpc.reply)):
@@ -133,7 +133,7 @@ def finish_state(rpc: Rpc) -> None:
     else:
         rpc.state = "complete"
     if rpc.call is not None and rpc.reply is not None:
-        rpc.latency = _latency(rpc, rpc.call.operation, rpc.reply.operation)
+        rpc.latency = latency(rpc, rpc.call.operation, rpc.reply.operation)
 
 
 def _unsound(message: Message) -> bool:
@@ -198,7 +198,7 @@ def _ordinal(rpc: Rpc, number: int) -> int:
 
 
 def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str]) -> None:
-    """Whether every byte that must have moved was seen moving."""
+    """Whether every byte that must have been transferred is in the capture."""
     at = 0
     for use in chunk.segments:
         _, advertised, offset = use.advertised
@@ -229,33 +229,3 @@ def _missing(rpc: Rpc, use: SegmentUse, length: int, at: int, label: str, damage
         f"{label}: bytes {at + start - offset}-{at + end - offset - 1} not in this capture"
         for start, end in covered.missing(offset, offset + length)
     ]
-
-
-def _latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency:
-    """Split the time between the call's first packet and the reply's last; the parts add up."""
-    begin, end = call.first_time, reply.last_time
-    if not rpc.chunks and begin <= call.last_time <= reply.first_time <= end:
-        sent, answering = call.last_time, reply.first_time
-        return Latency(end - begin, sent - begin, 0, answering - sent, 0, end - answering)
-    end = max(begin, end)
-    sent = min(max(call.last_time, begin), end)
-    answering = min(max(reply.first_time, sent), end)
-    read: list[Operation] = []
-    written: list[Operation] = []
-    for chunk in rpc.chunks:
-        moved = read if chunk.kind == "read" else written
-        for use in chunk.segments:
-            moved += use.operations
-    reached, reads = _moving(read, sent, answering)
-    _, writes = _moving(written, reached, answering)
-    server = answering - sent - reads - writes
-    return Latency(end - begin, sent - begin, reads, server, writes, end - answering)
-
-
-def _moving(operations: list[Operation], begin: int, end: int) -> tuple[int, int]:
-    """Until when, and for how long, these took place between ``begin`` and ``end``."""
-    if not operations:
-        return begin, 0
-    first = min(max(min([operation.first_time for operation in operations]), begin), end)
-    last = min(max(max([operation.last_time for operation in operations]), first), end)
-    return last, last - first

@@ -1,0 +1,36 @@
+"""Where the time of an RPC went: its two Sends, its RDMA Reads, its RDMA Writes, and the rest.  Nanoseconds."""
+
+from __future__ import annotations
+
+from ..transport.operations import Operation
+from .rpcs import Latency, Rpc
+
+
+def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency:
+    """Split the time between the call's first packet and the reply's last; the parts add up."""
+    begin, end = call.first_time, reply.last_time
+    if not rpc.chunks and begin <= call.last_time <= reply.first_time <= end:
+        sent, answering = call.last_time, reply.first_time
+        return Latency(end - begin, sent - begin, 0, answering - sent, 0, end - answering)
+    end = max(begin, end)
+    sent = min(max(call.last_time, begin), end)
+    answering = min(max(reply.first_time, sent), end)
+    read: list[Operation] = []
+    written: list[Operation] = []
+    for chunk in rpc.chunks:
+        operations = read if chunk.kind == "read" else written
+        for use in chunk.segments:
+            operations += use.operations
+    reached, reads = _span(read, sent, answering)
+    _, writes = _span(written, reached, answering)
+    server = answering - sent - reads - writes
+    return Latency(end - begin, sent - begin, reads, server, writes, end - answering)
+
+
+def _span(operations: list[Operation], begin: int, end: int) -> tuple[int, int]:
+    """The end, and the duration, of these between ``begin`` and ``end``."""
+    if not operations:
+        return begin, 0
+    first = min(max(min([operation.first_time for operation in operations]), begin), end)
+    last = min(max(max([operation.last_time for operation in operations]), first), end)
+    return last, last - first
