@@ -117,7 +117,7 @@ def command(
         kept = settings.examples if examples is None else examples
         auditor = Auditor(rules, kept, _keep(settings.waivers), release=drop_contents)
         reading = Reading(file, analyzer_options(ports, force))
-        reading.analyzer.watch = auditor.watch
+        reading.analyzer.listener = auditor.listener
         try:
             rpcs = sum(1 for _ in reading.rpcs(auditor.evict))
             auditor.finish(reading.analyzer.conversations)

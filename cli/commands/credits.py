@@ -51,7 +51,7 @@ def command(
         return histories[-1]
 
     reading = Reading(files, analyzer_options(ports, force, contents=False))
-    reading.analyzer.watch = watch
+    reading.analyzer.listener = watch
     for _ in reading.rpcs():
         pass
     found = [one for history in histories for one in history.directions if one.calls or one.replies]

@@ -26,7 +26,7 @@ from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
-from rdmascope.dissect.rpcrdma.matching import Watches
+from rdmascope.dissect.rpcrdma.listeners import Listeners
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..dashboard import Dashboard
@@ -234,7 +234,7 @@ class Watching:
         self.live = live
         self.path = str(live.device)
         self.damage: CaptureError | None = None
-        self.analyzer = Analyzer(options, self._watch)
+        self.analyzer = Analyzer(options, self._listeners)
         self.statistics = Statistics()
         self.auditor = Auditor(examples=EXAMPLES, tell=self._tell, release=drop_contents)
         self.credits: dict[int, CreditHistory] = {}
@@ -345,9 +345,9 @@ class Watching:
             self.keeper.close()
         gc.enable()
 
-    def _watch(self, conversation: Conversation) -> Watches:
+    def _listeners(self, conversation: Conversation) -> Listeners:
         history = self.credits[conversation.connection.number] = CreditHistory(conversation)
-        return Watches(self.auditor.watch(conversation), history)
+        return Listeners(self.auditor.listener(conversation), history)
 
     def _tell(self, finding: Finding, tally: RuleTally) -> None:
         self.findings += 1

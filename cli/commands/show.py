@@ -115,25 +115,25 @@ def command(
 
 
 class Strays:
-    """An ``exchange.Watch`` that keeps each message without a part of an RPC, by its first frame."""
+    """An listener that keeps each message without a part of an RPC, by its first frame."""
 
     def __init__(self, conversation: Conversation, found: dict[int, tuple[Conversation, Message]]) -> None:
         self.conversation, self.found = conversation, found
 
-    def stray(self, sender: int, message: Message) -> None:
+    def other_sent(self, sender: int, message: Message) -> None:
         if message.header.procedure is not None:
             self.found[message.operation.first_frame] = self.conversation, message
 
-    def called(self, rpc: Rpc) -> None:
+    def call_sent(self, rpc: Rpc) -> None:
         """It has its own way to be shown."""
 
-    def replied(self, rpc: Rpc) -> None:
+    def reply_sent(self, rpc: Rpc) -> None:
         """As a call."""
 
-    def ended(self, rpc: Rpc) -> None:
+    def rpc_ended(self, rpc: Rpc) -> None:
         """As a call."""
 
-    def moved(self, operation: Operation) -> None:
+    def data_transferred(self, operation: Operation) -> None:
         """No message."""
 
 
@@ -190,7 +190,7 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
     seen: list[tuple[FrameBatch, Rows]] = []
     analyzer = reading.analyzer
     strays: dict[int, tuple[Conversation, Message]] = {}
-    analyzer.watch = lambda conversation: Strays(conversation, strays)
+    analyzer.listener = lambda conversation: Strays(conversation, strays)
     segments: list[Segment] = []
     watched_segments = watch_segments(analyzer)
 

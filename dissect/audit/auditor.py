@@ -95,7 +95,7 @@ class RuleSlot:
 
 
 class Auditor:
-    """Give ``watch`` to the Analyzer; at the end of the capture call ``finish``."""
+    """Give ``listener`` to the Analyzer; at the end of the capture call ``finish``."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Auditor:
         self.connections: dict[int, Connection] = {}
         self._seats: dict[int, dict[tuple[type[Subject], str, bool, int, int], list[RuleSlot]]] = {}
         """By connection number."""
-        self._watchers: dict[int, AuditListener] = {}
+        self._listeners: dict[int, AuditListener] = {}
         """By connection number."""
         self._set_up: set[int] = set()
         """Connections whose private data was judged."""
@@ -129,17 +129,17 @@ class Auditor:
         self.sides_known: set[int] = set()
         """Connections of which the traffic tells who is the client."""
 
-    def watch(self, conversation: Conversation) -> AuditListener:
-        watcher = AuditListener(conversation, self._judge, self.sides_known, self._refusals, self.release)
-        self._watchers[conversation.connection.number] = watcher
-        return watcher
+    def listener(self, conversation: Conversation) -> AuditListener:
+        listener = AuditListener(conversation, self._judge, self.sides_known, self._refusals, self.release)
+        self._listeners[conversation.connection.number] = listener
+        return listener
 
     def tick(self, now: int) -> None:
         """Time has come to ``now`` (ns), and nothing older will come: judge what need not wait."""
-        for watcher in self._watchers.values():
-            watcher.idle(now - watcher.connection.last_time)
-            if any(watcher.last_answered):
-                self._judge_setup(watcher.conversation)
+        for listener in self._listeners.values():
+            listener.idle(now - listener.connection.last_time)
+            if any(listener.last_answered):
+                self._judge_setup(listener.conversation)
 
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """Nothing more will be seen of these connections: their tallies go to those of ``EARLIER``."""
@@ -147,9 +147,9 @@ class Auditor:
         for conversation in conversations:
             connection = conversation.connection
             numbers.add(connection.number)
-            watcher = self._watchers.pop(connection.number, None)
-            if watcher is not None:
-                watcher.finish()
+            listener = self._listeners.pop(connection.number, None)
+            if listener is not None:
+                listener.finish()
             self._judge_setup(conversation)
             self._set_up.discard(connection.number)
             self._seats.pop(connection.number, None)
@@ -162,8 +162,8 @@ class Auditor:
 
     def finish(self, conversations: Iterable[Conversation]) -> None:
         """The capture is over; ``conversations`` are all of it."""
-        for watcher in self._watchers.values():
-            watcher.finish()
+        for listener in self._listeners.values():
+            listener.finish()
         for conversation in conversations:
             self._judge_setup(conversation)
 

@@ -65,7 +65,7 @@ class AuditListener:
 
     # Events
 
-    def called(self, rpc: Rpc) -> None:
+    def call_sent(self, rpc: Rpc) -> None:
         assert rpc.call is not None
         message, caller = rpc.call, int(rpc.backward)
         self.settling.reach(message.operation)
@@ -88,7 +88,7 @@ class AuditListener:
         self.answers.sent(caller, message, rpc)
         self.settling.add(sent)
 
-    def replied(self, rpc: Rpc) -> None:
+    def reply_sent(self, rpc: Rpc) -> None:
         assert rpc.reply is not None
         message, caller = rpc.reply, int(rpc.backward)
         self.settling.reach(message.operation)
@@ -109,7 +109,7 @@ class AuditListener:
             remember(self.errored[caller], rpc.xid, rpc)
         self.settling.add(sent)
 
-    def ended(self, rpc: Rpc) -> None:
+    def rpc_ended(self, rpc: Rpc) -> None:
         caller = int(rpc.backward)
         transaction = self.open[caller].pop(rpc, None) or self.answered.get(rpc)
         if transaction is None:
@@ -122,7 +122,7 @@ class AuditListener:
         self.settling.add(transaction)
         self.settling.settle()
 
-    def stray(self, sender: int, message: Message) -> None:
+    def other_sent(self, sender: int, message: Message) -> None:
         header = message.header
         self.settling.reach(message.operation)
         sent = self._sent(SentMessage(self.conversation, message, sender, None, None))
@@ -133,7 +133,7 @@ class AuditListener:
         self.settling.add(sent)
         self.answers.sent(sender, message, None)
 
-    def moved(self, operation: Operation) -> None:
+    def data_transferred(self, operation: Operation) -> None:
         self.settling.reach(operation)
         if not operation.length:
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
-from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
@@ -140,7 +139,7 @@ class CreditHistory:
         self.directions = CreditDirection(connection, False), CreditDirection(connection, True)
         self.open: tuple[set[Rpc], ...] = (set(), set())
 
-    def called(self, rpc: Rpc) -> None:
+    def call_sent(self, rpc: Rpc) -> None:
         assert rpc.call is not None
         one, credits = self.directions[rpc.backward], rpc.call.header.credits
         one.advance(rpc.call.time)
@@ -159,7 +158,7 @@ class CreditHistory:
         here.requested = credits if here.requested is None else max(here.requested, credits or 0)
         here.outstanding = max(here.outstanding, one.outstanding)
 
-    def replied(self, rpc: Rpc) -> None:
+    def reply_sent(self, rpc: Rpc) -> None:
         assert rpc.reply is not None
         one, header = self.directions[rpc.backward], rpc.reply.header
         one.advance(rpc.reply.time)
@@ -170,13 +169,13 @@ class CreditHistory:
             here = one.bin(one.last_time)
             here.granted = header.credits if here.granted is None else min(here.granted, header.credits)
 
-    def ended(self, rpc: Rpc) -> None:
+    def rpc_ended(self, rpc: Rpc) -> None:
         self._close(rpc)
 
-    def stray(self, sender: int, message: Message) -> None:
+    def other_sent(self, sender: int, message: Message) -> None:
         """Neither call nor reply."""
 
-    def moved(self, operation: Operation) -> None:
+    def data_transferred(self, operation: Operation) -> None:
         """Reads and Writes take no credit."""
 
     def _close(self, rpc: Rpc) -> None:

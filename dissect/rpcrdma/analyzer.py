@@ -17,8 +17,10 @@ from ..transport.health import Costs, TransportHealth
 from ..transport.operations import Operation
 from ..transport.rc.observer import Link, Observer
 from .conversation import Conversation
+from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
-from .matching import LINGER, OUTSTANDING, Exchange, Undecoded, Watch
+from .listeners import Listener
+from .matching import LINGER, MAX_OUTSTANDING, Matching
 from .rpcs import Rpc
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Options:
     """Keep the payload references of finished Rpcs; without, they are dropped when an Rpc ends."""
     icrc: bool = False
     """Verify the invariant CRC of every packet, for ``Analyzer.health``; costs time."""
-    outstanding: int = OUTSTANDING
+    outstanding: int = MAX_OUTSTANDING
     """Calls without a reply that are remembered, per connection and direction."""
     ended: int = 4096
     """Ended connections that are told of one by one; of earlier ones sums are kept."""
@@ -61,9 +63,11 @@ class Options:
 class Analyzer:
     """Carries all state from batch to batch.  Never raises on what it sees."""
 
-    def __init__(self, options: Options | None = None, watch: Callable[[Conversation], Watch] | None = None) -> None:
-        """``watch`` gives the listener of a new conversation."""
-        self.watch = watch
+    def __init__(
+        self, options: Options | None = None, listener: Callable[[Conversation], Listener] | None = None
+    ) -> None:
+        """``listener`` makes the one of a new conversation."""
+        self.listener = listener
         self.options = options or Options()
         self.front = Front()
         self.addresses = self.front.addresses
@@ -85,7 +89,7 @@ class Analyzer:
         self._iwarp: IwarpObserver | None = None
         self._watch_fpdus: Callable[[IwarpLink, int, Fpdus], None] | None = None
         self._swept = 0
-        self._exchanges: dict[int, Exchange] = {}
+        self._dispatchers: dict[int, Dispatcher] = {}
         self._numbers = count(1)
         self._done: list[Rpc] = []
 
@@ -120,15 +124,15 @@ class Analyzer:
     @property
     def undecoded(self) -> list[Undecoded]:
         """What on RPC-over-RDMA connections could not be made sense of, by frame."""
-        return sorted(note for exchange in self._exchanges.values() for note in exchange.undecoded)
+        return sorted(note for dispatcher in self._dispatchers.values() for note in dispatcher.undecoded)
 
     @property
     def unplaced(self) -> dict[int, int]:
         """Connection number -> RDMA Reads and Writes that no captured call advertised memory for."""
         return {
-            exchange.connection.number: exchange.unplaced_count
-            for exchange in self._exchanges.values()
-            if exchange.unplaced_count
+            dispatcher.conversation.connection.number: dispatcher.matching.memory.unplaced_count
+            for dispatcher in self._dispatchers.values()
+            if dispatcher.matching.memory.unplaced_count
         }
 
     def health(self, number: int) -> TransportHealth:
@@ -164,9 +168,9 @@ class Analyzer:
             events = self._feed_iwarp(batch, decoded.tcp, events)
         self._take(events)
         frame = int(batch.rows["number"][-1])
-        for exchange in self._exchanges.values():
-            if exchange.waiting:
-                exchange.settle(self.last_time, frame)
+        for dispatcher in self._dispatchers.values():
+            if dispatcher.matching.waiting:
+                dispatcher.matching.settle(self.last_time, frame)
         return self._collect() + self._evict()
 
     def tick(self, now: int) -> list[Rpc]:
@@ -174,18 +178,18 @@ class Analyzer:
 
         To be called again and again where frames come from a network, which may be silent.
         """
-        for exchange in self._exchanges.values():
-            if exchange.waiting:
-                exchange.idle(now)
+        for dispatcher in self._dispatchers.values():
+            if dispatcher.matching.waiting:
+                dispatcher.matching.idle(now)
         if now - self._swept >= SWEEP:
             self._swept = now
             events: list[Event] = [*self._observer.idle(now), *(self._iwarp.idle(now) if self._iwarp else ())]
             self._take(sorted(events, key=itemgetter(0)))
-            for exchange in self._exchanges.values():
-                exchange.detach(now - LINGER)
-                connection = exchange.connection
+            for dispatcher in self._dispatchers.values():
+                dispatcher.matching.detach(now - LINGER)
+                connection = dispatcher.conversation.connection
                 if connection.ended_by and now - connection.last_time >= AFTERMATH:
-                    exchange.finish()
+                    dispatcher.finish()
         return self._collect() + self._evict()
 
     def evicted_since(self) -> list[Conversation]:
@@ -205,11 +209,12 @@ class Analyzer:
         evicted: list[Conversation] = []
         for connection in chosen:
             conversation = self.conversation(connection)
-            exchange = self._exchanges.pop(connection.number, None)
-            if exchange is not None:
-                exchange.finish()
-            notes = (len(exchange.undecoded), exchange.unplaced_count) if exchange is not None else (0, 0)
-            self.evicted.add(conversation, *notes)
+            dispatcher = self._dispatchers.pop(connection.number, None)
+            undecoded = unplaced = 0
+            if dispatcher is not None:
+                dispatcher.finish()
+                undecoded, unplaced = len(dispatcher.undecoded), dispatcher.matching.memory.unplaced_count
+            self.evicted.add(conversation, undecoded, unplaced)
             del self._conversations[connection.number]
             evicted.append(conversation)
         done = self._collect()
@@ -241,29 +246,29 @@ class Analyzer:
         """The input is over: give the rest."""
         events: list[Event] = [*self._observer.finish(), *(self._iwarp.finish() if self._iwarp else ())]
         self._take(sorted(events, key=itemgetter(0)))
-        for exchange in self._exchanges.values():
-            exchange.finish()
+        for dispatcher in self._dispatchers.values():
+            dispatcher.finish()
         return self._collect()
 
     def _take(self, events: Sequence[Event]) -> None:
         before = None
         for _, link, operation in events:
             if link is not before:
-                before, take = link, self._exchange(link).take
+                before, take = link, self._dispatcher(link).take
             take(operation)
 
-    def _exchange(self, link: Link | IwarpLink) -> Exchange:
+    def _dispatcher(self, link: Link | IwarpLink) -> Dispatcher:
         connection = link.connection
         assert connection is not None
-        exchange = self._exchanges.get(connection.number)
-        if exchange is None:
+        dispatcher = self._dispatchers.get(connection.number)
+        if dispatcher is None:
             options, conversation = self.options, self.conversation(connection)
-            exchange = self._exchanges[connection.number] = Exchange(
-                conversation, self._numbers, options.ports, options.force, self._done, options.outstanding
-            )
-            if self.watch is not None:
-                exchange.watch = self.watch(conversation)
-        return exchange
+            matching = Matching(conversation, self._numbers, self._done, options.outstanding)
+            if self.listener is not None:
+                matching.listener = self.listener(conversation)
+            dispatcher = Dispatcher(conversation, matching, options.ports, options.force)
+            self._dispatchers[connection.number] = dispatcher
+        return dispatcher
 
     def _collect(self) -> list[Rpc]:
         """The Rpcs that ended since the last call."""

@@ -46,6 +46,18 @@ class Conversation:
         if is_ipoib(self.connection.service_id or 0):
             self.protocol, self.protocol_name = "other", IPOIB
 
+    def note_requested(self, credits: int) -> None:
+        """The credit value of a forward call."""
+        known = self.credits_requested
+        if known is None or not known[0] <= credits <= known[1]:
+            self.credits_requested = _widened(known, credits)
+
+    def note_granted(self, credits: int) -> None:
+        """The credit value of a forward reply."""
+        known = self.credits_granted
+        if known is None or not known[0] <= credits <= known[1]:
+            self.credits_granted = _widened(known, credits)
+
     def private_data(self, endpoint: int) -> PrivateData | None:
         """The RFC 8797 message of ``endpoint`` that is in force, the first in its private data."""
         return first_private_data(self.connection.endpoints[endpoint].private_data)
@@ -169,3 +181,7 @@ class Conversation:
             return "only one direction was captured"
         missing = sum(self.connection.missing_packets)
         return f"{missing:,} packets of the connection are not in the capture" if missing else ""
+
+
+def _widened(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
+    return (value, value) if known is None else (min(known[0], value), max(known[1], value))

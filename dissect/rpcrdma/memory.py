@@ -1,4 +1,4 @@
-"""Memory that open calls advertised, and what was moved through it (RFC 8166, 3.4.3).
+"""Memory that open calls advertised, and the RDMA Reads and Writes on it (RFC 8166, 3.4.3).
 
 By owner, handle and address, and only while the call is open: never by packet counts or by handle alone.
 """
@@ -20,11 +20,11 @@ MAX_RIVALS = 4096
 """Operations that wait to be claimed; there are more only where replies are lost."""
 
 
-class Advertised:
+class AdvertisedMemory:
     """Of one connection."""
 
     def __init__(self) -> None:
-        self.memory = SegmentTable(), SegmentTable()
+        self.segments = SegmentTable(), SegmentTable()
         """Open segments, by owner."""
         self.unplaced: deque[Operation] = deque(maxlen=REORDERED)
         """The last Reads and Writes outside all advertised memory."""
@@ -34,15 +34,15 @@ class Advertised:
 
     def withdraw(self, owner: int, rpc: Rpc) -> None:
         """The call is no longer open."""
-        self.memory[owner].remove(rpc)
+        self.segments[owner].remove(rpc)
 
     def forget(self, before: int) -> None:
-        """No call will show up any more that allows what was moved before that time (ns)."""
+        """No call will show up any more that advertised memory for Operations before that time (ns)."""
         while self.unplaced and self.unplaced[0].last_time < before:
             self.unplaced.popleft()
 
     def clear(self, owner: int) -> None:
-        self.memory[owner].clear()
+        self.segments[owner].clear()
 
     def advertise(self, owner: int, rpc: Rpc, header: TransportHeader) -> None:
         chunks = [
@@ -55,7 +55,7 @@ class Advertised:
         if header.reply:
             chunks.append(ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments]))
         rpc.chunks = chunks
-        self.memory[owner].add(rpc)
+        self.segments[owner].add(rpc)
         if self.unplaced:
             self._place_early(rpc)
 
@@ -68,7 +68,7 @@ class Advertised:
                 self.unplaced.remove(operation)
                 self.unplaced_count -= 1
 
-    def move(self, operation: Operation) -> None:
+    def transfer(self, operation: Operation) -> None:
         """A Read or Write was issued: find the segments it touches."""
         if not self._place(operation):
             self.unplaced.append(operation)
@@ -76,7 +76,7 @@ class Advertised:
 
     def _place(self, operation: Operation) -> bool:
         """Attach a Read or Write to the segments it touches; False where no call advertised them."""
-        found = self.memory[1 - operation.initiator].touched(operation)
+        found = self.segments[1 - operation.initiator].touched(operation)
         for entry in found:
             entry.use.operations.append(operation)
         if len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):
@@ -86,7 +86,7 @@ class Advertised:
         return bool(found)
 
     def returned(self, rpc: Rpc, header: TransportHeader) -> None:
-        """Note what the reply says of the call's Write and Reply chunks, and claim what was moved for it."""
+        """Note what the reply says of the call's Write and Reply chunks, and claim the Operations on them."""
         writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
         for chunk, returned in zip(writes, header.writes, strict=False):
             for use, segment in zip(chunk.segments, returned.segments, strict=False):
@@ -100,7 +100,7 @@ class Advertised:
             self._claim(rpc)
 
     def _claim(self, rpc: Rpc) -> None:
-        """The same memory was offered by several open calls: the first one answered takes what was moved."""
+        """The same memory was offered by several open calls: the first one answered takes the Operations."""
         for chunk in rpc.chunks:
             for use in chunk.segments:
                 reached: dict[tuple[int, int], Operation] = {}

@@ -267,7 +267,7 @@ def test_hostile_words_never_raise_and_are_told_in_bounds(changes: list[tuple[in
     analyzer = Analyzer()
     rpcs: list[Rpc] = []
     strays: dict[int, tuple[Seen, Message]] = {}
-    analyzer.watch = lambda conversation: Strays(conversation, strays)
+    analyzer.listener = lambda conversation: Strays(conversation, strays)
     for batch in frame_batches(Capture(wire, faults.snap(packets, 100) if cut else packets).frames, ()):
         rpcs += analyzer.feed(batch)
     rpcs += analyzer.finish()

@@ -142,7 +142,7 @@ def rules_of(name: str) -> set[str]:
 def analyzed(frames: Sequence[Frame]) -> tuple[Analyzer, Auditor, list[Rpc]]:
     """What came out of the frames, all of which were captured whole."""
     auditor = Auditor()
-    analyzer = Analyzer(watch=auditor.watch)
+    analyzer = Analyzer(listener=auditor.listener)
     rpcs = analyzer.feed(frame_batch([Captured(frame.time, frame.data, len(frame.data)) for frame in frames]))
     rpcs += analyzer.finish()
     auditor.finish(analyzer.conversations)

@@ -23,7 +23,7 @@ JUDGED = [rule.id for rule in RULES.values() if not rule.unjudgeable]
 
 def audit(wire: Wire, packets: list[Packet] | None = None) -> Auditor:
     auditor = Auditor()
-    analyzer = Analyzer(watch=auditor.watch)
+    analyzer = Analyzer(listener=auditor.listener)
     capture = Capture(wire, packets)
     analyzer.feed(frame_batch(capture.frames))
     analyzer.finish()

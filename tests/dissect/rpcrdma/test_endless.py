@@ -21,7 +21,7 @@ from rdmascope.dissect.measure.live_window import LiveWindow
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
-from rdmascope.dissect.rpcrdma.matching import Watches
+from rdmascope.dissect.rpcrdma.listeners import Listeners
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 MINUTE = 60_000_000_000
@@ -73,9 +73,9 @@ class Everything:
         self.recent = LiveWindow()
         self.rpcs = 0
 
-    def watch(self, conversation: Conversation) -> Watches:
+    def watch(self, conversation: Conversation) -> Listeners:
         history = self.credits[conversation.connection.number] = CreditHistory(conversation)
-        return Watches(self.auditor.watch(conversation), history) if self.audit else Watches(history)
+        return Listeners(self.auditor.listener(conversation), history) if self.audit else Listeners(history)
 
     def take(self, rpcs: Sequence[Rpc]) -> None:
         self.rpcs += len(rpcs)
@@ -102,7 +102,7 @@ class Everything:
         iwarp = analyzer._iwarp
         return {
             "connections": len(analyzer.connections),
-            "exchanges": len(analyzer._exchanges),
+            "dispatchers": len(analyzer._dispatchers),
             "links": len(observer.links),
             "bound": len(observer.bound),
             "flows": len(observer.flows),
@@ -252,10 +252,10 @@ def test_hundreds_of_thousands_of_rpcs_leave_nothing_behind() -> None:
     first, _ = settled(everything, batches, 20)
     second, _ = settled(everything, batches, 80)
     assert second == first
-    exchange = everything.analyzer._exchanges[1]
-    assert sum(exchange.outstanding) <= OPTIONS.outstanding
-    memory = exchange.memory
-    assert not any((exchange.replies, exchange.lingering, exchange.undecoded, *memory.memory, memory.rivals))
+    matching = everything.analyzer._dispatchers[1].matching
+    assert sum(matching.outstanding) <= OPTIONS.outstanding
+    memory = matching.memory
+    assert not any((matching.replies, matching.lingering, *memory.segments, memory.rivals))
     procedure = everything.statistics.procedures()[0]
     assert procedure.calls > 190_000
     assert len(procedure._latency.recent) < statistics.EXACT < procedure._latency.count

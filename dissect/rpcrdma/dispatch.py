@@ -1,0 +1,238 @@
+"""From the Operations of one connection to calls, replies and chunk data.
+
+A Send is a call or a reply by its RPC header, by its transport header, or by the other message of its XID; one that is
+truncated so that nothing tells waits for that other message.  Before it is known whether the connection carries
+RPC-over-RDMA, all Operations wait.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..layers.characteristics_codes import option_name
+from ..layers.oncrpc_codes import CALL, REPLY
+from ..layers.rpcrdma_codes import (
+    ERR_CHUNK,
+    ERR_VERS,
+    RDMA_DONE,
+    RDMA_ERROR,
+    RDMA_MSG,
+    RDMA_MSGP,
+    RDMA_NOMSG,
+    RDMA_OPTIONAL,
+    error_name,
+)
+from ..onc import header as rpc_header
+from ..onc.xdr import word
+from ..transport.operations import ATOMIC, SEND, Operation
+from .conversation import Conversation
+from .header import decode_header
+from .listeners import Listener
+from .matching import Matching
+from .messages import Message
+from .recognition import Recogniser
+
+MAX_UNDECIDED = 4096
+"""Operations kept until it is known whether a connection carries RPC-over-RDMA."""
+MAX_UNDIRECTED = 1 << 16
+"""Truncated messages kept per sender until the other message of their XID is there."""
+MAX_UNDECODED = 1000
+
+
+class Undecoded(NamedTuple):
+    """Something on an RPC-over-RDMA connection that could not be decoded."""
+
+    frame: int
+    connection: int
+    reason: str
+
+
+class Dispatcher:
+    """Of one conversation; fed Operations in the order of events."""
+
+    def __init__(self, conversation: Conversation, matching: Matching, ports: frozenset[int], force: bool) -> None:
+        self.conversation = conversation
+        self.matching = matching
+        self.recogniser = Recogniser(conversation, ports, force)
+        self.undecided: list[Operation] = []
+        self.undirected: tuple[dict[int, Message], ...] = ({}, {})
+        """Messages truncated so far that they may be calls or replies, by sender and XID."""
+        self.undecoded: list[Undecoded] = []
+
+    @property
+    def listener(self) -> Listener | None:
+        return self.matching.listener
+
+    def take(self, operation: Operation) -> None:
+        """The next Operation; Rpcs that it ends are appended to ``matching.done``."""
+        protocol = self.conversation.protocol
+        if protocol == "rpcrdma":
+            if operation.kind is SEND:
+                self._send(operation)
+            elif operation.kind is not ATOMIC:
+                if self.listener is not None:
+                    self.listener.data_transferred(operation)
+                if operation.length:
+                    self.matching.memory.transfer(operation)
+        elif protocol == "unknown":
+            self._consider(operation)
+
+    def finish(self) -> None:
+        """The connection is over."""
+        if self.conversation.protocol == "unknown":
+            self.recogniser.conclude()
+            self._decide()
+        self.matching.finish_replies()
+        for messages in self.undirected:
+            for message in messages.values():
+                self._drop_undirected(message)
+            messages.clear()
+        self.matching.finish_calls()
+
+    # Recognition
+
+    def _consider(self, operation: Operation) -> None:
+        self.undecided.append(operation)
+        if operation.kind is SEND and operation.start_known:
+            data, start, end = operation.payload.prefix()
+            header = decode_header(data, start, end, operation.length)
+            self.recogniser.look(operation.initiator, header, data, start + header.length, end)
+        if self.recogniser.decided:
+            self._decide()
+        elif len(self.undecided) > MAX_UNDECIDED:
+            self.recogniser.conclude()
+            if not self.recogniser.decided:
+                self.conversation.protocol = "other"
+            self._decide()
+
+    def _decide(self) -> None:
+        waiting, self.undecided = self.undecided, []
+        if self.conversation.protocol == "rpcrdma":
+            for operation in waiting:
+                self.take(operation)
+
+    # Messages
+
+    def _send(self, operation: Operation) -> None:
+        if not operation.start_known:
+            self._note(operation.last_frame, "Send without its first packet")
+            return
+        payload, length = operation.payload, operation.length
+        data, start, end = payload.only or payload.prefix()
+        header = decode_header(data, start, end, length)
+        body = start + header.length
+        inline = length - header.length
+        message = Message(operation, header, data, body, end if end > body else body, inline if inline > 0 else 0)
+        sender = operation.initiator
+        matching = self.matching
+        if header.version != matching.settled and header.length >= 16:
+            matching.settled = self.conversation.negotiation.spoke(sender, message)
+        if header.procedure == RDMA_MSG and not header.problem and end - body >= 8:
+            kind = word(data, body + 4)[0]
+            if kind == CALL:
+                matching.call(sender, message)
+                return
+            if kind == REPLY and not self.undirected[1 - sender]:
+                matching.reply(sender, message)
+                return
+        if header.length < 4:
+            self._note(operation.last_frame, header.problem or "Send too short for a transport header")
+            self._other(message)
+            return
+        if header.problem and not header.truncated:
+            self._note(operation.last_frame, f"transport header: {header.problem}")
+        if header.procedure == RDMA_DONE:
+            self._other(message)
+            return
+        if header.procedure == RDMA_OPTIONAL and header.version == 2 and self._optional(sender, message):
+            return
+        if header.procedure == RDMA_ERROR and self._error(sender, message):
+            return
+        is_call = self._is_call(sender, message)
+        if is_call is None:
+            self._undirected(sender, message)
+        elif is_call:
+            matching.call(sender, message)
+        else:
+            earlier = self.undirected[1 - sender].pop(header.xid, None) if self.undirected[1 - sender] else None
+            if earlier is not None:
+                matching.call(1 - sender, earlier)
+                if header.direction is None and header.version == 2 and earlier.header.procedure is None:
+                    matching.doubt(1 - sender, header.xid)  # An error answers an option as well as a call.
+            matching.reply(sender, message)
+
+    def _optional(self, sender: int, message: Message) -> bool:
+        """An RDMA2_OPTIONAL; True where no RPC message follows it (version-two-01, 4.2.1)."""
+        header = message.header
+        problem = self.conversation.negotiation.option(sender, message)
+        if problem and not header.truncated:
+            self._note(message.frame, f"{option_name(header.option)}: {problem}")
+        if not header.problem and rpc_header.inside(header.xid, message.data, message.start, message.end):
+            return False
+        if message.inline_length and not header.problem:
+            self._note(message.frame, f"{option_name(header.option)} with {message.inline_length:,} bytes behind it")
+        self._other(message)
+        return True
+
+    def _error(self, sender: int, message: Message) -> bool:
+        """An RDMA_ERROR; True where it answers no call, but an option."""
+        calls = self.matching.calls[1 - sender].get(message.header.xid)
+        earlier = calls[0].call if calls else self.undirected[1 - sender].get(message.header.xid)
+        if message.header.error == ERR_VERS:
+            self.matching.settled = 0
+        if not self.conversation.negotiation.error(sender, message, earlier):
+            if earlier is not None or message.header.version != 2 or message.header.error in (ERR_VERS, ERR_CHUNK):
+                return False
+            name = error_name(2, message.header.error) or "an RDMA2_ERROR whose code is truncated,"
+            self._note(message.frame, f"{name} for an option or call that was not seen")
+        self._other(message)
+        return True
+
+    def _is_call(self, sender: int, message: Message) -> bool | None:
+        """By the RPC header, the transport header or an open call of this XID; None where none of them decides."""
+        header = message.header
+        procedure = header.procedure
+        if procedure in (RDMA_MSG, RDMA_MSGP, RDMA_OPTIONAL) and not header.problem:
+            kind = rpc_header.message_type(message.data, message.start, message.end)
+            if kind is not None:
+                return kind == CALL
+        elif procedure == RDMA_ERROR:
+            return False
+        elif procedure == RDMA_NOMSG and not header.problem and header.reads:
+            return True
+        if header.direction is not None:
+            return header.direction == CALL
+        if header.xid in self.matching.calls[1 - sender]:
+            if procedure != RDMA_NOMSG or header.problem:
+                self.matching.doubt(1 - sender, header.xid)
+            return False
+        if procedure == RDMA_NOMSG and header.reply and not header.problem:
+            return False
+        # Only calls have a Read list.
+        return True if header.reads else None
+
+    def _undirected(self, sender: int, message: Message) -> None:
+        """Neither call nor reply by its own words, and no call with its XID is open."""
+        xid = message.header.xid
+        earlier = self.undirected[1 - sender].pop(xid, None)
+        if earlier is not None:
+            self.matching.call(1 - sender, earlier)
+            self.matching.doubt(1 - sender, xid)
+            self.matching.reply(sender, message)
+            return
+        waiting = self.undirected[sender]
+        if len(waiting) >= MAX_UNDIRECTED:
+            self._drop_undirected(waiting.pop(next(iter(waiting))))
+        waiting[xid] = message
+
+    def _drop_undirected(self, message: Message) -> None:
+        self._note(message.frame, "nothing says whether it is a call or a reply")
+        self._other(message)
+
+    def _other(self, message: Message) -> None:
+        if self.listener is not None:
+            self.listener.other_sent(message.operation.initiator, message)
+
+    def _note(self, frame: int, reason: str) -> None:
+        if len(self.undecoded) < MAX_UNDECODED:
+            self.undecoded.append(Undecoded(frame, self.conversation.connection.number, reason))
