@@ -17,6 +17,9 @@ from .arrays import Int64s, extremes
 EXACT = 4096
 """Samples kept as they are, where the owner names no other number; more become counts in bins."""
 
+BUFFERED = 512
+"""Samples that wait for their bins where there are bins already."""
+
 _MANTISSA = 18
 """Bits of a 32-bit float that a bin leaves out: 32 bins for each doubling, so 1.6 % around the middle."""
 _FIRST_BIN = 127 << 5
@@ -63,15 +66,17 @@ class Samples:
 
     def append(self, duration: int) -> None:
         self.recent.append(duration)
-        if len(self.recent) > self._exact:
-            self.fold()
+        self._fold_in_time()
 
     def add(self, durations: Int64s) -> None:
         if self.recent.typecode == "q":
             self.recent.frombytes(durations.tobytes())
         else:
             self.recent.extend(durations.tolist())
-        if len(self.recent) > self._exact:
+        self._fold_in_time()
+
+    def _fold_in_time(self) -> None:
+        if len(self.recent) > (self._exact if self._bins is None else min(self._exact, BUFFERED)):
             self.fold()
 
     def fold(self) -> None:
@@ -93,8 +98,7 @@ class Samples:
         if other._bins is not None:
             self._add_binned(other._bins, other._binned, other._total, other._minimum, other._maximum)
         self.recent.extend(other.recent)
-        if len(self.recent) > self._exact:
-            self.fold()
+        self._fold_in_time()
 
     def at(self, percent: int) -> int:
         """The smallest duration that ``percent`` of 100 do not exceed."""

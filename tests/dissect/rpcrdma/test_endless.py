@@ -110,7 +110,7 @@ class Everything:
             "half known": len(observer.management.half_known),
             "iWARP links": len(iwarp.links) if iwarp else 0,
             "iWARP open": len(iwarp.open) if iwarp else 0,
-            "watchers": len(auditor._watchers),
+            "watchers": len(auditor._listeners),
             "tallies": len(auditor.tallies),
             "audited": len(auditor.connections) + len(auditor._set_up) + len(auditor.sides_known),
             "shares": len(self.statistics.connections),
