@@ -109,8 +109,19 @@ class Commands(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
 
+def _print_manual(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and isinstance(ctx.command, click.Group):
+        from .manual import manual
+
+        click.echo(manual(ctx.command, ctx), nl=False)
+        ctx.exit()
+
+
 @click.command(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rdmascope", message="%(prog)s %(version)s")
+@click.option(
+    "--man", is_flag=True, expose_value=False, callback=_print_manual, help="Print the manual page, for 'man -l -'."
+)
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """See the RPCs inside RDMA: NFS over RoCE, InfiniBand and iWARP, put together again, timed and named.
