@@ -18,7 +18,7 @@ from rdmascope.dissect.records.option_info import MAX_LISTED, limited, listed, o
 from rdmascope.dissect.rpcrdma.characteristics import InitXch, ReqXch, decode_option, selected
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
-from rdmascope.dissect.rpcrdma.negotiation import Request, Spoken
+from rdmascope.dissect.rpcrdma.negotiation import CharacteristicRequest, VersionUse
 from rdmascope.dissect.rpcrdma.version_loops import loops
 from rdmascope.dissect.units import plural, size
 
@@ -31,8 +31,8 @@ MAX_ITEMS = 64
 def speaks_version_2(conversation: Conversation) -> bool:
     """Some message of it was not version 1."""
     negotiation = conversation.negotiation
-    spoken = [negotiation.asked, *negotiation.answered]
-    return any(one is not None and one.version != 1 for one in spoken) or bool(
+    uses = [negotiation.requested, *negotiation.answers]
+    return any(one is not None and one.version != 1 for one in uses) or bool(
         negotiation.refusals or negotiation.announcements or negotiation.requests
     )
 
@@ -64,7 +64,7 @@ def story(conversation: Conversation, conversations: Sequence[Conversation] = ()
 def version_story(conversation: Conversation) -> str:
     """'requested version 2 in frame 4, refused by RDMA2_ERR_VERS 1..1 in frame 6, continued with version 1 in …'."""
     negotiation = conversation.negotiation
-    asked, went_on = negotiation.asked, negotiation.went_on
+    asked, went_on = negotiation.requested, negotiation.continued
     parts: list[str] = []
     if not conversation.connection.start_known:
         parts.append("what was agreed before the capture began is unknown")
@@ -80,17 +80,17 @@ def version_story(conversation: Conversation) -> str:
         parts.append(
             f"continued with version {went_on.version} in frame {went_on.frame}" if went_on else "sent nothing more"
         )
-    answered = negotiation.answered
+    answered = negotiation.answers
     if asked is not None and not answered and not refusals:
         parts.append("no answer seen")
     if answered and not (went_on and answered[0].version == went_on.version):
-        parts.append(f"answered {_spoken(answered[0])}")
+        parts.append(f"answered {_version_use(answered[0])}")
     if len(answered) > 1:
-        parts.append(f"later {limited([_spoken(one) for one in answered[1:]])}")
+        parts.append(f"later {limited([_version_use(one) for one in answered[1:]])}")
     return ", ".join(parts)
 
 
-def _spoken(one: Spoken) -> str:
+def _version_use(one: VersionUse) -> str:
     return f"in version {one.version} in frame {one.frame}"
 
 
@@ -129,12 +129,12 @@ def _characteristics(conversation: Conversation, endpoint: int) -> Iterator[str]
 def _requests(conversation: Conversation) -> Iterator[str]:
     requests = conversation.negotiation.requests
     for request in requests[:MAX_LISTED]:
-        yield f"{ENDS[request.asker]} requested {listed(request.want)} in frame {request.frame}: {outcome(request)}"
+        yield f"{ENDS[request.requester]} requested {listed(request.want)} in frame {request.frame}: {outcome(request)}"
     if len(requests) > MAX_LISTED:
         yield f"… and {plural(len(requests) - MAX_LISTED, 'request')} more"
 
 
-def outcome(request: Request) -> str:
+def outcome(request: CharacteristicRequest) -> str:
     """What became of the wishes."""
     if request.refused_frame:
         return f"refused by an error in frame {request.refused_frame}"
@@ -155,7 +155,7 @@ def outcome(request: Request) -> str:
 # One RDMA2_OPTIONAL
 
 
-def add_option(tree: Tree, header: TransportHeader, request: Request | None = None) -> None:
+def add_option(tree: Tree, header: TransportHeader, request: CharacteristicRequest | None = None) -> None:
     """The fields of an RDMA2_OPTIONAL."""
     if header.option is None:
         return

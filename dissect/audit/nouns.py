@@ -22,7 +22,7 @@ from ..rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, UpdXch
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message, TransportHeader
-from ..rpcrdma.negotiation import InForce, Request
+from ..rpcrdma.negotiation import CharacteristicRequest, InForce
 from ..rpcrdma.rpcs import Rpc
 from ..transport.operations import Operation
 from . import shape
@@ -110,7 +110,7 @@ class SentMessage(OfMessage):
     def limit(self) -> InForce:
         """The longest Send that its sender may make in version 2; None where the capture does not tell."""
         conversation, receiver, frame = self.conversation, 1 - self.sender, self.message.frame
-        asked = conversation.negotiation.asked
+        asked = conversation.negotiation.requested
         if self.sender == 1 and asked is not None and asked.version == 2:
             return conversation.in_force(XCHAR_RBSIZ, receiver, frame)  # who answers version 2 has understood it
         return conversation.receive_size(receiver, frame)
@@ -192,11 +192,11 @@ class SentOption(OfMessage):
         return ("requester", "responder")[self.sender]
 
     @property
-    def request(self) -> Request | None:
+    def request(self) -> CharacteristicRequest | None:
         """A ROPT_RESPXCH: the ROPT_REQXCH that it answers; where its XID fits none, the only one that waits."""
         frame, waiting = self.message.frame, []
         for one in self.conversation.negotiation.requests:
-            if one.asker == self.sender:
+            if one.requester == self.sender:
                 continue
             same = one.xid == self.message.header.xid
             if same and (one.answer_frame == frame or 0 < one.frame - frame <= REORDERED):

@@ -19,7 +19,7 @@ from ..percentiles import Distribution
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.eviction import Evicted
 from ..rpcrdma.messages import Message
-from ..rpcrdma.negotiation import InForce, Negotiation, Spoken
+from ..rpcrdma.negotiation import InForce, Negotiation, VersionUse
 from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
 
 VERSION = 1
@@ -149,8 +149,8 @@ def _negotiation(one: Negotiation) -> Record:
     """What was agreed: endpoint 0 is the active one, positions are those in the request."""
     return {
         "version": one.settled or None,
-        "asked": None if one.asked is None else _spoken(one.asked),
-        "answers": [_spoken(answer) for answer in one.answered],
+        "asked": None if one.requested is None else _version_use(one.requested),
+        "answers": [_version_use(answer) for answer in one.answers],
         "refusals": [
             {
                 "frame": refusal.frame,
@@ -158,12 +158,12 @@ def _negotiation(one: Negotiation) -> Record:
                 "error": refusal.name,
                 "lowest": refusal.low,
                 "highest": refusal.high,
-                "asked": refusal.asked,
-                "asked_frame": refusal.asked_frame or None,
+                "asked": refusal.refused_version,
+                "asked_frame": refusal.refused_frame or None,
             }
             for refusal in one.refusals
         ],
-        "went_on": None if one.went_on is None else _spoken(one.went_on),
+        "went_on": None if one.continued is None else _version_use(one.continued),
         "announcements": [
             {"frame": told.frame, "endpoint": told.endpoint, "by": told.by, **_characteristic(told.characteristic)}
             for told in one.announcements
@@ -175,7 +175,7 @@ def _negotiation(one: Negotiation) -> Record:
         "requests": [
             {
                 "frame": request.frame,
-                "endpoint": request.asker,
+                "endpoint": request.requester,
                 "xid": request.xid,
                 "want": [_characteristic(item) for item in request.want],
                 "answer_frame": request.answer_frame or None,
@@ -194,7 +194,7 @@ def _negotiation(one: Negotiation) -> Record:
     }
 
 
-def _spoken(one: Spoken) -> Record:
+def _version_use(one: VersionUse) -> Record:
     return {"version": one.version, "frame": one.frame, "endpoint": one.endpoint, "send_length": one.length}
 
 

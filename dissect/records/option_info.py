@@ -16,7 +16,7 @@ from ..rpcrdma.characteristics import (
     selected,
 )
 from ..rpcrdma.messages import TransportHeader
-from ..rpcrdma.negotiation import Request
+from ..rpcrdma.negotiation import CharacteristicRequest
 from ..units import plural
 
 MAX_LISTED = 8
@@ -33,7 +33,7 @@ def limited(parts: Iterable[str]) -> str:
     return ", ".join(found[:MAX_LISTED] + more)
 
 
-def option_words(header: TransportHeader, request: Request | None = None) -> str:
+def option_words(header: TransportHeader, request: CharacteristicRequest | None = None) -> str:
     """'ROPT_INITXCH: Receive Buffer Size 8192'; ``request`` is what a ROPT_RESPXCH answers."""
     name = option_name(header.option)
     if header.option is None:
@@ -44,7 +44,7 @@ def option_words(header: TransportHeader, request: Request | None = None) -> str
     return f"{name}{f': {parts}' if parts else ''}{problem}"
 
 
-def option_parts(noun: OptionNoun, request: Request | None) -> Iterator[tuple[str, str]]:
+def option_parts(noun: OptionNoun, request: CharacteristicRequest | None) -> Iterator[tuple[str, str]]:
     """Labels and values of an option."""
     if isinstance(noun, InitXch):
         yield "", listed(noun.start)

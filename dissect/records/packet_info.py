@@ -14,7 +14,7 @@ from ..onc.summary import call_summary, reply_summary
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.header import decode_header
 from ..rpcrdma.messages import Message, TransportHeader
-from ..rpcrdma.negotiation import Request
+from ..rpcrdma.negotiation import CharacteristicRequest
 from ..rpcrdma.rpcs import Rpc
 from ..transport.rc.cm import CMMessage, read_cm
 from ..units import count, plural, size
@@ -93,7 +93,7 @@ def _rpc_shown(rpc: Rpc, message: Message, summary: str, other: str) -> Shown:
     return protocol, f"{summary}{other}; RPC {rpc.number}; {transport_info(message.header)}"
 
 
-def transport_info(header: TransportHeader, request: Request | None = None) -> str:
+def transport_info(header: TransportHeader, request: CharacteristicRequest | None = None) -> str:
     """'RDMA_MSG xid=0x8d2f4a01 credits=128, 1 Read chunk of 64.0 KiB'; ``request`` is what an option answers."""
     name = procedure_name(header.version, header.procedure) or "RPC-over-RDMA"
     parts = [f"{name} xid={header.xid:#010x}"]

@@ -290,7 +290,7 @@ class Analyzer:
 
 
 def drop_contents(rpc: Rpc) -> None:
-    """Let go of the payloads: nobody will look at them any more."""
+    """Drop the payloads."""
     for message in (rpc.call, rpc.reply):
         if message is not None:
             message.operation.payload.drop()

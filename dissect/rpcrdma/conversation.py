@@ -81,7 +81,7 @@ class Conversation:
         receive size of the other end.  Where the capture does not tell, the default, and the words say so.
         """
         negotiation = self.negotiation
-        if negotiation.asked is not None and self.version_at(frame).value != 1:
+        if negotiation.requested is not None and self.version_at(frame).value != 1:
             size, _, source = self.receive_size(1 - sender, frame)
             return VERSION_2_INLINE if size is None else size, source
         if not self.private_data_seen:
@@ -96,7 +96,7 @@ class Conversation:
         answer = self.negotiation.answer_before(frame)
         if answer is not None:
             return InForce(answer.version, answer.frame, f"answer in frame {answer.frame}")
-        asked, went_on, refused = self.negotiation.asked, self.negotiation.went_on, self.negotiation.refused
+        asked, went_on, refused = self.negotiation.requested, self.negotiation.continued, self.negotiation.refused
         if asked is not None and asked.version == 1:
             return InForce(1, asked.frame, f"asked in frame {asked.frame}")
         if refused and went_on and refused.allows(went_on.version) and (frame is None or went_on.frame <= frame):
@@ -146,8 +146,8 @@ class Conversation:
         """What ``inline_threshold`` says of Sends from ``sender``, each value with the frame that brought it."""
         receiver = 1 - sender
         negotiation = self.negotiation
-        frames = {answer.frame for answer in negotiation.answered}
-        frames |= {negotiation.went_on.frame} if negotiation.went_on else set()
+        frames = {answer.frame for answer in negotiation.answers}
+        frames |= {negotiation.continued.frame} if negotiation.continued else set()
         frames |= {
             one.frame
             for one in negotiation.announcements

@@ -126,7 +126,7 @@ class Dispatcher:
         sender = operation.initiator
         matching = self.matching
         if header.version != matching.settled and header.length >= 16:
-            matching.settled = self.conversation.negotiation.spoke(sender, message)
+            matching.settled = self.conversation.negotiation.note_version(sender, message)
         if header.procedure == RDMA_MSG and not header.problem and end - body >= 8:
             kind = word(data, body + 4)[0]
             if kind == CALL:
@@ -164,7 +164,7 @@ class Dispatcher:
     def _optional(self, sender: int, message: Message) -> bool:
         """An RDMA2_OPTIONAL; True where no RPC message follows it (version-two-01, 4.2.1)."""
         header = message.header
-        problem = self.conversation.negotiation.option(sender, message)
+        problem = self.conversation.negotiation.note_option(sender, message)
         if problem and not header.truncated:
             self._note(message.frame, f"{option_name(header.option)}: {problem}")
         if not header.problem and rpc_header.inside(header.xid, message.data, message.start, message.end):
@@ -180,7 +180,7 @@ class Dispatcher:
         earlier = calls[0].call if calls else self.undirected[1 - sender].get(message.header.xid)
         if message.header.error == ERR_VERS:
             self.matching.settled = 0
-        if not self.conversation.negotiation.error(sender, message, earlier):
+        if not self.conversation.negotiation.note_error(sender, message, earlier):
             if earlier is not None or message.header.version != 2 or message.header.error in (ERR_VERS, ERR_CHUNK):
                 return False
             name = error_name(2, message.header.error) or "an RDMA2_ERROR whose code is truncated,"

@@ -39,7 +39,7 @@ _READ_ENTRY: _Unpack = Struct(">IIIIQ").unpack_from
 _SEGMENTS: Callable[[Any], Iterator[tuple[int, ...]]] = Struct(">IIQ").iter_unpack
 
 
-class _End(Exception):
+class _HeaderEnd(Exception):
     """Decoding cannot go on."""
 
     def __init__(self, problem: str, truncated: bool = False) -> None:
@@ -80,7 +80,7 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
     cursor = _Cursor(data, start, max(0, min(end - start, length)), max(0, length))
     try:
         _fill(header, cursor)
-    except _End as reason:
+    except _HeaderEnd as reason:
         header.problem = reason.problem
         header.truncated = reason.truncated
     header.length = cursor.at
@@ -88,13 +88,13 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
 
 
 def _usual(
-    data: Bytes | memoryview | bytes, start: int, available: int, at: int = 4, most: int = _FEW_WORDS
+    data: Bytes | memoryview | bytes, start: int, available: int, at: int = 4, max_words: int = _FEW_WORDS
 ) -> TransportHeader | None:
     """The header of an RDMA_MSG or RDMA_NOMSG that is legal and ends within its first words; None where it is not.
 
     Its chunk lists begin at word ``at``.
     """
-    first, count = at, min(available // 4, most)
+    first, count = at, min(available // 4, max_words)
     words = _WORDS[count](data, start)
     reads: list[ReadChunk] = []
     writes: list[WriteChunk] = []
@@ -124,7 +124,7 @@ def _usual(
             at += 1 + 4 * len(reply.segments)
     except (IndexError, ValueError):
         # The lists may go on behind the words looked at: those are few at first, because each of them costs.
-        return _usual(data, start, available, first, _MAX_WORDS) if count == most < _MAX_WORDS else None
+        return _usual(data, start, available, first, _MAX_WORDS) if count == max_words < _MAX_WORDS else None
     return TransportHeader(
         words[0], words[1], words[2], words[3], tuple(reads), tuple(writes), reply, length=4 * at + 4
     )
@@ -162,8 +162,8 @@ class _Cursor:
             return
         place = f"{field} at offset {self.at}"
         if self.at + size > self.length:
-            raise _End(f"{place} runs past the end of the Send ({self.length} bytes)")
-        raise _End(f"{place} is not in the capture ({self.captured} of {self.length} bytes are)", True)
+            raise _HeaderEnd(f"{place} runs past the end of the Send ({self.length} bytes)")
+        raise _HeaderEnd(f"{place} is not in the capture ({self.captured} of {self.length} bytes are)", True)
 
     def word(self, field: str) -> int:
         at = self.at
@@ -178,7 +178,7 @@ class _Cursor:
         value = self.word(field)
         if value > 1:
             self.at -= 4
-            raise _End(f"{field} at offset {self.at} is {value}, neither 0 nor 1")
+            raise _HeaderEnd(f"{field} at offset {self.at} is {value}, neither 0 nor 1")
         return value == 1
 
     def direction(self, field: str) -> int:
@@ -186,7 +186,7 @@ class _Cursor:
         value = self.word(field)
         if value > 1:
             self.at -= 4
-            raise _End(f"{field} at offset {self.at} is {value}, neither 0 (CALL) nor 1 (REPLY)")
+            raise _HeaderEnd(f"{field} at offset {self.at} is {value}, neither 0 (CALL) nor 1 (REPLY)")
         return value
 
     def opaque(self, size: int) -> bytes:
@@ -201,7 +201,7 @@ class _Cursor:
         value = self.word(field)
         if value * 16 > self.length - self.at:
             self.at -= 4
-            raise _End(
+            raise _HeaderEnd(
                 f"{field} at offset {self.at} counts {value} segments, "
                 f"which run past the end of the Send ({self.length} bytes)"
             )
@@ -223,7 +223,7 @@ def _fill(header: TransportHeader, cursor: _Cursor) -> None:
     if procedure == RDMA_ERROR:
         _fill_error(header, cursor)
     elif header.version not in (1, 2):
-        raise _End(f"version {header.version}")
+        raise _HeaderEnd(f"version {header.version}")
     elif procedure in (RDMA_MSG, RDMA_NOMSG):
         if header.version == 2:
             header.direction = cursor.direction("rdma_direction")
@@ -235,7 +235,7 @@ def _fill(header: TransportHeader, cursor: _Cursor) -> None:
         cursor.word("rdma_thresh")
         _fill_chunks(header, cursor)
     elif header.version == 2 or procedure != RDMA_DONE:
-        raise _End(f"rdma_proc at offset 12 is {procedure}, which version {header.version} does not define")
+        raise _HeaderEnd(f"rdma_proc at offset 12 is {procedure}, which version {header.version} does not define")
 
 
 def _fill_chunks(header: TransportHeader, cursor: _Cursor) -> None:
@@ -253,7 +253,7 @@ def _fill_optional(header: TransportHeader, cursor: _Cursor) -> None:
     size = cursor.word("rdma_optinfo's length")
     if size + -size % 4 > cursor.length - cursor.at:
         cursor.at -= 4
-        raise _End(
+        raise _HeaderEnd(
             f"rdma_optinfo's length at offset {cursor.at} is {size} bytes, "
             f"which run past the end of the Send ({cursor.length} bytes)"
         )
@@ -262,7 +262,7 @@ def _fill_optional(header: TransportHeader, cursor: _Cursor) -> None:
     pad = cursor.opaque(-size % 4)
     if any(pad):
         cursor.at -= len(pad)
-        raise _End(f"the pad of rdma_optinfo at offset {cursor.at} is not zero")
+        raise _HeaderEnd(f"the pad of rdma_optinfo at offset {cursor.at} is not zero")
     cursor.expect(-size % 4 - len(pad), "rdma_optinfo's pad")
 
 
@@ -273,7 +273,7 @@ def _fill_error(header: TransportHeader, cursor: _Cursor) -> None:
         header.supported = low, cursor.word("rdma_vers_high")
     elif header.error != ERR_CHUNK and (header.version != 2 or header.error != ERR_INVAL_OPTION):
         codes = "none of 1, 2 and 3" if header.version == 2 else "neither 1 nor 2"
-        raise _End(f"rdma_err at offset 16 is {header.error}, {codes}")
+        raise _HeaderEnd(f"rdma_err at offset 16 is {header.error}, {codes}")
 
 
 def _fill_reads(header: TransportHeader, cursor: _Cursor) -> None:

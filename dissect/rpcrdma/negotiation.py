@@ -15,7 +15,7 @@ from ..layers.rpcrdma_codes import ERR_INVAL_OPTION, ERR_VERS, RDMA_ERROR, error
 from .characteristics import InitXch, ReqXch, RespXch, UpdXch, decode_option
 from .messages import Message, TransportHeader
 
-REMEMBERED = 4096
+MAX_KEPT = 4096
 """Announcements, requests, refusals and changes of version that are kept of one connection, of each."""
 VERSION_2_INLINE = 4096
 """Inline threshold of version 2 where no Receive Buffer Size was announced (version-two-01, 2.3)."""
@@ -35,7 +35,7 @@ class InForce(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class VersionUse:
     """A message that shows a version."""
 
     frame: int
@@ -47,7 +47,7 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class VersionRefusal:
     """An RDMA_ERR_VERS: the versions that its sender has (version-two-01, 5.2)."""
 
     frame: int
@@ -58,9 +58,9 @@ class Refusal:
     low: int | None
     high: int | None
     """None where they are not there."""
-    asked: int | None
+    refused_version: int | None
     """The version of the message it answers; None where that was not seen."""
-    asked_frame: int
+    refused_frame: int
 
     @property
     def range(self) -> str:
@@ -92,15 +92,15 @@ def _frame(one: Announcement) -> int:
 
 
 @dataclass(slots=True)
-class Request:
+class CharacteristicRequest:
     """A ROPT_REQXCH, and what became of it.  Sets are positions in ``want``."""
 
     frame: int
-    asker: int
+    requester: int
     xid: int
     want: tuple[Characteristic, ...]
     whole: bool
-    """``want`` is all that was asked for; else what stands before what cannot be read."""
+    """``want`` is all that was requested; else what stands before what cannot be read."""
     answer_frame: int = 0
     """Of the ROPT_RESPXCH; 0 where none was seen."""
     done: frozenset[int] = frozenset()
@@ -130,19 +130,19 @@ class OptionRefusal:
 
 @dataclass(slots=True, eq=False)
 class Negotiation:
-    """Of one connection.  Built message by message; asked at any time."""
+    """Of one connection.  Built message by message; may be read at any time."""
 
-    asked: Spoken | None = None
+    requested: VersionUse | None = None
     """The first message of the client."""
-    answered: list[Spoken] = field(default_factory=list)
+    answers: list[VersionUse] = field(default_factory=list)
     """The first message of the server that is no error, and each later one in another version than that before it."""
-    refusals: list[Refusal] = field(default_factory=list)
-    went_on: Spoken | None = None
+    refusals: list[VersionRefusal] = field(default_factory=list)
+    continued: VersionUse | None = None
     """The first message of the client after the first refusal."""
     announcements: list[Announcement] = field(default_factory=list)
     nochange: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)
     """Endpoint -> frame of its ROPT_INITXCH, and the characteristics it does not expect to change."""
-    requests: list[Request] = field(default_factory=list)
+    requests: list[CharacteristicRequest] = field(default_factory=list)
     option_refusals: list[OptionRefusal] = field(default_factory=list)
     overflow: int = 0
     """Frame of the first thing that could not be kept; from there on nothing is known.  0: all was kept."""
@@ -155,42 +155,42 @@ class Negotiation:
 
     # Built
 
-    def spoke(self, sender: int, message: Message) -> int:
+    def note_version(self, sender: int, message: Message) -> int:
         """A message in another version than the last answer, or the next after a refusal.
 
-        Gives the version in which nothing more needs to be told, 0 for none.
+        Returns the version that needs no more notes, 0 for none.
         """
         header, operation = message.header, message.operation
-        this = Spoken(message.frame, sender, header.version, header.xid, operation.length)
+        this = VersionUse(message.frame, sender, header.version, header.xid, operation.length)
         if sender == 0:
-            if self.asked is None:
-                self.asked = this
-            if self.refused and self.went_on is None:
-                self.went_on = this
+            if self.requested is None:
+                self.requested = this
+            if self.refused and self.continued is None:
+                self.continued = this
         elif header.procedure != RDMA_ERROR and sound(header) and self.settled != header.version:
-            self._keep(self.answered, this, message.frame)
-        return 0 if self.refused and self.went_on is None else self.settled
+            self._keep(self.answers, this, message.frame)
+        return 0 if self.refused and self.continued is None else self.settled
 
-    def error(self, sender: int, message: Message, call: Message | None) -> bool:
+    def note_error(self, sender: int, message: Message, call: Message | None) -> bool:
         """An RDMA_ERROR, and the call it answers, if any; True where it answers an option without a call instead."""
         header = message.header
         earlier = self._options[1 - sender].get(header.xid)
         about_option = earlier is not None and (call is None or header.error == ERR_INVAL_OPTION)
-        asked: tuple[int | None, int] = (None, 0) if call is None else (call.header.version, call.frame)
+        refused: tuple[int | None, int] = (None, 0) if call is None else (call.header.version, call.frame)
         if about_option and earlier is not None:
-            asked = 2, earlier[0]
+            refused = 2, earlier[0]
         if header.error == ERR_VERS:
             low, high = header.supported or (None, None)
             self._keep(
                 self.refusals,
-                Refusal(
+                VersionRefusal(
                     message.frame,
                     sender,
                     header.xid,
                     error_name(header.version, ERR_VERS),
                     low,
                     high,
-                    *asked,
+                    *refused,
                 ),
                 message.frame,
             )
@@ -205,13 +205,13 @@ class Negotiation:
                 request.refused_frame = message.frame
         return about_option and (call is None or earlier is None or earlier[0] != call.frame)
 
-    def option(self, sender: int, message: Message) -> str:
-        """An RDMA2_OPTIONAL; gives what is wrong with it, '' where nothing is."""
+    def note_option(self, sender: int, message: Message) -> str:
+        """An RDMA2_OPTIONAL; returns what is wrong with it, '' where nothing is."""
         header, frame = message.header, message.frame
         options = self._options[sender]
         options[header.xid] = frame, header.option
         options.move_to_end(header.xid)
-        if len(options) > REMEMBERED:
+        if len(options) > MAX_KEPT:
             options.popitem(last=False)
         if header.option is None:
             return ""
@@ -223,7 +223,9 @@ class Negotiation:
             chosen = frozenset(noun.start[at].which for at in noun.nochange if at < len(noun.start))
             self.nochange[sender] = frame, chosen
         elif isinstance(noun, ReqXch):
-            self._keep(self.requests, Request(frame, sender, header.xid, noun.want, not noun.problem), frame)
+            self._keep(
+                self.requests, CharacteristicRequest(frame, sender, header.xid, noun.want, not noun.problem), frame
+            )
         elif isinstance(noun, RespXch):
             if not self._answer(sender, frame, header.xid, noun) and not noun.problem:
                 return "it answers no request that was seen"
@@ -234,9 +236,9 @@ class Negotiation:
         return noun.problem
 
     def _announce(self, frame: int, endpoint: int, item: Characteristic, by: str) -> None:
-        told = Announcement(frame, endpoint, item, by)
-        if self._keep(self.announcements, told, frame):
-            insort(self._latest.setdefault((endpoint, item.which), []), told, key=_frame)
+        announcement = Announcement(frame, endpoint, item, by)
+        if self._keep(self.announcements, announcement, frame):
+            insort(self._latest.setdefault((endpoint, item.which), []), announcement, key=_frame)
 
     def _answer(self, sender: int, frame: int, xid: int, noun: RespXch) -> bool:
         request = self._request(1 - sender, xid)
@@ -249,45 +251,49 @@ class Negotiation:
                 self._announce(frame, sender, request.want[position], "ROPT_RESPXCH")
         return True
 
-    def _request(self, asker: int, xid: int) -> Request | None:
-        """The oldest request of that XID that nobody answered."""
+    def _request(self, requester: int, xid: int) -> CharacteristicRequest | None:
+        """The oldest request of that XID without an answer."""
         for request in self.requests:
-            if request.asker == asker and request.xid == xid and not (request.answer_frame or request.refused_frame):
+            if (
+                request.requester == requester
+                and request.xid == xid
+                and not (request.answer_frame or request.refused_frame)
+            ):
                 return request
         return None
 
     def _clear(self, sender: int, frame: int, which: int) -> None:
         """The oldest change of ``which`` that is pending at ``sender`` is no longer."""
         for request in self.requests:
-            if request.asker == 1 - sender:
+            if request.requester == 1 - sender:
                 for position in sorted(request.open):
                     if position < len(request.want) and request.want[position].which == which:
                         request.cleared[position] = frame
                         return
 
     def _keep(self, kept: list[_Kept], one: _Kept, frame: int) -> bool:
-        if len(kept) < REMEMBERED:
+        if len(kept) < MAX_KEPT:
             kept.append(one)
             return True
         self.overflow = self.overflow or frame
         return False
 
-    # Asked
+    # Read
 
     @property
     def settled(self) -> int:
         """The version of the last answer; 0 before there was one."""
-        return self.answered[-1].version if self.answered else 0
+        return self.answers[-1].version if self.answers else 0
 
     @property
-    def refused(self) -> Refusal | None:
-        """The first refusal of a version that the client asked for."""
+    def refused(self) -> VersionRefusal | None:
+        """The first refusal of a version that the client requested."""
         return next((refusal for refusal in self.refusals if refusal.endpoint == 1), None)
 
-    def answer_before(self, frame: int | None) -> Spoken | None:
+    def answer_before(self, frame: int | None) -> VersionUse | None:
         """The answer that settled the version in which a message in ``frame`` is sent; None: at the end."""
         found = None
-        for answer in self.answered:
+        for answer in self.answers:
             if frame is not None and answer.frame >= frame:
                 break
             found = answer
@@ -295,22 +301,22 @@ class Negotiation:
 
     def announced(self, which: int, endpoint: int, frame: int | None) -> Announcement | None:
         """The last announcement of a characteristic before ``frame``; None: before the end."""
-        told = self._latest.get((endpoint, which), [])
-        before = len(told) if frame is None else bisect_left(told, frame, key=_frame)
-        return told[before - 1] if before else None
+        announcements = self._latest.get((endpoint, which), [])
+        before = len(announcements) if frame is None else bisect_left(announcements, frame, key=_frame)
+        return announcements[before - 1] if before else None
 
-    def answered_by(self, frame: int) -> Request | None:
+    def answered_by(self, frame: int) -> CharacteristicRequest | None:
         """The request that a ROPT_RESPXCH in ``frame`` answers."""
         return next((request for request in self.requests if request.answer_frame == frame), None)
 
-    def pending(self, endpoint: int, frame: int | None = None) -> list[tuple[Request, int]]:
-        """Changes that ``endpoint`` was asked for and has not made before ``frame``: the request, and a position.
+    def pending(self, endpoint: int, frame: int | None = None) -> list[tuple[CharacteristicRequest, int]]:
+        """Changes that were requested of ``endpoint`` and not made before ``frame``: the request, and a position.
 
         A request without an answer is pending as a whole.
         """
-        found: list[tuple[Request, int]] = []
+        found: list[tuple[CharacteristicRequest, int]] = []
         for request in self.requests:
-            if request.asker == endpoint or (frame is not None and request.frame >= frame):
+            if request.requester == endpoint or (frame is not None and request.frame >= frame):
                 continue
             refused = request.refused_frame and (frame is None or request.refused_frame < frame)
             answered = request.answer_frame and (frame is None or request.answer_frame < frame)

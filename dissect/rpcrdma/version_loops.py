@@ -43,7 +43,7 @@ class VersionRefusals:
         """An earlier connection on which the same version was refused, and nothing else was agreed on."""
         key = _key(conversation)
         earlier = None if key is None else self.latest.get(key)
-        if earlier is None or earlier.negotiation.went_on is not None:
+        if earlier is None or earlier.negotiation.continued is not None:
             return None
         if earlier.connection.number >= conversation.connection.number:
             return None
@@ -51,7 +51,7 @@ class VersionRefusals:
 
 
 def _key(conversation: Conversation) -> Key | None:
-    asked, connection = conversation.negotiation.asked, conversation.connection
+    asked, connection = conversation.negotiation.requested, conversation.connection
     if asked is None:
         return None
     client, server = connection.endpoints

@@ -409,7 +409,7 @@ def receive_buffer_shrink(option: SentOption) -> Judgement | None:
     wishes = (
         one.value
         for request in option.conversation.negotiation.requests
-        if request.asker != option.sender and request.frame < frame
+        if request.requester != option.sender and request.frame < frame
         for one in request.want
         if one.which == XCHAR_RBSIZ and one.value is not None
     )
@@ -442,7 +442,7 @@ def remote_invalidation(sent: SentMessage) -> Judgement | None:
     return violation(f"a Send With Invalidate, and Requester Remote Invalidation is false ({source})", "a plain Send")
 
 
-@rule("XC-BRS", "Backward calls respect the client's Backward Request Support", MUST,
+@rule("XC-BRS", "Backward calls respect the client's Backward CharacteristicRequest Support", MUST,
       "3.3", "", SentMessage, "requester", needs=SECOND | CALL, backward=True)  # fmt: skip
 def backward_support(sent: SentMessage) -> Judgement | None:
     """A version 2 server sends no backward calls to a client whose level is BKREQSUP_NONE, and calls without chunks to

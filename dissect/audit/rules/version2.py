@@ -19,7 +19,7 @@ from ...layers.rpcrdma_codes import (
 from ...onc.xdr import word
 from ...rpcrdma.characteristics import UnknownOption
 from ...rpcrdma.memory import REORDERED
-from ...rpcrdma.negotiation import Refusal
+from ...rpcrdma.negotiation import VersionRefusal
 from ...transport.connection import DEFAULT_INLINE
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..nouns import RefusableMessage, SentMessage, SentOption
@@ -235,8 +235,12 @@ def first_message(sent: SentMessage) -> Judgement | None:
         return None
     if version.value is None or not sent.start_known:
         return undecidable(LATE_START)
-    if terms.before and conversation.negotiation.asked is not None and conversation.negotiation.asked.version != 2:
-        begun = conversation.negotiation.asked
+    if (
+        terms.before
+        and conversation.negotiation.requested is not None
+        and conversation.negotiation.requested.version != 2
+    ):
+        begun = conversation.negotiation.requested
         return violation(f"version 2 on a connection that began with version {begun.version}",
                          "version 2 from the start", begun.frame, frame)  # fmt: skip
     if terms.waiting:
@@ -250,13 +254,15 @@ def first_message(sent: SentMessage) -> Judgement | None:
     return compare_second(sent, DEFAULT_INLINE, "before version 2 is settled")
 
 
-def _refusal(sent: SentMessage) -> Refusal | None:
+def _refusal(sent: SentMessage) -> VersionRefusal | None:
     """The last refusal of a version by the server before this message."""
     found = None
     for one in sent.conversation.negotiation.refusals:
         if one.frame >= sent.message.frame:
             break
-        near = one.asked is None and one.xid == sent.header.xid and sent.message.frame - one.frame <= REORDERED
+        near = (
+            one.refused_version is None and one.xid == sent.header.xid and sent.message.frame - one.frame <= REORDERED
+        )
         if one.endpoint == 1 and not near:  # else a capture shows the answer before what it answers
             found = one
     return found

@@ -31,7 +31,7 @@ from rdmascope.dissect.layers.characteristics_codes import BKREQSUP_INLINE, XCHA
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.matching import BY_XID_ALONE
-from rdmascope.dissect.rpcrdma.negotiation import REMEMBERED
+from rdmascope.dissect.rpcrdma.negotiation import MAX_KEPT
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.rpcrdma.version_loops import loops
 
@@ -69,9 +69,9 @@ def test_version_2_is_asked_and_answered() -> None:
     conversation, (rpc,) = observe(wire)
     negotiation = conversation.negotiation
     assert rpc.call is not None and rpc.reply is not None and rpc.state == "complete"
-    assert negotiation.asked is not None and negotiation.asked.version == 2
-    assert negotiation.asked.frame == rpc.call.frame
-    assert [answer.frame for answer in negotiation.answered] == [rpc.reply.frame]
+    assert negotiation.requested is not None and negotiation.requested.version == 2
+    assert negotiation.requested.frame == rpc.call.frame
+    assert [answer.frame for answer in negotiation.answers] == [rpc.reply.frame]
     assert not negotiation.refusals
 
 
@@ -99,11 +99,11 @@ def test_a_version_1_responder_refuses_and_the_requester_falls_back() -> None:
     assert refused.status == "RDMA2_ERR_VERS" and refused.state == "error" and done.state == "complete"
     assert refused.call is not None and refused.reply is not None
     (refusal,) = negotiation.refusals
-    assert (refusal.asked, refusal.asked_frame, refusal.range) == (2, refused.call.frame, "1..1")
+    assert (refusal.refused_version, refusal.refused_frame, refusal.range) == (2, refused.call.frame, "1..1")
     assert refusal.frame == refused.reply.frame and refusal.endpoint == SERVER
-    assert negotiation.went_on is not None and negotiation.went_on.version == 1
-    assert conversation.version_at(negotiation.went_on.frame).value == 1
-    assert conversation.version_at(negotiation.went_on.frame - 1).value == 0
+    assert negotiation.continued is not None and negotiation.continued.version == 1
+    assert conversation.version_at(negotiation.continued.frame).value == 1
+    assert conversation.version_at(negotiation.continued.frame - 1).value == 0
 
 
 def test_what_was_announced_before_a_fall_back_holds_no_longer() -> None:
@@ -113,7 +113,7 @@ def test_what_was_announced_before_a_fall_back_holds_no_longer() -> None:
     ping(talk, 1)
     conversation, rpcs = observe(wire)
     negotiation = conversation.negotiation
-    assert len(rpcs) == 1 and negotiation.refusals[0].asked == 2 and len(negotiation.announcements) == 1
+    assert len(rpcs) == 1 and negotiation.refusals[0].refused_version == 2 and len(negotiation.announcements) == 1
     assert conversation.receive_size(CLIENT).source == "private data"
     assert conversation.in_force(XCHAR_RBSIZ, CLIENT).source == "version 1 has none"
 
@@ -125,7 +125,7 @@ def test_a_refusal_in_the_words_of_version_1() -> None:
     error(exchange, 1)
     conversation, (refused,) = observe(wire)
     assert refused.status == "RDMA_ERR_VERS"
-    assert conversation.negotiation.refusals[0].asked == 2
+    assert conversation.negotiation.refusals[0].refused_version == 2
 
 
 def test_a_refusal_in_the_middle_and_the_same_version_again() -> None:
@@ -134,7 +134,7 @@ def test_a_refusal_in_the_middle_and_the_same_version_again() -> None:
     error(call(talk, nfs3.null(), xid=7), 1)
     ping(talk)
     conversation, rpcs = observe(wire)
-    went_on = conversation.negotiation.went_on
+    went_on = conversation.negotiation.continued
     assert went_on is not None and went_on.version == 2 and len(rpcs) == 3
     assert conversation.version_at().value == 2
 
@@ -183,7 +183,7 @@ def test_a_wish_is_done_rejected_or_pending_until_an_update() -> None:
     done, partly, wholly = negotiation.announcements
     assert len(rpcs) == 1
     assert (done.by, done.endpoint, done.characteristic.value) == ("ROPT_RESPXCH", SERVER, 8192)
-    assert request.asker == CLIENT
+    assert request.requester == CLIENT
     assert [sorted(one) for one in (request.done, request.rejected, request.pending)] == [[0], [1], [2]]
     assert request.cleared == {2: wholly.frame} and not request.open
     assert [at for _, at in negotiation.pending(SERVER, request.answer_frame)] == [0, 1, 2]
@@ -232,7 +232,7 @@ def test_backward_calls_and_their_direction() -> None:
     reply(rpc, nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done()))
     conversation, (_, found) = observe(wire)
     assert found.backward and found.state == "complete" and not found.notes
-    assert len(conversation.negotiation.answered) == 1
+    assert len(conversation.negotiation.answers) == 1
 
 
 def test_a_direction_word_that_lies_is_noted_and_the_rpc_found() -> None:
@@ -300,10 +300,10 @@ def test_a_value_of_the_wrong_type_is_no_value() -> None:
 def test_what_cannot_be_remembered_is_not_known() -> None:
     wire, talk = spoken()
     ping(talk)
-    for number in range(REMEMBERED // 500 + 1):
+    for number in range(MAX_KEPT // 500 + 1):
         announce(talk, SERVER, *[(XCHAR_RBSIZ, 4096 + at) for at in range(500)], xid=100 + number)
     conversation, _ = observe(wire)
-    assert len(conversation.negotiation.announcements) == REMEMBERED
+    assert len(conversation.negotiation.announcements) == MAX_KEPT
     assert conversation.receive_size(SERVER).value is None
     assert conversation.receive_size(SERVER, conversation.negotiation.overflow).value is not None
 
@@ -314,7 +314,7 @@ def test_versions_mix_on_one_connection() -> None:
         ping(talk, version)
     conversation, rpcs = observe(wire)
     assert [rpc.state for rpc in rpcs] == ["complete"] * 3
-    assert [answer.version for answer in conversation.negotiation.answered] == [2, 1, 2]
+    assert [answer.version for answer in conversation.negotiation.answers] == [2, 1, 2]
 
 
 def again(wire: Wire, client: str = "10.0.0.2") -> None:
@@ -361,7 +361,7 @@ def test_headers_cut_by_the_capture_still_tell_the_version() -> None:
         analyzer.feed(batch)
     analyzer.finish()
     (conversation,) = analyzer.conversations
-    assert [answer.version for answer in conversation.negotiation.answered] == [2]
+    assert [answer.version for answer in conversation.negotiation.answers] == [2]
 
 
 @pytest.mark.parametrize("snaplen", [70, 74, 78, 82, 86])
