@@ -1,4 +1,4 @@
-"""The active probe: RPC-over-RDMA spoken by ourselves, over ``rdmascope.captures.verbs``.
+"""The active probe: a requester and a server of its own, over ``rdmascope.captures.verbs``.
 
 ``driver.py`` connects the reference endpoint with a device; ``ping.py`` examines a server, ``serve.py`` is a server.
 ``raw_connection.py`` sends arbitrary messages and waits for the answers; ``checks.py`` and ``faults.py`` are the

@@ -36,7 +36,7 @@ _QUESTIONS = 40
 """Each takes 12 bytes of the call, and at least 28 of the reply."""
 _FEW = 256
 """Bytes of a file that fit inline."""
-_NOBODYS_HANDLE = pack(">I4s", 4, b"none")
+_UNKNOWN_HANDLE = pack(">I4s", 4, b"none")
 """A file handle that no server gave out."""
 
 
@@ -58,17 +58,17 @@ def verbose(xid: int) -> bytes:
 
 def write(xid: int, data: bytes) -> Parts:
     """An NFSv3 WRITE into no file."""
-    head = service.call_head(xid, NFS, 3, service.WRITE) + _NOBODYS_HANDLE + pack(">QII", 0, len(data), 2)
+    head = service.call_head(xid, NFS, 3, service.WRITE) + _UNKNOWN_HANDLE + pack(">QII", 0, len(data), 2)
     return head + pack(">I", len(data)), DdpItem(data)
 
 
 def read(xid: int, count: int) -> bytes:
     """An NFSv3 READ of no file."""
-    return service.call_head(xid, NFS, 3, service.READ) + _NOBODYS_HANDLE + pack(">QI", 0, count)
+    return service.call_head(xid, NFS, 3, service.READ) + _UNKNOWN_HANDLE + pack(">QI", 0, count)
 
 
 def read_path(xid: int, path: str, count: int) -> bytes:
-    """An NFSv4.0 READ of a file by its path, by nobody in particular (RFC 7530, 9.1.4.3 and 16.25)."""
+    """An NFSv4.0 READ of a file by its path, with the anonymous stateid (RFC 7530, 9.1.4.3 and 16.25)."""
     names = [part.encode() for part in path.split("/") if part]
     lookups = b"".join(pack(">I", OP_LOOKUP) + service.opaque(name) for name in names)
     head = service.call_head(xid, NFS, 4, service.COMPOUND) + service.opaque(b"")
@@ -99,12 +99,14 @@ def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False
     return passed(f"{observed}, {reply.error or 'SUCCESS'}, {header.credits} credits")
 
 
-def returned(offered: WriteChunk, came: WriteChunk | None, what: str) -> CheckVerdict | None:
+def returned(offered: WriteChunk, received: WriteChunk | None, what: str) -> CheckVerdict | None:
     """A chunk in a reply has to be the call's, with lengths that are no longer; None where it is."""
-    if came is None or len(came.segments) != len(offered.segments):
-        return violation(f"{what} has {len(came.segments) if came else 'no'} segments, of {len(offered.segments)}")
+    if received is None or len(received.segments) != len(offered.segments):
+        return violation(
+            f"{what} has {len(received.segments) if received else 'no'} segments, of {len(offered.segments)}"
+        )
     full = True
-    for mine, theirs in zip(offered.segments, came.segments, strict=True):
+    for mine, theirs in zip(offered.segments, received.segments, strict=True):
         if (mine.handle, mine.offset) != (theirs.handle, theirs.offset):
             return violation(f"{what} returns another segment than it was given")
         if theirs.length > mine.length:
@@ -234,7 +236,7 @@ class Filled(NamedTuple):
     lengths: list[int]
     """Of the segments that came back."""
     data: bytes
-    told: str
+    summary: str
 
 
 def into_write_chunk(on: RawConnection, call: Callable[[int], bytes]) -> Filled | CheckVerdict:
@@ -247,12 +249,12 @@ def into_write_chunk(on: RawConnection, call: Callable[[int], bytes]) -> Filled 
     verdict = replied(answer)
     if verdict.kind is not VerdictKind.PASS or answer.header is None:
         return verdict
-    came = answer.header.writes[0] if answer.header.writes else None
-    if problem := returned(chunk, came, "the Write chunk"):
+    received = answer.header.writes[0] if answer.header.writes else None
+    if problem := returned(chunk, received, "the Write chunk"):
         return problem
-    assert came is not None
-    lengths = [segment.length for segment in came.segments]
-    return Filled(answer, lengths, contents(pieces, came), f"{verdict.observed}, lengths {lengths}")
+    assert received is not None
+    lengths = [segment.length for segment in received.segments]
+    return Filled(answer, lengths, contents(pieces, received), f"{verdict.observed}, lengths {lengths}")
 
 
 @check("write-chunk-segments", "V1-WRITE-UNFILLED")
@@ -264,7 +266,7 @@ def write_chunk_segments(on: RawConnection) -> CheckVerdict:
         return found
     if _reply_status(found.answer) and found.data:
         return violation(f"a READ that failed returns {len(found.data)} bytes in its Write chunk")
-    return passed(found.told)
+    return passed(found.summary)
 
 
 @check("write-chunk-used", "V1-CHUNK-LENGTH-MATCH")
@@ -289,7 +291,7 @@ def write_chunk_used(on: RawConnection) -> CheckVerdict:
     data = found.data[:_FEW]
     if not again.payload.endswith(pack(">I", len(data)) + data + bytes(-len(data) % 4)):
         return violation(f"other bytes in the Write chunk than inline ({named(again)})")
-    return passed(found.told)
+    return passed(found.summary)
 
 
 @check("read-chunk-segments", "V1-READ-POSITION-SAME")
@@ -329,9 +331,9 @@ def credits(on: RawConnection) -> CheckVerdict:
     granted = (first.header.credits if first.header else None) or 1
     xids = [on.xid() for _ in range(min(granted, CREDITS))]
     for one in xids:
-        on.say(message(one), null(one))
+        on.send(message(one), null(one))
     for number, one in enumerate(xids):
-        verdict = replied(on.hear(one))
+        verdict = replied(on.receive(one))
         if verdict.kind is not VerdictKind.PASS:
             return CheckVerdict(verdict.kind, f"after {number} of {len(xids)} replies: {verdict.observed}")
     return passed(f"{len(xids)} at once, all answered, {granted} granted")
@@ -364,9 +366,9 @@ def _invalidation(on: RawConnection, window: RegisteredMemory | None) -> CheckVe
         return verdict
     handle = answer.invalidated
     if handle is None:
-        return passed("nothing invalidated, as far as the device tells" if window else "nothing invalidated")
+        return passed("nothing invalidated, as far as the device shows" if window else "nothing invalidated")
     if window is None:
-        return violation(f"0x{handle:08x} invalidated, and nobody allowed it")
+        return violation(f"0x{handle:08x} invalidated, though it was not allowed")
     if handle != window.handle:
         return violation(f"0x{handle:08x} invalidated, which is not the call's 0x{window.handle:08x}")
     if on.announced is None or not on.announced.remote_invalidation:
@@ -389,7 +391,7 @@ def version_2(on: RawConnection) -> CheckVerdict:
 def unknown_option(on: RawConnection) -> CheckVerdict:
     """In version 2 an RDMA2_OPTIONAL of a type that no document defines; RDMA2_ERR_INVAL_OPTION comes back."""
     answer = on.ask(_option(on.xid(), UNKNOWN_OPTION, b""))
-    return _not_spoken(answer) or refusal(answer, answer.header.xid if answer.header else 0, 2, ERR_INVAL_OPTION)
+    return _not_supported(answer) or refusal(answer, answer.header.xid if answer.header else 0, 2, ERR_INVAL_OPTION)
 
 
 @check("unknown-characteristic", "XC-UNKNOWN")
@@ -398,26 +400,26 @@ def unknown_characteristic(on: RawConnection) -> CheckVerdict:
     whole option may not be supported."""
     header = _option(on.xid(), ROPT_INITXCH, encode_option(ROPT_INITXCH, [xcharval(EXPERIMENTAL[0], b"1234")], []))
     answer = on.ask(header)
-    if verdict := _not_spoken(answer):
+    if verdict := _not_supported(answer):
         return verdict
     if answer.outcome is Outcome.LOST:
         return CheckVerdict(VerdictKind.LOST, answer.reason)
-    came = answer.header
-    if came is not None and came.procedure == RDMA_ERROR:
-        if came.error == ERR_INVAL_OPTION:
+    received = answer.header
+    if received is not None and received.procedure == RDMA_ERROR:
+        if received.error == ERR_INVAL_OPTION:
             return CheckVerdict(VerdictKind.SKIPPED, "transport characteristics are not supported")
         return violation(named(answer))
-    return passed(named(answer) if came else "taken in silence")
+    return passed(named(answer) if received else "accepted without an answer")
 
 
 def _option(xid: int, option: int, info: bytes) -> TransportHeader:
     return TransportHeader(xid, 2, CREDITS, RDMA_OPTIONAL, direction=0, option=option, optinfo=info)
 
 
-def _not_spoken(answer: Answer) -> CheckVerdict | None:
-    """The verdict where the server does not speak version 2."""
+def _not_supported(answer: Answer) -> CheckVerdict | None:
+    """The verdict where the server does not support version 2."""
     refused = answer.header is not None and answer.header.error == ERR_VERS
-    return CheckVerdict(VerdictKind.SKIPPED, "version 2 is not spoken") if refused else None
+    return CheckVerdict(VerdictKind.SKIPPED, "version 2 is not supported") if refused else None
 
 
 @check("version-absurd", "V1-ERROR-FOR-VERSION")
@@ -425,8 +427,8 @@ def version_absurd(on: RawConnection) -> CheckVerdict:
     """A message of version 2147483647; an RDMA_ERR_VERS says which versions there are."""
     xid = on.xid()
     words = pack(">7I", xid, ABSURD_VERSION, CREDITS, RDMA_MSG, 0, 0, 0)
-    on.say(words, null(xid))
-    return refusal(on.hear(xid), xid, ABSURD_VERSION, ERR_VERS)
+    on.send(words, null(xid))
+    return refusal(on.receive(xid), xid, ABSURD_VERSION, ERR_VERS)
 
 
 def _reply_status(answer: Answer) -> int | None:

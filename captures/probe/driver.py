@@ -1,4 +1,4 @@
-"""The reference endpoint on a device: carries out what it wants, tells it what happened."""
+"""The reference endpoint on a device: carries out its actions, gives it the events."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Driver:
         self.endpoint = endpoint
         self.link = link
         self.reports: deque[Report] = deque()
-        """What the endpoint told, oldest first."""
+        """What the endpoint reported, oldest first."""
         self.lost = ""
         """Why the connection is gone."""
         self.granted: int | None = None
@@ -166,7 +166,7 @@ class Client:
 
     @property
     def gone(self) -> bool:
-        """Whoever wants to go on needs another connection."""
+        """Another connection is needed to go on."""
         return self.useless or bool(self.driver.lost)
 
     @property
@@ -187,14 +187,14 @@ class Client:
             if event is None:
                 self.useless = True
                 return Failed(call.xid, "no answer")
-            self.hear(event)
+            self.take(event)
 
     def idle(self, deadline: int) -> None:
         """Stay connected, and answer what the server may ask."""
         while not self.driver.lost and (event := self.devices.poll(deadline)) is not None:
-            self.hear(event)
+            self.take(event)
 
-    def hear(self, event: verbs.Event) -> None:
+    def take(self, event: verbs.Event) -> None:
         if not isinstance(event, verbs.ConnectRequested) and event.link is self.link:
             self.driver.take(event)
 

@@ -1,4 +1,4 @@
-"""What nobody may send, and what a responder has to answer to it."""
+"""What no requester may send, and what a responder has to answer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def words(xid: int, procedure: int, *more: int) -> bytes:
 def refused(on: RawConnection, header: bytes, payload: bytes = b"") -> CheckVerdict:
     """RDMA_ERR_CHUNK has to come back."""
     xid = int.from_bytes(header[:4], "big")
-    on.say(header, payload)
-    return refusal(on.hear(xid), xid, 1)
+    on.send(header, payload)
+    return refusal(on.receive(xid), xid, 1)
 
 
 @check("msgp", "V1-ERROR-FOR-RESERVED", fault=True)
@@ -90,8 +90,8 @@ def position_odd(on: RawConnection) -> CheckVerdict:
     _, chunk = on.chunk([len(data)], data)
     header = message(xid)
     header.reads = (ReadChunk(position - 2, chunk.segments),)
-    on.say(header, stream)
-    return refusal(on.hear(xid), xid, 1)
+    on.send(header, stream)
+    return refusal(on.receive(xid), xid, 1)
 
 
 @check("xid-mismatch", "V1-ERROR-FOR-HEADER", fault=True)
@@ -109,8 +109,8 @@ def read_handle(on: RawConnection) -> CheckVerdict:
     stream, ((position, data),) = reduce(write(xid, bytes(64)), (0,))
     header = message(xid)
     header.reads = (ReadChunk(position, (Segment(_NO_HANDLE, len(data), 0x1000),)),)
-    on.say(header, stream)
-    return _stopped(on.hear(xid))
+    on.send(header, stream)
+    return _stopped(on.receive(xid))
 
 
 @check("write-handle", "V1-RDMA-OUTSIDE", fault=True, receive_size=1024)

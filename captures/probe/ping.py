@@ -1,4 +1,4 @@
-"""Who is there, what it agrees to, how fast it answers, and which programs it has."""
+"""Examines a server: what it agrees to, how fast it answers, and which programs it has."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Reached:
     """Inline threshold in force."""
     to_client: int
     depths: Depths
-    asked: int
+    requested: int
     granted: int | None
-    """None: nothing came that grants credits."""
+    """None: no message granted credits."""
     problem: str = ""
     """Why the first call got no reply."""
 
@@ -69,13 +69,13 @@ class Round:
 
     number: int
     time: int | None
-    """From the call's Send to the reply's Receive; None where none came."""
+    """From the call's Send to the reply's Receive; None where there was none."""
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Echoed:
-    """Bulk data that went to another ``rdmascope probe --serve`` and came back."""
+    """Bulk data that was echoed by another ``rdmascope probe --serve``."""
 
     number: int
     size: int
@@ -88,7 +88,7 @@ class Echoed:
 
 @dataclass(frozen=True, slots=True)
 class VersionTwoProbe:
-    """What came of speaking version 2 on a connection of its own."""
+    """The result of trying version 2 on a connection of its own."""
 
     version: int | None
     """That was settled on; None: none was."""
@@ -109,7 +109,7 @@ class Program:
     """That answered NULL."""
     low: int | None
     high: int | None
-    """As PROG_MISMATCH told them."""
+    """From PROG_MISMATCH."""
     status: str
     """'answers', 'not there', or why nothing is known."""
 
@@ -118,7 +118,7 @@ PingResult = Reached | Round | Echoed | VersionTwoProbe | Program
 
 
 def ping(devices: Verbs, target: PeerAddress, plan: PingPlan) -> Iterator[PingResult]:
-    """Ask, and tell what came as it comes; raises VerbsError where there is no connection to begin with."""
+    """Examine the server, and yield each result as it is known; raises VerbsError where it cannot connect at first."""
     xids = iter(range(Random(devices.now()).randrange(1, 1 << 31), 1 << 32))
     client = Client(devices, target, plan.settings, devices.now() + plan.timeout)
     try:
@@ -135,10 +135,10 @@ def ping(devices: Verbs, target: PeerAddress, plan: PingPlan) -> Iterator[PingRe
                 yield _echo(client, number, plan, xids)
             if number < plan.count:
                 client.idle(started + plan.interval)
-        spoken = _speak(devices, target, plan, next(xids))
-        if spoken.version is None and spoken.supported is None:
-            spoken = _speak(devices, target, plan, next(xids))  # one lost message proves nothing
-        yield spoken
+        version_two = _speak(devices, target, plan, next(xids))
+        if version_two.version is None and version_two.supported is None:
+            version_two = _speak(devices, target, plan, next(xids))  # one lost message proves nothing
+        yield version_two
         for program in plan.programs:
             if client.gone:
                 client.close()
@@ -190,7 +190,7 @@ def _echo(client: Client, number: int, plan: PingPlan, xids: Iterator[int]) -> E
             return Echoed(number, plan.echo, times[0] if times else None, None, problem)
         times.append(devices.now() - started)
         if isinstance(answer, Answered) and data not in answer.message:
-            return Echoed(number, plan.echo, times[0], None, "other bytes came back")
+            return Echoed(number, plan.echo, times[0], None, "different bytes were returned")
     return Echoed(number, plan.echo, times[0], times[1])
 
 

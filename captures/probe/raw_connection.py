@@ -1,4 +1,4 @@
-"""A connection on which anything may be said: messages go out as they are given, answers come back as they came."""
+"""A connection that sends arbitrary messages, and returns the answers as they were received."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Outcome(Enum):
 class Answer:
     outcome: Outcome
     header: TransportHeader | None = None
-    """Of the message with the same XID that came."""
+    """Of the message received with the same XID."""
     payload: bytes = b""
     """What stands inline behind the header."""
     invalidated: int | None = None
@@ -104,15 +104,15 @@ class RawConnection:
         segments = (Segment(one.handle, length, one.address) for one, length in zip(pieces, lengths, strict=True))
         return pieces, WriteChunk(tuple(segments))
 
-    def say(self, header: TransportHeader | bytes, payload: bytes = b"") -> None:
-        """Send; what cannot be sent any more is found out by ``hear``."""
+    def send(self, header: TransportHeader | bytes, payload: bytes = b"") -> None:
+        """Send; what cannot be sent any more is found out by ``receive``."""
         head = header if isinstance(header, bytes) else encode_header(header)
         try:
             self.link.send(head + payload)
         except LinkLost as error:
             self.lost = self.lost or str(error)
 
-    def hear(self, xid: int) -> Answer:
+    def receive(self, xid: int) -> Answer:
         """The answer to the message of that XID."""
         deadline = self.devices.now() + self.timeout
         while xid not in self._early:
@@ -130,8 +130,8 @@ class RawConnection:
         return Answer(Outcome.ANSWER, header, got.data[header.length :], got.invalidated)
 
     def ask(self, header: TransportHeader, payload: bytes = b"") -> Answer:
-        self.say(header, payload)
-        return self.hear(header.xid)
+        self.send(header, payload)
+        return self.receive(header.xid)
 
     def close(self) -> None:
         self.link.close()

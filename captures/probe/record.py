@@ -1,7 +1,7 @@
-"""The traffic as frames: recorded on the device where this host can, else put together from what was said.
+"""The traffic as frames: recorded on the device where this host can, else built from the messages.
 
-Only the device sees what passes.  Where it cannot be watched, the frames are built of what was sent and received: the
-two ends' Sends are as they were; RDMA Writes of the peer are those that its reply tells of, with what the memory holds;
+Only the device sees what passes.  Where it cannot be recorded, the frames are built of what was sent and received: the
+two ends' Sends are as they were; RDMA Writes of the peer are those that its reply returns, with what the memory holds;
 its RDMA Reads leave no trace, and are assumed for each call that was answered.  Every such frame says so in a comment.
 """
 
@@ -29,7 +29,7 @@ _LARGEST = 1 << 40
 _AFTERWARDS = 0.3
 """Seconds that the last frames may take."""
 _UNKNOWN_PEER = {4: "192.0.2.2", 6: "2001:db8::2"}
-"""A client's address, which no device tells."""
+"""A client's address, which no device shows."""
 
 BUILT = "built by rdmascope probe of what was sent and received, not recorded"
 WRITTEN = "built by rdmascope probe of what the reply says was written, and what the memory holds; not recorded"
@@ -37,7 +37,7 @@ ASSUMED = "assumed by rdmascope probe, since the call was answered; RDMA Reads o
 
 
 class Recorded:
-    """``Verbs`` whose device is watched by ``live``."""
+    """``Verbs`` whose device is recorded by ``live``."""
 
     def __init__(self, inner: verbs.Verbs, live: Live, file: File) -> None:
         self._inner = inner
@@ -93,7 +93,7 @@ class Built:
         self._why = why
         self._comments: list[str] = []
         self._links: dict[int, BuiltLink] = {}
-        """By the identity of the link that is watched."""
+        """By the identity of the recorded connection."""
 
     def now(self) -> int:
         return self.inner.now()

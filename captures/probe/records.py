@@ -19,7 +19,7 @@ from .verdicts import VerdictKind
 def finding(one: PingResult, target: PeerAddress) -> Record:
     match one:
         case Reached():
-            told = one.announced
+            data = one.announced
             return record(
                 "probe",
                 target=str(target),
@@ -27,17 +27,17 @@ def finding(one: PingResult, target: PeerAddress) -> Record:
                 local=one.local or None,
                 connect_ns=one.connect_time,
                 private_data=one.private_data.hex(),
-                announced=told
+                announced=data
                 and {
-                    "send_size": told.send_size,
-                    "receive_size": told.receive_size,
-                    "remote_invalidation": told.remote_invalidation,
+                    "send_size": data.send_size,
+                    "receive_size": data.receive_size,
+                    "remote_invalidation": data.remote_invalidation,
                 },
                 threshold_to_server=one.to_server,
                 threshold_to_client=one.to_client,
                 reads_served=one.depths.served,
                 reads_issued=one.depths.issued,
-                credits_asked=one.asked,
+                credits_requested=one.requested,
                 credits_granted=one.granted,
                 problem=one.problem or None,
             )

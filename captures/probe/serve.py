@@ -1,4 +1,4 @@
-"""A server: the reference endpoint on every connection that somebody makes, with NULL, as much of NFS, and an echo."""
+"""A server: the reference endpoint on every connection made to it, with NULL, as much of NFS, and an echo."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..verbs.interface import (
 from .driver import Driver, terms_of
 
 ECHO = 0x20AF2004
-"""Program number, of those that anybody may use (RFC 5531, 8.3)."""
+"""Program number, of those free for use (RFC 5531, 8.3)."""
 NULL, ECHO_DATA = 0, 1
 """Procedures of version 1: ``void NULL(void)`` and ``opaque ECHO(opaque)``."""
 OP_GETATTR, OP_PUTROOTFH = 9, 24
@@ -39,7 +39,7 @@ VERSIONS = {NFS: (3, 4), ECHO: (1, 1)}
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """Something about a client that whoever runs the server may want to see."""
+    """An event of a client, for the operator of the server."""
 
     client: int
     """Its number, from 1."""
@@ -107,7 +107,7 @@ def echo(xid: int, data: bytes) -> Parts:
 
 
 class Server:
-    """Serves all who connect; ``run`` goes on for ever, ``take`` does what one event asks for."""
+    """Serves all clients; ``run`` goes on for ever, ``take`` does what one event asks for."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class Check:
     """What is sent, and what has to come back."""
     run: Callable[[RawConnection], CheckVerdict]
     fault: bool = False
-    """It sends what nobody may send."""
+    """It sends what no requester may send."""
     remote_invalidation: bool = False
     """It needs a connection that allows remote invalidation."""
     receive_size: int = 4096

@@ -1,4 +1,4 @@
-"""Captures that nobody recorded: the scripts that ship, and pcapng files of what a script plays."""
+"""Synthetic captures: the scripts that ship, and pcapng files of what a script plays."""
 
 from __future__ import annotations
 

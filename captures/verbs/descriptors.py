@@ -1,4 +1,4 @@
-"""Descriptors that pyverbs does not tell, found in /proc/self/fd."""
+"""Descriptors that pyverbs does not expose, found in /proc/self/fd."""
 
 from __future__ import annotations
 

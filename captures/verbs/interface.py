@@ -51,7 +51,7 @@ class ConnectionParameters:
 
 @dataclass(frozen=True, slots=True)
 class Depths:
-    """RDMA Reads at once, as the two ends agreed; None where the device does not tell."""
+    """RDMA Reads at once, as the two ends agreed; None where the device does not show it."""
 
     served: int | None = None
     """Reads of the peer that this end answers."""
@@ -86,7 +86,7 @@ class VerbsConnection(Protocol):
 
     @property
     def local(self) -> str:
-        """Address of this end, as far as the device tells."""
+        """Address of this end, as far as the device shows."""
 
     @property
     def peer(self) -> str: ...
@@ -99,7 +99,7 @@ class VerbsConnection(Protocol):
     def depths(self) -> Depths: ...
 
     def settle(self) -> None:
-        """Wait, after connecting, until the peer can hear: some answer before they can."""
+        """Wait, after connecting, until the peer can receive: some answer before they can."""
 
     def register(self, length: int) -> RegisteredMemory:
         """Memory the peer may read and write until ``release``."""
@@ -123,7 +123,7 @@ class VerbsConnection(Protocol):
 
 
 class IncomingRequest(Protocol):
-    """Somebody who wants to connect."""
+    """A client that wants to connect."""
 
     @property
     def peer(self) -> str: ...

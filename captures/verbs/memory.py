@@ -103,7 +103,7 @@ class MemoryLink:
         elif invalidate is not None and other.regions.pop(invalidate, None) is None:
             self._break("the peer reports an invalid request")
         else:
-            other.verbs.tell(MessageReceived(other, data, invalidate, self.verbs.now()))
+            other.verbs.put(MessageReceived(other, data, invalidate, self.verbs.now()))
 
     def read(self, handle: int, address: int, length: int) -> int:
         self._alive()
@@ -116,7 +116,7 @@ class MemoryLink:
         else:
             data = bytes(place)
             self.wire.read(self.side, segment, data)
-            self.verbs.tell(RdmaFinished(self, self._number, data))
+            self.verbs.put(RdmaFinished(self, self._number, data))
         return self._number
 
     def write(self, handle: int, address: int, data: bytes) -> int:
@@ -130,7 +130,7 @@ class MemoryLink:
         else:
             place[:] = data
             self.wire.write(self.side, segment, data)
-            self.verbs.tell(RdmaFinished(self, self._number))
+            self.verbs.put(RdmaFinished(self, self._number))
         return self._number
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class MemoryLink:
     def lose(self, reason: str) -> None:
         if not self.lost:
             self.lost = reason
-            self.verbs.tell(ConnectionLost(self, reason))
+            self.verbs.put(ConnectionLost(self, reason))
 
     def place(self, segment: Segment) -> memoryview | None:
         """The bytes behind a handle and an offset; None where a device would refuse."""
@@ -210,7 +210,7 @@ class MemoryVerbs:
         if server.port != target.port:
             raise VerbsError(f"{target}: refused: nothing listens on that port, or it takes no more connections")
         request = MemoryRequest(server, self.address, terms.private_data)
-        server.tell(ConnectRequested(request))
+        server.put(ConnectRequested(request))
         while request.link is None and not request.refused and self._others():
             pass
         if request.link is None:
@@ -238,7 +238,7 @@ class MemoryVerbs:
     def close(self) -> None:
         self._events.clear()
 
-    def tell(self, event: Event) -> None:
+    def put(self, event: Event) -> None:
         self._events.append(event)
 
     def room(self, length: int) -> int:

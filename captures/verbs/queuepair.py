@@ -41,7 +41,7 @@ _KERNEL_WITH_INVALIDATE = 4
 """The kernel's flag, which rxe passes on as it is; to user space it means something else, of datagrams alone."""
 _BIND_TIME = 2_000_000_000
 _SETTLING = 0.05
-"""Seconds.  Linux's siw sends its MPA reply, then begins to listen to the socket, and does not look at what came in
+"""Seconds.  Linux's siw sends its MPA reply, then begins to listen to the socket, and does not look at what received in
 between until more comes (siw_accept): a Send right behind the reply may never be read."""
 
 _ACCESS = ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_READ | ib.IBV_ACCESS_REMOTE_WRITE
@@ -116,7 +116,7 @@ class QueuePair:
         self._memory: list[DeviceMemory] = []
         self._lost = ""
         self._closed = False
-        self._told = False
+        self._reported = False
         self._context = Context(name=device)
         limits = self._context.query_device()
         self.reads = max(1, min(parameters.reads, limits.max_qp_rd_atom, limits.max_qp_init_rd_atom, 255))

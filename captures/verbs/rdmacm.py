@@ -1,8 +1,8 @@
 """Verbs of this machine's devices, by pyverbs and librdmacm.
 
-Connections are made with asynchronous identifiers and an event channel each, since only its events tell the peer's
+Connections are made with asynchronous identifiers and an event channel each, since only its events carry the peer's
 private data; queue pairs, completion queues and memory are our own, on a context of our own.  The descriptors of both
-kinds of channel are found in /proc/self/fd, as pyverbs does not tell them, and are watched by one ``select``.
+kinds of channel are found in /proc/self/fd, as pyverbs does not expose them, and are polled by one ``select``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .interface import ConnectionParameters, ConnectRequested, Event, PeerAddres
 from .queuepair import QueuePair, refused
 
 _RETRIES = 7
-"""Of a packet that nobody acknowledged: three bits, and the most of them."""
+"""Of a packet that was not acknowledged: the maximum of three bits."""
 _RNR_RETRIES = 6
 """Of a Send that found no Receive; seven would be for ever."""
 _BACKLOG = 64
@@ -45,7 +45,7 @@ _REFUSALS = {
 
 
 class EventChannel:
-    """A channel of the connection manager whose events do not make anybody wait."""
+    """A channel of the connection manager that never blocks."""
 
     def __init__(self) -> None:
         try:
@@ -161,8 +161,8 @@ class RdmaCm:
                 events.close()
             if isinstance(error, VerbsError):
                 raise
-            nobody = getattr(error, "error_code", 0) == errno.ECONNREFUSED
-            why = _REFUSALS[cm.RDMA_CM_EVENT_REJECTED] if nobody else refused(error)
+            refused_there = getattr(error, "error_code", 0) == errno.ECONNREFUSED
+            why = _REFUSALS[cm.RDMA_CM_EVENT_REJECTED] if refused_there else refused(error)
             raise VerbsError(f"{target}: {why}") from None
         self.links.append(link)
         return link
@@ -171,7 +171,7 @@ class RdmaCm:
         every = devices()
         if target.device and target.device not in every:
             raise VerbsError(f"no RDMA device {target.device!r}; there are {', '.join(every) or 'none'}")
-        told: list[str] = []
+        listening: list[str] = []
         problems: list[str] = []
         for device in [target.device] if target.device else every:
             for address in dict.fromkeys(place for interface in every[device] for place in addresses(interface)):
@@ -179,12 +179,12 @@ class RdmaCm:
                     continue
                 try:
                     self._listeners.append(PortListener(device, address, target.port))
-                    told.append(f"{PeerAddress(address, target.port)} {device}")
+                    listening.append(f"{PeerAddress(address, target.port)} {device}")
                 except PyverbsError as error:
                     problems.append(f"{PeerAddress(address, target.port)}: {error}")
-        if not told:
+        if not listening:
             raise VerbsError("cannot listen: " + ("; ".join(problems) or "no address to listen at"))
-        return told
+        return listening
 
     def poll(self, deadline: int) -> Event | None:
         self.until(lambda: bool(self._ready), deadline)

@@ -236,7 +236,7 @@ class Watching:
         self.damage: CaptureError | None = None
         self.analyzer = Analyzer(options, self._listeners)
         self.statistics = Statistics()
-        self.auditor = Auditor(examples=EXAMPLES, tell=self._tell, release=drop_contents)
+        self.auditor = Auditor(examples=EXAMPLES, on_finding=self._tell, release=drop_contents)
         self.credits: dict[int, CreditHistory] = {}
         """By connection number."""
         self.recent = LiveWindow()

@@ -14,7 +14,7 @@ from rdmascope.captures.wireshark import Tshark, TsharkInput, UnknownFields, fie
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import decode
 from rdmascope.dissect.records.nouns import Record, record
-from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, sighting
+from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, tshark_fields
 from rdmascope.dissect.verify.second_opinion import Comparison, Difference, Ours
 
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
@@ -138,7 +138,7 @@ def _ours(reading: Reading, readable: TsharkInput) -> Ours:
 
 def _sighting(names: Sequence[str], line: Sequence[str]) -> FrameFields:
     try:
-        return sighting(line, names)
+        return tshark_fields(line, names)
     except ValueError as error:
         raise CaptureError(f"what tshark printed is not what was asked for: {error}") from None
 

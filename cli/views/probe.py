@@ -67,7 +67,7 @@ def _reached(one: Reached, target: PeerAddress, plan: PingPlan) -> RenderableTyp
         ["private data", private],
         ["inline threshold", f"{size(one.to_server)} to the server, {size(one.to_client)} back"],
         ["outstanding Reads", _depths(one.depths)],
-        ["credits", f"{one.asked} requested, {granted}"],
+        ["credits", f"{one.requested} requested, {granted}"],
     ]
     parts: list[RenderableType] = [title, _facts(rows)]
     if one.problem:

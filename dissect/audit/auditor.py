@@ -1,6 +1,6 @@
 """The auditor: shows the nouns of every connection to the rules, and counts what they say.
 
-Memory is bounded by what a Watcher remembers of a connection, and by the examples that are kept.
+Memory is bounded by what an AuditListener remembers of a connection, and by the examples that are kept.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RuleTally:
     """0 an error, 1 a warning, 2 a notice, 3 a note; 4 where nothing was violated."""
 
     def add(self, other: RuleTally, examples: int) -> None:
-        """Take in what the same rule found elsewhere; as many as ``examples`` are kept."""
+        """Add what the same rule found elsewhere; at most ``examples`` examples are kept."""
         self.passed += other.passed
         self.violated += other.violated
         self.undecidable += other.undecidable
@@ -84,7 +84,7 @@ class TallyKey(NamedTuple):
 
 
 class RuleSlot:
-    """A rule, and the tallies that it fills most of the time."""
+    """A rule, and the tallies that it usually fills."""
 
     __slots__ = ("judge", "rule", "tallies")
 
@@ -102,18 +102,18 @@ class Auditor:
         rules: Iterable[Rule] | None = None,
         examples: int = 10,
         keep: Callable[[Finding], bool] | None = None,
-        tell: Callable[[Finding, RuleTally], None] | None = None,
+        on_finding: Callable[[Finding, RuleTally], None] | None = None,
         release: Callable[[Rpc], None] | None = None,
     ) -> None:
         """``rules``: those to judge by, all by default.  ``keep``: which findings count; the others are waived.
 
-        ``tell`` is shown each finding that counts, with its tally, when it is found; ``release`` each Rpc whose
+        ``on_finding`` is given each finding that counts, with its tally, when it is found; ``release`` each Rpc whose
         contents no rule will look at any more.
         """
         self.rules = {rule.id: rule for rule in (all_rules().values() if rules is None else rules)}
         self.examples = examples
         self.keep = keep
-        self.tell = tell
+        self.on_finding = on_finding
         self.release = release
         self.tallies: dict[TallyKey, RuleTally] = {}
         self.waived: list[Finding] = []
@@ -127,7 +127,7 @@ class Auditor:
         """Connections whose private data was judged."""
         self._refusals = VersionRefusals()
         self.sides_known: set[int] = set()
-        """Connections of which the traffic tells who is the client."""
+        """Connections whose traffic shows which end is the client."""
 
     def listener(self, conversation: Conversation) -> AuditListener:
         listener = AuditListener(conversation, self._judge, self.sides_known, self._refusals, self.release)
@@ -226,7 +226,7 @@ class Auditor:
         return seat.tallies
 
     def _ends(self, rule: Rule, subject: Subject, by: str) -> list[int]:
-        """Whom a judgement is about; of a call and its reply that may be both."""
+        """The ends that a judgement is about; of a call and its reply that may be both."""
         role = by or rule.role
         if role != "either" or not isinstance(subject, Transaction):
             return [subject.endpoint(role)]
@@ -234,7 +234,7 @@ class Auditor:
         return ends if subject.rpc.reply is not None else ends[:1]
 
     def _doubt(self, rule: Rule, subject: Subject) -> str:
-        """Why nobody can be blamed for lack of knowing who is who; '' where that is known or does not matter."""
+        """Why the end at fault is not known; '' where it is, or does not matter."""
         if rule.role == "either" and rule.backward is None:
             return ""
         if (
@@ -272,8 +272,8 @@ class Auditor:
             tally.worst = min(tally.worst, RANKS.index(finding.severity))
             if len(tally.examples) < self.examples:
                 tally.examples.append(finding)
-            if self.tell is not None:
-                self.tell(finding, tally)
+            if self.on_finding is not None:
+                self.on_finding(finding, tally)
 
     def _finding(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> Finding:
         return Finding(

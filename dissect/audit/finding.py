@@ -10,7 +10,7 @@ from .rule import Rule
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A judgement with its place: who, where, when."""
+    """A judgement with its place: endpoint, frames, time."""
 
     rule: Rule
     verdict: str

@@ -12,14 +12,14 @@ LOWERING = 1_000_000_000
 
 
 class CreditGrants:
-    """Asked and granted, by caller."""
+    """Requested and granted, by caller."""
 
     def __init__(self) -> None:
         self.granted: list[int | None] = [None, None]
         """The latest."""
         self.higher: list[tuple[int, int]] = [(0, 0), (0, 0)]
         """A grant that was in force until that time, ns."""
-        self.asked = [0, 0]
+        self.requested = [0, 0]
         self.unrelieved: tuple[list[Transaction], ...] = ([], [])
         """Calls since the last reply."""
 
@@ -34,13 +34,13 @@ class CreditGrants:
 
     def _flow(self, caller: int, message: Message, outstanding: int) -> CreditState:
         grant = self.granted[caller]
-        asked = max(1, message.header.credits or 1, self.asked[caller])
-        self.asked[caller] = message.header.credits or 0
+        requested = max(1, message.header.credits or 1, self.requested[caller])
+        self.requested[caller] = message.header.credits or 0
         if grant is None:
             return CreditState(outstanding, None, None, None)
         before, until = self.higher[caller]
         highest = max(grant, before) if message.time < until else grant
-        return CreditState(outstanding, min(asked, max(1, grant)), min(asked, max(1, highest)), grant)
+        return CreditState(outstanding, min(requested, max(1, grant)), min(requested, max(1, highest)), grant)
 
     def replied(self, caller: int, message: Message) -> None:
         """A reply grants credits; an RDMA_ERROR's word is not counted on."""

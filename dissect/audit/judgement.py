@@ -22,7 +22,7 @@ class Judgement(NamedTuple):
     frames: tuple[int, ...] = ()
     """Instead of the noun's own frames, where others show it better."""
     by: str = ""
-    """'requester' or 'responder': who it was, where the rule judges both."""
+    """'requester' or 'responder': the end that is meant, where the rule judges both."""
     note: bool = False
     """Worth reporting, but no fault: the severity is 'note' whatever the level."""
 

@@ -1,4 +1,4 @@
-"""The listener: hears of every event of one connection, and makes the nouns that rules judge.
+"""The listener: receives every event of one connection, and makes the nouns that rules judge.
 
 Memory is bounded by what may still be out of order and by a number of remembered XIDs, handles and calls.
 """

@@ -4,7 +4,7 @@ Sent         one message, when it was sent
 Transaction  a call with its reply and what was moved for it, when all of that is over (transaction.py)
 Movement     one RDMA Read or Write, against the memory that was advertised
 Option       one RDMA2_OPTIONAL, in the light of those before it
-Mishap       a message that may call for an RDMA_ERROR, and what answered it
+RefusableMessage  a message that may call for an RDMA_ERROR, and what answered it
 Setup        what one end said in its private data
 """
 
@@ -37,7 +37,7 @@ class MessageOrder(NamedTuple):
     waiting: int
     """Those of them, where it is the client, that nothing had answered, before an answer that is no error."""
     looped: str
-    """The client's first message: what should have told it that the server does not support version 2."""
+    """The client's first message: what should have shown it that the server does not support version 2."""
     larger: int
     """A larger Receive Buffer Size of the receiver that the sender may still have gone by; 0 for none."""
 
@@ -56,7 +56,7 @@ class SentMessage(OfMessage):
     xid_seen: bool = True
     """The other end sent a message with this XID not long ago."""
     announced: str = ""
-    """A backward call: what told the server that the client is ready; '' for nothing."""
+    """A backward call: by what the client announced that it is ready; '' for nothing."""
     calls_unread: bool = False
     """Not every earlier forward call is whole."""
     terms: MessageOrder | None = None
@@ -103,21 +103,21 @@ class SentMessage(OfMessage):
     def unread(self) -> str:
         """Why the transport header cannot be judged; '' where it was decoded to its end."""
         if self.header.truncated or (self.header.problem and not self.message.operation.end_known):
-            return "the transport header is cut by the capture"
+            return "the transport header is truncated in the capture"
         return ""
 
     @property
     def limit(self) -> InForce:
-        """The longest Send that its sender may make in version 2; None where the capture does not tell."""
+        """The longest Send that its sender may make in version 2; None where it is not known."""
         conversation, receiver, frame = self.conversation, 1 - self.sender, self.message.frame
         asked = conversation.negotiation.requested
         if self.sender == 1 and asked is not None and asked.version == 2:
-            return conversation.in_force(XCHAR_RBSIZ, receiver, frame)  # who answers version 2 has understood it
+            return conversation.in_force(XCHAR_RBSIZ, receiver, frame)
         return conversation.receive_size(receiver, frame)
 
     @property
     def buffer_announced(self) -> bool:
-        """The receiver told of its Receive Buffer Size."""
+        """The receiver announced its Receive Buffer Size."""
         return self.conversation.negotiation.announced(XCHAR_RBSIZ, 1 - self.sender, self.message.frame) is not None
 
     @property
@@ -224,9 +224,11 @@ class SentOption(OfMessage):
         return not self.content.problem and all(one.kind is None or one.value is not None for one in self.values)
 
     @property
-    def cut(self) -> str:
+    def truncated(self) -> str:
         """Why not all of it is known; '' where it is."""
-        return "the option is cut by the capture" if self.message.header.truncated or self.content.truncated else ""
+        return (
+            "the option is truncated in the capture" if self.message.header.truncated or self.content.truncated else ""
+        )
 
 
 @dataclass(eq=False)
@@ -265,7 +267,7 @@ class RefusableMessage(OfMessage):
 
 @dataclass(eq=False)
 class ConnectionSetup(Subject):
-    """What one end said in its private data when the connection was made."""
+    """What one end announced in its private data when the connection was made."""
 
     conversation: Conversation
     end: int
@@ -291,7 +293,7 @@ class ConnectionSetup(Subject):
         return bool(self.frames)
 
     @property
-    def cut(self) -> bool:
+    def truncated(self) -> bool:
         """The capture ends before the private data does."""
         return self.connection.endpoints[self.end].private_data_truncated
 

@@ -19,8 +19,8 @@ _HEAD = """# Rules of the audit
 `rdmascope rules --markdown`.
 
 A judgement is *pass*, *violation*, *not applicable* (there was nothing to judge) or *undecidable* (packets are not in
-the capture, frames are cut, the connection began before the capture, or the upper-layer binding is not known). Levels:
-**MUST** and **SHOULD** are the document's own words, **STATED** is behaviour that it describes without them.
+the capture, frames are truncated, the connection began before the capture, or the upper-layer binding is not known).
+Levels: **MUST** and **SHOULD** are the document's own words, **STATED** is behaviour that it describes without them.
 """
 
 

@@ -59,7 +59,7 @@ class Rule:
     final: str
     """Document and section of the final RFC; '' where the draft did not become one."""
     role: str
-    """Who is judged: 'requester', 'responder' or 'either'."""
+    """The end that is judged: 'requester', 'responder' or 'either'."""
     subject: type[Subject]
     """The noun that ``judge`` takes."""
     judge: Judge

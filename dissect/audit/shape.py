@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FIRST = 1 << 0
-"""Sent: version 1, or one that nobody knows."""
+"""Sent: version 1, or an unknown one."""
 SECOND = 1 << 1
 """Sent: version 2.  Transaction: call or reply is."""
 CALL = 1 << 2

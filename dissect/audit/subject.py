@@ -37,7 +37,7 @@ class Subject:
 
     @property
     def role(self) -> str:
-        """What that end is: 'requester', 'responder', or 'either' where it cannot be told."""
+        """What that end is: 'requester', 'responder', or 'either' where it is not known."""
         raise NotImplementedError
 
     @property
@@ -62,7 +62,7 @@ class Subject:
 
     @property
     def shape(self) -> int:
-        """What it has, in the bits of ``shape``."""
+        """Its features, in the bits of ``shape``."""
         return 0
 
     @property

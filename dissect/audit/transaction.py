@@ -31,7 +31,7 @@ class CreditState(NamedTuple):
     outstanding: int
     """Calls without a reply, this one included."""
     limit: int | None
-    """The lower of asked and granted; None before the first reply."""
+    """The lower of requested and granted; None before the first reply."""
     lenient: int | None
     """The highest limit that may still have been in force for the requester."""
     granted: int | None
@@ -120,7 +120,7 @@ class Transaction(Subject):
             if message is not None and (
                 message.header.truncated or (message.header.problem and not message.operation.end_known)
             ):
-                return "a transport header is cut by the capture"
+                return "a transport header is truncated in the capture"
         return ""
 
     @property
@@ -136,12 +136,12 @@ class Transaction(Subject):
 
     @cached_property
     def call_stream(self) -> bytes:
-        """The call's Payload stream after reduction, as far as it is known without a hole."""
+        """The call's Payload stream after reduction, as far as it is known without a gap."""
         return self._stream(self.rpc.call, call_stream_prefix)
 
     @cached_property
     def reply_stream(self) -> bytes:
-        """The reply's Payload stream after reduction, as far as it is known without a hole."""
+        """The reply's Payload stream after reduction, as far as it is known without a gap."""
         return self._stream(self.rpc.reply, reply_stream_prefix)
 
     def _stream(self, message: Message | None, prefix: Callable[[Rpc, int], bytes]) -> bytes:
@@ -208,8 +208,8 @@ class Transaction(Subject):
         return binding.reply_items(*bound, stream, 0, len(stream), lengths, rpc.gss)
 
     @cached_property
-    def most(self) -> tuple[int | None, ...]:
-        """The most bytes that each eligible result may have, as the arguments say; None where they do not."""
+    def largest_results(self) -> tuple[int | None, ...]:
+        """The largest that each eligible result can be, by the arguments; None where these do not limit it."""
         call = self._bound_call
         return binding.result_bounds(*call, self.reduced) if call is not None else ()
 

@@ -25,7 +25,7 @@ IPOIB_QKEY = 0x0B1B
 
 
 def datagram_spots(fields: Mapping[str, Values]) -> frozenset[str]:
-    """Rows that apply to a packet by what Wireshark says of it."""
+    """Rows that apply to a packet by what Wireshark shows of it."""
     ip = fields.get("infiniband.deth.q_key") == (IPOIB_QKEY,)
     return frozenset({"IP over InfiniBand"}) if ip else frozenset()
 
@@ -102,7 +102,7 @@ class Circumstances:
         if len(callers) < 2:
             return frozenset()
         both = any((number, not backward) in callers for number, backward in callers)
-        return frozenset({"one XID both ways"} if both else {"XID again"})
+        return frozenset({"one XID both ways"} if both else {"XID reused"})
 
     def offered_again(self) -> set[int]:
         """Frames of the calls that offer memory which an earlier call of the same end offered under the same handle."""

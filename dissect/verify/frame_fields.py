@@ -1,4 +1,4 @@
-"""What is to be seen in one frame, by Wireshark's field names: as our decoders tell it, and as tshark prints it."""
+"""What one frame shows, by Wireshark's field names: from our decoders, and from tshark."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ RPC_FIELDS = (
 FRAME = "frame.number"
 
 ASKED = (FRAME, *PACKET_NAMES, *HEADER_FIELDS, *RPC_FIELDS)
-"""The fields that Wireshark is asked for, in the order in which ``sighting`` takes them."""
+"""The fields that Wireshark is asked for, in the order in which ``tshark_fields`` takes them."""
 
 DISPLAY_FILTER = "infiniband || iwarp_mpa"
 """Frames that Wireshark is asked about."""
@@ -196,7 +196,7 @@ class FrameFields(NamedTuple):
     fields: Fields
 
 
-# As our decoders tell it
+# From our decoders
 
 
 class PacketBlock(NamedTuple):
@@ -206,7 +206,7 @@ class PacketBlock(NamedTuple):
     columns: list[tuple[str, Int64s, NDArray[np.unsignedinteger]]]
     """Wireshark's field name, the rows that have it, its values there."""
 
-    def sightings(self) -> Iterator[FrameFields]:
+    def frame_fields(self) -> Iterator[FrameFields]:
         found: list[Fields] = [{} for _ in range(len(self.frames))]
         for name, rows, values in self.columns:
             for row, value in zip(rows.tolist(), values.tolist(), strict=True):
@@ -284,7 +284,7 @@ def header_fields(header: TransportHeader) -> Fields:
     return fields
 
 
-def fpdu_sightings(fpdus: Fpdus) -> Iterator[FrameFields]:
+def fpdu_fields(fpdus: Fpdus) -> Iterator[FrameFields]:
     """FPDUs of one direction, each in the frame that completes it."""
     rows = fpdus.rows
     columns = (rows[name].tolist() for name in ("last_frame", "opcode", "last", "stag", "msn", "place", "length"))
@@ -340,10 +340,10 @@ def mpa_fields(frame: MPAFrame) -> Fields:
     return {name: (value,) for name, value in zip(MPA_FIELDS, values, strict=True)}
 
 
-def joined(sightings: Iterable[FrameFields]) -> dict[int, Fields]:
+def joined(frame_fields: Iterable[FrameFields]) -> dict[int, Fields]:
     """By frame; where it has several, the values one behind the other."""
     found: dict[int, Fields] = {}
-    for frame, fields in sightings:
+    for frame, fields in frame_fields:
         known = found.setdefault(frame, {})
         for name, values in fields.items():
             known[name] = known.get(name, ()) + values
@@ -353,7 +353,7 @@ def joined(sightings: Iterable[FrameFields]) -> dict[int, Fields]:
 # As tshark prints it
 
 
-def sighting(values: Sequence[str], names: Sequence[str] = ASKED) -> FrameFields:
+def tshark_fields(values: Sequence[str], names: Sequence[str] = ASKED) -> FrameFields:
     """What Wireshark says of a frame, from its values for ``names`` as tshark prints them ('' where there is none).
 
     Raises ValueError where they are no such values.

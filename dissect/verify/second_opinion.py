@@ -2,7 +2,7 @@
 
 Both sides come as the same nouns.  A Sighting is what one of them found in one frame, by Wireshark's field
 names; a Half is a call or a reply.  Where they differ, a table of what Wireshark is known to get wrong
-(weak_spots.py; circumstances.py finds where) says who is right, if anything can.
+(weak_spots.py; circumstances.py finds where) says which of the two is right, where that is known.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .frame_fields import (
     FrameFields,
     PacketBlock,
     Values,
-    fpdu_sightings,
+    fpdu_fields,
     header_fields,
     joined,
     mpa_fields,
@@ -64,7 +64,7 @@ class ComparedMessage(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One field, or the whole thing, that the two tell differently."""
+    """One field, or the whole thing, that the two show differently."""
 
     what: str
     """One of THINGS."""
@@ -94,9 +94,9 @@ class ComparisonTally:
     unexplained: int = 0
 
 
-def halves(sighting: FrameFields) -> list[ComparedMessage]:
+def messages(frame: FrameFields) -> list[ComparedMessage]:
     """The calls and replies that Wireshark shows in a frame."""
-    fields = sighting.fields
+    fields = frame.fields
     kinds = fields.get("rpc.msgtyp", ())
     xids = fields.get("rpc.xid", ())
     of_calls = iter(fields.get("rpc.reqframe", ()))
@@ -113,7 +113,7 @@ def halves(sighting: FrameFields) -> list[ComparedMessage]:
     for index, (xid, kind) in enumerate(zip(xids, kinds, strict=False)):
         found.append(
             ComparedMessage(
-                sighting.frame,
+                frame.frame,
                 xid,
                 kind == 1,
                 at("rpc.program", index),
@@ -130,9 +130,9 @@ def halves(sighting: FrameFields) -> list[ComparedMessage]:
 
 
 class OurMessage(NamedTuple):
-    """A Half with what tells how Wireshark will show it."""
+    """A call or reply, and what determines how Wireshark will show it."""
 
-    half: ComparedMessage
+    message: ComparedMessage
     touched: frozenset[str]
     """The weak spots of Wireshark that its Rpc touches."""
     call_frame: int
@@ -152,18 +152,18 @@ class Ours:
     """By the frame that completes them."""
     headers: dict[int, tuple[Fields, frozenset[str]]] = field(default_factory=dict)
     """RPC-over-RDMA headers by frame, with the weak spots that their Rpc touches."""
-    halves: list[OurMessage] = field(default_factory=list)
-    cut: set[int] = field(default_factory=set)
-    """Frames that the capture cut."""
-    repetitions: RetransmittedPackets = field(default_factory=RetransmittedPackets)
+    messages: list[OurMessage] = field(default_factory=list)
+    truncated: set[int] = field(default_factory=set)
+    """Frames that the capture truncated."""
+    retransmitted: RetransmittedPackets = field(default_factory=RetransmittedPackets)
     circumstances: Circumstances = field(default_factory=Circumstances)
     streams: IwarpStreams = field(default_factory=IwarpStreams)
 
     def add_packets(self, frames: FrameBatch, packets: PacketBatch) -> None:
         rows = frames.rows
-        self.cut.update(rows["number"][rows["captured"] < rows["original"]].tolist())
+        self.truncated.update(rows["number"][rows["captured"] < rows["original"]].tolist())
         self.blocks.append(packet_block(packets))
-        self.repetitions.add(packets)
+        self.retransmitted.add(packets)
 
     def add_rpc(self, rpc: Rpc) -> None:
         spots = touched(rpc)
@@ -171,17 +171,17 @@ class Ours:
             if message is not None and message.header.length >= FIXED_WORDS:
                 self.headers[message.frame] = header_fields(message.header), spots
         self.circumstances.add(rpc)
-        self.halves += rpc_halves(rpc, spots)
+        self.messages += rpc_messages(rpc, spots)
 
     def add_fpdus(self, link: Link, direction: int, fpdus: Fpdus) -> None:
         """The next FPDUs of one direction of an iWARP connection."""
         self.streams.add(link, fpdus)
-        for frame, fields in joined(fpdu_sightings(fpdus)).items():
+        for frame, fields in joined(fpdu_fields(fpdus)).items():
             known = self.fpdus.setdefault(frame, {})
             for name, values in fields.items():
                 known[name] = known.get(name, ()) + values
 
-    def sightings(self) -> Iterator[FrameFields]:
+    def frame_fields(self) -> Iterator[FrameFields]:
         """Every packet, in frame order."""
         found = dict(self.fpdus)
         for link in self.streams.known:
@@ -189,11 +189,11 @@ class Ours:
                 if (startup := framing.startup) is not None:
                     found[startup.frame] = {**mpa_fields(startup.mpa), **found.get(startup.frame, {})}
         segments = (FrameFields(frame, found[frame]) for frame in sorted(found))
-        packets = (sighting for block in self.blocks for sighting in block.sightings())
+        packets = (frame for block in self.blocks for frame in block.frame_fields())
         return merge(packets, segments, key=itemgetter(0))
 
 
-def rpc_halves(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
+def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
     """An Rpc's call and reply, as far as they were seen.  An RDMA_ERROR is no reply."""
     names = rpc.program, rpc.version, rpc.procedure
     call, reply = rpc.call, rpc.reply
@@ -208,15 +208,15 @@ def rpc_halves(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
                 for operation in (one for use in chunk.segments for one in use.operations):
                     complete = max(complete, operation.last_frame)
                     complete_time = max(complete_time, operation.last_time)
-        half = ComparedMessage(call.frame, rpc.xid, False, *names, reply.frame if reply else None)
-        found.append(OurMessage(half, spots, call_frame, complete, None))
+        message = ComparedMessage(call.frame, rpc.xid, False, *names, reply.frame if reply else None)
+        found.append(OurMessage(message, spots, call_frame, complete, None))
     if reply is not None:
         time = since = None
         if call is not None:
             time = reply.operation.last_time - call.operation.last_time
             since = reply.operation.last_time - complete_time
-        half = ComparedMessage(reply.frame, rpc.xid, True, *names, call.frame if call else None, time)
-        found.append(OurMessage(half, spots, call_frame, complete, since))
+        message = ComparedMessage(reply.frame, rpc.xid, True, *names, call.frame if call else None, time)
+        found.append(OurMessage(message, spots, call_frame, complete, since))
     return found
 
 
@@ -236,14 +236,14 @@ class Comparison:
         self._unknown = unknown
         self.tallies = {what: ComparisonTally() for what in THINGS}
         self._ours = ours
-        self._repeated = ours.repetitions.found()
+        self._retransmitted = ours.retransmitted.found()
         self._offered_again = ours.circumstances.offered_again()
         self._psns_alike = ours.circumstances.psns_alike()
 
     def run(self, theirs: Iterable[FrameFields]) -> Iterator[Difference]:
-        """Every difference; ``theirs`` are Wireshark's sightings in frame order."""
+        """Every difference; ``theirs`` are Wireshark's frame_fields in frame order."""
         shown: list[ComparedMessage] = []
-        for frame, mine, other in _side_by_side(self._ours.sightings(), theirs):
+        for frame, mine, other in _side_by_side(self._ours.frame_fields(), theirs):
             header, spots = self._ours.headers.get(frame, NO_HEADER)
             if self._unknown:
                 mine = {name: values for name, values in mine.items() if name not in self._unknown}
@@ -255,36 +255,38 @@ class Comparison:
             if header or their_header:
                 yield from self._judged(HEADER, frame, _differing("rpcordma", header, their_header), spots)
             if "rpc.xid" in other:
-                shown += halves(FrameFields(frame, other))
+                shown += messages(FrameFields(frame, other))
         yield from self._rpcs(shown)
 
     def _rpcs(self, shown: list[ComparedMessage]) -> Iterator[Difference]:
         places: dict[tuple[int, bool], list[ComparedMessage]] = defaultdict(list)
-        for half in shown:
-            places[half.xid, half.is_reply].append(half)
+        for message in shown:
+            places[message.xid, message.is_reply].append(message)
         found: list[tuple[OurMessage, ComparedMessage | None]] = []
         late: list[OurMessage] = []
-        for one in sorted(self._ours.halves, key=_place):
-            same = _take(places, one.half, one.half.frame, one.half.frame)
-            if same is None and one.complete > one.half.frame and not one.half.is_reply:
+        for one in sorted(self._ours.messages, key=_place):
+            same = _take(places, one.message, one.message.frame, one.message.frame)
+            if same is None and one.complete > one.message.frame and not one.message.is_reply:
                 late.append(one)
             else:
                 found.append((one, same))
-        found += [(one, _take(places, one.half, one.half.frame, one.complete)) for one in late]
+        found += [(one, _take(places, one.message, one.message.frame, one.complete)) for one in late]
         for one, other in sorted(found, key=lambda pair: _place(pair[0])):
-            mine = one.half
+            mine = one.message
             spots = one.touched | self._ours.circumstances.by_xid(mine.xid)
             if one.call_frame in self._offered_again:
-                spots |= {"memory offered again"}
+                spots |= {"memory advertised again"}
             if mine.other in self._psns_alike:
                 spots |= {"PSNs alike"}
-            yield from self._judged(mine.what, mine.frame, _half_differing(one, other), spots, one)
+            yield from self._judged(mine.what, mine.frame, _message_differing(one, other), spots, one)
         # What is left Wireshark may have shown a second time, for the reason for which it went wrong the first.
         like: defaultdict[tuple[int, bool], frozenset[str]] = defaultdict(frozenset)
-        for one in self._ours.halves:
-            like[one.half.xid, one.half.is_reply] |= one.touched
-        for half in sorted((half for rest in places.values() for half in rest), key=itemgetter(0)):
-            yield from self._judged(half.what, half.frame, [("rpc", None, (half.xid,))], like[half.xid, half.is_reply])
+        for one in self._ours.messages:
+            like[one.message.xid, one.message.is_reply] |= one.touched
+        for message in sorted((message for rest in places.values() for message in rest), key=itemgetter(0)):
+            yield from self._judged(
+                message.what, message.frame, [("rpc", None, (message.xid,))], like[message.xid, message.is_reply]
+            )
 
     def _judged(
         self,
@@ -292,24 +294,24 @@ class Comparison:
         frame: int,
         pairs: list[Pair],
         spots: frozenset[str] = frozenset(),
-        half: OurMessage | None = None,
+        message: OurMessage | None = None,
     ) -> list[Difference]:
         tally = self.tallies[what]
         tally.compared += 1
         if not pairs:
             tally.equal += 1
             return []
-        if frame in self._ours.cut:
-            spots |= {"cut frame"}
-        if frame in self._repeated:
-            spots |= {"sent again"}
+        if frame in self._ours.truncated:
+            spots |= {"truncated frame"}
+        if frame in self._retransmitted:
+            spots |= {"retransmitted"}
         if frame in self._psns_alike:
             spots |= {"PSNs alike"}
         if self._ours.streams.known:
             spots |= self._ours.streams.of(frame)
         found: list[Difference] = []
         for name, mine, theirs in pairs:
-            late = half is not None and _is_late(half, name, theirs)
+            late = message is not None and _is_late(message, name, theirs)
             verdict = LATE if late else explain(name, mine, theirs, spots)
             found.append(Difference(what, frame, name, mine, theirs, *(verdict or ())))
         if all(one.explained for one in found):
@@ -320,22 +322,22 @@ class Comparison:
 
 
 def _place(one: OurMessage) -> int:
-    return one.half.frame
+    return one.message.frame
 
 
 def _take(
-    places: dict[tuple[int, bool], list[ComparedMessage]], half: ComparedMessage, first: int, last: int
+    places: dict[tuple[int, bool], list[ComparedMessage]], message: ComparedMessage, first: int, last: int
 ) -> ComparedMessage | None:
-    """The last one like ``half`` that is shown between two frames; nobody else gets it then."""
-    candidates = places.get((half.xid, half.is_reply), [])
+    """The last one like ``message`` that is shown between two frames; no other message gets it then."""
+    candidates = places.get((message.xid, message.is_reply), [])
     for index in reversed(range(len(candidates))):
         if first <= candidates[index].frame <= last:
             return candidates.pop(index)
     return None
 
 
-def _half_differing(one: OurMessage, theirs: ComparedMessage | None) -> list[Pair]:
-    mine = one.half
+def _message_differing(one: OurMessage, theirs: ComparedMessage | None) -> list[Pair]:
+    mine = one.message
     if theirs is None:
         return [("rpc", (mine.xid,), None)]
     match = "rpc.repframe" if mine.is_reply else "rpc.reqframe"
@@ -357,12 +359,12 @@ def _values(value: int | None) -> Values | None:
 
 
 def _is_late(mine: OurMessage, name: str, theirs: Values | None) -> bool:
-    """Whether Wireshark tells exactly what follows from showing the call where its Read chunks are complete."""
+    """Whether Wireshark shows exactly what follows from showing the call where its Read chunks are complete."""
     if mine.complete == mine.call_frame or theirs is None:
         return False
     if name == "rpc.time":
         return theirs == (mine.since_complete,)
-    return name == ("rpc.repframe" if mine.half.is_reply else FRAME) and theirs == (mine.complete,)
+    return name == ("rpc.repframe" if mine.message.is_reply else FRAME) and theirs == (mine.complete,)
 
 
 def _differing(group: str, mine: Fields, other: Fields) -> list[Pair]:

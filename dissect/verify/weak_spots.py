@@ -1,7 +1,7 @@
 """What Wireshark is known to get wrong, as a table: where that may be, why, and where to read about it.
 
-A row's predicate says of one of our Rpcs that Wireshark cannot be relied on there.  What it tells alike all the
-same is agreement; what it tells differently is then no evidence against our reading.
+A row's predicate says of one of our Rpcs that Wireshark cannot be relied on there.  Where it agrees all the
+same, that counts; where it differs, that is no evidence against our reading.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _packets(operation: Operation, mtu: int) -> int:
     return max(operation.packets, -(-operation.length // mtu))
 
 
-def cut(rpc: Rpc) -> bool:
+def truncated(rpc: Rpc) -> bool:
     return rpc.contents == "truncated"
 
 
@@ -61,7 +61,7 @@ def unfinished(rpc: Rpc) -> bool:
     return any(chunk.kind == "read" and chunk.transferred < chunk.advertised for chunk in rpc.chunks)
 
 
-def repeated_packets(rpc: Rpc) -> bool:
+def retransmitted_packets(rpc: Rpc) -> bool:
     return rpc.retransmissions > 0
 
 
@@ -130,7 +130,7 @@ RPC = MATCHING | {"rpc"}
 MESSAGE = RPC | {"rpcordma"}
 ANYTHING = MESSAGE | {"packet"}
 STREAM = ANYTHING | {*MPA_FIELDS, *FPDU_FIELDS}
-"""Who has lost where FPDUs begin takes anything for them."""
+"""A decoder that lost the FPDU boundaries may take anything for an FPDU."""
 NAMES = frozenset({"rpc.program", "rpc.programversion", "rpc.procedure"})
 LONG_CALL = "long call"
 """Not a weak spot: the call came through a Read chunk, so that what spoils chunks may spoil NAMES as well."""
@@ -139,7 +139,7 @@ LONG_CALL = "long call"
 class WeakSpot(NamedTuple):
     name: str
     applies: Callable[[Rpc], bool] | None
-    """None: one Rpc does not show it; ``Circumstances``, ``Repetitions`` or the frame does."""
+    """None: one Rpc does not show it; ``Circumstances``, ``RetransmittedPackets`` or the frame does."""
     reason: str
     reference: str
     right: str = "rdmascope"
@@ -149,25 +149,24 @@ class WeakSpot(NamedTuple):
 
 TABLE = (
     WeakSpot(
-        "cut frame",
+        "truncated frame",
         None,
-        "the capture cut the frame, and Wireshark stops where the bytes end",
+        "the capture truncated the frame, and Wireshark stops where the bytes end",
         PACKETS,
         names=ANYTHING,
     ),
     WeakSpot(
-        "sent again",
+        "retransmitted",
         None,
-        "the packet was sent more than once: Wireshark shows its message each time, rdmascope where the receiver"
-        " took it",
+        "the packet was retransmitted: Wireshark shows its message each time, rdmascope where the receiver took it",
         "InfiniBand Architecture vol. 1, 9.7.5.1",
         "both",
         frozenset({"rpcordma", "rpc"}),
     ),
     WeakSpot(
-        "cut",
-        cut,
-        "the capture cut frames of it, and Wireshark stops where the bytes end",
+        "truncated",
+        truncated,
+        "the capture truncated frames of it, and Wireshark stops where the bytes end",
         CHUNKS,
         names=MESSAGE,
     ),
@@ -186,9 +185,9 @@ TABLE = (
         "both",
     ),
     WeakSpot(
-        "repeated packets",
-        repeated_packets,
-        "packets of it were sent again, and Wireshark counts the bytes of a chunk whether they are new or not",
+        "retransmitted packets",
+        retransmitted_packets,
+        "packets of it were retransmitted, and Wireshark counts the bytes of a chunk whether they are new or not",
         CHUNKS,
         names=MESSAGE,
     ),
@@ -255,7 +254,7 @@ TABLE = (
     WeakSpot(
         "TCP order",
         None,
-        "TCP segments were sent again, missing or out of order, and Wireshark loses where FPDUs begin",
+        "TCP segments were retransmitted, missing or out of order, and Wireshark loses where FPDUs begin",
         MPA,
         names=STREAM,
     ),
@@ -274,7 +273,7 @@ TABLE = (
         names=MATCHING,
     ),
     WeakSpot(
-        "XID again",
+        "XID reused",
         None,
         "another call had its XID, and Wireshark gives a reply to the wrong one of them",
         RPCS,
@@ -287,7 +286,7 @@ TABLE = (
         CHUNKS,
     ),
     WeakSpot(
-        "memory offered again",
+        "memory advertised again",
         None,
         "an earlier call offered the same memory, and Wireshark takes the second offer for the first one's reply",
         CHUNKS,
@@ -320,7 +319,7 @@ TABLE = (
 )
 """The first row that applies gives the reason."""
 
-EXTRA = frozenset({"sent again", "IP over InfiniBand", "ready to receive"})
+EXTRA = frozenset({"retransmitted", "IP over InfiniBand", "ready to receive"})
 """Rows that are about what only Wireshark shows."""
 
 LATE = Explanation(
@@ -342,7 +341,7 @@ def touched(rpc: Rpc) -> frozenset[str]:
 def explain(name: str, ours: Values | None, theirs: Values | None, touched: frozenset[str]) -> Explanation | None:
     """The verdict on a difference, where the table has one; ``touched`` are the rows that apply there."""
     for row in TABLE:
-        spoils = name in row.names or (row.name == "cut frame" and theirs is None)
+        spoils = name in row.names or (row.name == "truncated frame" and theirs is None)
         spoils = spoils or (name in NAMES and LONG_CALL in touched and "rpc" in row.names)
         if row.name in touched and spoils and (row.name not in EXTRA or ours is None):
             return Explanation(row.right, row.reason, row.reference)

@@ -46,11 +46,11 @@ def ours(capture: Capture) -> Ours:
 
 def echo(mine: Ours) -> dict[int, Fields]:
     """By frame what somebody would tell who agrees in everything."""
-    told: dict[int, Fields] = {frame: dict(fields) for frame, fields in mine.sightings()}
+    told: dict[int, Fields] = {frame: dict(fields) for frame, fields in mine.frame_fields()}
     for frame, (fields, _) in mine.headers.items():
         told.setdefault(frame, {}).update(fields)
-    for one in mine.halves:
-        half = one.half
+    for one in mine.messages:
+        half = one.message
         known = {
             "rpc.xid": half.xid,
             "rpc.msgtyp": int(half.is_reply),

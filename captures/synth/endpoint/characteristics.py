@@ -1,4 +1,4 @@
-"""Transport characteristics of both ends, and the four options that tell of them (xcharext-02)."""
+"""Transport characteristics of both ends, and the four options that announce them (xcharext-02)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIRST_XID = 0xF0000001
 
 
 class Characteristics:
-    """What this end has and the peer was told; what the peer has; which changes are under way."""
+    """The characteristics of this end, those of the peer, and the changes under way."""
 
     def __init__(self, endpoint: EndpointView) -> None:
         self.endpoint = endpoint
@@ -53,7 +53,7 @@ class Characteristics:
         self.wishes: deque[dict[int, Value]] = deque()
         """What shall be wanted next."""
         self.pending: dict[int, Value] = {}
-        """What was wanted and will be told by ROPT_UPDXCH."""
+        """Requested changes that ROPT_UPDXCH will announce."""
         self._xid = FIRST_XID - 1
 
     # What holds
@@ -68,8 +68,8 @@ class Characteristics:
     @property
     def receive_size(self) -> int:
         """Bytes that the peer knows it may send."""
-        told = self.own if self.known and self.introduced else self._defaults()
-        return int(told[XCHAR_RBSIZ])
+        announced = self.own if self.known and self.introduced else self._defaults()
+        return int(announced[XCHAR_RBSIZ])
 
     def _defaults(self) -> Mapping[int, Value]:
         return {code: kind.default for code, kind in CHARACTERISTICS.items()}

@@ -1,4 +1,4 @@
-"""One end of a connection: told what happened, it says what is to be done."""
+"""One end of a connection: takes events, returns actions."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class RpcRdmaEndpoint:
     def _connected(self, event: Connected) -> list[Output]:
         self.peer_private = event.private_data
         if self.role is Role.CLIENT and self.version == 1:
-            self.state = State.SETTLED  # a version 1 requester asks nobody
+            self.state = State.SETTLED  # version 1 needs no negotiation
             return [Settled(1), *self.requester.proceed()]
         if self.role is Role.CLIENT and self.settings.extension:
             return self.characteristics.introduce() + self.requester.proceed()
@@ -146,7 +146,7 @@ class RpcRdmaEndpoint:
             return self.responder.refuse(header, ERR_VERS, (self.settings.lowest, self.settings.version))
         if malformed or header.procedure not in (RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL):
             return [] if self.bends("refusal") else self.responder.refuse(header, ERR_CHUNK)
-        outputs = self._heard(header.version)
+        outputs = self._received_version(header.version)
         if header.procedure == RDMA_OPTIONAL:
             return outputs + self.characteristics.take(header) + self.requester.proceed()
         payload = event.data[header.length :]
@@ -178,17 +178,17 @@ class RpcRdmaEndpoint:
             if version is not None:
                 self.version = version
                 return [Settled(version), *self.requester.again(header)]
-            return [*self.requester.refused(header), Disconnect("the peer speaks no version that this end does")]
+            return [*self.requester.refused(header), Disconnect("the two ends have no version in common")]
         outputs: list[Output] = []
         if header.error != ERR_VERS and self.state is State.ASKED:
-            outputs = self._heard(header.version)  # it took the version, and only then found something wrong
+            outputs = self._received_version(header.version)  # it took the version, and only then found something wrong
         if header.xid in self.requester.outstanding:
             return outputs + self.requester.refused(header)
         return outputs + self.characteristics.refused(header) + self.requester.proceed()
 
-    def _heard(self, version: int) -> list[Output]:
+    def _received_version(self, version: int) -> list[Output]:
         settled = self.state is State.SETTLED
-        self._step(Input.HEARD)
+        self._step(Input.RECEIVED)
         if settled or self.state is not State.SETTLED:
             return []
         self.version = version
@@ -336,7 +336,7 @@ class RpcRdmaEndpoint:
         return TransportHeader(xid, version, credits, RDMA_ERROR, error=error, supported=supported)
 
     def issue(self, plan: PlannedSend) -> list[Output]:
-        """A message goes out, unless the fault has something to say."""
+        """A message goes out, changed by the fault where it has an occasion."""
         if self.role is Role.CLIENT and plan.kind in ("call", "option"):
             self._step(Input.SENT)
         fault = self.fault

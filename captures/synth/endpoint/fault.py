@@ -1,4 +1,4 @@
-"""A fault that an endpoint can be told to commit."""
+"""A fault that an endpoint can be set to commit."""
 
 from __future__ import annotations
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 from enum import Enum
 
 HIGHEST = 2
-"""What this endpoint can speak, at most."""
+"""The highest version of this endpoint."""
 
 
 class State(Enum):
     """What is known about the version of a connection."""
 
-    FRESH = "nothing was sent or heard"
+    FRESH = "nothing was sent or received"
     ASKED = "one message of the highest version was sent, and stands alone until it is answered"
     SETTLED = "both ends use one version"
-    HOPELESS = "the peer speaks no version that this end does"
+    HOPELESS = "the two ends have no version in common"
 
 
 class Input(Enum):
     SENT = "the first message of a requester"
-    HEARD = "a valid message of a version that this end speaks"
-    IN_RANGE = "RDMA_ERR_VERS, with a range that holds a version this end speaks"
+    RECEIVED = "a valid message of a version that this end supports"
+    IN_RANGE = "RDMA_ERR_VERS, with a range that holds a version this end supports"
     OUT_OF_RANGE = "RDMA_ERR_VERS, with a range that holds none"
 
 
 TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.FRESH, Input.SENT): State.ASKED,  # version-two-01, 5
-    (State.FRESH, Input.HEARD): State.SETTLED,  # 5.3: a responder uses the requester's version
-    (State.ASKED, Input.HEARD): State.SETTLED,  # 5.1
+    (State.FRESH, Input.RECEIVED): State.SETTLED,  # 5.3: a responder uses the requester's version
+    (State.ASKED, Input.RECEIVED): State.SETTLED,  # 5.1
     (State.ASKED, Input.IN_RANGE): State.SETTLED,  # 5.2
     (State.ASKED, Input.OUT_OF_RANGE): State.HOPELESS,  # 5.2
     # Whatever comes later, or uncalled for, changes nothing: a refusal is about the message that drew it.
@@ -35,11 +35,11 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.FRESH, Input.OUT_OF_RANGE): State.FRESH,
     (State.ASKED, Input.SENT): State.ASKED,
     (State.SETTLED, Input.SENT): State.SETTLED,
-    (State.SETTLED, Input.HEARD): State.SETTLED,
+    (State.SETTLED, Input.RECEIVED): State.SETTLED,
     (State.SETTLED, Input.IN_RANGE): State.SETTLED,
     (State.SETTLED, Input.OUT_OF_RANGE): State.SETTLED,
     (State.HOPELESS, Input.SENT): State.HOPELESS,
-    (State.HOPELESS, Input.HEARD): State.HOPELESS,
+    (State.HOPELESS, Input.RECEIVED): State.HOPELESS,
     (State.HOPELESS, Input.IN_RANGE): State.HOPELESS,
     (State.HOPELESS, Input.OUT_OF_RANGE): State.HOPELESS,
 }

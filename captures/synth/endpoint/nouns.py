@@ -1,4 +1,4 @@
-"""What an endpoint is set to, what it is told, and what it answers."""
+"""Settings, events and actions of an endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EndpointSettings:
     """One end, as it is set up.  Sizes are in bytes."""
 
     version: int = 1
-    """The highest version spoken, 1 or 2."""
+    """The highest version supported, 1 or 2."""
     lowest: int = 1
     credits: int = 32
     """Asked for in forward calls by a client, granted in forward replies by a server."""
@@ -50,7 +50,7 @@ class EndpointSettings:
     """Characteristic -> 'done', 'pending' or 'reject' where the peer asks for a change; by default 'done'."""
 
 
-# What an endpoint is told
+# Events
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class ConnectionEnded:
 Event = Connected | SendReceived | Registered | Released | Completed | ConnectionEnded
 
 
-# What it wants done
+# Actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Disconnect:
 Action = Register | Release | Send | RdmaRead | RdmaWrite | Disconnect
 
 
-# What it tells the application
+# Reports to the application
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ Report = Called | Answered | Failed | Settled | Changed
 Output = Action | Report
 
 
-# What the application wants
+# Requests of the application
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DdpItem:
-    """The contents of a DDP-eligible opaque; its length word belongs to the part before it, its pad to nobody."""
+    """The contents of a DDP-eligible opaque; its length word belongs to the part before it, its pad to neither."""
 
     data: bytes
 

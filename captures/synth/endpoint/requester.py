@@ -216,7 +216,7 @@ class Requester:
     def _close(
         self, asked: PendingCall, header: TransportHeader, payload: bytes, invalidated: int | None
     ) -> list[Output]:
-        """The memory is taken back before anybody sees the reply (RFC 8166, 4.4)."""
+        """The memory is taken back before the reply is reported (RFC 8166, 4.4)."""
         del self.outstanding[asked.call.xid]
         asked.reply, asked.payload = header, payload
         self._closing.append(asked)

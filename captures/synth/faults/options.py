@@ -161,7 +161,7 @@ def once_more(endpoint: EndpointView, plan: PlannedSend) -> bool:
 
 @option(ROPT_INITXCH)
 def all_fixed(endpoint: EndpointView, plan: PlannedSend) -> bool:
-    """Says that nothing will change, and changes it when it is asked to, or told to."""
+    """Announces that nothing will change, and changes it on request or on demand."""
     values = characteristics(endpoint)
     plan.header.optinfo = encode_option(ROPT_INITXCH, values, xcharsubset(range(len(values))))
     return True
@@ -176,17 +176,17 @@ def other_xid(endpoint: EndpointView, plan: PlannedSend) -> bool:
 @option(ROPT_RESPXCH)
 def two_sets(endpoint: EndpointView, plan: PlannedSend) -> bool:
     """What was done is rejected, too."""
-    said = decode_option(ROPT_RESPXCH, plan.header.optinfo)
-    if not isinstance(said, RespXch) or not said.done:
+    content = decode_option(ROPT_RESPXCH, plan.header.optinfo)
+    if not isinstance(content, RespXch) or not content.done:
         return False
-    subsets = [xcharsubset(places) for places in (said.done, said.done | said.rejected, said.pending)]
+    subsets = [xcharsubset(places) for places in (content.done, content.done | content.rejected, content.pending)]
     plan.header.optinfo = encode_option(ROPT_RESPXCH, *subsets)
     return True
 
 
 @option(ROPT_UPDXCH)
 def clears_nothing(endpoint: EndpointView, plan: PlannedSend) -> bool:
-    """optupdxch_pendclr in what nobody asked for."""
+    """optupdxch_pendclr in an unsolicited change."""
     plan.header.optinfo = plan.header.optinfo[:-4] + pack(">I", 1)
     return True
 

@@ -1,4 +1,4 @@
-"""How messages are spoiled: functions that change a Plan in place, and say whether it gave the occasion."""
+"""How messages are spoiled: functions that change a PlannedSend in place, and return whether there was an occasion."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Spoil = Callable[["EndpointView", PlannedSend], bool]
 
 NOWHERE = Segment(0x0BAD_CAFE, 64, 0x7000_0000)
-"""Memory that nobody registered."""
+"""Memory that was never registered."""
 WORD = 4
 VERSION_WORD, PROCEDURE_WORD = 4, 12
 """Offsets in every header (RFC 8166, 4.2)."""
@@ -186,7 +186,7 @@ def other_program(endpoint: EndpointView, plan: PlannedSend) -> bool:
 
 @on("call", chunks=False)
 def short_arguments(endpoint: EndpointView, plan: PlannedSend) -> bool:
-    """A WRITE whose arguments end behind the file handle; the requester may say so, and is told GARBAGE_ARGS."""
+    """A WRITE whose arguments end behind the file handle; the requester may send it, and is answered GARBAGE_ARGS."""
     if not settled(endpoint):
         return False
     head = service.call_head(plan.header.xid, NFS, 3, service.WRITE)
@@ -219,7 +219,7 @@ def behind_error(endpoint: EndpointView, plan: PlannedSend) -> bool:
 
 
 @refusing
-def error_of_nobody(endpoint: EndpointView, plan: PlannedSend) -> bool:
+def error_of_unknown_xid(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.header.xid ^= 0xFF
     return True
 

@@ -36,7 +36,7 @@ PAGE = 4096
 """Memory is registered in whole pages, so the device lets the peer touch what lies behind a segment in its page."""
 
 TURNAROUND = 60_000, 200_000
-"""Nanoseconds that an end takes to act on what the other one did, least and most."""
+"""Nanoseconds that an end takes to act on what the other one did, minimum and maximum."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class HostMemory:
 
 
 class Dialogue:
-    """Two endpoints on a link; ``told`` is what they reported, in order, each with the index of its end."""
+    """Two endpoints on a link; ``reports`` is what they reported, in order, each with the index of its end."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Dialogue:
         self.ends = client, server
         self.link = link
         self.serve = serve
-        self.told: list[tuple[int, Report]] = []
+        self.reports: list[tuple[int, Report]] = []
         self.broken = False
         self._last = 0
         """The end that acted last."""
@@ -129,13 +129,13 @@ class Dialogue:
                 self._regions.pop(region.handle, None)
                 self._tell(end, Released(memory, bytes(region.data[: region.length])))
             case Called(call, message):
-                self.told.append((end, output))
+                self.reports.append((end, output))
                 self._add(end, self.ends[end].reply(call, self.serve(message)))
             case Send() | RdmaRead() | RdmaWrite() | Disconnect():
                 if not self.broken:
                     self._transfer(end, output)
             case _:
-                self.told.append((end, output))
+                self.reports.append((end, output))
 
     def _transfer(self, end: int, action: Send | RdmaRead | RdmaWrite | Disconnect) -> None:
         link = self.link

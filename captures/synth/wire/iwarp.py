@@ -172,9 +172,9 @@ class IwarpLink:
         mine, theirs = self._streams[sender], self._streams[1 - sender]
         first = "S" in flags
         seq = mine.isn if first else mine.isn + 1 + mine.sent + mine.fin
-        heard = 0 if flags == "S" else theirs.isn + 1 + theirs.sent + theirs.fin
+        received = 0 if flags == "S" else theirs.isn + 1 + theirs.sent + theirs.fin
         tcp = TCP(
-            sport=mine.port, dport=theirs.port, seq=seq & 0xFFFFFFFF, ack=heard & 0xFFFFFFFF, flags=flags,
+            sport=mine.port, dport=theirs.port, seq=seq & 0xFFFFFFFF, ack=received & 0xFFFFFFFF, flags=flags,
             window=0xFFFF, chksum=0,
             options=[("MSS", self.path.mtu), ("WScale", 7), ("SAckOK", b"")] if options else [],
         )  # fmt: skip

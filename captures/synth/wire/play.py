@@ -13,7 +13,7 @@ from .rocev2 import Rocev2Link
 from .script import Script, ScriptConnection, ScriptStep
 
 FIRST_XID = (0x5C00_0001, 0x5B00_0001)
-"""Of calls of the client and the server: apart, for tools that do not tell the directions apart."""
+"""Of calls of the client and the server: apart, for tools that do not distinguish the directions."""
 LISTING_EXTRA = 256
 """Bytes that a directory listing may be longer than was asked for, with its RPC header."""
 REPLY_EXTRA = 256
@@ -42,7 +42,7 @@ def play_script(script: Script) -> tuple[list[Frame], list[Played]]:
 
 
 def captured(script: Script, frames: list[Frame]) -> list[tuple[Frame, int]]:
-    """What the capture holds: each frame, cut, with its length on the wire."""
+    """What the capture holds: each frame, truncated, with its length on the wire."""
     kept = (frame for number, frame in enumerate(frames, 1) if number not in script.lose)
     return [(frame._replace(data=frame.data[: script.snaplen or None]), len(frame.data)) for frame in kept]
 
@@ -113,7 +113,7 @@ def _call(step: ScriptStep, xid: int) -> Call:
 
 def _sum_up(conversation: Dialogue, expected: dict[tuple[int, int], bytes]) -> Played:
     played = Played(calls=len(expected), committed=[end.committed for end in conversation.ends])
-    for end, report in conversation.told:
+    for end, report in conversation.reports:
         match report:
             case Settled(version) if end == Role.CLIENT:
                 played.version = version

@@ -31,14 +31,14 @@ class Key(NamedTuple):
     help: str
     values: tuple[Any, ...] = ()
     """What it may be, where that is not everything of its type."""
-    most: int = LARGEST
+    maximum: int = LARGEST
 
 
 # fmt: off
 TOP = {
     "title": Key(str, "What it shows, in a line."),
-    "seed": Key(int, "Of the random numbers: queue pairs, sequence numbers, handles, gaps of time.", most=1 << 32),
-    "start": Key(int, "Time of the first frame, in seconds since 1970-01-01 UTC.", most=1 << 32),
+    "seed": Key(int, "Of the random numbers: queue pairs, sequence numbers, handles, gaps of time.", maximum=1 << 32),
+    "start": Key(int, "Time of the first frame, in seconds since 1970-01-01 UTC.", maximum=1 << 32),
     "lose": Key(list, "Frames that the capture missed, from 1: numbers, and stretches such as \"4-9\"."),
     "snaplen": Key(int, "Bytes of a frame that the capture keeps, 0 for all."),
     "connection": Key(list, "[[connection]], one after the other."),
@@ -48,20 +48,20 @@ CONNECTION = {
     "client": Key(dict, "[connection.client], the end that connects."),
     "server": Key(dict, "[connection.server], the other one."),
     "mtu": Key(int, "Bytes of payload: of a RoCEv2 packet, 1024 by default, or a TCP segment, 1460."),
-    "port": Key(int, "The service port, 20049 by default.", most=65535),
+    "port": Key(int, "The service port, 20049 by default.", maximum=65535),
     "mpa_revision": Key(int, "iWARP: of the MPA start-up frames.", (1, 2)),
     "markers": Key(bool, "iWARP: MPA markers in both directions."),
     "step": Key(list, "[[connection.step]], in order: a call, or request, update, disconnect."),
 }
 END = {
     "address": Key(str, "IPv4 or IPv6."),
-    "version": Key(int, "The highest version it speaks, 1 by default.", (1, 2)),
+    "version": Key(int, "The highest version it supports, 1 by default.", (1, 2)),
     "lowest": Key(int, "The lowest.", (1, 2)),
-    "credits": Key(int, "Asked for by the client, granted by the server.", most=65535),
-    "backward_credits": Key(int, "Asked for by the server, granted by the client.", most=65535),
+    "credits": Key(int, "Asked for by the client, granted by the server.", maximum=65535),
+    "backward_credits": Key(int, "Asked for by the server, granted by the client.", maximum=65535),
     "private_data": Key(bool, "Announces sizes in the connection's private data."),
-    "send_size": Key(int, "Announced there, a multiple of 1024.", most=262144),
-    "receive_size": Key(int, "Announced there, a multiple of 1024.", most=262144),
+    "send_size": Key(int, "Announced there, a multiple of 1024.", maximum=262144),
+    "receive_size": Key(int, "Announced there, a multiple of 1024.", maximum=262144),
     "remote_invalidation": Key(bool, "Ready for Send With Invalidate."),
     "extension": Key(bool, "Version 2: knows transport characteristics."),
     "receive_buffer": Key(int, "Version 2: Receive Buffer Size, 4096 or more."),
@@ -72,13 +72,13 @@ END = {
 }
 STEP = {
     "call": Key(str, "A call.", ("null", "getattr", "read", "write", "readdirplus", "create_session", "callback")),
-    "count": Key(int, "How many, all at once as far as credits go.", most=MAX_CALLS),
+    "count": Key(int, "How many, all at once as far as credits go.", maximum=MAX_CALLS),
     "size": Key(int, "Bytes: read or written, of the listing, of the callback's tag."),
-    "offset": Key(int, "Of a read or write.", most=1 << 40),
+    "offset": Key(int, "Of a read or write.", maximum=1 << 40),
     "room": Key(int, "Bytes of the Write chunk of a read, where that is more than its size."),
     "with": Key(list, "Chunks it has in any case: \"read\", \"write\", \"reply\", \"zero\"."),
     "without": Key(list, "Chunks it does not have."),
-    "segments": Key(int, "Segments of each chunk.", most=64),
+    "segments": Key(int, "Segments of each chunk.", maximum=64),
     "together": Key(bool, "With the step before it, without waiting for replies."),
     "request": Key(dict, "Asks the peer to change characteristics: receive_buffer, remote_invalidation, …"),
     "update": Key(dict, "Changes a characteristic of its own."),
@@ -182,8 +182,8 @@ def _checked(where: str, raw: Mapping[str, Any], keys: Mapping[str, Key]) -> dic
             raise ScriptError(f"{where}: {name} is {value!r}, not {kind[key.type]}")
         if key.values and value not in key.values:
             raise ScriptError(f"{where}: {name} is {value!r}, not one of {', '.join(map(str, key.values))}")
-        if isinstance(value, int) and not 0 <= value <= key.most:
-            raise ScriptError(f"{where}: {name} is {value}, not in 0 to {key.most}")
+        if isinstance(value, int) and not 0 <= value <= key.maximum:
+            raise ScriptError(f"{where}: {name} is {value}, not in 0 to {key.maximum}")
     return dict(raw)
 
 

@@ -95,7 +95,7 @@ def backward_credit_exceeded(transaction: Transaction) -> Judgement | None:
     return exceeded(transaction, "the backward grant")
 
 
-@rule("V1-BACKWARD-UNANNOUNCED", "No backward call before the client said it is ready", MUST,
+@rule("V1-BACKWARD-UNANNOUNCED", "No backward call before the client announced that it is ready", MUST,
       "7.3.1", "RFC 8167, 6", SentMessage, "requester", backward=True)  # fmt: skip
 def backward_unannounced(sent: SentMessage) -> Judgement | None:
     """Before the first callback on a connection the NFSv4.1 client offered it for callbacks, by CREATE_SESSION or
@@ -105,7 +105,7 @@ def backward_unannounced(sent: SentMessage) -> Judgement | None:
 
     Right: CREATE_SESSION with CREATE_SESSION4_FLAG_CONN_BACK_CHAN, then CB_NULL.
 
-    Wrong: CB_NULL on a connection of which the client said nothing.
+    Wrong: CB_NULL on a connection that the client never offered for callbacks.
     """
     if not sent.is_call:
         return None
@@ -118,7 +118,7 @@ def backward_unannounced(sent: SentMessage) -> Judgement | None:
     if reason := sent.missed(1 - sent.sender):
         return undecidable(reason)
     if sent.calls_unread:
-        return undecidable("the calls before it are cut by the capture")
+        return undecidable("the calls before it are truncated in the capture")
     data, at = sent.message.data, sent.message.start + 12
     if sent.message.end < at + 4:
         return undecidable("the callback's program is not in the capture")

@@ -14,7 +14,7 @@ MUST, SHOULD = Level.MUST, Level.SHOULD
 
 
 def _call(transaction: Transaction) -> Judgement | None:
-    """Whether the reduced items of a call can be judged; KEPT where they can."""
+    """Whether the reduced items of a call can be judged; PASSED where they can."""
     rpc = transaction.rpc
     if rpc.call is None or not transaction.reduced:
         return None
@@ -123,7 +123,7 @@ def chunk_length_match(transaction: Transaction) -> Judgement | None:
 
 
 def _reply(transaction: Transaction) -> Judgement | None:
-    """Whether the results of a reply can be judged; KEPT where they can."""
+    """Whether the results of a reply can be judged; PASSED where they can."""
     rpc = transaction.rpc
     if rpc.call is None or rpc.reply is None or rpc.reply.header.procedure == RDMA_ERROR or not transaction.writes:
         return None
@@ -188,13 +188,13 @@ def write_extra(transaction: Transaction) -> Judgement | None:
     if not transaction.call_whole:
         return undecidable("the call's Payload stream is not all in the capture")
     judged = None
-    for number, (chunk, most) in enumerate(zip(transaction.writes, transaction.most, strict=False), 1):
-        if most is None or not chunk.segments:
+    for number, (chunk, largest) in enumerate(zip(transaction.writes, transaction.largest_results, strict=False), 1):
+        if largest is None or not chunk.segments:
             continue
-        extra = chunk.advertised - most
-        if most % 4 and 0 < extra <= 4:
-            return violation(f"Write chunk {number} of {chunk.advertised} bytes for a READ of {most}", f"{most} bytes",
-                             transaction.frames[0])  # fmt: skip
+        extra = chunk.advertised - largest
+        if largest % 4 and 0 < extra <= 4:
+            seen = f"Write chunk {number} of {chunk.advertised} bytes for a READ of {largest}"
+            return violation(seen, f"{largest} bytes", transaction.frames[0])
         judged = PASSED
     return judged
 

@@ -54,8 +54,8 @@ def bounds(option: SentOption) -> Judgement | None:
     """
     if isinstance(option.content, UnknownOption):
         return None
-    if option.cut:
-        return undecidable(option.cut)
+    if option.truncated:
+        return undecidable(option.truncated)
     return violation(option.content.problem, "inside rdma_optinfo") if option.content.problem else PASSED
 
 
@@ -63,7 +63,7 @@ def bounds(option: SentOption) -> Judgement | None:
 def type_(option: SentOption) -> Judgement | None:
     """xchv_data of a known characteristic is long enough for its type, and a value of it.
 
-    Why: a receiver must refuse the message, and hears nothing of the other characteristics in it either.
+    Why: a receiver must refuse the message, and loses the other characteristics in it as well.
 
     Right: Receive Buffer Size with the 4 bytes 00002000.
 
@@ -76,13 +76,13 @@ def type_(option: SentOption) -> Judgement | None:
         if one.value is None:
             return violation(f"{one.name}: {one.problem}", f"a {one.kind.type}")
         judged = PASSED
-    return judged or (undecidable(option.cut) if option.cut and not option.values else None)
+    return judged or (undecidable(option.truncated) if option.truncated and not option.values else None)
 
 
 @rule("XC-UNKNOWN", "An unknown characteristic draws no error", MUST, "2.1, 4.1", "", RefusableMessage)
-def unknown(mishap: RefusableMessage) -> Judgement | None:
-    """Who receives a characteristic that it does not know passes over it, or rejects its change by ROPT_RESPXCH.  Who
-    does not support the option at all says RDMA2_ERR_INVAL_OPTION, and never sends one like it.
+def unknown(refusable: RefusableMessage) -> Judgement | None:
+    """An end ignores a characteristic that it does not know, or rejects its change by ROPT_RESPXCH.  One that does not
+    support the option at all answers RDMA2_ERR_INVAL_OPTION, and never sends such an option itself.
 
     Why: only so can new characteristics be announced to old peers.
 
@@ -90,19 +90,19 @@ def unknown(mishap: RefusableMessage) -> Judgement | None:
 
     Wrong: ROPT_INITXCH with characteristic 9, RDMA2_ERR_BAD_HEADER.
     """
-    option, answer = mishap.option, mishap.answer
+    option, answer = refusable.option, refusable.answer
     if option is None or not option.decodes or all(one.kind is not None for one in option.values):
         return None  # XC-BOUNDS, XC-TYPE
-    number = mishap.message.header.option
+    number = refusable.message.header.option
     if answer is not None and answer.header.procedure == RDMA_ERROR:
         error = answer.header.error
-        if error == ERR_INVAL_OPTION and number not in mishap.sent:
+        if error == ERR_INVAL_OPTION and number not in refusable.sent:
             return None
         if error not in (ERR_CHUNK, ERR_INVAL_OPTION):
-            return undecidable("the answer is cut by the capture") if error is None else None
+            return undecidable("the answer is truncated in the capture") if error is None else None
         names = ", ".join(one.name for one in option.values if one.kind is None)
         return violation(f"{option_name(number)} with {names} answered {error_name(2, error)}", "no error")
-    if answer is None and (reason := mishap.missed(1 - mishap.sender)):
+    if answer is None and (reason := refusable.missed(1 - refusable.sender)):
         return undecidable(reason)
     return PASSED
 
@@ -119,16 +119,16 @@ def payload(option: SentOption) -> Judgement | None:
     """
     if isinstance(option.content, UnknownOption):
         return None
-    if option.cut:
-        return undecidable(option.cut)
+    if option.truncated:
+        return undecidable(option.truncated)
     inline = option.message.inline_length
     return violation(f"{inline} bytes behind {option_name(option.message.header.option)}", "none") if inline else PASSED
 
 
 @rule("XC-EXPERIMENTAL", "Characteristics of the experimental range are for experiments", STATED, "6.2", "", SentOption)
 def experimental(option: SentOption) -> Judgement | None:
-    """Identifiers from 4294967040 to 4294967295 are told as a note: nobody but the two who agreed on them knows what
-    they mean.
+    """Identifiers from 4294967040 to 4294967295 are reported as a note: only the two ends that agreed on them know
+    what they mean.
 
     Why: elsewhere they are unknown, or taken for another experiment.
 
@@ -145,14 +145,14 @@ def experimental(option: SentOption) -> Judgement | None:
     return violation(f"characteristic {named}", f"outside {EXPERIMENTAL.start} to {EXPERIMENTAL.stop - 1}", note=True)
 
 
-# What is told at first
+# What is announced at first
 
 
 @rule("XC-INIT-SIZE", "ROPT_INITXCH fits the connection's initial receive size", SHOULD, "4.1", "", SentOption)
 def init_size(option: SentOption) -> Judgement | None:
     """A ROPT_INITXCH is no longer than 1024 bytes before version 2 is settled, nor than the receiver's buffers later.
 
-    Why: it is to tell of larger buffers, so it cannot count on them.
+    Why: it is there to announce larger buffers, so it cannot rely on them.
 
     Right: three characteristics in 100 bytes.
 
@@ -194,7 +194,7 @@ def init_first(option: SentOption) -> Judgement | None:
 
 @rule("XC-NOCHANGE", "What optixch_nochg names does not change", STATED, "4.1", "", SentOption)
 def no_change(option: SentOption) -> Judgement | None:
-    """A characteristic that its owner said would not change keeps its value for as long as the connection lasts.
+    """A characteristic that its owner announced as fixed keeps its value for as long as the connection lasts.
 
     Why: the peer has laid out its buffers and its code by it.
 
@@ -210,15 +210,15 @@ def no_change(option: SentOption) -> Judgement | None:
     else:
         return None
     frame, judged = option.message.frame, None
-    told, fixed = option.conversation.negotiation.nochange.get(option.sender, (0, frozenset[int]()))
+    announced_at, fixed = option.conversation.negotiation.nochange.get(option.sender, (0, frozenset[int]()))
     for one in changed:
         if one.value is None:
             continue
         before = option.conversation.in_force(one.which, option.sender, frame).value
-        if told < frame and one.which in fixed and before is not None and one.value != before:
+        if announced_at < frame and one.which in fixed and before is not None and one.value != before:
             return violation(f"{one.name} changes from {value_words(one.which, before)} to {one.words}",
-                             "no change, as optixch_nochg said", told, frame)  # fmt: skip
-        judged = undecidable(reason) if not told and (reason := _lost(option)) else PASSED
+                             "no change, as optixch_nochg announced", announced_at, frame)  # fmt: skip
+        judged = undecidable(reason) if not announced_at and (reason := _lost(option)) else PASSED
     return judged
 
 
@@ -255,7 +255,7 @@ def response_xid(option: SentOption) -> Judgement | None:
 def response_sets(option: SentOption) -> Judgement | None:
     """Each characteristic of a ROPT_REQXCH is in exactly one of the three subsets of its ROPT_RESPXCH.
 
-    Why: of one that is in none of them, or in two, nobody knows what became of it.
+    Why: of one that is in none of them, or in two, the requester does not know what became of it.
 
     Right: two wishes; done 0, rejected 1.
 
@@ -263,7 +263,7 @@ def response_sets(option: SentOption) -> Judgement | None:
     """
     content, request = option.content, option.request
     if not isinstance(content, RespXch) or content.problem:
-        return undecidable(option.cut) if isinstance(content, RespXch) and option.cut else None
+        return undecidable(option.truncated) if isinstance(content, RespXch) and option.truncated else None
     subsets = {"done": content.done, "rejected": content.rejected, "pending": content.pending}
     for one, other in (("done", "rejected"), ("done", "pending"), ("rejected", "pending")):
         if both := subsets[one] & subsets[other]:
@@ -284,8 +284,8 @@ def response_sets(option: SentOption) -> Judgement | None:
 
 
 @rule("XC-RESPONSE-MISSING", "A ROPT_REQXCH is answered", MUST, "4.2", "", RefusableMessage)
-def response_missing(mishap: RefusableMessage) -> Judgement | None:
-    """A ROPT_REQXCH draws a ROPT_RESPXCH, or, from who does not support it, an RDMA2_ERROR.
+def response_missing(refusable: RefusableMessage) -> Judgement | None:
+    """A ROPT_REQXCH draws a ROPT_RESPXCH, or, from an end that does not support it, an RDMA2_ERROR.
 
     Why: until then its sender does not know which value to go by.
 
@@ -293,43 +293,43 @@ def response_missing(mishap: RefusableMessage) -> Judgement | None:
 
     Wrong: ROPT_REQXCH, and nothing, while later calls are answered.
     """
-    if mishap.option is None or not isinstance(mishap.option.content, ReqXch):
+    if refusable.option is None or not isinstance(refusable.option.content, ReqXch):
         return None
-    if mishap.answer is not None:
+    if refusable.answer is not None:
         return PASSED
-    if mishap.other_answer:
+    if refusable.other_answer:
         return undecidable("a ROPT_RESPXCH of another XID may be the answer")
-    if reason := silent(mishap):
+    if reason := silent(refusable):
         return undecidable(reason)
     return violation("no answer, though a later call was answered", "ROPT_RESPXCH, or RDMA2_ERR_INVAL_OPTION")
 
 
-@rule("XC-SUPPORT", "Who asks for changes takes the answers to it", MUST, "4", "", RefusableMessage)
-def support(mishap: RefusableMessage) -> Judgement | None:
+@rule("XC-SUPPORT", "An end that requests changes accepts the answers", MUST, "4", "", RefusableMessage)
+def support(refusable: RefusableMessage) -> Judgement | None:
     """An end that sends ROPT_REQXCH supports ROPT_RESPXCH and ROPT_UPDXCH, and one that supports these supports
     ROPT_INITXCH: it does not refuse them by RDMA2_ERR_INVAL_OPTION.
 
-    Why: who asks and does not hear the answer leaves its peer in doubt about which value is in force.
+    Why: an end that requests a change and refuses the answer leaves its peer in doubt about which value is in force.
 
     Right: ROPT_REQXCH from the client, ROPT_RESPXCH from the server, and no error.
 
     Wrong: the same, and the client answers RDMA2_ERR_INVAL_OPTION.
     """
-    number, answer = mishap.message.header.option, mishap.answer
+    number, answer = refusable.message.header.option, refusable.answer
     needs = {
         ROPT_RESPXCH: (ROPT_REQXCH,),
         ROPT_UPDXCH: (ROPT_REQXCH,),
         ROPT_INITXCH: (ROPT_REQXCH, ROPT_RESPXCH, ROPT_UPDXCH),
     }.get(number or 0)
-    if mishap.option is None or needs is None or mishap.option.content.problem:
+    if refusable.option is None or needs is None or refusable.option.content.problem:
         return None
-    shown = [one for one in needs if one in mishap.sent]
+    shown = [one for one in needs if one in refusable.sent]
     if not shown:
         return None
     if answer is not None and answer.header.procedure == RDMA_ERROR and answer.header.error == ERR_INVAL_OPTION:
         return violation(f"{option_name(number)} refused by an end that sends {option_name(shown[0])}",
                          "no refusal")  # fmt: skip
-    if answer is None and (reason := mishap.missed(1 - mishap.sender)):
+    if answer is None and (reason := refusable.missed(1 - refusable.sender)):
         return undecidable(reason)
     return PASSED
 
@@ -338,10 +338,10 @@ def support(mishap: RefusableMessage) -> Judgement | None:
     "XC-UPDATE-PENDING", "A pending change ends with one ROPT_UPDXCH that says so", STATED, "4.3, 4.4", "", SentOption
 )
 def update_pending(option: SentOption) -> Judgement | None:
-    """Each change that a ROPT_RESPXCH called pending ends with a ROPT_UPDXCH whose optupdxch_pendclr is true; in one
-    that nobody asked for it is false.
+    """Each change that a ROPT_RESPXCH called pending ends with a ROPT_UPDXCH whose optupdxch_pendclr is true; in an
+    unsolicited one it is false.
 
-    Why: it is all that tells the one who asked that the matter is closed.
+    Why: nothing else informs the requester that the change is complete.
 
     Right: pending, ROPT_UPDXCH with optupdxch_pendclr true.
 
@@ -357,7 +357,7 @@ def update_pending(option: SentOption) -> Judgement | None:
             return undecidable(f"{names} is pending where the connection's traffic ends")
         return PASSED
     if not isinstance(content, UpdXch) or content.now is None or content.pending_clear is None:
-        return undecidable(option.cut) if isinstance(content, UpdXch) and option.cut else None
+        return undecidable(option.truncated) if isinstance(content, UpdXch) and option.truncated else None
     which, frame = content.now.which, option.message.frame
     pending = option.conversation.negotiation.pending(option.sender, frame)
     if not content.pending_clear or any(request.want[at].which == which for request, at in pending):
@@ -372,7 +372,7 @@ def update_pending(option: SentOption) -> Judgement | None:
 
 @rule("XC-RBSIZ", "No Send exceeds the Receive Buffer Size in force", MUST, "3.1", "", SentMessage, needs=SECOND)
 def receive_buffer(sent: SentMessage) -> Judgement | None:
-    """Once its receiver has told of its Receive Buffer Size, no Send of version 2 is longer.  Where it has not,
+    """Once the receiver has announced its Receive Buffer Size, no Send of version 2 is longer.  Where it has not,
     V2-INLINE-4096 judges.
 
     Why: a Send that does not fit its receive buffer fails, and with it the connection.
@@ -420,7 +420,7 @@ def receive_buffer_shrink(option: SentOption) -> Judgement | None:
     return violation(f"{before} lowered to {now.value} unasked", f"{before} or more")
 
 
-@rule("XC-REQREMINV", "Send With Invalidate only to a requester that said it is ready for it", MUST,
+@rule("XC-REQREMINV", "Send With Invalidate only to a requester that announced support for it", MUST,
       "3.2", "", SentMessage, "responder", needs=SECOND | REPLY | INVALIDATE)  # fmt: skip
 def remote_invalidation(sent: SentMessage) -> Judgement | None:
     """A version 2 reply is a Send With Invalidate only where its requester's Requester Remote Invalidation is true; by

@@ -36,7 +36,7 @@ def credit_zero(sent: SentMessage) -> Judgement | None:
     return PASSED if header.credits else violation("a grant of 0 credits", "at least 1")
 
 
-def exceeded(transaction: Transaction, who: str) -> Judgement | None:
+def exceeded(transaction: Transaction, source: str) -> Judgement | None:
     """Judge the number of calls outstanding when this one was sent."""
     flow = transaction.flow
     if flow is None or flow.limit is None or flow.lenient is None:
@@ -49,7 +49,7 @@ def exceeded(transaction: Transaction, who: str) -> Judgement | None:
         return undecidable("the grant was lowered less than a second before, and the requester may not have known")
     if transaction.relieved is not None and transaction.relieved < SKEW:
         return undecidable(OUT_OF_STEP)
-    return violation(f"{flow.outstanding} calls outstanding", f"at most {flow.limit} ({who})", transaction.frames[0])
+    return violation(f"{flow.outstanding} calls outstanding", f"at most {flow.limit} ({source})", transaction.frames[0])
 
 
 @rule("V1-CREDIT-EXCEEDED", "Calls outstanding stay within the credits", MUST,
@@ -64,7 +64,7 @@ def credit_exceeded(transaction: Transaction) -> Judgement | None:
 
     Wrong: 32 granted, 33 outstanding.
     """
-    return exceeded(transaction, "the lower of asked and granted")
+    return exceeded(transaction, "the lower of requested and granted")
 
 
 @rule("V1-CREDIT-FIRST", "One call at a time until the first reply", MUST,
@@ -73,7 +73,7 @@ def credit_first(transaction: Transaction) -> Judgement | None:
     """Before the first valid reply of a connection there is one call outstanding.  Those of version 2 are
     V2-FIRST-MESSAGE's.
 
-    Why: nobody has told the requester yet how many receive buffers there are, and one is all that is certain.
+    Why: the requester does not know yet how many receive buffers there are; one is all that is certain.
 
     Right: NULL, its reply with 32 credits, then whatever fits 32.
 

@@ -30,7 +30,7 @@ def _error(sent: SentMessage) -> bool:
 def error_xid(sent: SentMessage) -> Judgement | None:
     """The other end has sent a message with the error's rdma_xid.
 
-    Why: the XID is all that tells whose transaction ended; with a wrong one a call waits for ever.
+    Why: the XID alone identifies the transaction that ended; with another one a call waits for ever.
 
     Right: a call 0x77 that cannot be decoded, RDMA_ERROR 0x77.
 
@@ -50,7 +50,7 @@ def error_xid(sent: SentMessage) -> Judgement | None:
 def error_version(sent: SentMessage) -> Judgement | None:
     """rdma_vers of an RDMA_ERROR is that of the failing message.
 
-    Why: the one that asked reads the answer by the version it used.
+    Why: the requester reads the answer by the version it used.
 
     Right: a message of version 2, an RDMA_ERROR with rdma_vers 2 and the range 1 to 1.
 
@@ -120,34 +120,34 @@ def error_range(sent: SentMessage) -> Judgement | None:
     return PASSED
 
 
-def _answered(mishap: RefusableMessage, code: int) -> Judgement:
+def _answered(refusable: RefusableMessage, code: int) -> Judgement:
     wanted = f"RDMA_ERROR, {ERROR_NAMES[code]}"
-    if mishap.answer is not None:
-        header = mishap.answer.header
+    if refusable.answer is not None:
+        header = refusable.answer.header
         if header.procedure == RDMA_ERROR:
             if header.error is None:
-                return undecidable("the answer is cut by the capture")
+                return undecidable("the answer is truncated in the capture")
             if header.error == code or header.problem:
                 return PASSED
             return violation(f"answered {ERROR_NAMES.get(header.error, header.error)}", wanted)
-        return violation("answered as if nothing was wrong", wanted)
-    if reason := silent(mishap):
+        return violation("answered as if it were valid", wanted)
+    if reason := silent(refusable):
         return undecidable(reason)
     return violation("no answer, though a later call was answered", wanted)
 
 
-def silent(mishap: RefusableMessage) -> str:
+def silent(refusable: RefusableMessage) -> str:
     """Why it is not known that the receiver passed over a message; '' where it did."""
-    if reason := gaps(mishap.connection):
+    if reason := gaps(refusable.connection):
         return reason
-    if not mishap.receiver_seen and (reason := beheaded(mishap.connection, 1 - mishap.sender)):
+    if not refusable.receiver_seen and (reason := beheaded(refusable.connection, 1 - refusable.sender)):
         return reason
-    return "" if mishap.passed_over else "no answer, and nothing shows that the message was taken"
+    return "" if refusable.passed_over else "no answer, and nothing shows that the message was received"
 
 
 @rule("V1-ERROR-FOR-VERSION", "An unsupported version is answered by RDMA_ERR_VERS", MUST,
       "5.5.1", "RFC 8166, 4.5.1", RefusableMessage, "responder")  # fmt: skip
-def error_for_version(mishap: RefusableMessage) -> Judgement | None:
+def error_for_version(refusable: RefusableMessage) -> Judgement | None:
     """A message whose version the receiver does not support draws an RDMA_ERROR with RDMA_ERR_VERS.
 
     Why: the only way for peers of different versions to find a common one.
@@ -156,19 +156,19 @@ def error_for_version(mishap: RefusableMessage) -> Judgement | None:
 
     Wrong: version 2, RDMA_ERR_BADHEADER; or silence, while later calls are answered.
     """
-    if mishap.kind != "version":
+    if refusable.kind != "version":
         return None
-    answer = mishap.answer
+    answer = refusable.answer
     if answer is not None and answer.header.procedure != RDMA_ERROR and answer.header.version != 1:
         return None  # it supports that version
-    if answer is not None and mishap.message.header.problem and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
+    if answer is not None and refusable.message.header.problem and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
         return None  # and then the header is what it minds
-    return _answered(mishap, ERR_VERS)
+    return _answered(refusable, ERR_VERS)
 
 
 @rule("V1-ERROR-FOR-HEADER", "An undecodable header is answered by RDMA_ERR_BADHEADER", MUST,
       "5.5.2", "RFC 8166, 4.5.2", RefusableMessage, "responder")  # fmt: skip
-def error_for_header(mishap: RefusableMessage) -> Judgement | None:
+def error_for_header(refusable: RefusableMessage) -> Judgement | None:
     """A message whose version is known, but whose header cannot be decoded draws an RDMA_ERROR with
     RDMA_ERR_BADHEADER, which RFC 8166 calls RDMA_ERR_CHUNK.  So does an option of version 2 that cannot be decoded
     (xcharext-02, 2.1), unless it is refused as one that is not supported.
@@ -179,20 +179,20 @@ def error_for_header(mishap: RefusableMessage) -> Judgement | None:
 
     Wrong: silence, while later calls are answered.
     """
-    option, answer = mishap.option, mishap.answer
+    option, answer = refusable.option, refusable.answer
     if option is not None:
         if option.content.truncated or option.decodes:
             return None
         if answer is not None and answer.header.error == ERR_INVAL_OPTION:
             return PASSED
-        return _answered(mishap, ERR_CHUNK)
-    return _answered(mishap, ERR_CHUNK) if mishap.kind == "header" else None
+        return _answered(refusable, ERR_CHUNK)
+    return _answered(refusable, ERR_CHUNK) if refusable.kind == "header" else None
 
 
 @rule("V1-ERROR-FOR-RESERVED", "RDMA_MSGP and RDMA_DONE are answered by RDMA_ERR_BADHEADER", SHOULD,
       "5.6", "RFC 8166, 4.6", RefusableMessage, "responder")  # fmt: skip
-def error_for_reserved(mishap: RefusableMessage) -> Judgement | None:
-    """Who receives an RDMA_MSGP or RDMA_DONE answers with RDMA_ERROR, RDMA_ERR_BADHEADER.
+def error_for_reserved(refusable: RefusableMessage) -> Judgement | None:
+    """A receiver of RDMA_MSGP or RDMA_DONE answers with RDMA_ERROR, RDMA_ERR_BADHEADER.
 
     Why: the sender learns that the procedure is not there, instead of waiting.
 
@@ -200,7 +200,7 @@ def error_for_reserved(mishap: RefusableMessage) -> Judgement | None:
 
     Wrong: RDMA_MSGP, answered like an RDMA_MSG.
     """
-    return _answered(mishap, ERR_CHUNK) if mishap.kind == "reserved" else None
+    return _answered(refusable, ERR_CHUNK) if refusable.kind == "reserved" else None
 
 
 @rule("V1-ERROR-RETRY", "A call answered by RDMA_ERROR is not answered again", STATED,

@@ -42,7 +42,7 @@ def gss_material(transaction: Transaction) -> Judgement | None:
     """Messages that set up or destroy a context are not reduced, and no Read chunk stands inside the credential or
     verifier of a call.
 
-    Why: the transport must read who calls before it moves anything for them.
+    Why: the transport must authenticate the caller before it moves any data.
 
     Right: RPCSEC_GSS_INIT inline, or whole in a Read chunk at Position 0.
 

@@ -50,7 +50,7 @@ def _procedure(sent: SentMessage, unwanted: int) -> Judgement | None:
     return violation(f"rdma_proc is {procedure}, {PROCEDURE_NAMES[procedure]}", "RDMA_MSG, RDMA_NOMSG or RDMA_ERROR")
 
 
-@rule("V1-PROC-MSGP", "Nobody sends RDMA_MSGP", MUST, "5.6.1", "RFC 8166, 4.6.1", SentMessage, needs=FIRST)
+@rule("V1-PROC-MSGP", "RDMA_MSGP is not sent", MUST, "5.6.1", "RFC 8166, 4.6.1", SentMessage, needs=FIRST)
 def proc_msgp(sent: SentMessage) -> Judgement | None:
     """No message is an RDMA_MSGP (2).
 
@@ -63,11 +63,11 @@ def proc_msgp(sent: SentMessage) -> Judgement | None:
     return _procedure(sent, RDMA_MSGP)
 
 
-@rule("V1-PROC-DONE", "Nobody sends RDMA_DONE", MUST, "5.6.2", "RFC 8166, 4.6.2", SentMessage, needs=FIRST)
+@rule("V1-PROC-DONE", "RDMA_DONE is not sent", MUST, "5.6.2", "RFC 8166, 4.6.2", SentMessage, needs=FIRST)
 def proc_done(sent: SentMessage) -> Judgement | None:
     """No message is an RDMA_DONE (3).
 
-    Why: it ended a Read-Read transfer, which is no longer supported.  It also takes a receive buffer nobody granted.
+    Why: it ended a Read-Read transfer, which is gone.  It also consumes a receive buffer without a credit.
 
     Right: nothing is sent when a reply has been received.
 
@@ -246,7 +246,7 @@ def nomsg_chunk(sent: SentMessage) -> Judgement | None:
 def error_payload(sent: SentMessage) -> Judgement | None:
     """An RDMA_ERROR ends with its error information.
 
-    Why: no payload is defined there; whoever sends one means something that the receiver drops.
+    Why: no payload is defined there, so the receiver drops it.
 
     Right: 20 bytes, the last word RDMA_ERR_CHUNK.
 

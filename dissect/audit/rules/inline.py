@@ -120,7 +120,7 @@ def private_inline(sent: SentMessage) -> Judgement | None:
     """No Send is longer than the smaller of its sender's send size and its receiver's receive size; 1024 where only
     one end sent private data.  One that overruns even the receiver's size is V1-INLINE-EXCEEDED's.
 
-    Why: both ends compute the threshold from the same two numbers; who does not keep to it breaks what the other one
+    Why: both ends compute the threshold from the same two numbers; an end that exceeds it breaks what the other one
     relies on when it sizes buffers and chunks.
 
     Right: send size 2048, the receiver's receive size 4096: Sends of up to 2048 bytes.

@@ -10,7 +10,7 @@ from ..shape import CALL, FIRST, INVALIDATE, REPLY
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
-CUT = "the private data are cut by the capture"
+TRUNCATED = "the private data are truncated in the capture"
 UNSEEN = "the message with the private data is not in the capture"
 
 
@@ -18,7 +18,7 @@ def _nothing(setup: ConnectionSetup) -> Judgement | None:
     """Without an identifier: whether there may be one all the same."""
     if not setup.seen:
         return undecidable(UNSEEN)
-    return undecidable(CUT) if setup.cut else None
+    return undecidable(TRUNCATED) if setup.truncated else None
 
 
 @rule(
@@ -40,7 +40,7 @@ def private_version(setup: ConnectionSetup) -> Judgement | None:
     """
     for found in setup.identifiers[:1]:
         if found.version is None:
-            return undecidable(CUT) if setup.cut else None
+            return undecidable(TRUNCATED) if setup.truncated else None
         return PASSED if found.version == 1 else violation(f"version {found.version}", "1")
     return _nothing(setup)
 
@@ -49,7 +49,7 @@ def private_version(setup: ConnectionSetup) -> Judgement | None:
 def private_reserved(setup: ConnectionSetup) -> Judgement | None:
     """The bits beside the R flag are zero.
 
-    Why: they are kept for later versions; who sets them today may be misread tomorrow.
+    Why: they are reserved for later versions; a sender that sets them may be misread then.
 
     Right: flags 0x00 or 0x01.
 
@@ -57,7 +57,7 @@ def private_reserved(setup: ConnectionSetup) -> Judgement | None:
     """
     for found in setup.identifiers[:1]:
         if found.reserved is None:
-            return undecidable(CUT) if setup.cut else None
+            return undecidable(TRUNCATED) if setup.truncated else None
         return violation(f"reserved bits 0x{found.reserved:02x}", "0") if found.reserved else PASSED
     return _nothing(setup)
 
@@ -76,8 +76,8 @@ def private_length(setup: ConnectionSetup) -> Judgement | None:
     """
     if not setup.identifiers:
         return _nothing(setup)
-    if setup.cut:
-        return undecidable(CUT)
+    if setup.truncated:
+        return undecidable(TRUNCATED)
     for found in setup.identifiers:
         if not found.whole:
             return violation(
@@ -102,7 +102,7 @@ def private_ambiguous(setup: ConnectionSetup) -> Judgement | None:
     if len(found) > 1:
         places = ", ".join(str(one.offset) for one in found)
         return violation(f"{len(found)} identifiers, at offsets {places}", "one")
-    return undecidable(CUT) if setup.cut else PASSED
+    return undecidable(TRUNCATED) if setup.truncated else PASSED
 
 
 @rule(
@@ -144,7 +144,7 @@ def invalidate_agreed(sent: SentMessage) -> Judgement | None:
 def invalidate_stag(sent: SentMessage) -> Judgement | None:
     """The handle that a reply invalidates is one of those that its call advertised.
 
-    Why: any other belongs to a call that is still under way, or to nobody.
+    Why: any other belongs to a call that is still under way, or to none at all.
 
     Right: the handle of the call's Write chunk.
 

@@ -1,4 +1,4 @@
-"""RDMA Reads and Writes: who issues them, where they go, and when."""
+"""RDMA Reads and Writes: their initiator, their place and their time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def rdma_outside(movement: RdmaOperation) -> Judgement | None:
     if reason := movement.missed(1 - movement.operation.initiator):
         return undecidable(reason)
     if movement.calls_truncated:
-        return undecidable("the chunk lists of a call are cut by the capture")
+        return undecidable("the chunk lists of a call are truncated in the capture")
     one = movement.operation
     near = f"; {movement.near}" if movement.near else ""
     return violation(
@@ -84,7 +84,7 @@ def rdma_after_reply(movement: RdmaOperation) -> Judgement | None:
     if reason := movement.missed(1 - movement.operation.initiator):
         return undecidable(reason)
     if movement.calls_truncated:
-        return undecidable("the chunk lists of a call are cut by the capture")
+        return undecidable("the chunk lists of a call are truncated in the capture")
     reply = movement.rpc.reply if movement.rpc is not None else None
     frames = (reply.frame,) if reply is not None else ()
     return violation(f"an {movement.name} of {movement.operation.length} bytes behind the reply", "before the reply",

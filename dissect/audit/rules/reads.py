@@ -13,7 +13,7 @@ MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 
 def _reads(sent: SentMessage) -> Judgement | None:
-    """Whether the Read list of a call can be judged; KEPT where it can."""
+    """Whether the Read list of a call can be judged; PASSED where it can."""
     if not sent.is_call or not sent.header.reads:
         return None
     if sent.header.problem:

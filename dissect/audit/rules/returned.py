@@ -27,7 +27,7 @@ def _pairs(transaction: Transaction) -> list[tuple[str, ChunkUse, tuple[tuple[in
 
 
 def _returned(transaction: Transaction) -> Judgement | None:
-    """Whether what the reply returned can be judged; KEPT where it can."""
+    """Whether what the reply returned can be judged; PASSED where it can."""
     rpc = transaction.rpc
     if rpc.reply is None or rpc.reply.header.procedure not in (RDMA_MSG, RDMA_NOMSG):
         return None
@@ -180,7 +180,7 @@ def _overruns(chunk: ChunkUse) -> bool:
 def write_fill_order(transaction: Transaction) -> Judgement | None:
     """A segment is written to only where those before it are returned full.
 
-    Why: the requester joins the segments in order; a hole in the middle shifts all bytes behind it.
+    Why: the requester joins the segments in order; a gap in the middle shifts all bytes behind it.
 
     Right: 8192 of 8192, 100 of 8192.
 
@@ -211,7 +211,7 @@ def write_fill_order(transaction: Transaction) -> Judgement | None:
 def write_unfilled(transaction: Transaction) -> Judgement | None:
     """A segment to which nothing was written comes back with length 0, where others of its chunk were written to.
 
-    Why: the requester adds up the lengths, and takes bytes for results that nobody sent.
+    Why: the requester adds up the lengths, and takes bytes for results that were never sent.
 
     Right: 4096 of 8192, then 0 of 8192.
 
@@ -344,7 +344,7 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
 def write_before_reply(transaction: Transaction) -> Judgement | None:
     """All bytes that a reply returns are written before its Send is issued.
 
-    Why: a Send is what tells the requester that the Writes before it have arrived; of those behind it, it tells
+    Why: a Send is what tells the requester that the Writes before it have arrived; of later ones it says
     nothing.
 
     Right: Write, Write, Send.

@@ -104,7 +104,7 @@ def optional_direction(option: SentOption) -> Judgement | None:
     responder REPLY: ROPT_REQXCH is a request and ROPT_RESPXCH the response to it; anything else is a requester's from
     the client, and from the server a responder's, or a requester's of the backward direction.
 
-    Why: without a payload nothing else tells in whose XID space and for whose credits the message counts.
+    Why: without a payload nothing else shows to which XID space and credits the message belongs.
 
     Right: ROPT_INITXCH from the client with rdma_optdir 0.
 
@@ -151,7 +151,7 @@ def msg_payload(sent: SentMessage) -> Judgement | None:
 def error_payload(sent: SentMessage) -> Judgement | None:
     """An RDMA2_ERROR ends with its error information.
 
-    Why: no payload is defined there; whoever sends one means something that the receiver drops.
+    Why: no payload is defined there, so the receiver drops it.
 
     Right: 20 bytes, the last word RDMA2_ERR_INVAL_OPTION.
 
@@ -176,8 +176,8 @@ def error_code(sent: SentMessage) -> Judgement | None:
 
 @rule("V2-INVAL-OPTION", "An option that is not supported is answered by RDMA2_ERR_INVAL_OPTION", MUST,
       "3.1", "", RefusableMessage)  # fmt: skip
-def inval_option(mishap: RefusableMessage) -> Judgement | None:
-    """Who does not know or support an rdma_opttype answers with an RDMA2_ERROR of the same XID that says
+def inval_option(refusable: RefusableMessage) -> Judgement | None:
+    """An end that does not know or support an rdma_opttype answers with an RDMA2_ERROR of the same XID that says
     RDMA2_ERR_INVAL_OPTION.  Silence about an option that neither document defines is a note, for the receiver may know
     it from elsewhere, unless it has refused it before.
 
@@ -187,29 +187,29 @@ def inval_option(mishap: RefusableMessage) -> Judgement | None:
 
     Wrong: option 77, RDMA2_ERR_BAD_HEADER.
     """
-    option, answer = mishap.option, mishap.answer
+    option, answer = refusable.option, refusable.answer
     if option is None or option.content.problem or any(one.kind is None for one in option.values):
         return None  # XC-BOUNDS, XC-UNKNOWN
-    number = mishap.message.header.option
+    number = refusable.message.header.option
     assert number is not None
     wanted = f"RDMA2_ERROR, {error_name(2, ERR_INVAL_OPTION)}"
     if answer is not None and answer.header.procedure == RDMA_ERROR:
         if answer.header.error is None:
-            return undecidable("the answer is cut by the capture")
+            return undecidable("the answer is truncated in the capture")
         if answer.header.problem or answer.header.error == ERR_INVAL_OPTION:
             return PASSED
-        if answer.header.error == ERR_VERS and mishap.conversation.negotiation.settled != 2:
+        if answer.header.error == ERR_VERS and refusable.conversation.negotiation.settled != 2:
             return None  # it does not know the version, let alone its options
         if any(one.problem for one in option.values) and answer.header.error == ERR_CHUNK:
             return None
         return violation(f"{option_name(number)} answered {error_name(2, answer.header.error)}", wanted)
     if answer is not None or number in OPTIONS:
         return None
-    if reason := silent(mishap):
+    if reason := silent(refusable):
         return undecidable(reason)
-    before = mishap.message.frame
-    refusals = mishap.conversation.negotiation.option_refusals
-    if any(one.option == number and one.endpoint != mishap.sender and one.frame < before for one in refusals):
+    before = refusable.message.frame
+    refusals = refusable.conversation.negotiation.option_refusals
+    if any(one.option == number and one.endpoint != refusable.sender and one.frame < before for one in refusals):
         return violation(f"no answer to {option_name(number)}, which it has refused before", wanted)
     return violation(f"no answer to {option_name(number)}, though a later call was answered", wanted, note=True)
 
@@ -333,7 +333,7 @@ def reply_version(transaction: Transaction) -> Judgement | None:
     needs=SECOND,
 )
 def inline_4096(sent: SentMessage) -> Judgement | None:
-    """Once version 2 is settled, no Send is longer than 4096 bytes, as long as its receiver has not told of another
+    """Once version 2 is settled, no Send is longer than 4096 bytes, as long as its receiver has not announced another
     Receive Buffer Size (XC-RBSIZ).
 
     Why: a Send that does not fit its receive buffer fails, and with it the connection.

@@ -42,7 +42,7 @@ def test_a_server_of_both_versions(iwarp: bool) -> None:
     found = findings(client, PingPlan(count=3, programs=(NFS, ECHO, NFSACL)))
     reached = the(Reached, found)
     assert (reached.local, reached.to_server, reached.to_client) == (CLIENT, 2048, 4096)
-    assert (reached.asked, reached.granted, reached.problem) == (32, 16, "")
+    assert (reached.requested, reached.granted, reached.problem) == (32, 16, "")
     assert reached.announced is not None and reached.announced.send_size == 8192
     assert [one.number for one in found if isinstance(one, Round) and one.time] == [1, 2, 3]
     spoken = the(VersionTwoProbe, found)

@@ -144,7 +144,7 @@ def test_findings_are_told_when_the_connection_pauses() -> None:
         rpc = call(connection, nfs3.getattr_())
         reply(rpc, nfs3.getattr_reply(), credits=0)
     told: list[Finding] = []
-    auditor = Auditor(tell=lambda finding, _: told.append(finding))
+    auditor = Auditor(on_finding=lambda finding, _: told.append(finding))
     analyzer = Analyzer(listener=auditor.listener)
     batch = frame_batch(Capture(wire).frames)
     analyzer.feed(batch)

@@ -17,9 +17,9 @@ from rdmascope.dissect.verify.frame_fields import (
     MPA_FIELDS,
     PACKET_NAMES,
     Fields,
-    sighting,
+    tshark_fields,
 )
-from rdmascope.dissect.verify.second_opinion import halves
+from rdmascope.dissect.verify.second_opinion import messages
 
 MINE = ours(Capture(conversation()))
 TOLD = echo(MINE)
@@ -98,16 +98,16 @@ def test_packets_and_messages_that_only_wireshark_shows() -> None:
 
 def with_a_read_chunk() -> tuple[int, int, int]:
     """Frames of the WRITE's call, of the last Read response, and of its reply."""
-    (call_half,) = (one for one in MINE.halves if one.complete != one.call_frame and not one.half.is_reply)
-    (reply_half,) = (one for one in MINE.halves if one.complete != one.call_frame and one.half.is_reply)
-    return call_half.half.frame, call_half.complete, reply_half.half.frame
+    (call_half,) = (one for one in MINE.messages if one.complete != one.call_frame and not one.message.is_reply)
+    (reply_half,) = (one for one in MINE.messages if one.complete != one.call_frame and one.message.is_reply)
+    return call_half.message.frame, call_half.complete, reply_half.message.frame
 
 
 def late(shift: int) -> dict[int, Fields]:
     """The WRITE shown where Wireshark shows it, its time off by ``shift``."""
     called, complete, replied = with_a_read_chunk()
     rpc = {name: values for name, values in TOLD[called].items() if name.startswith("rpc.")}
-    since = next(one.since_complete for one in MINE.halves if one.half.frame == replied)
+    since = next(one.since_complete for one in MINE.messages if one.message.frame == replied)
     assert since is not None
     return {
         **TOLD,
@@ -139,7 +139,7 @@ def line(**values: str) -> list[str]:
 
 
 def test_values_as_tshark_prints_them() -> None:
-    found = sighting(
+    found = tshark_fields(
         line(
             infiniband__bth__opcode="23",
             infiniband__bth__destqp="0x000011",
@@ -162,10 +162,10 @@ def test_values_as_tshark_prints_them() -> None:
     }
 
 
-Told = list[tuple[int, bool, int | None, int | None]]
+Shown = list[tuple[int, bool, int | None, int | None]]
 
 
-def messages() -> Iterator[tuple[list[str], Told]]:
+def cases() -> Iterator[tuple[list[str], Shown]]:
     one = line(rpc__xid="0x07", rpc__msgtyp="0", rpc__programversion="3,3", rpc__reqframe="14")
     yield one, [(7, False, 3, 14)]
     two = line(rpc__xid="7,8", rpc__msgtyp="1,0", rpc__programversion="3,3,4,4", rpc__reqframe="20", rpc__repframe="5")
@@ -174,13 +174,13 @@ def messages() -> Iterator[tuple[list[str], Told]]:
     yield uneven, [(7, True, None, None), (8, False, None, None)]
 
 
-@pytest.mark.parametrize(("values", "expected"), list(messages()))
-def test_messages_of_one_frame(values: list[str], expected: Told) -> None:
-    found = halves(sighting(values))
-    assert [(half.xid, half.is_reply, half.version, half.other) for half in found] == expected
+@pytest.mark.parametrize(("values", "expected"), list(cases()))
+def test_messages_of_one_frame(values: list[str], expected: Shown) -> None:
+    found = messages(tshark_fields(values))
+    assert [(message.xid, message.is_reply, message.version, message.other) for message in found] == expected
 
 
 @pytest.mark.parametrize("values", [[], ["12"], ["x"] * len(ASKED), line(rpc__xid="what?")])
 def test_what_tshark_never_prints(values: list[str]) -> None:
     with pytest.raises(ValueError):
-        sighting(values)
+        tshark_fields(values)

@@ -124,10 +124,10 @@ def version_2(wire: Wire) -> None:
 
 
 TOUCHED: dict[str, Callable[[], Capture]] = {
-    "cut": snapped,
+    "truncated": snapped,
     "version 2": plain(version_2),
     "unfinished": plain(unread),
-    "repeated packets": sent_again,
+    "retransmitted packets": sent_again,
     "missing packets": lost("write"),
     "out of order": reply_before_call,
     "no CM": plain(without_cm),
@@ -146,7 +146,7 @@ def psns_alike(wire: Wire) -> None:
 
 
 def out_of_order(segments: list[TcpSegment]) -> list[TcpSegment]:
-    """The two halves of an RDMA Write the wrong way round."""
+    """The two messages of an RDMA Write the wrong way round."""
     data = [index for index, segment in enumerate(segments) if segment.payload and segment.sender == 1]
     first, second = next((a, b) for a, b in pairwise(data) if segments[a].end == segments[b].at and b - a < 3)
     return faults.swap(segments, first, second - first)
@@ -179,11 +179,11 @@ OVER_TCP: dict[str, Callable[[], Capture]] = {
     "split FPDUs": over_tcp(cutting="random"),
 }
 ELSEWHERE: dict[str, Callable[[], Capture]] = {
-    "cut frame": snapped,
-    "sent again": sent_again,
+    "truncated frame": snapped,
+    "retransmitted": sent_again,
     "one XID both ways": plain(both_ways),
-    "XID again": plain(one_xid_on_two_connections),
-    "memory offered again": plain(memory_again),
+    "XID reused": plain(one_xid_on_two_connections),
+    "memory advertised again": plain(memory_again),
     "PSNs alike": plain(psns_alike),
 }
 ROWS = {row.name: row for row in weak_spots.TABLE}
@@ -196,13 +196,13 @@ def test_every_weak_spot_has_its_conversation() -> None:
 
 @pytest.mark.parametrize("name", TOUCHED)
 def test_a_weak_spot_is_seen_where_it_is(name: str) -> None:
-    assert any(name in one.touched for one in ours(TOUCHED[name]()).halves)
+    assert any(name in one.touched for one in ours(TOUCHED[name]()).messages)
 
 
 def test_a_sound_conversation_touches_no_weak_spot() -> None:
-    assert {one.touched for one in MINE.halves} == {frozenset()}
-    assert not MINE.cut and not MINE.repetitions.found() and not MINE.circumstances.offered_again()
-    assert not any(MINE.circumstances.by_xid(one.half.xid) for one in MINE.halves)
+    assert {one.touched for one in MINE.messages} == {frozenset()}
+    assert not MINE.truncated and not MINE.retransmitted.found() and not MINE.circumstances.offered_again()
+    assert not any(MINE.circumstances.by_xid(one.message.xid) for one in MINE.messages)
 
 
 def no_rpc(told: dict[int, Fields]) -> dict[int, Fields]:
@@ -219,7 +219,7 @@ def test_what_wireshark_does_not_show_is_excused_where_a_weak_spot_is(name: str)
     _, found = compare(mine, no_rpc(echo(mine)))
     reasons = {one.reason for one in found if one.explained}
     assert ROWS[name].reason in reasons
-    sound = [one for one in mine.halves if not one.touched]
+    sound = [one for one in mine.messages if not one.touched]
     assert len([one for one in found if not one.explained]) == len(sound)
 
 
@@ -227,7 +227,7 @@ def test_what_wireshark_does_not_show_is_excused_where_a_weak_spot_is(name: str)
 def test_no_weak_spot_excuses_a_misread_value(name: str) -> None:
     mine = ours(TOUCHED[name]())
     told = echo(mine)
-    frame = next(one.half.frame for one in mine.halves if name in one.touched)
+    frame = next(one.message.frame for one in mine.messages if name in one.touched)
     altered = {**told[frame], "infiniband.bth.psn": (0xABCDEF,), "rpcordma.xid": (1,)}
     _, found = compare(mine, {**told, frame: altered})
     assert {one.field for one in found if not one.explained} >= {"infiniband.bth.psn", "rpcordma.xid"}
@@ -239,7 +239,7 @@ def test_a_message_that_is_shown_with_every_transmission() -> None:
     capture = Capture(wire, faults.ghost(wire.packets, index, 2))
     mine = ours(capture)
     told = echo(mine)
-    shown, again = sorted(mine.repetitions.found())
+    shown, again = sorted(mine.retransmitted.found())
     assert shown in mine.headers and again not in mine.headers, "the same packet, twice"
     _, found = compare(mine, {**told, again: {**told[again], **told[shown]}})
     assert {(one.what, one.field, one.right) for one in found} == {
@@ -251,17 +251,17 @@ def test_a_message_that_is_shown_with_every_transmission() -> None:
 def test_headers_that_end_with_a_cut_frame() -> None:
     mine = ours(snapped(128))
     told = echo(mine)
-    frame = next(frame for frame in sorted(mine.cut) if frame in mine.headers)
+    frame = next(frame for frame in sorted(mine.truncated) if frame in mine.headers)
     _, found = compare(mine, {**told, frame: {}})
     assert found
-    assert {one.reason for one in found} == {ROWS["cut frame"].reason}
+    assert {one.reason for one in found} == {ROWS["truncated frame"].reason}
 
 
-@pytest.mark.parametrize("name", ["one XID both ways", "XID again"])
+@pytest.mark.parametrize("name", ["one XID both ways", "XID reused"])
 def test_a_reply_given_to_another_call_with_its_xid(name: str) -> None:
     mine = ours(ELSEWHERE[name]())
     told = echo(mine)
-    first, second = sorted(one.half for one in mine.halves if one.half.is_reply)
+    first, second = sorted(one.message for one in mine.messages if one.message.is_reply)
     assert first.other is not None and second.other is not None and second.time is not None
     swapped = {**told[second.frame], "rpc.repframe": (first.other,), "rpc.time": (second.time + 1,)}
     for other in RPC_NAMES:
@@ -274,9 +274,9 @@ def test_a_reply_given_to_another_call_with_its_xid(name: str) -> None:
 
 
 def test_memory_that_was_offered_before() -> None:
-    mine = ours(ELSEWHERE["memory offered again"]())
+    mine = ours(ELSEWHERE["memory advertised again"]())
     told = echo(mine)
-    first, second = sorted(one.half for one in mine.halves if not one.half.is_reply)
+    first, second = sorted(one.message for one in mine.messages if not one.message.is_reply)
     _, found = compare(mine, no_rpc(told))
     verdicts = {one.frame: one.right for one in found if one.what == "call"}
     assert verdicts == {first.frame: "undecided", second.frame: "rdmascope"}
@@ -285,7 +285,7 @@ def test_memory_that_was_offered_before() -> None:
 def test_sends_of_both_ends_with_the_same_psns() -> None:
     mine = ours(ELSEWHERE["PSNs alike"]())
     told = echo(mine)
-    called, replied = sorted(one.half.frame for one in mine.halves)
+    called, replied = sorted(one.message.frame for one in mine.messages)
     assert mine.circumstances.psns_alike() == {replied}
     missing = {name: values for name, values in told[replied].items() if name in PACKET_NAMES}
     unmatched = {name: values for name, values in told[called].items() if name != "rpc.reqframe"}

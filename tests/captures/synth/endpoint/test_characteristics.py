@@ -49,7 +49,7 @@ def met(**server: object) -> tuple[Dialogue, Heard]:
 
 def changes(conversation: Dialogue, end: int) -> list[tuple[int, object]]:
     """What an end was told of the other one."""
-    return [(one.which, one.value) for who, one in conversation.told if who == end and isinstance(one, Changed)]
+    return [(one.which, one.value) for who, one in conversation.reports if who == end and isinstance(one, Changed)]
 
 
 def test_both_ends_introduce_themselves_under_one_xid() -> None:
@@ -115,7 +115,7 @@ def test_a_long_callback_needs_general_support(level: int, answered: bool) -> No
     conversation.connect()
     conversation.call(0, Call(service.create_session(1)))
     conversation.call(1, Call(service.callback(2, bytes(20000)), 20512))
-    failures = [one.reason for _, one in conversation.told if isinstance(one, Failed)]
+    failures = [one.reason for _, one in conversation.reports if isinstance(one, Failed)]
     assert (failures == []) is answered
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playbook import Wire, faults, nfs3
+from playbook.audits import audit, broken_rules, late, play, short, total
 from playbook.packets import Packet
 from playbook.rpc import u32
 from playbook.rpcrdma import announce, optional, reply, respond, update, wish, xcharspec, xcharsubset, xcharval
@@ -16,8 +17,6 @@ from playbook.violations import SCRIPTS, Broken, characteristics, hello, version
 from playbook.violations.characteristics import RBSIZ, told
 from playbook.violations.scripts import CLIENT, SERVER, big_call, by_client, create_session, listing, message
 from playbook.violations.version2 import second
-
-from .test_rules import audit, broken_rules, late, play, short, total
 
 FIRST_ALONE = {
     "PD-INLINE": "private data do not set thresholds of version 2",
@@ -219,7 +218,7 @@ OPEN: dict[Callable[[Wire], list[Packet]], str] = {
 
 
 @pytest.mark.parametrize("script", OPEN, ids=lambda script: script.__name__)
-def test_what_a_capture_does_not_tell(script: Callable[[Wire], list[Packet]]) -> None:
+def test_what_a_capture_leaves_open(script: Callable[[Wire], list[Packet]]) -> None:
     wire = Wire(seed=22)
     auditor = audit(wire, script(wire))
     allowed = {"XC-RBSIZ-SHRINK"} if script is crossed else set()

@@ -1,0 +1,55 @@
+"""Every rule: a conversation that breaks it and no other, and one that keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from playbook import Wire
+from playbook.audits import JUDGED, audit, broken_rules, play, total
+from playbook.violations import SCRIPTS, proper, proper_second
+
+
+def test_every_judgeable_rule_has_a_script_that_breaks_it() -> None:
+    assert sorted(SCRIPTS) == JUDGED
+
+
+@pytest.mark.parametrize("rule", JUDGED)
+def test_a_broken_rule_is_found_where_it_was_broken_and_no_other(rule: str) -> None:
+    wire, broken = play(rule)
+    auditor = audit(wire)
+    assert broken_rules(auditor) == {rule} | broken.cause
+    [finding] = [finding for finding in auditor.findings if finding.rule.id == rule]
+    assert finding.verdict == "violation"
+    assert finding.endpoint == broken.endpoint
+    assert broken.frame in finding.frames
+    assert finding.observed and finding.required
+    assert finding.role in ("requester", "responder")
+
+
+KEPT_IN = {
+    "V1-ERROR-FOR-HEADER": "V1-HEADER-XDR",
+    "V1-ERROR-FOR-RESERVED": "V1-PROC-DONE",
+}
+"""Rules that can only be kept where the other end broke one."""
+
+
+@pytest.mark.parametrize("rule", JUDGED)
+def test_a_rule_that_is_kept_passes(rule: str) -> None:
+    if rule in KEPT_IN:
+        wire, _ = play(KEPT_IN[rule])
+    else:
+        wire = Wire(seed=12)
+        (proper_second if rule.startswith(("V2", "XC")) else proper)(wire)
+    tally = total(audit(wire), rule)
+    assert tally.passed and not tally.violated and not tally.undecidable
+
+
+@pytest.mark.parametrize("script", (proper, proper_second))
+def test_a_proper_conversation_breaks_nothing(script: Callable[[Wire], None]) -> None:
+    wire = Wire(seed=13)
+    script(wire)
+    auditor = audit(wire)
+    assert auditor.findings == []
+    assert sum(tally.undecidable for tally in auditor.tallies.values()) == 0
