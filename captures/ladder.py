@@ -26,7 +26,7 @@ from rdmascope.dissect.units import size
 from .session import Session
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.transport.iwarp.segments import Fpdu, Part, Segment, Segments
+    from rdmascope.dissect.transport.iwarp.segments import Fpdu, IwarpSegment, IwarpSegments, Part
 
 OWN, ACKNOWLEDGEMENT, OTHER = "own", "acknowledgement", "other"
 
@@ -104,7 +104,7 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
     return found
 
 
-def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[Segment]]:
+def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[IwarpSegment]]:
     """Have an analyzer's FPDUs remembered; gives a function for the iWARP segments of some frames of a batch.
 
     It knows what was fed by then.
@@ -112,15 +112,15 @@ def watch_segments(analyzer: Analyzer) -> Callable[[FrameBatch, int, int], list[
     addresses = AddressTable()
 
     @cache
-    def segments() -> Segments:
+    def segments() -> IwarpSegments:
         # Most captures have no iWARP in them, and then nothing of it need be loaded.
-        from rdmascope.dissect.transport.iwarp.segments import Segments
+        from rdmascope.dissect.transport.iwarp.segments import IwarpSegments
 
-        return Segments()
+        return IwarpSegments()
 
-    analyzer.watch_fpdus(lambda *fpdus: segments().watch(*fpdus))
+    analyzer.watch_fpdus(lambda *fpdus: segments().listen(*fpdus))
 
-    def of(batch: FrameBatch, first: int, last: int) -> list[Segment]:
+    def of(batch: FrameBatch, first: int, last: int) -> list[IwarpSegment]:
         observer = analyzer.iwarp
         if observer is None:
             return []
@@ -159,7 +159,7 @@ def segment_steps(rpc: Rpc, session: Session) -> list[Step]:
                 continue
         if waiting is not None:
             for segment in segments(waiting, first, int(waiting.rows["number"][-1])):
-                connection = segment.link.connection
+                connection = segment.connection
                 if connection is None or connection.number != rpc.connection.number:
                     continue
                 if segment.frame > last:
@@ -196,9 +196,9 @@ class Carried:
         }
         self._writes = [one for one in moved if one.kind is Kind.WRITE]
 
-    def by(self, segment: Segment) -> bool:
+    def by(self, segment: IwarpSegment) -> bool:
         """Whether a segment carries some of it."""
-        connection, sender = segment.link.connection, segment.sender
+        connection, sender = segment.connection, segment.sender
         if connection is None or connection.number != self._number:
             return False
         return any(part.fpdu is not None and self._is_mine(part.fpdu, sender) for part in segment.parts)
@@ -216,7 +216,7 @@ class Carried:
         )
 
 
-def _step(segment: Segment, own: bool, procedures: dict[tuple[int, int], str]) -> Step:
+def _step(segment: IwarpSegment, own: bool, procedures: dict[tuple[int, int], str]) -> Step:
     kind = OWN if own else OTHER if segment.length else ACKNOWLEDGEMENT
     family, label = "ACK", TCP_ACK
     if segment.length:
@@ -230,7 +230,7 @@ def _step(segment: Segment, own: bool, procedures: dict[tuple[int, int], str]) -
     return Step(segment.frame, segment.time, segment.sender, family, label, segment.length, kind)
 
 
-def _part_label(part: Part, segment: Segment, procedures: dict[tuple[int, int], str]) -> tuple[str, str]:
+def _part_label(part: Part, segment: IwarpSegment, procedures: dict[tuple[int, int], str]) -> tuple[str, str]:
     """What a segment carries of one FPDU: '[Write 124 B]', or '[Write 4.02 KiB …' where others have the rest."""
     from rdmascope.dissect.layers import iwarp_codes as codes
 

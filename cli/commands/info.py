@@ -24,7 +24,7 @@ from rdmascope.dissect.link.packets import decode
 from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.transport.connection import Registry
-from rdmascope.dissect.transport.iwarp.observer import Observer as IwarpObserver
+from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
 from rdmascope.dissect.units import count
 
 from ..terminal import EXIT_BAD_INPUT, complain, console, meter, print_json, show

@@ -32,7 +32,7 @@ from ..views import packets as views
 
 if TYPE_CHECKING:
     from rdmascope.dissect.records.segment_lines import SegmentLines
-    from rdmascope.dissect.transport.iwarp.segments import Segment
+    from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
 
 SLICE = 4096
 """Packets made into lines at a time."""
@@ -63,7 +63,7 @@ class Line(NamedTuple):
     """Bytes of the whole frame."""
     packet: SimpleNamespace | None
     """An InfiniBand packet."""
-    segment: Segment | None
+    segment: IwarpSegment | None
     """A TCP segment of iWARP."""
     source: str
     destination: str
@@ -170,7 +170,7 @@ def _lines(reading: Reading, first: int, last: int) -> Iterator[Line]:
 
         return SegmentLines(analyzer)
 
-    analyzer.watch_fpdus(lambda *fpdus: segments().watch(*fpdus))
+    analyzer.watch_fpdus(lambda *fpdus: segments().listen(*fpdus))
 
     def told(batch: FrameBatch) -> Iterator[Line]:
         packets = _batch_lines(batch, analyzer, sends, uses, first, last)
@@ -303,7 +303,7 @@ def _packet_fields(packet: SimpleNamespace | None) -> records.Record:
     }
 
 
-def _segment_fields(segment: Segment, rpcs: tuple[int, ...]) -> records.Record:
+def _segment_fields(segment: IwarpSegment, rpcs: tuple[int, ...]) -> records.Record:
     from rdmascope.dissect.records.segment_lines import segment_fields
 
     return {

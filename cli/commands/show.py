@@ -19,7 +19,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.operations import Operation
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.transport.iwarp.segments import Segment
+    from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
 
 from rdmascope.captures.ladder import Carried, frames_of, packet_batches, segment_steps, steps, watch_segments
 from rdmascope.captures.session import rereadable
@@ -191,7 +191,7 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
     analyzer = reading.analyzer
     strays: dict[int, tuple[Conversation, Message]] = {}
     analyzer.listener = lambda conversation: Strays(conversation, strays)
-    segments: list[Segment] = []
+    segments: list[IwarpSegment] = []
     watched_segments = watch_segments(analyzer)
 
     def look() -> None:

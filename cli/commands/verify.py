@@ -131,7 +131,7 @@ def _ours(reading: Reading, readable: TsharkInput) -> Ours:
     for rpc in analyzer.finish():
         ours.add_rpc(rpc)
     if analyzer.iwarp is not None:
-        ours.streams.known |= dict.fromkeys(analyzer.iwarp.links.values())
+        ours.streams.known |= dict.fromkeys(analyzer.iwarp.connections.values())
     readable.finish()
     return ours
 

@@ -14,7 +14,7 @@ from rdmascope.dissect.records.frame_layers import all_layers, fields_of, layers
 from rdmascope.dissect.units import count, seconds
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.transport.iwarp.segments import Segment
+    from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
 
 
 MAX_VALUE = 96
@@ -22,7 +22,7 @@ MAX_VALUE = 96
 
 
 def frame_tree(
-    data: bytes, row: Rows, first_time: int, rpcrdma: bool = False, segment: Segment | None = None
+    data: bytes, row: Rows, first_time: int, rpcrdma: bool = False, segment: IwarpSegment | None = None
 ) -> RenderableType:
     captured, original = int(row["captured"]), int(row["original"])
     truncated = "" if captured >= original else f", {count(captured)} of them captured"
@@ -35,7 +35,7 @@ def frame_tree(
 
 
 def layer_trees(
-    data: bytes, link_type: int, rpcrdma: bool = False, segment: Segment | None = None
+    data: bytes, link_type: int, rpcrdma: bool = False, segment: IwarpSegment | None = None
 ) -> list[RenderableType]:
     """``segment``: what the frame is to iWARP."""
     trees: list[RenderableType] = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..transport.iwarp.checks import WRONG_CRC
-from ..transport.iwarp.segments import Part, Segment
+from ..transport.iwarp.segments import IwarpSegment, Part
 from ..units import count, plural
 from .segment_info import fault_info, fpdu_info
 
@@ -18,7 +18,7 @@ class Words(NamedTuple):
     fields: dict[str, Any]
 
 
-def mpa_layers(data: bytes, segment: Segment) -> Iterator[Any]:
+def mpa_layers(data: bytes, segment: IwarpSegment) -> Iterator[Any]:
     """Scapy packets of the FPDUs that begin in the segment, a Request or Reply too; ``Words`` for everything else.
 
     ``data``: of the whole frame.
@@ -28,7 +28,7 @@ def mpa_layers(data: bytes, segment: Segment) -> Iterator[Any]:
 
     if segment.mark:
         yield Words(f"TCP: {segment.mark}", {"mark": segment.mark})
-    port = None if segment.link.connection is None else segment.link.connection.service_port
+    port = None if segment.connection is None else segment.connection.service_port
     for part in segment.parts:
         start = segment.payload + part.at
         wire = data[start : start + part.length]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..link.numbers import COOKED, ERF, ETHERNET, INFINIBAND, LINUX_SLL2, RAW_IP
-from ..transport.iwarp.segments import Segment
+from ..transport.iwarp.segments import IwarpSegment
 from .fpdu_layers import Words, mpa_layers
 
 
@@ -46,7 +46,7 @@ def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
     return packet
 
 
-def all_layers(data: bytes, link_type: int, rpcrdma: bool, segment: Segment | None) -> Iterator[Any]:
+def all_layers(data: bytes, link_type: int, rpcrdma: bool, segment: IwarpSegment | None) -> Iterator[Any]:
     """Scapy layers, and of iWARP words between them."""
     if segment is None:
         yield from layers_of(dissect(data, link_type, rpcrdma))
@@ -58,7 +58,7 @@ def all_layers(data: bytes, link_type: int, rpcrdma: bool, segment: Segment | No
 
 
 def frame_fields(
-    data: bytes, link_type: int, rpcrdma: bool = False, segment: Segment | None = None
+    data: bytes, link_type: int, rpcrdma: bool = False, segment: IwarpSegment | None = None
 ) -> list[dict[str, Any]]:
     """The layers as plain values, for JSON."""
     return [

@@ -9,7 +9,7 @@ from ..link.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG
 from ..rpcrdma.conversation import first_private_data
 from ..transport.iwarp.checks import DOUBTED, WRONG_CRC
 from ..transport.iwarp.mpa import MPAFrame
-from ..transport.iwarp.segments import Fpdu, Part, Segment
+from ..transport.iwarp.segments import Fpdu, IwarpSegment, Part
 from ..units import count, size
 from .packet_info import Shown
 
@@ -22,7 +22,7 @@ Owner = Callable[[Fpdu], tuple[Shown | None, str]]
 """What is known of the RPC that an FPDU is of: how its message is shown where the FPDU ends it, else its use."""
 
 
-def segment_shown(segment: Segment, owner: Owner) -> Shown:
+def segment_shown(segment: IwarpSegment, owner: Owner) -> Shown:
     """Protocol and info column of a segment."""
     shown = [part_shown(part, segment, owner) for part in segment.parts]
     mark = f"[{segment.mark}] " if segment.mark else ""
@@ -33,22 +33,22 @@ def segment_shown(segment: Segment, owner: Owner) -> Shown:
     protocol = next((name for name in (*ranked, "RPCoRDMA", MPA, DDP) if name in names), TCP)
     ends = [word for flag, word in ((FIN, "FIN"), (RST, "RST"), (SYN, "SYN")) if segment.flags & flag]
     info = " | ".join(info for _, info in shown) + (f" [{', '.join(ends)}]" if ends else "")
-    connection = segment.link.connection
+    connection = segment.connection
     return protocol, f"{mark}{info} conn {connection.number}" if connection is not None else mark + info
 
 
-def tcp_info(segment: Segment) -> str:
+def tcp_info(segment: IwarpSegment) -> str:
     """'42162 → 20049 [ACK] Seq=877 Ack=885 Win=61952 Len=0', as tshark has it."""
     flags = ", ".join(name for flag, name in FLAGS.items() if segment.flags & flag) or "none"
     info = f"{segment.source_port} → {segment.destination_port} [{flags}] Seq={segment.relative_seq}"
     if segment.relative_ack is not None:
         info += f" Ack={segment.relative_ack}"
     info += f" Win={segment.window}" + ("" if segment.scaled else " (unscaled)") + f" Len={segment.length}"
-    connection = segment.link.connection
+    connection = segment.connection
     return info if connection is None else f"{info} conn {connection.number}"
 
 
-def part_shown(part: Part, segment: Segment, owner: Owner) -> Shown:
+def part_shown(part: Part, segment: IwarpSegment, owner: Owner) -> Shown:
     if part.mpa is not None:
         return MPA, mpa_info(part.mpa) + extent(part, "it")
     if part.fault:

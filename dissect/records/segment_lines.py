@@ -13,7 +13,7 @@ from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..transport.iwarp.checks import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
-from ..transport.iwarp.segments import Fpdu, Part, Segment, Segments
+from ..transport.iwarp.segments import Fpdu, IwarpSegment, IwarpSegments, Part
 from ..transport.operations import Kind
 from . import nouns as records
 from . import segment_info as views
@@ -38,8 +38,8 @@ class SegmentLines:
     def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
         self._addresses = AddressTable()
-        self._segments = Segments()
-        self.watch = self._segments.watch
+        self._segments = IwarpSegments()
+        self.listen = self._segments.listen
         """Listens to the FPDUs of all connections."""
         self._sends: OrderedDict[tuple[int, int, int], tuple[Shown, int]] = OrderedDict()
         """By connection, endpoint and message sequence number."""
@@ -72,7 +72,9 @@ class SegmentLines:
             while len(kept) > MAX_KEPT:
                 kept.popitem(last=False)
 
-    def lines(self, batch: FrameBatch, first: int, last: int) -> Iterator[tuple[Segment, str, str, tuple[int, ...]]]:
+    def lines(
+        self, batch: FrameBatch, first: int, last: int
+    ) -> Iterator[tuple[IwarpSegment, str, str, tuple[int, ...]]]:
         """Segments of frames ``first`` to ``last``: protocol, info column, and the RPCs in them."""
         observer = self._analyzer.iwarp
         if observer is None:
@@ -85,14 +87,16 @@ class SegmentLines:
                 continue
             rpcs: dict[int, None] = {}
 
-            def owner(fpdu: Fpdu, segment: Segment = segment, rpcs: dict[int, None] = rpcs) -> tuple[Shown | None, str]:
+            def owner(
+                fpdu: Fpdu, segment: IwarpSegment = segment, rpcs: dict[int, None] = rpcs
+            ) -> tuple[Shown | None, str]:
                 return self._owner_of(fpdu, segment, rpcs)
 
             protocol, info = views.segment_shown(segment, owner)
             yield segment, protocol, info, tuple(rpcs)
 
-    def _owner_of(self, fpdu: Fpdu, segment: Segment, rpcs: dict[int, None]) -> tuple[Shown | None, str]:
-        connection = segment.link.connection
+    def _owner_of(self, fpdu: Fpdu, segment: IwarpSegment, rpcs: dict[int, None]) -> tuple[Shown | None, str]:
+        connection = segment.connection
         if connection is None:
             return None, ""
         number, sender = connection.number, segment.sender
@@ -132,9 +136,9 @@ def _sent(number: int, message: Message) -> tuple[int, int, int]:
     return number, message.operation.initiator, message.operation.psn
 
 
-def segment_fields(segment: Segment, rpcs: tuple[int, ...]) -> records.Record:
+def segment_fields(segment: IwarpSegment, rpcs: tuple[int, ...]) -> records.Record:
     """A segment as JSON, beside what every packet has."""
-    connection = segment.link.connection
+    connection = segment.connection
     return {
         "connection": None if connection is None else connection.number,
         "source_port": segment.source_port,

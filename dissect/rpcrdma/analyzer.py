@@ -26,8 +26,8 @@ from .rpcs import Rpc
 if TYPE_CHECKING:
     from ..transport.iwarp.decoding import Fpdus
     from ..transport.iwarp.health import TcpCosts
-    from ..transport.iwarp.link import Link as IwarpLink
-    from ..transport.iwarp.observer import Observer as IwarpObserver
+    from ..transport.iwarp.observer import IwarpObserver
+    from ..transport.iwarp.tcp_connection import TcpConnection
 
 NFS_RDMA_PORT = 20049
 """RFC 8267, 8."""
@@ -36,7 +36,7 @@ SWEEP = 1_000_000_000
 MAX_LEAVING = 1 << 14
 """Evicted conversations that wait to be asked for."""
 
-Event = tuple[int, "Link | IwarpLink", Operation]
+Event = tuple[int, "Link | TcpConnection", Operation]
 """Frame number in whose place it stands, where, what."""
 
 
@@ -87,17 +87,17 @@ class Analyzer:
         self._registry = Registry(self.connections)
         self._observer = Observer(self.addresses, self._registry, self.options.icrc)
         self._iwarp: IwarpObserver | None = None
-        self._watch_fpdus: Callable[[IwarpLink, int, Fpdus], None] | None = None
+        self._watch_fpdus: Callable[[TcpConnection, int, Fpdus], None] | None = None
         self._swept = 0
         self._dispatchers: dict[int, Dispatcher] = {}
         self._numbers = count(1)
         self._done: list[Rpc] = []
 
-    def watch_fpdus(self, watch: Callable[[IwarpLink, int, Fpdus], None]) -> None:
+    def watch_fpdus(self, watch: Callable[[TcpConnection, int, Fpdus], None]) -> None:
         """``watch`` is shown the FPDUs of every iWARP connection that begins from now on, and their direction."""
         self._watch_fpdus = watch
         if self._iwarp is not None:
-            self._iwarp.watch = watch
+            self._iwarp.listener = watch
 
     @property
     def conversations(self) -> list[Conversation]:
@@ -137,8 +137,8 @@ class Analyzer:
 
     def health(self, number: int) -> TransportHealth:
         """How the transport of connection ``number`` fared, as far as the capture was fed."""
-        if self._iwarp is not None and number in self._iwarp.links:
-            return self._iwarp.links[number].health.result(self.last_time)
+        if self._iwarp is not None and number in self._iwarp.connections:
+            return self._iwarp.connections[number].transport_health()
         notes = self._observer.notes
         notes.settle(self._observer.bound)
         health = self._observer.links[number].health
@@ -204,7 +204,10 @@ class Analyzer:
             return []
         numbers = {connection.number for connection in chosen}
         iwarp = self._iwarp
-        events: list[Event] = [*self._observer.finish_links(numbers), *(iwarp.finish_links(numbers) if iwarp else ())]
+        events: list[Event] = [
+            *self._observer.finish_links(numbers),
+            *(iwarp.finish_connections(numbers) if iwarp else ()),
+        ]
         self._take(sorted(events, key=itemgetter(0)))
         evicted: list[Conversation] = []
         for connection in chosen:
@@ -230,10 +233,10 @@ class Analyzer:
         observer = self._iwarp
         if observer is None:
             # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
-            from ..transport.iwarp.observer import Observer as IwarpObserver
+            from ..transport.iwarp.observer import IwarpObserver
 
             observer = self._iwarp = IwarpObserver(self._registry, self.options.ports)
-            observer.watch = self._watch_fpdus
+            observer.listener = self._watch_fpdus
         packets, taken = observer.packets, observer.taken
         found = observer.feed(batch, tcp)
         self.packets += observer.packets - packets
@@ -257,7 +260,7 @@ class Analyzer:
                 before, take = link, self._dispatcher(link).take
             take(operation)
 
-    def _dispatcher(self, link: Link | IwarpLink) -> Dispatcher:
+    def _dispatcher(self, link: Link | TcpConnection) -> Dispatcher:
         connection = link.connection
         assert connection is not None
         dispatcher = self._dispatchers.get(connection.number)
@@ -275,7 +278,7 @@ class Analyzer:
         done = self._done[:]
         self._done.clear()
         links = self._observer.links
-        iwarp = self._iwarp.links if self._iwarp else {}
+        iwarp = self._iwarp.connections if self._iwarp else {}
         known: dict[int, Costs | TcpCosts | None] = {}
         for rpc in done:
             number = rpc.connection.number

@@ -16,7 +16,7 @@ from ..link.packets import PacketBatch
 from ..rpcrdma.messages import Segment
 from ..rpcrdma.rpcs import Rpc
 from ..transport.iwarp.decoding import Fpdus
-from ..transport.iwarp.link import Link
+from ..transport.iwarp.tcp_connection import TcpConnection
 from ..transport.operations import Operation
 from .frame_fields import Values
 
@@ -34,43 +34,43 @@ def datagram_spots(fields: Mapping[str, Values]) -> frozenset[str]:
 class IwarpStreams:
     """The iWARP connections, and the frames in which their FPDUs end."""
 
-    links: dict[int, Link] = field(default_factory=dict)
+    links: dict[int, TcpConnection] = field(default_factory=dict)
     """By frame."""
-    known: dict[Link, None] = field(default_factory=dict)
+    known: dict[TcpConnection, None] = field(default_factory=dict)
     """In order of appearance."""
-    split: dict[Link, int] = field(default_factory=dict)
+    split: dict[TcpConnection, int] = field(default_factory=dict)
     """The first frame with an FPDU that is spread over TCP segments."""
 
-    def add(self, link: Link, fpdus: Fpdus) -> None:
+    def add(self, tcp: TcpConnection, fpdus: Fpdus) -> None:
         rows = fpdus.rows
-        self.known[link] = None
-        self.links.update(dict.fromkeys(rows["last_frame"].tolist(), link))
+        self.known[tcp] = None
+        self.links.update(dict.fromkeys(rows["last_frame"].tolist(), tcp))
         spread = rows["first_frame"][rows["first_frame"] != rows["last_frame"]]
         if len(spread):
-            self.split[link] = min(int(spread.min()), self.split.get(link, int(spread.min())))
+            self.split[tcp] = min(int(spread.min()), self.split.get(tcp, int(spread.min())))
 
     def of(self, frame: int) -> frozenset[str]:
         """Names of the rows that apply to a frame; where it ends no FPDU, of all connections at that time."""
         if frame in self.links:
             return self._of(self.links[frame], frame)
         found: frozenset[str] = frozenset()
-        for link in self.known:
-            if link.first is not None and link.first[0] <= frame <= link.last[0]:
-                found |= self._of(link, frame)
+        for tcp in self.known:
+            if tcp.lifetime.first is not None and tcp.lifetime.first[0] <= frame <= tcp.lifetime.last[0]:
+                found |= self._of(tcp, frame)
         return found
 
-    def _of(self, link: Link, frame: int) -> frozenset[str]:
+    def _of(self, tcp: TcpConnection, frame: int) -> frozenset[str]:
         found: set[str] = set()
-        startups = [framing.startup for framing in link.framings]
+        startups = [one.framing.startup for one in tcp.directions]
         if not all(startups):
             found.add("no MPA")
         if any(one.mpa.peer_to_peer for one in startups if one):
             found.add("ready to receive")
-        if any(framing.markers for framing in link.framings):
+        if any(one.framing.markers for one in tcp.directions):
             found.add("markers")
-        if any(one.repeats.troubled or one.missing for one in link.streams):
+        if any(one.stream.repeats.troubled or one.stream.missing for one in tcp.directions):
             found.add("TCP order")
-        if link in self.split and frame >= self.split[link]:
+        if tcp in self.split and frame >= self.split[tcp]:
             found.add("split FPDUs")
         return frozenset(found)
 

@@ -19,7 +19,7 @@ from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..link.packets import PacketBatch
 from ..rpcrdma.rpcs import Rpc
 from ..transport.iwarp.decoding import Fpdus
-from ..transport.iwarp.link import Link
+from ..transport.iwarp.tcp_connection import TcpConnection
 from .circumstances import Circumstances, IwarpStreams, RetransmittedPackets, datagram_spots
 from .frame_fields import (
     FIXED_WORDS,
@@ -173,9 +173,9 @@ class Ours:
         self.circumstances.add(rpc)
         self.messages += rpc_messages(rpc, spots)
 
-    def add_fpdus(self, link: Link, direction: int, fpdus: Fpdus) -> None:
+    def add_fpdus(self, tcp: TcpConnection, direction: int, fpdus: Fpdus) -> None:
         """The next FPDUs of one direction of an iWARP connection."""
-        self.streams.add(link, fpdus)
+        self.streams.add(tcp, fpdus)
         for frame, fields in joined(fpdu_fields(fpdus)).items():
             known = self.fpdus.setdefault(frame, {})
             for name, values in fields.items():
@@ -184,9 +184,9 @@ class Ours:
     def frame_fields(self) -> Iterator[FrameFields]:
         """Every packet, in frame order."""
         found = dict(self.fpdus)
-        for link in self.streams.known:
-            for framing in link.framings:
-                if (startup := framing.startup) is not None:
+        for tcp in self.streams.known:
+            for direction in tcp.directions:
+                if (startup := direction.framing.startup) is not None:
                     found[startup.frame] = {**mpa_fields(startup.mpa), **found.get(startup.frame, {})}
         segments = (FrameFields(frame, found[frame]) for frame in sorted(found))
         packets = (frame for block in self.blocks for frame in block.frame_fields())

@@ -210,7 +210,7 @@ def test_nothing_that_tcp_brings_breaks_the_listing(conversation: IwarpConversat
     capture = IwarpCapture(conversation.wire, segments)
     analyzer = Analyzer()
     lines = SegmentLines(analyzer)
-    analyzer.watch_fpdus(lines.watch)
+    analyzer.watch_fpdus(lines.listen)
     batch = frame_batch(capture.frames)
     lines.note(analyzer.feed(batch))
     lines.note(analyzer.finish())

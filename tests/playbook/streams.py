@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.transport.connection import Connection, Registry
-from rdmascope.dissect.transport.iwarp.observer import Observer
+from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
 from rdmascope.dissect.transport.operations import Kind, Operation
 
 from .capture import frame_batches
@@ -29,9 +29,9 @@ def observe(
     segments: Sequence[Segment] | None = None,
     cuts: Sequence[int] = (),
     ports: frozenset[int] = frozenset({20049}),
-) -> tuple[Observer, list[Operation]]:
+) -> tuple[IwarpObserver, list[Operation]]:
     connections: list[Connection] = []
-    observer = Observer(Registry(connections), ports)
+    observer = IwarpObserver(Registry(connections), ports)
     events = []
     for batch in frame_batches(talk.frames(segments), cuts):
         located = locate(batch, AddressTable())

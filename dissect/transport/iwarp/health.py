@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,16 +14,16 @@ from ...percentiles import Distribution, Samples
 from ...rpcrdma.rpcs import Rpc
 from ...serial import TCP_SEQUENCE
 from ..capture_point import MEANINGS
+from ..connection import Connection
 from ..health import NONE, Direction, Episode, Refusal, Tally, TransportHealth, Vantage
 from ..operations import Kind, Operation
 from ..rc.acknowledgements import Acknowledgements
 from ..rc.retransmissions import Columns
-from .assembly import Fragment, Terminate
 from .decoding import Fpdus
+from .direction import IwarpDirection
+from .fragments import Fragment
 from .retransmissions import Again, Repeats
-
-if TYPE_CHECKING:
-    from .link import Link
+from .terminate import TerminateMessage
 
 PAUSE = 100_000_000
 """Nanoseconds; an endpoint that sends no payload for longer is not active."""
@@ -97,11 +96,11 @@ def _sending(operation: Operation) -> list[tuple[int, int, int]]:
 class Health:
     """One connection's."""
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
+    def __init__(self, directions: tuple[IwarpDirection, IwarpDirection]) -> None:
+        self.directions = directions
         self.active = [0, 0]
         self.last: list[int | None] = [None, None]
-        self.terminates: tuple[list[Terminate], list[Terminate]] = [], []
+        self.terminates: tuple[list[TerminateMessage], list[TerminateMessage]] = [], []
         self.answers = Acknowledgements(), Acknowledgements()
         """By direction of the segments: how they were acknowledged."""
         self.marked = [0, 0]
@@ -121,7 +120,7 @@ class Health:
             self.marked[direction] += _marked(data, rows)
             rows = rows[(rows["length"] > 0) & (rows["flags"] & RST == 0)]
             back = back[(back["flags"] & (ACK | RST | SYN)) == ACK]
-            head = self.link.streams[direction].repeats.head
+            head = self.directions[direction].stream.repeats.head
             if head is None:
                 if not len(rows):
                     continue
@@ -154,7 +153,7 @@ class Health:
     def settle(self, final: bool) -> None:
         """Charge repetitions to the Operations whose bytes they are, once those were put together."""
         for direction in (0, 1):
-            fresh = self.link.streams[direction].repeats.again
+            fresh = self.directions[direction].stream.repeats.again
             pending = self._again[direction]
             if not fresh and not pending:
                 continue
@@ -173,11 +172,13 @@ class Health:
     # What it tells
 
     def _repeats(self, sender: int) -> Repeats:
-        return self.link.streams[self._direction_of(sender)].repeats
+        return self._direction_of(sender).stream.repeats
 
-    def _direction_of(self, sender: int) -> int:
-        active = self.link.active or 0
-        return active if sender == 0 else 1 - active
+    def _direction_of(self, sender: int) -> IwarpDirection:
+        return self.directions[self._number_of(sender)]
+
+    def _number_of(self, sender: int) -> int:
+        return int(self.directions[0].sender != sender)
 
     def _episodes(self) -> list[Episode]:
         found = [one.noun(sender) for sender in (0, 1) for one in self._repeats(sender).told()]
@@ -186,18 +187,16 @@ class Health:
     @property
     def costs(self) -> TcpCosts | None:
         """What retransmissions cost RPCs; None where there was none."""
-        changes = sum(stream.repeats.changes for stream in self.link.streams)
+        changes = sum(one.stream.repeats.changes for one in self.directions)
         if not changes:
             return None
         if self._costs is None or self._costs[0] != changes:
             self._costs = changes, TcpCosts(self._episodes())
         return self._costs[1]
 
-    def result(self, now: int | None = None) -> TransportHealth:
+    def result(self, connection: Connection) -> TransportHealth:
         """The state of things."""
-        connection = self.link.connection
-        assert connection is not None
-        checked = sum(framing.checks.crc_checked for framing in self.link.framings)
+        checked = sum(one.framing.checks.crc_checked for one in self.directions)
         episodes = self._episodes()
         counts: Counter[str] = sum((self._repeats(sender).snapshot()[0] for sender in (0, 1)), Counter())
         waits: list[Distribution | None] = []
@@ -209,7 +208,7 @@ class Health:
         return TransportHealth(
             connection.number,
             connection.transport,
-            (self._direction(0), self._direction(1)),
+            (self._direction(connection, 0), self._direction(connection, 1)),
             tuple(episodes),
             sum(counts.values()),
             None,
@@ -223,14 +222,12 @@ class Health:
             crc_checked=checked or None,
         )
 
-    def _direction(self, sender: int) -> Direction:
-        link = self.link
-        connection = link.connection
-        assert connection is not None
-        direction = self._direction_of(sender)
-        stream, framing = link.streams[direction], link.framings[direction]
-        mine, theirs = stream.repeats, link.streams[1 - direction].repeats
-        answers = self.answers[1 - direction]
+    def _direction(self, connection: Connection, sender: int) -> Direction:
+        number = self._number_of(sender)
+        direction, other = self.directions[number], self.directions[1 - number]
+        mine, theirs = direction.stream.repeats, other.stream.repeats
+        checks = direction.framing.checks
+        answers = self.answers[1 - number]
         ends = connection.endpoints[sender], connection.endpoints[1 - sender]
         depth = None
         if ends[0].initiator_depth is not None and ends[1].responder_resources is not None:
@@ -255,31 +252,31 @@ class Health:
             requests_per_ack=answers.acknowledged / answers.advancing if answers.advancing else None,
             most_per_ack=answers.most,
             ack_delay=answers.delay.distribution(),
-            read_delay=link.reads[1 - direction].delay.distribution(),
+            read_delay=other.reads.delay.distribution(),
             sequence_naks=0,
             rnr_naks=(),
             rnr_count=0,
             fatal_naks=tuple(Refusal(one.frame, one.time, 0, str(one)) for one in self.terminates[sender]),
-            ecn_marked=self.marked[direction],
+            ecn_marked=self.marked[number],
             cnps=0,
             cnp_gap=None,
             cnp_delay=None,
             icrc_failures=(),
             icrc_failure_count=0,
-            reads_outstanding=link.reads[direction].most,
+            reads_outstanding=direction.reads.max_open,
             read_depth=depth,
-            unanswered=len(link.reads[direction].open),
+            unanswered=len(direction.reads.open),
             fpdus=connection.packets[sender],
             duplicate_acks=theirs.duplicate_acks,
             selective_acks=theirs.selective_acks,
             reported_twice=theirs.reported_twice,
             zero_windows=theirs.zero_windows,
             congestion_echoes=theirs.echoes,
-            damaged_segments=link.damaged[direction],
-            crc_failures=tuple(framing.checks.crc_failures),
-            crc_failure_count=framing.checks.crc_failure_count,
-            marker_failures=framing.checks.marker_failure_count,
-            doubted_fpdus=framing.checks.doubt.count,
+            damaged_segments=direction.damaged_segments,
+            crc_failures=tuple(checks.crc_failures),
+            crc_failure_count=checks.crc_failure_count,
+            marker_failures=checks.marker_failure_count,
+            doubted_fpdus=checks.doubt.count,
         )
 
 

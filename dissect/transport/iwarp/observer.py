@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,29 +18,32 @@ from ...serial import TCP_SEQUENCE
 from ..connection import Registry
 from ..operations import Operation
 from .decoding import Fpdus
-from .link import Link
 from .mpa import is_mpa
 from .rdmap import LEGAL
+from .tcp_connection import TcpConnection
 
 TRIED = 64
 """Segments with payload by which a connection must have shown that it is iWARP."""
-TRIALS = 1024
+MAX_TRIALS = 1024
 """Connections on trial at one time."""
-REMEMBERED = 1 << 17
-"""Connections of which it is remembered that they are something else."""
+MAX_UNDECIDED = 1 << 17
+"""Connections that are remembered as something else, or as undecided."""
 
 SETTLED = 10_000_000_000
 """Nanoseconds without a segment, after which a connection that was closed is over."""
 
-Event = tuple[int, Link, Operation]
+Key = tuple[int, int]
+"""The two ends of a connection: address id and port in one number each, the lower one first."""
+
+Event = tuple[int, TcpConnection, Operation]
 """Frame number in whose place it stands, where, what."""
 
-_GREETING = int.from_bytes(REQUEST_KEY[:8], "big")
+_STARTUP = int.from_bytes(REQUEST_KEY[:8], "big")
 """Begins both a Request and a Reply."""
 
 
 @dataclass(slots=True)
-class _Other:
+class _Undecided:
     """A connection that has not shown that it is iWARP."""
 
     tried: int = 0
@@ -54,7 +58,7 @@ class _Other:
     """That were seen since the SYN."""
 
 
-class Observer:
+class IwarpObserver:
     """Feed it batches of frames, after the frames with TCP in them were found; it gives Operations in the order of
     events, over all connections.
 
@@ -68,15 +72,16 @@ class Observer:
         """``registry`` is shared with the observers of other transports; ``ports``: those of the service."""
         self.registry = registry
         self.ports = ports
-        self.watch: Callable[[Link, int, Fpdus], None] | None = None
-        """Is shown the FPDUs of every connection as they are taken, and their direction."""
+        self.listener: Callable[[TcpConnection, int, Fpdus], None] | None = None
+        """Called with the FPDUs of every connection as they are taken, and their direction."""
         self.addresses = AddressTable()
-        self.links: dict[int, Link] = {}
+        self.connections: dict[int, TcpConnection] = {}
         """By connection number."""
-        self.open: dict[tuple[int, int], Link] = {}
+        self.open: dict[Key, TcpConnection] = {}
         """By the two ends; also what is on trial."""
-        self.others: dict[tuple[int, int], _Other] = {}
-        self.trials = 0
+        self.undecided: dict[Key, _Undecided] = {}
+        self.trials: set[Key] = set()
+        """Open connections that have not shown yet that they are iWARP, and began with no Request or Reply."""
         self.packets = 0
         """MPA Requests and Replies and FPDUs of connections that are iWARP."""
         self.taken = 0
@@ -87,69 +92,45 @@ class Observer:
         rows = locate_tcp(batch, walks, self.addresses)
         if not len(rows):
             return []
-        ends = [
-            rows[name].astype(np.int64) << 16 | rows[port]
-            for name, port in (("source", "source_port"), ("destination", "destination_port"))
-        ]
-        forward = ends[0] <= ends[1]
-        low, high = np.minimum(*ends), np.maximum(*ends)
-        order = np.lexsort((high, low))
-        low, high = low[order], high[order]
-        edges = np.flatnonzero((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1
-        starts = np.concatenate(([0], edges))
-        greeting, likely = _first_bytes(batch.data, rows)
-        opening = rows["flags"] & (SYN | ACK) == SYN
-        marked = [np.logical_or.reduceat(one[order], starts).tolist() for one in (greeting, likely, opening)]
+        segments = _Segments.of(batch.data, rows)
         events: list[Event] = []
-        groups = zip(
-            order[starts].tolist(),
-            starts.tolist(),
-            [*edges.tolist(), len(rows)],
-            low[starts].tolist(),
-            high[starts].tolist(),
-            *marked,
-            strict=True,
-        )
-        for _, begin, end, key_low, key_high, greets, looks, opens in sorted(groups):
-            key = key_low, key_high
-            link = self.open.get(key)
-            other = self.others.get(key) if link is None else None
-            if other is not None and other.tried > TRIED and not (greets or opens):
+        for group in segments.by_connection():
+            undecided = self.undecided.get(group.key) if group.key not in self.open else None
+            if undecided is not None and undecided.tried > TRIED and not (group.starts_up or group.opens):
                 continue
-            members = order[begin:end]
-            parts = [members]
-            if opens:
-                cuts = np.flatnonzero(opening[members])
-                parts = [part for part in np.split(members, cuts) if len(part)]
+            parts = [group.members]
+            if group.opens:
+                parts = np.split(group.members, np.flatnonzero(segments.opening[group.members]))
             for part in parts:
-                events += self._take(key, batch.data, rows, part, forward, opening, greeting, looks)
+                if len(part):
+                    events += self._take(group.key, segments, part, group.likely)
         events.sort(key=itemgetter(0))
         return events
 
     def idle(self, now: int) -> list[Event]:
         """Nothing came up to ``now`` (ns) that was not fed: give what need not wait any longer."""
         events: list[Event] = []
-        for key, link in list(self.open.items()):
-            if link.closed and now - link.last[1] >= SETTLED:
+        for key, tcp in list(self.open.items()):
+            if tcp.lifetime.closed and now - tcp.lifetime.last[1] >= SETTLED:
                 events += self._finish(key)
-            elif link.waiting:
-                events += self._register(key, link, link.idle(now))
+            elif tcp.waiting:
+                events += self._register(key, tcp, tcp.idle(now))
         events.sort(key=itemgetter(0))
         return events
 
-    def finish_links(self, numbers: set[int]) -> list[Event]:
+    def finish_connections(self, numbers: set[int]) -> list[Event]:
         """The connections with these numbers are over."""
         events: list[Event] = []
-        for key, link in list(self.open.items()):
-            if link.connection is not None and link.connection.number in numbers:
+        for key, tcp in list(self.open.items()):
+            if tcp.connection is not None and tcp.connection.number in numbers:
                 events += self._finish(key)
         events.sort(key=itemgetter(0))
         return events
 
     def drop(self, numbers: set[int]) -> None:
         """Let go of everything about the connections with these numbers."""
-        for number in numbers & self.links.keys():
-            del self.links[number]
+        for number in numbers & self.connections.keys():
+            del self.connections[number]
 
     def finish(self) -> list[Event]:
         """The capture is over."""
@@ -159,162 +140,205 @@ class Observer:
         events.sort(key=itemgetter(0))
         return events
 
-    def _take(
-        self,
-        key: tuple[int, int],
-        data: Bytes,
-        rows: Rows,
-        members: Int64s,
-        forward: Rows,
-        opening: Rows,
-        greeting: Rows,
-        looks: bool,
-    ) -> list[Event]:
+    def _take(self, key: Key, segments: _Segments, members: Int64s, likely: bool) -> list[Event]:
         """Segments of one connection, a SYN only the first of them."""
         events: list[Event] = []
-        first = int(members[0])
-        link = self.open.get(key)
-        if opening[first]:
-            direction = int(not forward[first])
-            if link is not None and not link.closed and link.streams[direction].opened == int(rows["seq"][first]):
-                pass  # the SYN again
-            else:
+        rows, first = segments.rows, int(members[0])
+        tcp = self.open.get(key)
+        if segments.opening[first]:
+            direction, seq = segments.direction(first), int(rows["seq"][first])
+            repeated = tcp is not None and not tcp.lifetime.closed and tcp.directions[direction].stream.opened == seq
+            if not repeated:
                 frame = int(rows["frame"][first])
-                if link is not None:
-                    link.until = frame
+                if tcp is not None:
+                    tcp.lifetime.until = frame
                     events += self._finish(key)
-                    link = None
-                self._remember(key, _Other(0, direction, TCP_SEQUENCE.wrap(int(rows["seq"][first]) + 1), frame))
-        if link is None:
-            link, members = self._judge(key, data, rows, members, forward, greeting, looks)
-        if link is not None and len(members):
-            delivered = link.feed(data, take(rows, members), forward[members])
-            events += self._register(key, link, delivered)
+                    tcp = None
+                self._remember(key, _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), frame))
+        if tcp is None:
+            tcp, members = self._judge(key, segments, members, likely)
+        if tcp is not None and len(members):
+            delivered = tcp.feed(segments.data, take(rows, members), segments.forward[members])
+            events += self._register(key, tcp, delivered)
         return events
 
     def _judge(
-        self,
-        key: tuple[int, int],
-        data: Bytes,
-        rows: Rows,
-        members: Int64s,
-        forward: Rows,
-        greeting: Rows,
-        looks: bool,
-    ) -> tuple[Link | None, Int64s]:
-        """A Link for segments of a connection that has none, where they may be iWARP; and what of them it may get."""
-        other = self.others.get(key)
+        self, key: Key, segments: _Segments, members: Int64s, likely: bool
+    ) -> tuple[TcpConnection | None, Int64s]:
+        """A connection for segments that may be iWARP and have none yet; and the segments that it takes."""
+        undecided = self.undecided.get(key)
+        opened = undecided is not None and undecided.opened_by is not None
         earlier = 0
-        if other is not None and other.opened_by is not None:
-            earlier = other.segments
-            other.segments += len(members)
-        start = _split_request(data, rows, members, forward, other)
-        request = start is not None
-        for at in np.flatnonzero(greeting[members]).tolist():
-            if start is not None and start <= at:
-                break
-            place = int(rows["payload"][members[at]])
-            head = data[place : place + 16].tobytes()
-            if is_mpa(head):
-                start, request = int(at), head == REQUEST_KEY
-                break
-        if start is not None:
+        if undecided is not None and opened:
+            earlier = undecided.segments
+            undecided.segments += len(members)
+        startup = segments.first_startup(members, undecided)
+        if startup is not None:
+            start, request = startup
             index = int(members[start])
-            link = self._link(key)
-            link.earlier = earlier
-            link.begin(int(not forward[index]), rows[index : index + 1], request)
-            first = other is not None and other.opened_by is not None and int(rows["seq"][index]) == other.first
+            tcp = self._open_connection(key)
+            tcp.lifetime.earlier = earlier
+            tcp.begin(segments.direction(index), segments.rows[index : index + 1], request)
+            first = undecided is not None and opened and int(segments.rows["seq"][index]) == undecided.first
             # What stands before it is something else, or its own second half out of order.
-            return link, members if request and first else members[start:]
+            return tcp, members if request and first else members[start:]
         service = self._is_service(key)
-        carrying = int(np.count_nonzero(rows["length"][members]))
-        if not carrying and other is None:
+        carrying = int(np.count_nonzero(segments.rows["length"][members]))
+        if undecided is None:
+            if not carrying:
+                return None, members
+            undecided = _Undecided()
+            self._remember(key, undecided)
+        tried = undecided.tried
+        undecided.tried += carrying
+        if tried > TRIED or not carrying or not (likely or service or not opened):
             return None, members
-        fresh = other is not None and other.opened_by is not None
-        if other is None:
-            other = _Other()
-            self._remember(key, other)
-        tried = other.tried
-        other.tried += carrying
-        if tried > TRIED or not carrying or not (looks or service or not fresh):
+        if len(self.trials) >= MAX_TRIALS and not service:
             return None, members
-        if self.trials >= TRIALS and not service:
-            return None, members
-        self.trials += 1
-        link = self._link(key)
-        link.active, link.earlier = other.opened_by, earlier
-        return link, members
+        self.trials.add(key)
+        tcp = self._open_connection(key)
+        tcp.active, tcp.lifetime.earlier = undecided.opened_by, earlier
+        return tcp, members
 
-    def _link(self, key: tuple[int, int]) -> Link:
-        addresses = [self.addresses.name(end >> 16) for end in key]
-        link = Link((addresses[0], addresses[1]), (key[0] & 0xFFFF, key[1] & 0xFFFF), self.ports)
-        link.key = key
-        link.watch = self.watch
-        if key in self.others:
-            link.since = self.others[key].since
-        self.open[key] = link
-        return link
+    def _open_connection(self, key: Key) -> TcpConnection:
+        first, second = (self.addresses.name(end >> 16) for end in key)
+        tcp = TcpConnection(key, (first, second), (key[0] & 0xFFFF, key[1] & 0xFFFF), self.ports)
+        tcp.listener = self.listener
+        if key in self.undecided:
+            tcp.lifetime.since = self.undecided[key].since
+        self.open[key] = tcp
+        return tcp
 
-    def _is_service(self, key: tuple[int, int]) -> bool:
+    def _is_service(self, key: Key) -> bool:
         """One end has a service port, and the other one that a client would have."""
         near, far = sorted((key[0] & 0xFFFF, key[1] & 0xFFFF), key=lambda port: port not in self.ports)
         return near in self.ports and (far > near or far in self.ports)
 
-    def _remember(self, key: tuple[int, int], other: _Other) -> None:
-        self.others.pop(key, None)
-        self.others[key] = other
-        if len(self.others) > REMEMBERED:
-            del self.others[next(iter(self.others))]
+    def _remember(self, key: Key, undecided: _Undecided) -> None:
+        self.undecided.pop(key, None)
+        self.undecided[key] = undecided
+        if len(self.undecided) > MAX_UNDECIDED:
+            del self.undecided[next(iter(self.undecided))]
 
-    def _register(self, key: tuple[int, int], link: Link, delivered: list[tuple[int, Operation]]) -> list[Event]:
+    def _register(self, key: Key, tcp: TcpConnection, delivered: list[tuple[int, Operation]]) -> list[Event]:
         """Number a connection that was found, let go of what is none."""
-        connection = link.connection
+        connection = tcp.connection
         if connection is None:
-            if link.data_segments > TRIED and not link.confirmed and not self._is_service(key):
-                self.trials -= 1
+            if tcp.lifetime.data_segments > TRIED and not tcp.confirmed and not self._is_service(key):
+                self.trials.discard(key)
                 del self.open[key]
             return []
         if not connection.number:
             self.registry.add(connection)
-            self.links[connection.number] = link
-        packets = link.packets
-        self.packets += packets - link.counted_packets
-        self.taken += link.segments - link.counted + link.earlier
-        link.counted, link.counted_packets, link.earlier = link.segments, packets, 0
-        return [(order, link, operation) for order, operation in delivered]
+            self.connections[connection.number] = tcp
+            self.trials.discard(key)
+        packets, segments = tcp.uncounted()
+        self.packets += packets
+        self.taken += segments
+        return [(order, tcp, operation) for order, operation in delivered]
 
-    def _finish(self, key: tuple[int, int]) -> list[Event]:
-        link = self.open.pop(key)
-        return self._register_finished(key, link)
-
-    def _register_finished(self, key: tuple[int, int], link: Link) -> list[Event]:
-        delivered = link.finish()
-        if link.connection is None:
+    def _finish(self, key: Key) -> list[Event]:
+        tcp = self.open.pop(key)
+        self.trials.discard(key)
+        delivered = tcp.finish()
+        if tcp.connection is None:
             return []
-        return self._register(key, link, delivered)
+        return self._register(key, tcp, delivered)
 
 
-def _split_request(data: Bytes, rows: Rows, members: Int64s, forward: Rows, other: _Other | None) -> int | None:
-    """Which of ``members``, if any, is the first segment behind the SYN and shorter than an MPA Request, but may
-    begin one."""
-    if other is None or other.opened_by is None:
+class _Group(NamedTuple):
+    """The segments of one connection in a batch."""
+
+    members: Int64s
+    """Indices, ascending."""
+    key: Key
+    starts_up: bool
+    """One of them begins as an MPA Request or Reply does."""
+    likely: bool
+    """One of them begins as an FPDU may."""
+    opens: bool
+    """One of them is the first SYN of a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Segments:
+    """The TCP segments of one batch."""
+
+    data: Bytes
+    rows: Rows
+    """SEGMENT rows."""
+    low: Int64s
+    """The two ends of each, address and port in one number, the lower one first."""
+    high: Int64s
+    forward: Rows
+    """From the lower to the higher end: direction 0."""
+    opening: Rows
+    """A SYN without ACK."""
+    startup: Rows
+    """Its payload begins as an MPA Request or Reply does."""
+    likely: Rows
+    """Its payload begins as an FPDU may."""
+
+    @classmethod
+    def of(cls, data: Bytes, rows: Rows) -> _Segments:
+        source, destination = (
+            rows[name].astype(np.int64) << 16 | rows[port]
+            for name, port in (("source", "source_port"), ("destination", "destination_port"))
+        )
+        low, high = np.minimum(source, destination), np.maximum(source, destination)
+        opening = rows["flags"] & (SYN | ACK) == SYN
+        return cls(data, rows, low, high, source <= destination, opening, *_first_bytes(data, rows))
+
+    def direction(self, index: int) -> int:
+        return int(not self.forward[index])
+
+    def by_connection(self) -> list[_Group]:
+        """The segments of each connection, in the order of the first of each."""
+        order = np.lexsort((self.high, self.low))
+        low, high = self.low[order], self.high[order]
+        edges = np.flatnonzero((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1
+        starts = np.concatenate(([0], edges))
+        marks = (
+            np.logical_or.reduceat(one[order], starts).tolist() for one in (self.startup, self.likely, self.opening)
+        )
+        keys = zip(low[starts].tolist(), high[starts].tolist(), strict=True)
+        groups = [_Group(*one) for one in zip(np.split(order, edges), keys, *marks, strict=True)]
+        return sorted(groups, key=lambda group: int(group.members[0]))
+
+    def first_startup(self, members: Int64s, undecided: _Undecided | None) -> tuple[int, bool] | None:
+        """Which of ``members`` begins a Request or Reply, and whether it is a Request; None where none does."""
+        start = self._split_request(members, undecided)
+        for at in np.flatnonzero(self.startup[members]).tolist():
+            if start is not None and start <= at:
+                break
+            place = int(self.rows["payload"][members[at]])
+            head = self.data[place : place + 16].tobytes()
+            if is_mpa(head):
+                return int(at), head == REQUEST_KEY
+        return None if start is None else (start, True)
+
+    def _split_request(self, members: Int64s, undecided: _Undecided | None) -> int | None:
+        """Which of ``members``, if any, is the first segment behind the SYN and shorter than an MPA Request, but may
+        begin one."""
+        if undecided is None or undecided.opened_by is None:
+            return None
+        rows = self.rows
+        first = (rows["seq"][members] == undecided.first) & (self.forward[members] == (undecided.opened_by == 0))
+        for at in np.flatnonzero(first & (rows["length"][members] > 0)).tolist():
+            start, captured = int(rows["payload"][members[at]]), int(rows["captured"][members[at]])
+            head = self.data[start : start + min(captured, 16)].tobytes()
+            if captured < 20 and head and REQUEST_KEY.startswith(head):
+                return int(at)
         return None
-    first = (rows["seq"][members] == other.first) & (forward[members] == (other.opened_by == 0))
-    for at in np.flatnonzero(first & (rows["length"][members] > 0)).tolist():
-        start, captured = int(rows["payload"][members[at]]), int(rows["captured"][members[at]])
-        head = data[start : start + min(captured, 16)].tobytes()
-        if captured < 20 and head and REQUEST_KEY.startswith(head):
-            return int(at)
-    return None
 
 
 def _first_bytes(data: Bytes, rows: Rows) -> tuple[Rows, Rows]:
     """Which segments begin as an MPA Request or Reply does, and which as an FPDU may."""
-    greeting, likely = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
+    startup, likely = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     index = np.flatnonzero(rows["captured"] >= 20)
     if len(index):
         overlapping: Rows = np.ndarray((len(data) - 7,), np.dtype(">u8"), data, strides=(1,))
         heads = overlapping[rows["payload"][index]]
-        greeting[index] = heads == _GREETING
+        startup[index] = heads == _STARTUP
         likely[index] = LEGAL[(heads >> np.uint64(32) & np.uint64(0xFFFF)).astype(np.int64)]
-    return greeting, likely
+    return startup, likely

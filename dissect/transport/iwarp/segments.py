@@ -15,11 +15,12 @@ from ...frames import FrameBatch
 from ...layers.iwarp_codes import OPCODES
 from ...link.tcp import ACK, SYN, WINDOW_SCALE, locate_tcp, options
 from ...serial import TCP_SEQUENCE
+from ..connection import Connection
 from .decoding import Fpdus, ReadRequest
-from .link import Link
 from .mpa import MPAFrame
-from .observer import Observer
+from .observer import IwarpObserver
 from .rdmap import TAGGED_HEADER, UNTAGGED_HEADER
+from .tcp_connection import TcpConnection
 
 READY = "ready"
 KEPT = 1 << 16
@@ -28,7 +29,7 @@ KEPT = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Fpdu:
-    """One FPDU, as its headers tell."""
+    """One FPDU and what its headers say."""
 
     start: int
     """Positions in the stream: of its first byte (perhaps a marker), and behind it."""
@@ -68,7 +69,7 @@ class Fpdu:
 
 
 class Part(NamedTuple):
-    """A stretch of a segment's payload.  Where nothing tells, it is not known what it is of."""
+    """A stretch of a segment's payload.  Without FPDU, frame, fault and ``ready`` it is not known what it is of."""
 
     at: int
     """Offset in the payload."""
@@ -80,7 +81,7 @@ class Part(NamedTuple):
     fpdu: Fpdu | None = None
     mpa: MPAFrame | None = None
     fault: str = ""
-    """Of an FPDU: why it is not believed, such as 'wrong CRC32C'."""
+    """Of an FPDU: why it is not trusted, such as 'wrong CRC32C'."""
     ready: bool = False
     """An FPDU without contents (RFC 6581, 9.2)."""
 
@@ -90,14 +91,14 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class IwarpSegment:
     """A TCP segment of an iWARP connection."""
 
     frame: int
     time: int
     wire: int
     """Bytes of the whole frame."""
-    link: Link
+    connection: Connection
     sender: int
     """Endpoint of the connection."""
     source: str
@@ -178,24 +179,24 @@ def _fpdu(fpdus: Fpdus, index: int) -> Fpdu:
     )
 
 
-class Segments:
-    """Remembers the latest FPDUs of every connection, and tells what segments carry of them.
+class IwarpSegments:
+    """Remembers the latest FPDUs of every connection, and finds them in segments.
 
-    Have it ``watch`` from the beginning (``Analyzer.watch_fpdus``).
+    ``listen`` must get them from the beginning (``Analyzer.watch_fpdus``).
     """
 
     def __init__(self) -> None:
-        self._known: dict[Link, tuple[_Index, _Index]] = {}
-        self._scales: dict[tuple[Link, int], int] = {}
+        self._known: dict[TcpConnection, tuple[_Index, _Index]] = {}
+        self._scales: dict[tuple[TcpConnection, int], int] = {}
         """By direction: the window scale option of its SYN."""
 
-    def watch(self, link: Link, direction: int, fpdus: Fpdus) -> None:
-        self._known.setdefault(link, (_Index(), _Index()))[direction].add(fpdus)
+    def listen(self, tcp: TcpConnection, direction: int, fpdus: Fpdus) -> None:
+        self._known.setdefault(tcp, (_Index(), _Index()))[direction].add(fpdus)
 
-    def of(self, batch: FrameBatch, walks: list[Rows], observer: Observer) -> list[Segment]:
+    def of(self, batch: FrameBatch, walks: list[Rows], observer: IwarpObserver) -> list[IwarpSegment]:
         """The segments of iWARP connections in a batch, of which ``walks`` (``Located.tcp``) say where TCP is.
 
-        What is told is what ``observer`` knows by now.
+        They are what ``observer`` knows by now.
         """
         rows = locate_tcp(batch, walks, observer.addresses)
         if not len(rows):
@@ -204,40 +205,43 @@ class Segments:
         destination = rows["destination"].astype(np.int64) << 16 | rows["destination_port"]
         low, high = np.minimum(source, destination), np.maximum(source, destination)
         frames = rows["frame"]
-        found: list[tuple[int, Link]] = []
-        links = dict.fromkeys((*observer.links.values(), *observer.open.values()))
+        found: list[tuple[int, TcpConnection]] = []
+        links = dict.fromkeys((*observer.connections.values(), *observer.open.values()))
         for gone in self._known.keys() - links.keys():
             del self._known[gone]
-        for link in links:
-            if link.connection is not None:
-                mine = (low == link.key[0]) & (high == link.key[1]) & (frames >= link.since)
-                if link.until is not None:
-                    mine &= frames < link.until
-                found += [(index, link) for index in np.flatnonzero(mine).tolist()]
-        return [self._segment(batch, rows[index], link, observer) for index, link in sorted(found, key=_place)]
+            for direction in (0, 1):
+                self._scales.pop((gone, direction), None)
+        for tcp in links:
+            if tcp.connection is not None:
+                mine = (low == tcp.key[0]) & (high == tcp.key[1]) & (frames >= tcp.lifetime.since)
+                if tcp.lifetime.until is not None:
+                    mine &= frames < tcp.lifetime.until
+                found += [(index, tcp) for index in np.flatnonzero(mine).tolist()]
+        return [self._segment(batch, rows[index], tcp, observer) for index, tcp in sorted(found, key=_place)]
 
-    def _segment(self, batch: FrameBatch, row: Rows, link: Link, observer: Observer) -> Segment:
-        forward = (int(row["source"]) << 16 | int(row["source_port"])) == link.key[0]
+    def _segment(self, batch: FrameBatch, row: Rows, tcp: TcpConnection, observer: IwarpObserver) -> IwarpSegment:
+        assert tcp.connection is not None
+        forward = (int(row["source"]) << 16 | int(row["source_port"])) == tcp.key[0]
         direction = int(not forward)
         seq, ack, flags, length = (int(row[name]) for name in ("seq", "ack", "flags", "length"))
         if flags & SYN:
-            self._scale(batch.data, row, link, direction)
-        stream, other = link.streams[direction], link.streams[1 - direction]
+            self._scale(batch.data, row, tcp, direction)
+        stream, other = tcp.directions[direction].stream, tcp.directions[1 - direction].stream
         at = seq + bool(flags & SYN)
         first = stream.first
         position = at if first is None else TCP_SEQUENCE.unwrap(max(first, stream.reference), at)
-        scale = None if flags & SYN else self._scales.get((link, direction))
-        known = bool(flags & SYN) or (scale is not None and (link, 1 - direction) in self._scales)
-        framing = link.framings[direction]
+        scale = None if flags & SYN else self._scales.get((tcp, direction))
+        known = bool(flags & SYN) or (scale is not None and (tcp, 1 - direction) in self._scales)
+        framing = tcp.directions[direction].framing
         grid = framing.pending.grid
         number = int(np.searchsorted(batch.rows["number"], int(row["frame"])))
         offset = int(batch.rows["offset"][number])
-        return Segment(
+        return IwarpSegment(
             int(row["frame"]),
             int(row["time"]),
             int(batch.rows["original"][number]),
-            link,
-            int(direction != link.active),
+            tcp.connection,
+            tcp.directions[direction].sender,
             observer.addresses.name(int(row["source"])),
             observer.addresses.name(int(row["destination"])),
             int(row["source_port"]),
@@ -255,32 +259,32 @@ class Segments:
             int(row["payload"]) - offset,
             length,
             int(row["captured"]),
-            link.mark(int(row["frame"])),
-            tuple(self._parts(link, direction, position, length)) if length else (),
+            tcp.mark(int(row["frame"])),
+            tuple(self._parts(tcp, direction, position, length)) if length else (),
             None if grid is None else position - grid.base,
             framing.checks.crc,
         )
 
-    def _scale(self, data: Bytes, row: Rows, link: Link, direction: int) -> None:
+    def _scale(self, data: Bytes, row: Rows, tcp: TcpConnection, direction: int) -> None:
         for kind, contents in options(data, int(row["header"]), int(row["payload"])):
             if kind == WINDOW_SCALE and len(contents) == 1:
-                self._scales[link, direction] = min(14, contents[0])
+                self._scales[tcp, direction] = min(14, contents[0])
 
-    def _parts(self, link: Link, direction: int, start: int, length: int) -> Iterator[Part]:
+    def _parts(self, tcp: TcpConnection, direction: int, start: int, length: int) -> Iterator[Part]:
         """What the bytes [start, start + length) of a direction are of."""
-        framing = link.framings[direction]
+        framing = tcp.directions[direction].framing
         stop, at = start + length, start
-        told: list[tuple[int, int, Fpdu | MPAFrame | str | None]] = [
+        known: list[tuple[int, int, Fpdu | MPAFrame | str | None]] = [
             (left, right, why) for left, right, why in framing.checks.faults if left < stop and start < right
         ]
         startup = framing.startup
         if startup is not None and startup.start < stop and start < startup.stop:
-            told.append((startup.start, startup.stop, startup.mpa))
+            known.append((startup.start, startup.stop, startup.mpa))
         if framing.ready is not None and framing.ready[0] < stop and start < framing.ready[1]:
-            told.append((*framing.ready, READY))
-        if link in self._known:
-            told += [(one.start, one.stop, one) for one in self._known[link][direction].between(start, stop)]
-        for left, right, what in sorted(told, key=_place):
+            known.append((*framing.ready, READY))
+        if tcp in self._known:
+            known += [(one.start, one.stop, one) for one in self._known[tcp][direction].between(start, stop)]
+        for left, right, what in sorted(known, key=_place):
             if max(left, start) > at:
                 yield Part(at - start, max(left, start) - at)
             begin, end = max(left, at), min(right, stop)

@@ -32,7 +32,7 @@ STRETCH = np.dtype(
 """Bytes that follow each other and that one frame carried.  Also what Payload.runs hold, where ``at`` means nothing."""
 
 REORDERED = 64
-"""Segments of a connection that may come before an acknowledged hole counts as not captured."""
+"""Segments of a connection that may come before an acknowledged gap counts as not captured."""
 PATIENCE = 4096
 """The same where no acknowledgement is seen."""
 SECOND = 1_000_000_000
@@ -41,7 +41,7 @@ Chunk = tuple[Bytes, Rows]
 """STRETCH rows of one batch, and the data they refer to."""
 
 
-class Stream:
+class ByteStream:
     """Feed it the segments of one direction; take what is in order."""
 
     def __init__(self) -> None:
@@ -53,10 +53,10 @@ class Stream:
         self.ahead = IntervalSet()
         """What of the bytes from ``next`` on is there."""
         self.held: list[tuple[int, int, Bytes, Rows]] = []
-        """What waits behind a hole, by position: ``(at, number, data, rows)``."""
+        """What waits behind a gap, by position: ``(at, number, data, rows)``."""
         self.numbers = 0
         self.waiting: tuple[int, int] | None = None
-        """Count of segments and time when the first byte came to wait behind the present hole."""
+        """Count of segments and time when the first byte came to wait behind the present gap."""
         self.largest = 1
         """Payload bytes of the largest segment."""
         self.first: int | None = None
@@ -160,7 +160,7 @@ class Stream:
         return ready
 
     def settle(self, acked: int | None, segments: int, now: int | None) -> list[Chunk]:
-        """Give up holes that will not be filled; give what is then in order.
+        """Give up gaps that will not be filled; give what is then in order.
 
         ``acked``: sequence number up to which the receiver has everything; ``segments``: of the connection, so
         far; ``now``: nanoseconds, None where nothing more will come.
@@ -170,27 +170,32 @@ class Stream:
             assert self.next is not None
             if self.waiting is None and now is not None:
                 self.waiting = segments, now
-            hole = self.held[0][0]
+            gap = self.held[0][0]
             if now is not None and self.waiting is not None:
                 waited = segments - self.waiting[0], now - self.waiting[1]
-                known = acked is not None and TCP_SEQUENCE.unwrap(self.next, acked) >= hole
+                known = acked is not None and TCP_SEQUENCE.unwrap(self.next, acked) >= gap
                 patience = (REORDERED, SECOND) if known else (PATIENCE, 60 * SECOND)
                 if waited[0] < patience[0] and waited[1] < patience[1]:
                     break
-            self.missing += hole - self.next
-            self.missing_segments += -(-(hole - self.next) // self.largest)
-            self.next = hole
+            self.missing += gap - self.next
+            self.missing_segments += -(-(gap - self.next) // self.largest)
+            self.next = gap
             ready += self._release()
         return ready
 
     @property
+    def waits(self) -> bool:
+        """Something waits behind a gap."""
+        return bool(self.held)
+
+    @property
     def waiting_since(self) -> int | None:
-        """The first frame that waits behind a hole."""
+        """The first frame that waits behind a gap."""
         return min((int(rows["frame"][0]) for _, _, _, rows in self.held), default=None)
 
 
 def trim(rows: Rows, low: int, high: int) -> None:
-    """Cut rows that follow each other, in place, to positions [low, high)."""
+    """Shorten rows that follow each other, in place, to positions [low, high)."""
     front = low - int(rows["at"][0])
     if front > 0:
         rows["at"][0] += front

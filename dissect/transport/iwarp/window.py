@@ -72,7 +72,7 @@ class Window:
         return out, there
 
     def covers(self, starts: Int64s, ends: Int64s) -> Rows:
-        """Which of the ranges [start, end) have no hole."""
+        """Which of the ranges [start, end) have no gap."""
         if bool((self.at[1:] == self.end[:-1]).all()):
             inside: Rows = (starts >= self.at[0]) & (ends <= self.end[-1])
             return inside
@@ -88,7 +88,7 @@ class Window:
     def pieces(self, starts: Int64s, ends: Int64s) -> tuple[Rows, Int64s]:
         """The stretches inside each of the ranges [start, end), ascending, and the index of the first of each range.
 
-        Holes are left out.  The second result has one more entry than there are ranges.
+        Gaps are left out.  The second result has one more entry than there are ranges.
         """
         low = np.searchsorted(self.end, starts, side="right")
         high = np.searchsorted(self.at, ends, side="left")

@@ -108,7 +108,7 @@ class Everything:
             "flows": len(observer.flows),
             "requests": len(observer.management.requests),
             "half known": len(observer.management.half_known),
-            "iWARP links": len(iwarp.links) if iwarp else 0,
+            "iWARP links": len(iwarp.connections) if iwarp else 0,
             "iWARP open": len(iwarp.open) if iwarp else 0,
             "watchers": len(auditor._listeners),
             "tallies": len(auditor.tallies),

@@ -341,8 +341,8 @@ def test_an_fpdu_without_contents() -> None:
     mine = ours(OVER_TCP["ready to receive"]())
     told = echo(mine)
     (link,) = mine.streams.known
-    assert link.first is not None
-    frame = next(number for number in range(link.first[0], max(told)) if number not in told)
+    assert link.lifetime.first is not None
+    frame = next(number for number in range(link.lifetime.first[0], max(told)) if number not in told)
     _, found = compare(mine, {**told, frame: {"iwarp_mpa.ulpdulength": (0,)}})
     assert [(one.field, one.right, one.reason) for one in found] == [
         ("packet", "both", ROWS["ready to receive"].reason)

@@ -152,7 +152,7 @@ def test_a_wrong_crc_is_not_delivered() -> None:
     made.say(0, send(3, REPLY))
     observer, operations = observe(made)
     assert [(one.psn, contents(one)) for one in operations] == [(1, CALL), (3, REPLY)]
-    assert observer.links[1].health.result().directions[0].crc_failures == (7,)
+    assert observer.connections[1].transport_health().directions[0].crc_failures == (7,)
 
 
 def test_markers_that_point_elsewhere_make_no_wrong_bytes() -> None:

@@ -53,9 +53,9 @@ def test_markers_off_the_grid_make_no_wrong_operation(drift: int, swapped: bool)
         observer, operations = observe(made)
         held(seen(operations), truth)
         if drift or swapped:
-            framing = observer.links[1].framings[1]
+            framing = observer.connections[1].directions[1].framing
             assert framing.checks.marker_failure_count and {why for *_, why in framing.checks.faults} >= {WRONG_MARKERS}
-            assert observer.links[1].health.result().directions[1].doubted_fpdus == framing.checks.doubt.count
+            assert observer.connections[1].transport_health().directions[1].doubted_fpdus == framing.checks.doubt.count
         else:
             assert seen(operations) == truth
 
@@ -65,7 +65,7 @@ def test_markers_that_were_not_agreed() -> None:
         made, truth = reading(seed, agreed=False)
         observer, operations = observe(made)
         held(seen(operations), truth)
-        assert observer.links[1].framings[1].checks.doubt.count
+        assert observer.connections[1].directions[1].framing.checks.doubt.count
 
 
 def test_markers_that_were_agreed_and_do_not_come() -> None:
@@ -118,7 +118,7 @@ def test_a_read_request_with_a_marker_inside_is_refused() -> None:
     made.say(1, send(2, bytes(16)))
     observer, operations = observe(made)
     assert seen(operations) == [Seen(Kind.SEND, 1, 0, 0, bytes(16))]
-    framing = observer.links[1].framings[1]
+    framing = observer.connections[1].directions[1].framing
     assert framing.checks.faults[0][2] == WRONG_HEADERS
 
 
@@ -135,7 +135,7 @@ def test_belief_comes_back_with_right_markers() -> None:
     segments = [replace(one, payload=payload) if one is spoiled else one for one in made.segments]
     observer, operations = observe(made, segments)
     assert [one.psn for one in operations if one.payload.whole] == [1, 4, 5, 6, 7, 8]
-    assert [why for *_, why in observer.links[1].framings[0].checks.faults] == [WRONG_MARKERS, DOUBTED]
+    assert [why for *_, why in observer.connections[1].directions[0].framing.checks.faults] == [WRONG_MARKERS, DOUBTED]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_headers_that_cannot_be_right(odd: list[bytes], markers: bool) -> None:
         made.greet()
     made.say(0, send(1, b"one!"))
     made.say(0, odd)
-    framing = observe(made)[0].links[1].framings[0]
+    framing = observe(made)[0].connections[1].directions[0].framing
     assert [why for *_, why in framing.checks.faults] == ([WRONG_HEADERS] if markers else [])
 
 
@@ -173,5 +173,5 @@ def test_numbers_at_the_end_of_the_address_space_are_right() -> None:
     made.say(0, write(5, (1 << 64) - 4, b"four"))
     made.say(0, write(5, 0, b""))
     made.say(0, read_request(1, (1, (1 << 64) - 5), 5, (1, (1 << 64) - 5)))
-    framing = observe(made)[0].links[1].framings[0]
+    framing = observe(made)[0].connections[1].directions[0].framing
     assert not framing.checks.faults

@@ -18,7 +18,7 @@ from playbook.tcp import TcpSegment
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.transport.iwarp.segments import Segment, Segments
+from rdmascope.dissect.transport.iwarp.segments import IwarpSegment, IwarpSegments
 
 QUICK = settings(
     max_examples=40,
@@ -37,10 +37,12 @@ class Told(NamedTuple):
     after: int
 
 
-def listed(wire: IwarpWire, segments: Sequence[TcpSegment] | None = None, cuts: Sequence[int] = ()) -> list[Segment]:
+def listed(
+    wire: IwarpWire, segments: Sequence[TcpSegment] | None = None, cuts: Sequence[int] = ()
+) -> list[IwarpSegment]:
     """The segments of iWARP connections as they are listed when all was seen."""
-    analyzer, told = Analyzer(), Segments()
-    analyzer.watch_fpdus(told.watch)
+    analyzer, told = Analyzer(), IwarpSegments()
+    analyzer.watch_fpdus(told.listen)
     capture = IwarpCapture(wire, wire.sent() if segments is None else list(segments))
     batches = frame_batches(capture.frames, cuts)
     for batch in batches:
@@ -51,7 +53,7 @@ def listed(wire: IwarpWire, segments: Sequence[TcpSegment] | None = None, cuts: 
     return [one for batch in batches for one in told.of(batch, locate(batch, AddressTable()).tcp, observer)]
 
 
-def parts(segment: Segment) -> list[Told]:
+def parts(segment: IwarpSegment) -> list[Told]:
     def what(index: int) -> str:
         part = segment.parts[index]
         if part.ready:
@@ -159,5 +161,5 @@ def test_the_same_ports_again_are_another_connection() -> None:
         reply(call(connection, nfs3.null()), nfs3.null_reply())
         connection.disconnect()
     found = listed(wire)
-    numbers = [one.link.connection.number for one in found if one.link.connection]
+    numbers = [one.connection.number for one in found]
     assert numbers == [one.connection for one in wire.segments]

@@ -92,7 +92,7 @@ def test_a_terminate_names_layer_type_and_code_and_quotes_the_header() -> None:
     observer, _ = observe(made)
     connection = observer.registry.connections[0]
     assert connection.ended_by == "Terminate (RDMA, Remote Protection Error, Invalid STag) from the active side"
-    terminate = observer.links[1].health.terminates[0][0]
+    terminate = observer.connections[1].health.terminates[0][0]
     assert (terminate.segment_length, terminate.header) == (1414, quoted)
 
 

@@ -1,0 +1,292 @@
+"""One TCP connection that is iWARP, or may be: both directions, and the Operations that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import itemgetter
+
+import numpy as np
+
+from ...arrays import Bytes, Rows, take
+from ...link.tcp import ACK, FIN, RST
+from ...serial import TCP_SEQUENCE
+from ..connection import Connection, Endpoint
+from ..health import TransportHealth
+from .assembly import Delivered, MessageAssembly
+from .decoding import Fpdus
+from .direction import IwarpDirection
+from .fragments import Fragment, fragments
+from .framing import Framing
+from .health import Health
+from .setup import agree, infer_active, record_startup
+
+
+@dataclass(slots=True)
+class Lifetime:
+    """Where in the capture a TCP connection was seen."""
+
+    since: int = 0
+    """The first frame of the TCP connection."""
+    until: int | None = None
+    """The first frame of the next one between the same ports."""
+    first: tuple[int, int] | None = None
+    """Frame and time of the first segment that was taken."""
+    last: tuple[int, int] = (0, 0)
+    segments: int = 0
+    data_segments: int = 0
+    """Those with payload."""
+    earlier: int = 0
+    """Segments of the set-up that were passed over before any was known to be one of iWARP."""
+    closed: bool = False
+    """A FIN or a reset was seen."""
+
+    def extend(self, rows: Rows) -> None:
+        """Take SEGMENT rows."""
+        frames, times = rows["frame"], rows["time"]
+        self.segments += len(rows)
+        self.data_segments += int(np.count_nonzero(rows["length"]))
+        self.first = self.first or (int(frames[0]), int(times[0]))
+        self.since = self.since or self.first[0]
+        self.last = int(frames[-1]), int(times[-1])
+
+
+class TcpConnection:
+    """Directions are 0 and 1 as the observer counts them; ``active`` is the one that the active side sends."""
+
+    def __init__(
+        self, key: tuple[int, int], names: tuple[str, str], ports: tuple[int, int], service: frozenset[int]
+    ) -> None:
+        self.key = key
+        """The two ends, as the observer counts them."""
+        self.names = names
+        self.ports = ports
+        self.service = service
+        self.directions = IwarpDirection(), IwarpDirection()
+        self.lifetime = Lifetime()
+        self.active: int | None = None
+        self.connection: Connection | None = None
+        """None before it is known to be iWARP, and which side is the active one."""
+        self.health = Health(self.directions)
+        self.listener: Callable[[TcpConnection, int, Fpdus], None] | None = None
+        """Called with the FPDUs of a direction as they are taken."""
+        self._evidence: tuple[str, ...] = ()
+        """Why the active side is taken for it, where no MPA Request was captured."""
+        self._counted = 0, 0
+        """Packets and segments that ``uncounted`` gave."""
+        self._agreed = False
+        """Markers and CRCs are settled, as far as Request and Reply settle them."""
+        self._unassigned: list[tuple[int, Fpdus]] = []
+        """FPDUs by direction, before it is known which end is the active side."""
+        self._unassembled: list[tuple[int, int, Fpdus, Fragment]] = []
+        """``(order, direction, FPDUs, which of them)``."""
+        self._closings: list[tuple[int, int, int, str]] = []
+        """``(frame, time, direction, 'FIN' or 'RST')``."""
+
+    def begin(self, direction: int, row: Rows, request: bool) -> None:
+        """A segment (one row in an array) of a direction begins with an MPA Request or Reply."""
+        mine, other = self.directions[direction], self.directions[1 - direction]
+        seq = int(row["seq"][0])
+        mine.stream.start(seq)
+        mine.stream.opened = TCP_SEQUENCE.wrap(seq - 1)
+        mine.framing = Framing(mpa=True)
+        other.framing = Framing(mpa=request)
+        if int(row["flags"][0]) & ACK:
+            ack = int(row["ack"][0])
+            other.stream.start(ack)
+        if not request and other.stream.next is not None:
+            # What the active side sent so far is its Request, which is not in this capture.
+            other.framing.begin(int(row["ack"][0]))
+        self.active = direction if request else 1 - direction
+
+    def mark(self, frame: int) -> str:
+        """What is odd about a segment; '' where nothing is."""
+        marks = (one.stream.repeats.marks.get(frame, "") for one in self.directions)
+        return next(filter(None, marks), "")
+
+    @property
+    def packets(self) -> int:
+        """MPA Requests and Replies and FPDUs."""
+        return sum(one.packets for one in self.directions)
+
+    @property
+    def confirmed(self) -> bool:
+        """It is iWARP."""
+        return self.packets > 0
+
+    @property
+    def waiting(self) -> bool:
+        """Something waits behind a gap."""
+        return any(one.stream.waits for one in self.directions)
+
+    def uncounted(self) -> tuple[int, int]:
+        """Packets and segments since the last call."""
+        before = self._counted
+        self._counted = self.packets, self.lifetime.segments + self.lifetime.earlier
+        return self._counted[0] - before[0], self._counted[1] - before[1]
+
+    def transport_health(self) -> TransportHealth:
+        assert self.connection is not None
+        return self.health.result(self.connection)
+
+    def feed(self, data: Bytes, rows: Rows, forward: Rows) -> Delivered:
+        """Take SEGMENT rows of one batch in capture order, and which of them are of direction 0."""
+        if not len(rows):
+            return []
+        lifetime = self.lifetime
+        lifetime.extend(rows)
+        sent = take(rows, forward), take(rows, ~forward)
+        self.health.segments(data, sent)
+        for one, mine, theirs in zip(self.directions, sent, reversed(sent), strict=True):
+            one.acknowledge(theirs)
+            one.stream.repeats.acknowledged(data, theirs, mine[mine["length"] > 0])
+        for one, mine in zip(self.directions, sent, strict=True):
+            one.receive(data, mine, lifetime.segments)
+            one.settle(lifetime.segments, lifetime.last[1])
+        for index in np.flatnonzero(rows["flags"] & (FIN | RST)).tolist():
+            lifetime.closed = True
+            what = "RST" if rows["flags"][index] & RST else "FIN"
+            self._closings.append((int(rows["frame"][index]), int(rows["time"][index]), int(not forward[index]), what))
+        return self._advance(final=False)
+
+    def idle(self, now: int) -> Delivered:
+        """Nothing came up to ``now``, in nanoseconds."""
+        for one in self.directions:
+            one.settle(self.lifetime.segments, now)
+        return self._advance(final=False)
+
+    def finish(self) -> Delivered:
+        """Nothing more will come."""
+        for one in self.directions:
+            one.settle(self.lifetime.segments, None)
+        ready = self._advance(final=True)
+        for one in self.directions:
+            if one.assembly is not None:
+                ready += one.assembly.finish()
+        ready.sort(key=itemgetter(0))
+        return ready
+
+    def _advance(self, final: bool) -> Delivered:
+        for number, direction in enumerate(self.directions):
+            if direction.framing.take_startup():
+                self._started(number)
+        if not self._agreed and self.active is not None and any(one.framing.startup for one in self.directions):
+            self._agreed = agree(self.directions, self.active, final)
+        for number, direction in enumerate(self.directions):
+            if self._settled(number) or final:
+                for fpdus in direction.framing.take_fpdus(final):
+                    self._take(number, fpdus)
+        self._assign(final)
+        if self.connection is None:
+            return []
+        self._count(self.connection)
+        return self._assemble(final)
+
+    def _settled(self, number: int) -> bool:
+        """What must be known of a direction before its FPDUs can be found is known, or is not in the capture."""
+        framing, other = self.directions[number].framing, self.directions[1 - number]
+        if framing.awaiting:
+            return False
+        return framing.markers is not None or not other.framing.awaiting or not other.stream.waits
+
+    # Set-up
+
+    def _started(self, number: int) -> None:
+        """A Request or Reply was taken from a direction."""
+        startup = self.directions[number].framing.startup
+        assert startup is not None
+        self.active = number if startup.mpa.request else 1 - number
+        connection = self._connect(self.active)
+        record_startup(connection.endpoints[self.directions[number].sender], startup)
+        if startup.mpa.reject:
+            self._ended("MPA reject", startup.frame, startup.time)
+
+    def _connect(self, active: int) -> Connection:
+        if self.connection is not None:
+            return self.connection
+        first, second = (Endpoint(self.names[one], 0, port=self.ports[one]) for one in (active, 1 - active))
+        connection = Connection(0, "iWARP", (first, second), paired_by="TCP", service_port=second.port)
+        connection.evidence = self._evidence
+        if self.lifetime.first is not None:
+            connection.first_frame, connection.first_time = self.lifetime.first
+        for number, direction in enumerate(self.directions):
+            other = self.directions[1 - number]
+            direction.assembly = MessageAssembly(int(number != active), direction.reads, other.reads)
+        self.connection = connection
+        return connection
+
+    def _assign(self, final: bool) -> None:
+        """Find out which side is the active one, where no Request or Reply was captured, nor a SYN."""
+        if not self._unassigned:
+            return
+        if self.active is None:
+            found = infer_active(self.ports, self.service, self._unassigned, final)
+            if found is None:
+                return
+            self.active, self._evidence = found[0], (found[1],)
+        self._connect(self.active)
+        unassigned, self._unassigned = self._unassigned, []
+        for number, fpdus in unassigned:
+            self._take(number, fpdus)
+
+    # Operations
+
+    def _take(self, number: int, fpdus: Fpdus) -> None:
+        if self.connection is None:
+            self._unassigned.append((number, fpdus))
+            return
+        if self.listener is not None:
+            self.listener(self, number, fpdus)
+        direction = self.directions[number]
+        direction.fpdus += len(fpdus)
+        direction.payload_bytes += int(fpdus.rows["length"].sum())
+        self.health.sent(direction.sender, fpdus)
+        self._unassembled += [(fragment.order, number, fpdus, fragment) for fragment in fragments(fpdus)]
+
+    def _ended(self, how: str, frame: int, time: int) -> None:
+        connection = self.connection
+        if connection is not None and not connection.ended_by:
+            connection.ended_by, connection.ended_time = how, time
+
+    def _count(self, connection: Connection) -> None:
+        connection.last_frame, connection.last_time = self.lifetime.last
+        for one in self.directions:
+            connection.packets[one.sender] = one.fpdus
+            connection.bytes[one.sender] = one.payload_bytes
+            connection.retransmitted_packets[one.sender] = one.stream.repeats.packets
+            connection.missing_packets[one.sender] = one.stream.missing_segments
+
+    def _assemble(self, final: bool) -> Delivered:
+        """Messages of both directions, in order, up to the first frame that waits behind a gap in either stream."""
+        self._unassembled.sort(key=itemgetter(0))
+        waiting = min((since for one in self.directions if (since := one.waiting_since) is not None), default=None)
+        stop = len(self._unassembled)
+        if waiting is not None and not final:
+            stop = next((index for index, one in enumerate(self._unassembled) if one[0] >= waiting), stop)
+        now, self._unassembled = self._unassembled[:stop], self._unassembled[stop:]
+        for _, number, fpdus, fragment in now:
+            assembly = self.directions[number].assembly
+            assert assembly is not None
+            operation = assembly.take(fpdus, fragment)
+            if operation is not None:
+                self.health.carried(number, fpdus, fragment, operation)
+        self.health.settle(final)
+        ready: Delivered = []
+        for direction in self.directions:
+            if (assembly := direction.assembly) is None:
+                continue
+            ready += assembly.flush()
+            terminates = self.health.terminates[assembly.sender]
+            for terminate in assembly.terminates[len(terminates) :]:
+                terminates.append(terminate)
+                how = f"Terminate ({terminate}) from the {_side(assembly.sender)} side"
+                self._ended(how, terminate.frame, terminate.time)
+        for frame, time, number, what in self._closings:
+            self._ended(f"{what} from the {_side(self.directions[number].sender)} side", frame, time)
+        self._closings.clear()
+        ready.sort(key=itemgetter(0))
+        return ready
+
+
+def _side(sender: int) -> str:
+    return "passive" if sender else "active"
