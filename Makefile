@@ -1,7 +1,9 @@
 # Every target makes its own set-up: a virtual environment in .venv, renewed when pyproject.toml changes.
 PYTHON ?= python3
 BIN := .venv/bin
+RUNS := .venv/runs
 READY := .venv/ready
+SCRATCH := $(CURDIR)/.scratch
 SAMPLE ?= captures/samples/rxe-nfs-all.pcap.zst
 
 # $(call apt,PACKAGE): install it where that is possible, that is for root on Debian.  Fails where it is not.
@@ -12,7 +14,7 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 .PHONY: help demo test bench lint format types check clean layouts tshark verify lab lab-smoke
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
-	@echo 'make test    the tests'
+	@echo 'make test    the tests, and why any is skipped'
 	@echo 'make bench   speed and memory, beside tshark (minutes; about 1.5 GB in bench/work)'
 	@echo 'make lint    ruff, rules and format        make format  rewrite the files in that format'
 	@echo 'make types   mypy, strict                  make check   test, lint and types'
@@ -22,11 +24,13 @@ help:
 	@echo 'make lab-smoke  the few scenarios that CI runs'
 	@echo 'make clean   remove everything that was made here'
 
-demo: $(READY)
+demo: $(RUNS)
 	$(BIN)/rdmascope report $(SAMPLE)
 
 test: $(READY) tshark
-	$(BIN)/pytest
+	@rm -rf $(SCRATCH) && mkdir -p $(SCRATCH)
+	TMPDIR=$(SCRATCH) $(BIN)/pytest -n auto -rs
+	@rm -rf $(SCRATCH)
 
 bench: $(READY) tshark
 	$(BIN)/python -m bench
@@ -58,17 +62,22 @@ layouts: $(READY)
 	$(BIN)/python tests/layouts.py
 
 clean:
-	rm -rf .venv build dist *.egg-info bench/work tests/lab/work .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .scratch build dist *.egg-info bench/work tests/lab/work .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 tshark:
 	@command -v tshark >/dev/null || { $(call apt,tshark); } || \
 		echo 'tshark is not installed and could not be: the tests that want it are skipped' >&2
 
-$(READY): pyproject.toml
+# What running needs, and what testing needs besides.
+$(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo 'Python 3.11 or later is needed: make PYTHON=/path/to/python3' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { $(call apt,python3-venv); } || \
 		{ echo 'Python cannot make virtual environments here: apt install python3-venv' >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(READY): $(RUNS)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@

@@ -7,8 +7,26 @@ tries others.
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("rdmascope", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("rdmascope")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left_in_the_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests, and the commands that they run, find a temporary folder of their own, and leave it empty."""
+    folder = tmp_path_factory.mktemp("temporary")
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    yield
+    tempfile.tempdir = None
+    if before is None:
+        del os.environ["TMPDIR"]
+    else:
+        os.environ["TMPDIR"] = before
+    assert sorted(path.name for path in folder.iterdir()) == []

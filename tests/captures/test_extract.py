@@ -94,7 +94,7 @@ def test_neither_the_capture_nor_a_directory_is_replaced(tmp_path: Path) -> None
     capture = tmp_path / "r1m"
     capture.write_text("capture")
     (tmp_path / "folder").mkdir()
-    with Target(tmp_path, str(capture), force=True) as target:
+    with Target(tmp_path, [str(capture)], force=True) as target:
         with pytest.raises(FileExistsError, match="capture"):
             target.create("r1m")
         with pytest.raises(IsADirectoryError):
