@@ -21,7 +21,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
     "time": views.begin,
     "latency": lambda rpc: -(rpc.latency.total if rpc.latency else -1),
     "xid": lambda rpc: rpc.xid,
-    "size": lambda rpc: -views.moved(rpc),
+    "size": lambda rpc: -(rpc.call_bytes + rpc.reply_bytes),
 }
 
 

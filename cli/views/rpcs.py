@@ -35,12 +35,6 @@ def begin(rpc: Rpc) -> int:
     return rpc.reply.operation.first_time if rpc.reply is not None else 0
 
 
-def moved(rpc: Rpc) -> int:
-    """Bytes of call and reply, inline and by chunk."""
-    inline = sum(message.inline_length for message in (rpc.call, rpc.reply) if message)
-    return inline + sum(chunk.transferred for chunk in rpc.chunks)
-
-
 def how(rpc: Rpc) -> str:
     """How payloads travelled beside the Sends: any of r 0 w R."""
     marks = set()
@@ -52,21 +46,9 @@ def how(rpc: Rpc) -> str:
     return "".join(mark for mark in "0rwR" if mark in marks)
 
 
-def call_bytes(rpc: Rpc) -> int:
-    inline = rpc.call.inline_length if rpc.call else 0
-    return inline + sum(chunk.transferred for chunk in rpc.chunks if chunk.kind == "read")
-
-
-def reply_bytes(rpc: Rpc) -> int:
-    inline = rpc.reply.inline_length if rpc.reply else 0
-    return inline + sum(chunk.transferred for chunk in rpc.chunks if chunk.kind != "read")
-
-
 def frames(rpc: Rpc) -> str:
     """First frame of the call and last of the reply; '?' for the half that was not seen."""
-    first = str(rpc.call.operation.first_frame) if rpc.call else "?"
-    last = str(rpc.reply.operation.last_frame) if rpc.reply else "?"
-    return f"{first}-{last}"
+    return f"{rpc.call_frame or '?'}-{rpc.reply_frame or '?'}"
 
 
 def title(rpc: Rpc, full: bool = True) -> str:
@@ -97,8 +79,8 @@ def line(rpc: Rpc, first_time: int, narrow: bool = False) -> Text:
         duration(rpc.latency.total) if rpc.latency else "-",
         frames(rpc),
         how(rpc),
-        size(call_bytes(rpc)),
-        size(reply_bytes(rpc)),
+        size(rpc.call_bytes),
+        size(rpc.reply_bytes),
     )
     cells = [
         f"{value:>{width}}" for value, (name, width) in zip(values, COLUMNS, strict=True) if not narrow or name in FEW

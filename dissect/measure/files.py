@@ -255,7 +255,7 @@ class _FileUpdate:
         self.begin = rpc.call.operation.first_time
         reply = rpc.reply.operation if rpc.reply is not None else None
         self.end = reply.last_time if reply else None
-        self.frames = rpc.call.operation.first_frame, (reply or rpc.call.operation).last_frame
+        self.frames = rpc.first_frame, rpc.last_frame
         self.transfers: list[FileTransfer] = []
         for event in messages.events:
             if event.kind in (onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERED):
