@@ -2,13 +2,13 @@
 
 Each message gets a record mark (RFC 5531, 11) and goes, in segments of at most ``SEGMENT`` bytes, into the TCP
 stream of its connection, with right sequence and acknowledgement numbers and checksums, between a handshake and
-a FIN.  A segment with bytes that the capture does not have is cut before the first of them, as a snaplen would.
+a FIN.  A segment with bytes that the capture does not have is truncated before the first of them, as by a snaplen.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import mmap
+import os
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +19,15 @@ from typing import BinaryIO
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Bytes
-
 from .formats.writer import PcapngWriter
 
 LINKTYPE_RAW = 101
 
 SEGMENT = 65_160
 """Payload bytes of a full segment; with headers it is below the 65,535 that an IP packet may have."""
+
+MAX_GAP = 1 << 20
+"""Bytes of a gap that is written as truncated segments; segments inside a longer one are left out."""
 
 FIN, SYN, PSH, ACK = 0x01, 0x02, 0x08, 0x10
 LAST_FRAGMENT = 1 << 31
@@ -81,30 +82,32 @@ class TcpExport:
         conversation: int,
         sender: int,
         time: int,
-        data: bytes,
-        missing: Iterable[tuple[int, int]] = (),
+        length: int,
+        pieces: Iterable[tuple[int, bytes]],
+        gaps: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Take one whole RPC message: ``sender`` is 0 for the client, ``missing`` [start, end) of unknown bytes."""
-        holes = list(missing)
-        if holes:
-            self._missing[len(self)] = holes
+        """Take one whole RPC message of ``length`` bytes: ``sender`` is 0 for the client, ``gaps`` [start, end) are of
+        unknown bytes, ``pieces`` the others and their offsets."""
+        if gaps:
+            self._missing[len(self)] = sorted(gaps)
             self.incomplete += 1
         self._times.append(time)
         self._starts.append(self._end)
         self._conversations.append(conversation)
         self._senders.append(sender)
-        self._spool.write((LAST_FRAGMENT | len(data)).to_bytes(4, "big"))
-        self._spool.write(data)
-        self._end += 4 + len(data)
+        self._spool.seek(self._end)
+        self._spool.write((LAST_FRAGMENT | length).to_bytes(4, "big"))
+        for offset, data in pieces:
+            self._spool.seek(self._end + 4 + offset)
+            self._spool.write(data)
+        self._end += 4 + length
 
     def write(self, file: BinaryIO, conversations: Sequence[TcpStreamPair]) -> int:
         """Write a pcapng; returns the number of packets.  Conversations without a message are left out."""
         used = set(self._conversations)
         streams = {one.number: _Stream(one) for one in conversations if one.number in used}
+        self._spool.truncate(self._end)  # also where the last message ends in missing bytes
         self._spool.flush()
-        stored: Bytes = np.zeros(0, np.uint8)
-        if self._end:
-            stored = np.frombuffer(mmap.mmap(self._spool.fileno(), self._end, access=mmap.ACCESS_READ), np.uint8)
         packets = 0
         writer = PcapngWriter(file, LINKTYPE_RAW)
         for time, what, which in self._events(streams):
@@ -112,8 +115,8 @@ class TcpExport:
                 stream = streams[self._conversations[which]]
                 start = self._starts[which]
                 end = self._starts[which + 1] if which + 1 < len(self) else self._end
-                holes = [(4 + low, 4 + high) for low, high in self._missing.get(which, ())]
-                written = stream.message(self._senders[which], stored[start:end], holes)
+                gaps = [(4 + low, 4 + high) for low, high in self._missing.get(which, ())]
+                written = stream.message(self._senders[which], self._spool.fileno(), start, end - start, gaps)
             else:
                 written = streams[which].handshake() if what == _OPEN else streams[which].finish()
             for packet, length, comment in written:
@@ -172,27 +175,33 @@ class _Stream:
         self._next[1] += 1
         yield self._packet(0, ACK)
 
-    def message(self, sender: int, record: Bytes, holes: Sequence[tuple[int, int]]) -> Written:
-        """The segments of one record, each cut before its first unknown byte."""
-        for at in range(0, len(record), SEGMENT):
-            until = min(at + SEGMENT, len(record))
-            known = min((max(at, start) for start, end in holes if start < until and end > at), default=until)
-            flags = ACK | PSH if until == len(record) else ACK
-            comment = None if known == until else "cut: what follows is not in the RDMA capture"
-            yield self._packet(sender, flags, record[at:until], captured=known - at, comment=comment)
+    def message(self, sender: int, file: int, start: int, length: int, gaps: Sequence[tuple[int, int]]) -> Written:
+        """The segments of one record of ``length`` bytes, each truncated before its first unknown byte."""
+        gap = 0
+        for at in range(0, length, SEGMENT):
+            until = min(at + SEGMENT, length)
+            while gap < len(gaps) and gaps[gap][1] <= at:
+                gap += 1
+            known = until if gap == len(gaps) else min(until, max(at, gaps[gap][0]))
+            flags = ACK | PSH if until == length else ACK
+            comment = None if known == until else "truncated: what follows is not in the RDMA capture"
+            if known == at and gaps[gap][0] <= at and gaps[gap][1] >= until and gaps[gap][1] - gaps[gap][0] > MAX_GAP:
+                self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
+                continue
+            data = os.pread(file, until - at, start + at)  # zeros in place of unknown bytes
+            yield self._packet(sender, flags, data, captured=known - at, comment=comment)
             self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
 
     def _packet(
         self,
         sender: int,
         flags: int,
-        payload: Bytes | None = None,
+        data: bytes = b"",
         *,
         options: bytes = b"",
         captured: int | None = None,
         comment: str | None = None,
     ) -> tuple[bytes, int, str | None]:
-        data = b"" if payload is None else payload.tobytes()
         header = 20 + len(options)
         source, destination = self._addresses[sender], self._addresses[1 - sender]
         length = header + len(data)

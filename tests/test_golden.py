@@ -31,14 +31,14 @@ def call_bytes(rpc: Rpc) -> bytes:
     reassembled = reassembled_call(rpc)
     assert reassembled is not None
     assert reassembled.complete
-    return reassembled.data
+    return reassembled.prefix
 
 
 def reply_bytes(rpc: Rpc) -> bytes:
     reassembled = reassembled_reply(rpc)
     assert reassembled is not None
     assert reassembled.complete
-    return reassembled.data
+    return reassembled.prefix
 
 
 class Cursor:

@@ -70,10 +70,9 @@ def judge(name: str, rpcs: list[Rpc]) -> Counter[str]:
             if right is None:
                 assert not reassembled.complete or message.operation.payload.truncated, f"{side} of {rpc.xid:#x}"
                 continue
-            for start, length, _, _, missing in reassembled.extents:
-                given = reassembled.data[start : start + length]
-                assert missing or given == right.data[start : start + length], f"{side} of {rpc.xid:#x} at {start}"
-            assert not reassembled.complete or len(reassembled.data) == len(right.data)
+            for start, given in reassembled.pieces:
+                assert given == right.prefix[start : start + len(given)], f"{side} of {rpc.xid:#x} at {start}"
+            assert not reassembled.complete or reassembled.length == right.length
     return Counter(rpc.state for rpc in rpcs)
 
 

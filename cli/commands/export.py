@@ -102,11 +102,10 @@ def command(
                 if message is None:
                     lost += 1
                     continue
-                missing = [(e.start, e.start + e.length) for e in message.extents if e.missing]
-                if missing and skip_incomplete:
+                if skip_incomplete and not message.complete:
                     skipped += 1
                     continue
-                export.add(rpc.connection.number, sender, time, message.data, missing)
+                export.add(rpc.connection.number, sender, time, message.length, message.pieces, message.gaps)
         conversations = [_conversation(one, one.number in nfs) for one in reading.analyzer.connections]
         with nullcontext(sys.stdout.buffer) if to_stdout else output.open("wb") as target_file:
             packets = export.write(target_file, conversations)

@@ -177,7 +177,7 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: b
             show(out, heading(f"The {name}", "no RPC message"))
             continue
         whole = "whole" if reassembled.complete else "with bytes missing"
-        show(out, heading(f"The {name}", f"{len(reassembled.data):,} bytes, {whole}"))
+        show(out, heading(f"The {name}", f"{reassembled.length:,} bytes, {whole}"))
         show(out, views.contents(reassembled, full))
 
 

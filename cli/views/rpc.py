@@ -239,8 +239,8 @@ def _frames(use: SegmentUse) -> str:
 
 def contents(reassembled: Reassembled, full: bool = False) -> RenderableType:
     """A message as a hexdump; the origin of bytes stands above them, their frames beside them."""
-    data = reassembled.data
-    limit = len(data) if full else MAX_BYTES
+    length = reassembled.length
+    limit = length if full else MAX_BYTES
     lines: list[Text] = []
     for (origin, missing), group in groupby(reassembled.extents, lambda one: (one.origin, one.missing)):
         extents = list(group)
@@ -253,18 +253,19 @@ def contents(reassembled: Reassembled, full: bool = False) -> RenderableType:
                 break
             mark = f"frame {extent.frame}" if extent.frame != frame and extent.frame else ""
             frame = extent.frame
-            lines += _hex_rows(data, extent, limit, mark)
-    if len(data) > limit:
-        lines.append(Text(f"  … {count(len(data) - limit)} more bytes (--full shows all)", "dim"))
+            lines += _hex_rows(reassembled, extent, limit, mark)
+    if length > limit:
+        lines.append(Text(f"  … {count(length - limit)} more bytes (--full shows all)", "dim"))
     return Group(*lines)
 
 
-def _hex_rows(data: bytes, extent: Extent, limit: int, mark: str) -> Iterator[Text]:
+def _hex_rows(reassembled: Reassembled, extent: Extent, limit: int, mark: str) -> Iterator[Text]:
     end = min(extent.start + extent.length, limit)
-    if extent.missing and end - extent.start > ROW:
-        end = extent.start + ROW
+    if extent.missing:
+        yield _hex_row(extent.start, bytes(min(ROW, end - extent.start)), True, mark)
+        return
     for at in range(extent.start, end, ROW):
-        yield _hex_row(at, data[at : min(at + ROW, end)], bool(extent.missing), mark)
+        yield _hex_row(at, reassembled.captured(at, min(at + ROW, end)).tobytes(), False, mark)
         mark = ""
 
 

@@ -338,7 +338,7 @@ class _FileUpdate:
         if reply is None or self.end is None:
             return
         file.transfers += 1
-        count = max(0, min(event.count, len(reply.data) - event.position))
+        count = max(0, min(event.count, reply.length - event.position))
         file.read += count
         end = event.offset + count
         if count:
@@ -350,7 +350,7 @@ class _FileUpdate:
     def write(self, event: onc.FileEvent, file: File) -> None:
         call = self.messages.call
         file.transfers += 1
-        count = max(0, min(event.count, len(call.data) - event.position))
+        count = max(0, min(event.count, call.length - event.position))
         if event.done is None:
             file.unconfirmed += count
             if count:
@@ -393,7 +393,6 @@ class _FileUpdate:
         captured: list[tuple[int, memoryview]] = []
         lacking: list[MissingRange] = []
         if message is not None:
-            view = memoryview(message.data)
             for start, end, missing in split_at_gaps(message, position, position + count):
                 at = offset + start - position
                 if missing:
@@ -402,7 +401,7 @@ class _FileUpdate:
                     if kind == WRITE and sure:
                         file.seen = _without(file.seen, at, at + end - start)
                 else:
-                    captured.append((at, view[start:end]))
+                    captured.append((at, message.captured(start, end)))
                     if sure:
                         file.seen.add(at, at + end - start)
         elif kind == ZEROS:

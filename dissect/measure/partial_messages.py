@@ -1,15 +1,16 @@
 """What the messages of an NFS call say as far as their bytes are there.
 
-A reassembled message has zeros where bytes are missing; taken for a count or a handle, they would be a false one.
+A missing byte ends a message, except inside the data of a READ or WRITE, which a length before them steps over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..onc.file_events import READ, WRITE, FileEvent, file_events
 from ..onc.file_operations import FileOperation, file_operations
+from ..onc.xdr import round_up
 from ..rpcrdma.rpcs import Reassembled
 
 
@@ -30,48 +31,86 @@ def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMess
     """
     if call is None:
         return None
-    call_end = _first_gap(call, 0, ())
-    reply_end = 0 if reply is None else _first_gap(reply, 0, ())
+    written: dict[int, int] = {}
+    returned: dict[int, int] = {}
     while True:
-        call_data = call.data[:call_end]
-        reply_data = None if reply is None else reply.data[:reply_end]
-        found = file_events(call_data, reply_data)
+        call_part = _without_contents(call, written)
+        reply_part = None if reply is None else _without_contents(reply, returned)
+        reply_data = None if reply_part is None else reply_part.data
+        found = file_events(call_part.data, reply_data)
+        events = tuple(_in_place(event, call_part, reply_part) for event in found.events)
         # Data are only stepped over where a length before them says how far they go.
-        further_call = _first_gap(call, call_end, _contents(found.events, WRITE))
-        further_reply = 0 if reply is None else _first_gap(reply, reply_end, _contents(found.events, READ))
-        if (further_call, further_reply) == (call_end, reply_end):
+        known = len(written), len(returned)
+        written |= _contents(events, WRITE, call)
+        if reply is not None:
+            returned |= _contents(events, READ, reply)
+        if known == (len(written), len(returned)):
             break
-        call_end, reply_end = further_call, further_reply
-    events, problem = found.events, found.problem
+    problem = found.problem
     if problem and reply is not None:
         # Of a reply that cannot be read to its end, some writes have no result: whether they happened is not known.
-        known = {event.position for event in events if event.kind == WRITE}
-        unanswered = file_events(call_data, None).events
-        events += tuple(event for event in unanswered if event.kind == WRITE and event.position not in known)
-    if problem and (call_end < len(call.data) or (reply is not None and reply_end < len(reply.data))):
+        answered = {event.position for event in events if event.kind == WRITE}
+        alone = [_in_place(event, call_part, None) for event in file_events(call_part.data, None).events]
+        events += tuple(event for event in alone if event.kind == WRITE and event.position not in answered)
+    if problem and not (call_part.whole and (reply_part is None or reply_part.whole)):
         problem = "bytes of the message are missing"
-    return NfsMessages(call, reply, events, file_operations(call_data, reply_data), problem)
+    return NfsMessages(call, reply, events, file_operations(call_part.data, reply_data), problem)
 
 
-def _contents(events: Iterable[FileEvent], kind: str) -> list[tuple[int, int]]:
-    """Where the bytes read or written stand in the message, with their round-up."""
-    return [(e.position, e.position + (e.count + 3 & -4)) for e in events if e.kind == kind and e.position >= 0]
+def _contents(events: Iterable[FileEvent], kind: str, message: Reassembled) -> dict[int, int]:
+    """Position and length of data read or written of which bytes are missing."""
+    gaps = message.gaps
+    found = {}
+    for event in events:
+        if event.kind == kind and event.position >= 0:
+            end = event.position + round_up(event.count)
+            if any(start < end and event.position < last for start, last in gaps):
+                found[event.position] = event.count
+    return found
 
 
-def _first_gap(message: Reassembled, start: int, contents: Sequence[tuple[int, int]]) -> int:
-    """From ``start`` on, the first missing byte outside ``contents``; the end where there is none."""
-    reached = start
-    for extent in message.extents:
-        end = extent.start + extent.length
-        if not extent.missing or end <= reached:
-            continue
-        reached = max(reached, extent.start)
-        for low, high in contents:
-            if low <= reached < high:
-                reached = min(end, high)
-        if reached < end:
-            return reached
-    return len(message.data)
+class _PartialMessage(NamedTuple):
+    """A message up to a missing byte, data with missing bytes taken out and their lengths made 0."""
+
+    data: bytes
+    contents: tuple[tuple[int, int, int], ...]
+    """Where data were taken out: their place in ``data``, their position in the message, their length."""
+    whole: bool
+    """Nothing but those data is missing."""
+
+
+def _without_contents(message: Reassembled, contents: dict[int, int]) -> _PartialMessage:
+    if not contents:
+        return _PartialMessage(message.prefix, (), message.complete)
+    data = bytearray()
+    taken: list[tuple[int, int, int]] = []
+    reached = 0
+    gaps = message.gaps
+    for position, count in [*sorted(contents.items()), (message.length, 0)]:
+        gap = next((start for start, end in gaps if end > reached and start < position), None)
+        until = position if gap is None else max(gap, reached)
+        data += message.captured(reached, until) if until > reached else b""
+        if gap is not None or position >= message.length:
+            return _PartialMessage(bytes(data), tuple(taken), gap is None)
+        data[-4:] = bytes(4)
+        taken.append((len(data), position, count))
+        reached = min(position + round_up(count), message.length)
+    return _PartialMessage(bytes(data), tuple(taken), True)
+
+
+def _in_place(event: FileEvent, call: _PartialMessage, reply: _PartialMessage | None) -> FileEvent:
+    """The event with the position and length that it has in the whole message."""
+    part = call if event.kind == WRITE else reply
+    if part is None or event.position < 0 or event.kind not in (READ, WRITE):
+        return event
+    shift = 0
+    for place, position, count in part.contents:
+        if place == event.position:
+            return event._replace(position=position, count=count)
+        if place > event.position:
+            break
+        shift = position + round_up(count) - place
+    return event._replace(position=event.position + shift)
 
 
 def split_at_gaps(message: Reassembled, start: int, end: int) -> Iterator[tuple[int, int, str]]:

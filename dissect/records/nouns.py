@@ -349,12 +349,19 @@ def rpc_record(rpc: Rpc) -> Record:
 
 
 def reassembled_fields(reassembled: Reassembled | None) -> Record | None:
-    """A whole RPC message: its bytes in hexadecimal, and where each stretch of them came from."""
+    """A whole RPC message: its bytes in hexadecimal, and where each range of them came from.
+
+    ``data`` is null where bytes are missing; then ``captured`` has what is there.
+    """
     if reassembled is None:
         return None
     return {
-        "data": reassembled.data.hex(),
+        "length": reassembled.length,
         "complete": reassembled.complete,
+        "data": reassembled.prefix.hex() if reassembled.complete else None,
+        "captured": None
+        if reassembled.complete
+        else [{"offset": offset, "data": data.hex()} for offset, data in reassembled.pieces],
         "extents": [{**extent._asdict(), "missing": extent.missing or None} for extent in reassembled.extents],
     }
 

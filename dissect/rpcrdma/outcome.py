@@ -185,7 +185,7 @@ def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
         damage.append("reply: RDMA_NOMSG without a Reply chunk in use")
     if writes_used:
         if rpc.reply.header.procedure == RDMA_NOMSG:
-            stream = reply_stream(rpc).known()
+            stream = reply_stream(rpc).prefix()
         else:
             stream = rpc.reply.data[rpc.reply.start : rpc.reply.end].tobytes()
         _, problem = reply_items(rpc, stream)

@@ -6,8 +6,11 @@ Positions, Write chunks where the upper-layer binding says, XDR round-up restore
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
+from ..intervals import IntervalSet
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_NOMSG
 from ..onc import binding
 from ..onc import header as rpc_header
@@ -15,13 +18,13 @@ from ..transport.operations import Operation
 from .messages import Message, WriteChunk
 from .rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse
 
-LARGEST = 1 << 30
-"""No RPC message is longer; a longer advertised chunk is cut here rather than allocated."""
+MAX_MESSAGE = 1 << 30
+"""Bytes; no RPC message is longer, whatever its chunks claim."""
 
 NOT_ADVERTISED = "not advertised in this capture"
-"""Why bytes of a chunk are missing, where the call that offers it is cut or offers less than the reply returns."""
+"""Why bytes of a chunk are missing: its call is truncated, or advertises less than the reply returns."""
 
-Stretch = tuple[bytes, int, int, str]
+Part = tuple[bytes | memoryview, int, int, str]
 """Bytes (empty where missing), their length, the frame, why they are missing."""
 
 
@@ -30,22 +33,24 @@ def reassembled_call(rpc: Rpc) -> Reassembled | None:
     if rpc.call is None or rpc.call.header.procedure in (None, RDMA_ERROR):
         return None
     reads = [chunk for chunk in rpc.chunks if chunk.kind == "read"]
-    stream = _Stream()
+    stream = StreamBuilder()
     if rpc.call.header.problem:
-        stream.inline(rpc.call)
-        return _Builder(stream).finish()
+        stream.add_inline(rpc.call)
+        return stream.finish()
     if rpc.call.header.procedure == RDMA_NOMSG:
         zero = [chunk for chunk in reads if chunk.position == 0]
         for chunk in zero:
-            stream.chunk("read chunk at 0", _chunk_stretches(chunk, returned=False))
+            stream.add_chunk("read chunk at 0", _chunk_parts(chunk, returned=False))
         reads = [chunk for chunk in reads if chunk.position != 0]
     else:
-        stream.inline(rpc.call)
-    whole = _Builder(stream)
+        stream.add_inline(rpc.call)
+    if not reads:
+        return stream.finish()
+    whole = ChunkMerger(stream)
     for chunk in sorted(reads, key=lambda chunk: chunk.position or 0):
         assert chunk.position is not None
         whole.take_until(chunk.position)
-        whole.insert(f"read chunk at {chunk.position}", _chunk_stretches(chunk, returned=False))
+        whole.insert(f"read chunk at {chunk.position}", _chunk_parts(chunk, returned=False))
     return whole.finish()
 
 
@@ -54,20 +59,20 @@ def reassembled_reply(rpc: Rpc) -> Reassembled | None:
     if rpc.reply is None or rpc.reply.header.procedure in (None, RDMA_ERROR):
         return None
     stream = reply_stream(rpc)
-    whole = _Builder(stream)
     if not any(segment.length for chunk in rpc.reply.header.writes for segment in chunk.segments):
-        return whole.finish()
+        return stream.finish()
+    whole = ChunkMerger(stream)
     writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
-    items, problem = reply_items(rpc, stream.known())
+    items, problem = reply_items(rpc, stream.prefix())
     reached = 0
     for position, number in items:
         whole.take_source(position - reached)
         reached = position
-        whole.insert(f"write chunk {number + 1}", _returned_stretches(writes[number], rpc.reply.header.writes[number]))
+        whole.insert(f"write chunk {number + 1}", _returned_parts(writes[number], rpc.reply.header.writes[number]))
     if not problem:
         return whole.finish()
     if not items:
-        known = stream.known()
+        known = stream.prefix()
         header = rpc_header.reply_header(known, 0, len(known), rpc.gss)
         whole.take_source(header.body if header and header.body > 0 else min(12, len(known)))
     return whole.finish("a Write chunk belongs somewhere behind this: " + problem)
@@ -93,20 +98,20 @@ def reply_items(rpc: Rpc, stream: bytes | memoryview) -> tuple[list[tuple[int, i
     return placed, problem
 
 
-def reply_stream(rpc: Rpc) -> _Stream:
+def reply_stream(rpc: Rpc) -> StreamBuilder:
     """The reply's Payload stream before Write chunks are put back."""
     assert rpc.reply is not None
-    stream = _Stream()
+    stream = StreamBuilder()
     header = rpc.reply.header
     if header.procedure != RDMA_NOMSG or header.problem:
-        stream.inline(rpc.reply)
+        stream.add_inline(rpc.reply)
         return stream
     for chunk in rpc.chunks:
         if chunk.kind == "reply" and header.reply:
-            stream.chunk("reply chunk", _returned_stretches(chunk, header.reply))
-    if not stream.data:
+            stream.add_chunk("reply chunk", _returned_parts(chunk, header.reply))
+    if not stream.length:
         lost = header.reply.length if header.reply else 0
-        stream.add(b"", max(1, min(lost, LARGEST)), "reply chunk", 0, NOT_ADVERTISED)
+        stream.add(b"", max(1, min(lost, MAX_MESSAGE)), "reply chunk", 0, NOT_ADVERTISED)
     return stream
 
 
@@ -121,9 +126,9 @@ def reply_stream_prefix(rpc: Rpc, limit: int) -> bytes:
 
 
 def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:
-    """The first bytes of chunks that follow each other: ``limit`` or more, or what is there before the first hole."""
+    """The first bytes of chunks that follow each other: ``limit`` or more, or what is there before the first gap."""
     if len(chunks) == 1 and chunks[0].segments:
-        # Mostly they are all in the first packet that was moved.
+        # Mostly they are all in the first packet of the transfer.
         use = chunks[0].segments[0]
         wanted, length = min(limit, chunks[0].advertised), use.advertised.length
         if returned:
@@ -136,78 +141,98 @@ def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:
                 return view[start : start + wanted].tobytes()
     found = bytearray()
     for chunk in chunks:
-        for data, length, _, _ in _chunk_stretches(chunk, returned):
+        for data, length, _, _ in _chunk_parts(chunk, returned):
             found += data
             if len(data) < length or len(found) >= limit:
                 return bytes(found)
     return bytes(found)
 
 
-class _Stream:
-    """Bytes and where they came from."""
+class StreamBuilder:
+    """A stream of bytes in the making, and where they came from."""
 
     def __init__(self) -> None:
-        self.data = bytearray()
+        self.length = 0
         self.extents: list[Extent] = []
+        self.pieces: list[tuple[int, bytearray]] = []
 
-    def add(self, data: bytes, length: int, origin: str, frame: int, missing: str) -> None:
+    def add(self, data: bytes | memoryview, length: int, origin: str, frame: int, missing: str) -> None:
+        """Bytes at the end; those of ``length`` behind ``data`` are missing."""
+        length = min(length, MAX_MESSAGE - self.length)
         if length <= 0:
             return
-        start = len(self.data)
-        if len(data) < length and data:
+        if len(data) > length:
+            data = data[:length]
+        if len(data) < length and len(data):
             self.add(data, len(data), origin, frame, "")
             self.add(b"", length - len(data), origin, frame, missing or "frame truncated")
             return
-        self.data += data if data else bytes(length)
+        if len(data):
+            if self.pieces and self.pieces[-1][0] + len(self.pieces[-1][1]) == self.length:
+                self.pieces[-1][1].extend(data)
+            else:
+                self.pieces.append((self.length, bytearray(data)))
         last = self.extents[-1] if self.extents else None
         if last and (last.origin, last.frame, last.missing) == (origin, frame, missing):
             self.extents[-1] = last._replace(length=last.length + length)
         else:
-            self.extents.append(Extent(start, length, origin, frame, missing))
+            self.extents.append(Extent(self.length, length, origin, frame, missing))
+        self.length += length
 
-    def known(self) -> bytes:
+    def prefix(self) -> bytes:
         """What stands before the first missing byte."""
-        missing = next((extent.start for extent in self.extents if extent.missing), len(self.data))
-        return bytes(self.data[:missing])
+        return bytes(self.pieces[0][1]) if self.pieces and not self.pieces[0][0] else b""
 
-    def inline(self, message: Message) -> None:
+    def captured(self, start: int, end: int) -> memoryview:
+        """Bytes [start, end), of which none is missing."""
+        at, piece = self.pieces[bisect_right(self.pieces, start, key=_offset) - 1]
+        return memoryview(piece)[start - at : end - at]
+
+    def add_inline(self, message: Message) -> None:
         """The Payload stream behind the transport header of a Send."""
         skip = message.header.length
         if message.header.problem:
             # Where the header does not end, the Payload stream does not begin.
             self.add(b"", max(1, message.inline_length), "inline", message.frame, "behind an unfinished header")
             return
-        for data, length, frame, missing in _operation_stretches(message.operation, skip, message.operation.length):
+        for data, length, frame, missing in _operation_parts(message.operation, skip, message.operation.length):
             self.add(data, length, "inline", frame, missing)
         if not message.operation.end_known:
             self.add(b"", 1, "inline", 0, "end not captured")
 
-    def chunk(self, origin: str, stretches: Iterator[Stretch] | list[Stretch]) -> None:
-        for data, length, frame, missing in stretches:
+    def add_chunk(self, origin: str, parts: Iterable[Part]) -> None:
+        for data, length, frame, missing in parts:
             self.add(data, length, origin, frame, missing)
 
+    def finish(self) -> Reassembled:
+        return Reassembled(tuple(self.extents), tuple((start, bytes(data)) for start, data in self.pieces))
 
-class _Builder:
-    """Merges a reduced stream with the chunks taken out of it."""
 
-    def __init__(self, source: _Stream) -> None:
+def _offset(piece: tuple[int, bytearray]) -> int:
+    return piece[0]
+
+
+class ChunkMerger:
+    """Puts the chunks that were taken out of a reduced stream back into it, in the order of their places."""
+
+    def __init__(self, source: StreamBuilder) -> None:
         self.source = source
         self.taken = 0
         self.extent = 0
-        self.out = _Stream()
+        self.out = StreamBuilder()
 
     def take_until(self, position: int) -> None:
         """Copy from the source until the result is ``position`` bytes long."""
-        self.take_source(position - len(self.out.data))
+        self.take_source(position - self.out.length)
 
     def take_source(self, length: int) -> None:
-        available = len(self.source.data) - self.taken
-        beyond = max(0, min(length, LARGEST) - available)
+        available = self.source.length - self.taken
+        beyond = max(0, min(length, MAX_MESSAGE) - available)
         end = self.taken + max(0, length - beyond)
         while self.taken < end:
             extent = self.source.extents[self.extent]
             until = min(end, extent.start + extent.length)
-            data = b"" if extent.missing else bytes(self.source.data[self.taken : until])
+            data = b"" if extent.missing else self.source.captured(self.taken, until)
             self.out.add(data, until - self.taken, extent.origin, extent.frame, extent.missing)
             self.taken = until
             if until == extent.start + extent.length:
@@ -215,77 +240,80 @@ class _Builder:
         if beyond:
             self.out.add(b"", beyond, "inline", 0, "Position beyond the Payload stream")
 
-    def insert(self, origin: str, stretches: Iterator[Stretch]) -> None:
-        before = len(self.out.data)
-        self.out.chunk(origin, stretches)
-        odd = (len(self.out.data) - before) % 4
+    def insert(self, origin: str, parts: Iterable[Part]) -> None:
+        before = self.out.length
+        self.out.add_chunk(origin, parts)
+        odd = (self.out.length - before) % 4
         if odd:
             self.out.add(bytes(4 - odd), 4 - odd, "round-up", 0, "")
 
     def finish(self, doubt: str = "") -> Reassembled:
         """The rest of the source; with a ``doubt`` its place is not known, so its bytes are not shown."""
-        rest = len(self.source.data) - self.taken
+        rest = self.source.length - self.taken
         if doubt:
             self.out.add(b"", rest, "inline", 0, doubt)
         else:
             self.take_source(rest)
-        return Reassembled(bytes(self.out.data), tuple(self.out.extents))
+        return self.out.finish()
 
 
-def _chunk_stretches(chunk: ChunkUse, returned: bool) -> Iterator[Stretch]:
+def _chunk_parts(chunk: ChunkUse, returned: bool) -> Iterator[Part]:
     """The bytes of a chunk, segment by segment; as far as the reply returned, or all that was advertised."""
-    room = LARGEST
+    room = MAX_MESSAGE
     for use in chunk.segments:
         length = use.advertised.length
         if returned:
             length = min(length, use.returned or 0)
         length = min(length, room)
         room -= length
-        yield from segment_stretches(use, length)
+        yield from segment_parts(use, length)
 
 
-def _returned_stretches(chunk: ChunkUse, returned: WriteChunk) -> Iterator[Stretch]:
+def _returned_parts(chunk: ChunkUse, returned: WriteChunk) -> Iterator[Part]:
     """The bytes of a chunk as far as the reply returned it, which may be more than is known to be advertised."""
     known = 0
-    for stretch in _chunk_stretches(chunk, returned=True):
-        known += stretch[1]
-        yield stretch
-    lost = min(returned.length, LARGEST) - known
+    for part in _chunk_parts(chunk, returned=True):
+        known += part[1]
+        yield part
+    lost = min(returned.length, MAX_MESSAGE) - known
     if lost > 0:
         yield b"", lost, 0, NOT_ADVERTISED
 
 
-def segment_stretches(use: SegmentUse, length: int) -> Iterator[Stretch]:
-    """The first ``length`` bytes of a segment, as Reads or Writes moved them; where two did, the later counts."""
+def segment_parts(use: SegmentUse, length: int) -> Iterator[Part]:
+    """The first ``length`` bytes of a segment, as Reads or Writes transferred them; of two the later counts."""
     start = use.advertised.offset
-    pieces: list[tuple[int, int, Operation]] = []
-    for operation in use.operations:
-        low = max(start, operation.address) - start
-        high = min(start + length, operation.address + operation.length) - start
-        if low < high:
-            pieces = [part for piece in pieces for part in _without(piece, low, high)]
-            pieces.append((low, high, operation))
-    pieces.sort(key=lambda piece: piece[0])
     reached = 0
-    for low, high, operation in pieces:
-        if low > reached:
-            yield b"", low - reached, 0, "not transferred in this capture"
-        shift = start - operation.address
-        yield from _operation_stretches(operation, low + shift, high + shift)
-        reached = high
+    for low, high, operation in _transferred(use, start, start + length):
+        if low - start > reached:
+            yield b"", low - start - reached, 0, "not transferred in this capture"
+        yield from _operation_parts(operation, low - operation.address, high - operation.address)
+        reached = high - start
     if reached < length:
         yield b"", length - reached, 0, "not transferred in this capture"
 
 
-def _without(piece: tuple[int, int, Operation], low: int, high: int) -> list[tuple[int, int, Operation]]:
-    """What is left of a piece outside [low, high)."""
-    start, end, operation = piece
-    left = [(start, min(end, low), operation), (max(start, high), end, operation)]
-    return [part for part in left if part[0] < part[1]]
+def _transferred(use: SegmentUse, start: int, end: int) -> list[tuple[int, int, Operation]]:
+    """Which Operation the bytes [start, end) of a segment come from: addresses, ascending, without overlap."""
+    spans = [
+        (max(start, operation.address), min(end, operation.address + operation.length), operation)
+        for operation in use.operations
+    ]
+    if all(one[1] <= other[0] for one, other in pairwise(spans)):  # One behind the other, as nearly always.
+        return [span for span in spans if span[0] < span[1]]
+    later = IntervalSet()
+    found: list[tuple[int, int, Operation]] = []
+    for low, high, operation in reversed(spans):
+        found += [(first, last, operation) for first, last in later.add(low, high)]
+    return sorted(found, key=_address)
 
 
-def _operation_stretches(operation: Operation, start: int, end: int) -> Iterator[Stretch]:
-    """Bytes [start, end) of what an Operation moved."""
+def _address(span: tuple[int, int, Operation]) -> int:
+    return span[0]
+
+
+def _operation_parts(operation: Operation, start: int, end: int) -> Iterator[Part]:
+    """Bytes [start, end) of an Operation."""
     reached = start
     for piece in operation.payload.pieces():
         if piece.at >= end:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,30 +14,56 @@ from .messages import Message, Segment
 
 
 class Extent(NamedTuple):
-    """A stretch of a reconstructed message and where it came from."""
+    """A range of a reassembled message and where it came from."""
 
     start: int
     length: int
     origin: str
     """'inline', 'read chunk N', 'write chunk N', 'reply chunk', 'round-up'."""
     frame: int
-    """0 where no frame carried it (round-up, a hole)."""
+    """0 where no frame carried it (round-up, a gap)."""
     missing: str
     """'' or why the bytes are not there: 'not captured', 'frame truncated', 'not transferred', 'not advertised'."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reassembled:
-    """A whole RPC message as a TCP transport would have carried it, without the record mark."""
+    """A whole RPC message as a TCP transport would have carried it, without the record mark.
 
-    data: bytes
-    """Zero wherever ``extents`` says the byte is missing."""
+    Missing bytes are ranges: what a hostile header claims costs no memory.
+    """
+
     extents: tuple[Extent, ...]
-    """Ascending, covering ``data`` without overlap."""
+    """Ascending, covering the message without overlap."""
+    pieces: tuple[tuple[int, bytes], ...]
+    """The captured bytes and their offsets, ascending; between two of them bytes are missing."""
+
+    @property
+    def length(self) -> int:
+        return self.extents[-1].start + self.extents[-1].length if self.extents else 0
 
     @property
     def complete(self) -> bool:
         return not any(extent.missing for extent in self.extents)
+
+    @property
+    def prefix(self) -> bytes:
+        """The bytes before the first missing one; of a complete message all."""
+        return self.pieces[0][1] if self.pieces and not self.pieces[0][0] else b""
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """The missing bytes [start, end), ascending."""
+        return [(extent.start, extent.start + extent.length) for extent in self.extents if extent.missing]
+
+    def captured(self, start: int, end: int) -> memoryview:
+        """Bytes [start, end), of which none is missing."""
+        at, piece = self.pieces[bisect_right(self.pieces, start, key=_offset) - 1]
+        return memoryview(piece)[start - at : end - at]
+
+
+def _offset(piece: tuple[int, bytes]) -> int:
+    return piece[0]
 
 
 def _address(operation: Operation) -> int:

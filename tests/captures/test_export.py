@@ -36,7 +36,7 @@ def conversation(number: int = 1, client: str = "10.77.0.2", server: str = "10.7
 def written(tmp_path: Path | None, messages: list[tuple[int, int, int, bytes]], *talks: TcpStreamPair) -> list[Packet]:
     export = TcpExport(tmp_path)
     for talk, sender, time, data in messages:
-        export.add(talk, sender, time, data)
+        export.add(talk, sender, time, len(data), [(0, data)])
     return finish(export, *talks)
 
 
@@ -161,8 +161,8 @@ def test_a_segment_ends_before_what_is_not_known(
     tmp_path: Path, holes: list[tuple[int, int]], known: list[int]
 ) -> None:
     export = TcpExport(tmp_path)
-    export.add(1, 0, START, bytes(range(100)), holes)
-    export.add(1, 0, START + 1, b"next")
+    export.add(1, 0, START, 100, [(0, bytes(range(100)))], holes)
+    export.add(1, 0, START + 1, 4, [(0, b"next")])
     assert export.incomplete == 1
     packets = [packet for packet in finish(export) if packet.payload or packet.missing]
     cut, following = packets
@@ -175,7 +175,9 @@ def test_a_segment_ends_before_what_is_not_known(
 
 def test_a_long_message_is_cut_only_where_bytes_are_missing(tmp_path: Path) -> None:
     export = TcpExport(tmp_path)
-    export.add(1, 1, START, b"\x11" * (3 * SEGMENT), [(SEGMENT + 1000, SEGMENT + 2000)])
+    gap = SEGMENT + 1000, SEGMENT + 2000
+    pieces = [(0, b"\x11" * gap[0]), (gap[1], b"\x11" * (SEGMENT - 2000 + SEGMENT))]
+    export.add(1, 1, START, 3 * SEGMENT, pieces, [gap])
     segments = [packet for packet in finish(export) if packet.payload]
     assert [packet.missing for packet in segments] == [0, SEGMENT - 1004, 0, 0]
     assert [packet.sequence - segments[0].sequence for packet in segments] == [0, SEGMENT, 2 * SEGMENT, 3 * SEGMENT]

@@ -62,14 +62,14 @@ def judge_whole(capture: Capture, rpcs: Sequence[Rpc]) -> list[Finding]:
         finding = by_true[true.index]
         if not capture.missing(true, "call"):
             assert finding.call is not None and finding.call.complete, f"{name}: call incomplete {finding.call}"
-            assert finding.call.data == true.call
+            assert finding.call.prefix == true.call
         if not capture.header(true, "reply"):
             continue
         assert finding.rpc.reply is not None, f"{name}: its reply was not matched"
         if true.error is None and not capture.missing(true, "reply"):
             assert finding.reply is not None, f"{name}: no reply message"
             assert finding.reply.complete, f"{name}: reply incomplete {missing(finding.reply)}"
-            assert finding.reply.data == true.reply
+            assert finding.reply.prefix == true.reply
             if not capture.missing(true, "call"):
                 assert finding.rpc.state in ("complete", "error"), (
                     name,
@@ -132,10 +132,11 @@ def _never_wrong(name: str, reassembled: Reassembled | None, true: bytes) -> Non
         assert extent.start == reached, f"{name}: the extents do not follow each other"
         reached += extent.length
         if extent.missing:
-            assert not any(reassembled.data[extent.start : reached]), f"{name}: bytes where there are none"
+            inside = [at for at, data in reassembled.pieces if at < reached and extent.start < at + len(data)]
+            assert not inside, f"{name}: bytes where there are none"
             continue
-        given = reassembled.data[extent.start : reached]
+        given = reassembled.captured(extent.start, reached)
         assert given == true[extent.start : reached], f"{name}: wrong bytes {extent} and no word of it"
-    assert reached == len(reassembled.data)
+    assert reached == reassembled.length
     if reassembled.complete:
-        assert reassembled.data == true, f"{name}: complete, but {reached} of {len(true)} bytes"
+        assert reassembled.prefix == true, f"{name}: complete, but {reached} of {len(true)} bytes"

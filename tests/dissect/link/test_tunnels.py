@@ -60,7 +60,7 @@ def told(rpcs: Iterable[Rpc]) -> list[tuple[Any, ...]]:
         out.append(
             (
                 rpc.number, rpc.xid, rpc.state, rpc.name, rpc.status, rpc.connection.number,
-                call and (call.data, call.complete), reply and (reply.data, reply.complete),
+                call and (call.pieces, call.complete), reply and (reply.pieces, reply.complete),
                 rpc.latency, rpc.call and rpc.call.frame, rpc.reply and rpc.reply.frame,
                 [(chunk.kind, chunk.transferred) for chunk in rpc.chunks],
             )

@@ -92,7 +92,7 @@ def test_what_is_said_arrives_and_is_read_back_and_nobody_breaks_a_rule(script: 
         call, reply = reassembled_call(rpc), reassembled_reply(rpc)
         assert call is not None and reply is not None and call.complete and reply.complete
         assert (int(rpc.backward), rpc.xid) not in seen
-        seen[int(rpc.backward), rpc.xid] = call.data, reply.data
+        seen[int(rpc.backward), rpc.xid] = call.prefix, reply.prefix
     said = {(end, call.xid): whole(call.parts) for end, call in calls_of(script.connections[0])}
     assert seen == {key: (call, whole(service.serve(call))) for key, call in said.items()}
 
@@ -114,7 +114,7 @@ def test_long_callbacks_travel_in_chunks_where_the_client_serves_them(
     for end, call in calls_of(setup):
         if end == SERVER:
             seen = asked[call.xid]
-            assert seen is not None and seen.data == whole(call.parts)
+            assert seen is not None and seen.prefix == whole(call.parts)
 
 
 class Counted:
