@@ -18,7 +18,6 @@ from scapy.fields import (
     BitField,
     ByteEnumField,
     ByteField,
-    Field,
     IntField,
     LongField,
     ThreeBytesField,
@@ -31,18 +30,14 @@ from scapy.fields import (
 from scapy.packet import Packet, Raw, bind_top_down
 
 from . import opcodes
+from .header import Header, TrailingField
 from .icrc import icrc, icrc_local, verify, verify_local
+from .mad import MAD
 
 MAD_BYTES = 24
 """The common header of a Management Datagram (IBA 13.4)."""
 GENERAL_SERVICES_QP = 1
 """Queue pairs 0 (subnet management) and 1 (general services) take Management Datagrams (IBA 13.5)."""
-
-
-class Header(Packet):  # type: ignore[misc]
-    """A Scapy packet; the one place where strict typing meets Scapy's missing types."""
-
-    __slots__ = ()
 
 
 class _Chained(Header):
@@ -69,25 +64,6 @@ class _Chained(Header):
             if bound is not Raw:
                 return bound  # type: ignore[no-any-return]
         return base.payload_class(payload)
-
-
-class TrailingField(Field):  # type: ignore[misc]
-    """A field that stands behind the payload: it takes no room in the header, the BTH looks after it."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, None, "0s")
-
-    def getfield(self, pkt: Any, s: bytes) -> tuple[bytes, None]:
-        return s, None
-
-    def addfield(self, pkt: Any, s: bytes, val: Any) -> bytes:
-        return s
-
-    def any2i(self, pkt: Any, x: Any) -> Any:
-        return x
-
-    def i2repr(self, pkt: Any, x: Any) -> str:
-        return x.hex() if isinstance(x, bytes) else repr(x)
 
 
 class IcrcField(TrailingField):
@@ -145,8 +121,6 @@ class BTH(_Chained):
         bound = Packet.guess_payload_class(self, payload)
         datagram = opcodes.HAS_DETH[self.opcode] and self.dest_qp <= GENERAL_SERVICES_QP
         if bound is Raw and datagram and len(payload) >= MAD_BYTES:
-            from .mad import MAD
-
             return MAD
         return bound  # type: ignore[no-any-return]
 

@@ -26,7 +26,6 @@ from scapy.fields import (
 )
 from scapy.packet import bind_bottom_up, bind_top_down
 
-from .bth import Header
 from .cm_codes import (
     ALTERNATE_PATH_STATUSES,
     CLASS_CM,
@@ -41,6 +40,7 @@ from .cm_codes import (
     address_text,
     service_port,
 )
+from .header import Header
 from .mad import MAD
 from .opcodes import PATH_MTU
 from .private_data import private_data_class

@@ -35,7 +35,7 @@ _EXTENSIONS = (0, 43, 60, 135, 139, 140)
 """IPv6 extension headers with a length in units of eight bytes (RFC 8200, 4); fragments are not here."""
 
 
-class Extent(NamedTuple):
+class PacketExtent(NamedTuple):
     """Where the parts of a packet are, counted from its IPv4 header, IPv6 header or GRH."""
 
     ipv4: bool
@@ -99,7 +99,7 @@ def verify_local(packet: bytes | bytearray | memoryview) -> bool | None:
     return icrc_local(packet[: end - ICRC_BYTES]) == int.from_bytes(packet[end - ICRC_BYTES : end], "big")
 
 
-def find_extent(packet: bytes) -> Extent | None:
+def find_extent(packet: bytes) -> PacketExtent | None:
     """Where the BTH starts and the packet ends; None where ``packet`` does not start with headers of RoCE."""
     if len(packet) < 20:
         return None
@@ -108,18 +108,18 @@ def find_extent(packet: bytes) -> Extent | None:
         fragment = (packet[6] & 0x3F) | packet[7]
         if at < 20 or packet[9] != _UDP or fragment or not _is_roce(packet, at):
             return None
-        return Extent(True, True, at + UDP_BYTES, int.from_bytes(packet[2:4], "big"))
+        return PacketExtent(True, True, at + UDP_BYTES, int.from_bytes(packet[2:4], "big"))
     if packet[0] >> 4 != 6 or len(packet) < IPV6_BYTES:
         return None
     end = IPV6_BYTES + int.from_bytes(packet[4:6], "big")
     protocol, at = packet[6], IPV6_BYTES
     if protocol == _BTH_IN_GRH:
-        return Extent(False, False, at, end)
+        return PacketExtent(False, False, at, end)
     while protocol in _EXTENSIONS and at + 2 <= len(packet):
         protocol, at = packet[at], at + (packet[at + 1] + 1) * 8
     if protocol != _UDP or not _is_roce(packet, at):
         return None
-    return Extent(False, True, at + UDP_BYTES, end)
+    return PacketExtent(False, True, at + UDP_BYTES, end)
 
 
 def _is_roce(packet: bytes, udp: int) -> bool:
@@ -223,7 +223,7 @@ def _behind_extensions(data: Bytes, start: int, bth: int, end: int) -> bool | No
     for at in range(bth - UDP_BYTES - IPV6_BYTES - 8, start - 1, -8):
         if data[at] >> 4 == 6:
             packet = data[at:end].tobytes()
-            if find_extent(packet) == Extent(False, True, bth - at, end - at):
+            if find_extent(packet) == PacketExtent(False, True, bth - at, end - at):
                 return verify(packet)
     return None
 

@@ -22,7 +22,7 @@ WRITE, READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, SEND_SE, SEND_SE_INVA
 IMMEDIATE, IMMEDIATE_SE, ATOMIC_REQUEST, ATOMIC_RESPONSE = range(8, 12)
 
 
-class Opcode(NamedTuple):
+class RdmapOpcode(NamedTuple):
     """One row of the opcode table."""
 
     value: int
@@ -36,19 +36,19 @@ class Opcode(NamedTuple):
 # fmt: off
 _TABLE = (
     # RFC 5040, 4.2
-    Opcode(WRITE,              "Write",                       None,            ""),
-    Opcode(READ_REQUEST,       "Read Request",                READ_QUEUE,      "RDMAPReadRequest"),
-    Opcode(READ_RESPONSE,      "Read Response",               None,            ""),
-    Opcode(SEND,               "Send",                        SEND_QUEUE,      ""),
-    Opcode(SEND_INVALIDATE,    "Send with Invalidate",        SEND_QUEUE,      ""),
-    Opcode(SEND_SE,            "Send with SE",                SEND_QUEUE,      ""),
-    Opcode(SEND_SE_INVALIDATE, "Send with SE and Invalidate", SEND_QUEUE,      ""),
-    Opcode(TERMINATE,          "Terminate",                   TERMINATE_QUEUE, "RDMAPTerminate"),
+    RdmapOpcode(WRITE,              "Write",                       None,            ""),
+    RdmapOpcode(READ_REQUEST,       "Read Request",                READ_QUEUE,      "RDMAPReadRequest"),
+    RdmapOpcode(READ_RESPONSE,      "Read Response",               None,            ""),
+    RdmapOpcode(SEND,               "Send",                        SEND_QUEUE,      ""),
+    RdmapOpcode(SEND_INVALIDATE,    "Send with Invalidate",        SEND_QUEUE,      ""),
+    RdmapOpcode(SEND_SE,            "Send with SE",                SEND_QUEUE,      ""),
+    RdmapOpcode(SEND_SE_INVALIDATE, "Send with SE and Invalidate", SEND_QUEUE,      ""),
+    RdmapOpcode(TERMINATE,          "Terminate",                   TERMINATE_QUEUE, "RDMAPTerminate"),
     # RFC 7306, 4.2
-    Opcode(IMMEDIATE,          "Immediate Data",              SEND_QUEUE,      "RDMAPImmediateData"),
-    Opcode(IMMEDIATE_SE,       "Immediate Data with SE",      SEND_QUEUE,      "RDMAPImmediateData"),
-    Opcode(ATOMIC_REQUEST,     "Atomic Request",              READ_QUEUE,      "RDMAPAtomicRequest"),
-    Opcode(ATOMIC_RESPONSE,    "Atomic Response",             ATOMIC_QUEUE,    "RDMAPAtomicResponse"),
+    RdmapOpcode(IMMEDIATE,          "Immediate Data",              SEND_QUEUE,      "RDMAPImmediateData"),
+    RdmapOpcode(IMMEDIATE_SE,       "Immediate Data with SE",      SEND_QUEUE,      "RDMAPImmediateData"),
+    RdmapOpcode(ATOMIC_REQUEST,     "Atomic Request",              READ_QUEUE,      "RDMAPAtomicRequest"),
+    RdmapOpcode(ATOMIC_RESPONSE,    "Atomic Response",             ATOMIC_QUEUE,    "RDMAPAtomicResponse"),
 )
 # fmt: on
 

@@ -12,7 +12,8 @@ from scapy.fields import BitField, ByteField, LELongField, ShortField, XBitField
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw, bind_top_down
 
-from .bth import BTH, Header, TrailingField
+from .bth import BTH
+from .header import Header, TrailingField
 from .roce import GRH
 from .vcrc import VCRC_BYTES, vcrc, verify_vcrc
 

@@ -24,7 +24,8 @@ from scapy.layers.inet6 import IP6Field
 from scapy.layers.l2 import CookedLinux, CookedLinuxV2, Dot1AD, Dot1Q, Ether
 from scapy.packet import bind_top_down, split_bottom_up
 
-from .bth import AETH, BTH, DETH, FETH, IETH, RDETH, RETH, XRCETH, AtomicAckETH, AtomicETH, CNPPadding, Header, ImmDt
+from .bth import AETH, BTH, DETH, FETH, IETH, RDETH, RETH, XRCETH, AtomicAckETH, AtomicETH, CNPPadding, ImmDt
+from .header import Header
 from .icrc import ROCE_PORT
 
 __all__ = [

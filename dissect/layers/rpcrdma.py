@@ -17,8 +17,8 @@ from scapy.fields import ConditionalField, IntEnumField, IntField, MultiEnumFiel
 from scapy.packet import Raw, bind_top_down
 
 from . import rpcrdma2
-from .bth import Header
 from .chunks import CHUNKS
+from .header import Header
 from .oncrpc import oncrpc_class
 from .rpcrdma_codes import (
     ERR_CHUNK,

@@ -18,9 +18,9 @@ from typing import Any
 from scapy.fields import ConditionalField, FieldListField, IntEnumField, IntField, PacketField, StrField
 from scapy.packet import Raw
 
-from .bth import Header
 from .characteristics_codes import CHARACTERISTICS, OPTIONS, OptionKind, interpret
 from .chunks import CHUNKS
+from .header import Header
 from .oncrpc import oncrpc_class
 from .rpcrdma_codes import (
     DIRECTION_NAMES,

@@ -32,14 +32,7 @@ from .compound import (
     compound_call,
     compound_reply,
 )
-from .filehandles import (
-    ATTRIBUTE_FILEHANDLE,
-    ATTRIBUTE_SIZE,
-    CompoundStep,
-    FileObject,
-    attribute_at,
-    walk_filehandles,
-)
+from .filehandles import ATTRIBUTE_FILEHANDLE, ATTRIBUTE_SIZE, CompoundStep, FileObject, attribute_at, walk_filehandles
 from .header import CallHeader, call_header, results_at
 from .nfs4_args import BITMAP, OPEN_HEAD
 from .programs import NFS

@@ -24,7 +24,7 @@ def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
     from scapy.layers.vxlan import VXLAN  # noqa: F401, importing binds it to its port
     from scapy.packet import Raw
 
-    from ..layers import cm, lrh, roce  # noqa: F401, cm is what a MAD may hold
+    from ..layers import lrh, roce
     from ..layers.rpcrdma import RPCRDMA
 
     roce.bind()

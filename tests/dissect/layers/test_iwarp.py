@@ -171,7 +171,7 @@ def test_revision_1_has_no_words_before_its_private_data() -> None:
 
 
 @pytest.mark.parametrize("row", iwarp_codes.OPCODES.values(), ids=lambda row: row.name)
-def test_every_opcode_is_built_and_dissected(row: iwarp_codes.Opcode) -> None:
+def test_every_opcode_is_built_and_dissected(row: iwarp_codes.RdmapOpcode) -> None:
     segment = DDPTagged(opcode=row.value) if row.queue is None else DDPUntagged(opcode=row.value, qn=row.queue)
     body = RDMAP_HEADERS[row.header]() if row.header else Raw(b"some data")
     built = bytes(FPDU() / segment / body)
