@@ -110,6 +110,21 @@ class BTH(_Chained):
         TrailingField("pad"),
         IcrcField(),
     )
+    opcode: int
+    se: int
+    m: int
+    padcnt: int | None
+    tver: int
+    p_key: int
+    fecn: int
+    becn: int
+    resv6: int
+    dest_qp: int
+    a: int
+    resv7: int
+    psn: int
+    pad: bytes | None
+    icrc: int | bytes | None
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> type[Any]:
@@ -127,7 +142,7 @@ class BTH(_Chained):
     def post_dissect(self, s: bytes) -> bytes:
         length = max(len(s), self._announced())
         end = max(0, length - opcodes.ICRC_BYTES)
-        body = max(0, end - self.padcnt)
+        body = max(0, end - (self.padcnt or 0))
         trailer = s[end:]
         self.fields["pad"] = s[body:end]
         self.fields["icrc"] = int.from_bytes(trailer, "big") if len(trailer) == 4 else trailer
@@ -195,6 +210,8 @@ class RDETH(_Chained):
 
     name = "RDETH"
     fields_desc = (XBitField("reserved", 0, 8), X3BytesField("ee_context", 0))
+    reserved: int
+    ee_context: int
 
 
 class DETH(_Chained):
@@ -202,6 +219,9 @@ class DETH(_Chained):
 
     name = "DETH"
     fields_desc = (XIntField("q_key", 0), XBitField("reserved", 0, 8), X3BytesField("src_qp", 0))
+    q_key: int
+    reserved: int
+    src_qp: int
 
 
 class RETH(_Chained):
@@ -209,6 +229,9 @@ class RETH(_Chained):
 
     name = "RETH"
     fields_desc = (XLongField("va", 0), XIntField("r_key", 0), IntField("dma_len", 0))
+    va: int
+    r_key: int
+    dma_len: int
 
 
 class AtomicETH(_Chained):
@@ -221,6 +244,10 @@ class AtomicETH(_Chained):
         LongField("swap_data", 0),
         LongField("compare_data", 0),
     )
+    va: int
+    r_key: int
+    swap_data: int
+    compare_data: int
 
 
 class SyndromeField(ByteField):  # type: ignore[misc]
@@ -235,6 +262,8 @@ class AETH(_Chained):
 
     name = "AETH"
     fields_desc = (SyndromeField("syndrome", 0x1F), ThreeBytesField("msn", 0))
+    syndrome: int
+    msn: int
 
     def mysummary(self) -> str:
         return f"{opcodes.syndrome_name(self.syndrome)} MSN {self.msn}"
@@ -245,6 +274,7 @@ class AtomicAckETH(_Chained):
 
     name = "AtomicAckETH"
     fields_desc = (LongField("original_data", 0),)
+    original_data: int
 
 
 class ImmDt(_Chained):
@@ -252,6 +282,7 @@ class ImmDt(_Chained):
 
     name = "ImmDt"
     fields_desc = (XIntField("immediate", 0),)
+    immediate: int
 
 
 class IETH(_Chained):
@@ -259,6 +290,7 @@ class IETH(_Chained):
 
     name = "IETH"
     fields_desc = (XIntField("r_key", 0),)
+    r_key: int
 
 
 class XRCETH(_Chained):
@@ -266,6 +298,8 @@ class XRCETH(_Chained):
 
     name = "XRCETH"
     fields_desc = (XBitField("reserved", 0, 8), X3BytesField("xrc_srq", 0))
+    reserved: int
+    xrc_srq: int
 
 
 class FETH(_Chained):
@@ -273,6 +307,9 @@ class FETH(_Chained):
 
     name = "FETH"
     fields_desc = (XBitField("reserved", 0, 26), BitField("selectivity", 0, 2), BitField("placement", 0, 4))
+    reserved: int
+    selectivity: int
+    placement: int
 
 
 class CNPPadding(_Chained):
@@ -280,6 +317,8 @@ class CNPPadding(_Chained):
 
     name = "CNP padding"
     fields_desc = (XLongField("reserved1", 0), XLongField("reserved2", 0))
+    reserved1: int
+    reserved2: int
 
 
 EXTENDED_HEADERS: dict[str, type[Any]] = {

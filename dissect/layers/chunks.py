@@ -14,6 +14,9 @@ class RDMASegment(Item):
 
     name = "RDMA segment"
     fields_desc = (XIntField("handle", 0), IntField("length", 0), XLongField("offset", 0))
+    handle: int
+    length: int
+    offset: int
 
 
 class ReadSegment(Item):
@@ -26,6 +29,10 @@ class ReadSegment(Item):
         IntField("length", 0),
         XLongField("offset", 0),
     )
+    position: int
+    handle: int
+    length: int
+    offset: int
 
 
 class SegmentsField(PacketListField):  # type: ignore[misc]
@@ -46,6 +53,8 @@ class SegmentArray(Item):
         FieldLenField("count", None, fmt="I", count_of="segments"),
         SegmentsField("segments", [], RDMASegment),
     )
+    count: int | None
+    segments: list[RDMASegment]
 
     @classmethod
     def size_at(cls, data: bytes, at: int) -> int:

@@ -6,7 +6,6 @@ bytes behind the MAD header; its private data are its payload, and are padded wi
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Any
 
 from scapy.fields import (
@@ -15,7 +14,6 @@ from scapy.fields import (
     ByteField,
     ShortEnumField,
     ShortField,
-    StrFixedLenField,
     X3BytesField,
     XBitField,
     XByteField,
@@ -37,58 +35,15 @@ from .cm_codes import (
     REJECTED_MESSAGES,
     SIDR_STATUSES,
     TRANSPORT_SERVICES,
-    address_text,
     service_port,
 )
+from .cm_fields import AddressField, IPAddressField, NamedBits
 from .header import Header
 from .mad import MAD
 from .opcodes import PATH_MTU
 from .private_data import private_data_class
 
 _PATH_MTU_NAMES = {code: f"{size} bytes" for code, size in PATH_MTU.items()}
-
-
-class NamedBits(BitField):  # type: ignore[misc]
-    """A bit field whose values have names."""
-
-    __slots__ = ("names",)
-
-    def __init__(self, name: str, default: int, size: int, names: dict[int, str]) -> None:
-        super().__init__(name, default, size)
-        self.names = names
-
-    def i2repr(self, pkt: Any, value: int) -> str:
-        return self.names.get(value, str(value))
-
-
-class AddressField(StrFixedLenField):  # type: ignore[misc]
-    """A GID in 16 bytes; takes text too, IPv4 being mapped into ::ffff:0:0/96 (RFC 4291, 2.5.5)."""
-
-    prefix = bytes(10) + b"\xff\xff"
-    """Before the four bytes of an IPv4 address."""
-
-    def __init__(self, name: str, default: str | bytes = bytes(16)) -> None:
-        super().__init__(name, self.any2i(None, default), length=16)
-
-    def any2i(self, pkt: Any, value: Any) -> Any:
-        if not isinstance(value, str):
-            return super().any2i(pkt, value)
-        address = ip_address(value)
-        return self.prefix + address.packed if address.version == 4 else address.packed
-
-    def i2repr(self, pkt: Any, value: bytes) -> str:
-        return address_text(value) if len(value) == 16 else repr(value)
-
-
-class IPAddressField(AddressField):
-    """An address of the RDMA IP CM header: IPv4 in the last four bytes, zeros before them (A11.4)."""
-
-    prefix = bytes(12)
-
-    def i2repr(self, pkt: Any, value: bytes) -> str:
-        if len(value) != 16:
-            return repr(value)
-        return address_text(value, getattr(pkt, "ipv", None))
 
 
 class CMMessage(Header):
@@ -162,6 +117,60 @@ class CMRequest(CMMessage):
         BitField("sapsupported", 0, 1),
         BitField("alt_reserved2", 0, 2),
     )
+    localcommid: int
+    reserved0: int
+    vendorid: int
+    serviceid: int
+    localcaguid: int
+    reserved1: int
+    localqkey: int
+    localqpn: int
+    responderres: int
+    localeecn: int
+    initdepth: int
+    remoteeecn: int
+    remoteresptout: int
+    transpsvctype: int
+    e2eflowctrl: int
+    startpsn: int
+    localresptout: int
+    retrcount: int
+    pkey: int
+    pppmtu: int
+    rdcexist: int
+    rnrretrcount: int
+    maxcmretr: int
+    srq: int
+    ext_transport: int
+    prim_locallid: int
+    prim_remotelid: int
+    prim_localgid: bytes
+    prim_remotegid: bytes
+    prim_flowlabel: int
+    prim_reserved0: int
+    prim_pktrate: int
+    prim_tfcclass: int
+    prim_hoplim: int
+    prim_sl: int
+    prim_subnetlocal: int
+    prim_reserved1: int
+    prim_localacktout: int
+    prim_reserved2: int
+    alt_locallid: int
+    alt_remotelid: int
+    alt_localgid: bytes
+    alt_remotegid: bytes
+    alt_flowlabel: int
+    alt_reserved0: int
+    alt_pktrate: int
+    alt_tfcclass: int
+    alt_hoplim: int
+    alt_sl: int
+    alt_subnetlocal: int
+    alt_reserved1: int
+    alt_localacktout: int
+    sapsupported: int
+    alt_reserved2: int
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         if service_port(self.serviceid) is not None and len(payload) >= IP_CM_SIZE:
@@ -185,6 +194,13 @@ class IPCMRequest(Header):
         IPAddressField("sip"),
         IPAddressField("dip"),
     )
+    majv: int
+    minv: int
+    ipv: int
+    reserved: int
+    sport: int
+    sip: bytes
+    dip: bytes
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return private_data_class(payload)
@@ -203,6 +219,12 @@ class CMMsgRcptAck(CMMessage):
         BitField("servicetimeout", 0, 5),
         BitField("reserved1", 0, 3),
     )
+    localcommid: int
+    remotecommid: int
+    msgmraed: int
+    reserved0: int
+    servicetimeout: int
+    reserved1: int
 
 
 class CMReject(CMMessage):
@@ -220,6 +242,14 @@ class CMReject(CMMessage):
         ShortEnumField("reason", 28, REJECT_REASONS),
         XStrFixedLenField("ari", bytes(72), length=72),
     )
+    localcommid: int
+    remotecommid: int
+    msgrej: int
+    reserved0: int
+    rejinfolen: int
+    reserved1: int
+    reason: int
+    ari: bytes
 
     def mysummary(self) -> str:
         return str(self.sprintf("CM REJ %CMReject.reason%"))
@@ -250,6 +280,24 @@ class CMReply(CMMessage):
         BitField("reserved", 0, 4),
         XLongField("localcaguid", 0),
     )
+    localcommid: int
+    remotecommid: int
+    localqkey: int
+    localqpn: int
+    vendorid_h: int
+    localeecn: int
+    vendorid_m: int
+    startpsn: int
+    vendorid_l: int
+    respres: int
+    initdepth: int
+    tgtackdelay: int
+    failoveracc: int
+    e2eflowctrl: int
+    rnrretrcount: int
+    srq: int
+    reserved: int
+    localcaguid: int
 
     def mysummary(self) -> str:
         return f"CM REP QPN 0x{self.localqpn:06x} PSN 0x{self.startpsn:06x}"
@@ -261,6 +309,8 @@ class CMReadyToUse(CMMessage):
     name = "CM ReadyToUse"
     private_data_size = 224
     fields_desc = (XIntField("localcommid", 0), XIntField("remotecommid", 0))
+    localcommid: int
+    remotecommid: int
 
 
 class CMDisconnectRequest(CMMessage):
@@ -274,6 +324,10 @@ class CMDisconnectRequest(CMMessage):
         X3BytesField("remoteqpneecn", 0),
         ByteField("reserved", 0),
     )
+    localcommid: int
+    remotecommid: int
+    remoteqpneecn: int
+    reserved: int
 
 
 class CMDisconnectReply(CMMessage):
@@ -282,6 +336,8 @@ class CMDisconnectReply(CMMessage):
     name = "CM DisconnectReply"
     private_data_size = 224
     fields_desc = (XIntField("localcommid", 0), XIntField("remotecommid", 0))
+    localcommid: int
+    remotecommid: int
 
 
 class CMLoadAlternatePath(CMMessage):
@@ -313,6 +369,28 @@ class CMLoadAlternatePath(CMMessage):
         BitField("alt_localacktout", 0, 5),
         BitField("alt_reserved3", 0, 3),
     )
+    localcommid: int
+    remotecommid: int
+    reserved0: int
+    remoteqpneecn: int
+    remoteresptout: int
+    reserved1: int
+    reserved2: int
+    alt_locallid: int
+    alt_remotelid: int
+    alt_localgid: bytes
+    alt_remotegid: bytes
+    alt_flowlabel: int
+    alt_reserved0: int
+    alt_tfcclass: int
+    alt_hoplim: int
+    alt_reserved1: int
+    alt_pktrate: int
+    alt_sl: int
+    alt_subnetlocal: int
+    alt_reserved2: int
+    alt_localacktout: int
+    alt_reserved3: int
 
 
 class CMAlternatePathResponse(CMMessage):
@@ -328,6 +406,12 @@ class CMAlternatePathResponse(CMMessage):
         ShortField("reserved", 0),
         XStrFixedLenField("addinfo", bytes(72), length=72),
     )
+    localcommid: int
+    remotecommid: int
+    addinfolen: int
+    apstatus: int
+    reserved: int
+    addinfo: bytes
 
 
 class CMServiceIDRequest(CMMessage):
@@ -341,6 +425,10 @@ class CMServiceIDRequest(CMMessage):
         ShortField("reserved", 0),
         XLongField("serviceid", 0),
     )
+    requestid: int
+    pkey: int
+    reserved: int
+    serviceid: int
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         if service_port(self.serviceid) is not None and len(payload) >= IP_CM_SIZE:
@@ -364,6 +452,15 @@ class CMServiceIDReply(CMMessage):
         XIntField("qkey", 0),
         XStrFixedLenField("addinfo", bytes(72), length=72),
     )
+    requestid: int
+    status: int
+    addinfolen: int
+    vendorid_h: int
+    qpn: int
+    vendorid_l: int
+    serviceid: int
+    qkey: int
+    addinfo: bytes
 
 
 CM_MESSAGES: dict[int, tuple[str, Any]] = {

@@ -53,6 +53,15 @@ class DDPTagged(Header):
 
     name = "DDP tagged"
     fields_desc = (*_control(1, codes.WRITE), XIntField("stag", 0), XLongField("tagged_offset", 0))
+    tagged_flag: int
+    last_flag: int
+    rsvd: int
+    dv: int
+    version: int
+    rsv: int
+    opcode: int
+    stag: int
+    tagged_offset: int
 
     def mysummary(self) -> str:
         return f"{codes.opcode_name(self.opcode)} STag 0x{self.stag:08x} TO 0x{self.tagged_offset:x}"
@@ -73,6 +82,17 @@ class DDPUntagged(Header):
         IntField("msn", 1),
         IntField("mo", 0),
     )
+    tagged_flag: int
+    last_flag: int
+    rsvd: int
+    dv: int
+    version: int
+    rsv: int
+    opcode: int
+    inval_stag: int
+    qn: int
+    msn: int
+    mo: int
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         row = codes.OPCODES.get(self.opcode)
@@ -107,6 +127,11 @@ class RDMAPReadRequest(Header):
         XIntField("srcstag", 0),
         XLongField("srcto", 0),
     )
+    sinkstag: int
+    sinkto: int
+    rdmardsz: int
+    srcstag: int
+    srcto: int
 
 
 class _ErrorTypeField(BitField):  # type: ignore[misc]
@@ -141,6 +166,14 @@ class RDMAPTerminate(Header):
         XBitField("term_rsvd", 0, 13),
         ConditionalField(ShortField("term_ddp_seg_len", 0), lambda header: header.term_hdrct_m),
     )
+    term_layer: int
+    term_etype: int
+    term_errcode: int
+    term_hdrct_m: int
+    hdrct_d: int
+    hdrct_r: int
+    term_rsvd: int
+    term_ddp_seg_len: int | None
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return ddp_class(payload) if self.hdrct_d else Raw
@@ -154,6 +187,7 @@ class RDMAPImmediateData(Header):
 
     name = "RDMA Immediate Data"
     fields_desc = (XLongField("immediate", 0),)
+    immediate: int
 
 
 class RDMAPAtomicRequest(Header):
@@ -171,6 +205,15 @@ class RDMAPAtomicRequest(Header):
         LongField("compare_data", 0),
         XLongField("compare_mask", 0),
     )
+    reserved: int
+    opcode: int
+    request_identifier: int
+    remote_stag: int
+    remote_tagged_offset: int
+    add_data: int
+    add_mask: int
+    compare_data: int
+    compare_mask: int
 
 
 class RDMAPAtomicResponse(Header):
@@ -178,6 +221,8 @@ class RDMAPAtomicResponse(Header):
 
     name = "RDMA Atomic Response"
     fields_desc = (IntField("original_request_identifier", 0), LongField("original_remote_data_value", 0))
+    original_request_identifier: int
+    original_remote_data_value: int
 
 
 RDMAP_HEADERS: dict[str, type[Any]] = {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from scapy.fields import (
-    Field,
-)
+from scapy.fields import Field
 from scapy.packet import Packet
+
+LayerClass = type[Any]
+"""A Packet class; where a field is called ``type``, too."""
 
 
 class Header(Packet):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw, bind_top_down
 
 from .bth import BTH
-from .header import Header, TrailingField
+from .header import Header, LayerClass, TrailingField
 from .roce import GRH
 from .vcrc import VCRC_BYTES, vcrc, verify_vcrc
 
@@ -55,13 +55,23 @@ class LRH(Header):
         ShortField("slid", 0),
         VcrcField(),
     )
+    vl: int
+    lver: int
+    sl: int
+    resv2: int
+    lnh: int | None
+    dlid: int
+    resv5: int
+    pktlen: int | None
+    slid: int
+    vcrc: int | bytes | None
 
     @classmethod
-    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> type[Any]:
+    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> LayerClass:
         """Fewer than 8 bytes are none."""
         return Raw if _pkt is not None and len(_pkt) < 8 else cls
 
-    def guess_payload_class(self, payload: bytes) -> type[Any]:
+    def guess_payload_class(self, payload: bytes) -> LayerClass:
         if self.lnh == 3 and len(payload) >= 40:
             return GRH
         return BTH if self.lnh == 2 and len(payload) >= 12 else Raw
@@ -97,8 +107,11 @@ class ERFExtension(Header):
 
     name = "ERF extension"
     fields_desc = (BitField("more", 0, 1), BitField("type", 0, 7), XBitField("value", 0, 56))
+    more: int
+    type: int
+    value: int
 
-    def guess_payload_class(self, payload: bytes) -> type[Any]:
+    def guess_payload_class(self, payload: bytes) -> LayerClass:
         if self.more:
             return ERFExtension
         below = self.underlayer
@@ -112,9 +125,11 @@ class ERFPad(Header):
 
     name = "ERF Ethernet offset"
     fields_desc = (ByteField("offset", 0), ByteField("pad", 0))
+    offset: int
+    pad: int
 
-    def guess_payload_class(self, payload: bytes) -> type[Any]:
-        frame: type[Any] = Ether
+    def guess_payload_class(self, payload: bytes) -> LayerClass:
+        frame: LayerClass = Ether
         return frame
 
 
@@ -134,18 +149,25 @@ class ERF(Header):
         XShortField("lctr", 0),
         ShortField("wlen", None),
     )
+    time: int
+    extended: int
+    type: int
+    flags: int
+    rlen: int | None
+    lctr: int
+    wlen: int | None
 
     @classmethod
-    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> type[Any]:
+    def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> LayerClass:
         """Fewer than 16 bytes are none."""
         return Raw if _pkt is not None and len(_pkt) < 16 else cls
 
-    def record_class(self) -> type[Any]:
+    def record_class(self) -> LayerClass:
         """What such a record holds."""
-        contents: type[Any] = {2: ERFPad, 11: ERFPad, 16: ERFPad, 20: ERFPad, 21: LRH}.get(self.type, Raw)
+        contents: LayerClass = {2: ERFPad, 11: ERFPad, 16: ERFPad, 20: ERFPad, 21: LRH}.get(self.type, Raw)
         return contents
 
-    def guess_payload_class(self, payload: bytes) -> type[Any]:
+    def guess_payload_class(self, payload: bytes) -> LayerClass:
         return ERFExtension if self.extended else self.record_class()
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:

@@ -64,6 +64,14 @@ class MPARequest(_Startup):
 
     name = "MPA Request"
     fields_desc = _startup_fields(REQUEST_KEY)
+    key: bytes
+    marker_flag: int
+    crc_flag: int
+    rej_flag: int
+    enhanced_flag: int
+    res: int
+    rev: int
+    pdlength: int | None
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kwargs: Any) -> type[Any]:
@@ -76,6 +84,14 @@ class MPAReply(_Startup):
 
     name = "MPA Reply"
     fields_desc = _startup_fields(REPLY_KEY)
+    key: bytes
+    marker_flag: int
+    crc_flag: int
+    rej_flag: int
+    enhanced_flag: int
+    res: int
+    rev: int
+    pdlength: int | None
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kwargs: Any) -> type[Any]:
@@ -99,6 +115,12 @@ class MPAEnhanced(Header):
         BitField("d", 0, 1),
         BitField("ord", 0, 14),
     )
+    a: int
+    b: int
+    ird: int
+    c: int
+    d: int
+    ord: int
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return private_data_class(payload)
@@ -129,6 +151,9 @@ class FPDU(Header):
 
     name = "FPDU"
     fields_desc = (ShortField("ulpdulength", None), TrailingField("pad"), _CrcField("crc"))
+    ulpdulength: int | None
+    pad: bytes | None
+    crc: int | bytes | None
     crc_in_use: bool | None = None
     """None: not known."""
     _wire: bytes | None = None

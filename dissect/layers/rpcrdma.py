@@ -17,7 +17,7 @@ from scapy.fields import ConditionalField, IntEnumField, IntField, MultiEnumFiel
 from scapy.packet import Raw, bind_top_down
 
 from . import rpcrdma2
-from .chunks import CHUNKS
+from .chunks import CHUNKS, ReadSegment, SegmentArray
 from .header import Header
 from .oncrpc import oncrpc_class
 from .rpcrdma_codes import (
@@ -39,6 +39,9 @@ class RDMAMsg(Structure):
 
     name = "RDMA_MSG"
     fields_desc = CHUNKS
+    reads: list[ReadSegment]
+    writes: list[SegmentArray]
+    reply: SegmentArray | None
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return oncrpc_class(payload)
@@ -49,6 +52,9 @@ class RDMANomsg(Structure):
 
     name = "RDMA_NOMSG"
     fields_desc = CHUNKS
+    reads: list[ReadSegment]
+    writes: list[SegmentArray]
+    reply: SegmentArray | None
 
 
 class RDMAMsgp(Structure):
@@ -56,6 +62,11 @@ class RDMAMsgp(Structure):
 
     name = "RDMA_MSGP"
     fields_desc = (IntField("align", 0), IntField("thresh", 0), *CHUNKS)
+    align: int
+    thresh: int
+    reads: list[ReadSegment]
+    writes: list[SegmentArray]
+    reply: SegmentArray | None
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return oncrpc_class(payload)
@@ -70,6 +81,9 @@ class RDMAError(Header):
         ConditionalField(IntField("vers_low", 1), lambda body: body.err == ERR_VERS),
         ConditionalField(IntField("vers_high", 1), lambda body: body.err == ERR_VERS),
     )
+    err: int
+    vers_low: int | None
+    vers_high: int | None
 
 
 BODIES: dict[int, dict[int, type[Any]]] = {
@@ -95,6 +109,10 @@ class RPCRDMA(Header):
             fmt="I",
         ),
     )
+    xid: int
+    version: int
+    credits: int
+    procedure: int
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         unknown = RDMAError if self.procedure == RDMA_ERROR else Raw

@@ -13,13 +13,13 @@ The options and characteristics are the rows of the tables in ``characteristics_
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scapy.fields import ConditionalField, FieldListField, IntEnumField, IntField, PacketField, StrField
 from scapy.packet import Raw
 
 from .characteristics_codes import CHARACTERISTICS, OPTIONS, OptionKind, interpret
-from .chunks import CHUNKS
+from .chunks import CHUNKS, ReadSegment, SegmentArray
 from .header import Header
 from .oncrpc import oncrpc_class
 from .rpcrdma_codes import (
@@ -40,6 +40,10 @@ class RDMA2Msg(Structure):
 
     name = "RDMA2_MSG"
     fields_desc = (EnumField("rdma_direction", 0, DIRECTION_NAMES), *CHUNKS)
+    rdma_direction: int
+    reads: list[ReadSegment]
+    writes: list[SegmentArray]
+    reply: SegmentArray | None
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return oncrpc_class(payload)
@@ -50,6 +54,10 @@ class RDMA2Nomsg(Structure):
 
     name = "RDMA2_NOMSG"
     fields_desc = (EnumField("rdma_direction", 0, DIRECTION_NAMES), *CHUNKS)
+    rdma_direction: int
+    reads: list[ReadSegment]
+    writes: list[SegmentArray]
+    reply: SegmentArray | None
 
 
 class RDMA2Error(Header):
@@ -64,6 +72,9 @@ class RDMA2Error(Header):
         ConditionalField(IntField("vers_low", 1), lambda body: body.err == ERR_VERS),
         ConditionalField(IntField("vers_high", 1), lambda body: body.err == ERR_VERS),
     )
+    err: int
+    vers_low: int | None
+    vers_high: int | None
 
 
 class ValueField(StrField):  # type: ignore[misc]
@@ -98,6 +109,8 @@ class Xcharval(Item):
         IntEnumField("which", 1, {code: kind.name for code, kind in CHARACTERISTICS.items()}),
         ValueField("value"),
     )
+    which: int
+    value: int | bool | bytes
 
     @classmethod
     def size_at(cls, data: bytes, at: int) -> int:
@@ -151,6 +164,24 @@ OPTION_LAYERS = {code: option_layer(kind) for code, kind in OPTIONS.items()}
 """A layer for each row of OPTIONS."""
 globals().update({layer.__name__: layer for layer in OPTION_LAYERS.values()})
 
+if TYPE_CHECKING:
+
+    class ROPT_INITXCH(Structure):
+        start: list[Xcharval]
+        nochg: list[int]
+
+    class ROPT_REQXCH(Structure):
+        want: list[Xcharval]
+
+    class ROPT_RESPXCH(Structure):
+        done: list[int]
+        rej: list[int]
+        pend: list[int]
+
+    class ROPT_UPDXCH(Structure):
+        now: Xcharval
+        pendclr: int
+
 
 class OpttypeField(IntEnumField):  # type: ignore[misc]
     """rdma_opttype; where it is not given, that of the structure in rdma_optinfo."""
@@ -194,6 +225,9 @@ class RDMA2Optional(Structure):
         OpttypeField("opttype", None, {code: kind.name for code, kind in OPTIONS.items()}),
         OptinfoField("optinfo", None, Raw),
     )
+    rdma_direction: int
+    opttype: int | None
+    optinfo: Any
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return oncrpc_class(payload)

@@ -77,6 +77,7 @@ class TestRealFPDUs:
             packet = FPDU(frame[:size])
             assert bytes(packet) == frame[:size]
             assert packet.show(dump=True)
+            assert packet.ulpdulength is not None
             if size < fpdu_bytes(packet.ulpdulength):
                 assert not isinstance(packet.crc, int) and packet.verify_crc() is None
 

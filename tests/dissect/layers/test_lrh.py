@@ -42,7 +42,7 @@ def test_built_packets_come_back(beneath: Any) -> None:
     packet = LRH(built)
     assert bytes(packet) == built
     assert packet.lnh == (3 if GRH in packet else 2)
-    assert packet.pktlen * 4 + 2 == len(built)
+    assert packet.pktlen is not None and packet.pktlen * 4 + 2 == len(built)
     assert packet[BTH].padcnt == 2
     assert packet[RETH].load == b"hello\n"
     assert packet.verify_vcrc() is packet[BTH].verify_icrc() is True
