@@ -14,6 +14,8 @@ import pytest
 
 from playbook.samples import MANIFEST, SAMPLES, analyzed
 from rdmascope.captures import open_capture
+from rdmascope.cli.commands.transport import transport_record
+from rdmascope.dissect.records.nouns import connection_record
 
 READ_REQUEST, RESPONSES_AND_ACK = 12, range(13, 18)
 
@@ -47,7 +49,7 @@ def test_retransmissions_are_those_that_the_client_counted() -> None:
     health = [analyzer.health(connection.number) for connection in analyzer.connections]
     assert sum(one.directions[0].sequence_naks for one in health) == counters["out_of_seq_request"]
     # What came ahead of a lost packet was dropped, so it was sent again as well.
-    again = sum(one.directions[1].repeated.packets for one in health)
+    again = sum(one.directions[1].seen_twice.packets for one in health)
     assert again == counters["duplicate_request"] + taken["ahead"]
 
 
@@ -108,8 +110,8 @@ def test_fpdus_are_those_of_the_streams(name: str) -> None:
         ends = [
             bytes(map(int, end.address.split("."))) + (end.port or 0).to_bytes(2, "big") for end in connection.endpoints
         ]
-        ours[FourTuple(*ends)] += connection.packets[0]
-        ours[FourTuple(*ends[::-1])] += connection.packets[1]
+        ours[FourTuple(*ends)] += connection.fpdus[0]
+        ours[FourTuple(*ends[::-1])] += connection.fpdus[1]
         assert connection.missing_packets == [0, 0]
     assert ours == by_hand
 
@@ -121,9 +123,9 @@ def test_segments_sent_again_are_those_of_tshark(name: str) -> None:
     for connection in analyzer.connections:
         health = analyzer.health(connection.number)
         assert sum(one.reordered for one in health.directions) == 0
-        assert sum(episode.packets for episode in health.episodes) == sum(connection.retransmitted_packets)
-        assert all(episode.packets == 1 for episode in health.episodes)
-        found += [episode.again_frame or 0 for episode in health.episodes]
+        assert sum(episode.packets for episode in health.retransmissions) == sum(connection.retransmitted_packets)
+        assert all(episode.packets == 1 for episode in health.retransmissions)
+        found += [episode.retransmission_frame or 0 for episode in health.retransmissions]
     assert sorted(found) == MANIFEST[name]["sent_again"]
 
 
@@ -134,3 +136,19 @@ def test_lost_segments_were_asked_for_and_cost_the_writes_that_waited() -> None:
     assert [one.duplicate_acks for one in health.directions] == [0, 14]
     paid = [rpc for rpc in seen.rpcs if rpc.retransmission_delay]
     assert paid and all("WRITE" in rpc.operations for rpc in paid)
+
+
+@pytest.mark.parametrize("name", ["loss-rxe", "loss-siw", "rxe-nfs-all", "siw-nfs-all"])
+def test_every_record_gives_one_number_for_what_was_sent(name: str) -> None:
+    analyzer = analyzed(name).analyzer
+    shared: tuple[str, ...] = ("packets", "segments", "fpdus", "bytes")
+    shared += tuple(f"{what}_{unit}" for what in ("retransmitted", "missing") for unit in ("packets", "segments"))
+    for conversation in analyzer.conversations:
+        health = analyzer.health(conversation.connection.number)
+        one, other = connection_record(conversation), transport_record(conversation, health)
+        for end, direction in zip(("active", "passive"), health.directions, strict=True):
+            assert [one[end][key] for key in shared] == [other[end][key] for key in shared]
+            retransmitted = one[end]["retransmitted_packets"], one[end]["retransmitted_segments"]
+            assert direction.retransmitted.packets in retransmitted and None in retransmitted
+            causes = {cause: tally for cause, tally in direction.causes.items() if cause != "duplicate"}
+            assert sum(tally.packets for tally in causes.values()) == direction.retransmitted.packets

@@ -209,12 +209,16 @@ def _undecoded(reading: Read, statistics: Statistics) -> list[tuple[str, str, in
     analyzer = reading.analyzer
     rows = [("frames", f"{kind}, not RDMA", number) for kind, number in analyzer.skipped.items()]
     rows += [("packets", f"{kind}, not Reliable Connection", number) for kind, number in analyzer.other_packets.items()]
-    others: Counter[str] = Counter()
+    others: Counter[tuple[str, str]] = Counter()
     for conversation in analyzer.conversations:
         if conversation.protocol != "rpcrdma":
             name = conversation.protocol_name or "not recognised as RPC-over-RDMA"
-            others[f"connections of another protocol: {name}"] += sum(conversation.connection.packets)
-    rows += [("packets", reason, number) for reason, number in others.items()]
+            connection = conversation.connection
+            unit, sent = (
+                ("segments", connection.segments) if any(connection.segments) else ("packets", connection.packets)
+            )
+            others[unit, f"connections of another protocol: {name}"] += sum(sent)
+    rows += [(unit, reason, number) for (unit, reason), number in others.items()]
     first: dict[str, int] = {}
     reasons: Counter[str] = Counter()
     for note in analyzer.undecoded:

@@ -11,10 +11,12 @@ import click
 
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.percentiles import Distribution
-from rdmascope.dissect.records.nouns import Record, record
+from rdmascope.dissect.records.nouns import Record, record, sender_counts
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.health import Direction, Episode, Refusal, Tally, TransportHealth
+from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.transport.health import NegativeAcknowledgement, TransportHealth
+from rdmascope.dissect.transport.retransmissions import Retransmission, Tally
 from rdmascope.dissect.units import plural
 
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
@@ -146,7 +148,6 @@ def _keep(entries: list[tuple[int, int, Paid]], rpc: Rpc) -> None:
 def transport_record(conversation: Conversation, health: TransportHealth, paid: Iterable[Paid] = ()) -> Record:
     """The connection's health as a JSON object."""
     connection = conversation.connection
-    names = ("active", "passive")
     return record(
         "transport",
         number=connection.number,
@@ -155,23 +156,20 @@ def transport_record(conversation: Conversation, health: TransportHealth, paid: 
         path_mtu=health.path_mtu,
         ended=health.ended,
         capture_point={
-            "place": health.vantage.place,
-            "confidence": health.vantage.confidence,
-            "evidence": health.vantage.evidence,
-            "meaning": health.vantage.meaning,
+            "place": health.capture_point.place,
+            "confidence": health.capture_point.confidence,
+            "evidence": health.capture_point.evidence,
+            "meaning": health.capture_point.meaning,
         },
         icrc_checked=health.icrc_checked,
         mpa_crc_checked=health.crc_checked,
-        **{
-            name: {"address": end.address, "qpn": end.qpn, **_direction(direction)}
-            for name, end, direction in zip(names, connection.endpoints, health.directions, strict=True)
-        },
-        episode_count=health.episode_count,
-        episodes_by_cause=dict(health.causes),
+        **{name: _endpoint(connection, health, end) for end, name in enumerate(("active", "passive"))},
+        retransmission_count=health.retransmission_count,
+        retransmissions_by_cause=dict(health.causes),
         loss_to_nak=_spread(health.loss_to_nak),
-        nak_to_retransmission=_spread(health.nak_to_again),
-        loss_to_retransmission=_spread(health.loss_to_again),
-        episodes=[_episode(one, health.segments) for one in health.episodes],
+        nak_to_retransmission=_spread(health.nak_to_retransmission),
+        loss_to_retransmission=_spread(health.loss_to_retransmission),
+        retransmissions=[_retransmission(one, health.segments) for one in health.retransmissions],
         paid=[
             {
                 "rpc": one.number,
@@ -186,23 +184,24 @@ def transport_record(conversation: Conversation, health: TransportHealth, paid: 
     )
 
 
-def _direction(one: Direction) -> Record:
+def _endpoint(connection: Connection, health: TransportHealth, end: int) -> Record:
+    endpoint, one = connection.endpoints[end], health.directions[end]
+    tally = _segments if health.segments else _packets
     return {
-        "packets": one.packets,
-        "bytes": one.bytes,
+        "address": endpoint.address,
+        "qpn": endpoint.qpn,
+        **sender_counts(connection, end),
         "unique_bytes": one.unique_bytes,
         "active_time_ns": one.active_time,
         "goodput_bps": None if one.goodput is None else round(one.goodput),
-        "retransmitted": _tally(one.retransmitted),
-        "repeated": _tally(one.repeated),
-        "recovered": _tally(one.recovered),
-        "causes": {cause: _tally(tally) for cause, tally in one.causes.items()},
+        "seen_twice": tally(one.seen_twice),
+        "seen_once": tally(one.seen_once),
+        "causes": {cause: tally(number) for cause, number in one.causes.items()},
         "reordered": one.reordered,
-        "missing": one.missing,
         "acknowledgements": one.acknowledgements,
         "requests_acknowledged": one.requests_acknowledged,
         "requests_per_ack": one.requests_per_ack,
-        "most_per_ack": one.most_per_ack,
+        "max_per_ack": one.max_per_ack,
         "ack_delay": _spread(one.ack_delay),
         "read_delay": _spread(one.read_delay),
         "sequence_naks": one.sequence_naks,
@@ -218,7 +217,6 @@ def _direction(one: Direction) -> Record:
         "reads_outstanding": one.reads_outstanding,
         "read_depth": one.read_depth,
         "unanswered": one.unanswered,
-        "fpdus": one.fpdus,
         "duplicate_acks": one.duplicate_acks,
         "selective_acks": one.selective_acks,
         "reported_twice": one.reported_twice,
@@ -232,8 +230,12 @@ def _direction(one: Direction) -> Record:
     }
 
 
-def _tally(tally: Tally) -> Record:
+def _packets(tally: Tally) -> Record:
     return {"packets": tally.packets, "bytes": tally.bytes}
+
+
+def _segments(tally: Tally) -> Record:
+    return {"segments": tally.packets, "bytes": tally.bytes}
 
 
 def _spread(spread: Distribution | None) -> Record | None:
@@ -248,11 +250,11 @@ def _spread(spread: Distribution | None) -> Record | None:
     }
 
 
-def _refusal(nak: Refusal) -> Record:
+def _refusal(nak: NegativeAcknowledgement) -> Record:
     return {"frame": nak.frame, "time_ns": nak.time, "psn": nak.psn, "name": nak.name, "timer_ns": nak.timer}
 
 
-def _episode(one: Episode, segments: bool) -> Record:
+def _retransmission(one: Retransmission, segments: bool) -> Record:
     return {
         "initiator": ("active", "passive")[one.initiator],
         "cause": one.cause,
@@ -260,15 +262,14 @@ def _episode(one: Episode, segments: bool) -> Record:
         "seen_before": one.seen_before,
         "psn": None if segments else one.psn,
         "sequence": one.psn if segments else None,
-        "packets": one.packets,
-        "bytes": one.bytes,
+        **(_segments if segments else _packets)(Tally(one.packets, one.bytes)),
         "lost_frame": one.lost_frame,
         "lost_time_ns": one.lost_time,
         "nak_frame": one.nak_frame,
         "nak_time_ns": one.nak_time,
-        "retransmission_frame": one.again_frame,
-        "retransmission_time_ns": one.again_time,
+        "retransmission_frame": one.retransmission_frame,
+        "retransmission_time_ns": one.retransmission_time,
         "loss_to_nak_ns": one.loss_to_nak,
-        "nak_to_retransmission_ns": one.nak_to_again,
-        "loss_to_retransmission_ns": one.loss_to_again,
+        "nak_to_retransmission_ns": one.nak_to_retransmission,
+        "loss_to_retransmission_ns": one.loss_to_retransmission,
     }

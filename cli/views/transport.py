@@ -12,7 +12,8 @@ from rich.text import Text
 
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.transport.health import CAUSES, Direction, Episode, Tally, TransportHealth
+from rdmascope.dissect.transport.health import DirectionHealth, TransportHealth
+from rdmascope.dissect.transport.retransmissions import CAUSES, Retransmission, Tally
 from rdmascope.dissect.units import count, duration, plural, share, size
 
 from .tables import Cell, Grid
@@ -20,7 +21,7 @@ from .tables import Cell, Grid
 if TYPE_CHECKING:
     from ..commands.transport import Paid
 
-MAX_EPISODES = 12
+MAX_RETRANSMISSIONS = 12
 MAX_PAID = 10
 MAX_FRAMES = 8
 MAX_CONNECTIONS = 8
@@ -47,11 +48,11 @@ def connection_view(
         Text(),
         Grid([""], ["client", "server"], list(rows), gap=2),
     ]
-    if health.episode_count:
+    if health.retransmission_count:
         parts += [Text(), causes_view(health)]
-        shown = health.episodes if everything else health.episodes[:MAX_EPISODES]
-        parts += [Text(), episodes_view(connection, shown, width, health.segments)]
-        parts += _more(len(health.episodes) - len(shown), "retransmissions")
+        shown = health.retransmissions if everything else health.retransmissions[:MAX_RETRANSMISSIONS]
+        parts += [Text(), retransmissions_view(connection, shown, width, health.segments)]
+        parts += _more(len(health.retransmissions) - len(shown), "retransmissions")
     listed = paid if everything else paid[:MAX_PAID]
     if listed:
         listed_rows: list[list[Cell]] = [
@@ -105,7 +106,7 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
             troubles.append(f"{plural(one.congestion_echoes, 'congestion echo', 'congestion echoes')} (ECE)")
         if troubles:
             lines.append(f"{name}: " + "; ".join(troubles))
-    spread = health.loss_to_again
+    spread = health.loss_to_retransmission
     if spread:
         lines.append(f"from loss to retransmission: median {duration(spread.median)}, max {duration(spread.maximum)}")
     if health.ended.startswith(("silence", "fatal")) or ", after " in health.ended:
@@ -127,12 +128,12 @@ def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> Render
         parts += [Padding(line, (0, 0, 0, 2 if not at else 5)) for at, line in enumerate(lines)]
     if len(troubled) > MAX_CONNECTIONS:
         parts.append(Text(f"  … and {len(troubled) - MAX_CONNECTIONS} more connections", "dim"))
-    vantages = [health.vantage for _, health in pairs if health.vantage.confidence] or [
-        health.vantage for _, health in pairs
+    places = [health.capture_point for _, health in pairs if health.capture_point.confidence] or [
+        health.capture_point for _, health in pairs
     ]
-    if vantages:
-        place, number = Counter(one.place for one in vantages).most_common(1)[0]
-        meaning = next(one.meaning for one in vantages if one.place == place)
+    if places:
+        place, number = Counter(one.place for one in places).most_common(1)[0]
+        meaning = next(one.meaning for one in places if one.place == place)
         where = "capture point undecided" if place == "undecidable" else f"captured {place}"
         agreed = "" if number == len(pairs) else f" (by {number} of {plural(len(pairs), 'connection')})"
         parts.append(Padding(Text(f"{where}{agreed}: {meaning}"), (0, 0, 0, 2)))
@@ -148,12 +149,12 @@ def _ended_style(health: TransportHealth) -> str:
 
 
 def _place(health: TransportHealth) -> Iterator[str]:
-    vantage = health.vantage
-    if vantage.place == "undecidable":
-        yield f"capture point undecided: {vantage.evidence}"
+    point = health.capture_point
+    if point.place == "undecidable":
+        yield f"capture point undecided: {point.evidence}"
     else:
-        yield f"captured {vantage.place} ({vantage.confidence:.0%} sure; {vantage.evidence})"
-    yield f"so {vantage.meaning}"
+        yield f"captured {point.place} ({point.confidence:.0%} sure; {point.evidence})"
+    yield f"so {point.meaning}"
 
 
 def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
@@ -163,7 +164,7 @@ def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     yield from row("unique payload", *(size(one.unique_bytes) for one in both), always=True)
     yield from row("goodput", *(_rate(one) for one in both), always=True)
     yield from row("retransmitted", *(_packets(one.retransmitted, one.packets) for one in both))
-    yield from row("  lost before the capture point", *(_packets(one.recovered) for one in both))
+    yield from row("  lost before the capture point", *(_packets(one.seen_once) for one in both))
     yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
     yield from row("out of order", *(_number(one.reordered) for one in both))
     yield from row("missing from the capture", *(_number(one.missing) for one in both))
@@ -189,12 +190,12 @@ def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
 def _segment_rows(health: TransportHealth) -> Iterator[list[Cell]]:
     """The same of iWARP, where TCP looks after losses."""
     both = health.directions
-    yield from row("segments with payload", *(count(one.packets) for one in both), always=True)
-    yield from row("FPDUs", *(count(one.fpdus or 0) for one in both), always=True)
+    yield from row("segments with payload", *(count(one.segments) for one in both), always=True)
+    yield from row("FPDUs", *(count(one.fpdus) for one in both), always=True)
     yield from row("unique RDMA payload", *(size(one.unique_bytes) for one in both), always=True)
     yield from row("goodput", *(_rate(one) for one in both), always=True)
-    yield from row("retransmitted", *(_packets(one.retransmitted, one.packets) for one in both))
-    yield from row("  lost before the capture point", *(_packets(one.recovered) for one in both))
+    yield from row("retransmitted", *(_packets(one.retransmitted, one.segments) for one in both))
+    yield from row("  lost before the capture point", *(_packets(one.seen_once) for one in both))
     yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
     yield from row("out of order", *(_number(one.reordered) for one in both))
     yield from row("missing from the capture, at least", *(_number(one.missing) for one in both))
@@ -238,14 +239,14 @@ def causes_view(health: TransportHealth) -> RenderableType:
     for cause in CAUSES:
         if not health.causes.get(cause):
             continue
-        mine = [one for one in health.episodes if one.cause == cause]
+        mine = [one for one in health.retransmissions if one.cause == cause]
         rows.append(
             [
                 cause,
                 count(health.causes[cause]),
                 _range([one.loss_to_nak for one in mine]),
-                _range([one.nak_to_again for one in mine]),
-                _range([one.loss_to_again for one in mine]),
+                _range([one.nak_to_retransmission for one in mine]),
+                _range([one.loss_to_retransmission for one in mine]),
             ]
         )
     notice = _notice(health.segments)
@@ -257,19 +258,19 @@ def _notice(segments: bool) -> str:
     return "dup ACK" if segments else "NAK"
 
 
-def episodes_view(
-    connection: Connection, episodes: Sequence[Episode], width: int, segments: bool = False
+def retransmissions_view(
+    connection: Connection, retransmissions: Sequence[Retransmission], width: int, segments: bool = False
 ) -> RenderableType:
     """One line per return to an earlier packet, with the frames that show it."""
     notice, unit = _notice(segments), "segments" if segments else "packets"
     left = ["sender", "cause", f"frames: loss {notice.split()[-1]} retrans"]
     narrow_rows: list[list[Cell]] = []
     wide_rows: list[list[Cell]] = []
-    for one in episodes:
-        frames = f"{one.lost_frame or '-'} {one.nak_frame or '-'} {one.again_frame or '-'}"
-        start, delay = [("client", "server")[one.initiator], one.cause, frames], _time(one.loss_to_again)
+    for one in retransmissions:
+        frames = f"{one.lost_frame or '-'} {one.nak_frame or '-'} {one.retransmission_frame or '-'}"
+        start, delay = [("client", "server")[one.initiator], one.cause, frames], _time(one.loss_to_retransmission)
         narrow_rows.append([*start, count(one.packets), delay])
-        delays = [_time(one.loss_to_nak), _time(one.nak_to_again), delay]
+        delays = [_time(one.loss_to_nak), _time(one.nak_to_retransmission), delay]
         wide_rows.append([*start, one.lost, WHERE[one.seen_before], count(one.packets), *delays])
     columns = [unit, f"loss to {notice}", f"{notice} to retrans", "loss to retrans"]
     wide = Grid([*left, "lost", "where"], columns, wide_rows, gap=2)
@@ -284,7 +285,7 @@ def _latency(one: Paid) -> str:
     return "-" if one.latency is None else f"{duration(one.latency)} ({share(one.waited, one.latency)})"
 
 
-def _causes(one: Direction) -> str:
+def _causes(one: DirectionHealth) -> str:
     causes = [
         f"{tally.packets:,} {cause}" for cause, tally in one.causes.items() if cause != "duplicate" and tally.packets
     ]
@@ -302,7 +303,7 @@ def _packets(tally: Tally | None, whole: int = 0) -> str:
     return f"{count(tally.packets)}{part}, {size(tally.bytes)}"
 
 
-def _rate(one: Direction) -> str:
+def _rate(one: DirectionHealth) -> str:
     if one.goodput is None:
         return "-"
     for unit, name in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
@@ -311,8 +312,8 @@ def _rate(one: Direction) -> str:
     return f"{one.goodput:.0f} bit/s"
 
 
-def _per_ack(one: Direction) -> str:
-    return "-" if one.requests_per_ack is None else f"{one.requests_per_ack:.1f}, max {one.most_per_ack}"
+def _per_ack(one: DirectionHealth) -> str:
+    return "-" if one.requests_per_ack is None else f"{one.requests_per_ack:.1f}, max {one.max_per_ack}"
 
 
 def _delay(spread: Distribution | None) -> str:
@@ -323,14 +324,14 @@ def _least(spread: Distribution | None) -> str:
     return "-" if spread is None else f"{duration(spread.minimum)}, {duration(spread.median)}"
 
 
-def _rnr(one: Direction) -> str:
+def _rnr(one: DirectionHealth) -> str:
     if not one.rnr_count:
         return "-"
     timers = sorted({nak.timer for nak in one.rnr_naks if nak.timer is not None})
     return f"{count(one.rnr_count)}, wait {', '.join(duration(timer) for timer in timers[:3])}"
 
 
-def _fatal(one: Direction) -> str:
+def _fatal(one: DirectionHealth) -> str:
     return ", ".join(f"{nak.name.removeprefix('NAK, ')} (frame {nak.frame})" for nak in one.fatal_naks[:2]) or "-"
 
 
@@ -341,7 +342,7 @@ def _frames(frames: Sequence[int], number: int) -> str:
     return f"{count(number)}: {listed}" + (", …" if number > MAX_FRAMES else "")
 
 
-def _reads(one: Direction) -> str:
+def _reads(one: DirectionHealth) -> str:
     if not one.reads_outstanding:
         return "-"
     return f"{one.reads_outstanding} of {'?' if one.read_depth is None else one.read_depth}"

@@ -21,6 +21,7 @@ from ..rpcrdma.eviction import Evicted
 from ..rpcrdma.messages import Message
 from ..rpcrdma.negotiation import InForce, Negotiation, VersionUse
 from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
+from ..transport.connection import Connection
 
 VERSION = 1
 
@@ -113,10 +114,24 @@ def _endpoint(conversation: Conversation, end: int) -> Record:
         "inline_threshold_from": source,
         "inline_thresholds": [_in_force(known) for known in conversation.thresholds(end)],
         "characteristics": _characteristics(conversation, end),
-        "packets": connection.packets[end],
+        **sender_counts(connection, end),
+    }
+
+
+def sender_counts(connection: Connection, end: int) -> Record:
+    """What an endpoint sent; packets and segments are never added up under one key."""
+    iwarp = connection.transport == "iWARP"
+    retransmitted, missing = connection.ledgers[end].retransmitted, connection.missing_packets[end]
+    return {
+        "packets": None if iwarp else connection.packets[end],
+        "segments": connection.segments[end] if iwarp else None,
+        "fpdus": connection.fpdus[end] if iwarp else None,
         "bytes": connection.bytes[end],
-        "retransmitted_packets": connection.retransmitted_packets[end],
-        "missing_packets": connection.missing_packets[end],
+        "retransmitted_packets": None if iwarp else retransmitted.packets,
+        "retransmitted_segments": retransmitted.packets if iwarp else None,
+        "retransmitted_bytes": retransmitted.bytes,
+        "missing_packets": None if iwarp else missing,
+        "missing_segments": missing if iwarp else None,
     }
 
 
@@ -209,9 +224,13 @@ def evicted_record(evicted: Evicted, share: Share) -> Record:
         connections=evicted.connections,
         rpcrdma_connections=evicted.carriers,
         packets=evicted.packets,
+        segments=evicted.segments,
+        fpdus=evicted.fpdus,
         bytes=evicted.bytes,
         retransmitted_packets=evicted.retransmitted_packets,
+        retransmitted_segments=evicted.retransmitted_segments,
         missing_packets=evicted.missing_packets,
+        missing_segments=evicted.missing_segments,
         rpcs=share.calls,
         backward_rpcs=share.backward,
         failed=share.failed,

@@ -13,7 +13,8 @@ from ..arrays import Rows
 from ..frames import FrameBatch
 from ..link.front import Decoded, Front
 from ..transport.connection import Connection, Registry
-from ..transport.health import Costs, TransportHealth
+from ..transport.delays import RetransmissionDelays
+from ..transport.health import TransportHealth
 from ..transport.operations import Operation
 from ..transport.rc.observer import Link, Observer
 from .conversation import Conversation
@@ -25,7 +26,6 @@ from .rpcs import Rpc
 
 if TYPE_CHECKING:
     from ..transport.iwarp.decoding import Fpdus
-    from ..transport.iwarp.health import TcpCosts
     from ..transport.iwarp.observer import IwarpObserver
     from ..transport.iwarp.tcp_connection import TcpConnection
 
@@ -147,7 +147,7 @@ class Analyzer:
     def rnr_naks(self, number: int) -> int:
         """How often an end of connection ``number`` said that it was not ready to receive."""
         link = self._observer.links.get(number)
-        return sum(queue.rnr_count for queue in link.health.repeats) if link is not None else 0
+        return sum(queue.rnr_count for queue in link.health.retransmissions) if link is not None else 0
 
     def feed(self, batch: FrameBatch) -> list[Rpc]:
         """Take a batch, give the Rpcs that ended in it."""
@@ -279,13 +279,13 @@ class Analyzer:
         self._done.clear()
         links = self._observer.links
         iwarp = self._iwarp.connections if self._iwarp else {}
-        known: dict[int, Costs | TcpCosts | None] = {}
+        known: dict[int, RetransmissionDelays | None] = {}
         for rpc in done:
             number = rpc.connection.number
             if number not in known:
-                known[number] = links[number].health.costs if number in links else iwarp[number].health.costs
-            if costs := known[number]:
-                rpc.retransmission_delay = costs.of(rpc)
+                known[number] = links[number].health.delays if number in links else iwarp[number].health.delays
+            if delays := known[number]:
+                rpc.retransmission_delay = delays.of(rpc.data_operations)
         if not self.options.contents:
             for rpc in done:
                 drop_contents(rpc)

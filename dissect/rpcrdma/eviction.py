@@ -20,9 +20,13 @@ class Evicted:
     carriers: int = 0
     """Those that carried RPC-over-RDMA."""
     packets: int = 0
+    segments: int = 0
+    fpdus: int = 0
     bytes: int = 0
     retransmitted_packets: int = 0
+    retransmitted_segments: int = 0
     missing_packets: int = 0
+    missing_segments: int = 0
     stray_packets: int = 0
     undecoded: int = 0
     unplaced: int = 0
@@ -32,9 +36,15 @@ class Evicted:
         self.connections += 1
         self.carriers += conversation.protocol == "rpcrdma"
         self.packets += sum(connection.packets)
+        self.segments += sum(connection.segments)
+        self.fpdus += sum(connection.fpdus)
         self.bytes += sum(connection.bytes)
-        self.retransmitted_packets += sum(connection.retransmitted_packets)
-        self.missing_packets += sum(connection.missing_packets)
+        if connection.transport == "iWARP":
+            self.retransmitted_segments += sum(connection.retransmitted_packets)
+            self.missing_segments += sum(connection.missing_packets)
+        else:
+            self.retransmitted_packets += sum(connection.retransmitted_packets)
+            self.missing_packets += sum(connection.missing_packets)
         self.stray_packets += sum(connection.stray_packets)
         self.undecoded += undecoded
         self.unplaced += unplaced

@@ -242,6 +242,13 @@ class Rpc:
     @property
     def retransmissions(self) -> int:
         """Retransmitted packets of this RPC."""
-        messages = [message.operation for message in (self.call, self.reply) if message]
-        moved = {id(op): op for chunk in self.chunks for use in chunk.segments for op in use.operations}
-        return sum(op.retransmissions for op in [*messages, *moved.values()])
+        return sum(operation.retransmissions for operation in self.data_operations)
+
+    @property
+    def data_operations(self) -> list[Operation]:
+        """All that carried it, each once: its Sends, and the Reads and Writes of its chunks."""
+        found = [message.operation for message in (self.call, self.reply) if message]
+        if self.chunks:
+            moved = {id(op): op for chunk in self.chunks for use in chunk.segments for op in use.operations}
+            found += moved.values()
+        return found

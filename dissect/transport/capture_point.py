@@ -8,7 +8,7 @@ no time and the other does not, the capture point is beside the first.
 from __future__ import annotations
 
 from ..percentiles import Samples
-from .health import Vantage
+from .health import CapturePoint
 
 FEWEST = 8
 """Acknowledgements of either end, to say anything."""
@@ -35,12 +35,12 @@ MEANINGS = {
 }
 
 
-def vantage(requester: Samples, responder: Samples) -> Vantage:
+def capture_point(requester: Samples, responder: Samples) -> CapturePoint:
     """The place, from how long either end takes to acknowledge the other's requests; 'requester': the active side."""
     if requester.count < FEWEST or responder.count < FEWEST:
         few = "requester" if requester.count < responder.count else "responder"
         seen = min(requester.count, responder.count)
-        return _vantage("undecidable", 0.0, f"only {seen} acknowledgements of the {few} to measure")
+        return _placed("undecidable", 0.0, f"only {seen} acknowledgements of the {few} to measure")
     mine, theirs = requester.at(FAST), responder.at(FAST)
     near, far = max(1, min(mine, theirs)), max(mine, theirs, 1)
     evidence = (
@@ -50,16 +50,16 @@ def vantage(requester: Samples, responder: Samples) -> Vantage:
     many = min(requester.count, responder.count) >= MANY
     if far - near >= LEAST and far / near >= APART:
         place = "beside the requester" if mine < theirs else "beside the responder"
-        return _vantage(place, (0.9 if many else 0.7) if far / near >= FAR_APART else 0.6, evidence)
+        return _placed(place, (0.9 if many else 0.7) if far / near >= FAR_APART else 0.6, evidence)
     if far < LEAST:
-        return _vantage("undecidable", 0.0, f"{evidence}: too short for the capture's clock")
+        return _placed("undecidable", 0.0, f"{evidence}: too short for the capture's clock")
     if far - near < LEAST or far / near <= ALIKE:
         if near > SLOW:
             reason = "alike, but both ends take longer themselves than a network does"
-            return _vantage("undecidable", 0.0, f"{evidence}: {reason}")
-        return _vantage("between", 0.6 if many else 0.5, f"{evidence}: about the same")
-    return _vantage("undecidable", 0.0, f"{evidence}: neither alike nor far apart")
+            return _placed("undecidable", 0.0, f"{evidence}: {reason}")
+        return _placed("between", 0.6 if many else 0.5, f"{evidence}: about the same")
+    return _placed("undecidable", 0.0, f"{evidence}: neither alike nor far apart")
 
 
-def _vantage(place: str, confidence: float, evidence: str) -> Vantage:
-    return Vantage(place, confidence, evidence, MEANINGS[place])
+def _placed(place: str, confidence: float, evidence: str) -> CapturePoint:
+    return CapturePoint(place, confidence, evidence, MEANINGS[place])

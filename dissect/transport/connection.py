@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .retransmissions import SenderLedger
+
 DEFAULT_INLINE = 1024
 """Inline threshold where the private data set none (RFC 8166, 3.3.2)."""
 
@@ -62,14 +64,24 @@ class Connection:
     ended_time: int = 0
     """Nanoseconds; of the DREQ, 0 where none was seen."""
     packets: list[int] = field(default_factory=lambda: [0, 0])
-    """Packets sent by each endpoint."""
+    """InfiniBand and RoCE packets sent by each endpoint, retransmissions included; none with iWARP."""
+    segments: list[int] = field(default_factory=lambda: [0, 0])
+    """iWARP: TCP segments with payload sent by each endpoint, retransmissions included."""
+    fpdus: list[int] = field(default_factory=lambda: [0, 0])
+    """iWARP: FPDUs sent by each endpoint, each counted once."""
     bytes: list[int] = field(default_factory=lambda: [0, 0])
-    """RDMA payload bytes sent by each endpoint, repetitions included."""
-    retransmitted_packets: list[int] = field(default_factory=lambda: [0, 0])
+    """RDMA payload bytes sent by each endpoint, retransmissions included."""
     missing_packets: list[int] = field(default_factory=lambda: [0, 0])
-    """Packets that were sent but are not in the capture."""
+    """Packets that were sent but are not in the capture; TCP segments with iWARP, at least so many."""
+    ledgers: tuple[SenderLedger, SenderLedger] = field(default_factory=lambda: (SenderLedger(), SenderLedger()))
+    """What either endpoint retransmitted."""
     stray_packets: list[int] = field(default_factory=lambda: [0, 0])
     """Packets whose PSN fits nothing before or after them."""
+
+    @property
+    def retransmitted_packets(self) -> tuple[int, int]:
+        """By each endpoint; TCP segments with iWARP."""
+        return self.ledgers[0].retransmitted.packets, self.ledgers[1].retransmitted.packets
 
     @property
     def start_known(self) -> bool:

@@ -68,7 +68,7 @@ class IwarpStreams:
             found.add("ready to receive")
         if any(one.framing.markers for one in tcp.directions):
             found.add("markers")
-        if any(one.stream.repeats.troubled or one.stream.missing for one in tcp.directions):
+        if any(one.stream.retransmissions.troubled or one.stream.missing for one in tcp.directions):
             found.add("TCP order")
         if tcp in self.split and frame >= self.split[tcp]:
             found.add("split FPDUs")

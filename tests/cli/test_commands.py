@@ -35,7 +35,8 @@ NAMES = {
     "rpc": "number connection direction xid program program_name version minor_version procedure name operations"
     " state status failed contents call reply latency chunks retransmissions retransmission_delay_ns damage notes",
     "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
-    " episode_count episodes_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission episodes paid file",
+    " retransmission_count retransmissions_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission"
+    " retransmissions paid file",
     "packet": "frame time_ns source destination length protocol info rpc opcode opcode_name dest_qp psn"
     " payload_length payload_captured transport segment",
     "export": "output messages incomplete skipped not_reconstructed packets",
@@ -43,7 +44,8 @@ NAMES = {
 }
 ENDPOINT = (
     "address qpn start_psn private_data_seen private_data responder_resources initiator_depth inline_threshold"
-    " inline_threshold_from inline_thresholds characteristics packets bytes retransmitted_packets missing_packets"
+    " inline_threshold_from inline_thresholds characteristics packets segments fpdus bytes retransmitted_packets"
+    " retransmitted_segments retransmitted_bytes missing_packets missing_segments"
 )
 MESSAGE = (
     "first_frame last_frame first_time_ns last_time_ns rdma_version rdma_procedure direction option credits"
@@ -322,7 +324,11 @@ class TestTransport:
         assert [record["number"] for record in records] == [1, 2]
         for record in records:
             assert record["path_mtu"] == 4096
-            assert record["episode_count"] == len(record["episodes"]) == sum(record["episodes_by_cause"].values())
+            assert (
+                record["retransmission_count"]
+                == len(record["retransmissions"])
+                == sum(record["retransmissions_by_cause"].values())
+            )
         assert objects("transport", LOSS, "--connection", "2") == records[1:]
 
     def test_rpcs_tell_what_they_paid(self) -> None:
@@ -343,7 +349,7 @@ class TestTransport:
     def test_the_report_tells_the_troubles(self) -> None:
         page = " ".join(run("report", LOSS).stdout.split())
         assert "client: 599 packets retransmitted (2.34 MiB: 599 implied NAK)" in page
-        assert "8 requests of the active side unanswered for 61.7 s; none of them was sent again" in page
+        assert "8 requests of the active side unanswered for 61.7 s; none of them was retransmitted" in page
         assert "no retransmissions, losses or congestion marks" in " ".join(run("report", EVERYTHING).stdout.split())
 
     def test_invariant_crcs(self) -> None:

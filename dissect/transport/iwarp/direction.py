@@ -83,5 +83,5 @@ class IwarpDirection:
         if not wrong.any() or self._wrong_checksums * RARE > self._right_checksums:
             return np.zeros(len(rows), np.bool_)
         self.damaged_segments += int(np.count_nonzero(wrong))
-        self.stream.repeats.damaged(take(rows, wrong))
+        self.stream.retransmissions.damaged(take(rows, wrong))
         return wrong

@@ -1,9 +1,8 @@
-"""How the transport of an iWARP connection fared, as far as TCP and MPA tell, and which RPC paid for it."""
+"""The health of an iWARP connection, as far as TCP and MPA show it."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,25 +10,25 @@ from ...arrays import Bytes, Rows
 from ...layers import opcodes
 from ...link.tcp import ACK, RST, SYN
 from ...percentiles import Distribution, Samples
-from ...rpcrdma.rpcs import Rpc
 from ...serial import TCP_SEQUENCE
+from ..acknowledgements import Acknowledgements, PacketColumns
 from ..capture_point import MEANINGS
 from ..connection import Connection
-from ..health import NONE, Direction, Episode, Refusal, Tally, TransportHealth, Vantage
-from ..operations import Kind, Operation
-from ..rc.acknowledgements import Acknowledgements
-from ..rc.retransmissions import Columns
+from ..delays import TcpDelays
+from ..health import CapturePoint, DirectionHealth, NegativeAcknowledgement, TransportHealth
+from ..operations import Operation
+from ..retransmissions import Retransmission
 from .decoding import Fpdus
 from .direction import IwarpDirection
 from .fragments import Fragment
-from .retransmissions import Again, Repeats
+from .retransmissions import RetransmittedBytes, TcpRetransmissions
 from .terminate import TerminateMessage
 
 PAUSE = 100_000_000
 """Nanoseconds; an endpoint that sends no payload for longer is not active."""
 RECENT = 1024
-"""Operations of either end that a repetition may be of."""
-MAX_AGAIN = 4096
+"""Operations of either end that retransmitted bytes may belong to."""
+MAX_PENDING = 4096
 CONGESTION_EXPERIENCED = 3
 """IP ECN field (RFC 3168, 5)."""
 _DATA, _ACK = 0x04, 0x11
@@ -37,7 +36,7 @@ _DATA, _ACK = 0x04, 0x11
 
 assert opcodes.IS_ACKNOWLEDGE[_ACK] and not opcodes.IS_ACKNOWLEDGE[_DATA]
 
-TCP_UNKNOWN = Vantage(
+TCP_UNKNOWN = CapturePoint(
     "undecidable",
     0.0,
     "TCP may acknowledge late, so its acknowledgements tell no distance (RFC 9293, 3.8.6.3)",
@@ -45,56 +44,8 @@ TCP_UNKNOWN = Vantage(
 )
 
 
-class TcpCosts:
-    """Which Rpc waited for which Episode of a connection.
-
-    TCP gives its user no byte before all that went ahead of it (RFC 9293, 3.1), so every Operation waits whose bytes
-    were sent, in the same direction, from the loss to the retransmission.
-    """
-
-    def __init__(self, episodes: Sequence[Episode]) -> None:
-        self._waits: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
-        """By sender: from when to when."""
-        for one in episodes:
-            if one.loss_to_again and one.lost != "nothing":
-                assert one.lost_time is not None and one.again_time is not None
-                self._waits[one.initiator].append((one.lost_time, one.again_time))
-
-    def __bool__(self) -> bool:
-        return any(self._waits)
-
-    def of(self, rpc: Rpc) -> int:
-        """Nanoseconds from loss to retransmission, over what any Operation of the RPC waited for."""
-        operations = [message.operation for message in (rpc.call, rpc.reply) if message]
-        operations += [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]
-        paid = [
-            (max(lost, first) if first < again else lost, again)
-            for operation in operations
-            for sender, first, last in _sending(operation)
-            for lost, again in self._waits[sender]
-            if first <= again and lost <= last
-        ]
-        total = reached = 0
-        for start, end in sorted(paid):
-            total += max(0, end - max(start, reached))
-            reached = max(reached, end)
-        return total
-
-
-def _sending(operation: Operation) -> list[tuple[int, int, int]]:
-    """``(sender, first time, last time)`` of the bytes of an Operation, for each side that sent some."""
-    mine, last = operation.initiator, max(operation.last_time, operation.last_sent)
-    if operation.kind is not Kind.READ:
-        return [(mine, operation.first_time, last)]
-    spans = [(mine, operation.first_time, operation.first_time)]
-    times = [int(rows["time"].min()) for _, _, rows in operation.payload.runs if len(rows)]
-    if times:
-        spans.append((1 - mine, min(times), last))
-    return spans
-
-
-class Health:
-    """One connection's."""
+class IwarpHealth:
+    """Of one connection."""
 
     def __init__(self, directions: tuple[IwarpDirection, IwarpDirection]) -> None:
         self.directions = directions
@@ -107,11 +58,11 @@ class Health:
         """Segments that came marked with congestion, by direction."""
         self._recent: tuple[deque[tuple[int, int, Operation]], ...] = (deque(maxlen=RECENT), deque(maxlen=RECENT))
         """By direction: positions of the first byte and behind the last one, and whose they are."""
-        self._again: tuple[deque[Again], ...] = (deque(maxlen=MAX_AGAIN), deque(maxlen=MAX_AGAIN))
-        """Repetitions of bytes that no Operation was made of so far."""
-        self._costs: tuple[int, TcpCosts] | None = None
+        self._pending: tuple[deque[RetransmittedBytes], ...] = (deque(maxlen=MAX_PENDING), deque(maxlen=MAX_PENDING))
+        """Retransmitted bytes that no Operation was made of so far."""
+        self._delays: tuple[int, TcpDelays] | None = None
 
-    # What it is told
+    # Input
 
     def segments(self, data: Bytes, sent: tuple[Rows, Rows]) -> None:
         """SEGMENT rows of one batch, by direction, before they are put in order."""
@@ -120,7 +71,7 @@ class Health:
             self.marked[direction] += _marked(data, rows)
             rows = rows[(rows["length"] > 0) & (rows["flags"] & RST == 0)]
             back = back[(back["flags"] & (ACK | RST | SYN)) == ACK]
-            head = self.directions[direction].stream.repeats.head
+            head = self.directions[direction].stream.retransmissions.head
             if head is None:
                 if not len(rows):
                     continue
@@ -151,10 +102,10 @@ class Health:
         self._recent[direction].append((start, stop, operation))
 
     def settle(self, final: bool) -> None:
-        """Charge repetitions to the Operations whose bytes they are, once those were put together."""
+        """Charge retransmitted bytes to the Operations they belong to, once those were reassembled."""
         for direction in (0, 1):
-            fresh = self.directions[direction].stream.repeats.again
-            pending = self._again[direction]
+            fresh = self.directions[direction].stream.retransmissions.fresh
+            pending = self._pending[direction]
             if not fresh and not pending:
                 continue
             pending.extend(fresh)
@@ -169,10 +120,10 @@ class Health:
                     operation.retransmissions += 1
                     operation.last_sent = max(operation.last_sent, one.time)
 
-    # What it tells
+    # Results
 
-    def _repeats(self, sender: int) -> Repeats:
-        return self._direction_of(sender).stream.repeats
+    def _sent_by(self, sender: int) -> TcpRetransmissions:
+        return self._direction_of(sender).stream.retransmissions
 
     def _direction_of(self, sender: int) -> IwarpDirection:
         return self.directions[self._number_of(sender)]
@@ -180,36 +131,35 @@ class Health:
     def _number_of(self, sender: int) -> int:
         return int(self.directions[0].sender != sender)
 
-    def _episodes(self) -> list[Episode]:
-        found = [one.noun(sender) for sender in (0, 1) for one in self._repeats(sender).told()]
-        return sorted(found, key=_moment)
+    def _listed(self) -> list[Retransmission]:
+        return sorted((one for sender in (0, 1) for one in self._sent_by(sender).nouns(sender)), key=_moment)
 
     @property
-    def costs(self) -> TcpCosts | None:
-        """What retransmissions cost RPCs; None where there was none."""
-        changes = sum(one.stream.repeats.changes for one in self.directions)
+    def delays(self) -> TcpDelays | None:
+        """What Operations waited for retransmissions; None where there was none."""
+        changes = sum(one.stream.retransmissions.changes for one in self.directions)
         if not changes:
             return None
-        if self._costs is None or self._costs[0] != changes:
-            self._costs = changes, TcpCosts(self._episodes())
-        return self._costs[1]
+        if self._delays is None or self._delays[0] != changes:
+            self._delays = changes, TcpDelays(self._listed())
+        return self._delays[1]
 
     def result(self, connection: Connection) -> TransportHealth:
         """The state of things."""
         checked = sum(one.framing.checks.crc_checked for one in self.directions)
-        episodes = self._episodes()
-        counts: Counter[str] = sum((self._repeats(sender).snapshot()[0] for sender in (0, 1)), Counter())
+        listed = self._listed()
+        counts = sum((one.counts for one in connection.ledgers), Counter[str]())
         waits: list[Distribution | None] = []
-        for name in ("loss_to_nak", "nak_to_again", "loss_to_again"):
+        for name in ("loss_to_nak", "nak_to_retransmission", "loss_to_retransmission"):
             samples = Samples()
-            known = [value for one in episodes if one.lost != "nothing" and (value := getattr(one, name)) is not None]
+            known = [value for one in listed if one.lost != "nothing" and (value := getattr(one, name)) is not None]
             samples.add(np.array(known, np.int64))
             waits.append(samples.distribution())
         return TransportHealth(
             connection.number,
             connection.transport,
             (self._direction(connection, 0), self._direction(connection, 1)),
-            tuple(episodes),
+            tuple(listed),
             sum(counts.values()),
             None,
             connection.ended_by or "open at the end of the capture",
@@ -222,41 +172,40 @@ class Health:
             crc_checked=checked or None,
         )
 
-    def _direction(self, connection: Connection, sender: int) -> Direction:
+    def _direction(self, connection: Connection, sender: int) -> DirectionHealth:
         number = self._number_of(sender)
         direction, other = self.directions[number], self.directions[1 - number]
-        mine, theirs = direction.stream.repeats, other.stream.repeats
+        theirs, ledger = other.stream.retransmissions, connection.ledgers[sender]
         checks = direction.framing.checks
         answers = self.answers[1 - number]
         ends = connection.endpoints[sender], connection.endpoints[1 - sender]
         depth = None
         if ends[0].initiator_depth is not None and ends[1].responder_resources is not None:
             depth = min(ends[0].initiator_depth, ends[1].responder_resources)
-        _, repeated, recovered, reordered = mine.snapshot()
-        causes: dict[str, Tally] = {}
-        for tallies in (repeated, recovered):
-            for cause, tally in tallies.items():
-                causes[cause] = causes.get(cause, NONE) + tally
-        again = sum(repeated.values(), NONE)
-        return Direction(
-            packets=mine.segments,
-            bytes=connection.bytes[sender] + again.bytes,
-            repeated=again,
-            recovered=sum(recovered.values(), NONE),
-            reordered=reordered,
-            causes=causes,
+        return DirectionHealth(
+            packets=0,
+            segments=connection.segments[sender],
+            fpdus=connection.fpdus[sender],
+            bytes=connection.bytes[sender],
+            retransmitted=ledger.retransmitted,
+            seen_twice=ledger.seen_twice,
+            seen_once=ledger.seen_once,
+            reordered=ledger.late,
+            causes=ledger.causes,
             missing=connection.missing_packets[sender],
             active_time=self.active[sender],
             acknowledgements=answers.acks,
             requests_acknowledged=answers.acknowledged,
             requests_per_ack=answers.acknowledged / answers.advancing if answers.advancing else None,
-            most_per_ack=answers.most,
+            max_per_ack=answers.max_acknowledged,
             ack_delay=answers.delay.distribution(),
             read_delay=other.reads.delay.distribution(),
             sequence_naks=0,
             rnr_naks=(),
             rnr_count=0,
-            fatal_naks=tuple(Refusal(one.frame, one.time, 0, str(one)) for one in self.terminates[sender]),
+            fatal_naks=tuple(
+                NegativeAcknowledgement(one.frame, one.time, 0, str(one)) for one in self.terminates[sender]
+            ),
             ecn_marked=self.marked[number],
             cnps=0,
             cnp_gap=None,
@@ -266,7 +215,6 @@ class Health:
             reads_outstanding=direction.reads.max_open,
             read_depth=depth,
             unanswered=len(direction.reads.open),
-            fpdus=connection.packets[sender],
             duplicate_acks=theirs.duplicate_acks,
             selective_acks=theirs.selective_acks,
             reported_twice=theirs.reported_twice,
@@ -280,8 +228,8 @@ class Health:
         )
 
 
-def _moment(episode: Episode) -> int:
-    return episode.again_time or 0
+def _moment(one: Retransmission) -> int:
+    return one.retransmission_time or 0
 
 
 def _positions(head: int, numbers: Rows) -> Rows:
@@ -289,8 +237,8 @@ def _positions(head: int, numbers: Rows) -> Rows:
     return found
 
 
-def _columns(rows: Rows, at: Rows, ends: Rows, opcode: int) -> Columns:
-    return Columns(
+def _columns(rows: Rows, at: Rows, ends: Rows, opcode: int) -> PacketColumns:
+    return PacketColumns(
         at,
         ends,
         np.ascontiguousarray(rows["time"]),

@@ -1,4 +1,4 @@
-"""What was sent again in one direction of a TCP connection, why, and what its receiver said of it.
+"""What was retransmitted in one direction of a TCP connection, why, and what its receiver said of it.
 
 In a conversation without trouble nothing here runs but two comparisons.  Python looks at runs of segments that start
 behind or beyond the expected byte, and at acknowledgements that acknowledge nothing new.
@@ -7,8 +7,7 @@ RFC 9293 (TCP), RFC 5681 (fast retransmit), RFC 6298 (timeout), RFC 2018 and 288
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from dataclasses import dataclass
+from collections import deque
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,23 +18,22 @@ from ...arrays import Bytes, Int64s, Rows
 from ...link.tcp import ACK, ECE, FIN, HEADER, RST, SACK, SYN, sack_blocks
 from ...serial import TCP_SEQUENCE
 from ..gaps import Hole, add_hole, fill_holes
-from ..health import NONE, Episode, Tally
+from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Tally
 
 KEPT = 2048
 """Segments behind the last one among which an earlier transmission is looked for."""
-MAX_EPISODES = 4096
 MAX_COMPLAINTS = 256
 MAX_MARKS = 1 << 16
-LATE = 1_000_000
+TIMEOUT_LEAST = 1_000_000
 """Nanoseconds; what fills a hole or comes again sooner, and without being asked for, was no timeout."""
 PAUSE = 200_000_000
 """Nanoseconds; repetitions that follow each other belong together where no more than this is between them."""
 ENOUGH = 3
 """Duplicate acknowledgements that ask for a segment without naming what came (RFC 5681, 3.2)."""
 
-FAST, TIMEOUT, UNKNOWN, COPY, _LATE = "fast retransmit", "timeout", "unknown", "duplicate", "late"
+FAST, TIMEOUT, UNKNOWN = "fast retransmit", "timeout", "unknown"
 
-AGAIN, DISORDER, GAP, ALIVE, HAD_IT = (
+RETRANSMITTED, DISORDER, GAP, ALIVE, HAD_IT = (
     "retransmission",
     "out of order",
     "gap before it",
@@ -49,15 +47,15 @@ SPOILED, TWICE, REPEATED_ACK, ZERO_WINDOW = "wrong TCP checksum", "seen twice", 
 _DAMAGED = "seq", "length", "frame", "time"
 
 
-class Again(NamedTuple):
-    """Bytes that were sent again."""
+class RetransmittedBytes(NamedTuple):
+    """A stretch of the stream."""
 
     start: int
     stop: int
     time: int
 
 
-class _Sent(NamedTuple):
+class _SentSegments(NamedTuple):
     """Segments with payload, in capture order."""
 
     at: Int64s
@@ -77,71 +75,29 @@ class _Complaint(NamedTuple):
     time: int
 
 
-@dataclass(slots=True, eq=False)
-class _Episode:
-    start: int
-    end: int
-    cause: str
-    lost: str
-    seen_before: bool | None
-    lost_frame: int | None
-    lost_time: int | None
-    asked: _Complaint | None
-    frame: int
-    time: int
-    last_time: int
-    repeated: Tally = NONE
-    recovered: Tally = NONE
-
-    def noun(self, sender: int) -> Episode:
-        total = self.repeated + self.recovered
-        asked = self.asked
-        return Episode(
-            sender,
-            TCP_SEQUENCE.wrap(self.start),
-            TCP_SEQUENCE.wrap(self.start) + self.end - self.start,
-            self.cause,
-            self.lost,
-            self.seen_before,
-            self.lost_frame,
-            self.lost_time,
-            asked.frame if asked else None,
-            asked.time if asked else None,
-            self.frame,
-            self.time,
-            total.packets,
-            total.bytes,
-        )
-
-
-class Repeats:
+class TcpRetransmissions:
     """Feed it the acknowledgements of a batch, then the segments."""
 
     def __init__(self) -> None:
         self.head: int | None = None
         """Position behind the furthest byte."""
-        self.episodes: deque[_Episode] = deque(maxlen=MAX_EPISODES)
-        self.counts: Counter[str] = Counter()
-        """Episodes by cause."""
-        self.repeated: dict[str, Tally] = {}
-        """Segments of which no byte was new, by cause."""
-        self.recovered: dict[str, Tally] = {}
-        """Segments whose first transmission was lost before the capture point, by cause."""
-        self.reordered = 0
+        self.ledger = SenderLedger()
+        """A segment counts as seen twice where none of its bytes is new."""
         self.segments = 0
+        """With payload."""
         self.duplicate_acks = self.selective_acks = self.reported_twice = self.zero_windows = self.echoes = 0
         """Of the receiver: ACKs that repeat one, ACKs that name what came behind a gap, ACKs that name what came twice
         (RFC 2883), segments with a window of zero, congestion echoes (RFC 3168, 6.1)."""
         self.marks: dict[int, str] = {}
         """Frame -> what is odd about the segment, of the last ones that are."""
         self.changes = 0
-        """Times that an episode began, grew or was seen in another light."""
-        self.again: list[Again] = []
-        """Until somebody takes it."""
+        """Times that a retransmission began, grew or was seen in another light."""
+        self.fresh: list[RetransmittedBytes] = []
+        """Until the health takes it."""
         self._holes: list[Hole] = []
         self._complaints: deque[_Complaint] = deque(maxlen=MAX_COMPLAINTS)
-        self._open: _Episode | None = None
-        self._parts: deque[_Sent] = deque()
+        self._open: OpenRetransmission | None = None
+        self._parts: deque[_SentSegments] = deque()
         self._count = 0
         self._damaged: deque[tuple[int, int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
         """``(start, stop, frame, time)`` of segments that arrived damaged."""
@@ -154,7 +110,7 @@ class Repeats:
 
     @property
     def troubled(self) -> bool:
-        return bool(self.counts or self._open or self.reordered or self._holes)
+        return bool(self.ledger or self._holes)
 
     # What the receiver says
 
@@ -213,11 +169,11 @@ class Repeats:
         self._complaints.append(_Complaint(ack, high, frame, time))
 
     def _settle(self) -> None:
-        """What the receiver has twice had not been lost when it was sent again."""
+        """What the receiver has twice had not been lost when it was retransmitted."""
         for left, right, frame in self._twice:
-            for episode in reversed(self.episodes):
-                if episode.start < right and left < episode.end and episode.frame < frame:
-                    episode.lost = "nothing"
+            for one in reversed(self.ledger.recent):
+                if one.start < right and left < one.end and (one.frame or 0) < frame:
+                    one.lost = "nothing"
                     self.changes += 1
                     break
         self._twice.clear()
@@ -234,7 +190,7 @@ class Repeats:
     def feed(self, rows: Rows, at: Int64s, end: Int64s) -> None:
         """Take segments with payload, in capture order, and the positions they begin and end at."""
         self.segments += len(rows)
-        columns = _Sent(at, end, *(np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum")))
+        columns = _SentSegments(at, end, *(np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum")))
         self._parts.append(columns)
         self._count += len(at)
         breaks = np.flatnonzero(at[1:] != end[:-1]) + 1
@@ -251,7 +207,7 @@ class Repeats:
         if self._twice:
             self._settle()
 
-    def _run(self, sent: _Sent, a: int, b: int) -> None:
+    def _run(self, sent: _SentSegments, a: int, b: int) -> None:
         """Segments that follow each other."""
         assert self.head is not None
         start, stop, frame, time = int(sent.at[a]), int(sent.end[b - 1]), int(sent.frame[a]), int(sent.time[a])
@@ -271,67 +227,65 @@ class Repeats:
         self._old(sent, a, c)
         self.head = max(self.head, stop)
 
-    def _old(self, sent: _Sent, a: int, c: int) -> None:
+    def _old(self, sent: _SentSegments, a: int, c: int) -> None:
         """Segments [a, c) begin with bytes that were sent before, or come late."""
         assert self.head is not None
         start, stop = int(sent.at[a]), int(sent.end[c - 1])
         time = int(sent.time[a])
         fresh = sent.end[a:c] > self.head
         hole = None
-        for one in self._holes:
-            inside = (sent.at[a:c] < one.end) & (sent.end[a:c] > one.start)
+        for known in self._holes:
+            inside = (sent.at[a:c] < known.end) & (sent.end[a:c] > known.start)
             if inside.any():
                 fresh |= inside
-                hole = hole or one
-        episode = self._open
-        if episode is None or start != episode.end or time - episode.last_time > PAUSE:
-            self._close()
-            episode = self._open = self._begin(sent, a, hole)
-            self.episodes.append(episode)
-        if episode.cause == COPY and (c - a > 1 or start > episode.start):
-            episode.cause = UNKNOWN
-        if episode.cause == _LATE and not fresh.all():
-            episode.cause = UNKNOWN
+                hole = hole or known
+        one = self._open
+        if one is None or start != one.end or time - one.last_time > PAUSE:
+            one = self._open = self._begin(sent, a, hole)
+            self.ledger.begin(one)
+        if one.cause == DUPLICATE and (c - a > 1 or start > one.start):
+            self.ledger.recast(one, UNKNOWN)
+        if one.cause == LATE and not fresh.all():
+            self.ledger.recast(one, UNKNOWN)
         self.changes += 1
-        episode.end = max(episode.end, stop)
-        episode.last_time = int(sent.time[c - 1])
+        one.end = max(one.end, stop)
+        one.last_time = int(sent.time[c - 1])
         lengths = sent.end[a:c] - sent.at[a:c]
         new, new_bytes = int(np.count_nonzero(fresh)), int(lengths[fresh].sum())
-        episode.recovered += Tally(new, new_bytes)
-        episode.repeated += Tally(c - a - new, int(lengths.sum()) - new_bytes)
-        name = {_LATE: DISORDER, COPY: TWICE}.get(episode.cause, AGAIN)
+        self.ledger.grow(one, Tally(c - a - new, int(lengths.sum()) - new_bytes), Tally(new, new_bytes))
+        name = {LATE: DISORDER, DUPLICATE: TWICE}.get(one.cause, RETRANSMITTED)
         for frame in sent.frame[a:c].tolist():
             self._mark(frame, name)
-        repeated = np.arange(a, c) if episode.cause != _LATE else np.flatnonzero(~fresh) + a
-        columns = (sent.at[repeated].tolist(), sent.end[repeated].tolist(), sent.time[repeated].tolist())
-        self.again += map(Again, *columns)
+        those = np.arange(a, c) if one.cause != LATE else np.flatnonzero(~fresh) + a
+        columns = (sent.at[those].tolist(), sent.end[those].tolist(), sent.time[those].tolist())
+        self.fresh += map(RetransmittedBytes, *columns)
         if new and self._holes:
             self._holes = fill_holes(self._holes, start, stop)
 
-    def _begin(self, sent: _Sent, a: int, hole: Hole | None) -> _Episode:
-        """Why the segment comes again, as far as the capture shows."""
+    def _begin(self, sent: _SentSegments, a: int, hole: Hole | None) -> OpenRetransmission:
+        """Why the segment is retransmitted, as far as the capture shows."""
         start, frame, time = int(sent.at[a]), int(sent.frame[a]), int(sent.time[a])
         if hole is not None:
             asked = self._asked(max(start, hole.start), hole.frame, frame)
-            cause = FAST if asked else TIMEOUT if time - hole.time >= LATE else _LATE
+            cause = FAST if asked else TIMEOUT if time - hole.time >= TIMEOUT_LEAST else LATE
             seen: tuple[bool, int, int] = (False, hole.frame, hole.time)
             for at, end, damaged_frame, damaged_time in self._damaged:
                 if at <= start < end and damaged_frame < frame:
                     seen = True, damaged_frame, damaged_time
-            return _Episode(start, start, cause, "segment", *seen, asked, frame, time, time)
+            return _opened(start, cause, "segment", *seen, asked, frame, time)
         before = self._sighting(start, frame)
         if before is None:
-            return _Episode(start, start, UNKNOWN, "unknown", None, None, None, None, frame, time, time)
+            return _opened(start, UNKNOWN, "unknown", None, None, None, None, frame, time)
         seen_frame, seen_time, alike = before
         asked = self._asked(start, seen_frame, frame)
-        soon = time - seen_time < LATE
+        soon = time - seen_time < TIMEOUT_LEAST
         cause = FAST if asked else UNKNOWN if soon else TIMEOUT
         lost = "segment" if asked else "unknown"
         if self._was_acknowledged(int(sent.end[a]), frame):
             lost, asked, cause = "nothing", None, UNKNOWN if cause == FAST else cause
         if soon and not asked and alike == int(sent.checksum[a]):
-            cause, lost = COPY, "nothing"
-        return _Episode(start, start, cause, lost, True, seen_frame, seen_time, asked, frame, time, time)
+            cause, lost = DUPLICATE, "nothing"
+        return _opened(start, cause, lost, True, seen_frame, seen_time, asked, frame, time)
 
     def _asked(self, start: int, after: int, before: int) -> _Complaint | None:
         """The first of enough acknowledgements between two frames that miss the byte at ``start``."""
@@ -359,51 +313,31 @@ class Repeats:
                 return bool(acks[index] >= stop)
         return False
 
-    def _close(self) -> None:
-        """The open episode is over: count it."""
-        episode, self._open = self._open, None
-        if episode is None:
-            return
-        if episode.cause == _LATE:
-            self.reordered += episode.recovered.packets
-            if self.episodes and self.episodes[-1] is episode:
-                self.episodes.pop()
-            return
-        self._count_in(episode, self.counts, self.repeated, self.recovered)
-
-    @staticmethod
-    def _count_in(
-        episode: _Episode, counts: Counter[str], repeated: dict[str, Tally], recovered: dict[str, Tally]
-    ) -> None:
-        counts[episode.cause] += 1
-        repeated[episode.cause] = repeated.get(episode.cause, NONE) + episode.repeated
-        recovered[episode.cause] = recovered.get(episode.cause, NONE) + episode.recovered
-
-    def snapshot(self) -> tuple[Counter[str], dict[str, Tally], dict[str, Tally], int]:
-        """Episodes by cause, segments seen again and recovered by cause, segments out of order; with the open one."""
-        counts, repeated, recovered = Counter(self.counts), dict(self.repeated), dict(self.recovered)
-        reordered, episode = self.reordered, self._open
-        if episode is not None and episode.cause == _LATE:
-            reordered += episode.recovered.packets
-        elif episode is not None:
-            self._count_in(episode, counts, repeated, recovered)
-        return counts, repeated, recovered, reordered
-
-    def told(self) -> list[_Episode]:
-        """The episodes, in order."""
+    def nouns(self, sender: int) -> list[Retransmission]:
+        """The last ones, in order."""
         self._settle()
-        return [one for one in self.episodes if one.cause != _LATE]
-
-    @property
-    def packets(self) -> int:
-        """Segments that were sent again."""
-        _, repeated, recovered, _ = self.snapshot()
-        return sum(tally.packets for one in (repeated, recovered) for tally in one.values())
+        return [one.noun(sender, TCP_SEQUENCE.wrap(one.start)) for one in self.ledger]
 
     def _mark(self, frame: int, what: str) -> None:
         self.marks[frame] = what
         if len(self.marks) > MAX_MARKS:
             del self.marks[next(iter(self.marks))]
+
+
+def _opened(
+    start: int,
+    cause: str,
+    lost: str,
+    seen_before: bool | None,
+    lost_frame: int | None,
+    lost_time: int | None,
+    asked: _Complaint | None,
+    frame: int,
+    time: int,
+) -> OpenRetransmission:
+    notice_frame, notice_time = (asked.frame, asked.time) if asked else (None, None)
+    lost_at = seen_before, lost_frame, lost_time
+    return OpenRetransmission(start, start, cause, lost, *lost_at, notice_frame, notice_time, frame, time, time)
 
 
 def _selective(data: Bytes, rows: Rows, size: Int64s) -> Rows:

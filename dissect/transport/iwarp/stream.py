@@ -15,7 +15,7 @@ from ...arrays import Bytes, Int64s, Rows
 from ...intervals import IntervalSet
 from ...link.tcp import SYN
 from ...serial import TCP_SEQUENCE
-from .retransmissions import Repeats
+from .retransmissions import TcpRetransmissions
 
 STRETCH = np.dtype(
     [
@@ -61,7 +61,7 @@ class ByteStream:
         """Payload bytes of the largest segment."""
         self.first: int | None = None
         """Position of the first byte, as far as known."""
-        self.repeats = Repeats()
+        self.retransmissions = TcpRetransmissions()
         self.segments = 0
         self.missing = 0
         """Bytes that were sent but not captured."""
@@ -70,7 +70,7 @@ class ByteStream:
 
     def start(self, seq: int) -> None:
         """The first byte has sequence number ``seq``."""
-        self.next = self.reference = self.first = self.repeats.head = seq
+        self.next = self.reference = self.first = self.retransmissions.head = seq
 
     def feed(self, data: Bytes, rows: Rows, segments: int) -> list[Chunk]:
         """Take SEGMENT rows in capture order; give what is now in order.
@@ -92,7 +92,7 @@ class ByteStream:
         stretches["at"] = position
         ends = position + rows["length"]
         self.largest = max(self.largest, int(rows["length"].max()))
-        self.repeats.feed(rows, position, ends)
+        self.retransmissions.feed(rows, position, ends)
         joined = bool((position[1:] == ends[:-1]).all())
         if joined and not self.held and int(position[0]) == self.next:
             self.next = int(ends[-1])

@@ -18,7 +18,7 @@ from .decoding import Fpdus
 from .direction import IwarpDirection
 from .fragments import Fragment, fragments
 from .framing import Framing
-from .health import Health
+from .health import IwarpHealth
 from .setup import agree, infer_active, record_startup
 
 
@@ -67,7 +67,7 @@ class TcpConnection:
         self.active: int | None = None
         self.connection: Connection | None = None
         """None before it is known to be iWARP, and which side is the active one."""
-        self.health = Health(self.directions)
+        self.health = IwarpHealth(self.directions)
         self.listener: Callable[[TcpConnection, int, Fpdus], None] | None = None
         """Called with the FPDUs of a direction as they are taken."""
         self._evidence: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class TcpConnection:
 
     def mark(self, frame: int) -> str:
         """What is odd about a segment; '' where nothing is."""
-        marks = (one.stream.repeats.marks.get(frame, "") for one in self.directions)
+        marks = (one.stream.retransmissions.marks.get(frame, "") for one in self.directions)
         return next(filter(None, marks), "")
 
     @property
@@ -139,7 +139,7 @@ class TcpConnection:
         self.health.segments(data, sent)
         for one, mine, theirs in zip(self.directions, sent, reversed(sent), strict=True):
             one.acknowledge(theirs)
-            one.stream.repeats.acknowledged(data, theirs, mine[mine["length"] > 0])
+            one.stream.retransmissions.acknowledged(data, theirs, mine[mine["length"] > 0])
         for one, mine in zip(self.directions, sent, strict=True):
             one.receive(data, mine, lifetime.segments)
             one.settle(lifetime.segments, lifetime.last[1])
@@ -207,6 +207,8 @@ class TcpConnection:
         first, second = (Endpoint(self.names[one], 0, port=self.ports[one]) for one in (active, 1 - active))
         connection = Connection(0, "iWARP", (first, second), paired_by="TCP", service_port=second.port)
         connection.evidence = self._evidence
+        ledgers = [one.stream.retransmissions.ledger for one in self.directions]
+        connection.ledgers = ledgers[active], ledgers[1 - active]
         if self.lifetime.first is not None:
             connection.first_frame, connection.first_time = self.lifetime.first
         for number, direction in enumerate(self.directions):
@@ -251,9 +253,10 @@ class TcpConnection:
     def _count(self, connection: Connection) -> None:
         connection.last_frame, connection.last_time = self.lifetime.last
         for one in self.directions:
-            connection.packets[one.sender] = one.fpdus
-            connection.bytes[one.sender] = one.payload_bytes
-            connection.retransmitted_packets[one.sender] = one.stream.repeats.packets
+            retransmissions = one.stream.retransmissions
+            connection.fpdus[one.sender] = one.fpdus
+            connection.segments[one.sender] = retransmissions.segments
+            connection.bytes[one.sender] = one.payload_bytes + retransmissions.ledger.seen_twice.bytes
             connection.missing_packets[one.sender] = one.stream.missing_segments
 
     def _assemble(self, final: bool) -> Delivered:

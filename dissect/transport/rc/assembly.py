@@ -288,7 +288,6 @@ class Assembly:
         """Charge repeated packets to the Operations they belong to; they replace damaged first copies."""
         if not len(rows):
             return
-        self.connection.retransmitted_packets[self.sender] += len(rows)
         reference = int(psns[0])
         if self.partial and reference >= self.partial[0][0]:
             self.partial_repeats += len(rows)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from .health import Health
+from ..acknowledgements import Acknowledgements
+from ..connection import Connection
+from .retransmissions import RcRetransmissions
 
 SILENCE = 1_000_000_000
 """Nanoseconds without an answer that count as silence."""
@@ -13,43 +15,50 @@ SIDES = "active", "passive"
 OPEN = "open at the end of the capture"
 
 
-def ending(health: Health, now: int | None) -> str:
+class Initiated(NamedTuple):
+    """What one endpoint initiated, and how it was answered."""
+
+    queue: RcRetransmissions
+    answers: Acknowledgements
+    responder_last_time: int | None
+    """Nanoseconds; of the last packet of the other endpoint."""
+
+
+def ending(connection: Connection, initiated: Sequence[Initiated], now: int | None) -> str:
     """DREQ, REJ with its reason, a fatal NAK, silence; or that it did not end.
 
-    ``now``: nanoseconds, the last moment of the capture.
+    ``initiated``: by either endpoint.  ``now``: nanoseconds, the last moment of the capture.
     """
-    connection = health.connection
     ended = connection.ended_by
     if ended.startswith("REJ"):
         return ended
-    refusals = [(nak, 1 - queue.initiator) for queue in health.repeats for nak in queue.fatal_naks]
-    if refusals:
-        nak, sender = min(refusals)
+    naks = [(nak, 1 - one.queue.initiator) for one in initiated for nak in one.queue.fatal_naks]
+    if naks:
+        nak, sender = min(naks)
         fatal = f"fatal {nak.name} from the {SIDES[sender]} side in frame {nak.frame}"
         return f"{fatal}, then {ended}" if ended else fatal
-    silent = _silence(health, connection.ended_time or now)
+    silent = _silence(initiated, connection.ended_time or now)
     if ended:
         return f"{ended}, after {silent}" if silent else ended
     return f"silence: {silent}" if silent else OPEN
 
 
-def _silence(health: Health, now: int | None) -> str:
-    """Requests that nobody answered although there was time; '' where there are none."""
+def _silence(initiated: Sequence[Initiated], now: int | None) -> str:
+    """Requests without an answer although there was time; '' where there are none."""
     if now is None:
         return ""
-    for initiator in (0, 1):
-        answers, repeats = health.answers[initiator], health.repeats[initiator]
-        since, answered = answers.waiting_since, health.sent[1 - initiator].last_time
+    for queue, answers, answered in initiated:
+        since = answers.waiting_since
         if since is None or answered is None or not answers.unanswered:
             continue
         waited = now - max(since, answered)
         if waited >= SILENCE:
-            again = sum(one.end > answers.first_unanswered and one.time is not None for one in repeats.snapshot()[3])
-            attempts = "attempt" if again == 1 else "attempts"
-            tried = f"; {again} {attempts} to send again" if again else "; none of them was sent again"
+            retries = sum(one.end > answers.first_unanswered for one in queue.requests)
+            attempts = "retransmission" if retries == 1 else "retransmissions"
+            tried = f"; {retries} {attempts}" if retries else "; none of them was retransmitted"
             plural = "" if answers.unanswered == 1 else "s"
             return (
-                f"{answers.unanswered} request{plural} of the {SIDES[initiator]} side unanswered"
+                f"{answers.unanswered} request{plural} of the {SIDES[queue.initiator]} side unanswered"
                 f" for {waited / 1e9:.3g} s{tried}"
             )
     return ""

@@ -14,7 +14,7 @@ from ...arrays import Int64s, Rows
 from ...layers import opcodes
 from ...layers.icrc import icrc_ok
 from ...link.packets import PacketBatch
-from .health import Health
+from .health import RcHealth
 
 if TYPE_CHECKING:
     from .observer import Link
@@ -78,7 +78,7 @@ class FlowNotes:
                 _tell(link.health, sender, rows, corrupt)
 
 
-def _tell(health: Health, sender: int, rows: Rows, corrupt: bool) -> None:
+def _tell(health: RcHealth, sender: int, rows: Rows, corrupt: bool) -> None:
     if corrupt:
         health.corrupt(sender, rows)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,13 +13,15 @@ from ...arrays import Int64s, Rows, some
 from ...layers import opcodes
 from ...percentiles import Distribution, Samples
 from ...serial import PSN
-from ..capture_point import vantage
+from ..acknowledgements import Acknowledgements, PacketColumns
+from ..capture_point import capture_point
 from ..connection import Connection, Endpoint
-from ..health import NONE, Costs, Direction, Episode, Tally, TransportHealth
-from .acknowledgements import Acknowledgements
-from .ending import ending
+from ..delays import RcDelays
+from ..health import DirectionHealth, TransportHealth
+from ..retransmissions import Retransmission
+from .ending import Initiated, ending
 from .reads import DEFAULT_MTU, spans
-from .retransmissions import Columns, Repeats
+from .retransmissions import RcRetransmissions
 
 PAUSE = 100_000_000
 """Nanoseconds; an endpoint that sends no payload for longer is not active."""
@@ -33,15 +36,15 @@ CONGESTION_EXPERIENCED = 3
 class _Batch(NamedTuple):
     """One send queue's packets of a batch."""
 
-    requests: Columns | None
-    responses: Columns | None
+    requests: PacketColumns | None
+    responses: PacketColumns | None
     head: int | None
     """PSN expected before it."""
     furthest: int | None
     """PSN expected behind it."""
 
 
-class _Sent:
+class _EndpointCounts:
     """What one endpoint sent, beside the order of its packets."""
 
     def __init__(self) -> None:
@@ -67,7 +70,7 @@ class _Sent:
             self.marked += int(np.count_nonzero(marked))
             self.marks = np.concatenate((self.marks, rows["time"][marked]))[-MARKED_KEPT:]
 
-    def count(self, parts: Sequence[Columns | None]) -> None:
+    def count(self, parts: Sequence[PacketColumns | None]) -> None:
         """Its requests and its responses."""
         carrying: list[Int64s] = []
         for part in parts:
@@ -103,16 +106,20 @@ class _Sent:
         self.cnp_delay.add(notices[caused] - marks[at[caused]])
 
 
-class Health:
-    """One connection's; feed it what the connection's observers are fed."""
+class RcHealth:
+    """Of one connection; feed it what the connection's observers are fed."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.sent = _Sent(), _Sent()
-        self.repeats = tuple(Repeats(end, connection.endpoints[1 - end].start_psn) for end in (0, 1))
+        self.sent = _EndpointCounts(), _EndpointCounts()
+        ledgers = connection.ledgers
+        self.retransmissions = tuple(
+            RcRetransmissions(end, connection.endpoints[1 - end].start_psn, ledgers[end], ledgers[1 - end])
+            for end in (0, 1)
+        )
         self.answers = Acknowledgements(), Acknowledgements()
         """What endpoint 0 and 1 initiated, and how the other answered."""
-        self._costs: Costs | None = None
+        self._delays: RcDelays | None = None
         self._waiting: list[tuple[_Batch, _Batch]] = []
         """Batches that were not counted yet."""
         self._waiting_packets = 0
@@ -132,11 +139,11 @@ class Health:
         self._waiting_packets += len(sent[0]) + len(sent[1])
         if self._waiting_packets >= TOGETHER:
             self._count()
-        self._costs = None
+        self._delays = None
 
     def _queue(self, initiator: int, requests: Rows, responses: Rows) -> _Batch:
-        repeats = self.repeats[initiator]
-        head = repeats.head
+        queue = self.retransmissions[initiator]
+        head = queue.head
         asked = told = None
         syndromes = None
         if len(requests):
@@ -149,16 +156,16 @@ class Health:
             syndromes = responses["syndrome"]
             positive = (syndromes >> 5 & 3 == opcodes.ACK) & (responses["headers"] == 1)
             told = _columns(responses, psns, psns + positive)
-        repeats.feed(asked, told, syndromes)
+        queue.feed(asked, told, syndromes)
         if reference is None:
             self.sent[1 - initiator].count((told,))
             return _Batch(None, None, None, None)
-        return _Batch(asked, told, head, repeats.head)
+        return _Batch(asked, told, head, queue.head)
 
     def flush(self) -> None:
-        """Nothing more is expected: count what waits, and let go of what repetitions are looked for in."""
+        """Nothing more is expected: count what waits, and drop the packets that retransmissions are looked for in."""
         self._count()
-        for queue in self.repeats:
+        for queue in self.retransmissions:
             queue.forget()
         for answers in self.answers:
             answers.compact()
@@ -183,41 +190,40 @@ class Health:
         sent.failure_count += len(rows)
         for row in rows[: MAX_FAILURES - len(sent.failures)]:
             sent.failures.append((int(row["frame"]), int(row["psn"]), int(row["time"])))
-        self._costs = None
+        self._delays = None
 
-    def _episodes(self) -> list[Episode]:
+    def _listed(self) -> list[Retransmission]:
         """In order; where the lost packet came damaged, that is the loss."""
-        found: list[Episode] = []
-        for queue in self.repeats:
+        found: list[Retransmission] = []
+        for queue in self.retransmissions:
             damaged = {psn: (frame, time) for frame, psn, time in self.sent[queue.initiator].failures}
-            for one in queue.snapshot()[3]:
-                episode = one.noun(queue.initiator)
-                frame, time = damaged.get(episode.psn, (0, 0))
-                if frame and episode.lost == "request" and frame < (episode.again_frame or episode.nak_frame or 0):
-                    episode = replace(episode, seen_before=True, lost_frame=frame, lost_time=time)
-                found.append(episode)
+            for one in queue.nouns():
+                frame, time = damaged.get(one.psn, (0, 0))
+                if frame and one.lost == "request" and frame < (one.retransmission_frame or one.nak_frame or 0):
+                    one = replace(one, seen_before=True, lost_frame=frame, lost_time=time)
+                found.append(one)
         return sorted(found, key=_moment)
 
     @property
-    def costs(self) -> Costs | None:
-        """What retransmissions cost RPCs; None where there was none."""
-        if not (self.repeats[0].complaining or self.repeats[1].complaining):
+    def delays(self) -> RcDelays | None:
+        """What Operations waited for retransmissions; None where there was none."""
+        if not any(one.counts for one in self.connection.ledgers):
             return None
-        if self._costs is None:
-            self._costs = Costs(self._episodes(), self.connection.path_mtu or DEFAULT_MTU)
-        return self._costs
+        if self._delays is None:
+            self._delays = RcDelays(self._listed(), self.connection.path_mtu or DEFAULT_MTU)
+        return self._delays
 
     def result(self, now: int | None = None, icrc_checked: int | None = None) -> TransportHealth:
         """The state of things; ``now``: nanoseconds, the capture's last moment."""
         self._count()
         for end in (0, 1):
             self.sent[end].settle(self.sent[1 - end].marks)
-        snapshots = [queue.snapshot() for queue in self.repeats]
-        episodes = self._episodes()
-        counts = snapshots[0][0] + snapshots[1][0]
-        real = [one for one in episodes if one.lost != "nothing"]
+        listed = self._listed()
+        counts = sum((one.counts for one in self.connection.ledgers), Counter[str]())
+        counts += Counter(one.cause for queue in self.retransmissions for one in queue.unheeded)
+        real = [one for one in listed if one.lost != "nothing"]
         waits: list[Distribution | None] = []
-        for name in ("loss_to_nak", "nak_to_again", "loss_to_again"):
+        for name in ("loss_to_nak", "nak_to_retransmission", "loss_to_retransmission"):
             samples = Samples()
             known = [value for one in real if (value := getattr(one, name)) is not None]
             samples.add(np.array(known, np.int64))
@@ -225,12 +231,12 @@ class Health:
         return TransportHealth(
             self.connection.number,
             self.connection.transport,
-            (self._direction(0, snapshots), self._direction(1, snapshots)),
-            tuple(episodes),
+            (self._direction(0), self._direction(1)),
+            tuple(listed),
             sum(counts.values()),
             self.connection.path_mtu,
-            ending(self, now),
-            vantage(self.answers[1].turnaround, self.answers[0].turnaround),
+            self._ending(now),
+            capture_point(self.answers[1].turnaround, self.answers[0].turnaround),
             icrc_checked,
             waits[0],
             waits[1],
@@ -238,31 +244,32 @@ class Health:
             dict(counts),
         )
 
-    def _direction(
-        self, end: int, snapshots: Sequence[tuple[object, dict[str, Tally], dict[str, Tally], object]]
-    ) -> Direction:
+    def _ending(self, now: int | None) -> str:
+        initiated = [
+            Initiated(self.retransmissions[end], self.answers[end], self.sent[1 - end].last_time) for end in (0, 1)
+        ]
+        return ending(self.connection, initiated, now)
+
+    def _direction(self, end: int) -> DirectionHealth:
         connection, sent = self.connection, self.sent[end]
-        mine, theirs = self.repeats[end], self.repeats[1 - end]
+        ledger, theirs = connection.ledgers[end], self.retransmissions[1 - end]
         answered, answers = self.answers[end], self.answers[1 - end]
-        repeated = [snapshots[end][1], theirs.responses_repeated]
-        recovered = [snapshots[end][2], theirs.responses_recovered]
-        causes: dict[str, Tally] = {}
-        for tallies in repeated + recovered:
-            for cause, tally in tallies.items():
-                causes[cause] = causes.get(cause, NONE) + tally
-        return Direction(
+        return DirectionHealth(
             packets=sent.packets,
+            segments=0,
+            fpdus=0,
             bytes=sent.bytes,
-            repeated=_total(repeated),
-            recovered=_total(recovered),
-            reordered=mine.reordered + theirs.responses_reordered,
-            causes=causes,
+            retransmitted=ledger.retransmitted,
+            seen_twice=ledger.seen_twice,
+            seen_once=ledger.seen_once,
+            reordered=ledger.late,
+            causes=ledger.causes,
             missing=connection.missing_packets[end],
             active_time=sent.active,
             acknowledgements=answers.acks,
             requests_acknowledged=answers.acknowledged,
             requests_per_ack=answers.acknowledged / answers.advancing if answers.advancing else None,
-            most_per_ack=answers.most,
+            max_per_ack=answers.max_acknowledged,
             ack_delay=answers.delay.distribution(),
             read_delay=answers.read_delay.distribution(),
             sequence_naks=theirs.sequence_naks,
@@ -281,8 +288,8 @@ class Health:
         )
 
 
-def _moment(episode: Episode) -> int:
-    return episode.nak_time or episode.again_time or 0
+def _moment(one: Retransmission) -> int:
+    return one.nak_time or one.retransmission_time or 0
 
 
 def read_depth(initiator: Endpoint, responder: Endpoint) -> int | None:
@@ -292,8 +299,8 @@ def read_depth(initiator: Endpoint, responder: Endpoint) -> int | None:
     return min(initiator.initiator_depth, responder.responder_resources)
 
 
-def _columns(rows: Rows, psns: Int64s, ends: Int64s) -> Columns:
-    return Columns(
+def _columns(rows: Rows, psns: Int64s, ends: Int64s) -> PacketColumns:
+    return PacketColumns(
         psns,
         ends,
         np.ascontiguousarray(rows["time"]),
@@ -306,19 +313,11 @@ def _columns(rows: Rows, psns: Int64s, ends: Int64s) -> Columns:
 def _joined(batches: Sequence[_Batch]) -> _Batch:
     if len(batches) == 1:
         return batches[0]
-    parts: list[Columns | None] = []
+    parts: list[PacketColumns | None] = []
     for listed in ([one.requests for one in batches], [one.responses for one in batches]):
         there = [one for one in listed if one is not None]
-        parts.append(Columns(*map(np.concatenate, zip(*there, strict=True))) if there else None)
+        parts.append(PacketColumns(*map(np.concatenate, zip(*there, strict=True))) if there else None)
     known = [one for one in batches if one.furthest is not None]
     if not known:
         return _Batch(None, None, None, None)
     return _Batch(parts[0], parts[1], known[0].head, known[-1].furthest)
-
-
-def _total(tallies: Sequence[dict[str, Tally]]) -> Tally:
-    total = NONE
-    for one in tallies:
-        for tally in one.values():
-            total += tally
-    return total

@@ -18,7 +18,7 @@ from ..operations import Operation
 from .assembly import Delivered
 from .cm import read_cm
 from .flow_notes import FlowNotes
-from .health import Health
+from .health import RcHealth
 from .management import Disconnected, Established, Management, Refused, Request, flow_key
 from .pairing import HELD_PACKETS, Flow, Pair, pair, requester_score
 from .send_queue import SendQueue
@@ -46,7 +46,7 @@ class Link:
         self.queues = tuple(
             SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn) for sender in (0, 1)
         )
-        self.health = Health(connection)
+        self.health = RcHealth(connection)
         self.request = request
         """The CM REQ, None where none was seen."""
         self.packets = 0

@@ -122,7 +122,6 @@ class Reads:
         if repeated:
             operation.retransmissions += repeated
             operation.last_sent = int(rows["time"][-1])
-            self.connection.retransmitted_packets[1 - self.sender] += repeated
             for index in range(len(rows)):
                 if not any(start <= low + index < end for start, end in fresh):
                     replace_damaged(operation.payload.runs, data, rows[index : index + 1])

@@ -216,7 +216,6 @@ class SendQueue:
         """Packets older than the first one: reordered, or repetitions of what the capture missed."""
         for index, psn in enumerate(psns.tolist()):
             if not self.before_base.add(psn, psn + 1):
-                self.connection.retransmitted_packets[self.sender] += 1
                 continue
             row = rows[index : index + 1]
             opcode = int(row["opcode"][0])

@@ -69,7 +69,7 @@ def test_a_segment_on_several_interfaces_counts_once(
     assert analyzer.skipped == {DUPLICATE: (interfaces - 1) * count}
     assert analyzer.packets == once.packets
     health, expected = analyzer.health(1), once.health(1)
-    assert health.episodes == () and not health.troubled
+    assert health.retransmissions == () and not health.troubled
     assert [one.packets for one in health.directions] == [one.packets for one in expected.directions]
     assert [one.duplicate_acks for one in health.directions] == [0, 0]
     assert [(one.xid, one.state, one.retransmissions) for one in rpcs] == [(one.xid, one.state, 0) for one in same]
@@ -85,7 +85,7 @@ def test_a_retransmission_seen_on_both_interfaces_counts_as_one(addresses: tuple
     again = sum(one.copy > 0 for one in segments)
     analyzer, _ = analyzed(frames(wire, segments, pcapng, 2), size)
     assert analyzer.skipped == {DUPLICATE: len(segments)}
-    assert analyzer.connections[0].retransmitted_packets == [0, again]
+    assert analyzer.connections[0].retransmitted_packets == (0, again)
 
 
 def test_other_tcp_counts_once_as_well() -> None:

@@ -17,7 +17,8 @@ from playbook.iwarp_strategies import REPAIRED, IwarpConversation, iwarp_convers
 from playbook.tcp import TcpSegment
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.health import Direction, Episode, Tally, TransportHealth
+from rdmascope.dissect.transport.health import DirectionHealth, TransportHealth
+from rdmascope.dissect.transport.retransmissions import Retransmission, Tally
 
 QUICK = settings(
     max_examples=40,
@@ -49,9 +50,9 @@ def examine(
     return analyzer.health(1), rpcs
 
 
-def only(health: TransportHealth) -> Episode:
-    assert health.episode_count == len(health.episodes) == 1
-    return health.episodes[0]
+def only(health: TransportHealth) -> Retransmission:
+    assert health.retransmission_count == len(health.retransmissions) == 1
+    return health.retransmissions[0]
 
 
 def full(segments: Sequence[TcpSegment], sender: int) -> list[int]:
@@ -69,10 +70,10 @@ def test_a_conversation_without_trouble() -> None:
     health, rpcs = examine(wire)
     for sender, one in enumerate(health.directions):
         mine = [segment for segment in wire.segments if segment.sender == sender]
-        assert one.packets == sum(segment.kind == "data" for segment in mine)
+        assert one.segments == sum(segment.kind == "data" for segment in mine)
         assert one.acknowledgements == sum(segment.kind in ("ack", "fin") for segment in mine)
         assert one.fpdus == len(wire.connections[0].ends[sender].extents)  # type: ignore[attr-defined]
-        assert one.repeated == one.recovered == Tally() and not one.causes
+        assert one.seen_twice == one.seen_once == Tally() and not one.causes
         assert one.ack_delay is not None
     assert health.directions[1].bytes > 8192
     assert health.ended == "FIN from the active side"
@@ -99,18 +100,18 @@ def test_duplicate_acknowledgements_ask_for_a_segment(recorded: bool, isn: int |
     assert one.psn == before[index].seq % (1 << 32) and one.end - one.psn == len(before[index].payload)
     assert one.seen_before is recorded
     lost = index if recorded else next(at for at in range(index, again[0]) if segments[at].kind == "data")
-    assert (one.lost_frame, one.again_frame) == (lost + 1, again[0] + 1)
+    assert (one.lost_frame, one.retransmission_frame) == (lost + 1, again[0] + 1)
     assert one.nak_frame == next(at for at in asking if at > lost) + 1
     client, server = health.directions
     assert client.duplicate_acks >= 3
     mine = Tally(len(again), len(before[index].payload))
-    assert (server.repeated, server.recovered) == ((mine, Tally()) if recorded else (Tally(), mine))
+    assert (server.seen_twice, server.seen_once) == ((mine, Tally()) if recorded else (Tally(), mine))
     assert server.causes == {"fast retransmit": mine}
     when = times(wire, segments)
-    assert one.loss_to_again == when[again[0]] - when[lost]
+    assert one.loss_to_retransmission == when[again[0]] - when[lost]
     assert rpcs[0].name == "READ"
     assert rpcs[0].retransmissions == len(again)
-    assert [rpc.retransmission_delay for rpc in rpcs] == [one.loss_to_again, 0, 0]
+    assert [rpc.retransmission_delay for rpc in rpcs] == [one.loss_to_retransmission, 0, 0]
 
 
 def test_what_comes_behind_a_lost_segment_waits_for_it() -> None:
@@ -127,7 +128,7 @@ def test_what_comes_behind_a_lost_segment_waits_for_it() -> None:
     episode = only(health)
     assert (episode.cause, episode.lost) == ("timeout", "unknown")
     paid = {rpc.name: rpc.retransmission_delay for rpc in rpcs}
-    assert episode.loss_to_again == paid["READ"] > paid["GETATTR"] > 30 * MILLISECOND
+    assert episode.loss_to_retransmission == paid["READ"] > paid["GETATTR"] > 30 * MILLISECOND
     assert {rpc.name: rpc.retransmissions > 0 for rpc in rpcs} == {"READ": True, "GETATTR": False}
 
 
@@ -137,7 +138,7 @@ def test_one_acknowledgement_that_names_what_came_is_enough() -> None:
     indices = full(before, 1)
     lost, next_ = before[indices[1]], before[indices[2]]
     segments = tcp_faults.lose(wire, before, indices[1], delay=2 * MILLISECOND)
-    assert health_of(wire, segments).episodes[0].cause == "timeout"
+    assert health_of(wire, segments).retransmissions[0].cause == "timeout"
     template = next(one for one in before if one.kind == "ack")
     ack = replace(template, seq=next_.ack, ack=lost.seq, options=t.sack((next_.seq, next_.seq + 100)))
     segments.insert(indices[2] + 1, replace(ack, time=next_.time + 100))
@@ -179,7 +180,7 @@ def test_out_of_order_is_not_sent_again() -> None:
     before = wire.sent()
     health, rpcs = examine(wire, tcp_faults.reorder(before, full(before, 1)[1]))
     assert health.directions[1].reordered == 1
-    assert not health.episodes and not health.directions[1].causes
+    assert not health.retransmissions and not health.directions[1].causes
     assert [rpc.retransmissions for rpc in rpcs] == [rpc.retransmission_delay for rpc in rpcs] == [0, 0, 0]
 
 
@@ -242,7 +243,7 @@ def test_what_is_not_in_the_capture_is_missing_and_nothing_was_sent_again() -> N
         gone = full(before, 1)[1 : 1 + number]
         health, _ = examine(wire, faults.drop(before, gone))
         assert health.directions[1].missing == number
-        assert not health.episodes and not health.directions[1].causes
+        assert not health.retransmissions and not health.directions[1].causes
 
 
 def behind(segments: Sequence[TcpSegment], sender: int) -> int:
@@ -258,8 +259,8 @@ def behind(segments: Sequence[TcpSegment], sender: int) -> int:
     return found
 
 
-def counted(one: Direction) -> int:
-    return one.repeated.packets + one.recovered.packets + one.reordered
+def counted(one: DirectionHealth) -> int:
+    return one.seen_twice.packets + one.seen_once.packets + one.reordered
 
 
 @QUICK
@@ -274,5 +275,5 @@ def test_every_segment_that_comes_late_is_counted_once(conversation: IwarpConver
         assert sum(tally.packets for tally in one.causes.values()) == counted(one) - one.reordered
         assert one.missing == 0
     whole, same = examine(conversation.wire, conversation.segments)
-    assert whole.episodes == health.episodes and whole.causes == health.causes
+    assert whole.retransmissions == health.retransmissions and whole.causes == health.causes
     assert [(one.xid, one.retransmissions) for one in rpcs] == [(one.xid, one.retransmissions) for one in same]

@@ -14,7 +14,7 @@ from playbook.strategies import WIRE_FAULTS, Conversation, conversations, faulty
 from rdmascope.dissect.link.packets import PACKET
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.transport.connection import Connection, Endpoint
-from rdmascope.dissect.transport.rc.health import Health
+from rdmascope.dissect.transport.rc.health import RcHealth
 
 QUICK = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
@@ -63,14 +63,18 @@ def test_repetitions_are_counted_however_the_capture_is_cut(conversation: Conver
             )
             for end, direction in enumerate(health.directions):
                 again = seen_again(conversation.packets, number, end, conversation.wire.mtu)
-                assert direction.repeated.packets == again
-                assert connection.retransmitted_packets[end] == again
+                assert direction.seen_twice.packets == again
+                assert connection.retransmitted_packets[end] == direction.retransmitted.packets
                 assert direction.packets == connection.packets[end]
                 assert direction.bytes == connection.bytes[end]
                 assert direction.unique_bytes <= direction.bytes
     for whole, cut in zip(*results, strict=True):
         for one, other in zip(whole.directions, cut.directions, strict=True):
-            assert (one.repeated, one.recovered, one.reordered) == (other.repeated, other.recovered, other.reordered)
+            assert (one.seen_twice, one.seen_once, one.reordered) == (
+                other.seen_twice,
+                other.seen_once,
+                other.reordered,
+            )
             assert (one.ack_delay, one.cnps, one.sequence_naks) == (other.ack_delay, other.cnps, other.sequence_naks)
 
 
@@ -93,7 +97,7 @@ def test_no_packets_at_all_make_it_fail(
     batches: list[tuple[list[tuple[int, ...]], list[tuple[int, ...]]]], psn: int | None, mtu: int | None
 ) -> None:
     connection = Connection(1, "RoCEv2", (Endpoint("a", 1, psn), Endpoint("b", 2, psn)), path_mtu=mtu)
-    health = Health(connection)
+    health = RcHealth(connection)
     frame = total = 0
     for batch in batches:
         sent = []
@@ -110,6 +114,6 @@ def test_no_packets_at_all_make_it_fail(
         health.feed(sent, split)
         total += sum(map(len, sent))
         for one in health.result(now=frame * 1_000_000).directions:
-            assert 0 <= one.repeated.packets + one.recovered.packets <= one.packets
+            assert 0 <= one.seen_twice.packets + one.seen_once.packets <= one.packets
             assert 0 <= one.unique_bytes <= one.bytes
     assert sum(one.packets for one in health.result().directions) == total

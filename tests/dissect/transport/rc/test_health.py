@@ -14,7 +14,8 @@ from playbook.packets import NAK_ACCESS, NAK_INVALID, NAK_OPERATIONAL, Packet
 from rdmascope.captures import open_capture
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.health import Episode, Tally, TransportHealth
+from rdmascope.dissect.transport.health import TransportHealth
+from rdmascope.dissect.transport.retransmissions import Retransmission, Tally
 
 DATA = bytes(range(256)) * 64
 CM_FRAMES = 3
@@ -49,9 +50,9 @@ def times(wire: Wire, packets: list[Packet]) -> list[int]:
     return [frame.time for frame in Capture(wire, packets).frames]
 
 
-def only(health: TransportHealth) -> Episode:
-    assert health.episode_count == len(health.episodes) == 1
-    return health.episodes[0]
+def only(health: TransportHealth) -> Retransmission:
+    assert health.retransmission_count == len(health.retransmissions) == 1
+    return health.retransmissions[0]
 
 
 def test_a_conversation_without_trouble() -> None:
@@ -121,7 +122,7 @@ def test_acknowledgements_are_coalesced() -> None:
     conn.acknowledge(1)
     health, _ = examine(wire)
     server = health.directions[1]
-    assert (server.acknowledgements, server.requests_acknowledged, server.most_per_ack) == (2, 8, 5)
+    assert (server.acknowledgements, server.requests_acknowledged, server.max_per_ack) == (2, 8, 5)
     assert server.requests_per_ack == 4
 
 
@@ -156,20 +157,20 @@ def test_a_lost_write_is_complained_of_and_sent_again(recorded: bool, psn: int |
     assert (episode.cause, episode.lost, episode.initiator) == ("NAK sequence error", "request", 1)
     assert episode.seen_before is recorded
     assert episode.psn == wire.packets[index].psn
-    assert (episode.lost_frame, episode.nak_frame, episode.again_frame) == (lost + 1, nak + 1, again + 1)
+    assert (episode.lost_frame, episode.nak_frame, episode.retransmission_frame) == (lost + 1, nak + 1, again + 1)
     assert episode.loss_to_nak == stamps[nak] - stamps[lost]
-    assert episode.nak_to_again == stamps[again] - stamps[nak]
-    assert episode.loss_to_again == stamps[again] - stamps[lost]
+    assert episode.nak_to_retransmission == stamps[again] - stamps[nak]
+    assert episode.loss_to_retransmission == stamps[again] - stamps[lost]
     server = health.directions[1]
     repeats = [packet for packet in packets if packet.copy]
     assert (episode.packets, server.retransmitted.packets) == (len(repeats), len(repeats))
     assert server.retransmitted.bytes == sum(len(packet.payload) for packet in repeats)
-    assert server.recovered.packets == (0 if recorded else 1)
+    assert server.seen_once.packets == (0 if recorded else 1)
     assert server.causes == {"NAK sequence error": server.retransmitted}
     assert health.directions[0].sequence_naks == 1 and server.sequence_naks == 0
     assert health.loss_to_nak is not None and health.loss_to_nak.median == episode.loss_to_nak
     read, write, getattr_ = sorted(rpcs, key=lambda rpc: rpc.number)
-    assert read.retransmission_delay == episode.loss_to_again
+    assert read.retransmission_delay == episode.loss_to_retransmission
     assert (write.retransmission_delay, getattr_.retransmission_delay) == (0, 0)
 
 
@@ -183,8 +184,10 @@ def test_a_lost_call_times_out() -> None:
     again = next(at for at, packet in enumerate(packets) if packet.copy)
     assert (episode.cause, episode.initiator, episode.seen_before) == ("timeout", 0, True)
     assert episode.nak_frame is None and episode.loss_to_nak is None
-    assert episode.loss_to_again == stamps[again] - stamps[index]
-    assert [rpc.retransmission_delay for rpc in sorted(rpcs, key=lambda rpc: rpc.number)][2] == episode.loss_to_again
+    assert episode.loss_to_retransmission == stamps[again] - stamps[index]
+    assert [rpc.retransmission_delay for rpc in sorted(rpcs, key=lambda rpc: rpc.number)][
+        2
+    ] == episode.loss_to_retransmission
 
 
 def test_a_lost_acknowledgement_times_out() -> None:
@@ -211,7 +214,7 @@ def test_a_receiver_without_buffers_asks_to_wait() -> None:
     (rnr,) = server.rnr_naks
     assert (rnr.frame, rnr.timer, rnr.name) == (faults.where(packets, kind="nak")[0] + 1, 1_280_000, "RNR NAK, 1.28 ms")
     assert health.loss_to_nak is None  # nothing was lost
-    assert rpcs[-1].retransmission_delay == episode.loss_to_again
+    assert rpcs[-1].retransmission_delay == episode.loss_to_retransmission
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -225,14 +228,14 @@ def test_a_lost_read_response_is_asked_for_again(recorded: bool) -> None:
     assert (episode.cause, episode.lost, episode.initiator) == ("implied NAK", "response", 1)
     assert episode.seen_before is recorded
     assert (episode.psn, episode.lost_frame) == (wire.packets[index].psn, index + 1)
-    assert episode.again_frame == 1 + next(at for at, packet in enumerate(packets) if packet.copy)
+    assert episode.retransmission_frame == 1 + next(at for at, packet in enumerate(packets) if packet.copy)
     assert health.directions[1].causes == {"implied NAK": Tally(1, 0)}
     client = health.directions[0]
     responses = [packet for packet in packets if packet.kind == "response" and packet.copy]
     assert client.retransmitted.packets == len(responses) == 3
-    assert client.recovered.packets == (0 if recorded else 1)
+    assert client.seen_once.packets == (0 if recorded else 1)
     write = next(rpc for rpc in rpcs if rpc.name == "WRITE")
-    assert write.retransmission_delay == episode.loss_to_again
+    assert write.retransmission_delay == episode.loss_to_retransmission
 
 
 def test_a_copy_is_no_retransmission() -> None:
@@ -251,7 +254,7 @@ def test_a_copy_is_no_retransmission() -> None:
 def test_a_packet_recorded_late_is_no_retransmission() -> None:
     wire = talk()
     health, _ = examine(wire, faults.swap(wire.packets, faults.where(wire.packets, kind="write")[2], 2))
-    assert not health.episodes and not health.directions[1].causes
+    assert not health.retransmissions and not health.directions[1].causes
     assert health.directions[1].reordered == 1
 
 
@@ -264,13 +267,13 @@ def test_two_recorded_late_are_no_retransmission_wherever_a_batch_ends(cut: int 
     before[first : third + 1] = before[third], before[first], before[second]
     health, rpcs = examine(wire, before, () if cut is None else (second + cut,))
     assert health.directions[1].reordered == 2
-    assert not health.episodes and not any(rpc.retransmissions for rpc in rpcs)
+    assert not health.retransmissions and not any(rpc.retransmissions for rpc in rpcs)
 
 
 def test_a_packet_not_recorded_is_no_loss_on_the_wire() -> None:
     wire = talk(acks="packet")
     health, _ = examine(wire, faults.drop(wire.packets, faults.where(wire.packets, kind="write")[2:3]))
-    assert not health.episodes and not health.directions[1].causes
+    assert not health.retransmissions and not health.directions[1].causes
     assert health.directions[1].sequence_naks == 0
 
 
@@ -304,7 +307,7 @@ def test_silence_ends_the_connection() -> None:
     other.connect(client="10.0.0.9").send(0, b"hello, world")
     health, _ = examine(wire, [*packets, *(replace(packet, connection=1) for packet in other.packets)])
     assert health.ended.startswith("silence: 1 request of the active side unanswered for 5")
-    assert health.ended.endswith("; none of them was sent again")
+    assert health.ended.endswith("; none of them was retransmitted")
     assert health.directions[0].unanswered == 1
 
 
@@ -387,13 +390,13 @@ def beside(ways: tuple[int, int], own: int = 2_000) -> TransportHealth:
     ],
 )
 def test_the_capture_point(ways: tuple[int, int], own: int, place: str) -> None:
-    vantage = beside(ways, own).vantage
+    vantage = beside(ways, own).capture_point
     assert vantage.place == place
     assert (vantage.confidence > 0) is (place != "undecidable")
 
 
 def test_too_few_acknowledgements_tell_no_capture_point() -> None:
-    vantage = examine(talk())[0].vantage
+    vantage = examine(talk())[0].capture_point
     assert (vantage.place, vantage.confidence) == ("undecidable", 0.0)
 
 
@@ -420,16 +423,16 @@ def test_the_counts_are_those_of_the_driver() -> None:
     behind_a_hole = 0
     for one in servers:
         after_nak = one.causes.get("NAK sequence error", Tally()).packets
-        behind_a_hole += after_nak - one.recovered.packets if after_nak else 0
-    repeated = sum(one.repeated.packets for one in servers)
+        behind_a_hole += after_nak - one.seen_once.packets if after_nak else 0
+    repeated = sum(one.seen_twice.packets for one in servers)
     assert repeated - behind_a_hole == CLIENT_COUNTERS["duplicate_request"]
 
     # What the client's network dropped is not recorded; what of it was missed, was sent again.  Nobody misses an ACK.
     dropped = CLIENT_COUNTERS["sent_pkts"] - CLIENT_MADS - sum(one.packets for one in clients)
     assert dropped == 18
-    assert sum(one.recovered.packets for one in clients) == dropped - 2
+    assert sum(one.seen_once.packets for one in clients) == dropped - 2
     # One more than the driver counted: a retransmission that came for a queue pair no longer there.
     assert sum(one.packets for one in servers) + SERVER_MADS == CLIENT_COUNTERS["rcvd_pkts"] + 1
 
-    assert {episode.seen_before for health in healths for episode in health.episodes} == {False}
+    assert {episode.seen_before for health in healths for episode in health.retransmissions} == {False}
     assert {cause for health in healths for cause in health.causes} == {"implied NAK", "NAK sequence error"}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Int64s, places, some
-from ...layers import opcodes
-from ...percentiles import Samples
-from .retransmissions import Columns
+from ..arrays import Int64s, Rows, places, some
+from ..layers import opcodes
+from ..percentiles import Samples
 
 MAX_PENDING = 16384
 """Requests whose acknowledgement is waited for."""
@@ -18,6 +17,23 @@ MAX_PENDING = 16384
 _READ_REQUEST = 0x0C
 
 Value = TypeVar("Value", np.int64, np.bool_)
+
+
+class PacketColumns(NamedTuple):
+    """Packets of one send queue, one way, in capture order."""
+
+    psns: Int64s
+    """Unwrapped."""
+    ends: Int64s
+    """PSN behind what the packet takes: a Read request takes as many as its response has packets."""
+    times: Int64s
+    frames: Int64s
+    lengths: Int64s
+    opcodes: Rows
+
+    @property
+    def last(self) -> int:
+        return len(self.psns) - 1
 
 
 class Acknowledgements:
@@ -32,8 +48,8 @@ class Acknowledgements:
         """From a Read request to its first response."""
         self.acks = 0
         """ACK packets."""
-        self.advancing = self.acknowledged = self.most = 0
-        """ACK packets that acknowledged something; request packets they acknowledged; most by one."""
+        self.advancing = self.acknowledged = self.max_acknowledged = 0
+        """ACK packets that acknowledged something; request packets they acknowledged; the most by one."""
         self.reads_outstanding = 0
         self.acked = -1 << 62
         """Highest PSN that was acknowledged."""
@@ -45,9 +61,11 @@ class Acknowledgements:
         self._open_reads = np.empty(0, np.int64)
         """PSN behind the last response of each Read under way."""
 
-    def feed(self, requests: Columns | None, responses: Columns | None, head: int | None, furthest: int | None) -> None:
+    def feed(
+        self, requests: PacketColumns | None, responses: PacketColumns | None, head: int | None, furthest: int | None
+    ) -> None:
         """Take the packets of one batch; ``head``: PSN expected before it, ``furthest``: the one expected behind it."""
-        reads: Columns | None = None
+        reads: PacketColumns | None = None
         if requests is not None:
             fresh = self._fresh(requests, head)
             is_read = fresh.opcodes == _READ_REQUEST
@@ -55,15 +73,17 @@ class Acknowledgements:
             self._times = _pending(self._times, fresh.times)
             self._reads = _pending(self._reads, is_read)
             if some(is_read):
-                reads = Columns(*(column[is_read] for column in fresh))
-        positive: Columns | None = None
+                reads = PacketColumns(*(column[is_read] for column in fresh))
+        positive: PacketColumns | None = None
         if responses is not None:
             self.last_answer = int(responses.times[-1])
             good = responses.ends > responses.psns
             if furthest is not None:
                 good &= responses.psns < furthest
             positive = (
-                responses if np.count_nonzero(good) == len(good) else Columns(*(column[good] for column in responses))
+                responses
+                if np.count_nonzero(good) == len(good)
+                else PacketColumns(*(column[good] for column in responses))
             )
         before = self.acked
         reached = None
@@ -79,7 +99,7 @@ class Acknowledgements:
         """Keep no more memory than what is pending needs."""
         self._psns, self._times, self._reads = self._psns.copy(), self._times.copy(), self._reads.copy()
 
-    def _fresh(self, requests: Columns, head: int | None) -> Columns:
+    def _fresh(self, requests: PacketColumns, head: int | None) -> PacketColumns:
         """The requests that were not seen before."""
         first = int(requests.psns[0])
         start = first if head is None else head
@@ -89,9 +109,9 @@ class Acknowledgements:
         fresh = requests.psns >= start
         fresh[1:] &= requests.psns[1:] >= furthest[:-1]
         fresh &= requests.psns > self.acked
-        return requests if fresh.all() else Columns(*(column[fresh] for column in requests))
+        return requests if fresh.all() else PacketColumns(*(column[fresh] for column in requests))
 
-    def _answered(self, positive: Columns, reached: Int64s) -> None:
+    def _answered(self, positive: PacketColumns, reached: Int64s) -> None:
         is_ack = opcodes.IS_ACKNOWLEDGE[positive.opcodes]
         self.acks += int(np.count_nonzero(is_ack))
         covered = int(self._psns.searchsorted(reached[-1], side="right"))
@@ -113,11 +133,11 @@ class Acknowledgements:
             sizes = np.diff(np.concatenate(([0], starts, [len(by)])))
             self.advancing += len(sizes)
             self.acknowledged += len(by)
-            self.most = max(self.most, int(sizes.max()))
+            self.max_acknowledged = max(self.max_acknowledged, int(sizes.max()))
         self._psns, self._times, self._reads = self._psns[covered:], self._times[covered:], self._reads[covered:]
 
     def _count_reads(
-        self, reads: Columns | None, positive: Columns | None, reached: Int64s | None, before: int
+        self, reads: PacketColumns | None, positive: PacketColumns | None, reached: Int64s | None, before: int
     ) -> None:
         """How many Reads were open when each was issued."""
         ends = self._open_reads

@@ -1,0 +1,234 @@
+"""Retransmissions: what either end of a connection sent more than once, and why; of every transport.
+
+What is counted are packets of InfiniBand and RoCE, and TCP segments with payload of iWARP.  A packet counts as
+retransmitted where the capture holds an earlier transmission of it, or shows that one was lost before the capture
+point.  Two kinds are kept apart and do not count: copies, which the network or the capture made (cause 'duplicate'),
+and packets that came late though nothing shows that they were sent twice ('reordered').
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+MAX_RETRANSMISSIONS = 4096
+"""Single ones that are remembered of each sender, the last ones; all are counted."""
+
+LATE = "late"
+"""Came late, but nothing shows that it was sent twice."""
+DUPLICATE = "duplicate"
+
+CAUSES = (
+    "NAK sequence error",  # the responder missed a PSN and said so (IBA 9.7.5)
+    "implied NAK",  # a Read response was missing, so the requester asked again (IBA 9.9)
+    "RNR NAK",  # the responder had no receive buffer (IBA 9.7.5)
+    "fast retransmit",  # TCP: the receiver acknowledged the byte before it again and again (RFC 5681, 3.2)
+    "timeout",  # nothing came for a while (IBA 9.9; RFC 6298)
+    "unknown",  # retransmitted, but the capture does not show why
+    DUPLICATE,  # one packet twice, and its sender went on
+)
+"""Why packets were seen more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """A number of packets and their payload bytes."""
+
+    packets: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.packets + other.packets, self.bytes + other.bytes)
+
+    def __sub__(self, other: Tally) -> Tally:
+        return Tally(self.packets - other.packets, self.bytes - other.bytes)
+
+
+NONE = Tally()
+
+
+@dataclass(frozen=True, slots=True)
+class Retransmission:
+    """One return to an earlier packet: what was lost, which notice announced it, and when it was retransmitted.
+
+    Moments are nanoseconds since the epoch, as seen where the capture was taken; None is: not seen.
+    """
+
+    initiator: int
+    """The endpoint that retransmitted requests."""
+    psn: int
+    """Where it started, 24 bits; iWARP: the TCP sequence number, 32 bits."""
+    end: int
+    """PSN or sequence number behind the last retransmitted one; greater than ``psn``, whatever its bits."""
+    cause: str
+    """One of ``CAUSES``."""
+    lost: str
+    """'request', 'response', 'acknowledgement', 'segment' (iWARP), 'nothing' (RNR NAK, a copy, what had arrived) or
+    'unknown'."""
+    seen_before: bool | None
+    """The lost packet is in the capture: it was lost behind the capture point; False: it was lost before it,
+    or missed by the capture; None: not known."""
+    lost_frame: int | None
+    """Where ``seen_before``: the lost packet.  Else: the first packet that shows it missing."""
+    lost_time: int | None
+    nak_frame: int | None
+    """iWARP: of the first duplicate acknowledgement."""
+    nak_time: int | None
+    retransmission_frame: int | None
+    """The first retransmitted packet; None where there was none."""
+    retransmission_time: int | None
+    packets: int
+    """Requests that were retransmitted."""
+    bytes: int
+
+    @property
+    def loss_to_nak(self) -> int | None:
+        """Nanoseconds."""
+        return _between(self.lost_time, self.nak_time)
+
+    @property
+    def nak_to_retransmission(self) -> int | None:
+        return _between(self.nak_time, self.retransmission_time)
+
+    @property
+    def loss_to_retransmission(self) -> int | None:
+        return _between(self.lost_time, self.retransmission_time)
+
+
+def _between(start: int | None, end: int | None) -> int | None:
+    return None if start is None or end is None else max(0, end - start)
+
+
+@dataclass(slots=True, eq=False)
+class OpenRetransmission:
+    """A return to an earlier packet that may still grow, or be seen in another light."""
+
+    start: int
+    """Unwrapped."""
+    end: int
+    cause: str
+    lost: str
+    seen_before: bool | None
+    lost_frame: int | None
+    lost_time: int | None
+    nak_frame: int | None
+    nak_time: int | None
+    frame: int | None
+    """Of the first retransmitted packet."""
+    time: int | None
+    last_time: int = 0
+    """Of the last one."""
+    seen_twice: Tally = NONE
+    """Packets of which an earlier transmission is in the capture."""
+    seen_once: Tally = NONE
+    """Packets of which the earlier transmission was lost before the capture point."""
+
+    def noun(self, initiator: int, start: int) -> Retransmission:
+        """``start``: the same, as the wire has it."""
+        total = self.seen_twice + self.seen_once
+        return Retransmission(
+            initiator,
+            start,
+            start + self.end - self.start,
+            self.cause,
+            self.lost,
+            self.seen_before,
+            self.lost_frame,
+            self.lost_time,
+            self.nak_frame,
+            self.nak_time,
+            self.frame,
+            self.time,
+            total.packets,
+            total.bytes,
+        )
+
+
+class SenderLedger:
+    """What one end of a connection retransmitted, always up to date."""
+
+    __slots__ = ("_recent", "_seen_once", "_seen_twice", "counts", "late")
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        """Retransmissions by cause, however many packets each has."""
+        self.late = 0
+        """Packets that came late although nothing shows that they were sent twice."""
+        self._seen_twice: dict[str, Tally] = {}
+        self._seen_once: dict[str, Tally] = {}
+        self._recent: deque[OpenRetransmission] | None = None
+
+    @property
+    def recent(self) -> deque[OpenRetransmission]:
+        """The last ones, the latest of which may be open."""
+        if self._recent is None:
+            self._recent = deque(maxlen=MAX_RETRANSMISSIONS)
+        return self._recent
+
+    def begin(self, one: OpenRetransmission) -> None:
+        """It has no packet yet."""
+        self.recent.append(one)
+        self._count_one(one.cause, 1)
+
+    def grow(self, one: OpenRetransmission, seen_twice: Tally, seen_once: Tally) -> None:
+        """More packets of it."""
+        one.seen_twice += seen_twice
+        one.seen_once += seen_once
+        self.add(one.cause, seen_twice, seen_once)
+
+    def recast(self, one: OpenRetransmission, cause: str) -> None:
+        """It has another cause than it seemed to have."""
+        self.add(one.cause, NONE - one.seen_twice, NONE - one.seen_once)
+        self._count_one(one.cause, -1)
+        one.cause = cause
+        self.add(cause, one.seen_twice, one.seen_once)
+        self._count_one(cause, 1)
+
+    def add(self, cause: str, seen_twice: Tally, seen_once: Tally) -> None:
+        """Count packets, of responses for example, that are no retransmission by themselves."""
+        if cause == LATE:
+            self.late += seen_once.packets
+            return
+        for tallies, more in ((self._seen_twice, seen_twice), (self._seen_once, seen_once)):
+            if more != NONE:
+                tallies[cause] = tallies.get(cause, NONE) + more
+                if tallies[cause] == NONE:
+                    del tallies[cause]
+
+    def _count_one(self, cause: str, by: int) -> None:
+        if cause != LATE:
+            self.counts[cause] += by
+            if not self.counts[cause]:
+                del self.counts[cause]
+
+    @property
+    def causes(self) -> Mapping[str, Tally]:
+        """Packets seen twice or known to have been lost, by cause; copies among them."""
+        found = dict(self._seen_twice)
+        for cause, tally in self._seen_once.items():
+            found[cause] = found.get(cause, NONE) + tally
+        return found
+
+    @property
+    def seen_twice(self) -> Tally:
+        """Packets of which an earlier transmission is in the capture, copies among them."""
+        return sum(self._seen_twice.values(), NONE)
+
+    @property
+    def seen_once(self) -> Tally:
+        """Packets whose earlier transmission was lost before the capture point."""
+        return sum(self._seen_once.values(), NONE)
+
+    @property
+    def retransmitted(self) -> Tally:
+        """Packets that were retransmitted, wherever the first transmission was lost; no copies."""
+        return sum((tally for cause, tally in self.causes.items() if cause != DUPLICATE), NONE)
+
+    def __iter__(self) -> Iterator[OpenRetransmission]:
+        """The last ones, in order."""
+        return (one for one in self._recent or () if one.cause != LATE)
+
+    def __bool__(self) -> bool:
+        """Something was seen twice, or late."""
+        return bool(self.counts or self._seen_twice or self._seen_once or self.late)
