@@ -20,3 +20,7 @@ def test_the_page_of_the_rules_is_fresh() -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_explains_itself(rule: str) -> None:
     assert set(RULES[rule].paragraphs) == {"What", "Why", "Right", "Wrong"}
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "rules.md").write_text(markdown(RULES.values()))
