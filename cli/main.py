@@ -14,22 +14,22 @@ import click
 from .terminal import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, complain
 
 COMMANDS = {
-    "info": "What a capture file is: format, interfaces, time span, drops, cut frames, what its frames hold.",
-    "report": "What a capture holds: connections, procedures, latencies, payloads, the slowest RPCs.",
+    "info": "A capture file at a glance: format, interfaces, time span, drops, truncation, protocols.",
+    "report": "Summary of a capture: connections, procedures, latencies, payloads, the slowest RPCs.",
     "rpcs": "One line per RPC, with filters and sorting.",
     "show": "One RPC or one frame in full.",
-    "live": "Watch an interface or RDMA device: RPCs, latencies, findings as they happen.",
-    "packets": "One line per RDMA packet, as tshark would list it.",
-    "transport": "How the transport fared: losses, retransmissions, congestion, and which RPC paid.",
+    "live": "RPCs, latencies and findings on an interface or RDMA device, as they happen.",
+    "packets": "One line per RDMA packet, as tshark lists them.",
+    "transport": "Health of the transport: losses, retransmissions, congestion, and the RPCs they delayed.",
     "files": "The files that were read and written, and their contents.",
-    "audit": "Judge both ends by the specifications: what was broken, by whom, and where.",
-    "credits": "Flow control: credits asked and granted, calls outstanding, time at the limit.",
-    "rules": "What the audit judges by.",
+    "audit": "Check both ends against the specifications: each violation, by whom, and where.",
+    "credits": "Flow control: credits requested and granted, calls outstanding, time at the limit.",
+    "rules": "The rules of the audit.",
     "explain": "One rule in full.",
     "export": "Write the RPCs as a capture of ONC RPC over TCP.",
-    "synth": "Captures of two endpoints that follow a script, by the book or with a fault.",
-    "probe": "Speak RPC-over-RDMA with a server: what it agrees to, how fast it is, whether it conforms.",
-    "verify": "Compare with Wireshark, and say who is right where the two differ.",
+    "synth": "Make a capture of two endpoints that follow a script, correctly or with one fault.",
+    "probe": "Test a server: what it agrees to, how fast it answers, whether it conforms.",
+    "verify": "Compare with Wireshark, and explain where the two differ.",
 }
 """Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""
 
@@ -124,7 +124,7 @@ def _print_manual(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 )
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """See the RPCs inside RDMA: NFS over RoCE, InfiniBand and iWARP, put together again, timed and named.
+    """See the RPCs inside RDMA: NFS over RoCE, InfiniBand and iWARP, reassembled, timed and named.
 
     \b
     Example: what does this capture hold, what was slow, and why?

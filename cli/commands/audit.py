@@ -67,13 +67,14 @@ def command(
     ports: tuple[int, ...],
     force: str | None,
 ) -> None:
-    """Judge both ends of every connection by the specifications: what was broken, by whom, and where.
+    """Check both ends of every connection against the specifications: each violation, by whom, and where.
 
-    Example: does this server keep to RPC-over-RDMA?
+    Example: does this server conform to RPC-over-RDMA?
 
     \b
       $ rdmascope audit bidir-rxe.pcap.zst --examples 1
-      bidir-rxe.pcap.zst: 66 RPCs on 2 connections: 14 violations of 1 rule (1 MUST)
+      bidir-rxe.pcap.zst: 66 RPCs on 2 connections: 14 violations of 1 rule (1
+      MUST)
       ...
         MUST  PD-INVALIDATE-AGREED  14 times
           Send With Invalidate only after both ends set R (RFC 8797, 4.1)
@@ -83,14 +84,14 @@ def command(
               required  R from both ends
             … and 6 more
 
-    The server uses remote invalidation as soon as the client allows it, without saying that it does so itself.
-    What the rule asks, why, and an example of right and wrong:
+    The server uses remote invalidation as soon as the client allows it, without having announced it itself.
+    What the rule requires, why, and an example of right and wrong:
 
     \b
       $ rdmascope explain PD-INVALIDATE-AGREED
 
-    The table of each connection counts rules: passed, violated, undecidable (the capture does not tell) and without
-    an opportunity (nothing happened that they judge).
+    The table of each connection counts rules: passed, violated, undecidable (the capture does not show enough) and
+    not applicable (nothing happened that they judge).
 
     Exit status: 0 clean, 1 violations at or above --fail-on, 2 a file that cannot be used.
 

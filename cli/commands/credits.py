@@ -24,25 +24,25 @@ STRETCHES = 200
 def command(
     files: tuple[str, ...], connection: int | None, as_json: bool, ports: tuple[int, ...], force: str | None
 ) -> None:
-    """Show flow control: credits asked and granted, calls outstanding, and the time spent at the limit.
+    """Show flow control: credits requested and granted, calls outstanding, and the time spent at the limit.
 
-    A requester may have as many calls outstanding as the lower of what it asked for and what the responder granted
-    (RFC 8166, 3.3.1).  While it has that many, whatever else wants to call waits.
+    A requester may have as many calls outstanding as the lower of what it requested and what the responder granted
+    (RFC 8166, 3.3.1).  At that limit, further calls wait.
 
     \b
     Example: is this mount held back by credits?
       $ rdmascope credits meta-rxe.pcap.zst --connection 1
       Connection 1  forward calls, 10.77.0.2 → 10.77.0.1
-        asked              128      calls              2,819
-        granted            64       replies            2,819
-        most outstanding   1        mean outstanding   0.11
-        at the limit       0 (0%)   times              0
+        requested         128      calls              2,819
+        granted           64       replies            2,819
+        max outstanding   1        mean outstanding   0.11
+        at the limit      0 (0%)   count              0
       ...
 
     It is not: 64 are granted, and no more than one is ever used.  The plot shows the calls outstanding over time, with
-    the limit as a line, and beneath it the share of the time in which the requester stood at the limit.
+    the limit as a line, and below it the share of time that the requester was at the limit.
 
-    Times are those where the capture was taken, so calls are counted from passing there to their replies passing.
+    Times are those at the capture point: a call is outstanding from when it passes there until its reply does.
     """
     histories: list[CreditHistory] = []
 

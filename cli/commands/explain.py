@@ -15,7 +15,7 @@ from ..views.audit import rule_view
 @click.command("explain")
 @click.argument("id", metavar="ID")
 def command(id: str) -> None:
-    """Say what a rule requires, where it is written, why it matters, and an example of right and wrong.
+    """What a rule requires, its document and section, why it matters, and an example of right and wrong.
 
     \b
     Example:

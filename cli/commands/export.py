@@ -45,7 +45,7 @@ FIRST_CLIENT_PORT, CLIENT_PORTS = 32768, 28232
     type=click.Path(path_type=Path),
     help="File to write, - for standard output.",
 )
-@click.option("--skip-incomplete", is_flag=True, help="Leave out messages of which bytes are missing.")
+@click.option("--skip-incomplete", is_flag=True, help="Leave out messages with missing bytes.")
 @click.option("--json", "as_json", is_flag=True, help="Say what was written as one rdmascope.export/1 object.")
 @recognition_options
 def command(
@@ -65,13 +65,13 @@ def command(
 
     The server's port is 2049 wherever NFS was spoken, since that is where NFS over TCP lives and where tools
     look for it (20049 is NFS over RDMA); elsewhere it is the original service port.  The client's port is 32768
-    and up, one for each connection: RDMA has no such thing.
+    and up, one for each connection: RDMA has no client port.
 
-    A message with missing bytes is written as a snaplen would leave it: packets of the right length, cut before
-    the first byte that is not known.  Nothing is filled in.  An RDMA_ERROR is no RPC message: its call stays
+    A message with missing bytes is written as a snaplen would leave it: packets of the right length, truncated before
+    the first missing byte.  Nothing is filled in.  An RDMA_ERROR is no RPC message: its call stays
     without reply.
 
-    Example: what does tshark say to these RPCs?
+    Example: how does tshark decode these RPCs?
 
     \b
       $ rdmascope export rxe-nfs-all.pcap.zst -o nfs-tcp.pcapng

@@ -26,7 +26,7 @@ NEVER = "never read or written"
 
 @click.command("files")
 @file_argument
-@click.option("--all", "everything", is_flag=True, help="Also files that were only named: by READDIRPLUS, by LOOKUP.")
+@click.option("--all", "everything", is_flag=True, help="Also files that were neither read nor written.")
 @click.option(
     "--extract",
     "directory",
@@ -48,17 +48,17 @@ def command(
     ports: tuple[int, ...],
     force: str | None,
 ) -> None:
-    """The files that NFS calls were about, and the contents that crossed the wire.
+    """The files that NFS calls used, and the contents that were transferred.
 
     A file is a file handle on one server, shown by its CRC-32 as Wireshark does.  A path begins with / at the
     server's root, with ./ in the first directory seen where no root is known, and with a handle in brackets in
-    a directory that no call has named.  "read" and "written" count every byte as often as it was moved, "holes"
-    the bytes of which nothing was seen; ≥ is the least size, where no reply told it.
+    a directory that no call has named.  "read" and "written" count every byte as often as it was transferred, "holes"
+    the bytes that are not in the capture; ≥ is a minimum, where no reply had the size.
 
-    --extract writes every file that anything was read from or written to, by offset, and only what was seen: the
-    rest is left as holes.  Where contents contradict, the last seen counts; the manifest has every range with the
-    RPC and the frames it came from, the holes and why they are, what was overwritten, and each READ that gave
-    something else than what was last seen without anything seen to change it: a conflict.
+    --extract writes every file that anything was read from or written to, by offset, and only what was captured:
+    the rest is left as holes.  Where contents differ, the last seen counts; the manifest lists every range with its
+    RPC and frames, the holes and their reasons, what was overwritten, and conflicts: READs that returned data other
+    than last seen, with no captured WRITE in between.
 
     Example: what was done to which files?
 
@@ -73,23 +73,25 @@ def command(
       0x02a6e74c  /odd3                 3 B         -       3 B      4   none
       ...
     \b
-      200 more files were only named; --all lists them
+      200 more files were neither read nor written; --all lists them
 
-    r1m was read once in each of four protocol versions.  And was what a client read on a network that loses
-    packets the file that the server has, which md5sum knows?
+    r1m was read once in each of four protocol versions.  Did a client on a network that loses packets read the same
+    file that the server has?
 
     \b
       $ rdmascope files loss-rxe.pcap.zst --extract contents
       ...
-      /big: 2.00 MiB written without a reply: whether they arrived is not known
-      /big: 2.00 MiB read or written, but unseen: not transferred in this capture
-      200 more files were only named; --all lists them
+      /big: 2.00 MiB written without a reply: whether the server has them is
+      unknown
+      /big: 2.00 MiB read or written, but not in the capture: not transferred in
+      this capture
+      200 more files were neither read nor written; --all lists them
       contents: 2 files and a manifest; 2 complete
       $ md5sum contents/r1m
       cd0370fb1fcc9bd88804d295c50bbf3e  contents/r1m
 
-    No conflict, no hole.  The WRITEs without a reply were made again on another connection, so that /big is
-    complete, too.
+    No conflicts, no holes.  The WRITEs without a reply were repeated on another connection, so /big is complete,
+    too.
     """
     if overwrite and directory is None:
         raise click.UsageError("--force goes with --extract", click.get_current_context())

@@ -114,11 +114,11 @@ class Survey:
 @click.option("--checksums", is_flag=True, help="Verify the ICRC of every packet, and the VCRC where there is one.")
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.info/1 object a file.")
 def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
-    """Say what a capture file is: format, interfaces, time span, drops, cut frames, and what the frames hold.
+    """A capture file at a glance: format, interfaces, time span, drops, truncation, and protocols.
 
-    FILE may be a directory: then every capture in it is told, one after the other.
+    FILE may be a directory: then every capture in it is listed, one after the other.
 
-    Example: is this capture good enough to judge a server by?
+    Example: is this capture complete?
 
     \b
       $ rdmascope info loss-rxe.pcap.zst --checksums
@@ -129,18 +129,19 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
         to        2026-11-21 01:42:39.132277 UTC, 71.9 s
         rate      62 frames/s, 1.56 Mbit/s
         link type Ethernet (1)
-        cut       none, the largest frame in the file has 4,170 bytes; snaplen 70,000
-        drops     not told by the file
-        ICRC      4,447 of 4,447 right
+        truncated none, the largest frame in the file has 4,170 bytes; snaplen
+                  70,000
+        drops     not recorded in the file
+        ICRC      4,447 of 4,447 correct
     \b
       Frames  by what was found in them
         what   frames share
-        RoCEv2  4,447   99% ███████████████████████████████████████████████████████████▋
+        RoCEv2  4,447   99% ███████████████████████████████████████████▊
         ICMPv6     22    0% ▎
         ARP         4    0% ▏
 
-    Nothing is cut, and every packet arrived as it was sent.  What the capturing host dropped a pcap does not tell; a
-    pcapng may.  Frames that it dropped look like packets that the network lost: "report" calls both missing.
+    Nothing is truncated, and every packet is intact.  A pcap file does not record what the capturing host dropped; a
+    pcapng file may.  Frames that it dropped look like packets that the network lost: "report" calls both missing.
     """
     failed = False
     paths: list[tuple[str, bool]] = []

@@ -62,7 +62,7 @@ EXAMPLES = 3
     is_flag=False,
     flag_value="*",
     metavar="[RULE]",
-    help="End with status 1 when a rule, or this one (V1-READ* for all that begin so), is found broken.",
+    help="End with status 1 when a rule, or this one (V1-READ* for all that begin so), is violated.",
 )
 @click.option("--write", "path", metavar="FILE", help="Keep the packets, too, as pcapng.")
 @click.option(
@@ -76,10 +76,12 @@ EXAMPLES = 3
 @click.option(
     "--ring-files", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Files that are kept."
 )
-@click.option("--ring-time", type=Duration(), metavar="TIME", help="Begin a new file after so long, too.")
+@click.option("--ring-time", type=Duration(), metavar="TIME", help="Begin a new file after this time, too.")
 @click.option("--all-tcp", is_flag=True, help="Look for iWARP on every TCP port, not only those of --port.")
 @click.option("--tunnels", is_flag=True, help="Look into VXLAN, GENEVE, GRE, MPLS and IP in IP.")
-@click.option("--snaplen", type=click.IntRange(128, 262144), default=262144, metavar="BYTES", help="Cut longer frames.")
+@click.option(
+    "--snaplen", type=click.IntRange(128, 262144), default=262144, metavar="BYTES", help="Truncate longer frames."
+)
 @click.option(
     "--buffer", type=click.IntRange(2, 4096), default=64, show_default=True, metavar="MB", help="The kernel's buffer."
 )
@@ -89,7 +91,7 @@ EXAMPLES = 3
     "--sort-connections", type=click.Choice([*CONNECTION_ORDERS]), default="rpcs", help="Order of the connections."
 )
 @click.option("--connection", type=click.IntRange(1), metavar="N", help="Show procedures and RPCs of this one only.")
-@click.option("--pause", is_flag=True, help="Begin with the picture standing still, until p is pressed.")
+@click.option("--pause", is_flag=True, help="Begin paused, until p is pressed.")
 @recognition_options
 @click.pass_context
 def command(
@@ -115,10 +117,10 @@ def command(
     ports: tuple[int, ...],
     force: str | None,
 ) -> None:
-    """Watch RPCs over RDMA as they happen, and end with the report.
+    """RPCs over RDMA as they happen, and the report at the end.
 
     DEVICE is a network interface (or "any"), an rxe or siw device, which stands for its interface, or an mlx5 adapter,
-    whose RDMA passes the kernel by and is captured by tcpdump's RDMA sniffing.
+    whose RDMA bypasses the kernel and is captured by tcpdump.
 
     Example: what is this client doing?
 
@@ -135,26 +137,26 @@ def command(
     Credits are calls without a reply, of those that the server allows; "retrans" counts retransmitted packets, RNR how
     often an end was not ready to receive, "missing" packets that were sent but not captured.
 
-    Where the output is no terminal there is no such picture, only the report at the end: of Ctrl-C, of --duration, of
-    --count.  For a script, and a check that waits for trouble:
+    Where the output is not a terminal there is only the report at the end: after Ctrl-C, --duration or --count.
+    For scripts, and a check that ends at the first violation:
 
     \b
       $ rdmascope live rxe0 --json --duration 60s |
           jq -r 'select(.type == "rpc" and .failed) | .status'
       $ rdmascope live eth0 --until-finding V1-CREDIT* --write trouble.pcapng
 
-    A filter in the kernel keeps RoCE (UDP port 4791, EtherType 0x8915) and, of TCP, port 20049 and those of --port, on
-    which iWARP is looked for.  The kernel drops what this program is too slow for, and counts it: the count is always
-    shown.  Memory stays bounded: of connections that ended long ago, and of latencies long past, only sums are kept.
+    A filter in the kernel keeps RoCE (UDP port 4791, EtherType 0x8915) and, of TCP, port 20049 and those of --port,
+    where iWARP is looked for.  The kernel drops what this program is too slow for; the count is always shown.  Memory
+    stays bounded: of connections that ended long ago, and of old latencies, only sums are kept.
 
     --write FILE keeps at most --ring-files files of --ring-size.  The newest is FILE itself, full ones get a number and
-    a time in their names, and every one of them tells what was dropped while it was written.
+    a time in their names, and each records what was dropped while it was written.
 
     \b
     With --json, while it happens:
-      rpc      one RPC, as "rdmascope rpcs" has it
-      finding  one finding, as "rdmascope audit" has it, 3 of each rule and end
-    and at the end all that "rdmascope report" has, and one
+      rpc      one RPC, as in "rdmascope rpcs"
+      finding  one finding, as in "rdmascope audit", 3 of each rule and end
+    and at the end all records of "rdmascope report", and one
       live     device, filter, frames, what was dropped, why it ended
     """
     if not as_json and not path and wanted is None and duration is None and not sys.stdout.isatty() and until is None:

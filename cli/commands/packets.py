@@ -96,11 +96,11 @@ def command(
     follow: bool,
     idle: float | None,
 ) -> None:
-    """One line per RDMA packet, as tshark would list it.
+    """One line per RDMA packet, as tshark lists them.
 
-    Frames keep their numbers; those that are not RDMA are passed over.  The Sends of RPC-over-RDMA say what RPC
-    they belong to, RDMA Reads and Writes for which RPC they move data.  Of iWARP every TCP segment is listed,
-    acknowledgements too, with the FPDUs that it carries, or parts of them.
+    Frames keep their numbers; those that are not RDMA are left out.  Sends of RPC-over-RDMA name their RPC, RDMA
+    Reads and Writes the RPC whose data they transfer.  Of iWARP every TCP segment is listed, acknowledgements too,
+    with the FPDUs, or parts of FPDUs, in it.
 
     Example: what happened around the READLINK in frame 104?
 

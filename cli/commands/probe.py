@@ -43,8 +43,8 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
     show_default=True,
     help="Seconds of each wait at most.",
 )
-@click.option("--suite", type=click.Choice(["conformance"]), help="Judge the server instead, check by check.")
-@click.option("--faults", is_flag=True, help="With the checks that send what nobody may send.")
+@click.option("--suite", type=click.Choice(["conformance"]), help="Check the server against the specification instead.")
+@click.option("--faults", is_flag=True, help="Also checks that send what the specification forbids.")
 @click.option("--check", "names", multiple=True, metavar="NAME", help="Only this check.")
 @click.option("--file", "path", metavar="PATH", help="With --suite: a file on the server that may be read.")
 @click.option("--serve", is_flag=True, help="Be the server.")
@@ -62,7 +62,7 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--junit", "junit_file", type=click.Path(dir_okay=False), help="With --suite: write JUnit XML.")
-@click.option("--write", "write_file", type=click.Path(dir_okay=False), help="Write the exchange as a capture.")
+@click.option("--write", "write_file", type=click.Path(dir_okay=False), help="Write the traffic as a capture.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -88,7 +88,7 @@ def command(
     junit_file: str | None,
     write_file: str | None,
 ) -> None:
-    """Speak RPC-over-RDMA with a server: is it there, what does it agree to, how fast does it answer?
+    """Test a server: is it there, what does it agree to, how fast does it answer?
 
     Example: an NFS server on Linux 6.1, by software RDMA.
 
@@ -97,33 +97,33 @@ def command(
       10.77.0.1:20049 by rxe0, connected in 338 ms
         private data         sends 4.00 KiB, receives 4.00 KiB, no remote invalidation
         inline threshold     4.00 KiB to the server, 4.00 KiB back
-        RDMA Reads at once   served here 16, served there 0
-        credits              32 asked, 64 granted
+        outstanding Reads    served here 16, served there 0
+        credits              32 requested, 64 granted
       ...
         3 calls, 3 replies; min 12.1 ms, median 14.9 ms, p99 37.4 ms, max 37.4 ms
       ...
         version 2   refused: RDMA_ERR_VERS, 1 to 1
-        version 1   spoken on the same connection
+        version 1   supported, on the same connection
       ...
         NFS (100003)  versions 3, 4 of 3 to 4
 
-    It needs an RDMA device on this host and pyverbs; where one is missing, a line says what to do.
+    It needs an RDMA device on this host and pyverbs; where one is missing, the error says what to do.
 
-    Does it keep to RPC-over-RDMA? Each check sends something the specification defines an answer for, on a
-    connection of its own. With --faults also what nobody may send: that may disturb a server.
+    Does it conform? Each check sends something that the specification defines an answer for, on a connection of
+    its own. --faults adds what the specification forbids to send: that may disturb a server.
 
     \b
       $ rdmascope probe 10.77.0.1 --suite conformance --faults
 
-    A server to try a client with, of versions 1 and 2; it answers NULL, some NFSv3, and an echo program (548347908,
-    version 1, procedure 1: an opaque there and back), and misbehaves where it is told to. Another probe can send bulk
-    data through it (--echo), in version 2 with --highest 2:
+    A server to test a client with, of versions 1 and 2; it answers NULL, some NFSv3, and an echo program (548347908,
+    version 1, procedure 1: an opaque there and back), and commits one fault where --fault names it. Another probe can
+    send bulk data through it (--echo), in version 2 with --highest 2:
 
     \b
       $ rdmascope probe --serve --port 20050 --fault grant-nothing
 
-    --write keeps the exchange for the other commands. Where this host can capture on the device, it is what passed;
-    elsewhere it is put together from what was sent and received, and every frame says so.
+    --write keeps the traffic for the other commands. Where this host can capture on the device, it is a capture;
+    elsewhere it is built from what was sent and received, and every frame has a comment that says so.
 
     Exit status: 0 all is well, 1 no answer or a check that failed, 2 no connection, no device, or no pyverbs.
     """

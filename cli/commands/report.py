@@ -23,7 +23,7 @@ THROUGHPUT_BINS = 100
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--top", default=10, show_default=True, type=click.IntRange(0, 1000), help="How many of the slowest.")
 @click.option("--all", "everything", is_flag=True, help="Every procedure, however many there are.")
-@click.option("--each", is_flag=True, help="Several files are so many captures, reported one after the other.")
+@click.option("--each", is_flag=True, help="Each file is a capture of its own, reported one after the other.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @follow_options
 @recognition_options
@@ -38,10 +38,10 @@ def command(
     follow: bool,
     idle: float | None,
 ) -> None:
-    """Say what a capture holds: who talks, what is called, how long it takes, and what was slow.
+    """Summary of a capture: connections, procedures, latencies, payloads, and what was slow.
 
     FILE is a pcap, pcapng or ERF file, plain or compressed, a directory of such, or - for standard input.  Several
-    files are one capture in the order of time, unless --each is given.
+    files are read as one capture in time order, unless --each is given.
 
     Example: a client lost packets.  What did it cost?
 
@@ -49,11 +49,12 @@ def command(
       $ rdmascope report loss-rxe.pcap.zst
       78 RPCs on 2 RPC-over-RDMA connections: 64 complete, 8 no reply, 6 error
       ...
-        # client    QP   server          QP   RPCs    calls  replies again missing
-        1 10.77.0.2 0x11 10.77.0.1:20049 0x11   30 1.51 MiB 3.53 KiB   219       0
-        2 10.77.0.2 0x12 10.77.0.1:20049 0x12   48 7.51 MiB 1.04 MiB   779       0
+        # client    QP   server          QP   RPCs    calls  replies retrans missing
+        1 10.77.0.2 0x11 10.77.0.1:20049 0x11   30 1.51 MiB 3.53 KiB     219       0
+        2 10.77.0.2 0x12 10.77.0.1:20049 0x12   48 7.51 MiB 1.03 MiB     779       0
 
-    Some 1,000 packets were sent again ("again"), none is missing from the capture ("missing"): the loss was real.
+    Some 1,000 packets were retransmitted ("retrans") and none is missing from the capture ("missing"): the network
+    lost packets, not the capture.
 
     \b
         procedure              RPCs err     min  median     95%     99%     max
@@ -65,7 +66,7 @@ def command(
         NFSv4.1
           WRITE GETATTR      9.01 MiB 5.91 KiB    - 23.1 ms  174 ms       -     -
 
-    Writes pay.  The parts of a latency are the call's Send, the RDMA Reads by which the server fetches data, the
+    Writes are slow.  The parts of a latency are the call's Send, the RDMA Reads by which the server fetches data, the
     server, its RDMA Writes, and the reply's Send.  For one of the slowest, and every packet of it:
 
     \b
@@ -74,16 +75,16 @@ def command(
     \b
     With --json, for each capture in this order; "schema" is rdmascope.TYPE/1:
       capture      frames, packets, times, RPCs by state
-      connection   endpoints, queue pairs, what they agreed: private data,
+      connection   endpoints, queue pairs, what was agreed: private data,
                    version, characteristics, thresholds, credits
-      evicted      what earlier connections came to, where they were too many
-      transport    losses, retransmissions, congestion, as rdmascope transport has it
+      evicted      sums of earlier connections, where there were too many
+      transport    losses, retransmissions, congestion, as in rdmascope transport
       procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
-      transfer     messages, chunks, bytes of one way a payload travels
+      transfer     messages, chunks, bytes of one kind of transfer
       slowest      the slowest RPCs with their frames
       histogram    RPCs with a latency of low_ns up to high_ns
-      throughput   RPCs and bytes in stretches of equal time
-      undecoded    what was passed over or is damaged, and why
+      throughput   RPCs and bytes in equal intervals
+      undecoded    what was ignored or is damaged, and why
     """
     failed = False
     sources: list[str | tuple[str, ...]] = list(files) if each else [files]

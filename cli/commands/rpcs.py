@@ -35,7 +35,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 )
 @click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
 @click.option("--slower-than", type=Duration(), help="Only with more latency: 10ms, 250us, 1.5s.")
-@click.option("--errors", is_flag=True, help="Only what is not complete and well.")
+@click.option("--errors", is_flag=True, help="Only RPCs that failed or are incomplete.")
 @click.option("--since", type=MomentType(), help="Only calls from then on: seconds, or an ISO 8601 time.")
 @click.option("--until", type=MomentType(), help="Only calls before then.")
 @click.option(
@@ -65,7 +65,7 @@ def command(
     """One line per RPC, with filters and sorting.
 
     Times are seconds since the first frame of the capture.  "how" says how payloads travelled: r Read chunk,
-    0 position-zero Read chunk, w Write chunk, R Reply chunk, nothing where all was inline; "<" marks a backward
+    0 position-zero Read chunk, w Write chunk, R Reply chunk, nothing where everything was inline; "<" marks a backward
     call, made by the server.
 
     Example: which calls took more than 100 ms, the slowest first?
@@ -77,7 +77,7 @@ def command(
       ...
        96 100.962649    2 0xe16103b9  121 ms 1509-1835   r 256 KiB 140 B NFSv4.0 PUTFH WRITE GETATTR
 
-    RPC 96 sent 256 KiB in a Read chunk.  And for a script: the latency of every READ, and what it moved:
+    RPC 96 sent 256 KiB in a Read chunk.  For a script: the latency of every READ, and the bytes it transferred:
 
     \b
       $ rdmascope rpcs rxe-nfs-all.pcap.zst --procedure READ --json |

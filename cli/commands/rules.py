@@ -18,10 +18,10 @@ from ..views.audit import rules_view
 @click.option("--markdown", "as_markdown", is_flag=True, help="All rules with their pages, as Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.rule/1 object a line.")
 def command(level: str | None, role: str | None, as_markdown: bool, as_json: bool) -> None:
-    """List the rules that 'rdmascope audit' judges by.
+    """List the rules that 'rdmascope audit' checks.
 
     \b
-    Example: which strict requirements does a server have to keep?
+    Example: which requirements must a server meet?
       $ rdmascope rules --level MUST --role responder
       rule                 level  judges     requirement
       PD-INVALIDATE-STAG   MUST   responder  The invalidated handle belongs to the call…

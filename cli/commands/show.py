@@ -53,8 +53,8 @@ def command(
     ports: tuple[int, ...],
     force: str | None,
 ) -> None:
-    """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, what became of
-    every chunk, and the whole call and reply as bytes with the frames they came from.  Or one frame in full.
+    """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, the use of
+    every chunk, and the whole call and reply as bytes with the frames that carried them.  Or one frame in full.
 
     Example: where did the 45 ms of this READLINK go?
 
@@ -72,7 +72,7 @@ def command(
         109 +44.8 ms  │◀────────────────── SEND Only 80 B, RDMA_NOMSG ─┤
         110 +45.4 ms  ├─ ACK ─────────────────────────────────────────▶│
 
-    The server took it: nothing moved until it answered.  The reply went through the Reply chunk, 160 bytes of it:
+    The server took it: nothing was transferred until it answered.  The reply came through the Reply chunk, 160 bytes:
 
     \b
       chunk handle     offset             offered moved returned  frames
@@ -169,7 +169,7 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: b
             show(out, views.header_tree(message))
     if rpc.chunks:
         show(out, Text())
-        show(out, heading("Chunks", "bytes offered, moved through them, and given back by the reply"))
+        show(out, heading("Chunks", "bytes advertised, transferred, and returned in the reply"))
         show(out, views.chunk_map(rpc.chunks, out.width, full))
     for reassembled, name in ((reassembled_call(rpc), "call"), (reassembled_reply(rpc), "reply")):
         show(out, Text())

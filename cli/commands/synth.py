@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 )
 @click.option("--fault", metavar="NAME", help="A fault to be committed on the first connection, by name or rule.")
 @click.option("--list", "as_list", is_flag=True, help="The scripts that ship, and what each shows.")
-@click.option("--faults", "as_faults", is_flag=True, help="What an endpoint can be told to do wrong.")
-@click.option("--keys", "as_keys", is_flag=True, help="What a script can say.")
-@click.option("--print", "as_text", is_flag=True, help="The script itself, to begin one's own with.")
+@click.option("--faults", "as_faults", is_flag=True, help="The faults that an endpoint can commit.")
+@click.option("--keys", "as_keys", is_flag=True, help="What a script can contain.")
+@click.option("--print", "as_text", is_flag=True, help="Print the script, to base another one on.")
 @click.option("--json", "as_json", is_flag=True, help="The same as rdmascope.synth/1 objects, one a line.")
 def command(
     script: str | None,
@@ -45,11 +45,11 @@ def command(
     as_text: bool,
     as_json: bool,
 ) -> None:
-    """Play a script, and write the capture of it: for who tests or writes a tool that reads such traffic.
+    """Play a script and write the capture of it, to test tools that read such traffic.
 
-    SCRIPT is the name of one that ships or a file, - for standard input.  Two endpoints, a client and a server, speak
-    RPC-over-RDMA version 1 or 2 by the book over RoCEv2 or iWARP, and every frame is right to its last checksum.  An
-    endpoint can be told to commit one fault, of which 'rdmascope audit' then finds that and nothing else.  The same
+    SCRIPT is the name of one that ships or a file, - for standard input.  Two endpoints, a client and a server, use
+    RPC-over-RDMA version 1 or 2 over RoCEv2 or iWARP, and every frame is right to its last checksum.  An endpoint can
+    commit one fault, and 'rdmascope audit' then finds that and nothing else.  The same
     script gives the same file.
 
     A script is TOML: one or more [[connection]], each with its two ends and its steps, in order.
@@ -76,7 +76,7 @@ def command(
       [[connection.step]]
       disconnect = true
 
-    'rdmascope synth --keys' lists all that it can say; lose = ["4-9"] and snaplen = 128 make an imperfect capture.
+    'rdmascope synth --keys' lists all that it can contain; lose = ["4-9"] and snaplen = 128 make an imperfect capture.
 
     \b
     Example: does my tool notice that a server grants no credits?

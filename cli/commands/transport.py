@@ -59,7 +59,7 @@ class Paid(NamedTuple):
     is_flag=True,
     help="Verify the invariant CRC of every packet, not of Sends only; takes longer.  (iWARP: always verified.)",
 )
-@click.option("--all", "everything", is_flag=True, help="Every retransmission and every RPC that paid for one.")
+@click.option("--all", "everything", is_flag=True, help="Every retransmission and every RPC delayed by one.")
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.transport/1 object per connection.")
 @recognition_options
 def command(
@@ -71,40 +71,39 @@ def command(
     ports: tuple[int, ...],
     force: str | None,
 ) -> None:
-    """Say how the transport fared: losses, waits, congestion, and which RPC paid.
+    """Health of the transport: losses, retransmissions, congestion, and the RPCs they delayed.
 
-    Per connection: packets and goodput each way, packets sent again and why, the time from a loss to the NAK
+    Per connection: packets and goodput each way, retransmitted packets and why, the time from a loss to the NAK
     and to the retransmission, acknowledgements, congestion marks, the reason it ended, and where the capture
     was taken.
 
     \b
-    Example: packets were lost.  Whose, and which RPC paid?
+    Example: packets were lost.  Whose, and which RPCs were delayed?
       $ rdmascope transport loss-rxe.pcap.zst --connection 2
       Connection 2  10.77.0.2 → 10.77.0.1:20049
         ended by DREQ from the active side
         ...
-                                                   client                 server
-        sent again                  599 (22.4%), 2.34 MiB  193 (19.9%), 97.5 KiB
-          lost before the capture            10, 40.0 KiB            3, 4.00 KiB
-        NAKs sent, sequence error                       3                      -
+                                                     client                 server
         ...
-        because of          times      loss to NAK       NAK to again
-        NAK sequence error      3  3.59 to 6.25 ms  616 µs to 15.5 ms
-        implied NAK             8                -                  -
+        retransmitted                 599 (22.4%), 2.34 MiB  193 (19.9%), 97.5 KiB
+          lost before capture point            10, 40.0 KiB            3, 4.00 KiB
+        ...
+        sequence error NAKs sent                          3                      -
+        ...
 
-    Thirteen packets were lost, and 792 sent again for them: RDMA goes back to the lost one and repeats all that
-    came after it.  "Lost before the capture": only the repetition was recorded, so the loss is between the
-    sender and the capture point.  An implied NAK is a Read repeated because a response did not come.
+    Thirteen packets were lost, and 792 retransmitted for them: RDMA goes back to the lost packet and repeats
+    everything after it.  "Lost before capture point": only the retransmission was captured, so the packet was lost
+    between its sender and the capture point.  An implied NAK is a Read repeated because a response did not arrive.
 
     \b
-        RPC                          waited     of latency  packets again
-        60   NFSv4.1 WRITE GETATTR  35.3 ms   104 ms (34%)             39
+        RPC                           delay     of latency  packets retransmitted
+        60   NFSv4.1 WRITE GETATTR  35.3 ms   104 ms (34%)                     39
 
     A third of that WRITE's time went by between losses and retransmissions.
 
-    iWARP: TCP looks after losses there, so segments, duplicate acknowledgements, fast retransmits and timeouts are told
-    of, and the CRCs of MPA.  TCP hands over nothing before all that went ahead of it, so an RPC also pays for segments
-    of others that were lost in front of its own.
+    iWARP: TCP recovers losses there, so the page has segments, duplicate acknowledgements, fast retransmits and
+    timeouts, and the CRCs of MPA.  TCP delivers in order, so an RPC is also delayed by lost segments of others ahead
+    of its own.
     """
     from ..views import transport as views
 

@@ -42,13 +42,13 @@ MAX_IN_WORDS = 100
 def command(files: tuple[str, ...], limit: int | None, as_json: bool, ports: tuple[int, ...], force: str | None) -> int:
     """Compare with Wireshark: packet headers field by field, RPCs one by one.
 
-    tshark 4.0 or later reads the same frames, in two passes.  Where the two differ, both are shown, and who is
-    right and why, if that can be told: what Wireshark is known to get wrong is looked for in the capture.
+    tshark 4.0 or later reads the same frames, in two passes.  Where the two differ, both are shown, with
+    which one is right and why, where that is known: the capture is checked for what Wireshark is known to get wrong.
 
     Exit status: 0 where they agree or every difference is explained, 1 where one is not, 2 where nothing can be
     compared.
 
-    Example: is what rdmascope says of these long calls to be trusted?
+    Example: are these long calls decoded correctly?
 
     \b
       $ rdmascope verify longcall-rxe.pcap.zst
@@ -74,8 +74,8 @@ def command(files: tuple[str, ...], limit: int | None, as_json: bool, ports: tup
         114   reply rpc.time     8.91 ms   3.85 ms
         ...
 
-    The call was sent in frame 107 and was answered 8.91 ms later.  Wireshark shows it when all its data is there, in
-    frame 113, so the response time that it gives lacks the time that the data took.
+    The call was sent in frame 107 and was answered 8.91 ms later.  Wireshark shows it when all its data has arrived,
+    in frame 113, so its response time excludes the transfer of the data.
     """
     with rereadable(files) as paths:
         reading = Reading(paths, analyzer_options(ports, force, contents=False))

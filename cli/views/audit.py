@@ -35,7 +35,7 @@ def page(result: Result, width: int, waivers: Sequence[Waiver] = ()) -> Renderab
     parts: list[RenderableType] = [_headline(result, broken)]
     if not result.connections:
         return parts[0]
-    parts += [Text(), heading("Endpoints", "number of rules, by outcome"), _endpoints(result)]
+    parts += [Text(), heading("Endpoints", "number of rules, by outcome"), _endpoints(result, width)]
     if broken:
         parts += [Text(), heading("Findings", "worst first; rdmascope explain ID explains each rule")]
         ranked = sorted(
@@ -64,7 +64,7 @@ def _headline(result: Result, broken: set[str]) -> Text:
     return text.append(f"{plural(result.violations, 'violation')} of {plural(len(broken), 'rule')} ({named})", "red")
 
 
-def _endpoints(result: Result) -> RenderableType:
+def _endpoints(result: Result, width: int) -> RenderableType:
     rows: list[list[Cell]] = []
     for connection in result.connections:
         for endpoint in (0, 1):
@@ -88,7 +88,9 @@ def _endpoints(result: Result) -> RenderableType:
                 ]
             )
     names = ["passed", "violated", "undecidable", "not applicable", "judgements"]
-    return Grid(["#", "endpoint"], names, rows, flexible=1, gap=2)
+    full = Grid(["#", "endpoint"], names, rows, flexible=1, gap=2)
+    names[3] = "n/a"
+    return full if full.width <= width else Grid(["#", "endpoint"], names, rows, flexible=1, gap=2)
 
 
 def _figure(number: int) -> str:

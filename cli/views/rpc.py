@@ -227,7 +227,8 @@ def chunk_map(chunks: Sequence[ChunkUse], width: int, full: bool = False) -> Ren
         if len(uses) < len(chunk.segments):
             rows.append([f"… {len(chunk.segments) - len(uses)} more", *[""] * (7 if wide else 6)])
     left = ["chunk", "handle", "offset", *([""] if wide else [])]
-    return Grid(left, ["advertised", "transferred", "returned", "frames"], rows, gap=2 if wide else 1)
+    names = ["advertised", "transferred", "returned", "frames"] if wide else ["length", "used", "returned", "frames"]
+    return Grid(left, names, rows, gap=2 if wide else 1)
 
 
 def _frames(use: SegmentUse) -> str:
