@@ -13,7 +13,7 @@ from typing import NoReturn, TypeVar
 
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.link.front import Decoded, Front
+from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -25,7 +25,7 @@ from .merge import MergedCaptures, first_of, open_captures
 from .open import CaptureFile, Follow
 from .read_ahead import ahead, processors
 
-Made = TypeVar("Made", FrameBatch, Decoded)
+Made = TypeVar("Made", FrameBatch, DecodedFrames)
 
 Source = CaptureFile | MergedCaptures
 
@@ -82,9 +82,9 @@ class Session:
         """The batches of frames, up to the damage if there is any."""
         return self._read(lambda capture: capture.batches())
 
-    def decoded(self) -> Iterator[Decoded]:
+    def decoded(self) -> Iterator[DecodedFrames]:
         """The same, decoded."""
-        return self._read(lambda capture: decoded(capture, self.analyzer.front))
+        return self._read(lambda capture: decoded(capture, self.analyzer.decoder))
 
     def rpcs(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[Rpc]:
         """RPCs as they end, at the end those that never did.
@@ -160,30 +160,32 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def decoded(capture: Source, front: Front) -> Iterator[Decoded]:
+def decoded(capture: Source, decoder: FrameDecoder) -> Iterator[DecodedFrames]:
     """The batches of a capture, decoded; of a large file by a process of its own, while this one uses them."""
     if not isinstance(capture, MergedCaptures) and capture.mapped is not None:
         data = capture.mapped
         if len(data) >= AHEAD_FROM and processors() > 1:
-            return _received(capture, data, front, ahead(lambda: _sent(capture, front)))
-    return map(front.take, filter(len, capture.batches()))
+            return _received(capture, data, decoder, ahead(lambda: _sent(capture, decoder)))
+    return map(decoder.take, filter(len, capture.batches()))
 
 
-Parcel = tuple[int, Decoded, tuple[int, list[bytes]]]
+Parcel = tuple[int, DecodedFrames, tuple[int, list[bytes]]]
 """Position in the file; a batch without the bytes, which both processes have; new addresses, and from which on."""
 
 
-def _sent(capture: CaptureFile, front: Front) -> Iterator[Parcel]:
+def _sent(capture: CaptureFile, decoder: FrameDecoder) -> Iterator[Parcel]:
     for batch in filter(len, capture.batches(FIRST_BATCH)):
-        known = len(front.addresses)
-        one = front.take(batch).within(batch.data[:0])
-        yield capture.position, one, (known, front.addresses.since(known))
+        known = len(decoder.addresses)
+        one = decoder.take(batch).within(batch.data[:0])
+        yield capture.position, one, (known, decoder.addresses.since(known))
 
 
-def _received(capture: CaptureFile, data: Bytes, front: Front, parcels: Iterator[Parcel]) -> Iterator[Decoded]:
+def _received(
+    capture: CaptureFile, data: Bytes, decoder: FrameDecoder, parcels: Iterator[Parcel]
+) -> Iterator[DecodedFrames]:
     try:
         for position, one, addresses in parcels:
-            front.addresses.learn(*addresses)
+            decoder.addresses.learn(*addresses)
             capture.passed(position)
             yield one.within(data)
     except ChildProcessError as error:

@@ -27,14 +27,14 @@ class FrameBatch:
     """Consecutive frames of one capture.
 
     ``data`` is what the offsets in ``rows`` point into: the whole memory-mapped file, or one window of a stream.
-    It stays valid as long as somebody refers to it, and is never written.
+    It stays valid as long as it is referred to, and is never written.
     """
 
     data: Bytes
     rows: Rows
     """FRAME rows, in capture order."""
     comments: Mapping[int, str] = field(default_factory=dict)
-    """What somebody wrote about single frames, by frame number; one line each."""
+    """The capture's comments on single frames, by frame number; one line each."""
 
     def __len__(self) -> int:
         return len(self.rows)

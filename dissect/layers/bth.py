@@ -41,7 +41,7 @@ GENERAL_SERVICES_QP = 1
 
 
 class _Chained(Header):
-    """A header whose successor is told by the opcode of the BTH at the bottom."""
+    """A header whose successor depends on the opcode of the BTH at the bottom."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ class IcrcField(TrailingField):
 
     def i2repr(self, pkt: Any, x: Any) -> str:
         if not isinstance(x, int):
-            return f"{super().i2repr(pkt, x)} (cut)" if x is not None else "None"
+            return f"{super().i2repr(pkt, x)} (truncated)" if x is not None else "None"
         verdict = pkt.verify_icrc() if isinstance(pkt, BTH) else None
         return f"0x{x:08x}" + {True: " (good)", False: " (wrong)", None: ""}[verdict]
 
@@ -89,7 +89,7 @@ class BTH(_Chained):
     Left None, ``padcnt``, ``pad`` and ``icrc`` are computed when the packet is built; the ICRC covers the
     headers beneath, so without them it is 0.  In a dissected packet they hold what was on the wire: delete
     them (``del pkt.icrc``) after a change.  ``icrc`` is an integer, its four bytes read big-endian; where the
-    packet was cut short, the bytes that are there (perhaps none).
+    packet was truncated, the bytes that are there (perhaps none).
     """
 
     name = "BTH"
@@ -150,7 +150,7 @@ class BTH(_Chained):
         return s[:body]
 
     def _announced(self) -> int:
-        """Bytes behind the BTH by the length field beneath; 0 where nothing tells."""
+        """Bytes behind the BTH by the length field beneath; 0 where there is none."""
         below = self.underlayer
         if below is None:
             return 0

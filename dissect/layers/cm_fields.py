@@ -10,9 +10,7 @@ from scapy.fields import (
     StrFixedLenField,
 )
 
-from .cm_codes import (
-    address_text,
-)
+from .cm_codes import address_text
 
 
 class NamedBits(BitField):  # type: ignore[misc]

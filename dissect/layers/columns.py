@@ -16,7 +16,7 @@ _WORDS = {1: ">u1", 2: ">u2", 4: ">u4", 8: ">u8"}
 
 
 class Column:
-    """How one field is cut out of its header.
+    """How one field is taken out of its header.
 
     Attributes:
         name: the field's name.
@@ -49,14 +49,14 @@ class Column:
 
     def read(self, header: Bytes) -> NDArray[Any]:
         """The field of every row of ``header`` (uint8, shape (n, header size))."""
-        cut = header[:, self.first : self.first + self.width]
+        field = header[:, self.first : self.first + self.width]
         if self.mask is None:
-            return cut
+            return field
         if self.width in _WORDS:
-            word: NDArray[Any] = cut.view(_WORDS[self.width])[:, 0]
+            word: NDArray[Any] = field.view(_WORDS[self.width])[:, 0]
         else:
             word = np.zeros(len(header), np.uint64)
-            for column in cut.T:
+            for column in field.T:
                 word = word << np.uint64(8) | column
         if self.shift:
             word = word >> word.dtype.type(self.shift)

@@ -104,7 +104,7 @@ class MarkerGrid:
         return self.base + block * BETWEEN_MARKERS + (inside - MARKER_BYTES) * (inside > MARKER_BYTES)
 
     def data(self, starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """The data in ranges [start, stop) of positions, cut at markers: the index of the range, start and stop."""
+        """The data in ranges [start, stop) of positions, split at markers: the index of the range, start and stop."""
         first = (starts - self.base) // MARKER_INTERVAL
         blocks = np.maximum((stops - 1 - self.base) // MARKER_INTERVAL - first + 1, 0)
         owner = np.repeat(np.arange(len(starts)), blocks)

@@ -64,7 +64,7 @@ def verify(packet: bytes | bytearray | memoryview) -> bool | None:
     """Whether the ICRC of ``packet`` is right.
 
     ``packet`` starts with its IPv4 header, IPv6 header or GRH; bytes behind the length that this header gives
-    (Ethernet padding) are ignored.  None where the packet is cut short or is no RoCE packet.
+    (Ethernet padding) are ignored.  None where the packet is truncated or is no RoCE packet.
     """
     packet = bytes(packet)
     extent = find_extent(packet)
@@ -87,7 +87,7 @@ def icrc_local(packet: bytes | bytearray | memoryview) -> int | None:
 def verify_local(packet: bytes | bytearray | memoryview) -> bool | None:
     """Whether the ICRC of ``packet`` is right; it starts with a Local Route Header with a BTH behind it.
 
-    Bytes behind the length that the header gives (a VCRC) are ignored.  None where the packet is cut short or
+    Bytes behind the length that the header gives (a VCRC) are ignored.  None where the packet is truncated or
     is none such.
     """
     packet = bytes(packet)

@@ -29,7 +29,7 @@ class VcrcField(TrailingField):
 
     def i2repr(self, pkt: Any, x: Any) -> str:
         if not isinstance(x, int):
-            return f"{super().i2repr(pkt, x)} (cut)" if x else "None"
+            return f"{super().i2repr(pkt, x)} (truncated)" if x else "None"
         verdict = pkt.verify_vcrc() if isinstance(pkt, LRH) else None
         return f"0x{x:04x}" + {True: " (good)", False: " (wrong)", None: ""}[verdict]
 
@@ -39,7 +39,7 @@ class LRH(Header):
 
     ``pktlen`` counts words of four bytes from this header to the ICRC.  Left None, it, ``lnh`` and ``vcrc`` are
     computed when the packet is built.  In a dissected packet ``vcrc`` is an integer, its two bytes read
-    big-endian; where there is none, or it was cut, the bytes that are there (perhaps none).
+    big-endian; where there is none, or it was truncated, the bytes that are there (perhaps none).
     """
 
     name = "LRH"

@@ -131,7 +131,7 @@ class _CrcField(TrailingField):
 
     def i2repr(self, pkt: Any, x: Any) -> str:
         if not isinstance(x, int):
-            return f"{super().i2repr(pkt, x)} (cut)" if x is not None else "None"
+            return f"{super().i2repr(pkt, x)} (truncated)" if x is not None else "None"
         verdict = pkt.verify_crc() if isinstance(pkt, FPDU) else None
         in_use = pkt.crc_in_use if isinstance(pkt, FPDU) else None
         if in_use is False:
@@ -145,7 +145,7 @@ class FPDU(Header):
 
     Left None, ``ulpdulength``, ``pad`` and ``crc`` are computed when the packet is built.  In a dissected packet they
     hold what was on the wire: delete them (``del pkt.crc``) after a change.  ``crc`` is an integer, its four bytes
-    read big-endian; where the FPDU was cut short, the bytes that are there (perhaps none).  What follows the FPDU is
+    read big-endian; where the FPDU was truncated, the bytes that are there (perhaps none).  What follows the FPDU is
     Padding.
     """
 
@@ -189,12 +189,15 @@ class FPDU(Header):
         return covered + (crc.to_bytes(CRC_BYTES, "big") if isinstance(crc, int) else bytes(crc))
 
     def sent_as(self, wire: bytes | None, crc_in_use: bool | None) -> None:
-        """Say what no FPDU tells: ``wire``, what was sent, where that had markers in it, which the CRC covers."""
+        """Add what an FPDU alone does not hold.
+
+        ``wire``: the bytes as sent, where they had markers, which the CRC covers.
+        """
         object.__setattr__(self, "_wire", wire)
         object.__setattr__(self, "crc_in_use", crc_in_use)
 
     def verify_crc(self) -> bool | None:
-        """Whether the CRC is right; None where the FPDU is cut."""
+        """Whether the CRC is right; None where the FPDU is truncated."""
         if self._wire is not None:
             return None if isinstance(self.crc, bytes) else verify_crc(self._wire)
         built = self.do_build()

@@ -115,7 +115,7 @@ def bind() -> None:
 
 
 def unbind() -> None:
-    """Undo ``bind``: leave dissection to whoever else claims the port and the EtherType."""
+    """Undo ``bind``: leave the port and the EtherType to other layers."""
     for lower, upper, fields in _BINDINGS:
         split_bottom_up(lower, upper, **fields)
 

@@ -56,7 +56,7 @@ def vcrc(packet: bytes | bytearray | memoryview) -> int:
 
 
 def verify_vcrc(packet: bytes | bytearray | memoryview) -> bool | None:
-    """Whether the VCRC behind ``packet``, which starts with its Local Route Header, is right; None where it is cut."""
+    """Whether the VCRC behind ``packet``, which starts with its Local Route Header, is right; None where truncated."""
     packet = bytes(packet)
     if len(packet) < 8:
         return None

@@ -65,7 +65,7 @@ class AddressTable:
         found = self._known(high, low)
         unknown = np.flatnonzero(found == NOT_KNOWN)
         if len(unknown):
-            # Many packets, few addresses: those with different hashes are quickly told apart.
+            # Many packets, few addresses: those with different hashes are quickly distinguished.
             _, first = np.unique(_hash(high[unknown], low[unknown]), return_index=True)
             self._numbers(high[unknown[first]], low[unknown[first]])
             found[unknown] = self._known(high[unknown], low[unknown])
@@ -131,5 +131,5 @@ def _name(address: bytes) -> str:
 
 
 def _hash(high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Wraps around; two addresses that fall together are told apart by the caller."""
+    """Wraps around; the caller distinguishes addresses with the same hash."""
     return high * np.uint64(0x9E3779B97F4A7C15) ^ low * np.uint64(0xC2B2AE3D27D4EB4F)

@@ -1,4 +1,7 @@
-"""Packets that arrived damaged: a receiver drops what fails its ICRC and gets it again (IBA volume 1, 7.8 and 9.7)."""
+"""Packets that arrived damaged: a receiver drops what fails its ICRC, and waits for the retransmission.
+
+IBA volume 1, 7.8 and 9.7.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ SAMPLE = 64
 Runs = list[tuple[int, Bytes, Rows]]
 
 
-class Damage:
+class DamageDetector:
     """Finds Sends with a wrong ICRC before they are taken for messages.
 
     A wrong ICRC means something only where the host's other packets have right ones: a switch that mirrors
@@ -76,7 +79,7 @@ def replace_damaged(runs: Runs, data: Bytes, row: Rows) -> bool:
 
 
 def _right(data: Bytes, row: Rows) -> bool | None:
-    """Whether the ICRC of one packet fits; None where that cannot be told."""
+    """Whether the ICRC of one packet fits; None where that cannot be verified."""
     bth = int(row["bth"])
     end = bth + opcodes.BTH_BYTES + int(opcodes.EXTENDED_BYTES[int(row["opcode"])])
     end += int(row["length"]) + int(row["pad"]) + opcodes.ICRC_BYTES

@@ -3,8 +3,9 @@ VLAN device once on each of them.
 
 A frame is a duplicate where another interface showed the same packet at most ``WINDOW`` before: the same addresses,
 Base Transport Header, length and ICRC, which covers the rest; or the same addresses, IP identification, TCP header
-(but for its checksum, which a card may complete on the way) and length.  A retransmission is all that, too, or nearly.
-It is told by its interface, where it is the second, and so answers to the second on the other one; and by time.
+(but for its checksum, which a card may complete on the way) and length.  All that, or nearly, holds for a
+retransmission, too.  Interface and time distinguish it: a retransmission is the second on its interface, and so
+corresponds to the second on the other one.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Duplicates:
     def __init__(self) -> None:
         self._interfaces: set[int] = set()
         self._last: dict[Callable[[FrameBatch, Located], Rows], Rows] = {
-            look: np.zeros(0, _SEEN) for look in (_seen, _seen_tcp)
+            sight: np.zeros(0, _SEEN) for sight in (_seen, _seen_tcp)
         }
         self._before: tuple[FrameBatch, Located] | None = None
         """The last batch, while only one interface was seen."""
@@ -60,20 +61,20 @@ class Duplicates:
             located = replace(located, tcp=[take(walk, np.argsort(walk["row"], kind="stable"))])
         if self._before is not None:
             before, self._before = self._before, None
-            self._last = {look: look(*before) for look in self._last}
-        again = self._again(_seen, batch, located)
-        segments = self._again(_seen_tcp, batch, located)
-        if not (again.any() or segments.any()):
+            self._last = {sight: sight(*before) for sight in self._last}
+        packets = self._find(_seen, batch, located)
+        segments = self._find(_seen_tcp, batch, located)
+        if not (packets.any() or segments.any()):
             return located
         left = np.ones(len(located), bool)
-        left[_whole(located)[again]] = False
+        left[_whole(located)[packets]] = False
         columns: dict[str, Any] = {
             field.name: value[left]
             for field in fields(located)
             if isinstance(value := getattr(located, field.name), np.ndarray)
         }
         skipped = Counter(located.skipped)
-        skipped[DUPLICATE] += int(np.count_nonzero(again)) + int(np.count_nonzero(segments))
+        skipped[DUPLICATE] += int(np.count_nonzero(packets)) + int(np.count_nonzero(segments))
         tcp = located.tcp
         if segments.any():
             skipped[PROTOCOLS[TCP]] -= int(np.count_nonzero(segments))
@@ -82,15 +83,15 @@ class Duplicates:
             tcp = [take(tcp[0], left)]
         return replace(located, skipped=dict(+skipped), tcp=tcp, **columns)
 
-    def _again(self, look: Callable[[FrameBatch, Located], Rows], batch: FrameBatch, located: Located) -> Rows:
-        """Which of what ``look`` sees in a batch was seen before."""
-        last, seen = self._last[look], look(batch, located)
+    def _find(self, sight: Callable[[FrameBatch, Located], Rows], batch: FrameBatch, located: Located) -> Rows:
+        """Which of the _SEEN rows that ``sight`` makes of a batch are duplicates."""
+        last, seen = self._last[sight], sight(batch, located)
         if not len(seen):
             return np.zeros(0, np.bool_)
         every = np.concatenate((last, seen))
-        again: Rows = _again(every)[len(last) :]
-        self._last[look] = take(every, every["time"] >= every["time"].max(initial=0) - WINDOW)
-        return again
+        found: Rows = _duplicates(every)[len(last) :]
+        self._last[sight] = take(every, every["time"] >= every["time"].max(initial=0) - WINDOW)
+        return found
 
     def _possible(self, rows: Rows) -> bool:
         """Whether the capture can show a packet twice."""
@@ -182,9 +183,9 @@ def _mixed(*columns: NDArray[Any]) -> NDArray[np.uint64]:
     return mixed
 
 
-def _again(seen: Rows) -> NDArray[np.bool_]:
-    """Which rows repeat an earlier one's packet from another place."""
-    again = np.zeros(len(seen), bool)
+def _duplicates(seen: Rows) -> NDArray[np.bool_]:
+    """Which rows are of a packet that an earlier row shows in another place."""
+    found = np.zeros(len(seen), bool)
     order = np.lexsort((seen["time"], seen["hash"]))
     rows = take(seen, order)
     apart = (rows["hash"][1:] != rows["hash"][:-1]) | (np.diff(rows["time"]) > WINDOW)
@@ -200,9 +201,9 @@ def _again(seen: Rows) -> NDArray[np.bool_]:
     turn, when = nth[by_time], moment[by_time]
     first = np.concatenate(([True], (turn[1:] != turn[:-1]) | (when[1:] != when[:-1])))
     began = by_time[np.maximum.accumulate(np.where(first, index, 0))]
-    again[order[by_time]] = ~first & (rows["time"][by_time] - rows["time"][began] <= WINDOW)
+    found[order[by_time]] = ~first & (rows["time"][by_time] - rows["time"][began] <= WINDOW)
 
     soon = np.zeros(len(rows), bool)
     soon[1:] = ~fresh[1:] & (np.diff(rows["time"][by_place]) <= SAME_HEADER)
-    again[order[by_place]] |= soon & rows["nameless"][by_place]
-    return again
+    found[order[by_place]] |= soon & rows["nameless"][by_place]
+    return found

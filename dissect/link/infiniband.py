@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, take
 from ..layers.transports import NATIVE, ROCEV1
 from .addresses import AddressTable
-from .cursor import FOUND, SHORTEST, count, keep, u8, u16, wide
 from .numbers import IBA_TRANSPORT, IPV4, IPV6
+from .walk_rows import FOUND, SHORTEST, count, keep, u8, u16, wide
 
 LRH_BYTES = 8
 GRH_BYTES = 40

@@ -20,9 +20,9 @@ from ..arrays import Int64s, Rows, take
 from ..frames import FrameBatch
 from ..layers.transports import ROCEV2, TRANSPORTS
 from .addresses import AddressTable as AddressTable
-from .cursor import FOUND, SHORTEST, count
 from .numbers import COOKED, ETHERNET, IPV4, IPV4_ONLY, IPV6, IPV6_ONLY, RAW_IP, ROCE_PORT, TAGS, UDP
 from .walk import walk_headers
+from .walk_rows import FOUND, SHORTEST, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Located:
     ecn: NDArray[np.uint8]
     """The IP header's ECN field (RFC 3168, 5): 3 is congestion experienced."""
     transport: NDArray[np.uint8]
-    """Index into cursor.TRANSPORTS."""
+    """Index into ``transports.TRANSPORTS``."""
     skipped: dict[str, int]
     """Frames that are something else, by what: 'ARP', 'TCP', 'UDP port 53', 'truncated before UDP', …"""
     odd: dict[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Located:
 
 
 def locate(batch: FrameBatch, addresses: AddressTable) -> Located:
-    """Finds the packets of RoCEv2, RoCEv1 and InfiniBand in a batch.  Any bytes are welcome, others are counted."""
+    """Finds the packets of RoCEv2, RoCEv1 and InfiniBand in a batch.  Other frames, of any bytes, are counted."""
     skipped: Counter[str] = Counter()
     odd: Counter[str] = Counter()
     tcp: list[Rows] = []
@@ -79,7 +79,7 @@ def _measured(found: Rows, skipped: Counter[str], odd: Counter[str], tcp: list[R
     """Decides how long each packet is.
 
     The UDP length counts, inside the IP length, inside the frame.  Only where UDP and IP agree is the packet
-    allowed to be longer than the frame: then it was cut before it reached the capture (a sliced mirror, say).
+    allowed to be longer than the frame: then it was truncated before it reached the capture (a sliced mirror, say).
     Without UDP there is one length, and nothing to disagree with.
     """
     bth = found["bth"]
@@ -144,7 +144,7 @@ class Shape(NamedTuple):
 
 
 def _common_shape(batch: FrameBatch) -> Shape | None:
-    """What most of a few frames look like."""
+    """The most frequent shape of a few frames."""
     rows = batch.rows
     sample = rows[:: max(1, len(rows) // 12)][:16]
     shapes: Counter[Shape] = Counter()
@@ -162,7 +162,7 @@ def _common_shape(batch: FrameBatch) -> Shape | None:
                 if at is not None or link_type in RAW_IP:
                     shapes[shape] += 1
                 break
-    return shapes.most_common(1)[0][0] if shapes else None
+    return max(shapes, key=shapes.__getitem__) if shapes else None
 
 
 @lru_cache(maxsize=32)

@@ -24,7 +24,7 @@ PACKET = np.dtype(
         ("length", "i4"),  # payload bytes on the wire, pad and ICRC excluded
         ("captured", "i4"),  # payload bytes in the capture
         ("wire", "i4"),  # bytes of the whole frame on the wire
-        ("source", "u4"),  # address ids, see network.AddressTable
+        ("source", "u4"),  # address ids, see addresses.AddressTable
         ("destination", "u4"),
         ("source_port", "u2"),  # UDP; 0 where there is none
         ("opcode", "u1"),  # BTH opcode, see layers/opcodes.py
@@ -41,7 +41,7 @@ PACKET = np.dtype(
         ("pad", "u1"),  # pad count
         ("ecn", "u1"),  # IP ECN field
         ("headers", "u1"),  # 1 where BTH and every extended header of the opcode is in the capture
-        ("transport", "u1"),  # index into cursor.TRANSPORTS
+        ("transport", "u1"),  # index into TRANSPORTS
     ]
 )
 
@@ -67,7 +67,7 @@ class PacketBatch:
     skipped: dict[str, int]
     """Frames that are no RDMA packet, by what they are: 'ARP', 'TCP', 'IPv6 ICMP', 'IP fragment', …"""
     frames: FrameBatch | None = None
-    """Where the packets came from."""
+    """The frames that carried them."""
     damaged: Int64s = field(default_factory=_none)
     """Indices of Sends that arrived damaged, and were dropped by their receiver."""
 
@@ -75,8 +75,8 @@ class PacketBatch:
         return len(self.rows)
 
 
-CUT = "RoCE, header truncated"
-"""Key of PacketBatch.skipped: frames cut inside the Base Transport Header."""
+TRUNCATED = "RoCE, header truncated"
+"""Key of PacketBatch.skipped: frames truncated inside the Base Transport Header."""
 
 
 # Header -> {its field: the PACKET column}.
@@ -93,10 +93,9 @@ _COLUMNS = {
 def decode(batch: FrameBatch, located: Located) -> PacketBatch:
     """The packets that ``located`` found in the frames of ``batch``, in columns.
 
-    Frames cut inside the BTH give no packet but count in ``skipped``.  Where the capture cuts an extended
-    header, its columns are 0 and so is ``headers``; an opcode that is not in the table counts as having none.
-    ``length`` follows from the lengths on the wire, so it holds for cut frames too; ``captured`` never
-    exceeds it.
+    Frames truncated inside the BTH give no packet but count in ``skipped``.  Where an extended header is truncated,
+    its columns are 0 and so is ``headers``; an opcode that is not in the table counts as having none.  ``length``
+    follows from the lengths on the wire, so it holds for truncated frames too; ``captured`` never exceeds it.
     """
     data, skipped = batch.data, dict(located.skipped)
     index, bth, available, wire = located.rows, located.bth, located.available, located.length
@@ -104,7 +103,7 @@ def decode(batch: FrameBatch, located: Located) -> PacketBatch:
     transport = located.transport
     whole = available >= opcodes.BTH_BYTES
     if not whole.all():
-        skipped[CUT] = skipped.get(CUT, 0) + int(len(whole) - np.count_nonzero(whole))
+        skipped[TRUNCATED] = skipped.get(TRUNCATED, 0) + int(len(whole) - np.count_nonzero(whole))
         index, bth, available, wire = index[whole], bth[whole], available[whole], wire[whole]
         source, destination, port, ecn = source[whole], destination[whole], port[whole], ecn[whole]
         transport = transport[whole]

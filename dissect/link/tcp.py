@@ -47,7 +47,7 @@ END_OF_OPTIONS, NO_OPERATION, WINDOW_SCALE, SACK = 0, 1, 3, 5
 SHORT = 512
 """Bytes up to which NumPy takes longer to start than to add."""
 LARGEST = 1 << 20
-"""Payload bytes that a segment is believed to have; network cards get and give up to half of it in one piece."""
+"""Payload bytes that a segment can have; network cards send and receive up to half of it in one piece."""
 
 _HEADER = np.dtype(
     {
@@ -62,7 +62,7 @@ _HEADER = np.dtype(
 def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) -> Rows:
     """SEGMENT rows, in capture order, of the frames that ``walks`` (``Located.tcp``) say carry TCP.
 
-    Frames cut inside the fixed header, and those whose header contradicts itself, give none.  A payload that IP
+    Frames truncated inside the fixed header, and those whose header contradicts itself, give none.  A payload that IP
     announces but the frame does not hold counts in ``length``.
     """
     walk = np.concatenate(walks) if len(walks) > 1 else walks[0]
@@ -117,7 +117,7 @@ def sack_blocks(data: Bytes, header: int, payload: int) -> list[tuple[int, int]]
 def checksums(data: Bytes, rows: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which SEGMENT rows have the right checksum, and which a wrong one (RFC 9293, 3.1).
 
-    Neither: those without payload or cut by the capture, and those whose checksum is left for a network card to
+    Neither: those without payload or truncated by the capture, and those whose checksum is left for a network card to
     complete.
     """
     right, wrong = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)

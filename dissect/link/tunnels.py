@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, take
-from .cursor import CUT, LINKED, count, count_all, keep, u8, u16
 from .numbers import (
     ETHERNET,
     ETHERNET_BRIDGED,
@@ -34,6 +33,7 @@ from .numbers import (
     TAGS,
     VXLAN_PORTS,
 )
+from .walk_rows import LINKED, TRUNCATED, count, count_all, keep, u8, u16
 
 ERF_HEADER = 16
 """Time (8), type, flags, record length (2), loss counter or colour (2), wire length (2)."""
@@ -57,11 +57,11 @@ ERSPAN_III = 0x22EB
 GRE_CHECKSUM, GRE_ROUTING, GRE_KEY, GRE_SEQUENCE, GRE_VERSION = 0x8000, 0x4000, 0x2000, 0x1000, 7
 
 _INSIDE_ETHERNET = (IPV4, IPV6, ROCE_ETHERTYPE, *TAGS, *MPLS)
-"""EtherTypes by which the Ethernet frame inside a pseudowire is known: MPLS does not say what it carries."""
+"""EtherTypes by which the Ethernet frame inside a pseudowire is known: MPLS has no field for that."""
 
 
 def unwrap_erf(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
-    """The frame in an ERF record, padding behind it cut off."""
+    """The frame in an ERF record, without the padding behind it."""
     walk = keep(walk, walk["at"] + ERF_HEADER <= walk["end"], skipped, "ERF record, truncated")
     start, end = walk["at"], walk["end"]
     kind, record, wire = u8(data, start + 8, end), u16(data, start + 10, end), u16(data, start + 14, end)
@@ -113,11 +113,11 @@ def unwrap_mpls(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
     inside["at"] = at + 4 * controlled
     inside["next"] = ip
     inside["link"] = np.where(ip > 0, LINKED, ETHERNET)
-    cut = at + 20 > end
-    count(skipped, CUT, int(np.count_nonzero(cut)))
+    truncated = at + 20 > end
+    count(skipped, TRUNCATED, int(np.count_nonzero(truncated)))
     known = ~stacked & ((ip > 0) | plain | controlled)
-    count(skipped, "MPLS", int(np.count_nonzero(~known & ~cut)))
-    return take(inside, known & ~cut)
+    count(skipped, "MPLS", int(np.count_nonzero(~known & ~truncated)))
+    return take(inside, known & ~truncated)
 
 
 def unwrap_protocols(data: Bytes, walk: Rows, skipped: Counter[str], name: Callable[[int, int], str]) -> Rows:
@@ -147,7 +147,7 @@ def _inside(walk: Rows, at: Int64s) -> Rows:
 
 def _gre(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
     """GRE (RFC 2784, RFC 2890) and, in it, ERSPAN (draft-foschiano-erspan)."""
-    walk = keep(walk, walk["at"] + 4 <= walk["end"], skipped, CUT)
+    walk = keep(walk, walk["at"] + 4 <= walk["end"], skipped, TRUNCATED)
     at, end = walk["at"], walk["end"]
     flags, protocol = u16(data, at, end), u16(data, at + 2, end)
     plain = flags & (GRE_ROUTING | GRE_VERSION) == 0

@@ -1,6 +1,6 @@
 """Walks link, IP and UDP headers up to an RDMA packet, one kind of header at a time, in columns.
 
-What one frame wraps another in is taken off (see ``encapsulation``) and the walk begins again inside.
+Where a frame is inside another one (see ``tunnels``), the walk begins again at the inner one.
 All multi-byte header fields are big-endian.
 """
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, take
 from ..frames import FrameBatch
 from .addresses import AddressTable
-from .cursor import CUT, FOUND, LINKED, WALK, count, count_all, keep, u8, u16, wide
 from .infiniband import locate_native, locate_rocev1
 from .numbers import (
     AUTHENTICATION,
@@ -40,6 +39,7 @@ from .numbers import (
     UDP,
 )
 from .tunnels import unwrap_erf, unwrap_mpls, unwrap_protocols, unwrap_udp
+from .walk_rows import FOUND, LINKED, TRUNCATED, WALK, count, count_all, keep, u8, u16, wide
 
 MAX_HEADERS = 32
 """VLAN tags, or extension headers, that are followed; no honest frame comes near."""
@@ -100,7 +100,7 @@ def _parted(walk: Rows, which: NDArray[np.bool_]) -> tuple[Rows, Rows]:
 
 def _udp(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Counter[str], inside: list[Rows]) -> Rows:
     """RoCEv2 behind IP headers; what UDP wraps otherwise goes to ``inside``."""
-    walk = keep(walk, walk["at"] + 4 <= walk["end"], skipped, CUT)
+    walk = keep(walk, walk["at"] + 4 <= walk["end"], skipped, TRUNCATED)
     source_port, port = u16(data, walk["at"], walk["end"]), u16(data, walk["at"] + 2, walk["end"])
     if len(others := np.flatnonzero(port != ROCE_PORT)):
         tunnelled, plain = unwrap_udp(data, take(walk, others), port[others])
@@ -111,7 +111,7 @@ def _udp(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Counter[str]
         service = np.where(source_port == ROCE_PORT, port, np.minimum(source_port, port))[others]
         count_all(skipped, (f"UDP port {n}" for n in service.tolist()))
         walk = take(walk, port == ROCE_PORT)
-    walk = keep(walk, walk["at"] + 8 <= walk["end"], skipped, CUT)
+    walk = keep(walk, walk["at"] + 8 <= walk["end"], skipped, TRUNCATED)
 
     found = np.zeros(len(walk), FOUND)
     for name in "row", "end", "wire_end", "ip_end":
@@ -152,7 +152,7 @@ def _link_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
     raw = np.isin(link_type, RAW_IP)
     complete = walk["at"] + np.where(raw, 1, length) <= walk["end"]
     if not complete.all():
-        count(skipped, CUT, int(np.count_nonzero(~complete)))
+        count(skipped, TRUNCATED, int(np.count_nonzero(~complete)))
         walk, raw = take(walk, complete), raw[complete]
         at, length = at[complete], length[complete]
 
@@ -170,7 +170,7 @@ def _link_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
         if not tagged.any():
             break
         complete = ~tagged | (walk["at"] + 4 <= walk["end"])
-        walk, tagged = keep(walk, complete, skipped, CUT), tagged[complete]
+        walk, tagged = keep(walk, complete, skipped, TRUNCATED), tagged[complete]
         walk["next"][tagged] = u16(data, walk["at"][tagged] + 2, walk["end"][tagged])
         walk["at"][tagged] += 4
         tagged = tagged & np.isin(walk["next"], TAGS)
@@ -192,14 +192,14 @@ def _network_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
     seen = walk["at"] < walk["end"]
     version = np.where(walk["next"] == IPV4, 4, 6)
     header = np.where(version == 4, (first & 15) * 4, 40)
-    walk = keep(walk, seen, skipped, CUT)
+    walk = keep(walk, seen, skipped, TRUNCATED)
     first, version, header = first[seen], version[seen], header[seen]
     right = (first >> 4 == version) & (header >= 20)
     walk = keep(walk, right, skipped, "malformed IP header")
     version, header = version[right], header[right]
 
     complete = walk["at"] + np.where(version == 4, 20, 40) <= walk["end"]
-    walk = keep(walk, complete, skipped, CUT)
+    walk = keep(walk, complete, skipped, TRUNCATED)
     version, header = version[complete], header[complete]
     four = version == 4
     ip, end = walk["at"], walk["end"]
@@ -232,7 +232,7 @@ def _extension_headers(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
         )
         walk["next"] = np.where(extended, u8(data, walk["at"], walk["end"]), walk["next"])
         walk["at"] += step
-        count(skipped, CUT, int(np.count_nonzero(~complete)))
+        count(skipped, TRUNCATED, int(np.count_nonzero(~complete)))
         count(skipped, "IP fragment", int(np.count_nonzero(broken)))
         walk = take(walk, complete & ~broken)
     return walk

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..arrays import Rows
 from ..frames import FrameBatch
-from ..link.front import Decoded, Front
+from ..link.frame_decoder import DecodedFrames, FrameDecoder
 from ..transport.connection import Connection, Registry
 from ..transport.delays import RetransmissionDelays
 from ..transport.health import TransportHealth
@@ -69,8 +69,8 @@ class Analyzer:
         """``listener`` makes the one of a new conversation."""
         self.listener = listener
         self.options = options or Options()
-        self.front = Front()
-        self.addresses = self.front.addresses
+        self.decoder = FrameDecoder()
+        self.addresses = self.decoder.addresses
         self.frames = 0
         self.packets = 0
         self.skipped: Counter[str] = Counter()
@@ -151,10 +151,10 @@ class Analyzer:
 
     def feed(self, batch: FrameBatch) -> list[Rpc]:
         """Take a batch, give the Rpcs that ended in it."""
-        return self.feed_decoded(self.front.take(batch)) if len(batch) else []
+        return self.feed_decoded(self.decoder.take(batch)) if len(batch) else []
 
-    def feed_decoded(self, decoded: Decoded) -> list[Rpc]:
-        """The same, of a batch that was decoded by a ``Front`` whose addresses are known here."""
+    def feed_decoded(self, decoded: DecodedFrames) -> list[Rpc]:
+        """The same, of a batch that was decoded by a ``FrameDecoder`` whose addresses are known here."""
         batch, packets = decoded.batch, decoded.packets
         self.frames += len(batch)
         times = batch.rows["time"]

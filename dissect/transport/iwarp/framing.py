@@ -1,4 +1,4 @@
-"""Finds the FPDUs in one direction of an MPA stream: the start-up frame, the boundaries, and these again when lost."""
+"""Finds the FPDUs in one direction of an MPA stream: the start-up frame, then boundaries, even after they were lost."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class OutstandingReads:
             self.stray += fragment.length
             self.early.append((fragment, runs))
             return None
-        # The same sink is used again only when it has been filled: behind a gap the latest Read is meant.
+        # A sink is reused only when it has been filled: behind a gap the latest Read is meant.
         read = fitting[-1] if self.gap else fitting[0]
         while self.open[0] is not read:
             self.open.popleft().operation.closed = True

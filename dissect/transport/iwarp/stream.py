@@ -100,8 +100,8 @@ class ByteStream:
         self.segments = segments
         # What may be the octet of a keep-alive stands alone.
         lone = rows["length"] == 1
-        cuts = (position[1:] != ends[:-1]) | lone[1:] | lone[:-1]
-        edges = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(rows)]
+        breaks = (position[1:] != ends[:-1]) | lone[1:] | lone[:-1]
+        edges = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(rows)]
         ready: list[Chunk] = []
         for a, b in pairwise(edges):
             self._run(data, stretches[a:b], position[a:b], ends[a:b])

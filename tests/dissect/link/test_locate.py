@@ -229,7 +229,7 @@ def test_addresses_are_numbered_once() -> None:
 
 # A reader that takes one frame after the other, one byte after the other.
 
-CUT = "truncated before UDP"
+TRUNCATED = "truncated before UDP"
 
 
 class Skip(Exception):
@@ -242,7 +242,7 @@ def slow(frame: Frame) -> tuple[tuple[object, ...], str]:
 
     def number(at: int, size: int) -> int:
         if at + size > len(data):
-            raise Skip(CUT)
+            raise Skip(TRUNCATED)
         return int.from_bytes(data[at : at + size], "big")
 
     if frame.link_type in (ETHERNET, SLL, SLL2):

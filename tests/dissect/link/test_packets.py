@@ -18,13 +18,13 @@ from rdmascope.dissect.layers.opcodes import HEADER_BYTES, OPCODES
 from rdmascope.dissect.layers.roce import AETH, BTH, DETH, IETH, RETH, AtomicETH, ImmDt
 from rdmascope.dissect.link.locate import AddressTable, locate
 from rdmascope.dissect.link.packets import (
-    CUT,
     FLAG_ACK_REQUEST,
     FLAG_BECN,
     FLAG_FECN,
     FLAG_MIGRATION,
     FLAG_SOLICITED,
     PACKET,
+    TRUNCATED,
     PacketBatch,
     decode,
 )
@@ -149,7 +149,7 @@ def test_a_cut_bth_is_counted_not_shown(kept: int) -> None:
     write = encode(script(0x0A, bytes(16), b"data"))
     found = packets([write, write], TO_BTH + kept)
     assert len(found) == 0
-    assert found.skipped == {CUT: 2}
+    assert found.skipped == {TRUNCATED: 2}
 
 
 def test_a_header_behind_a_cut_one_stays_zero() -> None:

@@ -1,4 +1,4 @@
-"""The first part of the line, from frames to packets, for which no connection has to be known."""
+"""From frames to packets: everything that can be decoded before connections are known."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from ..arrays import Bytes, Rows
 from ..frames import FrameBatch
 from .addresses import AddressTable
-from .damage import Damage
+from .damage import DamageDetector
 from .duplicates import Duplicates
 from .locate import locate
 from .packets import PacketBatch, decode
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedFrames:
     """A batch of frames, and what is in them."""
 
     batch: FrameBatch
@@ -27,22 +27,22 @@ class Decoded:
         """Frames."""
         return len(self.batch)
 
-    def within(self, data: Bytes) -> Decoded:
-        """The same, where the bytes are ``data``: to leave them out on the way to who has them, too."""
+    def within(self, data: Bytes) -> DecodedFrames:
+        """The same with other bytes: none for sending it to a process that maps the file, those of that mapping."""
         batch = replace(self.batch, data=data)
         return replace(self, batch=batch, packets=replace(self.packets, data=data, frames=batch))
 
 
-class Front:
-    """Carries what is known of addresses, and of packets that several interfaces show, from batch to batch."""
+class FrameDecoder:
+    """Carries the addresses, and what is needed to find duplicates and damage, from batch to batch."""
 
     def __init__(self) -> None:
         self.addresses = AddressTable()
         self._duplicates = Duplicates()
-        self._damage = Damage()
+        self._damage = DamageDetector()
 
-    def take(self, batch: FrameBatch) -> Decoded:
+    def take(self, batch: FrameBatch) -> DecodedFrames:
         """Decode a batch that is not empty."""
         located = self._duplicates.drop(batch, locate(batch, self.addresses))
         packets = decode(batch, located)
-        return Decoded(batch, replace(packets, damaged=self._damage.find(packets)), located.tcp)
+        return DecodedFrames(batch, replace(packets, damaged=self._damage.find(packets)), located.tcp)

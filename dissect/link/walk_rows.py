@@ -14,7 +14,8 @@ from ..arrays import Bytes, Int64s, Rows, take
 SHORTEST = 16
 """A BTH and an ICRC."""
 
-CUT = "truncated before UDP"
+TRUNCATED = "truncated before UDP"
+"""Key of the counts of frames whose headers were not all captured."""
 
 
 FOUND = np.dtype(
