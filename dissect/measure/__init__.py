@@ -1,1 +1,1 @@
-"""What RPCs cost and moved: statistics, percentiles, time series, credits, files."""
+"""What RPCs cost and transferred: statistics, percentiles, time series, credits, files."""

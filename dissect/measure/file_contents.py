@@ -98,7 +98,7 @@ class Contents:
         self.versions_beyond = 0
         self._stored = stored
         self._fences: list[tuple[int, int | None, int]] = []
-        """What was cut off or changed unseen, and when that was over: what began before may have come before it."""
+        """What was truncated or changed unseen, and when that was over: what began before may have come before it."""
 
     def add(self, step: ContentStep) -> None:
         end = step.offset + step.count

@@ -33,7 +33,7 @@ WAYS = ("inline call", "inline reply", "read chunk", "position zero", "write chu
 EXACT = 1 << 17
 """Latencies of a procedure that are kept as they are."""
 MAX_PROCEDURES = 2048
-"""Distinct COMPOUNDs told apart; what comes after is counted under operations ``('other',)``."""
+"""Distinct COMPOUNDs counted one by one; later ones are counted under operations ``('other',)``."""
 MAX_REASONS = 64
 
 
@@ -56,7 +56,7 @@ def procedure_key(rpc: Rpc) -> ProcedureKey:
 
 
 def other_procedures(key: ProcedureKey) -> ProcedureKey:
-    """What stands for ``key`` and all others where too many are told apart."""
+    """What stands for ``key`` and all others where there are too many."""
     return ProcedureKey(None, None, None, None, ("other",), key.backward, "")
 
 
@@ -169,7 +169,7 @@ class Share:
 
 
 class Statistics:
-    """The sum of what a report says about RPCs."""
+    """Sums over RPCs."""
 
     def __init__(self, max_slowest: int = 10) -> None:
         self.transfers = {way: TransferTotals() for way in WAYS}

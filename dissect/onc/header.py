@@ -119,11 +119,11 @@ def inside(xid: int, data: Data, start: int, end: int) -> bool:
 
 
 def call_header(data: Data, start: int, end: int) -> CallHeader | None:
-    """Decode call_body (RFC 5531, 9); None where it is no call, or cut before the procedure number."""
+    """Decode call_body (RFC 5531, 9); None where it is no call, or truncated before the procedure number."""
     view = memoryview(data)[start:end]
     limit = len(view)
     if limit < 32:
-        return _cut_call(view)
+        return _truncated_call(view)
     xid, kind, rpc_version, program, version, procedure, flavor, length = _CALL.unpack_from(view, 0)
     if kind != CALL:
         return None
@@ -187,14 +187,14 @@ _SHORT_CREDENTIAL = 128
 
 @lru_cache(maxsize=4096)
 def _known_head(raw: bytes) -> tuple[int, int, int, GssCredential | None, int] | None:
-    """Of a call header without its XID; None where it has to be looked at with what follows it."""
+    """Of a call header without its XID; None where what follows it has to be decoded with it."""
     call = call_header(bytes(4) + raw, 0, 4 + len(raw))
     if call is None or call.body < 0 or call.flavor == RPCSEC_GSS:
         return None
     return call.program, call.version, call.procedure, call.gss, call.body
 
 
-def _cut_call(view: memoryview) -> CallHeader | None:
+def _truncated_call(view: memoryview) -> CallHeader | None:
     if len(view) < 24:
         return None
     xid, kind, rpc_version, program, version, procedure = Struct(">6I").unpack_from(view, 0)
@@ -214,7 +214,7 @@ def _cut_call(view: memoryview) -> CallHeader | None:
 
 
 def reply_header(data: Data, start: int, end: int, gss: GssCredential | None = None) -> ReplyHeader | None:
-    """Decode reply_body (RFC 5531, 9); None where it is no reply or cut before the message type.
+    """Decode reply_body (RFC 5531, 9); None where it is no reply or truncated before the message type.
 
     ``gss`` is the call's: the reply itself does not say whether its results are wrapped (RFC 2203, 5.3.3.4),
     so without it a reply with an RPCSEC_GSS verifier has no body.

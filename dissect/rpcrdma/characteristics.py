@@ -62,7 +62,7 @@ class UpdXch:
 
     now: Characteristic | None = None
     pending_clear: bool | None = None
-    """The change that the peer asked for is no longer pending."""
+    """The change that the peer requested is no longer pending."""
     problem: str = ""
     truncated: bool = False
 
@@ -97,7 +97,7 @@ def selected(subset: Iterable[int], start: Sequence[Characteristic]) -> tuple[st
 
 
 def decode_option(option: int, optinfo: bytes, truncated: bool = False) -> OptionNoun:
-    """Read an rdma_optinfo; ``truncated`` says that the capture holds only its beginning.
+    """Read an rdma_optinfo; ``truncated``: the capture holds only its beginning.
 
     Never raises: what stands before the first illegal or missing field is decoded, and ``problem`` names that field
     and its offset in rdma_optinfo.
@@ -118,12 +118,12 @@ def decode_option(option: int, optinfo: bytes, truncated: bool = False) -> Optio
             except _End as end:
                 problem = str(end)
         values.append(gather(found))
-    cut = reader.ran_out and truncated
+    ended = reader.ran_out and truncated
     if not problem and truncated:
-        problem, cut = "its end is not in the capture", True
+        problem, ended = "its end is not in the capture", True
     elif not problem and reader.at < len(optinfo):
         problem = f"{len(optinfo) - reader.at} bytes stand behind its last field"
-    noun: OptionNoun = NOUNS[option](*values, problem, cut)
+    noun: OptionNoun = NOUNS[option](*values, problem, ended)
     return noun
 
 

@@ -1,7 +1,7 @@
 """From the Operations of one connection to calls, replies and chunk data.
 
 A Send is a call or a reply by its RPC header, by its transport header, or by the other message of its XID; one that is
-truncated so that nothing tells waits for that other message.  Before it is known whether the connection carries
+truncated before all of these waits for that other message.  Before it is known whether the connection carries
 RPC-over-RDMA, all Operations wait.
 """
 

@@ -51,7 +51,7 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
     """Decode the transport header at the start of a Send.
 
     ``data[start:end]`` are the captured bytes of the Send, ``length`` is its true length in bytes, which is
-    more where the capture cut the frame.  Never raises: what stands before the first illegal, overrunning or
+    more where the capture truncated the frame.  Never raises: what stands before the first illegal, overrunning or
     missing field is decoded, ``problem`` names that field and its offset in the Send, and ``truncated`` tells
     a capture that ends too early from a header that does.  ``length`` of the result is the number of bytes
     decoded; where it is below 4 (8), the xid (version) is not there and given as 0.
@@ -123,7 +123,7 @@ def _usual(
                 return None
             at += 1 + 4 * len(reply.segments)
     except (IndexError, ValueError):
-        # The lists may go on behind the words looked at: those are few at first, because each of them costs.
+        # The lists may go on behind these words, which are few at first: each of them costs.
         return _usual(data, start, available, first, _MAX_WORDS) if count == max_words < _MAX_WORDS else None
     return TransportHeader(
         words[0], words[1], words[2], words[3], tuple(reads), tuple(writes), reply, length=4 * at + 4

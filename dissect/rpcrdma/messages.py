@@ -84,7 +84,7 @@ class Message:
     end: int
     """End of the captured inline Payload stream, in ``data``."""
     inline_length: int
-    """Bytes of the inline Payload stream on the wire; more than captured where the frame was cut."""
+    """Bytes of the inline Payload stream on the wire; more than captured where the frame is truncated."""
 
     def detach(self) -> None:
         """Hold a copy of the bytes, not the batch of frames that they came in."""

@@ -27,7 +27,7 @@ class InForce(NamedTuple):
     """What holds at some frame, since when, and how that is known."""
 
     value: int | bool | None
-    """None: the capture does not tell."""
+    """None: not known from the capture."""
     frame: int
     """That brought it; 0 for what holds from the start, or is not known."""
     source: str

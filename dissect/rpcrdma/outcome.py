@@ -180,8 +180,8 @@ def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
             if lost := sum([segment.length for segment in returned.segments[len(chunk.segments) :]]):
                 damage.append(f"{label}: {lost} bytes returned in segments that are not known from the call")
             _coverage(rpc, chunk, label, damage)
-    cut = rpc.call.header.truncated or rpc.reply.header.truncated
-    if rpc.reply.header.procedure == RDMA_NOMSG and not cut and not reply_used:
+    truncated = rpc.call.header.truncated or rpc.reply.header.truncated
+    if rpc.reply.header.procedure == RDMA_NOMSG and not truncated and not reply_used:
         damage.append("reply: RDMA_NOMSG without a Reply chunk in use")
     if writes_used:
         if rpc.reply.header.procedure == RDMA_NOMSG:

@@ -119,7 +119,7 @@ class ChunkUse:
 
     @property
     def returned(self) -> int | None:
-        """Bytes the reply says were written; None for Read chunks and where no reply was seen."""
+        """Bytes written, as the reply returns them; None for Read chunks and where no reply was seen."""
         lengths = [use.returned for use in self.segments if use.returned is not None]
         return sum(lengths) if lengths else None
 
@@ -181,7 +181,7 @@ class Rpc:
     """The reply reports an error."""
     state: str = ""
     contents: str = "whole"
-    """'whole'; 'truncated' where frames were cut by the capture; 'missing' where bytes are not in it at all."""
+    """'whole'; 'truncated' where the capture truncated frames; 'missing' where bytes are not in it at all."""
     damage: tuple[str, ...] = ()
     """What is missing or contradictory, in words."""
     notes: tuple[str, ...] = ()
@@ -249,6 +249,6 @@ class Rpc:
         """All that carried it, each once: its Sends, and the Reads and Writes of its chunks."""
         found = [message.operation for message in (self.call, self.reply) if message]
         if self.chunks:
-            moved = {id(op): op for chunk in self.chunks for use in chunk.segments for op in use.operations}
-            found += moved.values()
+            transfers = {id(op): op for chunk in self.chunks for use in chunk.segments for op in use.operations}
+            found += transfers.values()
         return found

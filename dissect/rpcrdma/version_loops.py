@@ -12,7 +12,7 @@ MAX_REFUSALS = 4096
 """Pairs of addresses with a refusal that are remembered."""
 
 Key = tuple[str, str, int | None, int]
-"""Client, server, port, and the version asked for."""
+"""Client, server, port, and the version requested."""
 
 
 class Loop(NamedTuple):
@@ -24,13 +24,13 @@ class Loop(NamedTuple):
 
 
 class VersionRefusals:
-    """Connections that ended with a refusal of the version their client asked for, by their addresses."""
+    """Connections that ended with a refusal of the version their client requested, by their addresses."""
 
     def __init__(self) -> None:
         self.latest: OrderedDict[Key, Conversation] = OrderedDict()
 
     def add(self, conversation: Conversation) -> None:
-        """The server refused the version that the client asked for."""
+        """The server refused the version that the client requested."""
         key, refusal = _key(conversation), conversation.negotiation.refused
         if key is None or refusal is None or refusal.allows(key[3]):
             return
@@ -51,11 +51,11 @@ class VersionRefusals:
 
 
 def _key(conversation: Conversation) -> Key | None:
-    asked, connection = conversation.negotiation.requested, conversation.connection
-    if asked is None:
+    requested, connection = conversation.negotiation.requested, conversation.connection
+    if requested is None:
         return None
     client, server = connection.endpoints
-    return client.address, server.address, connection.service_port, asked.version
+    return client.address, server.address, connection.service_port, requested.version
 
 
 def loops(conversations: Iterable[Conversation]) -> list[Loop]:
