@@ -86,7 +86,7 @@ class AdvertisedMemory:
         return bool(found)
 
     def returned(self, rpc: Rpc, header: TransportHeader) -> None:
-        """Note the lengths that the reply returns for the call's Write and Reply chunks, and claim the Operations on them."""
+        """Note what a reply returns of the call's Write and Reply chunks, and claim the Operations on them."""
         writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
         for chunk, returned in zip(writes, header.writes, strict=False):
             for use, segment in zip(chunk.segments, returned.segments, strict=False):
