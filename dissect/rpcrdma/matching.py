@@ -209,7 +209,7 @@ class Matching:
 
 
 def _note_version_2(rpc: Rpc) -> None:
-    """Version 2 has two marks for whether a message is a call, and may put only part of it behind an option: note either.
+    """Version 2 marks a call twice, and may put only part of a message behind an option: note either.
 
     version-two-01, 4.2.1 and 4.2.2.
     """
