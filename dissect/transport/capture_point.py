@@ -25,13 +25,13 @@ FAST = 5
 """The share of acknowledgements by whose delay an end is judged: its fastest, but no freak."""
 
 MEANINGS = {
-    "beside the requester": "latencies are what the requester sees; their server part holds the whole way there and"
-    " back, and the call's and reply's Sends are timed where they leave and arrive",
-    "beside the responder": "the server part of a latency is the server's own; the requester waits longer than these"
-    " latencies, by the way there and back",
-    "between": "the server part of a latency holds the way from here to the responder and back; the requester waits"
-    " longer than these latencies, by its own way to here and back",
-    "undecidable": "it is open how much of the network's way the server part of a latency holds",
+    "beside the requester": "latencies are those that the requester sees; server times include the network, there and"
+    " back",
+    "beside the responder": "server times are the server's own; the requester waits longer than these latencies, by the"
+    " network's round trip",
+    "between": "server times include the network between the capture point and the responder; the requester waits longer"
+    " than these latencies, by the network on its side",
+    "undecidable": "server times may include network time",
 }
 
 
@@ -43,22 +43,19 @@ def capture_point(requester: Samples, responder: Samples) -> CapturePoint:
         return _placed("undecidable", 0.0, f"only {seen} acknowledgements of the {few} to measure")
     mine, theirs = requester.at(FAST), responder.at(FAST)
     near, far = max(1, min(mine, theirs)), max(mine, theirs, 1)
-    evidence = (
-        f"fastest acknowledgements: of the requester after {mine / 1000:.3g} µs,"
-        f" of the responder after {theirs / 1000:.3g} µs"
-    )
+    evidence = f"fastest acknowledgements: requester {mine / 1000:.3g} µs, responder {theirs / 1000:.3g} µs"
     many = min(requester.count, responder.count) >= MANY
     if far - near >= LEAST and far / near >= APART:
         place = "beside the requester" if mine < theirs else "beside the responder"
         return _placed(place, (0.9 if many else 0.7) if far / near >= FAR_APART else 0.6, evidence)
     if far < LEAST:
-        return _placed("undecidable", 0.0, f"{evidence}: too short for the capture's clock")
+        return _placed("undecidable", 0.0, f"{evidence}; too short for the capture's clock")
     if far - near < LEAST or far / near <= ALIKE:
         if near > SLOW:
-            reason = "alike, but both ends take longer themselves than a network does"
-            return _placed("undecidable", 0.0, f"{evidence}: {reason}")
-        return _placed("between", 0.6 if many else 0.5, f"{evidence}: about the same")
-    return _placed("undecidable", 0.0, f"{evidence}: neither alike nor far apart")
+            reason = "about the same, but both ends take longer than a network does"
+            return _placed("undecidable", 0.0, f"{evidence}; {reason}")
+        return _placed("between", 0.6 if many else 0.5, f"{evidence}; about the same")
+    return _placed("undecidable", 0.0, f"{evidence}; too close together to decide")
 
 
 def _placed(place: str, confidence: float, evidence: str) -> CapturePoint:

@@ -39,7 +39,7 @@ assert opcodes.IS_ACKNOWLEDGE[_ACK] and not opcodes.IS_ACKNOWLEDGE[_DATA]
 TCP_UNKNOWN = CapturePoint(
     "undecidable",
     0.0,
-    "TCP may acknowledge late, so its acknowledgements tell no distance (RFC 9293, 3.8.6.3)",
+    "TCP may delay acknowledgements, so they do not show distance (RFC 9293, 3.8.6.3)",
     MEANINGS["undecidable"],
 )
 
