@@ -154,7 +154,7 @@ def _place(health: TransportHealth) -> Iterator[str]:
         yield f"capture point undecided: {point.evidence}"
     else:
         yield f"captured {point.place} ({point.confidence:.0%} sure; {point.evidence})"
-    yield f"{point.meaning}"
+    yield point.meaning
 
 
 def _rows(health: TransportHealth) -> Iterator[list[Cell]]:

@@ -29,8 +29,8 @@ MEANINGS = {
     " back",
     "beside the responder": "server times are the server's own; the requester waits longer than these latencies, by the"
     " network's round trip",
-    "between": "server times include the network between the capture point and the responder; the requester waits longer"
-    " than these latencies, by the network on its side",
+    "between": "server times include the network between the capture point and the responder; the requester waits"
+    " longer than these latencies, by the network on its side",
     "undecidable": "server times may include network time",
 }
 
