@@ -1,4 +1,4 @@
-"""iWARP captured on several interfaces at once: each segment counts once, and was not sent again."""
+"""iWARP captured on several interfaces at once: each segment counts once, and is not retransmitted."""
 
 from __future__ import annotations
 
