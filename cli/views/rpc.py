@@ -278,5 +278,4 @@ def _hex_row(at: int, row: bytes, missing: bool, mark: str) -> Text:
     line.append(f"{words:<39} ", "red" if missing else "")
     line.append(f"{'' if missing else printable:<16} ", "cyan")
     line.append(mark, "dim")
-    line.no_wrap = True
     return line

@@ -46,8 +46,8 @@ MINIMUM = 8
 class Grid:
     """A table without lines: columns ``left``-aligned, then ``right``-aligned ones; '' is a column without name.
 
-    Where the table is too wide, the column ``flexible`` is truncated; where that is not enough, the widest of the
-    others wrap, so that nothing of them is lost.
+    Where the table is too wide, the column ``flexible`` wraps; where that is not enough, the widest of the others do.
+    Nothing is lost, except with ``fill``.
     """
 
     left: Sequence[Cell]
@@ -57,7 +57,7 @@ class Grid:
     gap: int = 1
     indent: int = 2
     fill: bool = False
-    """The flexible column takes what room is left, so that the others stay where they are."""
+    """The flexible column takes what room is left, so that the others stay where they are, and is truncated."""
 
     @property
     def width(self) -> int:
@@ -88,7 +88,7 @@ class Grid:
         )
         for at, (name, width) in enumerate(zip(names, widths, strict=True)):
             side: JustifyMethod = "left" if at < len(self.left) else "right"
-            if at == self.flexible:
+            if at == self.flexible and self.fill:
                 table.add_column(name, justify=side, width=width, no_wrap=True, overflow="ellipsis")
             else:
                 table.add_column(name, justify=side, width=width, overflow="fold")
