@@ -170,7 +170,7 @@ class Analyzer:
         frame = int(batch.rows["number"][-1])
         for dispatcher in self._dispatchers.values():
             if dispatcher.matching.waiting:
-                dispatcher.matching.settle(self.last_time, frame)
+                dispatcher.matching.settle(self.last_time, frame, self._open_since(dispatcher))
         return self._collect() + self._evict()
 
     def tick(self, now: int) -> list[Rpc]:
@@ -180,7 +180,7 @@ class Analyzer:
         """
         for dispatcher in self._dispatchers.values():
             if dispatcher.matching.waiting:
-                dispatcher.matching.idle(now)
+                dispatcher.matching.idle(now, self._open_since(dispatcher))
         if now - self._swept >= SWEEP:
             self._swept = now
             events: list[Event] = [*self._observer.idle(now), *(self._iwarp.idle(now) if self._iwarp else ())]
@@ -272,6 +272,14 @@ class Analyzer:
             dispatcher = Dispatcher(conversation, matching, options.ports, options.force)
             self._dispatchers[connection.number] = dispatcher
         return dispatcher
+
+    def _open_since(self, dispatcher: Dispatcher) -> Sequence[int | None]:
+        """By endpoint, the first frame of a message of it that is not complete."""
+        number = dispatcher.conversation.connection.number
+        link: Link | TcpConnection | None = self._observer.links.get(number)
+        if link is None and self._iwarp is not None:
+            link = self._iwarp.connections.get(number)
+        return (None, None) if link is None else (link.open_since(0), link.open_since(1))
 
     def _collect(self) -> list[Rpc]:
         """The Rpcs that ended since the last call."""

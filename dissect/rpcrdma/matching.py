@@ -7,7 +7,7 @@ connection, or when more calls are open than can be.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES
@@ -20,6 +20,10 @@ from .rpcs import Rpc
 
 LINGER = 1_000_000_000
 """Nanoseconds an answered RPC waits for outstanding Read responses."""
+MAX_OPEN = 10_000_000_000
+"""Nanoseconds a reply waits for a Send that is not complete, where no more frames come."""
+MAX_REPLIES = 4096
+"""Replies that wait for their calls."""
 MAX_OUTSTANDING = 1 << 16
 """Calls without a reply that are kept per direction."""
 
@@ -60,8 +64,12 @@ class Matching:
         """There is something to settle."""
         return bool(self.lingering or self.replies)
 
-    def settle(self, now: int, frame: int) -> None:
-        """It is ``now`` (ns), and the capture is at ``frame``: end what waited long enough."""
+    def settle(self, now: int, frame: int, open_since: Sequence[int | None] = (None, None)) -> None:
+        """It is ``now`` (ns), and the capture is at ``frame``: end what waited long enough.
+
+        ``open_since``: by endpoint, the first frame of a message that is not complete.  It may be the call of a reply
+        that waits.
+        """
         if self.lingering:
             waiting: list[Rpc] = []
             for rpc in self.lingering:
@@ -71,14 +79,23 @@ class Matching:
                 else:
                     waiting.append(rpc)
             self.lingering = waiting
-        while self.replies and frame - self.replies[0][1].frame > REORDERED:
+        while self.replies and frame - self.replies[0][1].frame > REORDERED and not self._call_open(open_since):
             self._no_call(*self.replies.popleft())
 
-    def idle(self, now: int) -> None:
+    def idle(self, now: int, open_since: Sequence[int | None] = (None, None)) -> None:
         """It is ``now`` (ns), and all that came before was fed: end what waited long enough."""
         self.settle(now, 0)
-        while self.replies and now - self.replies[0][1].operation.last_time > LINGER:
+        while self.replies:
+            waited = now - self.replies[0][1].operation.last_time
+            if waited <= (MAX_OPEN if self._call_open(open_since) else LINGER):
+                break
             self._no_call(*self.replies.popleft())
+
+    def _call_open(self, open_since: Sequence[int | None]) -> bool:
+        """Whether the call of the first reply that waits may be a Send that is not complete."""
+        sender, message = self.replies[0]
+        since = open_since[1 - sender]
+        return since is not None and since <= message.frame
 
     def detach(self, before: int) -> None:
         """Calls open since before that time (ns) hold their own bytes, not the batches they came in."""
@@ -174,7 +191,7 @@ class Matching:
         candidates = self.calls[1 - sender].get(header.xid)
         if not candidates:
             self.replies.append((sender, message))
-            if len(self.replies) > REORDERED:
+            if len(self.replies) > MAX_REPLIES:
                 self._no_call(*self.replies.popleft())
             return
         if header.credits is not None and sender == 1:

@@ -259,6 +259,16 @@ class TcpConnection:
             connection.bytes[one.sender] = one.payload_bytes + retransmissions.ledger.seen_twice.bytes
             connection.missing_packets[one.sender] = one.stream.missing_segments
 
+    def open_since(self, sender: int) -> int | None:
+        """The first frame of a message of ``sender`` that is not complete, and may still become so."""
+        marks: list[int] = []
+        for direction in self.directions:
+            if direction.sender == sender:
+                marks += [] if direction.waiting_since is None else [direction.waiting_since]
+                if direction.assembly is not None:
+                    marks += [operation.first_frame for _, operation in direction.assembly.partial.values()]
+        return min(marks, default=None)
+
     def _assemble(self, final: bool) -> Delivered:
         """Messages of both directions, in order, up to the first frame that waits behind a gap in either stream."""
         self._unassembled.sort(key=itemgetter(0))

@@ -88,6 +88,10 @@ class Link:
         ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
         return ready
 
+    def open_since(self, sender: int) -> int | None:
+        """The first frame of a message of ``sender`` that is not complete, and may still become so."""
+        return self.queues[sender].open_since()
+
     def forget(self) -> None:
         """The connection is over: what could be repeated will not be."""
         self.health.flush()

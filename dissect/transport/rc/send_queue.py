@@ -104,6 +104,12 @@ class SendQueue:
         self._place_responses()
         return self.messages.take()
 
+    def open_since(self) -> int | None:
+        """Frame number of the first packet of a message whose end, or whose front, may still come."""
+        partial = self.messages.partial
+        marks = [*(held.frame for held in self.held), *([int(partial[0][2]["frame"][0])] if partial else [])]
+        return min(marks, default=None)
+
     def waiting_since(self) -> int | None:
         """Frame number of the first packet that waits behind a hole."""
         return min((held.frame for held in self.held), default=None)
