@@ -48,7 +48,7 @@ def call_shown(rpc: Rpc) -> Shown:
     assert message is not None
     summary = ""
     if message.header.procedure == RDMA_MSG:
-        reduced = [(chunk.position, chunk.length) for chunk in message.header.reads]
+        reduced = message.header.reduced
         summary = call_summary(message.data, message.start, message.end, reduced)
     reply = f" (Reply In {rpc.reply.frame})" if rpc.reply else ""
     return _rpc_shown(rpc, message, summary or _title(rpc, "Call"), reply)
@@ -125,7 +125,7 @@ def alone_shown(
     body = start + header.length
     if header.procedure == RDMA_MSG and not header.problem:
         call = call_header(data, body, end)
-        summary = call_summary(data, body, end, [(chunk.position, chunk.length) for chunk in header.reads])
+        summary = call_summary(data, body, end, header.reduced)
         if call is not None and summary:
             protocol = program_name(call.program)
             return protocol, f"{summary.removeprefix(protocol + ' ')}; {info}"

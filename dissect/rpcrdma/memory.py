@@ -45,12 +45,13 @@ class AdvertisedMemory:
         self.segments[owner].clear()
 
     def advertise(self, owner: int, rpc: Rpc, header: TransportHeader) -> None:
-        chunks = [
-            ChunkUse("read", chunk.position, [SegmentUse(segment) for segment in chunk.segments])
-            for chunk in header.reads
-        ]
+        by_position: dict[int, ChunkUse] = {}
+        for read in header.reads:  # parts of a Read chunk may stand apart in the list
+            chunk = by_position.setdefault(read.position, ChunkUse("read", read.position, []))
+            chunk.segments += [SegmentUse(segment) for segment in read.segments]
+        chunks = list(by_position.values())
         chunks += [
-            ChunkUse("write", None, [SegmentUse(segment) for segment in chunk.segments]) for chunk in header.writes
+            ChunkUse("write", None, [SegmentUse(segment) for segment in write.segments]) for write in header.writes
         ]
         if header.reply:
             chunks.append(ChunkUse("reply", None, [SegmentUse(segment) for segment in header.reply.segments]))

@@ -18,7 +18,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadChunk:
-    """Read segments that share one Position (RFC 8166, 3.4.5)."""
+    """Read segments of one Position that stand together in the Read list (RFC 8166, 3.4.5)."""
 
     position: int
     segments: tuple[Segment, ...]
@@ -66,6 +66,14 @@ class TransportHeader:
     """RDMA2_OPTIONAL: rdma_opttype."""
     optinfo: bytes = b""
     """RDMA2_OPTIONAL: rdma_optinfo, as far as captured; ``characteristics.decode_option`` reads it."""
+
+    @property
+    def reduced(self) -> list[tuple[int, int]]:
+        """Position and length of each Read chunk; the segments of one Position are one chunk (RFC 8166, 3.4.5)."""
+        lengths: dict[int, int] = {}
+        for chunk in self.reads:
+            lengths[chunk.position] = lengths.get(chunk.position, 0) + chunk.length
+        return list(lengths.items())
 
     @property
     def chunks(self) -> bool:

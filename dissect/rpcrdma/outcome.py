@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from ..intervals import IntervalSet
 from ..layers.oncrpc_codes import CALL, REPLY
-from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR, RDMA_NOMSG, error_name
+from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, error_name
 from ..onc import compound as nfs4
 from ..onc import header as rpc_header
 from ..onc import programs, status
+from ..onc.xdr import round_up
 from .latency import latency
-from .messages import Message
-from .reassembly import call_stream_prefix, reply_items, reply_stream, reply_stream_prefix
+from .messages import Message, WriteChunk
+from .reassembly import PADDED, call_counts, call_stream_prefix, reply_items, reply_stream, reply_stream_prefix
 from .rpcs import ChunkUse, Rpc, SegmentUse
 
 LONG_CALL = 1 << 20
@@ -40,13 +41,13 @@ def _name(rpc: Rpc, message: Message) -> None:
     else:
         data, start, end = message.data, message.start, message.end
     if message.header.reads:
-        reduced = [(chunk.position, chunk.length) for chunk in message.header.reads if chunk.position]
+        reduced = [one for one in message.header.reduced if one[0]]
     head = rpc_header.call_head(data, start, end)
     if head is None:
         return
     rpc.program, rpc.version, rpc.procedure, rpc.gss, body = head
     rpc.name = name = programs.procedure_name(rpc.program, rpc.version, rpc.procedure)
-    if body and (name == "COMPOUND" or name == "CB_COMPOUND"):
+    if body and message.header.procedure != RDMA_MSGP and (name == "COMPOUND" or name == "CB_COMPOUND"):
         callback = name == "CB_COMPOUND"
         compound = nfs4.compound_call(data, start + body, end, reduced, origin=start, callback=callback)
         rpc.minor_version = compound.minor_version
@@ -143,6 +144,7 @@ def _unsound(message: Message) -> bool:
         or payload.truncated
         or not message.operation.end_known
         or message.header.problem != ""
+        or message.header.procedure == RDMA_MSGP
     )
 
 
@@ -156,53 +158,86 @@ def _message_damage(rpc: Rpc, side: str, message: Message, damage: list[str]) ->
         rpc.contents = "truncated"
     elif header.problem and not header.truncated:
         damage.append(f"{side}: transport header: {header.problem}")
+    if header.procedure == RDMA_MSGP:
+        damage.append(f"{side}: {PADDED}")
 
 
 def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
     assert rpc.call is not None and rpc.reply is not None
-    answered = rpc.reply.header.procedure != RDMA_ERROR
-    writes_used = reply_used = False
-    writes = iter(rpc.reply.header.writes)
-    for number, chunk in enumerate(rpc.chunks):
-        if chunk.kind == "read":
-            if answered and not rpc.failed:
-                _coverage(rpc, chunk, f"Read chunk at Position {chunk.position}", damage)
-            continue
-        returned = rpc.reply.header.reply if chunk.kind == "reply" else next(writes, None)
-        if returned and chunk.returned:
-            if chunk.kind == "reply":
-                reply_used, label = True, "Reply chunk"
-            else:
-                writes_used, label = True, f"Write chunk {_ordinal(rpc, number)}"
-            for use in chunk.segments:
-                if use.returned and use.returned > use.advertised.length:
-                    damage.append(f"{label}: returned {use.returned} bytes of {use.advertised.length} advertised")
-            if lost := sum([segment.length for segment in returned.segments[len(chunk.segments) :]]):
-                damage.append(f"{label}: {lost} bytes returned in segments that are not known from the call")
-            _coverage(rpc, chunk, label, damage)
+    if rpc.reply.header.procedure != RDMA_ERROR and not rpc.failed:
+        _read_damage(rpc, damage)
+    writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
+    used = [
+        number for number, _ in enumerate(zip(writes, rpc.reply.header.writes, strict=False)) if writes[number].returned
+    ]
+    places, problem = reply_items(rpc, _reduced_reply(rpc)) if used else ([], "")
+    counts = {number: count for _, number, count in places}
+    for number in used:
+        label = f"Write chunk {number + 1}"
+        returned, count = writes[number].returned or 0, counts.get(number)
+        if count is not None and returned > count:
+            rpc.notes += (f"{label} returned {returned} bytes for {count} bytes of data: the rest is not data",)
+        _write_damage(rpc, writes[number], rpc.reply.header.writes[number], count, label, damage)
+    reply = rpc.reply.header.reply
+    replies = [chunk for chunk in rpc.chunks if chunk.kind == "reply" and reply and chunk.returned]
+    for chunk in replies:
+        assert reply is not None
+        _write_damage(rpc, chunk, reply, None, "Reply chunk", damage)
     truncated = rpc.call.header.truncated or rpc.reply.header.truncated
-    if rpc.reply.header.procedure == RDMA_NOMSG and not truncated and not reply_used:
+    if rpc.reply.header.procedure == RDMA_NOMSG and not truncated and not replies:
         damage.append("reply: RDMA_NOMSG without a Reply chunk in use")
-    if writes_used:
-        if rpc.reply.header.procedure == RDMA_NOMSG:
-            stream = reply_stream(rpc).prefix()
-        else:
-            stream = rpc.reply.data[rpc.reply.start : rpc.reply.end].tobytes()
-        _, problem = reply_items(rpc, stream)
-        if problem and rpc.contents == "whole":
-            damage.append(f"reply: Write chunks cannot be put back: {problem}")
+    if problem and rpc.contents == "whole":
+        damage.append(f"reply: Write chunks cannot be put back: {problem}")
 
 
-def _ordinal(rpc: Rpc, number: int) -> int:
-    return 1 + sum(chunk.kind == "write" for chunk in rpc.chunks[:number])
+def _reduced_reply(rpc: Rpc) -> bytes:
+    """The reply's Payload stream without the data of its Write chunks, up to its first missing byte."""
+    assert rpc.reply is not None
+    if rpc.reply.header.procedure == RDMA_NOMSG:
+        return reply_stream(rpc).prefix()
+    return rpc.reply.data[rpc.reply.start : rpc.reply.end].tobytes()
 
 
-def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str]) -> None:
-    """Whether every byte that must have been transferred is in the capture."""
+def _read_damage(rpc: Rpc, damage: list[str]) -> None:
+    """Read chunks: bytes that are not in the capture, and lengths that contradict the count word."""
+    assert rpc.call is not None
+    message = rpc.call
+    reads = [chunk for chunk in rpc.chunks if chunk.kind == "read"]
+    counts: dict[int, int] = {}
+    if message.header.procedure == RDMA_MSG and any(chunk.position for chunk in reads):
+        counts = call_counts(rpc, message.data[message.start : message.end])
+    for chunk in reads:
+        label = f"Read chunk at Position {chunk.position}"
+        count = counts.get(chunk.position or 0)
+        if count is not None and chunk.advertised > round_up(count):
+            rpc.notes += (f"{label} has {chunk.advertised} bytes for {count} bytes of data: the rest is not data",)
+        elif count is not None and chunk.advertised < count:
+            damage.append(f"call: {label} has {chunk.advertised} bytes for {count} bytes of data")
+        _coverage(rpc, chunk, label, damage, count)
+
+
+def _write_damage(
+    rpc: Rpc, chunk: ChunkUse, returned: WriteChunk, count: int | None, label: str, damage: list[str]
+) -> None:
+    """A Write or Reply chunk of which the first ``count`` bytes are data, or all that was returned."""
+    first = chunk.segments[0].advertised.length if chunk.segments else 0
+    if count is None or count > first:
+        for use in chunk.segments:
+            if use.returned and use.returned > use.advertised.length:
+                damage.append(f"{label}: returned {use.returned} bytes of {use.advertised.length} advertised")
+        if lost := sum([segment.length for segment in returned.segments[len(chunk.segments) :]]):
+            damage.append(f"{label}: {lost} bytes returned in segments that are not known from the call")
+    _coverage(rpc, chunk, label, damage, count)
+
+
+def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str], count: int | None = None) -> None:
+    """Whether every byte that must have been transferred is in the capture; of ``count`` bytes of data, those."""
     at = 0
+    left = chunk.advertised if count is None else count
     for use in chunk.segments:
         _, advertised, offset = use.advertised
-        length = advertised if chunk.kind == "read" else min(advertised, use.returned or 0)
+        length = min(left, advertised if chunk.kind == "read" else min(advertised, use.returned or 0))
+        left -= length
         reached = offset
         for operation in use.operations:
             end = operation.address + operation.length

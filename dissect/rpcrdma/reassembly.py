@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from ..intervals import IntervalSet
-from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_NOMSG
+from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG
 from ..onc import binding
 from ..onc import header as rpc_header
+from ..onc.xdr import round_up
 from ..transport.operations import Operation
 from .messages import Message, WriteChunk
 from .rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse
@@ -23,6 +24,9 @@ MAX_MESSAGE = 1 << 30
 
 NOT_ADVERTISED = "not advertised in this capture"
 """Why bytes of a chunk are missing: its call is truncated, or advertises less than the reply returns."""
+
+PADDED = "undecidable: RDMA_MSGP has alignment padding that no document places (RFC 8166, 4.6)"
+"""Why arguments and results of an RDMA_MSGP are missing: the message does not say where its padding stands."""
 
 Part = tuple[bytes | memoryview, int, int, str]
 """Bytes (empty where missing), their length, the frame, why they are missing."""
@@ -47,11 +51,25 @@ def reassembled_call(rpc: Rpc) -> Reassembled | None:
     if not reads:
         return stream.finish()
     whole = ChunkMerger(stream)
+    counts = call_counts(rpc, stream.prefix())
+    excess = 0
     for chunk in sorted(reads, key=lambda chunk: chunk.position or 0):
         assert chunk.position is not None
-        whole.take_until(chunk.position)
-        whole.insert(f"read chunk at {chunk.position}", _chunk_parts(chunk, returned=False))
+        whole.take_until(chunk.position - excess)
+        data = min(counts.get(chunk.position, MAX_MESSAGE), chunk.advertised)
+        whole.insert(f"read chunk at {chunk.position}", _first(data, _chunk_parts(chunk, returned=False)))
+        # Positions count what their sender took out.
+        excess += round_up(chunk.advertised) - round_up(data)
     return whole.finish()
+
+
+def call_counts(rpc: Rpc, stream: bytes | memoryview) -> dict[int, int]:
+    """Bytes of data at each Position of a Read chunk, by the count word of the item that belongs there."""
+    if rpc.program is None or rpc.version is None or rpc.procedure is None or rpc.call is None:
+        return {}
+    reduced = [one for one in rpc.call.header.reduced if one[0]]
+    found = binding.call_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), reduced)
+    return {item.position: item.count for item in found.items if item.reduced}
 
 
 def reassembled_reply(rpc: Rpc) -> Reassembled | None:
@@ -65,10 +83,11 @@ def reassembled_reply(rpc: Rpc) -> Reassembled | None:
     writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
     items, problem = reply_items(rpc, stream.prefix())
     reached = 0
-    for position, number in items:
+    for position, number, count in items:
         whole.take_source(position - reached)
         reached = position
-        whole.insert(f"write chunk {number + 1}", _returned_parts(writes[number], rpc.reply.header.writes[number]))
+        parts = _returned_parts(writes[number], rpc.reply.header.writes[number])
+        whole.insert(f"write chunk {number + 1}", _first(count, parts))
     if not problem:
         return whole.finish()
     if not items:
@@ -78,8 +97,11 @@ def reassembled_reply(rpc: Rpc) -> Reassembled | None:
     return whole.finish("a Write chunk belongs somewhere behind this: " + problem)
 
 
-def reply_items(rpc: Rpc, stream: bytes | memoryview) -> tuple[list[tuple[int, int]], str]:
-    """Where in the reduced reply stream the Write chunks belong: (position, index of the chunk), and a problem."""
+def reply_items(rpc: Rpc, stream: bytes | memoryview) -> tuple[list[tuple[int, int, int]], str]:
+    """Where in the reduced reply stream the Write chunks belong, and a problem.
+
+    A place is a position, the index of the chunk, and how many bytes of it are data, by the count word before it.
+    """
     writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
     if rpc.program is None or rpc.version is None or rpc.procedure is None:
         return [], "the call is not known, so neither is where its Write chunks belong"
@@ -88,12 +110,12 @@ def reply_items(rpc: Rpc, stream: bytes | memoryview) -> tuple[list[tuple[int, i
     lengths = [chunk.returned or 0 for chunk in writes]
     found = binding.reply_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), lengths, rpc.gss)
     placed = [
-        (item.position, item.chunk)
+        (item.position, item.chunk, item.count)
         for item in found.items
         if item.reduced and item.chunk is not None and item.chunk < len(writes)
     ]
     problem = found.problem
-    if not problem and {number for _, number in placed} != {n for n, length in enumerate(lengths) if length}:
+    if not problem and {number for _, number, _ in placed} != {n for n, length in enumerate(lengths) if length}:
         problem = "a returned Write chunk has no data item in the reply"
     return placed, problem
 
@@ -195,8 +217,12 @@ class StreamBuilder:
             # Where the header does not end, the Payload stream does not begin.
             self.add(b"", max(1, message.inline_length), "inline", message.frame, "behind an unfinished header")
             return
-        for data, length, frame, missing in _operation_parts(message.operation, skip, message.operation.length):
+        end = message.operation.length
+        if message.header.procedure == RDMA_MSGP:
+            end = skip + _rpc_header_length(message)
+        for data, length, frame, missing in _operation_parts(message.operation, skip, end):
             self.add(data, length, "inline", frame, missing)
+        self.add(b"", message.operation.length - end, "inline", message.frame, PADDED)
         if not message.operation.end_known:
             self.add(b"", 1, "inline", 0, "end not captured")
 
@@ -206,6 +232,13 @@ class StreamBuilder:
 
     def finish(self) -> Reassembled:
         return Reassembled(tuple(self.extents), tuple((start, bytes(data)) for start, data in self.pieces))
+
+
+def _rpc_header_length(message: Message) -> int:
+    """Bytes of the Payload stream before arguments or results, as far as they are known."""
+    data, start, end = message.data, message.start, message.end
+    header = rpc_header.call_header(data, start, end) or rpc_header.reply_header(data, start, end)
+    return max(0, header.body - start) if header is not None else 0
 
 
 def _offset(piece: tuple[int, bytearray]) -> int:
@@ -255,6 +288,14 @@ class ChunkMerger:
         else:
             self.take_source(rest)
         return self.out.finish()
+
+
+def _first(count: int, parts: Iterable[Part]) -> Iterator[Part]:
+    """The first ``count`` bytes."""
+    for data, length, frame, missing in parts:
+        taken = min(length, count)
+        yield data[:taken], taken, frame, missing
+        count -= taken
 
 
 def _chunk_parts(chunk: ChunkUse, returned: bool) -> Iterator[Part]:

@@ -438,7 +438,7 @@ def test_a_long_symlink_in_a_read_chunk() -> None:
 def test_what_does_not_fit_is_said() -> None:
     sent = words(0, 2, 1, 38) + bytes(28) + words(100)
     call = nfs4.compound_call(sent, 0, len(sent), [(48, 200)])
-    assert call.items[0].reduced and call.problem == "Read chunk 0 has 200 bytes for 100 bytes of WRITE"
+    assert call.items[0].reduced and not call.problem  # the count word says how many are data
     message = words(0, 0, 1, 25, 0, 1, 100)
     reply = nfs4.compound_reply(message, 0, len(message), [60])
     assert reply.items[0].reduced and reply.problem == "Write chunk 0 returned 60 bytes for 100 bytes of READ"
