@@ -15,6 +15,8 @@ from .nouns import RefusableMessage, SentMessage, SentOption
 from .remembered import REMEMBERED, remember
 from .settling import Settling
 
+MAX_VERSIONS = 16
+
 Table = OrderedDict[int, RefusableMessage]
 """By XID."""
 
@@ -32,12 +34,17 @@ class Answers:
         self.messages: tuple[Table, Table] = (OrderedDict(), OrderedDict())
         """By sender; options apart, since they have no reply."""
         self.options: tuple[Table, Table] = (OrderedDict(), OrderedDict())
+        self.versions: tuple[set[int], set[int]] = (set(), set())
+        """Of the messages that either end sent, RDMA_ERROR apart."""
         self._early: OrderedDict[tuple[int, int], SentMessage] = OrderedDict()
         """Answers to options that were not seen, by sender and XID."""
 
     def sent(self, sender: int, message: Message, rpc: Rpc | None) -> None:
         """A message that may have to be refused."""
-        kind = refusable_kind(message, self.conversation.negotiation.settled == 2)
+        header = message.header
+        supported = header.version in self.versions[1 - sender]
+        self.note_version(sender, message)
+        kind = refusable_kind(message, supported or self.conversation.negotiation.settled == 2)
         if kind:
             message.detach()  # it may wait for long
             table = self.messages[sender]
@@ -45,6 +52,12 @@ class Answers:
             found.receiver_seen = bool(self.settling.last_sent[1 - sender])
             if len(table) > REMEMBERED:
                 self.give_up(table.popitem(last=False)[1])
+
+    def note_version(self, sender: int, message: Message) -> None:
+        """Its sender supports the version of a message that is no RDMA_ERROR."""
+        header, versions = message.header, self.versions[sender]
+        if header.procedure != RDMA_ERROR and header.length >= 8 and len(versions) < MAX_VERSIONS:
+            versions.add(header.version)
 
     def option(self, option: SentOption, sent: SentMessage, sent_by_peer: set[int]) -> None:
         """An RDMA2_OPTIONAL, which may answer one of the peer and may be answered itself.
@@ -77,14 +90,16 @@ class Answers:
 
     def replied(self, caller: int, rpc: Rpc, message: Message) -> None:
         """A reply, or an RDMA_ERROR, to a call of ``caller``."""
+        self.note_version(1 - caller, message)
         self._answered(self.messages[caller].pop(rpc.xid, None), message)
         if rpc.call is not None and rpc.call.header.procedure == RDMA_OPTIONAL:
             self._answered(self.options[caller].pop(rpc.xid, None), message)
 
     def refused(self, sent: SentMessage) -> None:
-        """An RDMA_ERROR that answers no call: perhaps an option."""
-        if sent.header.error == ERR_VERS:
-            self._answered(self.messages[1 - sent.sender].pop(sent.message.header.xid, None), sent.message)
+        """An RDMA_ERROR that answers no call: perhaps an option, or what cannot be read."""
+        messages, xid = self.messages[1 - sent.sender], sent.message.header.xid
+        if xid in messages and (sent.header.error == ERR_VERS or messages[xid].kind != "version"):
+            self._answered(messages.pop(xid), sent.message)
         asked = self.options[1 - sent.sender].pop(sent.message.header.xid, None)
         if asked is None:
             self._remember_early(sent)
@@ -117,11 +132,13 @@ class Answers:
 def refusable_kind(message: Message, second: bool) -> str:
     """What is wrong with a message that must be answered by RDMA_ERROR; '' where it need not.
 
-    ``second``: version 2 has been settled.
+    ``second``: version 2 has been settled, or its receiver uses that version itself.
     """
     header = message.header
-    if header.truncated or header.length < 16 or not message.operation.end_known or header.procedure == RDMA_ERROR:
+    if header.truncated or header.length < 16 or not message.operation.end_known:
         return ""
+    if header.procedure == RDMA_ERROR:
+        return "error" if header.problem else ""
     if header.version != 1 and not (header.version == 2 and second):
         return "version"
     if header.version == 1 and header.procedure in (RDMA_MSGP, RDMA_DONE):

@@ -37,6 +37,9 @@ class RuleTally:
 
     passed: int = 0
     violated: int = 0
+    """Notes included."""
+    notes: int = 0
+    """Those of them that are notes, not faults."""
     undecidable: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     """Why it was undecidable."""
@@ -50,6 +53,7 @@ class RuleTally:
         """Add what the same rule found elsewhere; at most ``examples`` examples are kept."""
         self.passed += other.passed
         self.violated += other.violated
+        self.notes += other.notes
         self.undecidable += other.undecidable
         for reason, count in other.reasons.items():
             if len(self.reasons) < MAX_REASONS or reason in self.reasons:
@@ -231,6 +235,8 @@ class Auditor:
         if role != "either" or not isinstance(subject, Transaction):
             return [subject.endpoint(role)]
         ends = [subject.endpoint("requester"), subject.endpoint("responder")]
+        if subject.rpc.call is None:
+            return ends[1:]
         return ends if subject.rpc.reply is not None else ends[:1]
 
     def _doubt(self, rule: Rule, subject: Subject) -> str:
@@ -269,6 +275,7 @@ class Auditor:
                     self.waived.append(finding)
                 return
             tally.violated += 1
+            tally.notes += judgement.note
             tally.worst = min(tally.worst, RANKS.index(finding.severity))
             if len(tally.examples) < self.examples:
                 tally.examples.append(finding)
@@ -289,5 +296,5 @@ class Auditor:
             judgement.observed,
             judgement.required,
             judgement.reason,
-            "note" if judgement.note else SEVERITIES[rule.level],
+            "note" if judgement.note else SEVERITIES[Level.STATED if judgement.stated else rule.level],
         )

@@ -25,13 +25,17 @@ class Judgement(NamedTuple):
     """'requester' or 'responder': the end that is meant, where the rule judges both."""
     note: bool = False
     """Worth reporting, but no fault: the severity is 'note' whatever the level."""
+    stated: bool = False
+    """Of a MUST rule a part that the document states without a requirement word: the severity is 'notice'."""
 
 
 PASSED = Judgement(PASS)
 
 
-def violation(observed: str, required: str, *frames: int, by: str = "", note: bool = False) -> Judgement:
-    return Judgement(VIOLATION, observed, required, frames=frames, by=by, note=note)
+def violation(
+    observed: str, required: str, *frames: int, by: str = "", note: bool = False, stated: bool = False
+) -> Judgement:
+    return Judgement(VIOLATION, observed, required, frames=frames, by=by, note=note, stated=stated)
 
 
 def undecidable(reason: str) -> Judgement:

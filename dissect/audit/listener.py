@@ -61,7 +61,10 @@ class AuditListener:
         """Calls of either end that an RDMA_ERROR answered."""
         self.last_answered = [0, 0]
         """Frame of the last call of either end that was answered."""
+        self.unread_calls: tuple[OrderedDict[int, None], ...] = (OrderedDict(), OrderedDict())
+        """XIDs of messages of either end whose chunk lists cannot be read, until they are answered."""
         self.calls_truncated = False
+        """Some could not be for the capture's sake."""
 
     # Events
 
@@ -70,11 +73,15 @@ class AuditListener:
         message, caller = rpc.call, int(rpc.backward)
         self.settling.reach(message.operation)
         transaction = Transaction(self.conversation, rpc)
+        versions = self.answers.versions[1 - caller]
+        transaction.version_supported = message.header.version in versions
         transaction.responder_seen = bool(self.settling.last_sent[1 - caller])
         self.open[caller][rpc] = transaction
         self.grants.called(caller, transaction, len(self.open[caller]))
         if message.header.truncated:
             self.calls_truncated = True
+        if message.header.problem:
+            remember(self.unread_calls[caller], rpc.xid, None)
         if rpc.chunks:
             self.memory.advertise(transaction, caller, self.open[caller])
         remember(self.xids[caller], rpc.xid, None)
@@ -82,9 +89,9 @@ class AuditListener:
         sent = self._sent(SentMessage(self.conversation, message, caller, True, rpc))
         if rpc.backward:
             self.back_channel.calls_back = True
-            offered = self.back_channel.offered_by
-            sent.announced = f"RPC {offered.number}" if offered is not None else ""
-            sent.calls_unread = self.back_channel.calls_unread
+            sent.back_channel = self.back_channel
+        elif not self.back_channel.offered:
+            self.back_channel.call_sent(transaction)
         self.answers.sent(caller, message, rpc)
         self.settling.add(sent)
 
@@ -99,6 +106,9 @@ class AuditListener:
         if message.header.procedure == RDMA_ERROR and rpc.call is None:
             self.answers.refused(sent)
         self.answers.replied(caller, rpc, message)
+        if message.header.procedure == RDMA_ERROR and message.header.problem:
+            self.answers.sent(1 - caller, message, None)
+        self.unread_calls[caller].pop(rpc.xid, None)
         transaction = self.open[caller].pop(rpc, None)
         if transaction is not None:
             self.answered[rpc] = transaction
@@ -113,7 +123,9 @@ class AuditListener:
         caller = int(rpc.backward)
         transaction = self.open[caller].pop(rpc, None) or self.answered.get(rpc)
         if transaction is None:
-            return  # a reply alone; released when it was judged
+            if rpc.call is None:  # a reply alone is judged by what it carries
+                self.settling.add(Transaction(self.conversation, rpc))
+            return
         if (rpc.program == NFS and not rpc.backward) or (rpc.program == NFS_CALLBACK and rpc.backward):
             self.sides_known.add(self.connection.number)
         if not rpc.backward:
@@ -130,6 +142,11 @@ class AuditListener:
             sent.xid_seen = header.xid in self.xids[1 - sender]
             self.answers.refused(sent)
         remember(self.xids[sender], header.xid, None)
+        if header.procedure == RDMA_ERROR:
+            self.unread_calls[1 - sender].pop(header.xid, None)
+        elif header.problem or header.truncated:
+            remember(self.unread_calls[sender], header.xid, None)
+        self.back_channel.other_sent(sender, message)
         self.settling.add(sent)
         self.answers.sent(sender, message, None)
 
@@ -142,7 +159,9 @@ class AuditListener:
             transaction = self.answered.get(segment.rpc)
             if reply is not None and transaction is not None and self.memory.behind(operation, reply):
                 transaction.late.append(operation)
-        self.settling.add_operation(RdmaOperation(self.conversation, operation, (False, False)))
+        moved = RdmaOperation(self.conversation, operation, (False, False))
+        moved.calls_unread = bool(self.unread_calls[1 - operation.initiator])
+        self.settling.add_operation(moved)
 
     def idle(self, quiet: int) -> None:
         """The connection was quiet for ``quiet`` nanoseconds."""
@@ -164,17 +183,20 @@ class AuditListener:
         self.memory.place(moved)
 
     def _settled(self, subject: Subject) -> None:
-        """Judge a noun.  The last one of an Rpc is its Transaction; without a call there is only the reply."""
+        """Judge a noun.  The last one of an Rpc is its Transaction."""
         if isinstance(subject, Transaction):
             self.answered.pop(subject.rpc, None)
         self._judge(subject)
-        rpc = subject.rpc if isinstance(subject, Transaction | SentMessage) else None
-        if rpc is not None and self.release is not None and (isinstance(subject, Transaction) or rpc.call is None):
-            self.release(rpc)
+        if self.release is not None and isinstance(subject, Transaction):
+            self.release(subject.rpc)
 
     def _give_up(self, unanswered: RefusableMessage) -> None:
         self.settling.follow(unanswered, unanswered.message.frame)
-        unanswered.passed_over = self.last_answered[unanswered.sender] > unanswered.message.frame
+        answered = self.last_answered[unanswered.sender]
+        known = self.connection.number in self.sides_known
+        if unanswered.sender == 1 and known:  # a client shows by calls of its own, too, that the connection went on
+            answered = max(self.last_answered)
+        unanswered.passed_over = answered > unanswered.message.frame
         self._judge(unanswered)
 
     # Messages and options

@@ -32,6 +32,8 @@ class AdvertisedHistory:
         self.handles: tuple[OrderedDict[int, tuple[int, int]], ...] = (OrderedDict(), OrderedDict())
         """Handle -> how many calls in a row advertised it, and the last of them, counted in calls with chunks."""
         self.chunked = [0, 0]
+        self.steps = [(0, 0, 0), (0, 0, 0)]
+        """By owner: the last handle, the step to it, and how often in a row that step was taken."""
 
     def advertise(self, transaction: Transaction, owner: int, unanswered: Container[Rpc]) -> None:
         """A call offers its chunks.  Those of unanswered calls are never forgotten."""
@@ -44,11 +46,24 @@ class AdvertisedHistory:
             remember(self.handles[owner], handle, (run, now))
             longest = max(longest, (run, handle))
         transaction.persistent = (longest[1], longest[0])
+        transaction.handle_step = self._step(rpc, owner)
         self.segments[owner].add(rpc)
         advertisers = self.advertisers[owner]
         advertisers.append(rpc)
         while len(advertisers) > REMEMBERED and advertisers[0] not in unanswered:
             self.segments[owner].remove(advertisers.popleft())
+
+    def _step(self, rpc: Rpc, owner: int) -> tuple[int, int]:
+        """The step from each new handle to the next, and how many in a row it was, this call's included."""
+        for chunk in rpc.chunks:
+            for use in chunk.segments:
+                handle = use.advertised.handle
+                last, step, run = self.steps[owner]
+                if handle == last:
+                    continue
+                this = (handle - last) & 0xFFFFFFFF
+                self.steps[owner] = handle, this, run + 1 if this == step else 1
+        return self.steps[owner][1:]
 
     def candidates(self, operation: Operation) -> list[AdvertisedSegment]:
         """The segments that an RDMA Read or Write touches."""

@@ -1,11 +1,11 @@
 """What rules look at: the nouns of the analyzer in the circumstances that a judgement needs.
 
-Sent         one message, when it was sent
-Transaction  a call with its reply and what was moved for it, when all of that is over (transaction.py)
-Movement     one RDMA Read or Write, against the memory that was advertised
-Option       one RDMA2_OPTIONAL, in the light of those before it
-RefusableMessage  a message that may call for an RDMA_ERROR, and what answered it
-Setup        what one end said in its private data
+SentMessage        one message, when it was sent
+Transaction        a call, its reply and what was transferred for them, when all of that is over (transaction.py)
+RdmaOperation      one RDMA Read or Write, against the memory that was advertised
+SentOption         one RDMA2_OPTIONAL, in the light of those before it
+RefusableMessage   a message that may call for an RDMA_ERROR, and what answered it
+ConnectionSetup    what one end announced in its private data
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ..rpcrdma.negotiation import CharacteristicRequest, InForce
 from ..rpcrdma.rpcs import Rpc
 from ..transport.operations import Operation
 from . import shape
+from .back_channel import BackChannel
 from .subject import OfMessage, Subject, gaps
 
 
@@ -55,10 +56,8 @@ class SentMessage(OfMessage):
     """A reply: the Rpc of this XID that an RDMA_ERROR had already completed."""
     xid_seen: bool = True
     """The other end sent a message with this XID not long ago."""
-    announced: str = ""
-    """A backward call: by what the client announced that it is ready; '' for nothing."""
-    calls_unread: bool = False
-    """Not every earlier forward call is whole."""
+    back_channel: BackChannel | None = None
+    """A backward call: by what the client offered the connection for it."""
     terms: MessageOrder | None = None
     """Of a message of version 2."""
     answers: Message | None = None
@@ -143,7 +142,9 @@ class RdmaOperation(Subject):
     near: str = ""
     """Outside: the memory it comes nearest to, in words."""
     calls_truncated: bool = False
-    """Not every call's chunk lists are known."""
+    """Not every call's chunk lists are in the capture."""
+    calls_unread: bool = False
+    """There was an open call whose chunk lists cannot be decoded."""
 
     def endpoint(self, role: str) -> int:
         return self.operation.initiator
@@ -239,7 +240,7 @@ class RefusableMessage(OfMessage):
     message: Message
     sender: int
     kind: str
-    """'version', 'header', 'reserved' or 'option': an RDMA2_OPTIONAL, which not everybody knows."""
+    """'version', 'header', 'reserved', 'error' (an RDMA_ERROR that cannot be decoded) or 'option' (RDMA2_OPTIONAL)."""
     answer: Message | None = None
     receiver_seen: bool = True
     """The receiver had sent a message before it."""
@@ -257,7 +258,8 @@ class RefusableMessage(OfMessage):
 
     @property
     def role(self) -> str:
-        return "responder" if self.option is None else ("requester", "responder")[1 - self.sender]
+        either = self.kind in ("error", "option")
+        return ("requester", "responder")[1 - self.sender] if either else "responder"
 
     @property
     def frames(self) -> tuple[int, ...]:

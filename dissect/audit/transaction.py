@@ -51,8 +51,18 @@ class Transaction(Subject):
     """Nanoseconds from the call to the next reply in its direction; None where none came."""
     late: list[Operation] = field(default_factory=list)
     """RDMA Reads and Writes on its memory that were issued behind the reply."""
+    version_supported: bool = True
+    """The responder uses the version of the call itself, in messages that are no errors."""
     persistent: tuple[int, int] | None = None
     """A handle of its chunks that calls one after the other advertise, and how many did so far."""
+
+    handle_step: tuple[int, int] = (0, 0)
+    """The step from each new handle of its sender to the next, and how many in a row it was."""
+
+    @property
+    def new_handles(self) -> int:
+        """Segments that it advertises."""
+        return sum(len(chunk.segments) for chunk in self.rpc.chunks)
 
     def endpoint(self, role: str) -> int:
         caller = 1 if self.rpc.backward else 0
@@ -202,7 +212,7 @@ class Transaction(Subject):
     def results(self) -> Items | None:
         """The eligible results; None where the binding is not known or the reply is not whole."""
         rpc, stream = self.rpc, self.reply_stream
-        if (bound := self._bound) is None or not self.reply_whole:
+        if (bound := self.bound_procedure) is None or not self.reply_whole:
             return None
         lengths = [chunk.returned or 0 for chunk in self.writes]
         return binding.reply_items(*bound, stream, 0, len(stream), lengths, rpc.gss)
@@ -220,7 +230,7 @@ class Transaction(Subject):
         return binding.directory_bound(*call) if call is not None else None
 
     @property
-    def _bound(self) -> tuple[int, int, int] | None:
+    def bound_procedure(self) -> tuple[int, int, int] | None:
         """Program, version and procedure, where their binding is known."""
         rpc = self.rpc
         if not self.bound or rpc.program is None or rpc.version is None or rpc.procedure is None:
@@ -230,7 +240,7 @@ class Transaction(Subject):
     @property
     def _bound_call(self) -> tuple[int, int, int, bytes, int, int] | None:
         """The same, with the call's stream and where it begins and ends."""
-        if (bound := self._bound) is None or not self.call_whole:
+        if (bound := self.bound_procedure) is None or not self.call_whole:
             return None
         return *bound, self.call_stream, 0, len(self.call_stream)
 

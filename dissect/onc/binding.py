@@ -35,7 +35,7 @@ from .compound import (
 from .header import GssCredential, call_header, reply_header
 from .nfs3 import nfs3_procedure
 from .programs import NFS, NFS_CALLBACK, NFSACL
-from .xdr import Data, Malformed, Skip, as_skip, opaque, struct, word
+from .xdr import Data, Malformed, Skip, as_skip, opaque, round_up, struct, word
 
 _BOUND = frozenset(((NFS, 2), (NFS, 3), (NFS, 4), (NFSACL, 2), (NFSACL, 3), (NFS_CALLBACK, 1)))
 
@@ -51,7 +51,11 @@ _RESULTS2: dict[int, tuple[str, Skip]] = {
     5: ("READLINK", as_skip(0)),  # 2.2.6
     6: ("READ", as_skip(_FATTR2)),  # 2.2.7
 }
+_BEHIND_ARGUMENT = {(2, "SYMLINK"): 32}
+"""Bytes of the arguments behind the eligible one (RFC 1094, 2.3.6)."""
 _RESULT_BOUNDS2: dict[int, Skip] = {6: as_skip(_FH2 + 4)}  # 2.2.7: READ, offset before count
+_MAX_PATH2 = 1024
+"""Bytes of a READLINK's path at most (RFC 1094, 2.3.1)."""
 _ENTRIES_BOUNDS2: dict[int, Skip] = {16: as_skip(_FH2 + 4)}  # 2.2.17: READDIR, cookie before count
 
 
@@ -79,6 +83,8 @@ class Items(NamedTuple):
     """Why not all could be found, or what contradicts; '' where all is well."""
     complete: bool = False
     """The walk reached the end of the arguments or results: there are no more items."""
+    end: int = -1
+    """Where the walk ended, an offset from the first byte of the stream; -1 where that is not known."""
 
 
 def has_binding(program: int, version: int) -> bool:
@@ -110,22 +116,25 @@ def reply_items(
         return _unclaimed((), header.reason, bool(header.error), chunk_lengths)
     if program == NFS and version == 4 and procedure == 1:
         results = compound_reply(data, header.body, end, chunk_lengths, origin=start)
-        return _unclaimed(results.items, results.problem, results.complete, chunk_lengths)
+        walked = _unclaimed(results.items, results.problem, results.complete, chunk_lengths)
+        return walked._replace(end=results.end - start)
     result = _result(version, procedure) if program == NFS else None
     if result is not None:
         name, before = result
         view = memoryview(data)[start:end]
         problems: list[str] = []
         found: list[DataItem] = []
+        ends = -1
         try:
             at = header.body - start
             if word(view, at)[0] == 0:
                 found.append(result_item(view, before(view, at + 4), name, 0, chunk_lengths, problems))
+                ends = found[0].position + (0 if found[0].reduced else round_up(found[0].count))
         except StructError:
             return Items((), f"the bytes end inside {name}")
         except Malformed as error:
             return Items((), f"{name}: {error}")
-        return _unclaimed(tuple(found), join_problems(problems), True, chunk_lengths)
+        return _unclaimed(tuple(found), join_problems(problems), True, chunk_lengths)._replace(end=ends)
     return _unclaimed((), "", True, chunk_lengths)
 
 
@@ -151,7 +160,7 @@ def call_items(
         return Items((), header.reason)
     if program == NFS and version == 4 and procedure == 1:
         call = compound_call(data, header.body, end, reduced, origin=start)
-        return _unplaced(call.items, call.problem, call.complete, reduced)
+        return _unplaced(call.items, call.problem, call.complete, reduced)._replace(end=call.end - start)
     argument = _argument(version, procedure) if program == NFS else None
     if argument is not None:
         name, before = argument
@@ -165,7 +174,8 @@ def call_items(
             return Items((), f"the bytes end inside {name}")
         except Malformed as error:
             return Items((), f"{name}: {error}")
-        return _unplaced((item,), join_problems(problems), True, reduced)
+        ends = item.position + (0 if item.reduced else round_up(item.count)) + _BEHIND_ARGUMENT.get((version, name), 0)
+        return _unplaced((item,), join_problems(problems), True, reduced)._replace(end=ends)
     return _unplaced((), "", True, reduced)
 
 
@@ -178,7 +188,7 @@ def result_bounds(
     end: int,
     reduced: Sequence[tuple[int, int]],
 ) -> tuple[int | None, ...]:
-    """The most bytes that each eligible result of this call may have; None for one whose arguments set no limit."""
+    """The maximum bytes of each eligible result of this call; None for one without a limit."""
     header = call_header(data, start, end)
     if header is None or header.body < 0 or program != NFS:
         return ()
@@ -190,6 +200,8 @@ def result_bounds(
             for number in call.operations
             if number in (OP_READ, OP_READLINK)
         )
+    if (version, procedure) == (2, 5):
+        return (_MAX_PATH2,)
     row = nfs3_procedure(procedure) if version == 3 else None
     before = _RESULT_BOUNDS2.get(procedure) if version == 2 else row and row.result_bound
     return (_word_behind(before, memoryview(data)[header.body : end]),)

@@ -87,9 +87,9 @@ class Conversation:
         if not self.private_data_seen:
             return DEFAULT_INLINE, "private data not seen"
         mine, theirs = self.private_data(sender), self.private_data(1 - sender)
-        if mine is None or theirs is None:
+        if theirs is None:  # what counts is what an end received
             return DEFAULT_INLINE, "default"
-        return min(mine.send_size, theirs.receive_size), "private data"
+        return min(mine.send_size if mine else theirs.receive_size, theirs.receive_size), "private data"
 
     def version_at(self, frame: int | None = None) -> InForce:
         """The version settled before ``frame``, or at the end; 0 before there was an answer."""
@@ -122,7 +122,7 @@ class Conversation:
         if not self.private_data_seen:
             return InForce(None, 0, "private data not seen")
         private = self.private_data(endpoint)
-        if private is None or self.private_data(1 - endpoint) is None:
+        if private is None:
             return InForce(DEFAULT_INLINE, 0, "default")
         return InForce(private.receive_size, self.connection.endpoints[endpoint].private_data_frame, "private data")
 

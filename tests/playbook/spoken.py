@@ -107,6 +107,16 @@ def same_data(given: Script) -> Script:
     return change(given, steps=(*OPENING, *again, *CLOSING))
 
 
+def many_reads(given: Script) -> Script:
+    """Forty READs, each with a Write chunk."""
+    reads = tuple(ScriptStep(CLIENT, "read", size=4096, chunks=Chunks(write=True)) for _ in range(40))
+    return change(given, steps=(*OPENING, *reads, *CLOSING))
+
+
+def three_callbacks_at_once(given: Script) -> Script:
+    return change(given, steps=(*OPENING, CALLBACKS[1], *CLOSING))
+
+
 OCCASIONS: dict[str, Callable[[Script], Script]] = {
     "one-call-too-many": settle(SERVER, credits=2),
     "one-callback-too-many": settle(CLIENT, backward_credits=2),
@@ -115,6 +125,9 @@ OCCASIONS: dict[str, Callable[[Script], Script]] = {
     "callback-too-long": add(ScriptStep(SERVER, "callback", size=30000)),
     "callback-unannounced": without_session,
     "memory-kept": same_data,
+    "handles-in-order": many_reads,
+    "two-first-callbacks": three_callbacks_at_once,
+    "xc-shrinks": settle(SERVER, receive_buffer=8192),
     "error-range": first_message_is_a_call,
     "version-as-header": first_message_is_a_call,
     "invalidate-other": both(remote_invalidation=True),

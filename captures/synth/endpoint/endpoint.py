@@ -79,6 +79,10 @@ STAGES: dict[tuple[Stage, type[Event]], Stage | None] = {
 """What each event leads to; None: it means nothing there, and nothing is done."""
 
 
+LASTING = ("fresh memory", "fallback", "random handles")
+"""Duties whose breach is only wrong when it is done again."""
+
+
 class RpcRdmaEndpoint:
     """The client's or the server's end; see the package for what goes in and comes out."""
 
@@ -137,7 +141,8 @@ class RpcRdmaEndpoint:
         if header.length < 16:
             return []  # too short to be answered (RFC 8166, 4.5)
         if header.procedure == RDMA_ERROR:
-            return self._refused(header)
+            answer = self.responder.refuse(header, ERR_CHUNK) if header.problem and self.bends("silence") else []
+            return answer + self._refused(header)
         # An RDMA_NOMSG without chunks has no RPC message, and so no direction (RFC 8166, 4.5.2).
         malformed = bool(header.problem) or (header.procedure == RDMA_NOMSG and not header.chunks)
         if malformed and header.xid in self.requester.outstanding:
@@ -348,7 +353,11 @@ class RpcRdmaEndpoint:
     def bends(self, duty: str, size: int = 0) -> bool:
         """The fault suspends this duty, here and now; once, but for what is only wrong when it is done again."""
         fault = self.fault
-        if fault is None or fault.bends != duty or (self.committed and duty not in ("fresh memory", "fallback")):
+        if (
+            fault is None
+            or fault.bends != duty
+            or (self.committed and duty not in ("fresh memory", "fallback", "random handles"))
+        ):
             return False
         if fault.fits is not None and not fault.fits(self, size):
             return False

@@ -201,7 +201,7 @@ class Chunks:
     read: bool | None = None
     """Its items in Read chunks."""
     zero: bool | None = None
-    """The rest in a Read chunk at Position 0."""
+    """The rest in a Read chunk at Position 0; so it is in any case where it does not fit inline."""
     write: bool | None = None
     """A Write chunk for each result."""
     reply: bool | None = None

@@ -152,7 +152,7 @@ class Requester:
             stream, taken = reduce(call.parts, chosen)
             asked.reads = [(position, self._source(data, wish.segments)) for position, data in taken]
         length = header + advertised + 24 * sum(len(chunk) for _, chunk in asked.reads) + len(stream)
-        if wish.zero or (wish.zero is None and length > limit):
+        if wish.zero or length > limit:
             asked.reads.insert(0, (0, self._source(stream, wish.segments)))
             stream = b""
         asked.stream = stream

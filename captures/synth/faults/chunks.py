@@ -6,6 +6,7 @@ from collections.abc import Callable
 from struct import pack
 from typing import TYPE_CHECKING
 
+from rdmascope.dissect.layers.oncrpc_codes import GARBAGE_ARGS
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, WriteChunk
 
@@ -95,6 +96,17 @@ def not_eligible(endpoint: EndpointView, plan: PlannedSend) -> bool:
     return True
 
 
+def ineligible_accepted(endpoint: EndpointView, plan: PlannedSend) -> bool:
+    """SUCCESS for a call with a Read chunk at an item that is not eligible, whatever else the answer would be."""
+    failed = plan.kind == "error" or int.from_bytes(plan.payload[20:24], "big") == GARBAGE_ARGS
+    if plan.backward or plan.asked is None or not failed or not any(chunk.position for chunk in plan.asked.reads):
+        return False
+    direction = 1 if plan.header.version > 1 else None
+    plan.header.procedure, plan.header.error, plan.header.direction = RDMA_MSG, None, direction
+    plan.payload = service.write_done(plan.header.xid)
+    return True
+
+
 @on("reply")
 def read_list(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.header.reads = (ReadChunk(0, (NOWHERE,)),)
@@ -125,6 +137,26 @@ def small_reply_chunk(endpoint: EndpointView, plan: PlannedSend) -> bool:
     if chunk is None or chunk.length < 8 * endpoint.receive_limit or plan.header.writes:
         return False
     plan.header.reply = with_lengths(chunk, [segment.length // 8 for segment in chunk.segments])
+    return True
+
+
+@on("call")
+def small_write_chunk(endpoint: EndpointView, plan: PlannedSend) -> bool:
+    """Half of what a READ asks for, which then comes inline."""
+    writes = plan.header.writes
+    if len(writes) != 1 or plan.header.reply is not None or not 8 <= writes[0].length <= 1000:
+        return False
+    plan.header.writes = (with_lengths(writes[0], [segment.length // 2 for segment in writes[0].segments]),)
+    return True
+
+
+@on("call")
+def no_reply_chunk(endpoint: EndpointView, plan: PlannedSend) -> bool:
+    """A directory listing of more bytes than fit inline, and no Reply chunk."""
+    chunk = plan.header.reply
+    if chunk is None or chunk.length < 2 * endpoint.receive_limit or plan.header.writes or not plan.payload:
+        return False
+    plan.header.reply = None
     return True
 
 
@@ -233,6 +265,26 @@ def pad_written(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, re
     if len(data) == len(last.data) or len(data) > room:
         return False
     plan.before[-1] = RdmaWrite(last.segment._replace(length=len(data)), data)
+    return True
+
+
+@returning
+def other_count(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
+    """A count word 100 below what is written and returned."""
+    count = int.from_bytes(plan.payload[-4:], "big")
+    if len(plan.header.writes) != 1 or count != returned.length or count <= 100:
+        return False
+    plan.payload = plan.payload[:-4] + pack(">I", count - 100)
+    return True
+
+
+@returning
+def item_inline(endpoint: EndpointView, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> bool:
+    """The bytes of the Write chunk inline as well."""
+    data = b"".join(one.data for one in plan.before if isinstance(one, RdmaWrite))
+    if len(plan.header.writes) != 1 or len(data) != returned.length or len(data) + 200 > endpoint.send_limit:
+        return False
+    plan.payload += data + pad(len(data))
     return True
 
 

@@ -7,10 +7,12 @@ from struct import pack
 from typing import TYPE_CHECKING, Any
 
 from rdmascope.dissect.layers.characteristics_codes import (
+    BKREQSUP_NONE,
     EXPERIMENTAL,
     ROPT_INITXCH,
     ROPT_RESPXCH,
     ROPT_UPDXCH,
+    XCHAR_BRS,
     XCHAR_RBSIZ,
     XCHAR_REQREMINV,
 )
@@ -136,6 +138,22 @@ def experimental(endpoint: EndpointView, plan: PlannedSend) -> bool:
 
 
 @option(ROPT_INITXCH)
+def small_buffer(endpoint: EndpointView, plan: PlannedSend) -> bool:
+    """A Receive Buffer Size of 2048."""
+    endpoint.characteristics.own[XCHAR_RBSIZ] = 2048
+    plan.header.optinfo = encode_option(ROPT_INITXCH, characteristics(endpoint), [])
+    return True
+
+
+@option(ROPT_INITXCH)
+def no_backward_support(endpoint: EndpointView, plan: PlannedSend) -> bool:
+    """BKREQSUP_NONE."""
+    endpoint.characteristics.own[XCHAR_BRS] = BKREQSUP_NONE
+    plan.header.optinfo = encode_option(ROPT_INITXCH, characteristics(endpoint), [])
+    return True
+
+
+@option(ROPT_INITXCH)
 def call_behind(endpoint: EndpointView, plan: PlannedSend) -> bool:
     plan.payload = whole(service.null(plan.header.xid))
     return True
@@ -193,7 +211,9 @@ def clears_nothing(endpoint: EndpointView, plan: PlannedSend) -> bool:
 
 @option(ROPT_UPDXCH)
 def shrinks(endpoint: EndpointView, plan: PlannedSend) -> bool:
-    """A Receive Buffer Size of 1024, the least there was ever."""
-    endpoint.characteristics.own[XCHAR_RBSIZ] = 1024
-    plan.header.optinfo = encode_option(ROPT_UPDXCH, xcharval(XCHAR_RBSIZ, 1024), 0)
+    """4096; a smaller size is another fault (version-two-01, 2.3)."""
+    if endpoint.settings.receive_buffer <= 4096:
+        return False
+    endpoint.characteristics.own[XCHAR_RBSIZ] = 4096
+    plan.header.optinfo = encode_option(ROPT_UPDXCH, xcharval(XCHAR_RBSIZ, 4096), 0)
     return True

@@ -71,6 +71,8 @@ class Dialogue:
         """By handle."""
         self._owned: dict[tuple[int, int], HostMemory] = {}
         """By end and the endpoint's own number."""
+        self._last_handle = 0x1000
+        """Of those that follow each other."""
         self._next_base = link.tape.random.randrange(1 << 20, 1 << 35) * PAGE
 
     # What happens
@@ -179,6 +181,9 @@ class Dialogue:
         handle = self.link.tape.random.randrange(1, 1 << 32)
         while handle in self._regions:
             handle = self.link.tape.random.randrange(1, 1 << 32)
+        if self.ends[owner].bends("random handles"):
+            self._last_handle += 0x100
+            handle = self._last_handle
         region = HostMemory(owner, handle, self._next_base, length, bytearray(data.ljust(pages, b"\0")))
         self._next_base += pages + PAGE
         self._regions[handle] = region

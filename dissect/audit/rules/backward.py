@@ -8,7 +8,7 @@ from ..judgement import PASSED, Judgement, undecidable, violation
 from ..nouns import SentMessage
 from ..rule import Level, rule
 from ..transaction import Transaction
-from .credits import exceeded
+from .credits import exceeded, first_alone
 
 MUST = Level.MUST
 
@@ -95,11 +95,27 @@ def backward_credit_exceeded(transaction: Transaction) -> Judgement | None:
     return exceeded(transaction, "the backward grant")
 
 
+@rule("V1-BACKWARD-CREDIT-FIRST", "One backward call at a time until the first backward reply", MUST,
+      "7.2.1, 4.3.3", "RFC 8167, 4.1 and RFC 8166, 3.3.3", Transaction, "requester", backward=True)  # fmt: skip
+def backward_credit_first(transaction: Transaction) -> Judgement | None:
+    """Before the first backward reply of a connection there is one backward call outstanding.  Replies to forward calls
+    grant nothing for this direction.
+
+    Why: the server does not know yet how many receive buffers the client keeps for callbacks; one is all that is
+    certain.
+
+    Right: CB_NULL, its reply with 2 credits, then two callbacks at once.
+
+    Wrong: two callbacks, then the first backward reply.
+    """
+    return first_alone(transaction)
+
+
 @rule("V1-BACKWARD-UNANNOUNCED", "No backward call before the client announced that it is ready", MUST,
       "7.3.1", "RFC 8167, 6", SentMessage, "requester", backward=True)  # fmt: skip
 def backward_unannounced(sent: SentMessage) -> Judgement | None:
     """Before the first callback on a connection the NFSv4.1 client offered it for callbacks, by CREATE_SESSION or
-    BIND_CONN_TO_SESSION with the back channel.
+    BIND_CONN_TO_SESSION with the back channel.  It has done so from that call on, not from the reply to it.
 
     Why: a client that is not prepared has no receive buffer for a callback, and the connection ends.
 
@@ -109,16 +125,17 @@ def backward_unannounced(sent: SentMessage) -> Judgement | None:
     """
     if not sent.is_call:
         return None
-    if sent.announced:
-        return PASSED
-    if sent.rpc is None or sent.rpc.call is None:
+    frame = sent.message.frame
+    if sent.back_channel is None or sent.rpc is None or sent.rpc.call is None:
         return None
+    if 0 < sent.back_channel.offered < frame:
+        return PASSED
     if not sent.start_known:
         return undecidable("the connection began before the capture did")
     if reason := sent.missed(1 - sent.sender):
         return undecidable(reason)
-    if sent.calls_unread:
-        return undecidable("the calls before it are truncated in the capture")
+    if reason := sent.back_channel.doubt(frame):
+        return undecidable(reason)
     data, at = sent.message.data, sent.message.start + 12
     if sent.message.end < at + 4:
         return undecidable("the callback's program is not in the capture")

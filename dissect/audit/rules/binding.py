@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ...layers.oncrpc_codes import RPCSEC_GSS, RPCSEC_GSS_DATA
+from ...layers.oncrpc_codes import RPCSEC_GSS, RPCSEC_GSS_DATA, SUCCESS
 from ...layers.rpcrdma_codes import RDMA_ERROR
 from ...onc.programs import program_name
-from ..judgement import PASSED, Judgement, undecidable, violation
+from ..judgement import PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable, violation
+from ..leftovers import call_leftover, reply_leftover
 from ..rule import Level, rule
 from ..shape import CHUNKS, READS, RETURNS
 from ..transaction import Transaction
@@ -83,15 +84,14 @@ def read_roundup(transaction: Transaction) -> Judgement | None:
     items = transaction.arguments
     if items is None:
         return None
-    pads = sum(-item.count % 4 for item in items.items if item.reduced)
-    if not pads:
+    if not any(-item.count % 4 for item in items.items if item.reduced):
         return None
-    rest = transaction.call_length % 4
-    if rest == 0:
-        return PASSED
-    if rest == pads % 4:
-        return violation(f"{pads} pad bytes left behind the count of a reduced item", "none", transaction.frames[0])
-    return undecidable("the Payload stream's length is no multiple of four, and not by the pad")
+    left = call_leftover(transaction)
+    if left is not None and left.only_pad:
+        return violation(f"{left.excess} pad bytes left behind the count of {left.name}", "none", transaction.frames[0])
+    if left is None and transaction.call_length % 4:
+        return undecidable("the Payload stream's length is no multiple of four, and not by the pad")
+    return PASSED
 
 
 @rule("V1-CHUNK-LENGTH-MATCH", "The count left in the stream is the chunk's length", MUST,
@@ -161,11 +161,110 @@ def reduce_required(transaction: Transaction) -> Judgement | None:
         chunk = transaction.writes[item.chunk]
         if item.reduced:
             judged = PASSED
-        elif item.count <= chunk.advertised:
+        elif item.count <= chunk.advertised and item.position + item.count <= len(transaction.reply_stream):
             seen = f"{item.count} bytes of {item.name} inline, and Write chunk {item.chunk + 1} has room for them"
             return violation(seen, "in the Write chunk", *transaction.frames)
     if judged is None and results.problem:
         return undecidable(f"the results cannot be followed: {results.problem}")
+    return judged
+
+
+@rule("V1-COUNT-MATCH", "The count left in a reply is the length that its Write chunk returns", MUST,
+      "4.4.4.1", "RFC 8166, 3.4.4", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
+def count_match(transaction: Transaction) -> Judgement | None:
+    """The count word of a result that travels in a Write chunk equals the length that the chunk returns.  Lengths
+    beyond the segment and those of unfilled segments have rules of their own (V1-WRITE-SEGMENT-LENGTH,
+    V1-WRITE-UNFILLED).
+
+    Why: the count says how many bytes the item has, the chunk how many there are; where they differ, what follows
+    in the reply is misread.
+
+    Right: count 4096, returned length 4096.
+
+    Wrong: count 4096, returned length 4095; or count 5, returned length 8, the pad counted.
+    """
+    if (state := _reply(transaction)) is not PASSED:
+        return state
+    results, judged = transaction.results, None
+    if results is None:
+        return undecidable("the results cannot be read")
+    for item in results.items:
+        if item.chunk is None or not item.reduced:
+            continue
+        chunk = transaction.writes[item.chunk]
+        if any((use.returned or 0) > use.advertised.length for use in chunk.segments):
+            continue
+        written = [transaction.written(use) for use in chunk.segments]
+        unfilled = sum(
+            use.returned or 0 for use, one in zip(chunk.segments, written, strict=True) if not one and any(written)
+        )
+        returned = chunk.returned or 0
+        if item.count in (returned, returned - unfilled):
+            judged = PASSED
+        else:
+            return violation(f"count {item.count} of {item.name}, and Write chunk {item.chunk + 1} returns {returned}",
+                             "the same number", *transaction.frames)  # fmt: skip
+    return judged
+
+
+@rule("V1-ITEM-MOVED", "What travels in a chunk is not left in the Payload stream as well", MUST,
+      "4.4.4.1, 4.4.6.1", "RFC 8166, 3.4.4 and 3.4.6", Transaction, needs=CHUNKS, backward=False)  # fmt: skip
+def item_moved(transaction: Transaction) -> Judgement | None:
+    """Behind the count word of an item in a chunk the Payload stream goes on with the next item: neither the item's
+    bytes are there nor, in a reply, its XDR pad.  The pad in a call is V1-READ-ROUNDUP's.
+
+    Why: the receiver puts the chunk back at that place; what stands there already shifts all that follows.
+
+    Right: READ of 5 bytes, count 5, and the stream ends; 5 bytes in the Write chunk.
+
+    Wrong: the same, and 8 bytes behind the count.
+    """
+    calls, replies = _call(transaction), _reply(transaction)
+    judged = next((one for one in (calls, replies) if one is not None and one is not PASSED), None)
+    if calls is PASSED and transaction.arguments is not None:
+        left = call_leftover(transaction)
+        if left is not None and not left.only_pad:
+            return violation(f"{left.excess} bytes of {left.name} inline, and a Read chunk for them", "only the chunk",
+                             transaction.frames[0], by="requester")  # fmt: skip
+        judged = judged or PASSED
+    if replies is PASSED and transaction.results is not None:
+        left = reply_leftover(transaction)
+        if left is not None:
+            what = "pad bytes" if left.only_pad else "bytes"
+            return violation(f"{left.excess} {what} of {left.name} inline, and the item in a Write chunk",
+                             "only the chunk", *transaction.frames, by="responder")  # fmt: skip
+        if any(item.reduced for item in transaction.results.items):
+            judged = judged or PASSED
+    return judged
+
+
+@rule("V1-WRITE-CHUNK-SIZE", "A Write chunk is large enough for the largest result", MUST,
+      "4.4.6", "RFC 8166, 3.4.6", Transaction, "requester", needs=CHUNKS, backward=False)  # fmt: skip
+def write_chunk_size(transaction: Transaction) -> Judgement | None:
+    """The Write chunk for a READ has at least as many bytes as the READ asks for.  READLINK has no such number, except
+    in NFS version 2.  A Write chunk without segments asks for the data inline.
+
+    Why: the responder has nowhere to put the rest of the data.
+
+    Right: READ of 8192 bytes, a Write chunk of 8192.
+
+    Wrong: READ of 8192 bytes, a Write chunk of 4096.
+    """
+    rpc = transaction.rpc
+    if rpc.call is None or not transaction.writes or rpc.call.header.problem or transaction.sealed:
+        return None
+    if not transaction.bound:
+        return undecidable("the program has no known upper-layer binding")
+    if not transaction.call_whole:
+        return undecidable("the call's Payload stream is not all in the capture")
+    judged = None
+    for number, (chunk, largest) in enumerate(zip(transaction.writes, transaction.largest_results, strict=False), 1):
+        if largest is None or not chunk.segments:
+            continue
+        if chunk.advertised < largest:
+            return violation(f"Write chunk {number} of {chunk.advertised} bytes for a result of up to {largest}",
+                             f"at least {largest} bytes", transaction.frames[0])  # fmt: skip
+        judged = PASSED
     return judged
 
 
@@ -222,3 +321,39 @@ def no_binding(transaction: Transaction) -> Judgement | None:
         return PASSED
     return violation(f"{program_name(rpc.program)} version {rpc.version} (program {rpc.program})",
                      "a program with a known binding", transaction.frames[0], note=True)  # fmt: skip
+
+
+@rule("V1-REPLY-NO-BINDING", "What has no binding is not answered with success", MUST,
+      "8, 8.1.1", "RFC 8166, 6 and 6.1", Transaction, "responder", backward=False)  # fmt: skip
+def reply_no_binding(transaction: Transaction) -> Judgement | None:
+    """A responder does not process a call with a Read chunk where no eligible item is, nor one of a program without a
+    binding.  Of a program a binding may exist that is not known here, so that is a note.
+
+    Why: a call that breaks the binding may have been put together wrongly; processing it may damage data.
+
+    Right: a Read chunk at the file handle, GARBAGE_ARGS or RDMA_ERROR.
+
+    Wrong: the same, SUCCESS.
+    """
+    rpc = transaction.rpc
+    if rpc.call is None or rpc.reply is None or rpc.call.header.problem:
+        return None
+    if rpc.program is None or rpc.version is None:
+        return None
+    ineligible = ddp_eligible(transaction)
+    if transaction.bound and (ineligible is None or ineligible.verdict == UNDECIDABLE):
+        return None
+    if rpc.reply.header.procedure == RDMA_ERROR:
+        return PASSED
+    reply = transaction.reply_head
+    if reply is None or reply.accepted is None:
+        return undecidable("the reply cannot be read")
+    if not reply.accepted or reply.accept_status != SUCCESS:
+        return PASSED
+    if not transaction.bound:
+        return violation(f"SUCCESS for {program_name(rpc.program)} version {rpc.version} (program {rpc.program})",
+                         "an error for a program without a known binding", *transaction.frames, note=True)  # fmt: skip
+    if ineligible is not None and ineligible.verdict == VIOLATION:
+        return violation(f"SUCCESS for a call with {ineligible.observed}", "GARBAGE_ARGS or RDMA_ERROR",
+                         *transaction.frames)  # fmt: skip
+    return PASSED

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from ...layers.characteristics_codes import (
-    BKREQSUP_GENL,
-    BKREQSUP_INLINE,
     EXPERIMENTAL,
     ROPT_INITXCH,
     ROPT_REQXCH,
     ROPT_RESPXCH,
     ROPT_UPDXCH,
-    XCHAR_BRS,
-    XCHAR_RBSIZ,
-    XCHAR_REQREMINV,
     option_name,
     value_words,
 )
-from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_ERROR, RDMA_NOMSG, error_name
+from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, RDMA_ERROR, error_name
 from ...rpcrdma.characteristics import InitXch, ReqXch, RespXch, UnknownOption, UpdXch, selected
 from ...transport.connection import DEFAULT_INLINE
 from ..judgement import PASSED, Judgement, undecidable, violation
-from ..nouns import RefusableMessage, SentMessage, SentOption
+from ..nouns import RefusableMessage, SentOption
 from ..rule import Level, rule
-from ..shape import CALL, INVALIDATE, REPLY, SECOND
 from ..subject import gaps
 from .errors import silent
-from .inline import compare_second, ruled_elsewhere
 from .version2 import LATE_START
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 
-def _lost(option: SentOption) -> str:
+def options_missed(option: SentOption) -> str:
     """Why the peer of an option's sender may have said more than is known; '' where it cannot have."""
     if not option.start_known:
         return LATE_START
@@ -79,7 +72,7 @@ def type_(option: SentOption) -> Judgement | None:
     return judged or (undecidable(option.truncated) if option.truncated and not option.values else None)
 
 
-@rule("XC-UNKNOWN", "An unknown characteristic draws no error", MUST, "2.1, 4.1", "", RefusableMessage)
+@rule("XC-UNKNOWN", "An unknown characteristic draws no error", STATED, "2.1, 4.1", "", RefusableMessage)
 def unknown(refusable: RefusableMessage) -> Judgement | None:
     """An end ignores a characteristic that it does not know, or rejects its change by ROPT_RESPXCH.  One that does not
     support the option at all answers RDMA2_ERR_INVAL_OPTION, and never sends such an option itself.
@@ -165,7 +158,7 @@ def init_size(option: SentOption) -> Judgement | None:
     if limit is None:
         return PASSED if length <= DEFAULT_INLINE else undecidable(source)
     if length > limit:
-        if reason := _lost(option):
+        if reason := options_missed(option):
             return undecidable(reason)
         return violation(f"a Send of {length:,} bytes", f"at most {limit:,} ({source})")
     return PASSED if option.message.operation.end_known else undecidable("the end of the Send is not in the capture")
@@ -218,7 +211,7 @@ def no_change(option: SentOption) -> Judgement | None:
         if announced_at < frame and one.which in fixed and before is not None and one.value != before:
             return violation(f"{one.name} changes from {value_words(one.which, before)} to {one.words}",
                              "no change, as optixch_nochg announced", announced_at, frame)  # fmt: skip
-        judged = undecidable(reason) if not announced_at and (reason := _lost(option)) else PASSED
+        judged = undecidable(reason) if not announced_at and (reason := options_missed(option)) else PASSED
     return judged
 
 
@@ -241,7 +234,7 @@ def response_xid(option: SentOption) -> Judgement | None:
     request = option.request
     if request is not None and request.xid == xid:
         return PASSED
-    if reason := _lost(option):
+    if reason := options_missed(option):
         return undecidable(reason)
     if request is not None:
         waits = f"0x{request.xid:08x}"
@@ -270,7 +263,7 @@ def response_sets(option: SentOption) -> Judgement | None:
             names = ", ".join(selected(both, request.want) if request is not None else map(str, sorted(both)))
             return violation(f"{names} is {one} and {other}", "in one of them")
     if request is None:
-        return undecidable("the request is not in the capture") if _lost(option) else None
+        return undecidable("the request is not in the capture") if options_missed(option) else None
     if not request.whole:
         return undecidable("the request cannot be read to its end")
     named, all_ = content.done | content.rejected | content.pending, set(range(len(request.want)))
@@ -283,7 +276,7 @@ def response_sets(option: SentOption) -> Judgement | None:
     return PASSED
 
 
-@rule("XC-RESPONSE-MISSING", "A ROPT_REQXCH is answered", MUST, "4.2", "", RefusableMessage)
+@rule("XC-RESPONSE-MISSING", "A ROPT_REQXCH is answered", STATED, "4.2", "", RefusableMessage)
 def response_missing(refusable: RefusableMessage) -> Judgement | None:
     """A ROPT_REQXCH draws a ROPT_RESPXCH, or, from an end that does not support it, an RDMA2_ERROR.
 
@@ -362,110 +355,6 @@ def update_pending(option: SentOption) -> Judgement | None:
     pending = option.conversation.negotiation.pending(option.sender, frame)
     if not content.pending_clear or any(request.want[at].which == which for request, at in pending):
         return PASSED
-    if reason := _lost(option):
+    if reason := options_missed(option):
         return undecidable(reason)
     return violation(f"optupdxch_pendclr is true, and no change of {content.now.name} is pending", "false")
-
-
-# What is in force
-
-
-@rule("XC-RBSIZ", "No Send exceeds the Receive Buffer Size in force", MUST, "3.1", "", SentMessage, needs=SECOND)
-def receive_buffer(sent: SentMessage) -> Judgement | None:
-    """Once the receiver has announced its Receive Buffer Size, no Send of version 2 is longer.  Where it has not,
-    V2-INLINE-4096 judges.
-
-    Why: a Send that does not fit its receive buffer fails, and with it the connection.
-
-    Right: 8192 announced, a Send of 8,000 bytes.
-
-    Wrong: 8192 announced, a Send of 9,000 bytes.
-    """
-    if ruled_elsewhere(sent) or not sent.buffer_announced:
-        return None
-    limit, _, source = sent.limit
-    return compare_second(sent, limit, source)
-
-
-@rule("XC-RBSIZ-SHRINK", "The Receive Buffer Size shrinks only where the peer asked for it", SHOULD,
-      "3.1", "", SentOption)  # fmt: skip
-def receive_buffer_shrink(option: SentOption) -> Judgement | None:
-    """A ROPT_UPDXCH lowers the Receive Buffer Size only after a ROPT_REQXCH of its peer that asked for less.
-
-    Why: Sends of the larger size may be under way, and will not fit.
-
-    Right: a ROPT_REQXCH for 4096, then 4096.
-
-    Wrong: 8192, then 4096 unasked.
-    """
-    if not isinstance(option.content, UpdXch):
-        return None
-    now, frame = option.content.now, option.message.frame
-    if now is None or now.which != XCHAR_RBSIZ or now.value is None:
-        return None
-    before, _, source = option.conversation.in_force(XCHAR_RBSIZ, option.sender, frame)
-    if before is None:
-        return undecidable(source)
-    wishes = (
-        one.value
-        for request in option.conversation.negotiation.requests
-        if request.requester != option.sender and request.frame < frame
-        for one in request.want
-        if one.which == XCHAR_RBSIZ and one.value is not None
-    )
-    if now.value >= before or any(wish < before for wish in wishes):
-        return PASSED
-    if reason := _lost(option):
-        return undecidable(reason)
-    return violation(f"{before} lowered to {now.value} unasked", f"{before} or more")
-
-
-@rule("XC-REQREMINV", "Send With Invalidate only to a requester that announced support for it", MUST,
-      "3.2", "", SentMessage, "responder", needs=SECOND | REPLY | INVALIDATE)  # fmt: skip
-def remote_invalidation(sent: SentMessage) -> Judgement | None:
-    """A version 2 reply is a Send With Invalidate only where its requester's Requester Remote Invalidation is true; by
-    default it is false.
-
-    Why: a requester that does not expect it finds its memory gone, or invalidates it twice and fails.
-
-    Right: ROPT_INITXCH with Requester Remote Invalidation true, replies that invalidate.
-
-    Wrong: no such ROPT_INITXCH, and a reply that invalidates.
-    """
-    ready, _, source = sent.conversation.in_force(XCHAR_REQREMINV, 1 - sent.sender, sent.message.frame)
-    if ready:
-        return PASSED
-    if ready is None:
-        return undecidable(source)
-    if reason := sent.missed(1 - sent.sender):
-        return undecidable(reason)
-    return violation(f"a Send With Invalidate, and Requester Remote Invalidation is false ({source})", "a plain Send")
-
-
-@rule("XC-BRS", "Backward calls respect the client's Backward CharacteristicRequest Support", MUST,
-      "3.3", "", SentMessage, "requester", needs=SECOND | CALL, backward=True)  # fmt: skip
-def backward_support(sent: SentMessage) -> Judgement | None:
-    """A version 2 server sends no backward calls to a client whose level is BKREQSUP_NONE, and calls without chunks to
-    one whose level is BKREQSUP_INLINE, which is the default.
-
-    Why: a client has no buffers or no code for what it did not offer.
-
-    Right: BKREQSUP_GENL, a CB_COMPOUND with a Reply chunk.
-
-    Wrong: BKREQSUP_NONE, a CB_COMPOUND.
-    """
-    level, _, source = sent.conversation.in_force(XCHAR_BRS, 0, sent.message.frame)
-    if level is None:
-        return undecidable(source)
-    if level == BKREQSUP_GENL:
-        return PASSED
-    if sent.unread:
-        return undecidable(sent.unread)
-    chunks = sent.header.chunks or sent.header.procedure == RDMA_NOMSG
-    if level == BKREQSUP_INLINE and not chunks:
-        return PASSED
-    if reason := sent.missed(0):
-        return undecidable(reason)
-    seen = "a backward call" + (" with chunks" if chunks else "")
-    allowed = "an RDMA2_MSG without chunks" if level == BKREQSUP_INLINE else "none"
-    return violation(f"{seen}, and the client's level is {value_words(XCHAR_BRS, level)} ({source})", allowed)

@@ -79,8 +79,14 @@ def credit_first(transaction: Transaction) -> Judgement | None:
 
     Wrong: three calls, then the first reply.
     """
-    flow, call = transaction.flow, transaction.rpc.call
-    if flow is None or flow.limit is not None or call is None or call.header.version == 2:
+    call = transaction.rpc.call
+    return None if call is None or call.header.version == 2 else first_alone(transaction)
+
+
+def first_alone(transaction: Transaction) -> Judgement | None:
+    """Judge the number of calls outstanding before the first reply of their direction."""
+    flow = transaction.flow
+    if flow is None or flow.limit is not None:
         return None
     if not transaction.start_known:
         return undecidable("the connection began before the capture did")

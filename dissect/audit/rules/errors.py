@@ -167,7 +167,7 @@ def error_for_version(refusable: RefusableMessage) -> Judgement | None:
 
 
 @rule("V1-ERROR-FOR-HEADER", "An undecodable header is answered by RDMA_ERR_BADHEADER", MUST,
-      "5.5.2", "RFC 8166, 4.5.2", RefusableMessage, "responder")  # fmt: skip
+      "5.5.2", "RFC 8166, 4.5.2", RefusableMessage)  # fmt: skip
 def error_for_header(refusable: RefusableMessage) -> Judgement | None:
     """A message whose version is known, but whose header cannot be decoded draws an RDMA_ERROR with
     RDMA_ERR_BADHEADER, which RFC 8166 calls RDMA_ERR_CHUNK.  So does an option of version 2 that cannot be decoded
@@ -201,6 +201,27 @@ def error_for_reserved(refusable: RefusableMessage) -> Judgement | None:
     Wrong: RDMA_MSGP, answered like an RDMA_MSG.
     """
     return _answered(refusable, ERR_CHUNK) if refusable.kind == "reserved" else None
+
+
+@rule("V1-ERROR-OF-ERROR", "An RDMA_ERROR that cannot be decoded is not answered", MUST,
+      "5.5", "RFC 8166, 4.5", RefusableMessage)  # fmt: skip
+def error_of_error(refusable: RefusableMessage) -> Judgement | None:
+    """An end that receives an RDMA_ERROR that it cannot decode discards it, and sends nothing in return.
+
+    Why: each error that is answered by an error would be answered again, and so on for ever.
+
+    Right: an RDMA_ERROR with rdma_err 7, and silence.
+
+    Wrong: the same, and an RDMA_ERROR with the same XID in return.
+    """
+    if refusable.kind != "error":
+        return None
+    if refusable.answer is not None:
+        return violation("an RDMA_ERROR in answer to an RDMA_ERROR that cannot be decoded", "silence",
+                         refusable.message.frame, refusable.answer.frame)  # fmt: skip
+    if reason := gaps(refusable.connection, 1 - refusable.sender):
+        return undecidable(reason)
+    return PASSED
 
 
 @rule("V1-ERROR-RETRY", "A call answered by RDMA_ERROR is not answered again", STATED,

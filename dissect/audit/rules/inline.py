@@ -71,8 +71,8 @@ def compare(sent: SentMessage, limit: int, why: str) -> Judgement:
 @rule("V1-INLINE-EXCEEDED", "No Send is longer than its receiver can take", MUST,
       "4.3.2, 5.2.4", "RFC 8166, 3.3.2", SentMessage, needs=FIRST, backward=False)  # fmt: skip
 def inline_exceeded(sent: SentMessage) -> Judgement | None:
-    """No Send is longer than the receive size that the receiver announced.  Where one end announced none, PD-INLINE
-    and V1-FIRST-1024 judge.
+    """No Send is longer than the receive size that the receiver announced.  Where it announced none, PD-INLINE and
+    V1-FIRST-1024 judge.
 
     Why: a Send that does not fit its receive buffer fails, and with it the connection.
 
@@ -86,8 +86,8 @@ def inline_exceeded(sent: SentMessage) -> Judgement | None:
         if sent.length <= DEFAULT_INLINE and sent.message.operation.end_known:
             return PASSED
         return undecidable(UNKNOWN)
-    mine, theirs = (sent.conversation.private_data(end) for end in (sent.sender, 1 - sent.sender))
-    if mine is None or theirs is None:
+    theirs = sent.conversation.private_data(1 - sent.sender)
+    if theirs is None:
         return None
     return compare(sent, theirs.receive_size, "the receive size the receiver announced")
 
@@ -117,8 +117,9 @@ def first_1024(sent: SentMessage) -> Judgement | None:
 @rule("PD-INLINE", "Each direction keeps to the smaller of the two announced sizes", MUST,
       "4.2, 5.1", "RFC 8797, 4.2 and 5.1", SentMessage, needs=FIRST, backward=False)  # fmt: skip
 def private_inline(sent: SentMessage) -> Judgement | None:
-    """No Send is longer than the smaller of its sender's send size and its receiver's receive size; 1024 where only
-    one end sent private data.  One that overruns even the receiver's size is V1-INLINE-EXCEEDED's.
+    """An end that received private data keeps to the smaller of its own send size and the receive size it received, or
+    to the latter where it announced no send size; an end that received none keeps to 1024 bytes.  A Send that overruns
+    even the receiver's size is V1-INLINE-EXCEEDED's.
 
     Why: both ends compute the threshold from the same two numbers; an end that exceeds it breaks what the other one
     relies on when it sizes buffers and chunks.
@@ -132,10 +133,12 @@ def private_inline(sent: SentMessage) -> Judgement | None:
     mine, theirs = (sent.conversation.private_data(end) for end in (sent.sender, 1 - sent.sender))
     if mine is None and theirs is None:
         return None
-    if mine is None or theirs is None:
-        return compare(sent, DEFAULT_INLINE, "one end sent no valid private data")
+    if theirs is None:
+        return compare(sent, DEFAULT_INLINE, "its receiver sent no valid private data")
     if sent.length > theirs.receive_size:
         return None
+    if mine is None:
+        return compare(sent, theirs.receive_size, "the receive size of the receiver")
     return compare(sent, min(mine.send_size, theirs.receive_size), "the smaller of send size and receive size")
 
 

@@ -24,7 +24,7 @@ def _nothing(setup: ConnectionSetup) -> Judgement | None:
 @rule(
     "PD-VERSION",
     "The message behind the format identifier has version 1",
-    MUST,
+    STATED,
     "4, 5.2",
     "RFC 8797, 4 and 5.2",
     ConnectionSetup,
@@ -41,7 +41,7 @@ def private_version(setup: ConnectionSetup) -> Judgement | None:
     for found in setup.identifiers[:1]:
         if found.version is None:
             return undecidable(TRUNCATED) if setup.truncated else None
-        return PASSED if found.version == 1 else violation(f"version {found.version}", "1")
+        return PASSED if found.version == 1 else violation(f"version {found.version}", "1", note=True)
     return _nothing(setup)
 
 
@@ -63,7 +63,7 @@ def private_reserved(setup: ConnectionSetup) -> Judgement | None:
 
 
 @rule(
-    "PD-LENGTH", "The eight octets lie wholly inside the private data", SHOULD, "5.2", "RFC 8797, 5.2", ConnectionSetup
+    "PD-LENGTH", "The eight octets lie wholly inside the private data", STATED, "5.2", "RFC 8797, 5.2", ConnectionSetup
 )
 def private_length(setup: ConnectionSetup) -> Judgement | None:
     """The message that a format identifier begins does not run past the end of the private data.
@@ -86,7 +86,7 @@ def private_length(setup: ConnectionSetup) -> Judgement | None:
     return PASSED
 
 
-@rule("PD-AMBIGUOUS", "The format identifier appears once", SHOULD, "5.2, 7", "RFC 8797, 5.2 and 7", ConnectionSetup)
+@rule("PD-AMBIGUOUS", "The format identifier appears once", STATED, "5.2, 7", "RFC 8797, 5.2 and 7", ConnectionSetup)
 def private_ambiguous(setup: ConnectionSetup) -> Judgement | None:
     """The private data hold one format identifier.
 
@@ -168,7 +168,7 @@ def invalidate_stag(sent: SentMessage) -> Judgement | None:
 @rule(
     "PD-INVALIDATE-ROLE",
     "Only replies use Send With Invalidate",
-    MUST,
+    STATED,
     "4.1",
     "RFC 8797, 4.1",
     SentMessage,

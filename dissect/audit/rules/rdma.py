@@ -7,11 +7,16 @@ from ..judgement import PASSED, Judgement, undecidable, violation
 from ..nouns import RdmaOperation
 from ..rule import Level, rule
 
-MUST = Level.MUST
+MUST, STATED = Level.MUST, Level.STATED
 
 
 @rule(
-    "V1-TRANSFER-MODEL", "Only the responder issues RDMA Reads and Writes", MUST, "4.1", "RFC 8166, 3.1", RdmaOperation
+    "V1-TRANSFER-MODEL",
+    "Only the responder issues RDMA Reads and Writes",
+    STATED,
+    "4.1",
+    "RFC 8166, 3.1",
+    RdmaOperation,
 )
 def transfer_model(movement: RdmaOperation) -> Judgement | None:
     """Every RDMA Read and Write comes from the server.  Backward messages have no chunks, so a client has nothing to
@@ -57,6 +62,8 @@ def rdma_outside(movement: RdmaOperation) -> Judgement | None:
         return undecidable(reason)
     if movement.calls_truncated:
         return undecidable("the chunk lists of a call are truncated in the capture")
+    if movement.calls_unread:
+        return undecidable("the chunk lists of an open call cannot be decoded")
     one = movement.operation
     near = f"; {movement.near}" if movement.near else ""
     return violation(
@@ -65,7 +72,7 @@ def rdma_outside(movement: RdmaOperation) -> Judgement | None:
     )
 
 
-@rule("V1-RDMA-AFTER-REPLY", "No RDMA touches a call's memory after its reply", MUST,
+@rule("V1-RDMA-AFTER-REPLY", "No RDMA touches a call's memory after its reply", STATED,
       "4.4.5.2, 5.4.1, 10.1.3", "RFC 8166, 3.4.5, 4.4 and 8.1.3", RdmaOperation, "responder")  # fmt: skip
 def rdma_after_reply(movement: RdmaOperation) -> Judgement | None:
     """No RDMA Read or Write goes to a segment whose call was answered before it was issued.  A late Write with bytes

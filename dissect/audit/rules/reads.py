@@ -9,6 +9,9 @@ from ..rule import Level, rule
 from ..shape import CALL, CHUNKS, NOMSG, READS, REPLY
 from ..transaction import Transaction
 
+PREDICTABLE = 32
+"""Steps of one size in a row."""
+
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 
@@ -68,7 +71,7 @@ def read_position_range(sent: SentMessage) -> Judgement | None:
     return PASSED
 
 
-@rule("V1-READ-POSITION-SAME", "The segments of a Read chunk stand together", MUST,
+@rule("V1-READ-POSITION-SAME", "The segments of a Read chunk stand together", STATED,
       "4.4.5.1", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS, backward=False)  # fmt: skip
 def read_position_same(sent: SentMessage) -> Judgement | None:
     """Segments with one Position follow each other in the Read list, with none of another Position between them.
@@ -109,7 +112,7 @@ def long_call_position(sent: SentMessage) -> Judgement | None:
     return violation(f"its Read chunk is at Position {sent.header.reads[0].position}", "Position 0")
 
 
-@rule("V1-READ-IN-REPLY", "A reply has no Read list", MUST,
+@rule("V1-READ-IN-REPLY", "A reply has no Read list", STATED,
       "2.3, 4.1", "RFC 8166, 3.1", SentMessage, "responder", needs=REPLY, backward=False)  # fmt: skip
 def read_in_reply(sent: SentMessage) -> Judgement | None:
     """The Read list of a reply is empty: results travel inline, in Write chunks or in the Reply chunk.
@@ -149,3 +152,24 @@ def handle_persistent(transaction: Transaction) -> Judgement | None:
         return PASSED
     return violation(f"call {run} in a row that advertises handle 0x{handle:08x}", "a fresh handle for each call",
                      transaction.frames[0])  # fmt: skip
+
+
+@rule("V1-HANDLE-PREDICTABLE", "Handles are not predictable", SHOULD,
+      "10.1.2", "RFC 8166, 8.1.2", Transaction, "requester", needs=CHUNKS)  # fmt: skip
+def handle_predictable(transaction: Transaction) -> Judgement | None:
+    """New handles do not follow each other in one constant step, 32 times in a row.  Linux's rxe and siw number them
+    so; it is a note, once for each such run.
+
+    Why: a peer that can guess the next handle can reach the memory of another call.
+
+    Right: handles 0x5d21, 0x11c8, 0x9e40.
+
+    Wrong: handles 0x100, 0x201, 0x302 and so on.
+    """
+    step, run = transaction.handle_step
+    if run < PREDICTABLE:
+        return PASSED
+    if run - transaction.new_handles >= PREDICTABLE:
+        return None  # reported already
+    return violation(f"{run} handles in a row, each 0x{step:x} above the one before", "no constant step",
+                     transaction.frames[0], note=True)  # fmt: skip

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from ...layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
+from ...rpcrdma.conversation import DEFAULT_INLINE
 from ...rpcrdma.rpcs import ChunkUse
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..rule import Level, rule
 from ..shape import CHUNKS, NOMSG, RETURNS
 from ..transaction import Transaction, delivers
+
+REPLY_HEADER = 24
+"""Bytes of an RPC reply before its results, with an empty verifier (RFC 5531, 9)."""
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
@@ -42,7 +46,7 @@ def _returned(transaction: Transaction) -> Judgement | None:
 
 
 @rule("V1-REPLY-CHUNK-MISSING", "RDMA_NOMSG answers a call that gave a Reply chunk", MUST,
-      "5.3.3", "RFC 8166, 4.3.3", Transaction, "responder", needs=NOMSG, backward=False)  # fmt: skip
+      "5.2.4", "RFC 8166, 4.2.4", Transaction, "responder", needs=NOMSG, backward=False)  # fmt: skip
 def reply_chunk_missing(transaction: Transaction) -> Judgement | None:
     """A reply is RDMA_NOMSG only where the call provided a Reply chunk.
 
@@ -84,14 +88,57 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
                          *transaction.frames)  # fmt: skip
     wanted = transaction.directory_bytes
     if wanted is not None and wanted > chunk.advertised:
-        responder, frame = transaction.endpoint("responder"), transaction.frames[-1]
-        limit, _ = transaction.conversation.inline_threshold(responder, frame)
-        if wanted > limit:
+        limit, _ = longest_reply(transaction)
+        if limit is not None and wanted > limit:
             return violation(
                 f"a Reply chunk of {chunk.advertised:,} bytes for {wanted:,} bytes of entries",
                 f"at least {wanted:,} bytes", transaction.frames[0],
             )  # fmt: skip
     return PASSED if transaction.rpc.reply is not None else None
+
+
+@rule("V1-REPLY-CHUNK-PROVIDED", "A call whose reply can be long provides a Reply chunk", MUST,
+      "5.3.3", "RFC 8166, 4.3.3", Transaction, "requester", backward=False)  # fmt: skip
+def reply_chunk_provided(transaction: Transaction) -> Judgement | None:
+    """A READDIR or READDIRPLUS that asks for more bytes of entries than fit inline, alone or in a COMPOUND, has a Reply
+    chunk.
+
+    Why: the requester must be ready for the largest reply; without a Reply chunk the responder can only fail the call.
+
+    Right: READDIRPLUS for 32,768 bytes with a Reply chunk.
+
+    Wrong: READDIRPLUS for 32,768 bytes without one, where 4,096 fit inline.
+    """
+    call = transaction.rpc.call
+    if call is None or call.header.problem or transaction.sealed:
+        return None
+    wanted = transaction.directory_bytes
+    if wanted is None:
+        return None
+    if transaction.reply_chunk is not None:
+        return PASSED
+    limit, source = longest_reply(transaction)
+    header = 32 if call.header.version == 2 else 28
+    length = header + REPLY_HEADER + wanted
+    if limit is None:
+        return PASSED if length <= DEFAULT_INLINE else undecidable(source)
+    if length <= limit:
+        return PASSED
+    return violation(f"no Reply chunk for up to {wanted:,} bytes of entries",
+                     f"a Reply chunk, since {limit:,} bytes fit inline ({source})", transaction.frames[0])  # fmt: skip
+
+
+def longest_reply(transaction: Transaction) -> tuple[int | None, str]:
+    """The inline threshold of replies to a call; None where it is not known."""
+    call = transaction.rpc.call
+    assert call is not None
+    conversation, requester = transaction.conversation, transaction.endpoint("requester")
+    if call.header.version == 2:
+        value, _, source = conversation.receive_size(requester, call.frame)
+        return value, source
+    if not conversation.private_data_seen:
+        return None, "the private data are not in the capture, so the inline threshold is not known"
+    return conversation.inline_threshold(1 - requester, call.frame)
 
 
 @rule("V1-WRITE-SEGMENT-COUNT", "A reply returns as many segments as the call gave", MUST,
@@ -285,6 +332,7 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
     if (state := _returned(transaction)) is not PASSED:
         return state
     judged = None
+    counts = _counts(transaction)
     for name, chunk, _ in _pairs(transaction):
         if chunk.returned is None or _overruns(chunk):
             continue
@@ -295,8 +343,9 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         filled = [(use, one) for use, one in zip(chunk.segments, written, strict=True) if one or not any(written)]
         returned = sum(use.returned or 0 for use, _ in filled)
         total = sum(one for _, one in filled)
-        padded = returned + 3 & -4
-        if total == returned or (total == padded and chunk.kind == "write"):
+        count = counts.get(number, returned)
+        only_pad = chunk.kind == "write" and count % 4 and 0 < total - count < 4 and returned in (count, total)
+        if total == returned or only_pad:
             judged = judged or PASSED
         elif transaction.unwritten:
             return undecidable(transaction.unwritten)
@@ -319,24 +368,28 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
     """
     if (state := _returned(transaction)) is not PASSED:
         return state
-    results, judged = transaction.results, None
-    counts = {item.chunk: item.count for item in results.items if item.reduced} if results is not None else {}
+    judged, counts = None, _counts(transaction)
     for number, chunk in enumerate(transaction.writes):
         if not chunk.returned or _overruns(chunk):
             continue
         count = counts.get(number, chunk.returned)
         written = sum(transaction.written(use) for use in chunk.segments)
-        padded = count + 3 & -4
         if count % 4 == 0 and number not in counts:
             continue
-        if count == padded:
-            judged = judged or PASSED
-        elif chunk.returned == padded or written == padded:
+        # A pad is one to three bytes; a server that counts it wrong writes another number of them than are missing.
+        if count % 4 and 0 < written - count < 4:
             seen = f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned"
             return violation(f"{seen} for an item of {count}", f"{count} bytes", *transaction.frames)
-        else:
-            judged = judged or PASSED
+        judged = judged or PASSED
     return judged
+
+
+def _counts(transaction: Transaction) -> dict[int, int]:
+    """The count words of the reduced results, by the index of their Write chunk."""
+    results = transaction.results
+    if results is None:
+        return {}
+    return {item.chunk: item.count for item in results.items if item.reduced and item.chunk is not None}
 
 
 @rule("V1-WRITE-BEFORE-REPLY", "RDMA Writes precede the reply's Send", STATED,

@@ -21,7 +21,7 @@ from ...rpcrdma.characteristics import UnknownOption
 from ...rpcrdma.memory import REORDERED
 from ...rpcrdma.negotiation import VersionRefusal
 from ...transport.connection import DEFAULT_INLINE
-from ..judgement import PASSED, Judgement, undecidable, violation
+from ..judgement import PASSED, VIOLATION, Judgement, undecidable, violation
 from ..nouns import RefusableMessage, SentMessage, SentOption
 from ..rule import Level, rule
 from ..shape import ERROR, REPLY, SECOND
@@ -242,7 +242,7 @@ def first_message(sent: SentMessage) -> Judgement | None:
     ):
         begun = conversation.negotiation.requested
         return violation(f"version 2 on a connection that began with version {begun.version}",
-                         "version 2 from the start", begun.frame, frame)  # fmt: skip
+                         "version 2 from the start", begun.frame, frame, stated=True)  # fmt: skip
     if terms.waiting:
         if reason := sent.missed(1) or beheaded(sent.connection, 1):
             return undecidable(reason)
@@ -251,7 +251,8 @@ def first_message(sent: SentMessage) -> Judgement | None:
         return violation(f"message {terms.waiting + 1}, and no answer yet", "one message alone")
     if sent.header.option == ROPT_INITXCH:
         return PASSED
-    return compare_second(sent, DEFAULT_INLINE, "before version 2 is settled")
+    judgement = compare_second(sent, DEFAULT_INLINE, "before version 2 is settled")
+    return judgement._replace(stated=judgement.verdict == VIOLATION)
 
 
 def _refusal(sent: SentMessage) -> VersionRefusal | None:
@@ -300,7 +301,8 @@ def fallback(sent: SentMessage) -> Judgement | None:
 @rule("V2-REPLY-VERSION", "A reply has the version of its call", MUST,
       "5.3", "RFC 8166, 4.2.2", Transaction, "responder", needs=REPLY)  # fmt: skip
 def reply_version(transaction: Transaction) -> Judgement | None:
-    """rdma_vers of a reply is that of its call.  RDMA_ERROR is V1-ERROR-VERSION's.
+    """rdma_vers of a reply is that of its call.  RDMA_ERROR is V1-ERROR-VERSION's; what answers a version that the
+    responder does not support is V1-ERROR-FOR-VERSION's.
 
     Why: a requester that spoke version 1 cannot read version 2, and one that spoke version 2 takes version 1 for the
     end of it.
@@ -318,6 +320,9 @@ def reply_version(transaction: Transaction) -> Judgement | None:
         return None
     if call.header.version == reply.header.version:
         return PASSED
+    supported = call.header.version == 1 or transaction.version_supported
+    if not supported:
+        return None
     seen = f"{procedure_name(reply.header.version, reply.header.procedure)} of version {reply.header.version}"
     return violation(f"{seen} in answer to version {call.header.version}", f"version {call.header.version}",
                      call.frame, reply.frame)  # fmt: skip

@@ -57,6 +57,16 @@ def backward_credit_exceeded(wire: Wire) -> Broken:
     return by_server(wire, calls[1].true.call_operation)
 
 
+@breaks("V1-BACKWARD-CREDIT-FIRST")
+def backward_credit_first(wire: Wire) -> Broken:
+    connection = announced(wire)
+    calls = [callback(connection) for _ in range(2)]
+    wire.pause(1_000_000)
+    for rpc in calls:
+        recalled(rpc)
+    return by_server(wire, calls[1].true.call_operation)
+
+
 @breaks("V1-BACKWARD-SIZE")
 def backward_size(wire: Wire) -> Broken:
     connection = announced(wire)

@@ -15,6 +15,7 @@ from .scripts import (
     Broken,
     R,
     answer,
+    asked,
     breaks,
     by_client,
     by_server,
@@ -49,8 +50,24 @@ def gss_material(wire: Wire) -> Broken:
 @breaks("V1-NO-BINDING")
 def no_binding(wire: Wire) -> Broken:
     rpc = call(opened(wire), Call(200001, 1, 0))
-    reply(rpc, Reply())
+    reply(rpc, Reply(accept=1))
     return by_client(wire, rpc.true.call_operation)
+
+
+@breaks("V1-REPLY-NO-BINDING")
+def reply_no_binding(wire: Wire) -> Broken:
+    connection = opened(wire)
+    asked(connection, nfs3.write(0, DATA[:64]), 7, [(100, connection.register(32))], out=False)
+    version = connection.version
+    sent = connection.send(SERVER, header(7, MSG, version=version, direction=REPLY) + answer(nfs3.write_reply(64), 7))
+    return by_server(wire, sent, "V1-DDP-ELIGIBLE")
+
+
+def unknown_program_served(wire: Wire) -> Broken:
+    """V1-REPLY-NO-BINDING: SUCCESS for a program without a binding, which is a note."""
+    rpc = call(opened(wire), Call(200001, 1, 0))
+    reply(rpc, Reply())
+    return by_server(wire, rpc.true.reply_operation, "V1-NO-BINDING")
 
 
 @breaks("PD-VERSION")

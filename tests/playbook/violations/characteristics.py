@@ -175,6 +175,24 @@ def experimental(wire: Wire) -> Broken:
     return by_client(wire, sent)
 
 
+@breaks("V2-RECEIVE-4096")
+def receive_4096(wire: Wire) -> Broken:
+    wire.version = 2
+    connection = wire.connect()
+    sent = announce(connection, CLIENT, (RBSIZ, 2048))
+    announce(connection, SERVER, (RBSIZ, 4096))
+    return by_client(wire, sent)
+
+
+@breaks("V2-BACKWARD-REQUIRED")
+def backward_required(wire: Wire) -> Broken:
+    wire.version = 2
+    connection = wire.connect()
+    sent = announce(connection, CLIENT, (BRS, NONE))
+    announce(connection, SERVER, (RBSIZ, 4096))
+    return by_client(wire, sent)
+
+
 # Other ways to break them
 
 
@@ -184,7 +202,7 @@ def callback_to_nobody(wire: Wire) -> Broken:
     reply(call(connection, create_session()), session_created())
     rpc = callback(connection)
     recalled(rpc)
-    return by_server(wire, rpc.true.call_operation)
+    return by_server(wire, rpc.true.call_operation, "V2-BACKWARD-REQUIRED")
 
 
 def long_callback(wire: Wire) -> Broken:

@@ -16,6 +16,7 @@ from .scripts import (
     by_server,
     frame_of,
     listing,
+    message,
     opened,
     push,
     reading,
@@ -219,3 +220,119 @@ def rdma_after_reply(wire: Wire) -> Broken:
     reply(rpc, nfs3.write_reply(4096))
     moved = connection.read(SERVER, chunk[0].handle, chunk[0].offset, DATA[:4096])
     return Broken(SERVER, frame_of(wire, moved.number, first=True))
+
+
+@breaks("V1-COUNT-MATCH")
+def count_match(wire: Wire) -> Broken:
+    rpc = reading(opened(wire), 4096)
+    push(rpc, 0, 0, DATA[:4096])
+    return by_server(wire, returned(rpc, nfs3.read_reply(DATA[:4000]), writes=rpc.writes, left_out=[0]))
+
+
+@breaks("V1-ITEM-MOVED")
+def item_moved(wire: Wire) -> Broken:
+    rpc = reading(opened(wire), 512)
+    push(rpc, 0, 0, DATA[:512])
+    return by_server(wire, returned(rpc, nfs3.read_reply(DATA[:512]), writes=rpc.writes))
+
+
+@breaks("V1-WRITE-CHUNK-SIZE")
+def write_chunk_size(wire: Wire) -> Broken:
+    rpc = reading(opened(wire), 4096, count=8192)
+    reply(rpc, nfs3.read_reply(DATA[:4096]))
+    return by_client(wire, rpc.true.call_operation)
+
+
+@breaks("V1-REPLY-CHUNK-PROVIDED")
+def reply_chunk_provided(wire: Wire) -> Broken:
+    rpc = call(opened(wire), nfs3.readdirplus(65536))
+    reply(rpc, nfs3.readdirplus_reply([b"name"]))
+    return by_client(wire, rpc.true.call_operation)
+
+
+@breaks("V1-HANDLE-PREDICTABLE")
+def handle_predictable(wire: Wire) -> Broken:
+    connection = opened(wire)
+    calls = []
+    for _ in range(33):
+        calls.append(reading(connection, 4096))
+        reply(calls[-1], nfs3.read_reply(DATA[:4096]))
+    return by_client(wire, calls[32].true.call_operation)
+
+
+# Other ways to break them
+
+
+def item_and_pad_inline(wire: Wire) -> Broken:
+    """V1-ITEM-MOVED: the pad of an item that is in the Write chunk."""
+    rpc = reading(opened(wire), 5)
+    push(rpc, 0, 0, DATA[:5])
+    return by_server(wire, returned(rpc, nfs3.read_reply(DATA[:5]), writes=rpc.writes, left_out=[0], tail=bytes(3)))
+
+
+def write_data_twice(wire: Wire) -> Broken:
+    """V1-ITEM-MOVED: the data of a WRITE in a Read chunk and inline."""
+    connection = opened(wire)
+    position = len(message(nfs3.write(0, b""), 0))
+    sent = asked(connection, nfs3.write(0, DATA[:64]), 7, [(position, connection.register(64))], out=False)
+    refuse(connection, 7)
+    return by_client(wire, sent)
+
+
+def write_data_twice_in_compound(wire: Wire) -> Broken:
+    """V1-ITEM-MOVED: the same in a COMPOUND, with an operation behind it."""
+    connection = opened(wire)
+    head = len(message(nfs4.compound(nfs4.sequence(), nfs4.putfh(), nfs4.write(0, b"")), 0))
+    compound = nfs4.compound(nfs4.sequence(), nfs4.putfh(), nfs4.write(0, DATA[:61]), nfs4.getattr_())
+    sent = asked(connection, compound, 7, [(head, connection.register(61))], out=False)
+    refuse(connection, 7)
+    return by_client(wire, sent)
+
+
+def wrong_pad(wire: Wire) -> Broken:
+    """V1-WRITE-NO-PAD: a pad of another length than the one that is missing, written and counted."""
+    rpc = reading(opened(wire), 4096)
+    push(rpc, 0, 0, DATA[:1] + bytes(1))
+    two = sized(rpc.writes[0], 2)
+    return by_server(
+        wire, returned(rpc, nfs3.read_reply(DATA[:1], eof=True), writes=[two], left_out=[0]), "V1-COUNT-MATCH"
+    )
+
+
+def pad_counted_not_written(wire: Wire) -> Broken:
+    """V1-WRITE-LENGTH-TRUE: the returned length counts a pad, and none was written."""
+    rpc = reading(opened(wire), 4096)
+    push(rpc, 0, 0, DATA[:5])
+    eight = sized(rpc.writes[0], 8)
+    return by_server(
+        wire, returned(rpc, nfs3.read_reply(DATA[:5], eof=True), writes=[eight], left_out=[0]), "V1-COUNT-MATCH"
+    )
+
+
+def write_list_left_out(wire: Wire) -> Broken:
+    """V1-WRITE-SEGMENT-COUNT: the data are in the Write chunk, and the reply has no Write list."""
+    rpc = reading(opened(wire), 4096)
+    push(rpc, 0, 0, DATA[:4096])
+    return by_server(wire, returned(rpc, nfs3.read_reply(DATA[:4096]), left_out=[0]))
+
+
+def small_chunk_in_compound(wire: Wire) -> Broken:
+    """V1-WRITE-CHUNK-SIZE: the second of two READs."""
+    connection = opened(wire)
+    compound = nfs4.compound(nfs4.sequence(), nfs4.putfh(), nfs4.read(0, 4096), nfs4.read(4096, 4096))
+    rpc = call(connection, compound, writes=[connection.register(4096), connection.register(2048)])
+    done = (nfs4.sequence_done(), nfs4.putfh_done(), nfs4.read_done(DATA[:4096]), nfs4.read_done(DATA[:2048]))
+    reply(rpc, nfs4.compound_reply(*done))
+    return by_client(wire, rpc.true.call_operation)
+
+
+OTHERS: dict[str, str] = {
+    "item_and_pad_inline": "V1-ITEM-MOVED",
+    "write_data_twice": "V1-ITEM-MOVED",
+    "write_data_twice_in_compound": "V1-ITEM-MOVED",
+    "wrong_pad": "V1-WRITE-NO-PAD",
+    "pad_counted_not_written": "V1-WRITE-LENGTH-TRUE",
+    "write_list_left_out": "V1-WRITE-SEGMENT-COUNT",
+    "small_chunk_in_compound": "V1-WRITE-CHUNK-SIZE",
+}
+"""Script -> the rule that it breaks."""

@@ -10,6 +10,7 @@ from .scripts import (
     CLIENT,
     Broken,
     breaks,
+    by_client,
     by_server,
     hello,
     opened,
@@ -80,3 +81,11 @@ def garbage_args(wire: Wire) -> Broken:
     rpc = call(opened(wire), Call(nfs3.PROGRAM, 3, 7, (opaque(nfs3.FH),)))
     reply(rpc, nfs3.write_reply(0))
     return by_server(wire, rpc.true.reply_operation)
+
+
+@breaks("V1-ERROR-OF-ERROR")
+def error_of_error(wire: Wire) -> Broken:
+    rpc = call(opened(wire), nfs3.getattr_())
+    refuse(rpc.connection, rpc.true.xid, 7)
+    code = "V2-ERROR-CODE" if rpc.connection.version == 2 else "V1-ERROR-CODE"
+    return by_client(wire, refuse(rpc.connection, rpc.true.xid, sender=CLIENT), code)

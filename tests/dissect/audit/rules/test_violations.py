@@ -8,7 +8,7 @@ import pytest
 
 from playbook import Wire
 from playbook.audits import JUDGED, audit, broken_rules, play, total
-from playbook.violations import SCRIPTS, proper, proper_second
+from playbook.violations import SCRIPTS, Broken, bindings, chunks, hello, proper, proper_second
 
 
 def test_every_judgeable_rule_has_a_script_that_breaks_it() -> None:
@@ -28,9 +28,31 @@ def test_a_broken_rule_is_found_where_it_was_broken_and_no_other(rule: str) -> N
     assert finding.role in ("requester", "responder")
 
 
+OTHERS: dict[Callable[[Wire], Broken], str] = {
+    **{getattr(chunks, name): rule for name, rule in chunks.OTHERS.items()},
+    bindings.unknown_program_served: "V1-REPLY-NO-BINDING",
+}
+
+
+@pytest.mark.parametrize("version", (1, 2))
+@pytest.mark.parametrize("script", OTHERS, ids=lambda script: script.__name__)
+def test_other_ways_to_break_a_rule(script: Callable[[Wire], Broken], version: int) -> None:
+    wire = Wire(seed=14)
+    wire.version = version
+    broken = script(wire)
+    hello(wire.connections[0])
+    auditor = audit(wire)
+    assert broken_rules(auditor) == {OTHERS[script]} | broken.cause
+    finding = next(finding for finding in auditor.findings if finding.rule.id == OTHERS[script])
+    assert finding.endpoint == broken.endpoint
+    assert broken.frame in finding.frames
+
+
 KEPT_IN = {
     "V1-ERROR-FOR-HEADER": "V1-HEADER-XDR",
     "V1-ERROR-FOR-RESERVED": "V1-PROC-DONE",
+    "V1-ERROR-OF-ERROR": "V1-ERROR-CODE",
+    "V1-REPLY-NO-BINDING": "V1-DDP-ELIGIBLE",
 }
 """Rules that can only be kept where the other end broke one."""
 
