@@ -43,6 +43,19 @@ class IntervalSet:
         ends[low:high] = [merged[1]]
         return fresh
 
+    def remove(self, start: int, end: int) -> None:
+        """Take out every member of [start, end)."""
+        if end <= start:
+            return
+        low, high = bisect_right(self.ends, start), bisect_left(self.starts, end)
+        if low >= high:
+            return
+        left = (self.starts[low], start) if self.starts[low] < start else None
+        right = (end, self.ends[high - 1]) if self.ends[high - 1] > end else None
+        kept = [part for part in (left, right) if part is not None]
+        self.starts[low:high] = [part[0] for part in kept]
+        self.ends[low:high] = [part[1] for part in kept]
+
     def missing(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of [start, end) that are not in the set, ascending."""
         found: list[tuple[int, int]] = []

@@ -190,6 +190,6 @@ def fpdu_rows(headers: FpduHeaders, window: Window, order: int) -> Rows:
         values = window.rows[name]
         rows[of_first] = np.minimum(values[first], values[final])
         rows[of_last] = np.maximum(values[first], values[final])
-    rows["order"] = np.maximum(np.maximum.accumulate(window.rows["frame"]), order)[final]
+    rows["order"] = np.maximum(window.last_frames[final], order)
     rows["ack"] = window.rows["ack"][final]
     return rows

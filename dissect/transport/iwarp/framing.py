@@ -19,6 +19,9 @@ from .window import Window
 
 MAX_PENDING = 1 << 20
 """Bytes that are kept while FPDU boundaries are looked for."""
+FEW, MANY = 16, 1 << 16
+"""FPDUs that are decoded together, just behind lost boundaries and long behind them: what was decoded behind lost
+boundaries is decoded anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Framing:
         self.ready: tuple[int, int] | None = None
         """Where the FPDU without contents begins and ends that says its sender is ready (RFC 6581, 9.2)."""
         self.order = 0
+        self._together = MANY
 
     def feed(self, chunks: list[Chunk]) -> None:
         """Take what follows in the stream."""
@@ -149,7 +153,11 @@ class Framing:
             if starts:
                 found.append(self._decode(np.array(starts), np.array(lengths)))
             if self.synchronised:
-                break
+                if len(starts) < self._together:
+                    break
+                self._together = min(MANY, 2 * self._together)
+                continue
+            self._together = FEW
             if len(window.read(self.at, LENGTH_BYTES)) == LENGTH_BYTES:
                 self.checks.doubt.contradict()
         self.pending.forget(self.at)
@@ -163,8 +171,9 @@ class Framing:
         assert at is not None
         ends, begins, readable = window.ends, window.starts, window.readable
         shifts, chunks, views = window.shifts, window.chunks, window.views
-        index, last = 0, len(ends)
-        while at + LENGTH_BYTES <= limit:
+        last = len(ends)
+        index = window.index(at)
+        while at + LENGTH_BYTES <= limit and len(starts) < self._together:
             while index < last and ends[index] <= at:
                 index += 1
             if begins[index] <= at and at + LENGTH_BYTES <= readable[index]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,6 +47,17 @@ TCP_UNKNOWN = CapturePoint(
 )
 
 
+class _Sent(NamedTuple):
+    """Where in the stream some of an Operation was sent."""
+
+    start: int
+    stop: int
+    operation: Operation
+
+
+_start, _stop = attrgetter("start"), attrgetter("stop")
+
+
 class IwarpHealth:
     """Of one connection."""
 
@@ -56,8 +70,8 @@ class IwarpHealth:
         """By direction of the segments: how they were acknowledged."""
         self.marked = [0, 0]
         """Segments that came marked with congestion, by direction."""
-        self._recent: tuple[deque[tuple[int, int, Operation]], ...] = (deque(maxlen=RECENT), deque(maxlen=RECENT))
-        """By direction: positions of the first byte and behind the last one, and whose they are."""
+        self._recent: tuple[list[_Sent], list[_Sent]] = [], []
+        """By direction, in the order of the stream; the last of them."""
         self._pending: tuple[deque[RetransmittedBytes], ...] = (deque(maxlen=MAX_PENDING), deque(maxlen=MAX_PENDING))
         """Retransmitted bytes that no Operation was made of so far."""
         self._delays: tuple[int, TcpDelays] | None = None
@@ -99,7 +113,10 @@ class IwarpHealth:
         """Some of an Operation was carried by FPDUs of a direction."""
         rows = fpdus.rows
         start, stop = int(rows["start"][fragment.first]), int(rows["stop"][fragment.first + fragment.packets - 1])
-        self._recent[direction].append((start, stop, operation))
+        recent = self._recent[direction]
+        recent.append(_Sent(start, stop, operation))
+        if len(recent) > 2 * RECENT:
+            del recent[:RECENT]
 
     def settle(self, final: bool) -> None:
         """Charge retransmitted bytes to the Operations they belong to, once those were reassembled."""
@@ -113,10 +130,12 @@ class IwarpHealth:
             recent = self._recent[direction]
             for _ in range(len(pending)):
                 one = pending.popleft()
-                if not final and (not recent or recent[-1][1] < one.stop):
+                if not final and (not recent or recent[-1].stop < one.stop):
                     pending.append(one)
                     continue
-                for operation in {op: None for start, stop, op in recent if start < one.stop and one.start < stop}:
+                low = bisect_right(recent, one.start, key=_stop)
+                high = bisect_left(recent, one.stop, lo=low, key=_start)
+                for operation in dict.fromkeys(sent.operation for sent in recent[low:high]):
                     operation.retransmissions += 1
                     operation.last_sent = max(operation.last_sent, one.time)
 

@@ -35,6 +35,8 @@ class OutstandingReads:
 
     def __init__(self) -> None:
         self.open: deque[_OutstandingRead] = deque()
+        self._by_sink: dict[int, deque[_OutstandingRead]] = {}
+        """The same by STag of the sink."""
         self.gap = False
         """Bytes of the responses were not captured since the last that fitted."""
         self.early: deque[tuple[Fragment, Runs]] = deque(maxlen=MAX_EARLY)
@@ -49,14 +51,27 @@ class OutstandingReads:
     def issue(self, operation: Operation, end: int, sink_stag: int, sink_to: int) -> None:
         """Add a Read whose request ends at position ``end``."""
         operation.closed = False
-        self.open.append(_OutstandingRead(operation, end, sink_stag, sink_to))
+        read = _OutstandingRead(operation, end, sink_stag, sink_to)
+        self.open.append(read)
+        self._by_sink.setdefault(sink_stag, deque()).append(read)
         self.max_open = max(self.max_open, len(self.open))
         if len(self.open) > MAX_OPEN:
-            self.open.popleft().operation.closed = True
+            self._close_oldest()
         for _ in range(len(self.early)):
             fragment, runs = self.early.popleft()
-            self.stray -= fragment.length
-            self.answer(fragment, runs)
+            if fragment.key == sink_stag:
+                self.stray -= fragment.length
+                self.answer(fragment, runs)
+            else:
+                self.early.append((fragment, runs))
+
+    def _close_oldest(self) -> None:
+        read = self.open.popleft()
+        read.operation.closed = True
+        same = self._by_sink[read.sink_stag]
+        same.popleft()
+        if not same:
+            del self._by_sink[read.sink_stag]
 
     def answer(self, fragment: Fragment, runs: Runs) -> Operation | None:
         """Place response bytes: in the order of the Reads, by sink STag and Tagged Offset (RFC 5040, 5.2).
@@ -67,9 +82,8 @@ class OutstandingReads:
         self.gap = self.gap or fragment.broken
         fitting = [
             read
-            for read in self.open
-            if read.sink_stag == fragment.key
-            and read.sink_to <= fragment.place
+            for read in self._by_sink.get(fragment.key, ())
+            if read.sink_to <= fragment.place
             and fragment.place + fragment.length <= read.sink_to + read.operation.length
             and TCP_SEQUENCE.unwrap(read.end, fragment.ack) >= read.end
         ]
@@ -80,7 +94,7 @@ class OutstandingReads:
         # A sink is reused only when it has been filled: behind a gap the latest Read is meant.
         read = fitting[-1] if self.gap else fitting[0]
         while self.open[0] is not read:
-            self.open.popleft().operation.closed = True
+            self._close_oldest()
         if self.gap and fragment.place > read.sink_to + read.reached and len(fitting) > 1:
             self.stray += fragment.length
             return None
@@ -101,8 +115,7 @@ class OutstandingReads:
         operation.last_frame = max(operation.last_frame, fragment.last_frame)
         operation.last_time = max(operation.last_time, fragment.last_time)
         if fragment.last or read.reached >= operation.length:
-            operation.closed = True
-            self.open.remove(read)
+            self._close_oldest()
         return operation
 
     def give_up(self) -> None:
@@ -110,3 +123,4 @@ class OutstandingReads:
         for read in self.open:
             read.operation.closed = True
         self.open.clear()
+        self._by_sink.clear()

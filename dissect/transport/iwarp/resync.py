@@ -128,7 +128,7 @@ class Search:
         self.evidence = evidence
         self.known = known
         self.verify = verify
-        self.edges = {*window.starts, *window.ends}
+        self.edges = window.edges
 
     def find(self, at: int, markers_unknown: bool, expected: bool, final: bool) -> Found:
         """The first position from ``at`` on where an FPDU begins.

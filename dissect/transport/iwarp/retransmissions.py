@@ -20,6 +20,8 @@ from ...serial import TCP_SEQUENCE
 from ..gaps import Hole, add_hole, fill_holes
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Tally
 
+MAX_LOOKED_THROUGH = 1 << 14
+"""Segments of one batch among which an earlier transmission is looked for."""
 KEPT = 2048
 """Segments behind the last one among which an earlier transmission is looked for."""
 MAX_COMPLAINTS = 256
@@ -235,6 +237,8 @@ class TcpRetransmissions:
         fresh = sent.end[a:c] > self.head
         hole = None
         for known in self._holes:
+            if known.end <= start or known.start >= stop:
+                continue
             inside = (sent.at[a:c] < known.end) & (sent.end[a:c] > known.start)
             if inside.any():
                 fresh |= inside
@@ -299,9 +303,11 @@ class TcpRetransmissions:
     def _sighting(self, at: int, frame: int) -> tuple[int, int, int] | None:
         """``(frame, time, checksum)`` of the last segment before ``frame`` that carried the byte."""
         for part in reversed(self._parts):
-            where = np.flatnonzero((part.at <= at) & (part.end > at) & (part.frame < frame))
+            stop = int(np.searchsorted(part.frame, frame))
+            low = max(0, stop - MAX_LOOKED_THROUGH)
+            where = np.flatnonzero((part.at[low:stop] <= at) & (part.end[low:stop] > at))
             if len(where):
-                last = int(where[-1])
+                last = low + int(where[-1])
                 return int(part.frame[last]), int(part.time[last]), int(part.checksum[last])
         return None
 

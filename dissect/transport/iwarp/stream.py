@@ -5,9 +5,10 @@ Positions are unwrapped sequence numbers: they grow beyond 32 bits and do not wr
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
 from itertools import pairwise
-from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,9 +37,23 @@ REORDERED = 64
 PATIENCE = 4096
 """The same where no acknowledgement is seen."""
 SECOND = 1_000_000_000
+MAX_HELD = 1 << 16
+"""Stretches that wait; where there are more, the gap in front of them is given up."""
 
 Chunk = tuple[Bytes, Rows]
 """STRETCH rows of one batch, and the data they refer to."""
+
+
+class _Waiting(NamedTuple):
+    """A stretch that waits behind a gap."""
+
+    data: Bytes
+    rows: Rows
+    end: int
+    """Position behind it."""
+    segments: int
+    """Of the connection, when it came."""
+    time: int
 
 
 class ByteStream:
@@ -50,13 +65,6 @@ class ByteStream:
         self.opened: int | None = None
         """Sequence number of the SYN, where it is known."""
         self.reference = 0
-        self.ahead = IntervalSet()
-        """What of the bytes from ``next`` on is there."""
-        self.held: list[tuple[int, int, Bytes, Rows]] = []
-        """What waits behind a gap, by position: ``(at, number, data, rows)``."""
-        self.numbers = 0
-        self.waiting: tuple[int, int] | None = None
-        """Count of segments and time when the first byte came to wait behind the present gap."""
         self.largest = 1
         """Payload bytes of the largest segment."""
         self.first: int | None = None
@@ -67,6 +75,16 @@ class ByteStream:
         """Bytes that were sent but not captured."""
         self.missing_segments = 0
         """The least number of segments that carried those."""
+        self._ahead = IntervalSet()
+        """Which of the bytes from ``next`` on are there."""
+        self._held: dict[int, _Waiting] = {}
+        """What waits behind a gap, by position."""
+        self._positions: list[int] = []
+        """Of what waits, ascending."""
+        self._octets: list[int] = []
+        """Positions of single octets that wait, ascending: a keep-alive may carry any."""
+        self._arrivals: list[tuple[int, int]] = []
+        """A heap of ``(frame, position)``; what does not wait any longer is passed over."""
 
     def start(self, seq: int) -> None:
         """The first byte has sequence number ``seq``."""
@@ -94,7 +112,7 @@ class ByteStream:
         self.largest = max(self.largest, int(rows["length"].max()))
         self.retransmissions.feed(rows, position, ends)
         joined = bool((position[1:] == ends[:-1]).all())
-        if joined and not self.held and int(position[0]) == self.next:
+        if joined and not self._held and int(position[0]) == self.next:
             self.next = int(ends[-1])
             return [(data, stretches)]
         self.segments = segments
@@ -105,7 +123,9 @@ class ByteStream:
         ready: list[Chunk] = []
         for a, b in pairwise(edges):
             self._run(data, stretches[a:b], position[a:b], ends[a:b])
-            if self.held:
+            if len(self._held) > MAX_HELD:
+                self._skip_gap()
+            if self._held:
                 ready += self._release()
         return ready
 
@@ -113,51 +133,60 @@ class ByteStream:
         """Segments that follow each other."""
         assert self.next is not None
         start, end = int(position[0]), int(ends[-1])
-        if self.held and end - start > 1:
+        if self._octets and end - start > 1:
             self._doubt(start, end)
-        fresh = self.ahead.add(max(start, self.next), end)
+        fresh = self._ahead.add(max(start, self.next), end)
         if fresh == [(start, end)]:
-            self._hold(start, data, rows)
+            self._hold(start, end, data, rows)
             return
         for low, high in fresh:
             first = int(np.searchsorted(ends, low, side="right"))
             last = int(np.searchsorted(position, high, side="left"))
             part = rows[first:last].copy()
             trim(part, low, high)
-            self._hold(low, data, part)
+            self._hold(low, high, data, part)
 
     def _doubt(self, start: int, end: int) -> None:
         """Let go of single octets in [start, end): a keep-alive may carry any (RFC 9293, 3.8.4)."""
-        kept = [
-            one for one in self.held if len(one[3]) > 1 or int(one[3]["length"][0]) > 1 or not start <= one[0] < end
-        ]
-        if len(kept) < len(self.held):
-            self.held = kept
-            self.ahead = IntervalSet()
-            for at, _, _, rows in kept:
-                self.ahead.add(at, at + int(rows["length"].sum()))
+        low, high = bisect_left(self._octets, start), bisect_left(self._octets, end)
+        for at in self._octets[low:high]:
+            del self._held[at]
+            del self._positions[bisect_left(self._positions, at)]
+            self._ahead.remove(at, at + 1)
+        del self._octets[low:high]
 
-    def _hold(self, at: int, data: Bytes, rows: Rows) -> None:
-        self.numbers += 1
-        insort(self.held, (at, self.numbers, data, rows), key=itemgetter(0))
-        if self.waiting is None and self.held[0][0] != self.next:
-            self.waiting = self.segments, int(rows["time"][0])
+    def _hold(self, at: int, end: int, data: Bytes, rows: Rows) -> None:
+        frame, time = int(rows["frame"][0]), int(rows["time"][0])
+        self._held[at] = _Waiting(data, rows, end, self.segments, time)
+        insort(self._positions, at)
+        if end - at == 1:
+            insort(self._octets, at)
+        heappush(self._arrivals, (frame, at))
 
     def _release(self) -> list[Chunk]:
         ready: list[Chunk] = []
-        count = 0
-        for at, _, data, rows in self.held:
+        for at in self._positions:
             if at != self.next:
                 break
-            ready.append((data, rows))
-            self.next = at + int(rows["length"].sum())
-            count += 1
-        if count:
-            del self.held[:count]
-            self.waiting = None
-            if not self.held:
-                self.ahead = IntervalSet()
+            held = self._held.pop(at)
+            ready.append((held.data, held.rows))
+            self.next = held.end
+        if ready:
+            del self._positions[: len(ready)]
+            del self._octets[: bisect_left(self._octets, self.next or 0)]
+            if not self._held:
+                self._ahead = IntervalSet()
+                self._arrivals.clear()
         return ready
+
+    def _skip_gap(self) -> None:
+        """Give up the first gap."""
+        assert self.next is not None
+        end = self._positions[0]
+        if end > self.next:
+            self.missing += end - self.next
+            self.missing_segments += -(-(end - self.next) // self.largest)
+            self.next = end
 
     def settle(self, acked: int | None, segments: int, now: int | None) -> list[Chunk]:
         """Give up gaps that will not be filled; give what is then in order.
@@ -166,32 +195,37 @@ class ByteStream:
         far; ``now``: nanoseconds, None where nothing more will come.
         """
         ready: list[Chunk] = []
-        while self.held:
+        while (first := self._first_arrival()) is not None:
             assert self.next is not None
-            if self.waiting is None and now is not None:
-                self.waiting = segments, now
-            gap = self.held[0][0]
-            if now is not None and self.waiting is not None:
-                waited = segments - self.waiting[0], now - self.waiting[1]
-                known = acked is not None and TCP_SEQUENCE.unwrap(self.next, acked) >= gap
+            if now is not None:
+                known = acked is not None and TCP_SEQUENCE.unwrap(self.next, acked) >= self._positions[0]
                 patience = (REORDERED, SECOND) if known else (PATIENCE, 60 * SECOND)
-                if waited[0] < patience[0] and waited[1] < patience[1]:
+                if segments - first.segments < patience[0] and now - first.time < patience[1]:
                     break
-            self.missing += gap - self.next
-            self.missing_segments += -(-(gap - self.next) // self.largest)
-            self.next = gap
+            self._skip_gap()
             ready += self._release()
         return ready
+
+    def _first_arrival(self) -> _Waiting | None:
+        """What came first of all that waits."""
+        while self._arrivals:
+            frame, at = self._arrivals[0]
+            held = self._held.get(at)
+            if held is not None and int(held.rows["frame"][0]) == frame:
+                return held
+            heappop(self._arrivals)
+        return None
 
     @property
     def waits(self) -> bool:
         """Something waits behind a gap."""
-        return bool(self.held)
+        return bool(self._held)
 
     @property
     def waiting_since(self) -> int | None:
         """The first frame that waits behind a gap."""
-        return min((int(rows["frame"][0]) for _, _, _, rows in self.held), default=None)
+        first = self._first_arrival()
+        return None if first is None else int(first.rows["frame"][0])
 
 
 def trim(rows: Rows, low: int, high: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cached_property
 
 import numpy as np
 
@@ -27,9 +28,30 @@ class Window:
         self.views = [data.data for data in datas]
         self.limit = self.ends[-1] if self.ends else 0
 
+    @cached_property
+    def edges(self) -> set[int]:
+        """Positions where a stretch begins or ends."""
+        return {*self.starts, *self.ends}
+
+    @cached_property
+    def last_frames(self) -> Int64s:
+        """The highest frame number of each stretch and those before it."""
+        return np.maximum.accumulate(self.rows["frame"])
+
+    @cached_property
+    def _seen(self) -> Int64s | None:
+        """Bytes in front of each stretch; None where there is no gap between them."""
+        if bool((self.at[1:] == self.end[:-1]).all()):
+            return None
+        return np.concatenate(([0], np.cumsum(self.end - self.at)))
+
+    def index(self, at: int) -> int:
+        """The first stretch that ends behind a position."""
+        return bisect_right(self.ends, at)
+
     def read(self, at: int, length: int) -> bytes:
         """The bytes from ``at`` on, ``length`` or as many as were captured in one piece."""
-        index = bisect_right(self.ends, at)
+        index = self.index(at)
         out = b""
         while length > 0 and index < len(self.starts) and self.starts[index] <= at:
             stop = min(at + length, self.readable[index])
@@ -73,12 +95,12 @@ class Window:
 
     def covers(self, starts: Int64s, ends: Int64s) -> Rows:
         """Which of the ranges [start, end) have no gap."""
-        if bool((self.at[1:] == self.end[:-1]).all()):
+        before = self._seen
+        if before is None:
             inside: Rows = (starts >= self.at[0]) & (ends <= self.end[-1])
             return inside
-        before = np.concatenate(([0], np.cumsum(self.end - self.at)))
         reached = [
-            before[index] + np.clip(one - self.at[index], 0, (self.end - self.at)[index])
+            before[index] + np.clip(one - self.at[index], 0, self.end[index] - self.at[index])
             for one in (starts, ends)
             for index in [np.maximum(np.searchsorted(self.at, one, side="right") - 1, 0)]
         ]
