@@ -95,6 +95,9 @@ def gaps(connection: Connection, *senders: int) -> str:
     missing = sum(connection.missing_packets[sender] for sender in senders or (0, 1))
     if missing:
         return f"{missing:,} packets of the connection are not in the capture"
+    unread = sum(connection.unread_packets[end] + connection.unread_messages[end] for end in senders or (0, 1))
+    if unread:
+        return f"{unread:,} packets of the connection cannot be read: their headers are truncated, or a check failed"
     if connection.paired_by == "one direction only":
         return "only one direction was captured"
     return ""

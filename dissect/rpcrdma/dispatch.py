@@ -125,6 +125,8 @@ class Dispatcher:
         message = Message(operation, header, data, body, end if end > body else body, inline if inline > 0 else 0)
         sender = operation.initiator
         matching = self.matching
+        if header.truncated or (end - start < length and header.procedure == RDMA_OPTIONAL):
+            self.conversation.connection.unread_messages[sender] += 1
         if header.version != matching.settled and header.length >= 16:
             matching.settled = self.conversation.negotiation.note_version(sender, message)
         if header.procedure == RDMA_MSG and not header.problem and end - body >= 8:

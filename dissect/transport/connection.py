@@ -73,6 +73,10 @@ class Connection:
     """RDMA payload bytes sent by each endpoint, retransmissions included."""
     missing_packets: list[int] = field(default_factory=lambda: [0, 0])
     """Packets that were sent but are not in the capture; TCP segments with iWARP, at least so many."""
+    unread_packets: list[int] = field(default_factory=lambda: [0, 0])
+    """Packets whose headers the capture truncates, and FPDUs that failed a check: what they did is not known."""
+    unread_messages: list[int] = field(default_factory=lambda: [0, 0])
+    """Sends whose transport header the capture truncates, counted by the layer that decodes it."""
     ledgers: tuple[SenderLedger, SenderLedger] = field(default_factory=lambda: (SenderLedger(), SenderLedger()))
     """What either endpoint retransmitted."""
     stray_packets: list[int] = field(default_factory=lambda: [0, 0])

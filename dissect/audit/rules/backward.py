@@ -18,7 +18,7 @@ def _other_level(sent: SentMessage) -> bool:
     if sent.header.version != 2:
         return False
     call = sent.rpc.call if sent.rpc is not None else None
-    return bool(sent.is_call) or call is None or call.header.chunks
+    return bool(sent.is_call) or call is None or call.header.chunks or call.header.truncated
 
 
 @rule("V1-BACKWARD-PROC", "Backward calls and replies are RDMA_MSG", MUST,

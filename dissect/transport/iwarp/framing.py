@@ -64,6 +64,8 @@ class Framing:
         self.count = 0
         self.lost = 0
         """Times that FPDU boundaries were lost."""
+        self.unread = 0
+        """FPDUs whose headers were not captured, or which failed a check."""
         self.ready: tuple[int, int] | None = None
         """Where the FPDU without contents begins and ends that says its sender is ready (RFC 6581, 9.2)."""
         self.order = 0
@@ -225,6 +227,7 @@ class Framing:
 
     def _mark_broken(self, rows: Rows, good: Rows, empty: Rows) -> None:
         bad = ~good & ~empty
+        self.unread += int(np.count_nonzero(bad))
         kept = np.flatnonzero(good)
         before = np.cumsum(bad)[kept]
         rows["broken"][kept] = np.diff(before, prepend=0) > 0

@@ -146,6 +146,7 @@ class Assembly:
         lengths = np.where(opcodes.HAS_RETH[first["opcode"]], first["dma_length"], sums).tolist()
         out, sender, order = self.out, self.sender, self.order
         view = data.data
+        bare = self._bare(rows)
         for (
             kind,
             a,
@@ -203,7 +204,11 @@ class Assembly:
                 psn,
                 b - a,
             )
-            if which == _INVALIDATE:
+            if bare is not None and bare[a]:
+                operation.start_known = False
+            if bare is not None and bare[b - 1]:
+                pass
+            elif which == _INVALIDATE:
                 operation.invalidate = word
             elif which == _IMMEDIATE:
                 operation.immediate = word
@@ -217,6 +222,14 @@ class Assembly:
         if len(issued):
             for index, unwrapped in zip((issued - len(starts)).tolist(), psns[starts[issued]].tolist(), strict=True):
                 self.reads.open(unwrapped, out[index][1])
+
+    def _bare(self, rows: Rows) -> Rows | None:
+        """Which packets the capture truncates inside their headers; None for none of them."""
+        bare: Rows = rows["headers"] == 0
+        if not some(bare):
+            return None
+        self.connection.unread_packets[self.sender] += int(np.count_nonzero(bare))
+        return bare
 
     def emit(self, data: Bytes, rows: Rows, psn: int) -> None:
         """One complete message in ``rows``."""
@@ -255,6 +268,7 @@ class Assembly:
             payload.seen += seen
             payload.length = max(payload.length, place + seen)
             payload.truncated = payload.truncated or bool((rows["captured"] < rows["length"]).any())
+            self._bare(rows)
         has_address = bool(opcodes.HAS_RETH[int(first["opcode"][0])])
         if kind is Kind.WRITE and has_address:
             payload.length = max(payload.length, int(first["dma_length"][0]))
@@ -272,11 +286,13 @@ class Assembly:
             PSN.wrap(psn),
             sum(len(rows) for _, _, rows in parts),
             retransmissions=self.partial_repeats,
-            start_known=start_known,
+            start_known=start_known and bool(first["headers"][0]),
             end_known=end_known or (kind is Kind.WRITE and has_address),
         )
         last_opcode = int(last["opcode"][-1])
-        if opcodes.HAS_IETH[last_opcode]:
+        if not last["headers"][-1]:
+            pass
+        elif opcodes.HAS_IETH[last_opcode]:
             operation.invalidate = int(last["immediate"][-1])
         elif opcodes.HAS_IMMDT[last_opcode]:
             operation.immediate = int(last["immediate"][-1])

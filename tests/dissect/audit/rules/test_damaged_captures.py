@@ -79,3 +79,16 @@ def test_a_spoiled_capture_of_a_proper_conversation_breaks_no_rule(seed: int, sc
     wire = Wire(seed=seed)
     script(wire)
     assert broken_rules(audit(wire, spoiled(wire, seed))) == set()
+
+
+@pytest.mark.parametrize("script", (proper, proper_second))
+@pytest.mark.parametrize("seed", range(60))
+def test_one_truncated_frame_of_a_proper_conversation_breaks_no_rule(seed: int, script: Callable[[Wire], None]) -> None:
+    """Headers that the frame does not hold are unknown, not zero."""
+    wire = Wire(seed=seed)
+    script(wire)
+    draw = random.Random(seed)
+    at = draw.randrange(len(wire.packets))
+    packets = list(wire.packets)
+    packets[at : at + 1] = faults.snap(packets[at : at + 1], draw.choice([56, 60, 66, 74, 90, 110, 130]))
+    assert broken_rules(audit(wire, packets)) == set()
