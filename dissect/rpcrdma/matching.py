@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from ..layers.characteristics_codes import option_name
-from ..layers.rpcrdma_codes import DIRECTION_NAMES
+from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR
 from .conversation import Conversation
 from .listeners import Listener
 from .memory import REORDERED, AdvertisedMemory
 from .messages import Message
 from .outcome import conclude, finish_state
 from .rpcs import Rpc
+from .xid_reuse import XID_IN_USE, XID_USED_AGAIN, DirectionState, choose_call
 
 LINGER = 1_000_000_000
 """Nanoseconds an answered RPC waits for outstanding Read responses."""
@@ -28,7 +29,8 @@ MAX_OUTSTANDING = 1 << 16
 """Calls without a reply that are kept per direction."""
 
 BY_XID_ALONE = "reply matched by its XID alone: its RPC header is truncated"
-XID_IN_USE = "its XID was in use by an earlier call without a reply"
+MAX_SAME_XID = 64
+"""Open calls with one XID; the oldest of more ends without a reply."""
 
 
 class Matching:
@@ -49,6 +51,13 @@ class Matching:
         self.calls: tuple[dict[int, list[Rpc]], ...] = ({}, {})
         """Open calls by XID, one table per caller."""
         self.outstanding = [0, 0]
+        self.sent = [0, 0]
+        """Calls so far, by caller."""
+        self.granted: list[int | None] = [None, None]
+        """The latest credit value of the replies, by caller."""
+        self.last_answered = [0, 0]
+        self.in_order = [True, True]
+        """Each reply answered a later call than the reply before it."""
         self.replies: deque[tuple[int, Message]] = deque()
         """Replies whose call was not seen yet: sender, message."""
         self.lingering: list[Rpc] = []
@@ -139,10 +148,11 @@ class Matching:
             self.conversation.note_requested(header.credits)
         if header.reads or header.writes or header.reply:
             self.memory.advertise(sender, rpc, header)
+        self.sent[sender] += 1
+        rpc.order = self.sent[sender]
         table = self.calls[sender]
         if header.xid in table:
-            rpc.notes += (XID_IN_USE,)
-            table[header.xid].append(rpc)
+            self._use_again(sender, rpc, table[header.xid])
         else:
             table[header.xid] = [rpc]
         self.outstanding[sender] += 1
@@ -153,6 +163,17 @@ class Matching:
             self.listener.call_sent(rpc)
         if self.replies:
             self._answered_early(1 - sender, rpc)
+
+    def _use_again(self, sender: int, rpc: Rpc, same: list[Rpc]) -> None:
+        """The XID is that of open calls."""
+        if XID_USED_AGAIN not in same[-1].notes:
+            same[-1].notes += (XID_USED_AGAIN,)
+        rpc.notes += (XID_IN_USE,)
+        same.append(rpc)
+        if len(same) > MAX_SAME_XID:
+            oldest = same[0]
+            self._close(sender, oldest)
+            self._conclude(oldest)
 
     @property
     def _limit(self) -> int:
@@ -194,9 +215,16 @@ class Matching:
             if len(self.replies) > MAX_REPLIES:
                 self._no_call(*self.replies.popleft())
             return
-        if header.credits is not None and sender == 1:
-            self.conversation.note_granted(header.credits)
-        rpc = candidates[0]
+        caller = 1 - sender
+        rpc = candidates[0] if len(candidates) == 1 else self._choose(caller, candidates, message)
+        if header.credits is not None:
+            if header.procedure != RDMA_ERROR:
+                self.granted[caller] = header.credits
+            if sender == 1:
+                self.conversation.note_granted(header.credits)
+        if rpc.order < self.last_answered[caller]:
+            self.in_order[caller] = False
+        self.last_answered[caller] = rpc.order
         rpc.reply = message
         if rpc.chunks:
             self.memory.returned(rpc, header)
@@ -207,6 +235,17 @@ class Matching:
             self.lingering.append(rpc)
         else:
             self._conclude(rpc)
+
+    def _choose(self, caller: int, candidates: list[Rpc], message: Message) -> Rpc:
+        """The call that a reply answers, of several with its XID."""
+        state = DirectionState(self.outstanding[caller], self.granted[caller], self.sent[caller], self.in_order[caller])
+        rpc, evidence = choose_call(candidates, message, state)
+        if evidence:
+            rpc.notes += (f"reply matched among {len(candidates)} calls with its XID by {evidence}",)
+            return rpc
+        for one in candidates:
+            one.ambiguous = True
+        return rpc
 
     def _no_call(self, sender: int, message: Message) -> None:
         """The call was sent before the capture began, or is missing from it."""

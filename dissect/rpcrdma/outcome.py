@@ -110,7 +110,7 @@ def _check_direction(rpc: Rpc, message: Message, data: memoryview, taken: int) -
 def finish_state(rpc: Rpc) -> None:
     """State, damage and latency."""
     call, reply = rpc.call, rpc.reply
-    if call and reply and not (rpc.chunks or rpc.damage or _unsound(call) or _unsound(reply)):
+    if call and reply and not (rpc.chunks or rpc.damage or rpc.ambiguous or _unsound(call) or _unsound(reply)):
         rpc.state = "error" if rpc.failed else "complete"
         rpc.latency = latency(rpc, call.operation, reply.operation)
         return
@@ -120,9 +120,11 @@ def finish_state(rpc: Rpc) -> None:
             _message_damage(rpc, side, message, damage)
     if rpc.chunks and rpc.reply is not None and rpc.call is not None:
         _chunk_damage(rpc, damage)
-    rpc.damage = tuple(damage)
     if damage and rpc.contents == "whole":
         rpc.contents = "missing"
+    if rpc.ambiguous:
+        damage.append("undecidable which of several calls with its XID a reply answers")
+    rpc.damage = tuple(damage)
     if rpc.reply is None:
         rpc.state = "no reply"
     elif rpc.call is None:
@@ -133,7 +135,7 @@ def finish_state(rpc: Rpc) -> None:
         rpc.state = "error"
     else:
         rpc.state = "complete"
-    if rpc.call is not None and rpc.reply is not None:
+    if rpc.call is not None and rpc.reply is not None and not rpc.ambiguous:
         rpc.latency = latency(rpc, rpc.call.operation, rpc.reply.operation)
 
 

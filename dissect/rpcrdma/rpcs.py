@@ -188,6 +188,10 @@ class Rpc:
     """What was inferred or is odd, in words."""
     chunks: list[ChunkUse] = field(default_factory=list)
     latency: Latency | None = None
+    order: int = 0
+    """Its place among the calls of its direction."""
+    ambiguous: bool = False
+    """Nothing tells which of several calls with one XID a reply answers."""
     retransmission_delay: int = 0
     """Nanoseconds from each loss of one of its packets to the retransmission."""
 

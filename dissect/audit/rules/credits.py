@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from ...rpcrdma.matching import XID_IN_USE
+from ...rpcrdma.xid_reuse import XID_IN_USE
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..nouns import SentMessage
 from ..rule import Level, rule

@@ -6,12 +6,14 @@ from collections import Counter
 
 import pytest
 
-from playbook import Capture, Wire, call, nfs3, reply
+from playbook import Capture, Exchange, Wire, call, fetch, nfs3, reply
 from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.judge import judge
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.matching import MAX_SAME_XID
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.xid_reuse import XID_IN_USE, XID_USED_AGAIN
 
 
 def analyzed(capture: Capture | IwarpCapture, step: int) -> list[Rpc]:
@@ -56,3 +58,124 @@ def test_so_does_one_over_iwarp(step: int) -> None:
     capture = IwarpCapture(wire, [one for one in segments if one is not sent[2]])
     rpcs = analyzed(capture, step)
     assert Counter(one.state for one in rpcs) == {"complete": 400, "damaged": 1}
+
+
+# XIDs that are used again
+
+SECOND = 1_000_000_000
+UNDECIDABLE = "undecidable which of several calls with its XID a reply answers"
+
+
+def by_name(capture: Capture) -> dict[str, Rpc]:
+    found = {rpc.name: rpc for rpc in analyzed(capture, 100_000)}
+    judge(capture, [rpc for rpc in found.values() if not rpc.ambiguous])
+    return found
+
+
+def without_reply(wire: Wire, rpc: Exchange) -> Capture:
+    """A capture in which the reply to this call is missing, acknowledged as it was."""
+    return Capture(wire, [one for one in wire.packets if one.operation != rpc.true.reply_operation])
+
+
+def test_two_calls_in_flight_under_one_xid_are_told_apart_by_returned_handles() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    first = call(connection, nfs3.read(0, 4096), writes=[connection.register(4096)], xid=7)
+    second = call(connection, nfs3.readlink(), writes=[connection.register(1024)], xid=7)
+    reply(second, nfs3.readlink_reply(b"target"))
+    reply(first, nfs3.read_reply(bytes(4096)))
+    found = by_name(Capture(wire))
+    assert {rpc.state for rpc in found.values()} == {"complete"}
+    assert any("by the handles that the reply returns" in note for note in found["READLINK"].notes)
+    assert XID_USED_AGAIN in found["READ"].notes and XID_IN_USE in found["READLINK"].notes
+
+
+def test_by_the_handle_that_the_reply_invalidates() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    chunks = connection.register(8), connection.register(8)
+    first = call(connection, nfs3.write(0, bytes(8)), reads={0: chunks[0]}, xid=7)
+    second = call(connection, nfs3.symlink(b"n", bytes(8)), reads={0: chunks[1]}, xid=7)
+    for rpc in (first, second):
+        fetch(rpc)
+    reply(second, nfs3.symlink_reply(), invalidate=chunks[1][0].handle)
+    reply(first, nfs3.write_reply(8), invalidate=chunks[0][0].handle)
+    assert {rpc.state for rpc in by_name(Capture(wire)).values()} == {"complete"}
+
+
+def test_by_the_read_chunks_that_were_read() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    first = call(connection, nfs3.write(0, bytes(8)), reads={0: connection.register(8)}, xid=7)
+    second = call(connection, nfs3.symlink(b"n", bytes(8)), reads={0: connection.register(8)}, xid=7)
+    fetch(second)
+    reply(second, nfs3.symlink_reply())
+    fetch(first)
+    reply(first, nfs3.write_reply(8))
+    assert {rpc.state for rpc in by_name(Capture(wire)).values()} == {"complete"}
+
+
+def test_a_call_of_an_hour_ago_does_not_get_the_reply_to_a_later_one() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    lost = call(connection, nfs3.null(), xid=7)
+    reply(lost, nfs3.null_reply())
+    wire.pause(3600 * SECOND)
+    reply(call(connection, nfs3.getattr_(), xid=7), nfs3.getattr_reply())
+    found = by_name(without_reply(wire, lost))
+    assert (found["NULL"].state, found["GETATTR"].state) == ("no reply", "complete")
+    latency = found["GETATTR"].latency
+    assert latency is not None and latency.total < SECOND
+    assert XID_USED_AGAIN in found["NULL"].notes
+    assert any("the time since the other, 3600 s" in note for note in found["GETATTR"].notes)
+
+
+def test_nor_does_one_that_the_grant_forbids_to_be_outstanding() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    reply(call(connection, nfs3.null()), nfs3.null_reply(), credits=1)
+    lost = call(connection, nfs3.readlink(), xid=7)
+    reply(lost, nfs3.readlink_reply(b"target"), credits=1)
+    wire.pause(SECOND)
+    reply(call(connection, nfs3.getattr_(), xid=7), nfs3.getattr_reply(), credits=1)
+    found = by_name(without_reply(wire, lost))
+    assert (found["READLINK"].state, found["GETATTR"].state) == ("no reply", "complete")
+
+
+def test_nor_one_that_many_ordered_replies_have_passed() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    lost = call(connection, nfs3.readlink(), xid=7)
+    reply(lost, nfs3.readlink_reply(b"target"))
+    for _ in range(20):
+        reply(call(connection, nfs3.null()), nfs3.null_reply())
+    reply(call(connection, nfs3.getattr_(), xid=7), nfs3.getattr_reply())
+    found = by_name(without_reply(wire, lost))
+    assert (found["READLINK"].state, found["GETATTR"].state) == ("no reply", "complete")
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_where_nothing_tells_them_apart_all_are_undecidable(answers: int) -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    first = call(connection, nfs3.readlink(), xid=7)
+    second = call(connection, nfs3.getattr_(), xid=7)
+    reply(second, nfs3.getattr_reply())
+    reply(first, nfs3.readlink_reply(b"target"))
+    capture = Capture(wire) if answers == 2 else without_reply(wire, first)
+    found = by_name(capture)
+    assert {rpc.ambiguous for rpc in found.values()} == {True}
+    assert all(rpc.damage == (UNDECIDABLE,) and rpc.latency is None for rpc in found.values())
+    assert Counter(rpc.state for rpc in found.values()) == Counter({"damaged": answers, "no reply": 2 - answers})
+
+
+def test_thousands_of_calls_with_one_xid_take_time_in_proportion() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    for _ in range(300):
+        call(connection, nfs3.null(), xid=7)
+    analyzer = Analyzer()
+    (batch,) = frame_batches(Capture(wire).frames, [])
+    ended = analyzer.feed(batch)
+    assert {rpc.state for rpc in ended} == {"no reply"} and len(ended) == 300 - MAX_SAME_XID
+    assert len(analyzer.finish()) == MAX_SAME_XID

@@ -1,0 +1,98 @@
+"""Which of several open calls with one XID a reply answers.
+
+An XID is not used again while its call is outstanding (RFC 8166, 3.3.3; RFC 5531, 9), so mostly the reply to the
+earlier call is missing from the capture.  What tells the calls apart, the surest first: the handles that the reply
+returns or invalidates, the calls whose Read chunks were read, the grant, the time, the order of earlier replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..layers.rpcrdma_codes import RDMA_ERROR
+from .messages import Message, WriteChunk
+from .rpcs import Rpc
+
+XID_IN_USE = "its XID was in use by an earlier call without a reply"
+XID_USED_AGAIN = "its XID was used again by a later call before it had a reply"
+
+GIVEN_UP = 60_000_000_000
+"""Nanoseconds after which no reply to a call is expected where a later one has its XID."""
+MANY_ANSWERED = 16
+"""Later calls answered, in order, after which the reply to an earlier one is not expected."""
+
+
+class DirectionState(NamedTuple):
+    """What is known of the calls of one direction when a reply comes."""
+
+    outstanding: int
+    """Calls without a reply, those with this XID included."""
+    granted: int | None
+    """The latest credit value of the replies."""
+    sent: int
+    """Calls so far."""
+    in_order: bool
+    """Each reply so far answered a later call than the reply before it."""
+
+
+class ReplyChoice(NamedTuple):
+    rpc: Rpc
+    evidence: str
+    """'' where nothing tells the calls apart."""
+
+
+def choose_call(calls: Sequence[Rpc], reply: Message, state: DirectionState) -> ReplyChoice:
+    """One of ``calls``, which are open, have the reply's XID, and are in the order in which they were sent."""
+    left = list(calls)
+    for evidence, fits in _EVIDENCE:
+        fitting = [rpc for rpc in left if fits(rpc, reply)]
+        if len(fitting) == 1:
+            return ReplyChoice(fitting[0], evidence)
+        left = fitting or left
+    latest = left[-1]
+    earlier = left[-2]
+    assert latest.call is not None and earlier.call is not None
+    if state.granted is not None and state.outstanding > max(1, state.granted):
+        return ReplyChoice(latest, "the grant, which does not allow both to be outstanding")
+    if reply.time - earlier.call.time > GIVEN_UP and reply.time - latest.call.time < GIVEN_UP:
+        return ReplyChoice(latest, f"the time since the other, {(reply.time - earlier.call.time) // 1_000_000_000} s")
+    answered = state.sent - earlier.order - state.outstanding
+    if state.in_order and answered >= MANY_ANSWERED:
+        return ReplyChoice(latest, f"the order of replies: {answered} calls after the other were answered, in order")
+    return ReplyChoice(left[0], "")
+
+
+def _returns_handles(rpc: Rpc, reply: Message) -> bool:
+    """The reply's Write list and Reply chunk are those of the call, segment by segment."""
+    if rpc.call is None or reply.header.problem or reply.header.procedure == RDMA_ERROR:
+        return False
+    asked, answered = rpc.call.header, reply.header
+    if len(asked.writes) != len(answered.writes) or (asked.reply is None) != (answered.reply is None):
+        return False
+    pairs = [*zip(asked.writes, answered.writes, strict=True)]
+    if asked.reply is not None and answered.reply is not None:
+        pairs.append((asked.reply, answered.reply))
+    return all(_places(one) == _places(other) for one, other in pairs)
+
+
+def _places(chunk: WriteChunk) -> list[tuple[int, int]]:
+    return [(segment.handle, segment.offset) for segment in chunk.segments]
+
+
+def _invalidates(rpc: Rpc, reply: Message) -> bool:
+    handle = reply.operation.invalidate
+    return handle is not None and any(use.advertised.handle == handle for chunk in rpc.chunks for use in chunk.segments)
+
+
+def _was_read(rpc: Rpc, reply: Message) -> bool:
+    """All of its Read chunks were read before the reply."""
+    reads = [use for chunk in rpc.chunks if chunk.kind == "read" for use in chunk.segments if use.advertised.length]
+    return all(use.operations for use in reads)
+
+
+_EVIDENCE: tuple[tuple[str, Callable[[Rpc, Message], bool]], ...] = (
+    ("the handles that the reply returns", _returns_handles),
+    ("the handle that the reply invalidates", _invalidates),
+    ("RDMA Reads of its Read chunks", _was_read),
+)
