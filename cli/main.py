@@ -6,12 +6,13 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
 
-from .terminal import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, complain
+from .terminal import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, complain, settle_streams
 
 COMMANDS = {
     "info": "A capture file at a glance: format, interfaces, time span, drops, truncation, protocols.",
@@ -58,7 +59,9 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise click.UsageError(f"no command {args[0]!r}; there are {', '.join(COMMANDS)}")
+            near = get_close_matches(args[0], COMMANDS, 2, 0.6)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(COMMANDS)}"
+            raise click.UsageError(f"no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
     def main(
@@ -72,6 +75,7 @@ class Commands(click.Group):
         """Run; with ``standalone_mode`` end the process with a status, never with a traceback."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        settle_streams()
         try:
             status = super().main(args, prog_name or "rdmascope", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Where output goes: the console, the progress bar, and JSON Lines."""
+"""Where output goes: the console, the progress bar, and JSON Lines.  All of it passes ``plain.harmless``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
+
+from .plain import harmless, harmless_line, is_unicode, json_escaped, take_any_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -22,15 +24,23 @@ PIPE_WIDTH = 120
 """Columns of output that no terminal limits."""
 
 
-def console() -> Console:
-    """Standard output.  Where it is no terminal: plain text, as wide as COLUMNS says or ``PIPE_WIDTH``."""
-    from rich.console import Console
+def settle_streams() -> None:
+    """Let output that is not UTF-8 be drawn with what it has."""
+    take_any_text(sys.stdout)
+    take_any_text(sys.stderr)
 
+
+def console(file: TextIO | None = None) -> Console:
+    """Standard output.  Where it is no terminal: plain text, as wide as COLUMNS says or ``PIPE_WIDTH``."""
+    from .harmless_console import HarmlessConsole
+
+    if file is not None:
+        return HarmlessConsole(file=file, highlight=False, markup=False, emoji=False)
     width = None
     if not sys.stdout.isatty():
         columns = os.environ.get("COLUMNS", "")
         width = int(columns) if columns.isdigit() and int(columns) >= 40 else PIPE_WIDTH
-    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    return HarmlessConsole(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
 def show(out: Console, *renderables: RenderableType) -> None:
@@ -46,11 +56,17 @@ def show(out: Console, *renderables: RenderableType) -> None:
 def complain(message: str) -> None:
     """One line on standard error."""
     sys.stdout.flush()
-    click.echo(f"rdmascope: {' '.join(message.split())}", err=True)
+    click.echo(f"rdmascope: {harmless(' '.join(message.split()))}", err=True)
+
+
+def say(text: str, error: bool = False) -> None:
+    """One line, as it is."""
+    click.echo(harmless_line(text), err=error)
 
 
 def print_json(record: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(record, separators=(",", ":"), ensure_ascii=False) + "\n")
+    line = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+    sys.stdout.write(json_escaped(line, ascii_only=not is_unicode(sys.stdout)) + "\n")
 
 
 class Meter:
@@ -89,7 +105,6 @@ def meter(label: str, streaming: bool = False) -> Iterator[Meter]:
 
 @contextmanager
 def _bar(label: str) -> Iterator[Any]:
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -98,6 +113,6 @@ def _bar(label: str) -> Iterator[Any]:
         TextColumn("{task.fields[text]}", markup=False),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=console(sys.stderr), transient=True) as progress:
         task = progress.add_task(label, total=None, text="")
         yield lambda done, total, text: progress.update(task, completed=done, total=total, text=text)

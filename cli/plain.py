@@ -1,0 +1,125 @@
+"""Text that a terminal, a page or a log can take: nothing in it acts, and where it must be ASCII, it is.
+
+Whatever comes from the wire or is the name of a file goes through ``harmless`` before it is shown.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from typing import Any, TextIO
+
+_ACTING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
+    "\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\u206a-\u206f\ufeff\ufff9-\ufffb"  # directions, joiners, invisible
+    "\u2028\u2029"  # ends of lines that are no line feed
+    "\ud800-\udfff"  # bytes of a file name that are no UTF-8
+    "\U000e0000-\U000e007f]"  # tags
+)
+"""Characters that a terminal obeys, that hide, or that cannot be encoded."""
+
+DRAWING = {
+    **dict.fromkeys("─━═╌┄", "-"),
+    **dict.fromkeys("│┃║┤├┆⋮", "|"),
+    **dict.fromkeys("┌┐└┘╭╮╯╰┬┴┼╴╶╷╵", "+"),
+    **dict.fromkeys("█▉▊▋▌▍▎▏", "#"),
+    **dict(zip("▁▂▃▄▅▆▇", "._-=+*%", strict=True)),
+    **dict.fromkeys("▶→", ">"),
+    **dict.fromkeys("◀←", "<"),
+    "↑": "^",
+    "↓": "v",
+    "…": "~",
+    "·": ".",
+    "•": "*",
+    "≥": ">",
+    "≤": "<",
+    "×": "x",
+    "µ": "u",
+    "μ": "u",
+    "–": "-",
+    "—": "-",
+    "‐": "-",
+    "−": "-",
+    "\u00a0": " ",
+    **dict.fromkeys("‘’", "'"),
+    **dict.fromkeys("“”", '"'),
+}
+"""What stands for a character where there is only ASCII: one for one, so that columns stay aligned."""
+
+PLAIN = "rdmascope_plain"
+"""An encoding: ASCII, with ``DRAWING`` for the rest."""
+
+
+def harmless(text: str) -> str:
+    """The text with what acts written out: '\\x1b', '\\u202e'.  A byte of a file name is '\\xff'."""
+    return _ACTING.sub(lambda found: _escaped(found[0]), text)
+
+
+def harmless_line(text: str) -> str:
+    """The same of what must stay on one line."""
+    return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def json_escaped(text: str, ascii_only: bool = False) -> str:
+    """JSON text with the same characters as escapes of JSON; ``ascii_only``: with all but ASCII as such."""
+    if ascii_only:
+        return re.sub(r"[^\x00-\x7e]", lambda found: _json_escape(found[0]), text)
+    return _ACTING.sub(lambda found: _json_escape(found[0]), text)
+
+
+def _json_escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def plain(text: str) -> str:
+    """The text in ASCII."""
+    return "".join(one if one.isascii() else DRAWING.get(one) or _nearest(one) for one in text)
+
+
+def _nearest(character: str) -> str:
+    """'e' for 'é', else the escape."""
+    base = unicodedata.normalize("NFKD", character)[:1]
+    return base if base.isascii() and base.isprintable() and base else _escaped(character)
+
+
+def is_unicode(stream: TextIO) -> bool:
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "").startswith("utf")
+
+
+def take_any_text(stream: Any) -> None:
+    """Let a stream whose encoding is not UTF take any text, in ASCII; never raise for one."""
+    if not is_unicode(stream) and hasattr(stream, "reconfigure"):
+        stream.reconfigure(encoding=PLAIN)
+
+
+def _encode(text: str, errors: str = "strict") -> tuple[bytes, int]:
+    return plain(text).encode("ascii"), len(text)
+
+
+class _Encoder(codecs.IncrementalEncoder):
+    def encode(self, text: str, final: bool = False) -> bytes:
+        return plain(text).encode("ascii")
+
+
+def _find(name: str) -> codecs.CodecInfo | None:
+    if name != PLAIN:
+        return None
+    latin = codecs.lookup("latin-1")
+    return codecs.CodecInfo(
+        _encode, latin.decode, latin.streamreader, latin.streamwriter, _Encoder, latin.incrementaldecoder, PLAIN
+    )
+
+
+codecs.register(_find)

@@ -1,0 +1,115 @@
+"""Nothing that is shown acts on a terminal, and every terminal can show it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmascope.cli.main import COMMANDS, main
+from rdmascope.cli.plain import DRAWING, harmless, json_escaped, plain
+
+SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
+SMALL = SAMPLES / "v2-falls-back.pcap.zst"
+ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff]")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+HOSTILE = "a\x1b[31m\x1b]0;x\x07\x85\x9b2J\u202eb\r\x7f\udcff"
+"""Colours, a title, C1, a clearing of the screen, a turn of direction, no UTF-8."""
+RUNS = {
+    "report": (), "rpcs": (), "show": ("--rpc", "1"), "packets": (), "transport": (), "files": (), "audit": (),
+    "credits": (), "info": (), "export": ("-o", "out.pcapng"),
+}  # fmt: skip
+
+
+def run(*arguments: str, charset: str = "utf-8", **environment: str) -> Result:
+    return CliRunner(charset=charset, env={"COLUMNS": "120", **environment}).invoke(main, list(arguments))
+
+
+@given(st.text())
+def test_harmless_text_does_not_act_and_stays_itself_otherwise(text: str) -> None:
+    shown = harmless(text)
+    assert not ACTS.search(shown)
+    assert harmless(shown) == shown
+    if not ACTS.search(text) and text.isascii():
+        assert shown == text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_escaped_json_is_the_same_json(text: str) -> None:
+    line = json.dumps(text, ensure_ascii=False)
+    for ascii_only in (False, True):
+        escaped = json_escaped(line, ascii_only)
+        assert json.loads(escaped) == text
+        assert not ACTS.search(escaped)
+        assert escaped.isascii() or not ascii_only
+
+
+@given(st.text(st.sampled_from("".join(DRAWING)) | st.characters()))
+def test_plain_text_is_ascii(text: str) -> None:
+    assert plain(text).isascii()
+
+
+def test_drawings_keep_their_width() -> None:
+    assert {len(one) for one in DRAWING.values()} == {1}
+
+
+@pytest.mark.parametrize("charset", ["ascii", "latin-1"])
+@pytest.mark.parametrize("command", RUNS)
+def test_every_command_draws_in_ascii(
+    command: str, charset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for more in ((), ("--json",)):
+        result = run(command, str(SMALL), *RUNS[command], *more, charset=charset)
+        assert result.exit_code in (0, 1), result.output
+        assert result.stdout_bytes.isascii()
+        assert not result.exception or isinstance(result.exception, SystemExit)
+        assert "internal error" not in result.output
+    assert run(command, "ni–chts…", charset=charset).exit_code == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_is_drawn_in_ascii(command: str) -> None:
+    result = run(command, "--help", charset="ascii")
+    assert result.exit_code == 0 and result.stdout_bytes.isascii()
+
+
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}])
+def test_a_process_with_another_encoding_ends_well(variables: dict[str, str]) -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "rdmascope", "show", SAMPLES / "longcall-rxe.pcap.zst", "--rpc", "27"],
+        env={**os.environ, "PYTHONUTF8": "0", "COLUMNS": "80", **variables}, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr == b"" and done.stdout.isascii()
+    assert b"|- SEND Only 256 B, RDMA_MSG ---" in done.stdout
+
+
+@pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}], ids=["pipe", "terminal"])
+@pytest.mark.parametrize("command", [name for name in RUNS if name != "export"])
+def test_names_of_files_do_not_act(
+    command: str, colour: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{HOSTILE}.pcap.zst").symlink_to(SMALL)
+    (tmp_path / f"{HOSTILE}.pcap").write_bytes(b"no capture")
+    for name in (f"{HOSTILE}.pcap.zst", f"{HOSTILE}.pcap", f"{HOSTILE}.none"):
+        for more in ((), ("--json",)):
+            arguments = ["-o" + HOSTILE if one == "out.pcapng" else one for one in RUNS[command] if one != "-o"]
+            result = run(command, name, *arguments, *more, **colour)
+            assert "internal error" not in result.output
+            assert not ACTS.search(COLOUR.sub("", result.output)), (name, more)
+
+
+def test_a_mistyped_command_is_guessed() -> None:
+    result = run("reprot", str(SMALL))
+    assert result.exit_code == 2
+    assert "no command 'reprot'; did you mean report" in result.output
+    assert "there are info, report" in run("xyzzy").output
