@@ -16,7 +16,7 @@ from ..rpcrdma.header import decode_header
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.negotiation import CharacteristicRequest
 from ..rpcrdma.rpcs import Rpc
-from ..transport.rc.cm import CMMessage, read_cm
+from ..transport.rc.cm import ManagementMessage, read_cm
 from ..units import count, plural, size
 from .option_info import option_words
 
@@ -169,7 +169,7 @@ def packet_info(data: Bytes, packet: SimpleNamespace, conversation: Conversation
     return f"{info}; {use}" if use else info
 
 
-def _cm_info(message: CMMessage) -> str:
+def _cm_info(message: ManagementMessage) -> str:
     info = f"CM: {CM_NAMES.get(message.kind, message.kind)}"
     if message.local_qpn is not None:
         info += f" QP={message.local_qpn:#08x}"

@@ -16,12 +16,14 @@ from ..transport.connection import Connection, Registry
 from ..transport.delays import RetransmissionDelays
 from ..transport.health import TransportHealth
 from ..transport.operations import Operation
-from ..transport.rc.observer import Link, Observer
+from ..transport.rc.link import RcLink
+from ..transport.rc.observer import RcObserver
 from .conversation import Conversation
 from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
 from .listeners import Listener
 from .matching import LINGER, MAX_OUTSTANDING, Matching
+from .pairing_evidence import RPC_SENDS
 from .rpcs import Rpc
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ SWEEP = 1_000_000_000
 MAX_LEAVING = 1 << 14
 """Evicted conversations that wait to be asked for."""
 
-Event = tuple[int, "Link | TcpConnection", Operation]
+Event = tuple[int, "RcLink | TcpConnection", Operation]
 """Frame number in whose place it stands, where, what."""
 
 
@@ -85,7 +87,7 @@ class Analyzer:
         self._conversations: dict[int, Conversation] = {}
         """By connection number; made when first asked for."""
         self._registry = Registry(self.connections)
-        self._observer = Observer(self.addresses, self._registry, self.options.icrc)
+        self._observer = RcObserver(self.addresses, self._registry, self.options.icrc, RPC_SENDS)
         self._iwarp: IwarpObserver | None = None
         self._watch_fpdus: Callable[[TcpConnection, int, Fpdus], None] | None = None
         self._swept = 0
@@ -140,7 +142,7 @@ class Analyzer:
         if self._iwarp is not None and number in self._iwarp.connections:
             return self._iwarp.connections[number].transport_health()
         notes = self._observer.notes
-        notes.settle(self._observer.bound)
+        notes.settle(self._observer.bindings.bound)
         health = self._observer.links[number].health
         return health.result(self.last_time, notes.verified if notes.verify else None)
 
@@ -260,7 +262,7 @@ class Analyzer:
                 before, take = link, self._dispatcher(link).take
             take(operation)
 
-    def _dispatcher(self, link: Link | TcpConnection) -> Dispatcher:
+    def _dispatcher(self, link: RcLink | TcpConnection) -> Dispatcher:
         connection = link.connection
         assert connection is not None
         dispatcher = self._dispatchers.get(connection.number)
@@ -276,7 +278,7 @@ class Analyzer:
     def _open_since(self, dispatcher: Dispatcher) -> Sequence[int | None]:
         """By endpoint, the first frame of a message of it that is not complete."""
         number = dispatcher.conversation.connection.number
-        link: Link | TcpConnection | None = self._observer.links.get(number)
+        link: RcLink | TcpConnection | None = self._observer.links.get(number)
         if link is None and self._iwarp is not None:
             link = self._iwarp.connections.get(number)
         return (None, None) if link is None else (link.open_since(0), link.open_since(1))

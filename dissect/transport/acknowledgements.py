@@ -119,6 +119,9 @@ class Acknowledgements:
             return
         psns, times, reads = self._psns[:covered], self._times[:covered], self._reads[:covered]
         by = reached.searchsorted(psns)
+        if int(by.max()) == len(reached):  # A queue pair number that was used again leaves them out of order.
+            inside = by < len(reached)
+            psns, times, reads, by = psns[inside], times[inside], reads[inside], by[inside]
         delays = np.maximum(positive.times[by] - times, 0)
         if some(reads):
             answered = positive.psns[by] == psns

@@ -13,7 +13,7 @@ from ...link.damage import replace_damaged
 from ...serial import PSN
 from ..connection import Connection
 from ..operations import Kind, Operation, Payload
-from .reads import DEFAULT_MTU, READ_REQUEST, Reads
+from .reads import DEFAULT_MTU, READ_REQUEST, RcReads
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
@@ -34,10 +34,10 @@ Delivered = list[tuple[int, Operation]]
 """Operations with the frame in whose place they stand in the order of events."""
 
 
-class Assembly:
+class RequestAssembly:
     """Messages of one send queue.  What becomes complete is appended to ``out``."""
 
-    def __init__(self, connection: Connection, sender: int, reads: Reads) -> None:
+    def __init__(self, connection: Connection, sender: int, reads: RcReads) -> None:
         self.connection = connection
         self.sender = sender
         self.reads = reads

@@ -14,7 +14,7 @@ MAD_SIZE, MAD_HEADER_SIZE = 256, 24
 
 
 @dataclass(frozen=True, slots=True)
-class CMMessage:
+class ManagementMessage:
     """One Communication Management message.  None is: the message has no such field, or it was cut off."""
 
     kind: str
@@ -51,7 +51,7 @@ class CMMessage:
     """The capture ends before the message does."""
 
 
-def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage | None:
+def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> ManagementMessage | None:
     """The CM message in the Management Datagram ``data[start:end]``, or None where it holds none.
 
     ``start`` is the first byte of the MAD header.  Never raises: fields behind the end of the captured bytes
@@ -81,7 +81,7 @@ def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> CMMessage
             )
         private_data = private_data[IP_CM_SIZE:]
     reason = field("reason")
-    return CMMessage(
+    return ManagementMessage(
         kind,
         _value(compiled("MAD").columns["transactionid"], datagram),
         local_comm_id=field("requestid" if kind.startswith("SIDR") else "localcommid"),

@@ -5,8 +5,7 @@ Both are told by flow (source, destination, destination queue pair), which may b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,25 +13,22 @@ from ...arrays import Int64s, Rows
 from ...layers import opcodes
 from ...layers.icrc import icrc_ok
 from ...link.packets import PacketBatch
+from .bindings import Binding
+from .flow_keys import flow_keys
 from .health import RcHealth
-
-if TYPE_CHECKING:
-    from .observer import Link
 
 MAX_FLOWS = 4096
 MAX_PACKETS = 4096
-"""Per flow, while nobody knows whose they are."""
+"""Per flow, while their connection is not known."""
 
-Bound = Mapping[int, tuple["Link", int]]
-"""Flow key -> connection and sender."""
-Keys = Callable[[Rows, Rows, Rows], Rows]
+Bound = Mapping[int, Binding]
+"""By flow key."""
 
 
 class FlowNotes:
     """Hands packets to the health of the connection they belong to, as soon as that is known."""
 
-    def __init__(self, keys: Keys, verify: bool) -> None:
-        self._keys = keys
+    def __init__(self, verify: bool) -> None:
         self.verify = verify
         """Check the invariant CRC of every packet."""
         self.verified = 0
@@ -57,12 +53,12 @@ class FlowNotes:
     def _take(self, rows: Rows, bound: Bound, corrupt: bool) -> None:
         if not len(rows):
             return
-        keys = self._keys(rows["source"], rows["destination"], rows["dest_qp"])
+        keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])
         for key in np.unique(keys).tolist():
             part = rows[keys == key]
             owner = bound.get(key)
             if owner is not None:
-                _tell(owner[0].health, owner[1], part, corrupt)
+                _count(owner[0].health, owner[1], part, corrupt)
                 continue
             waiting = self._waiting.setdefault(key, []) if len(self._waiting) < MAX_FLOWS else []
             if sum(len(one) for one, _ in waiting) < MAX_PACKETS:
@@ -75,10 +71,10 @@ class FlowNotes:
         for key in [key for key in self._waiting if key in bound]:
             link, sender = bound[key]
             for rows, corrupt in self._waiting.pop(key):
-                _tell(link.health, sender, rows, corrupt)
+                _count(link.health, sender, rows, corrupt)
 
 
-def _tell(health: RcHealth, sender: int, rows: Rows, corrupt: bool) -> None:
+def _count(health: RcHealth, sender: int, rows: Rows, corrupt: bool) -> None:
     if corrupt:
         health.corrupt(sender, rows)
     else:

@@ -8,7 +8,8 @@ from typing import NamedTuple, TypeVar
 from ...arrays import Rows
 from ...link.addresses import AddressTable
 from ..connection import Endpoint
-from .cm import CMMessage
+from .cm import ManagementMessage
+from .flow_keys import flow_key
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -21,10 +22,10 @@ REPEATED_FRAMES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ConnectionRequest:
     """A REQ."""
 
-    message: CMMessage
+    message: ManagementMessage
     source: int
     destination: int
     endpoint: Endpoint
@@ -35,35 +36,30 @@ class Request:
 class Established(NamedTuple):
     """REQ and REP together name both queue pairs."""
 
-    request: Request
+    request: ConnectionRequest
     passive: Endpoint
 
 
 class Refused(NamedTuple):
     """REJ."""
 
-    request: Request
+    request: ConnectionRequest
     passive: Endpoint
     reason: str
 
 
-class Disconnected(NamedTuple):
+class DisconnectRequested(NamedTuple):
     """DREQ: the flow it travels beside ends."""
 
     key: int
 
 
-class Half(NamedTuple):
+class HalfKnown(NamedTuple):
     """An endpoint of whose CM exchange only one side was seen, and its number: 0 active, 1 passive."""
 
     endpoint: Endpoint
     number: int
-    request: Request | None
-
-
-def flow_key(source: int, destination: int, dest_qp: int) -> int:
-    """Key of the packets from one host to one queue pair of another: address ids in 20 bits each, QPN in 24."""
-    return source << 44 | destination << 24 | dest_qp
+    request: ConnectionRequest | None
 
 
 class Management:
@@ -71,20 +67,22 @@ class Management:
 
     def __init__(self, addresses: AddressTable) -> None:
         self.addresses = addresses
-        self.requests: dict[tuple[int, int, int], Request] = {}
+        self.requests: dict[tuple[int, int, int], ConnectionRequest] = {}
         """By source, destination and local communication id."""
         self.replies: dict[tuple[int, int, int], Endpoint] = {}
         """REPs whose REQ was not seen: by source and destination of the REQ, and its communication id."""
-        self.half_known: dict[int, Half] = {}
+        self.half_known: dict[int, HalfKnown] = {}
         """By key of the flow that goes to the endpoint."""
 
-    def take(self, message: CMMessage, row: Rows) -> Established | Refused | Disconnected | None:
+    def take(self, message: ManagementMessage, row: Rows) -> Established | Refused | DisconnectRequested | None:
         """Look at a message, carried by the packet ``row``."""
         source, destination = int(row["source"]), int(row["destination"])
         if message.kind == "REQ" and message.local_comm_id is not None and message.local_qpn is not None:
             name = source, destination, message.local_comm_id
             frame, time = int(row["frame"]), int(row["time"])
-            request = Request(message, source, destination, self._endpoint(source, message, frame), frame, time)
+            request = ConnectionRequest(
+                message, source, destination, self._endpoint(source, message, frame), frame, time
+            )
             return self._requested(name, request)
         if message.remote_comm_id is None:
             return None
@@ -95,21 +93,21 @@ class Management:
             if request_seen is not None:
                 return Established(request_seen, passive)
             _remember(self.replies, name, passive)
-            _remember(self.half_known, flow_key(destination, source, passive.qpn), Half(passive, 1, None))
+            _remember(self.half_known, flow_key(destination, source, passive.qpn), HalfKnown(passive, 1, None))
         elif message.kind == "REJ" and request_seen is not None:
             del self.requests[name]
             return Refused(request_seen, Endpoint(self.addresses.name(source), 0), message.reason_name)
         elif message.kind == "DREQ" and message.remote_qpn is not None:
-            return Disconnected(flow_key(source, destination, message.remote_qpn))
+            return DisconnectRequested(flow_key(source, destination, message.remote_qpn))
         return None
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: ConnectionRequest) -> None:
         """Its connection has ended: the same REQ again asks for another one."""
         name = request.source, request.destination, request.message.local_comm_id or 0
         if self.requests.get(name) is request:
             del self.requests[name]
 
-    def _requested(self, name: tuple[int, int, int], request: Request) -> Established | None:
+    def _requested(self, name: tuple[int, int, int], request: ConnectionRequest) -> Established | None:
         known = self.requests.get(name)
         if (
             known is not None
@@ -124,10 +122,10 @@ class Management:
         if passive is not None:
             return Established(request, passive)
         key = flow_key(request.destination, request.source, request.endpoint.qpn)
-        _remember(self.half_known, key, Half(request.endpoint, 0, request))
+        _remember(self.half_known, key, HalfKnown(request.endpoint, 0, request))
         return None
 
-    def _endpoint(self, source: int, message: CMMessage, frame: int) -> Endpoint:
+    def _endpoint(self, source: int, message: ManagementMessage, frame: int) -> Endpoint:
         """The end that sent a REQ or REP."""
         return Endpoint(
             self.addresses.name(source),

@@ -1,11 +1,14 @@
-"""Which two flows make a connection, when no CM exchange tells: evidence from the traffic itself.
+"""Which two flows make a connection, when no CM exchange shows it: evidence from the traffic itself.
 
 A flow is all packets from one address to one queue pair of another.  Its partner runs between the same two hosts the
-other way, acknowledges its PSNs, answers its XIDs and uses the handles that it advertised.
+other way, acknowledges its PSNs, answers its requests and uses the handles that it advertised.  Requests, answers and
+advertised handles are read from Sends by a ``SendReader``, which knows the protocol above.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,64 +16,153 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows
 from ...layers import opcodes
-from ...layers.rpcrdma_codes import RDMA_MSG
-from ...rpcrdma.header import decode_header
 
 SAMPLED_SENDS = 256
-"""Sends of a flow whose words are looked at."""
+"""Sends of a flow that are read."""
+SAMPLED_BYTES = 1024
+"""Of a Send, in which handles are looked for."""
 CONVINCING = 8
 """A score that allows a verdict before the capture ends."""
 HELD_PACKETS = 1 << 18
 """So many packets of a flow wait for a partner."""
-MAX_CANDIDATES = 64
-"""Flows of one direction between two hosts that are compared with those of the other; the oldest come first."""
+MAX_SHARED = 64
+"""A feature that more flows of one direction have tells none of them apart."""
+MAX_CANDIDATES = 16
+"""Flows that have most features in common with a flow, and are compared with it in full."""
+PSN_BLOCK = 8
+"""PSNs that are alike without so many low bits are a feature."""
 
 _STARTS_SEND = opcodes.IS_SEND & (opcodes.IS_FIRST | opcodes.IS_ONLY)
+
+
+class SendEvidence(NamedTuple):
+    """What the first bytes of a Send say."""
+
+    transaction: int | None
+    """What a request and the answer to it have in common; None where it has none."""
+    role: str
+    """'request', 'answer', or '' where the captured bytes do not say."""
+    advertised: tuple[int, ...] = ()
+    """Handles of memory that its receiver may use."""
+
+
+class SendReader(NamedTuple):
+    """Reads Sends of the protocol above."""
+
+    read: Callable[[Bytes, int, int, int], SendEvidence | None]
+    """Of the data, start and end of the captured bytes, and the length of the Send; None where it is of no use."""
+    transactions: str
+    """What identifies a transaction, in the plural: 'XIDs'."""
+
+
+NO_READER = SendReader(lambda data, start, end, length: None, "transactions")
+
+Feature = tuple[str, int]
 
 
 @dataclass(slots=True)
 class Flow:
     """Packets from one host to one queue pair of another, waiting for the flow in the other direction."""
 
+    key: int
     source: int
     destination: int
     dest_qp: int
     pieces: list[tuple[Bytes, Rows]] = field(default_factory=list)
     packets: int = 0
-    traits: Traits | None = None
-
-    @property
-    def hosts(self) -> tuple[int, int]:
-        """Address ids of both ends, the lower first."""
-        return min(self.source, self.destination), max(self.source, self.destination)
+    sends: int = 0
+    """That were read."""
+    requests: set[int] = field(default_factory=set)
+    """Transactions it began."""
+    answers: set[int] = field(default_factory=set)
+    """Transactions it answered."""
+    undirected: set[int] = field(default_factory=set)
+    """Transactions of Sends that do not say which."""
+    advertised: set[int] = field(default_factory=set)
+    words: set[int] = field(default_factory=set)
+    """32-bit words of Sends that are no answers: handles among them, whatever the protocol is."""
+    used: set[int] = field(default_factory=set)
+    """Handles that its RDMA Reads and Writes name."""
+    ports: set[int] = field(default_factory=set)
+    """UDP source ports."""
+    features: set[Feature] = field(default_factory=set)
+    votes: Counter[int] = field(default_factory=Counter)
+    """Flows of the other direction: features in common."""
+    mtu: int = 0
+    _spans: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+    _responses: list[Int64s] = field(default_factory=list)
+    _arrays: tuple[Int64s, Int64s, Int64s] | None = None
 
     @property
     def last_time(self) -> int:
         """Nanoseconds."""
         return int(self.pieces[-1][1]["time"][-1])
 
-    def add(self, data: Bytes, rows: Rows) -> None:
+    @property
+    def requester_score(self) -> int:
+        """Above zero for the flow of a requester, below for that of a responder.
+
+        A requester sends requests, and never issues RDMA Reads or Writes.
+        """
+        return len(self.requests) - len(self.answers) - bool(self.used)
+
+    @property
+    def psns(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Of requests the first PSNs, ascending, and those behind them; of responses all, each once."""
+        if self._arrays is None:
+            none = np.zeros(0, np.int64)
+            starts = np.concatenate([none, *(start for start, _ in self._spans)])
+            ends = np.concatenate([none, *(end for _, end in self._spans)])
+            order = np.argsort(starts, kind="stable")
+            self._arrays = starts[order], ends[order], np.unique(np.concatenate([none, *self._responses]))
+        return self._arrays
+
+    def add(self, data: Bytes, rows: Rows, reader: SendReader) -> set[Feature]:
+        """Take more packets; gives the features that are new."""
         self.pieces.append((data, rows))
         self.packets += len(rows)
-        self.traits = None
+        self._arrays = None
+        opcode = rows["opcode"]
+        full = rows["length"][opcodes.IS_FIRST[opcode] | opcodes.IS_MIDDLE[opcode]]
+        self.mtu = max(self.mtu, int(full.max()) if len(full) else 0)
+        responding = opcodes.IS_RESPONSE[opcode]
+        asked = rows[~responding]
+        starts = asked["psn"].astype(np.int64)
+        length = asked["dma_length"].astype(np.int64)
+        ends = starts + np.where(
+            opcodes.IS_READ_REQUEST[asked["opcode"]], np.maximum(1, -(-length // (self.mtu or 4096))), 1
+        )
+        self._spans.append((starts, ends))
+        responses = np.unique(rows["psn"][responding]).astype(np.int64)
+        self._responses.append(responses)
+        used = set(np.unique(rows["r_key"][opcodes.HAS_RETH[opcode]]).tolist()) - self.used
+        ports = set(np.unique(rows["source_port"]).tolist()) - {0} - self.ports
+        self.used |= used
+        self.ports |= ports
+        found: set[Feature] = {("used", handle) for handle in used} | {("port", port) for port in ports}
+        found |= {("psn", block) for block in np.unique(np.concatenate((starts, ends - 1)) >> PSN_BLOCK).tolist()}
+        found |= {("response", block) for block in np.unique(responses >> PSN_BLOCK).tolist()}
+        found |= self._read(data, rows[_STARTS_SEND[opcode]][: SAMPLED_SENDS - self.sends], reader)
+        found -= self.features
+        self.features |= found
+        return found
 
-
-class Traits(NamedTuple):
-    """What pairing looks at."""
-
-    request_starts: Int64s
-    """PSNs of requests, ascending."""
-    request_ends: Int64s
-    responses: Int64s
-    """PSNs of responses, unique."""
-    xids: set[int]
-    words: set[int]
-    """32-bit words of Sends, among them advertised handles."""
-    handles: set[int]
-    """R_keys that RDMA Reads and Writes name."""
-    ports: set[int]
-    calls: int
-    replies: int
+    def _read(self, data: Bytes, sends: Rows, reader: SendReader) -> set[Feature]:
+        found: set[Feature] = set()
+        columns = (sends[name].tolist() for name in ("payload", "captured", "length"))
+        for offset, captured, length in zip(*columns, strict=True):
+            self.sends += 1
+            said = reader.read(data, offset, offset + captured, length)
+            if said is not None and said.transaction is not None:
+                found.add(("transaction", said.transaction))
+                {"request": self.requests, "answer": self.answers}.get(said.role, self.undirected).add(said.transaction)
+                self.advertised.update(said.advertised)
+            if said is None or said.role != "answer":
+                body = data[offset : offset + (min(captured, SAMPLED_BYTES) & ~3)]
+                words = set(body.view(">u4").tolist())
+                self.words |= words
+                found |= {("word", word) for word in words}
+        return found
 
 
 class Pair(NamedTuple):
@@ -83,142 +175,203 @@ class Pair(NamedTuple):
     evidence: tuple[str, ...]
 
 
-def traits(flow: Flow) -> Traits:
-    """Look at what is held of a flow; remembered until more is added."""
-    if flow.traits is not None:
-        return flow.traits
-    rows = np.concatenate([piece for _, piece in flow.pieces])
-    opcode = rows["opcode"]
-    responding = opcodes.IS_RESPONSE[opcode]
-    requests = rows[~responding]
-    full = rows["length"][opcodes.IS_FIRST[opcode] | opcodes.IS_MIDDLE[opcode]]
-    mtu = int(full.max()) if len(full) and full.max() else 4096
-    spans = np.where(
-        opcodes.IS_READ_REQUEST[requests["opcode"]],
-        np.maximum(1, -(-requests["dma_length"].astype(np.int64) // mtu)),
-        1,
-    )
-    starts = requests["psn"].astype(np.int64)
-    order = np.argsort(starts, kind="stable")
-    xids, words, calls, replies = _sends(flow)
-    return_traits = Traits(
-        starts[order],
-        (starts + spans)[order],
-        np.unique(rows["psn"][responding]).astype(np.int64),
-        xids,
-        words,
-        set(np.unique(rows["r_key"][opcodes.HAS_RETH[opcode]]).tolist()),
-        set(np.unique(rows["source_port"]).tolist()) - {0},
-        calls,
-        replies,
-    )
-    flow.traits = return_traits
-    return return_traits
+class _Score(NamedTuple):
+    """How much speaks for two opposite flows being one connection."""
+
+    weight: float
+    share: float
+    """0 to 1."""
+    evidence: tuple[str, ...]
 
 
-def _sends(flow: Flow) -> tuple[set[int], set[int], int, int]:
-    """XIDs, words, number of RPC calls and replies in the first Sends of a flow."""
-    xids: set[int] = set()
-    words: set[int] = set()
-    calls = replies = looked = 0
-    for data, rows in flow.pieces:
-        sends = rows[_STARTS_SEND[rows["opcode"]]]
-        for offset, captured, length in zip(
-            sends["payload"].tolist(), sends["captured"].tolist(), sends["length"].tolist(), strict=True
-        ):
-            if captured < 8:
+_OPPOSITE = {
+    "transaction": "transaction",
+    "used": "word",
+    "word": "used",
+    "psn": "response",
+    "response": "psn",
+    "port": "port",
+}
+"""What a feature of a flow corresponds to in its partner."""
+
+
+class UnpairedFlows:
+    """The flows that have no partner yet, the oldest first."""
+
+    def __init__(self, reader: SendReader) -> None:
+        self.reader = reader
+        self.flows: dict[int, Flow] = {}
+        """By flow key."""
+        self.packets = 0
+        self.refused = 0
+        """Packets beyond what is held."""
+        self._having: defaultdict[tuple[int, int, str, int], dict[int, None]] = defaultdict(dict)
+        """By source, destination and feature: the flows that have it."""
+        self._grown: dict[int, None] = {}
+        """Flows with something new since they were compared."""
+
+    def hold(self, key: int, data: Bytes, rows: Rows) -> None:
+        flow = self.flows.get(key)
+        if flow is None:
+            ends = int(rows["source"][0]), int(rows["destination"][0])
+            flow = self.flows[key] = Flow(key, *ends, int(rows["dest_qp"][0]))
+        if flow.packets >= HELD_PACKETS:
+            self.refused += len(rows)
+            return
+        self.packets += len(rows)
+        self._grown[key] = None
+        for name, value in flow.add(data, rows, self.reader):
+            self._having[flow.source, flow.destination, name, value][key] = None
+            others = self._having.get((flow.destination, flow.source, _OPPOSITE[name], value), ())
+            if len(others) > MAX_SHARED:
                 continue
-            header = decode_header(data, offset, offset + captured, length)
-            if header.version in (1, 2):
-                xids.add(header.xid)
-            if header.procedure == RDMA_MSG and captured >= header.length + 8 and not header.problem:
-                kind = int.from_bytes(data[offset + header.length + 4 : offset + header.length + 8].tobytes())
-                calls += kind == 0
-                replies += kind == 1
-            body = data[offset : offset + (captured & ~3)]
-            words.update(body.view(">u4").tolist())
-            looked += 1
-            if looked == SAMPLED_SENDS:
-                return xids, words, calls, replies
-    return xids, words, calls, replies
+            for other in others:
+                flow.votes[other] += 1
+                self.flows[other].votes[key] += 1
+                self._grown[other] = None
+
+    def release(self, key: int) -> Flow | None:
+        """The flow waits no longer."""
+        flow = self.flows.pop(key, None)
+        if flow is None:
+            return None
+        self.packets -= flow.packets
+        self._grown.pop(key, None)
+        for name, value in flow.features:
+            place = flow.source, flow.destination, name, value
+            having = self._having[place]
+            having.pop(key, None)
+            if not having:
+                del self._having[place]
+        for other in flow.votes:
+            if other in self.flows:
+                self.flows[other].votes.pop(key, None)
+        return flow
+
+    def pairs(self, last_chance: bool) -> list[Pair]:
+        """Pair what can be paired, the most convincing first.
+
+        Before the ``last_chance`` (the capture goes on) only what cannot be mistaken is paired.
+        """
+        chosen = list(self.flows) if last_chance else [key for key in self._grown if key in self.flows]
+        self._grown.clear()
+        pairs = self._by_evidence(chosen, last_chance)
+        if last_chance:
+            pairs += self._leftovers({flow.key for pair in pairs for flow in (pair.active, pair.passive)})
+        return pairs
+
+    def _by_evidence(self, chosen: Iterable[int], last_chance: bool) -> list[Pair]:
+        scores: dict[tuple[int, int], _Score] = {}
+        """By both flows, the lower key first."""
+        rivals: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
+        """By flow: the weight of each flow that may be its partner."""
+        compared: set[int] = set()
+        for key in chosen:
+            self._compare(key, scores, rivals, compared)
+        for key in list(rivals):
+            self._compare(key, scores, rivals, compared)
+        pairs: list[Pair] = []
+        taken: set[int] = set()
+        for (key, other), (weight, share, evidence) in sorted(scores.items(), key=lambda item: -item[1].weight):
+            if key in taken or other in taken:
+                continue
+            against = [
+                value
+                for mine, partner in ((key, other), (other, key))
+                for value, one in rivals[mine]
+                if one != partner and one not in taken
+            ]
+            rival = max(against, default=0.0)
+            if not last_chance and (weight < CONVINCING or rival * 2 > weight):
+                continue
+            taken |= {key, other}
+            confidence = round(min(0.99, max(0.05, share * (1 - rival / (2 * weight)) * (1 - 0.5 / (1 + weight)))), 2)
+            pairs.append(_oriented(self.flows[key], self.flows[other], confidence, evidence))
+        return pairs
+
+    def _compare(
+        self,
+        key: int,
+        scores: dict[tuple[int, int], _Score],
+        rivals: dict[int, list[tuple[float, int]]],
+        compared: set[int],
+    ) -> None:
+        """Score a flow with those of the other direction that have most in common with it."""
+        if key in compared:
+            return
+        compared.add(key)
+        flow = self.flows[key]
+        for other, _ in flow.votes.most_common(MAX_CANDIDATES):
+            place = (key, other) if key < other else (other, key)
+            if place in scores:
+                continue
+            score = _score(flow, self.flows[other], self.reader.transactions)
+            if score.weight:
+                scores[place] = score
+                rivals[key].append((score.weight, other))
+                rivals[other].append((score.weight, key))
+
+    def _leftovers(self, taken: set[int]) -> list[Pair]:
+        """Between two hosts where only one flow is left each way, those two belong together."""
+        left: defaultdict[tuple[int, int], list[Flow]] = defaultdict(list)
+        for flow in self.flows.values():
+            if flow.key not in taken:
+                left[flow.source, flow.destination].append(flow)
+        pairs: list[Pair] = []
+        for (source, destination), flows in left.items():
+            back = left.get((destination, source), [])
+            if source < destination and len(flows) == len(back) == 1:
+                words = ("the only queue pairs left between the two hosts",)
+                pairs.append(_oriented(flows[0], back[0], 0.3, words))
+        return pairs
 
 
-def _answered(requests: Traits, responses: Traits) -> int:
+def _answered(requests: Flow, responses: Flow) -> int:
     """How many PSNs of the responses lie in requests."""
-    if not len(requests.request_starts) or not len(responses.responses):
+    starts, ends, _ = requests.psns
+    psns = responses.psns[2]
+    if not len(starts) or not len(psns):
         return 0
-    place = np.searchsorted(requests.request_starts, responses.responses, side="right") - 1
-    return int(((place >= 0) & (responses.responses < requests.request_ends[place])).sum())
+    place = np.searchsorted(starts, psns, side="right") - 1
+    return int(((place >= 0) & (psns < ends[place])).sum())
 
 
-def _score(one: Flow, other: Flow) -> tuple[float, float, tuple[str, ...]]:
-    """Weight of the evidence that two opposite flows are one connection, a share from 0 to 1, and the words."""
-    a, b = traits(one), traits(other)
-    acknowledged = _answered(a, b) + _answered(b, a)
-    responses = len(a.responses) + len(b.responses)
-    xids = len(a.xids & b.xids)
-    handles = len(a.handles & b.words) + len(b.handles & a.words)
-    ports = bool(a.ports & b.ports)
+def _score(one: Flow, other: Flow, transactions: str) -> _Score:
+    acknowledged = _answered(one, other) + _answered(other, one)
+    responses = len(one.psns[2]) + len(other.psns[2])
+    matched = len(one.requests & other.answers) + len(other.requests & one.answers)
+    alike = len(one.undirected & (other.requests | other.answers | other.undirected))
+    alike += len(other.undirected & (one.requests | one.answers))
+    advertised = len(one.used & other.advertised) + len(other.used & one.advertised)
+    named = len(one.used & other.words) + len(other.used & one.words) - advertised
+    ports = bool(one.ports & other.ports)
     evidence = []
     if acknowledged:
         evidence.append(f"{acknowledged} of {responses} acknowledged PSNs fit")
-    if xids:
-        evidence.append(f"{xids} XIDs called and answered")
-    if handles:
-        evidence.append(f"{handles} handles advertised and used")
-    if ports and (acknowledged or xids or handles):
-        evidence.append("same UDP source port")
-    weight = acknowledged + 4.0 * xids + 4.0 * handles
+    if matched:
+        evidence.append(f"{_plural(matched, transactions)} called and answered")
+    if alike:
+        evidence.append(f"{_plural(alike, transactions)} in both directions")
+    if advertised:
+        evidence.append(f"{_plural(advertised, 'handles')} advertised and used")
+    if named > 0:
+        evidence.append(f"{_plural(named, 'handles')} used that a Send of the other end contains")
+    weight = acknowledged + 4.0 * (matched + alike + advertised + max(0, named))
     if weight and ports:
+        evidence.append("same UDP source port")
         weight *= 1.25
     share = acknowledged / responses if responses else (1.0 if weight else 0.0)
-    if xids or handles:
+    if matched or alike or advertised or named > 0:
         share = max(share, 0.9)
-    return weight, share, tuple(evidence)
+    return _Score(weight, share, tuple(evidence))
 
 
-def pair(forth: list[Flow], back: list[Flow], last_chance: bool) -> list[Pair]:
-    """Pair flows from host A to host B with flows from B to A, the most convincing first.
-
-    Before the ``last_chance`` (the capture goes on) only what cannot be mistaken is paired.
-    """
-    scored = []
-    for one in forth[:MAX_CANDIDATES]:
-        for other in back[:MAX_CANDIDATES]:
-            weight, share, evidence = _score(one, other)
-            if weight:
-                scored.append((weight, share, evidence, one, other))
-    scored.sort(key=lambda row: -row[0])
-    pairs: list[Pair] = []
-    taken: set[int] = set()
-    for weight, share, evidence, one, other in scored:
-        if id(one) in taken or id(other) in taken:
-            continue
-        rival = max(
-            (row[0] for row in scored if (row[3] is one) != (row[4] is other) and not {id(row[3]), id(row[4])} & taken),
-            default=0.0,
-        )
-        if not last_chance and (weight < CONVINCING or rival * 2 > weight):
-            continue
-        taken |= {id(one), id(other)}
-        confidence = round(min(0.99, max(0.05, share * (1 - rival / (2 * weight)) * (1 - 0.5 / (1 + weight)))), 2)
-        pairs.append(_oriented(one, other, confidence, evidence))
-    left_forth = [flow for flow in forth if id(flow) not in taken]
-    left_back = [flow for flow in back if id(flow) not in taken]
-    if last_chance and len(left_forth) == len(left_back) == 1:
-        words = ("the only queue pairs left between the two hosts",)
-        pairs.append(_oriented(left_forth[0], left_back[0], 0.3, words))
-    return pairs
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun if number != 1 else noun.removesuffix('s')}"
 
 
 def _oriented(one: Flow, other: Flow, confidence: float, evidence: tuple[str, ...]) -> Pair:
-    """The requester's flow first: it sends calls, and it never issues RDMA Reads or Writes."""
-    if requester_score(one) >= requester_score(other):
+    """The requester's flow first."""
+    if one.requester_score >= other.requester_score:
         return Pair(one, other, confidence, evidence)
     return Pair(other, one, confidence, evidence)
-
-
-def requester_score(flow: Flow) -> int:
-    """Above zero for the flow of a requester, below for that of a responder."""
-    seen = traits(flow)
-    return seen.calls - seen.replies - (1 if seen.handles else 0)

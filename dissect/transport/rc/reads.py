@@ -30,7 +30,7 @@ def spans(connection: Connection, requests: Rows) -> Int64s:
     return found
 
 
-class _OpenRead:
+class _RcRead:
     """An RDMA Read whose responses are not all there: PSNs [start, end)."""
 
     __slots__ = ("complete", "end", "operation", "overdue", "seen", "start")
@@ -44,20 +44,20 @@ class _OpenRead:
         """Packet count at which a later response proved that its own had been sent; 0 while none has."""
 
 
-class Reads:
+class RcReads:
     """The Reads that one send queue issued and that are not complete."""
 
     def __init__(self, connection: Connection, sender: int) -> None:
         self.connection = connection
         self.sender = sender
-        self.reads: list[_OpenRead] = []
+        self.reads: list[_RcRead] = []
         """Ascending by PSN."""
 
     def open(self, psn: int, operation: Operation) -> None:
         operation.closed = False
         mtu = self.connection.path_mtu or DEFAULT_MTU
         span = max(1, -(-operation.length // mtu))
-        read = _OpenRead(psn, psn + span, operation)
+        read = _RcRead(psn, psn + span, operation)
         if not self.reads or self.reads[-1].start <= psn:
             self.reads.append(read)
         else:
@@ -110,7 +110,7 @@ class Reads:
             if spare > 0:
                 self.reads = [read for index, read in enumerate(self.reads) if not read.complete or index >= spare]
 
-    def _take(self, read: _OpenRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:
+    def _take(self, read: _RcRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:
         """Responses with PSNs [low, high) of one Read; True where they complete it."""
         operation, mtu = read.operation, self.connection.path_mtu or DEFAULT_MTU
         if read.seen is None:
@@ -171,5 +171,5 @@ class Reads:
         self.reads.clear()
 
 
-def _start(read: _OpenRead) -> int:
+def _start(read: _RcRead) -> int:
     return read.start

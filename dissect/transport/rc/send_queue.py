@@ -19,8 +19,8 @@ from ...layers import opcodes
 from ...link.damage import replace_damaged
 from ...serial import PSN
 from ..connection import Connection
-from .assembly import Assembly, Delivered
-from .reads import READ_REQUEST, Reads, spans
+from .assembly import Delivered, RequestAssembly
+from .reads import READ_REQUEST, RcReads, spans
 
 GRACE_PACKETS = 256
 """So many packets of the connection after proof that a packet existed, it is taken as missing from the capture:
@@ -65,10 +65,10 @@ class SendQueue:
         """A packet far from the head that nothing has confirmed yet."""
         self.started = False
         """Something was seen; until then the PSN from the CM exchange is only a hint."""
-        self.reads = Reads(connection, sender)
+        self.reads = RcReads(connection, sender)
         self.responses: list[tuple[Bytes, Rows, Int64s]] = []
         """Read responses that have not found their Read."""
-        self.messages = Assembly(connection, sender, self.reads)
+        self.messages = RequestAssembly(connection, sender, self.reads)
         self.packets = 0
         """Packets of the connection so far, the clock of the grace period."""
         self.hole_proved = 0
@@ -331,7 +331,7 @@ class SendQueue:
             self.reads.issued_again(int(psns[index]))
 
     def _settle(self) -> None:
-        """Holes and Reads whose packets provably existed are given up after the grace period."""
+        """Gaps and Reads whose packets provably existed are given up after the grace period."""
         while self.held and self.head is not None and self.acked > self.head:
             if not self.hole_proved:
                 self.hole_proved = self.packets

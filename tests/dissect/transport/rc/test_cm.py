@@ -27,7 +27,7 @@ from rdmascope.dissect.layers.cm import (
 )
 from rdmascope.dissect.layers.mad import MAD
 from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData, find_private_data
-from rdmascope.dissect.transport.rc.cm import CMMessage, read_cm
+from rdmascope.dissect.transport.rc.cm import ManagementMessage, read_cm
 
 REQUEST = bytes(
     MAD(transactionid=0x2E306AE73)
@@ -47,7 +47,7 @@ REQUEST = bytes(
 )
 
 
-def read(data: bytes) -> CMMessage:
+def read(data: bytes) -> ManagementMessage:
     message = read_cm(data, 0, len(data))
     assert message is not None
     return message
@@ -55,7 +55,7 @@ def read(data: bytes) -> CMMessage:
 
 def test_a_request() -> None:
     message = read(REQUEST)
-    assert message == CMMessage(
+    assert message == ManagementMessage(
         kind="REQ",
         transaction_id=0x2E306AE73,
         local_comm_id=0x73AE06E3,
@@ -178,7 +178,7 @@ def test_reader_and_layer_agree(attribute: int, body: bytes) -> None:
         "rnr_retry": ("rnrretrcount",),
         "reason": ("reason",),
     }
-    assert set(names) < {field.name for field in fields(CMMessage)}
+    assert set(names) < {field.name for field in fields(ManagementMessage)}
     for name, candidates in names.items():
         values = [layer.fields[candidate] for candidate in candidates if candidate in layer.fields]
         assert getattr(message, name) == (values[0] if values else None)

@@ -1,0 +1,101 @@
+"""One Reliable Connection as it is observed: its two send queues, and the order of events over both."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+
+from ...arrays import Bytes, Rows, take
+from ...layers import opcodes
+from ..connection import Connection
+from .assembly import Delivered
+from .health import RcHealth
+from .management import ConnectionRequest
+from .send_queue import SendQueue
+
+PATIENCE = 5_000_000_000
+"""Nanoseconds without any packet of a connection, after which a lost one is not retransmitted any more."""
+SETTLED = 10_000_000_000
+"""The same, after which no retransmission is expected at all."""
+
+
+class RcLink:
+    """A connection and the observers of its two send queues."""
+
+    def __init__(self, connection: Connection, request: ConnectionRequest | None) -> None:
+        self.connection = connection
+        self.queues = tuple(
+            SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn) for sender in (0, 1)
+        )
+        self.health = RcHealth(connection)
+        self.request = request
+        """The CM REQ, None where none was seen."""
+        self.packets = 0
+        self.forgotten = False
+        """It was quiet for so long that no repetition is expected."""
+        self.waiting: Delivered = []
+
+    def feed(self, data: Bytes, sent: tuple[Rows, Rows]) -> Delivered:
+        """Packets of one batch, by sender, each in capture order; Operations in the order of events."""
+        connection = self.connection
+        split: list[tuple[Rows, Rows]] = []
+        for sender, rows in enumerate(sent):
+            responding = opcodes.IS_RESPONSE[rows["opcode"]]
+            split.append((take(rows, ~responding), take(rows, responding)))
+            if not len(rows):
+                continue
+            connection.packets[sender] += len(rows)
+            connection.bytes[sender] += int(rows["length"].sum())
+            if not connection.first_frame or rows["frame"][0] < connection.first_frame:
+                connection.first_frame, connection.first_time = int(rows["frame"][0]), int(rows["time"][0])
+            if rows["frame"][-1] > connection.last_frame:
+                connection.last_frame, connection.last_time = int(rows["frame"][-1]), int(rows["time"][-1])
+        self.packets += len(sent[0]) + len(sent[1])
+        self.forgotten = False
+        for sender in (0, 1):
+            self.waiting += self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets)
+        self.health.feed(sent, split)
+        return self._release()
+
+    def _release(self) -> Delivered:
+        """What happened before the first packet that still waits behind a hole, on either queue."""
+        self.waiting.sort(key=itemgetter(0))
+        marks = [mark for queue in self.queues if (mark := queue.waiting_since()) is not None]
+        if not marks:
+            ready, self.waiting = self.waiting, []
+            return ready
+        mark = min(marks)
+        cut = next((index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting))
+        ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
+        return ready
+
+    def open_since(self, sender: int) -> int | None:
+        """The first frame of a message of ``sender`` that is not complete, and may still become so."""
+        return self.queues[sender].open_since()
+
+    def forget(self) -> None:
+        """The connection is over: what could be repeated will not be."""
+        self.health.flush()
+        for queue in self.queues:
+            queue.messages.recent.clear()
+            queue.reads.forget()
+
+    def idle(self, since: int) -> Delivered:
+        """No packet came for ``since`` nanoseconds: holes that are still open will not be filled."""
+        if since >= SETTLED and not self.forgotten:
+            self.forgotten = True
+            self.forget()
+            if self.connection.ended_by:
+                return self.finish()
+        if since < PATIENCE or not any(queue.held for queue in self.queues):
+            return []
+        for queue in self.queues:
+            self.waiting += queue.give_up_holes()
+        return self._release()
+
+    def finish(self) -> Delivered:
+        """Nothing more is expected."""
+        for queue in self.queues:
+            self.waiting += queue.finish()
+        self.waiting.sort(key=itemgetter(0))
+        ready, self.waiting = self.waiting, []
+        return ready

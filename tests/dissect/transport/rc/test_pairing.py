@@ -1,0 +1,67 @@
+"""Flows without a CM exchange find their partner, however many there are, and the evidence that is given is true."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from playbook import Wire, call, faults, nfs3, reply
+from playbook.capture import Capture, frame_batches
+from playbook.shapes import read
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.transport.connection import Connection
+
+
+def observed(wire: Wire, mixed: bool = True) -> list[Connection]:
+    packets = faults.interleave(wire, wire.packets, wire.random) if mixed else wire.packets
+    analyzer = Analyzer()
+    for batch in frame_batches(Capture(wire, packets).frames, range(0, len(packets), 500)):
+        analyzer.feed(batch)
+    analyzer.finish()
+    return analyzer.connections
+
+
+@pytest.mark.parametrize("number", [2, 65, 300])
+def test_one_rpc_each_is_enough_however_many_connections_there_are(number: int) -> None:
+    wire = Wire()
+    for _ in range(number):
+        reply(call(wire.connect(cm=False), nfs3.getattr_()), nfs3.getattr_reply())
+    found = observed(wire)
+    assert {one.paired_by for one in found} == {"inferred"}
+    true = {frozenset(end.qpn for end in one.ends) for one in wire.connections}
+    assert {frozenset(end.qpn for end in one.endpoints) for one in found} == true
+
+
+def test_the_time_grows_with_the_connections_not_with_their_pairs() -> None:
+    times: list[float] = []
+    for number in (250, 1000):
+        wire = Wire()
+        for _ in range(number):
+            reply(call(wire.connect(cm=False), nfs3.getattr_()), nfs3.getattr_reply())
+        begin = time.process_time()
+        assert len(observed(wire, mixed=False)) == number
+        times.append(time.process_time() - begin)
+    assert times[1] < 10 * times[0] + 1
+
+
+def test_xids_that_only_one_side_uses_are_no_evidence() -> None:
+    """Both ends call under the same XID, and nothing is answered."""
+    wire = Wire()
+    conn = wire.connect(cm=False, acks="none")
+    call(conn, nfs3.getattr_(), xid=7)
+    call(conn, nfs3.getattr_(), xid=7, backward=True)
+    (found,) = observed(wire, mixed=False)
+    assert not any("XID" in words for words in found.evidence)
+
+
+def test_the_evidence_counts_what_was_called_and_answered() -> None:
+    wire = Wire()
+    conn = wire.connect(cm=False)
+    for _ in range(3):
+        reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+    read(conn)
+    call(conn, nfs3.getattr_())  # has no reply
+    (found,) = observed(wire, mixed=False)
+    assert "4 XIDs called and answered" in found.evidence
+    assert "1 handle advertised and used" in found.evidence
