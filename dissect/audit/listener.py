@@ -5,8 +5,9 @@ Memory is bounded by what may still be out of order and by a number of remembere
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..layers.oncrpc_codes import REPLY
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_OPTIONAL
@@ -26,6 +27,19 @@ from .settling import Settling
 from .subject import Subject
 from .terms import VersionTwoState
 from .transaction import Transaction
+
+MAX_UNREAD = 256
+"""Messages of an end whose chunk lists cannot be read, that are remembered."""
+
+
+@dataclass(slots=True)
+class UnreadCall:
+    """A message whose chunk lists cannot be read."""
+
+    xid: int
+    frame: int
+    answered: int = 0
+    """Frame of its answer; 0 for none."""
 
 
 class AuditListener:
@@ -61,8 +75,8 @@ class AuditListener:
         """Calls of either end that an RDMA_ERROR answered."""
         self.last_answered = [0, 0]
         """Frame of the last call of either end that was answered."""
-        self.unread_calls: tuple[OrderedDict[int, None], ...] = (OrderedDict(), OrderedDict())
-        """XIDs of messages of either end whose chunk lists cannot be read, until they are answered."""
+        self.unread_calls: tuple[deque[UnreadCall], ...] = (deque(maxlen=MAX_UNREAD), deque(maxlen=MAX_UNREAD))
+        """Messages of either end whose chunk lists cannot be read."""
         self.calls_truncated = False
         """Some could not be for the capture's sake."""
 
@@ -81,7 +95,7 @@ class AuditListener:
         if message.header.truncated:
             self.calls_truncated = True
         if message.header.problem:
-            remember(self.unread_calls[caller], rpc.xid, None)
+            self.unread_calls[caller].append(UnreadCall(rpc.xid, message.frame))
         if rpc.chunks:
             self.memory.advertise(transaction, caller, self.open[caller])
         remember(self.xids[caller], rpc.xid, None)
@@ -108,7 +122,7 @@ class AuditListener:
         self.answers.replied(caller, rpc, message)
         if message.header.procedure == RDMA_ERROR and message.header.problem:
             self.answers.sent(1 - caller, message, None)
-        self.unread_calls[caller].pop(rpc.xid, None)
+        self._answered(caller, rpc.xid, message.frame)
         transaction = self.open[caller].pop(rpc, None)
         if transaction is not None:
             self.answered[rpc] = transaction
@@ -143,9 +157,9 @@ class AuditListener:
             self.answers.refused(sent)
         remember(self.xids[sender], header.xid, None)
         if header.procedure == RDMA_ERROR:
-            self.unread_calls[1 - sender].pop(header.xid, None)
+            self._answered(1 - sender, header.xid, message.frame)
         elif header.problem or header.truncated:
-            remember(self.unread_calls[sender], header.xid, None)
+            self.unread_calls[sender].append(UnreadCall(header.xid, message.frame))
         self.back_channel.other_sent(sender, message)
         self.settling.add(sent)
         self.answers.sent(sender, message, None)
@@ -159,9 +173,7 @@ class AuditListener:
             transaction = self.answered.get(segment.rpc)
             if reply is not None and transaction is not None and self.memory.behind(operation, reply):
                 transaction.late.append(operation)
-        moved = RdmaOperation(self.conversation, operation, (False, False))
-        moved.calls_unread = bool(self.unread_calls[1 - operation.initiator])
-        self.settling.add_operation(moved)
+        self.settling.add_operation(RdmaOperation(self.conversation, operation, (False, False)))
 
     def idle(self, quiet: int) -> None:
         """The connection was quiet for ``quiet`` nanoseconds."""
@@ -179,6 +191,9 @@ class AuditListener:
 
     def _place(self, moved: RdmaOperation) -> None:
         moved.calls_truncated = self.calls_truncated
+        frame = moved.operation.first_frame
+        unread = self.unread_calls[1 - moved.operation.initiator]
+        moved.calls_unread = any(one.frame <= frame <= (one.answered or frame) for one in unread)
         moved.callers = bool(self.last_answered[0]), bool(self.last_answered[1])
         self.memory.place(moved)
 
@@ -198,6 +213,12 @@ class AuditListener:
             answered = max(self.last_answered)
         unanswered.passed_over = answered > unanswered.message.frame
         self._judge(unanswered)
+
+    def _answered(self, caller: int, xid: int, frame: int) -> None:
+        """What cannot be read was answered, and its memory is no longer in use."""
+        for one in self.unread_calls[caller]:
+            if one.xid == xid and not one.answered:
+                one.answered = frame
 
     # Messages and options
 

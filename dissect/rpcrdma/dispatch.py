@@ -29,7 +29,7 @@ from .conversation import Conversation
 from .header import decode_header
 from .listeners import Listener
 from .matching import Matching
-from .messages import Message
+from .messages import Message, TransportHeader
 from .recognition import Recogniser
 
 MAX_UNDECIDED = 4096
@@ -120,14 +120,18 @@ class Dispatcher:
         payload, length = operation.payload, operation.length
         data, start, end = payload.only or payload.prefix()
         header = decode_header(data, start, end, length)
+        sender = operation.initiator
+        matching = self.matching
+        other_version = None
+        if header.version != matching.settled and header.length >= 16:
+            other_version = self._other_version(sender, header, bytes(data[start:end]), length)
+            header = other_version or header
         body = start + header.length
         inline = length - header.length
         message = Message(operation, header, data, body, end if end > body else body, inline if inline > 0 else 0)
-        sender = operation.initiator
-        matching = self.matching
         if header.truncated or (end - start < length and header.procedure == RDMA_OPTIONAL):
             self.conversation.connection.unread_messages[sender] += 1
-        if header.version != matching.settled and header.length >= 16:
+        if header.version != matching.settled and header.length >= 16 and other_version is None:
             matching.settled = self.conversation.negotiation.note_version(sender, message)
         if header.procedure == RDMA_MSG and not header.problem and end - body >= 8:
             kind = word(data, body + 4)[0]
@@ -162,6 +166,24 @@ class Dispatcher:
                 if header.direction is None and header.version == 2 and earlier.header.procedure is None:
                     matching.doubt(1 - sender, header.xid)  # An error answers an option as well as a call.
             matching.reply(sender, message)
+
+    def _other_version(self, sender: int, header: TransportHeader, data: bytes, length: int) -> TransportHeader | None:
+        """The header of a reply whose rdma_vers is not its call's, in the layout of the call's version; else None."""
+        calls = self.matching.calls[1 - sender].get(header.xid)
+        call = calls[0].call if calls else None
+        if call is None or call.header.version not in (1, 2) or call.header.version == header.version:
+            return None
+        if header.procedure not in (RDMA_MSG, RDMA_NOMSG) or len(data) < 28:
+            return None
+        wanted = header.xid.to_bytes(4) + REPLY.to_bytes(4)
+        if header.version in (1, 2) and not header.problem and data[header.length : header.length + 8] == wanted:
+            return None
+        found = decode_header(data[:4] + call.header.version.to_bytes(4) + data[8:], 0, len(data), length)
+        reply = data[found.length : found.length + 8] == wanted
+        if found.problem or not (reply if found.procedure == RDMA_MSG else found.reply):
+            return None
+        found.version = header.version
+        return found
 
     def _optional(self, sender: int, message: Message) -> bool:
         """An RDMA2_OPTIONAL; True where no RPC message follows it (version-two-01, 4.2.1)."""
@@ -202,6 +224,8 @@ class Dispatcher:
             return False
         elif procedure == RDMA_NOMSG and not header.problem and header.reads:
             return True
+        elif procedure == RDMA_NOMSG and not header.problem and header.reply and header.version == 2:
+            return False  # whatever its direction word says: a call would have a Read list
         if header.direction is not None:
             return header.direction == CALL
         if header.xid in self.matching.calls[1 - sender]:

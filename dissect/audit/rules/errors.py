@@ -159,7 +159,8 @@ def error_for_version(refusable: RefusableMessage) -> Judgement | None:
     if refusable.kind != "version":
         return None
     answer = refusable.answer
-    if answer is not None and answer.header.procedure != RDMA_ERROR and answer.header.version != 1:
+    version = refusable.message.header.version
+    if answer is not None and answer.header.procedure != RDMA_ERROR and answer.header.version == version:
         return None  # it supports that version
     if answer is not None and refusable.message.header.problem and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
         return None  # and then the header is what it minds
