@@ -96,12 +96,13 @@ class AdvertisedHistory:
             moved.delivers = any(delivers(one.rpc, operation) for one in late)
         else:
             moved.place = "outside"
-            near = candidates or self.segments[1 - operation.initiator].by_handle.get(operation.handle, [])
-            if near:
-                moved.rpc = near[-1].rpc
-                moved.near = f"the nearest is {near[-1].end - near[-1].start} bytes at 0x{near[-1].start:x}"
-                if near[-1].kind is not operation.kind:
-                    moved.near += f", for RDMA {near[-1].kind.name.capitalize()}s"
+            segments = self.segments[1 - operation.initiator]
+            near = candidates[-1] if candidates else segments.latest(operation.handle)
+            if near is not None:
+                moved.rpc = near.rpc
+                moved.near = f"the nearest is {near.end - near.start} bytes at 0x{near.start:x}"
+                if near.kind is not operation.kind:
+                    moved.near += f", for RDMA {near.kind.name.capitalize()}s"
 
 
 def _covered(segments: list[AdvertisedSegment], start: int, end: int) -> bool:

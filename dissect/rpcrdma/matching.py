@@ -129,6 +129,7 @@ class Matching:
     def finish_calls(self) -> None:
         """The connection is over: end the calls without a reply."""
         for caller in (0, 1):
+            self.memory.release(caller)
             for rpcs in self.calls[caller].values():
                 for rpc in rpcs:
                     self._conclude(rpc)

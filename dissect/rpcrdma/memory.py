@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections import deque
 
-from ..transport.operations import Operation
+from ..intervals import IntervalSet
+from ..transport.operations import READ, Operation
 from .messages import TransportHeader
 from .rpcs import ChunkUse, Rpc, SegmentUse
-from .segment_table import SegmentTable
+from .segment_table import MAX_TOUCHED, SegmentTable
 
 REORDERED = 256
 """Frames within which a capture may show an effect before its cause."""
 
 
-MAX_RIVALS = 4096
-"""Operations that wait to be claimed; there are more only where replies are lost."""
+MAX_CONTESTED = 4096
+"""Operations on memory that several open calls share, which wait for the replies to these calls."""
+MAX_COMPARED = 1 << 16
+"""Segments of a call times Operations that are compared when its reply comes."""
 
 
 class AdvertisedMemory:
@@ -29,19 +32,38 @@ class AdvertisedMemory:
         self.unplaced: deque[Operation] = deque(maxlen=REORDERED)
         """The last Reads and Writes outside all advertised memory."""
         self.unplaced_count = 0
-        self.rivals: dict[Operation, list[SegmentUse]] = {}
-        """Operations that more than one open call may claim."""
+        self.contested: tuple[dict[int, dict[Operation, None]], ...] = ({}, {})
+        """By owner and handle: Operations that more than one open call may claim."""
+        self.contested_count = 0
 
     def withdraw(self, owner: int, rpc: Rpc) -> None:
         """The call is no longer open."""
-        self.segments[owner].remove(rpc)
+        segments = self.segments[owner]
+        segments.remove(rpc)
+        if self.contested_count:
+            for handle in _handles(rpc):
+                waiting = self.contested[owner].get(handle)
+                if waiting and rpc.reply is None:
+                    _mark_contested(rpc, handle)
+                if waiting is not None and handle not in segments:
+                    self.contested_count -= len(self.contested[owner].pop(handle))
 
     def forget(self, before: int) -> None:
         """No call will show up any more that advertised memory for Operations before that time (ns)."""
         while self.unplaced and self.unplaced[0].last_time < before:
             self.unplaced.popleft()
 
+    def release(self, owner: int) -> None:
+        """No more replies come: an Operation that no call claimed belongs to each that may have it."""
+        for operations in self.contested[owner].values():
+            for operation in operations:
+                for entry in self.segments[owner].touched(operation):
+                    entry.use.operations.append(operation)
+            self.contested_count -= len(operations)
+        self.contested[owner].clear()
+
     def clear(self, owner: int) -> None:
+        """All calls of this end are over."""
         self.segments[owner].clear()
 
     def advertise(self, owner: int, rpc: Rpc, header: TransportHeader) -> None:
@@ -77,14 +99,26 @@ class AdvertisedMemory:
 
     def _place(self, operation: Operation) -> bool:
         """Attach a Read or Write to the segments it touches; False where no call advertised them."""
-        found = self.segments[1 - operation.initiator].touched(operation)
-        for entry in found:
-            entry.use.operations.append(operation)
-        if len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):
-            self.rivals[operation] = [entry.use for entry in found]
-            if len(self.rivals) > MAX_RIVALS:
-                del self.rivals[next(iter(self.rivals))]
+        owner = 1 - operation.initiator
+        found = self.segments[owner].touched(operation)
+        if len(found) > MAX_TOUCHED:
+            for entry in found:
+                entry.use.contested = True
+        elif len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):
+            self._contest(owner, operation)
+        else:
+            for entry in found:
+                entry.use.operations.append(operation)
         return bool(found)
+
+    def _contest(self, owner: int, operation: Operation) -> None:
+        """The Operation waits for the first reply to a call that advertised its memory."""
+        waiting = self.contested[owner].setdefault(operation.handle, {})
+        waiting[operation] = None
+        self.contested_count += 1
+        if len(waiting) > MAX_CONTESTED:
+            del waiting[next(iter(waiting))]
+            self.contested_count -= 1
 
     def returned(self, rpc: Rpc, header: TransportHeader) -> None:
         """Note what a reply returns of the call's Write and Reply chunks, and claim the Operations on them."""
@@ -97,32 +131,60 @@ class AdvertisedMemory:
                 if chunk.kind == "reply":
                     for use, segment in zip(chunk.segments, header.reply.segments, strict=False):
                         use.returned = segment.length
-        if self.rivals:
-            self._claim(rpc)
+        if self.contested_count and rpc.call is not None:
+            for handle in _handles(rpc):
+                waiting = self.contested[rpc.call.operation.initiator].get(handle)
+                if waiting:
+                    self._claim(rpc, handle, waiting)
 
-    def _claim(self, rpc: Rpc) -> None:
-        """The same memory was offered by several open calls: the first one answered takes the Operations."""
-        for chunk in rpc.chunks:
-            for use in chunk.segments:
-                reached: dict[tuple[int, int], Operation] = {}
-                for operation in list(use.operations):
-                    shared = self.rivals.pop(operation, None)
-                    if shared is None:
-                        continue
-                    span = operation.address, operation.address + operation.length
-                    clash = next((o for s, o in reached.items() if s[0] < span[1] and span[0] < s[1]), None)
-                    if clash is not None and chunk.kind == "read":
-                        # It was read twice: the second time for another of the calls that offer it.
-                        use.operations.remove(operation)
-                        self.rivals[operation] = [other for other in shared if other is not use]
-                        continue
-                    if clash is not None:
-                        rpc.damage += ("several open calls offered the same memory, and it was written more than once",)
-                    reached[span] = operation
-                    if chunk.kind != "read" and not use.returned:
-                        use.operations.remove(operation)
-                        self.rivals[operation] = [other for other in shared if other is not use]
-                        continue
-                    for other in shared:
-                        if other is not use and operation in other.operations:
-                            other.operations.remove(operation)
+    def _claim(self, rpc: Rpc, handle: int, waiting: dict[Operation, None]) -> None:
+        """Several open calls advertised the same memory: the first one answered takes the Operations."""
+        uses = [
+            (chunk.kind, use, IntervalSet())
+            for chunk in rpc.chunks
+            for use in chunk.segments
+            if use.advertised.handle == handle
+        ]
+        if len(uses) * len(waiting) > MAX_COMPARED:
+            _mark_contested(rpc, handle)
+            return
+        for operation in list(waiting):
+            start, end = operation.address, operation.address + operation.length
+            taken = False
+            for kind, use, reached in uses:
+                low, high = use.advertised.offset, use.advertised.offset + use.advertised.length
+                if (kind == "read") is not (operation.kind is READ) or start >= high or end <= low:
+                    continue
+                # Read twice: the second time for another of the calls.  Nothing returned: nothing of it was written.
+                again = reached.missing(start, end) != [(start, end)]
+                if (kind == "read" and again) or (kind != "read" and not use.returned):
+                    continue
+                if again and SHARED_AND_REWRITTEN not in rpc.damage:
+                    rpc.damage += (SHARED_AND_REWRITTEN,)
+                reached.add(start, end)
+                use.operations.append(operation)
+                taken = True
+            if taken:
+                del waiting[operation]
+                self.contested_count -= 1
+        for _, use, reached in uses:
+            if reached:
+                use.operations.sort(key=_first_frame)
+
+
+SHARED_AND_REWRITTEN = "several open calls offered the same memory, and it was written more than once"
+
+
+def _handles(rpc: Rpc) -> set[int]:
+    return {use.advertised.handle for chunk in rpc.chunks for use in chunk.segments}
+
+
+def _mark_contested(rpc: Rpc, handle: int) -> None:
+    for chunk in rpc.chunks:
+        for use in chunk.segments:
+            if use.advertised.handle == handle:
+                use.contested = True
+
+
+def _first_frame(operation: Operation) -> int:
+    return operation.first_frame

@@ -13,7 +13,15 @@ from ..onc import programs, status
 from ..onc.xdr import round_up
 from .latency import latency
 from .messages import Message, WriteChunk
-from .reassembly import PADDED, call_counts, call_stream_prefix, reply_items, reply_stream, reply_stream_prefix
+from .reassembly import (
+    CONTESTED,
+    PADDED,
+    call_counts,
+    call_stream_prefix,
+    reply_items,
+    reply_stream,
+    reply_stream_prefix,
+)
 from .rpcs import ChunkUse, Rpc, SegmentUse
 
 LONG_CALL = 1 << 20
@@ -262,7 +270,8 @@ def _missing(rpc: Rpc, use: SegmentUse, length: int, at: int, label: str, damage
             covered.add(reached, operation.address + start)
             reached = operation.address + end
         covered.add(reached, operation.address + operation.length)
+    why = CONTESTED if use.contested else "not in this capture"
     damage += [
-        f"{label}: bytes {at + start - offset}-{at + end - offset - 1} not in this capture"
+        f"{label}: bytes {at + start - offset}-{at + end - offset - 1} {why}"
         for start, end in covered.missing(offset, offset + length)
     ]

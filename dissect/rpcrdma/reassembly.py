@@ -25,6 +25,9 @@ MAX_MESSAGE = 1 << 30
 NOT_ADVERTISED = "not advertised in this capture"
 """Why bytes of a chunk are missing: its call is truncated, or advertises less than the reply returns."""
 
+NOT_TRANSFERRED = "not transferred in this capture"
+CONTESTED = "undecidable: several open calls share this memory"
+"""Why bytes of a segment are missing although Operations on its memory may be in the capture."""
 PADDED = "undecidable: RDMA_MSGP has alignment padding that no document places (RFC 8166, 4.6)"
 """Why arguments and results of an RDMA_MSGP are missing: the message does not say where its padding stands."""
 
@@ -324,14 +327,15 @@ def _returned_parts(chunk: ChunkUse, returned: WriteChunk) -> Iterator[Part]:
 def segment_parts(use: SegmentUse, length: int) -> Iterator[Part]:
     """The first ``length`` bytes of a segment, as Reads or Writes transferred them; of two the later counts."""
     start = use.advertised.offset
+    missing = CONTESTED if use.contested else NOT_TRANSFERRED
     reached = 0
     for low, high, operation in _transferred(use, start, start + length):
         if low - start > reached:
-            yield b"", low - start - reached, 0, "not transferred in this capture"
+            yield b"", low - start - reached, 0, missing
         yield from _operation_parts(operation, low - operation.address, high - operation.address)
         reached = high - start
     if reached < length:
-        yield b"", length - reached, 0, "not transferred in this capture"
+        yield b"", length - reached, 0, missing
 
 
 def _transferred(use: SegmentUse, start: int, end: int) -> list[tuple[int, int, Operation]]:

@@ -78,6 +78,8 @@ class SegmentUse:
     returned: int | None = None
     """Write and Reply chunks: the length that the reply gave back."""
     operations: list[Operation] = field(default_factory=list)
+    contested: bool = False
+    """Open calls shared the memory, and which of them an Operation on it was for is undecidable."""
 
     @property
     def transferred(self) -> int:

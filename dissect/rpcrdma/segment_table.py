@@ -1,11 +1,27 @@
-"""Which segments the calls of one end advertised, by handle and address (RFC 8166, 3.4.3)."""
+"""Which segments the calls of one end advertised, by handle and address (RFC 8166, 3.4.3).
+
+Mostly a handle has a few segments, and a list is enough.  A handle of many has them by size and place, so that neither
+many calls that share one memory nor many segments over each other take more than their share of time.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from operator import attrgetter
 from typing import NamedTuple
 
 from ..transport.operations import READ, WRITE, Kind, Operation
 from .rpcs import Rpc, SegmentUse
+
+MAX_LISTED = 64
+"""Segments of one handle in a list."""
+MAX_TOUCHED = 64
+"""Segments that one Operation may belong to; where it touches more, which of them it is for is undecidable."""
+MAX_VISITED = 1024
+"""Ranges of one handle and size that are compared with an Operation."""
+
+_Range = tuple[int, int, int]
+"""Start, end, kind."""
 
 
 class AdvertisedSegment(NamedTuple):
@@ -18,39 +34,137 @@ class AdvertisedSegment(NamedTuple):
     rpc: Rpc
 
 
+_number = attrgetter("rpc.number")
+
+
 class SegmentTable:
     """Of one end of a connection."""
 
     def __init__(self) -> None:
-        self.by_handle: dict[int, list[AdvertisedSegment]] = {}
+        self._lists: dict[int, list[AdvertisedSegment]] = {}
+        self._indices: dict[int, _HandleIndex] = {}
 
     def __len__(self) -> int:
         """Handles."""
-        return len(self.by_handle)
+        return len(self._lists) + len(self._indices)
+
+    def __contains__(self, handle: int) -> bool:
+        return handle in self._lists or handle in self._indices
 
     def add(self, rpc: Rpc) -> None:
         """All segments of a call's chunks."""
+        lists = self._lists
         for chunk in rpc.chunks:
             kind = READ if chunk.kind == "read" else WRITE
             for use in chunk.segments:
                 handle, length, offset = use.advertised
-                self.by_handle.setdefault(handle, []).append(AdvertisedSegment(offset, offset + length, kind, use, rpc))
+                segment = AdvertisedSegment(offset, offset + length, kind, use, rpc)
+                if handle in self._indices:
+                    self._indices[handle].add(segment)
+                    continue
+                entries = lists.setdefault(handle, [])
+                entries.append(segment)
+                if len(entries) > MAX_LISTED:
+                    self._indices[handle] = _HandleIndex(lists.pop(handle))
 
     def remove(self, rpc: Rpc) -> None:
+        """All segments of a call; notes on those of which it is undecidable what was transferred through them."""
         for handle in {use.advertised.handle for chunk in rpc.chunks for use in chunk.segments}:
-            left = [entry for entry in self.by_handle.get(handle, ()) if entry.rpc is not rpc]
+            index = self._indices.get(handle)
+            if index is not None:
+                index.remove(rpc, handle)
+                if not index.ranges:
+                    del self._indices[handle]
+                continue
+            left = [entry for entry in self._lists.get(handle, ()) if entry.rpc is not rpc]
             if left:
-                self.by_handle[handle] = left
+                self._lists[handle] = left
             else:
-                self.by_handle.pop(handle, None)
+                self._lists.pop(handle, None)
 
     def clear(self) -> None:
-        self.by_handle.clear()
+        self._lists.clear()
+        self._indices.clear()
 
     def touched(self, operation: Operation) -> list[AdvertisedSegment]:
-        """The segments that an RDMA Read or Write touches."""
-        entries = self.by_handle.get(operation.handle)
-        if not entries:
-            return []
+        """The segments that an RDMA Read or Write touches, at most ``MAX_TOUCHED`` and one more, by their calls."""
         start, end, kind = operation.address, operation.address + operation.length, operation.kind
-        return [entry for entry in entries if entry.start < end and start < entry.end and entry.kind is kind]
+        entries = self._lists.get(operation.handle)
+        if entries is not None:
+            return [entry for entry in entries if entry.start < end and start < entry.end and entry.kind is kind]
+        index = self._indices.get(operation.handle)
+        return [] if index is None else index.touched(start, end, kind)
+
+    def latest(self, handle: int) -> AdvertisedSegment | None:
+        """The one that was added last."""
+        entries = self._lists.get(handle)
+        if entries:
+            return entries[-1]
+        index = self._indices.get(handle)
+        return None if index is None else index.latest
+
+
+class _SharedRange:
+    """The segments of one start, end and kind, by the identity of their use."""
+
+    __slots__ = ("contested", "segments")
+
+    def __init__(self) -> None:
+        self.segments: dict[int, AdvertisedSegment] = {}
+        self.contested = False
+
+
+class _HandleIndex:
+    """The segments of one handle."""
+
+    def __init__(self, segments: list[AdvertisedSegment]) -> None:
+        self.ranges: dict[_Range, _SharedRange] = {}
+        self.by_size: dict[int, list[_Range]] = {}
+        """Ascending, by the bits of their length."""
+        self.latest = segments[-1]
+        for segment in segments:
+            self.add(segment)
+
+    def add(self, segment: AdvertisedSegment) -> None:
+        key = segment.start, segment.end, int(segment.kind)
+        shared = self.ranges.get(key)
+        if shared is None:
+            shared = self.ranges[key] = _SharedRange()
+            insort(self.by_size.setdefault((segment.end - segment.start).bit_length(), []), key)
+        shared.segments[id(segment.use)] = segment
+        self.latest = segment
+
+    def remove(self, rpc: Rpc, handle: int) -> None:
+        for chunk in rpc.chunks:
+            kind = int(READ if chunk.kind == "read" else WRITE)
+            for use in chunk.segments:
+                owner, length, offset = use.advertised
+                key = offset, offset + length, kind
+                shared = self.ranges.get(key) if owner == handle else None
+                if shared is None:
+                    continue
+                use.contested |= shared.contested
+                shared.segments.pop(id(use), None)
+                if not shared.segments:
+                    del self.ranges[key]
+                    size = self.by_size[length.bit_length()]
+                    del size[bisect_left(size, key)]
+
+    def touched(self, start: int, end: int, kind: Kind) -> list[AdvertisedSegment]:
+        found: list[AdvertisedSegment] = []
+        visited: list[_SharedRange] = []
+        for bits, keys in self.by_size.items():
+            low = bisect_left(keys, (start - (1 << bits), 0, 0))
+            high = bisect_left(keys, (end, 0, 0))
+            for key in keys[max(low, high - MAX_VISITED) : high]:
+                if start < key[1] and key[2] == kind:
+                    shared = self.ranges[key]
+                    visited.append(shared)
+                    for segment in shared.segments.values():
+                        if len(found) > MAX_TOUCHED:
+                            break
+                        found.append(segment)
+        if len(found) > MAX_TOUCHED:
+            for shared in visited:
+                shared.contested = True
+        return sorted(found, key=_number)
