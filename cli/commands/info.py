@@ -13,6 +13,7 @@ from rich.text import Text
 from rdmascope.captures import CaptureError, CaptureFile, open_capture
 from rdmascope.captures.merge import expand
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.layers import opcodes
 from rdmascope.dissect.layers.icrc import icrc_ok
 from rdmascope.dissect.layers.transports import TRANSPORTS
 from rdmascope.dissect.layers.vcrc import vcrc_ok
@@ -96,6 +97,13 @@ class Survey:
             if many:
                 self.decoders[TRANSPORTS[code]] += many
         self.skipped.update(packets.skipped)
+        foreign = packets.rows[opcodes.is_foreign(packets.rows["opcode"])]
+        kinds = Counter(zip(foreign["transport"].tolist(), foreign["opcode"].tolist(), strict=True))
+        for (code, opcode), many in kinds.items():
+            name = TRANSPORTS[code]
+            self.decoders[name] -= many
+            self.skipped[f"{name}, {opcodes.transport_service(opcode)} opcode, not decoded"] += many
+        self.decoders = +self.decoders
         if located.tcp:
             taken = self._iwarp.taken
             self._iwarp.feed(batch, located.tcp)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .bth import DETH as DETH
     from .bth import FETH as FETH
     from .bth import IETH as IETH
-    from .bth import RDETH as RDETH
     from .bth import RETH as RETH
     from .bth import XRCETH as XRCETH
     from .bth import AtomicAckETH as AtomicAckETH

@@ -205,15 +205,6 @@ class BTH(_Chained):
         return f"{opcodes.opcode_name(self.opcode)} QP 0x{self.dest_qp:06x} PSN {self.psn}"
 
 
-class RDETH(_Chained):
-    """Reliable Datagram Extended Transport Header (IBA 9.3.1), 4 bytes."""
-
-    name = "RDETH"
-    fields_desc = (XBitField("reserved", 0, 8), X3BytesField("ee_context", 0))
-    reserved: int
-    ee_context: int
-
-
 class DETH(_Chained):
     """Datagram Extended Transport Header (IBA 9.3.2), 8 bytes."""
 
@@ -323,7 +314,7 @@ class CNPPadding(_Chained):
 
 EXTENDED_HEADERS: dict[str, type[Any]] = {
     header.__name__: header
-    for header in (RDETH, DETH, RETH, AtomicETH, AETH, AtomicAckETH, ImmDt, IETH, XRCETH, FETH, CNPPadding)
+    for header in (DETH, RETH, AtomicETH, AETH, AtomicAckETH, ImmDt, IETH, XRCETH, FETH, CNPPadding)
 }
 """By the names of the opcode table."""
 

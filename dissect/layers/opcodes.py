@@ -17,7 +17,6 @@ ICRC_BYTES = 4
 """IBA 7.8.1."""
 
 HEADER_BYTES = {
-    "RDETH": 4,  # IBA 9.3.1
     "DETH": 8,  # IBA 9.3.2
     "RETH": 16,  # IBA 9.3.3
     "AtomicETH": 28,  # IBA 9.3.4
@@ -45,7 +44,7 @@ class Opcode(NamedTuple):
 
     @property
     def transport(self) -> str:
-        """RC, UC, RD, UD, XRC or CNP."""
+        """RC, UC, UD, XRC or CNP."""
         return self.name.split(" ")[0]
 
     @property
@@ -56,7 +55,6 @@ class Opcode(NamedTuple):
 
 _REQUEST, _RESPONSE = "request", "response"
 _FIRST, _MIDDLE, _LAST, _ONLY = "first", "middle", "last", "only"
-_RD = ("RDETH", "DETH")
 
 # fmt: off
 _TABLE = (
@@ -100,29 +98,6 @@ _TABLE = (
     Opcode(0x29, "UC RDMA WRITE Last with Immediate", ("ImmDt",),              _REQUEST,  _LAST),
     Opcode(0x2A, "UC RDMA WRITE Only",               ("RETH",),                _REQUEST,  _ONLY),
     Opcode(0x2B, "UC RDMA WRITE Only with Immediate", ("RETH", "ImmDt"),       _REQUEST,  _ONLY),
-    # Reliable Datagram, IBA 9.2.1
-    Opcode(0x40, "RD SEND First",                    _RD,                      _REQUEST,  _FIRST),
-    Opcode(0x41, "RD SEND Middle",                   _RD,                      _REQUEST,  _MIDDLE),
-    Opcode(0x42, "RD SEND Last",                     _RD,                      _REQUEST,  _LAST),
-    Opcode(0x43, "RD SEND Last with Immediate",      (*_RD, "ImmDt"),          _REQUEST,  _LAST),
-    Opcode(0x44, "RD SEND Only",                     _RD,                      _REQUEST,  _ONLY),
-    Opcode(0x45, "RD SEND Only with Immediate",      (*_RD, "ImmDt"),          _REQUEST,  _ONLY),
-    Opcode(0x46, "RD RDMA WRITE First",              (*_RD, "RETH"),           _REQUEST,  _FIRST),
-    Opcode(0x47, "RD RDMA WRITE Middle",             _RD,                      _REQUEST,  _MIDDLE),
-    Opcode(0x48, "RD RDMA WRITE Last",               _RD,                      _REQUEST,  _LAST),
-    Opcode(0x49, "RD RDMA WRITE Last with Immediate", (*_RD, "ImmDt"),         _REQUEST,  _LAST),
-    Opcode(0x4A, "RD RDMA WRITE Only",               (*_RD, "RETH"),           _REQUEST,  _ONLY),
-    Opcode(0x4B, "RD RDMA WRITE Only with Immediate", (*_RD, "RETH", "ImmDt"), _REQUEST,  _ONLY),
-    Opcode(0x4C, "RD RDMA READ Request",             (*_RD, "RETH"),           _REQUEST,  _ONLY),
-    Opcode(0x4D, "RD RDMA READ Response First",      ("RDETH", "AETH"),        _RESPONSE, _FIRST),
-    Opcode(0x4E, "RD RDMA READ Response Middle",     ("RDETH",),               _RESPONSE, _MIDDLE),
-    Opcode(0x4F, "RD RDMA READ Response Last",       ("RDETH", "AETH"),        _RESPONSE, _LAST),
-    Opcode(0x50, "RD RDMA READ Response Only",       ("RDETH", "AETH"),        _RESPONSE, _ONLY),
-    Opcode(0x51, "RD Acknowledge",                   ("RDETH", "AETH"),        _RESPONSE, _ONLY),
-    Opcode(0x52, "RD ATOMIC Acknowledge",            ("RDETH", "AETH", "AtomicAckETH"), _RESPONSE, _ONLY),
-    Opcode(0x53, "RD CmpSwap",                       (*_RD, "AtomicETH"),      _REQUEST,  _ONLY),
-    Opcode(0x54, "RD FetchAdd",                      (*_RD, "AtomicETH"),      _REQUEST,  _ONLY),
-    Opcode(0x55, "RD RESYNC",                        _RD,                      _REQUEST,  _ONLY),
     # Unreliable Datagram, IBA 9.2.1
     Opcode(0x64, "UD SEND Only",                     ("DETH",),                _REQUEST,  _ONLY),
     Opcode(0x65, "UD SEND Only with Immediate",      ("DETH", "ImmDt"),        _REQUEST,  _ONLY),
@@ -161,9 +136,45 @@ OPCODES = {row.value: row for row in _TABLE}
 OPCODE_NAMES = {row.value: row.name for row in _TABLE}
 
 
+CNP = 0x81
+
+_SERVICES = {
+    0: "RC",
+    1: "UC",
+    2: "DC or RD",
+    3: "UD",
+    4: "reserved",
+    5: "XRC",
+    6: "manufacturer's",
+    7: "manufacturer's",
+}
+"""By the upper three bits of an opcode (IBA 9.2.1).
+
+Nothing is known to send Reliable Datagrams, whose opcodes Mellanox uses for its Dynamically Connected transport; where
+that has which headers is not published.
+"""
+
+
+def transport_service(value: int) -> str:
+    """The transport service of a BTH opcode: 'RC', 'UC', 'DC or RD', 'UD', 'XRC', 'CNP', or whose opcodes they are."""
+    return "CNP" if value == CNP else _SERVICES[value >> 5]
+
+
+def is_foreign(values: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which opcodes are of a transport service of which nothing here decodes more than the BTH."""
+    services = values >> 5
+    foreign: NDArray[np.bool_] = (services == 2) | ((services == 4) & (values != CNP)) | (services > 5)
+    return foreign
+
+
 def opcode_name(value: int) -> str:
-    """The name of a BTH opcode, 'opcode 0x15' where it has none."""
-    return OPCODE_NAMES.get(value, f"opcode 0x{value:02x}")
+    """The name of a BTH opcode; 'opcode 0x15 (reserved)', 'DC or RD opcode 0x44 (not decoded)' where it has none."""
+    if value in OPCODE_NAMES:
+        return OPCODE_NAMES[value]
+    service = transport_service(value)
+    if service in ("DC or RD", "manufacturer's"):
+        return f"{service} opcode 0x{value:02x} (not decoded)"
+    return f"opcode 0x{value:02x} (reserved)"
 
 
 def _where(*words: str, role: str = "", position: str = "") -> NDArray[np.bool_]:
@@ -226,13 +237,12 @@ IS_SEND = _where(" SEND ")
 IS_WRITE = _where("RDMA WRITE")
 IS_READ_REQUEST = _where("READ Request")
 IS_READ_RESPONSE = _where("READ Response")
-IS_ACKNOWLEDGE = _where("RC Acknowledge", "RD Acknowledge")
+IS_ACKNOWLEDGE = _where("RC Acknowledge")
 """Acknowledge packets; ATOMIC Acknowledge is not among them."""
 IS_ATOMIC = _where("CmpSwap", "FetchAdd")
 IS_ATOMIC_RESPONSE = _where("ATOMIC Acknowledge")
 IS_RC = np.arange(256) >> 5 == 0
 """Reliable Connection: the upper three bits of the opcode name the transport service."""
-CNP = 0x81
 """The Congestion Notification Packet's opcode."""
 
 # The AETH syndrome: bit 7 reserved, bits 6-5 say what it is, bits 4-0 are the value (IBA 9.7.5.2).

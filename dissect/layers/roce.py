@@ -25,7 +25,7 @@ from scapy.layers.l2 import CookedLinux, CookedLinuxV2, Dot1AD, Dot1Q, Ether
 from scapy.packet import bind_top_down, split_bottom_up
 
 from . import cm  # noqa: F401, importing binds its messages to MAD
-from .bth import AETH, BTH, DETH, FETH, IETH, RDETH, RETH, XRCETH, AtomicAckETH, AtomicETH, CNPPadding, ImmDt
+from .bth import AETH, BTH, DETH, FETH, IETH, RETH, XRCETH, AtomicAckETH, AtomicETH, CNPPadding, ImmDt
 from .header import Header
 from .icrc import ROCE_PORT
 
@@ -36,7 +36,6 @@ __all__ = [
     "FETH",
     "GRH",
     "IETH",
-    "RDETH",
     "RETH",
     "XRCETH",
     "AtomicAckETH",

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ..frames import FrameBatch
+from ..layers import opcodes
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..link.packets import PacketBatch
 from ..rpcrdma.rpcs import Rpc
@@ -155,6 +156,8 @@ class Ours:
     messages: list[OurMessage] = field(default_factory=list)
     truncated: set[int] = field(default_factory=set)
     """Frames that the capture truncated."""
+    foreign: set[int] = field(default_factory=set)
+    """Frames with opcodes of a transport service that is not decoded."""
     retransmitted: RetransmittedPackets = field(default_factory=RetransmittedPackets)
     circumstances: Circumstances = field(default_factory=Circumstances)
     streams: IwarpStreams = field(default_factory=IwarpStreams)
@@ -162,6 +165,8 @@ class Ours:
     def add_packets(self, frames: FrameBatch, packets: PacketBatch) -> None:
         rows = frames.rows
         self.truncated.update(rows["number"][rows["captured"] < rows["original"]].tolist())
+        foreign = opcodes.is_foreign(packets.rows["opcode"])
+        self.foreign.update(packets.rows["frame"][foreign].tolist())
         self.blocks.append(packet_block(packets))
         self.retransmitted.add(packets)
 
@@ -303,6 +308,8 @@ class Comparison:
             return []
         if frame in self._ours.truncated:
             spots |= {"truncated frame"}
+        if frame in self._ours.foreign:
+            spots |= {"DC or RD"}
         if frame in self._retransmitted:
             spots |= {"retransmitted"}
         if frame in self._psns_alike:

@@ -13,7 +13,7 @@ from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..rpcrdma.rpcs import Rpc
 from ..serial import PSN
 from ..transport.operations import Operation
-from .frame_fields import FPDU_FIELDS, MPA_FIELDS, Values
+from .frame_fields import FPDU_FIELDS, MPA_FIELDS, PACKET_FIELDS, Values
 
 CHUNKS = "Wireshark, epan/dissectors/packet-rpcrdma.c"
 PACKETS = "Wireshark, epan/dissectors/packet-infiniband.c"
@@ -162,6 +162,15 @@ TABLE = (
         "InfiniBand Architecture vol. 1, 9.7.5.1",
         "both",
         frozenset({"rpcordma", "rpc"}),
+    ),
+    WeakSpot(
+        "DC or RD",
+        None,
+        "Wireshark takes the opcode for Reliable Datagram; Mellanox uses it for its Dynamically Connected transport,"
+        " whose headers are not published, and rdmascope does not decode it",
+        PACKETS,
+        "both",
+        names=frozenset({*ANYTHING, *(name for fields in PACKET_FIELDS.values() for name in fields.values())}),
     ),
     WeakSpot(
         "truncated",

@@ -74,7 +74,7 @@ class RcObserver:
         unreliable = opcode[~(reliable | managing)]
         if len(unreliable):
             for value, count in zip(*np.unique(unreliable, return_counts=True), strict=True):
-                self.other[opcodes.opcode_name(int(value)).split(" ")[0]] += int(count)
+                self.other[opcodes.transport_service(int(value))] += int(count)
         indices = places(reliable)
         kept = np.setdiff1d(indices, batch.damaged) if len(batch.damaged) else indices
         events: list[Event] = []

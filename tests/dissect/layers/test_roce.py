@@ -345,6 +345,9 @@ def test_the_table_agrees_with_scapys_names() -> None:
     code = "from scapy.contrib.roce import _bth_opcodes as t; print(sorted(t.items()))"
     spelling = {"COMPARE_SWAP": "CMPSWAP", "FETCH_ADD": "FETCHADD"}
     for value, name in eval(python(code)):
+        if opcodes.transport_service(value) == "DC or RD":
+            assert value not in opcodes.OPCODES
+            continue
         ours = opcodes.OPCODES[value].name.upper().replace(" ", "_")
         for theirs, word in spelling.items():
             name = name.replace(theirs, word)
@@ -362,9 +365,9 @@ def test_lookup_arrays_hold_what_the_table_says() -> None:
             assert table[value] == expected
         positions = [opcodes.IS_FIRST, opcodes.IS_MIDDLE, opcodes.IS_LAST, opcodes.IS_ONLY]
         assert sum(bool(table[value]) for table in positions) == (row is not None)
-    assert np.flatnonzero(opcodes.IS_ACKNOWLEDGE).tolist() == [0x11, 0x51, 0xB1]
-    assert np.flatnonzero(opcodes.IS_ATOMIC_RESPONSE).tolist() == [0x12, 0x52, 0xB2]
-    assert np.flatnonzero(opcodes.IS_READ_REQUEST).tolist() == [0x0C, 0x4C, 0xAC]
+    assert np.flatnonzero(opcodes.IS_ACKNOWLEDGE).tolist() == [0x11, 0xB1]
+    assert np.flatnonzero(opcodes.IS_ATOMIC_RESPONSE).tolist() == [0x12, 0xB2]
+    assert np.flatnonzero(opcodes.IS_READ_REQUEST).tolist() == [0x0C, 0xAC]
 
 
 def test_header_sizes_are_those_of_the_layers() -> None:

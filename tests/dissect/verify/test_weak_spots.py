@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -45,6 +46,13 @@ def unread(wire: Wire) -> None:
 def sent_again() -> Capture:
     wire = conversation()
     return Capture(wire, faults.lose(wire, wire.packets, faults.where(wire.packets, kind="write")[1]))
+
+
+def foreign(opcode: int = 0x51) -> Capture:
+    """Packets of another transport service between two packets of the conversation."""
+    wire = conversation()
+    one = replace(wire.packets[-1], opcode=opcode, extended=b"", payload=bytes(range(64)), operation=0)
+    return Capture(wire, [*wire.packets, one])
 
 
 def snapped(length: int = 400) -> Capture:
@@ -181,6 +189,7 @@ OVER_TCP: dict[str, Callable[[], Capture]] = {
 ELSEWHERE: dict[str, Callable[[], Capture]] = {
     "truncated frame": snapped,
     "retransmitted": sent_again,
+    "DC or RD": foreign,
     "one XID both ways": plain(both_ways),
     "XID reused": plain(one_xid_on_two_connections),
     "memory advertised again": plain(memory_again),
@@ -255,6 +264,17 @@ def test_headers_that_end_with_a_cut_frame() -> None:
     _, found = compare(mine, {**told, frame: {}})
     assert found
     assert {one.reason for one in found} == {ROWS["truncated frame"].reason}
+
+
+def test_opcodes_of_a_service_that_is_not_decoded() -> None:
+    mine = ours(foreign())
+    told = echo(mine)
+    (frame,) = mine.foreign
+    assert "infiniband.aeth.msn" not in told[frame]
+    _, found = compare(mine, {**told, frame: {**told[frame], "infiniband.aeth.msn": (1,)}})
+    assert [(one.field, one.right, one.reason) for one in found] == [
+        ("infiniband.aeth.msn", "both", ROWS["DC or RD"].reason)
+    ]
 
 
 @pytest.mark.parametrize("name", ["one XID both ways", "XID reused"])
