@@ -8,11 +8,9 @@ called very often, the earlier latencies become a histogram.
 from __future__ import annotations
 
 import heapq
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +20,7 @@ from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..percentiles import Distribution, Samples, histogram
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpcs import Latency, Rpc
+from .reasons import ReasonCounts
 from .time_series import Timeline
 
 PARTS = ("call", "reads", "server", "writes", "reply")
@@ -34,7 +33,6 @@ EXACT = 1 << 17
 """Latencies of a procedure that are kept as they are."""
 MAX_PROCEDURES = 2048
 """Distinct COMPOUNDs counted one by one; later ones are counted under operations ``('other',)``."""
-MAX_REASONS = 64
 
 
 class ProcedureKey(NamedTuple):
@@ -177,9 +175,9 @@ class Statistics:
         """By connection number."""
         self.evicted = Share()
         """What evicted connections carried."""
-        self.damage: dict[str, int] = {}
+        self.damage = ReasonCounts()
         """Reasons why RPCs are damaged; numbers in them replaced by N."""
-        self.notes: dict[str, int] = {}
+        self.notes = ReasonCounts()
         self.timeline = Timeline()
         self._procedures: dict[ProcedureKey, Procedure] = {}
         self._slowest: list[tuple[int, int, SlowRpc]] = []
@@ -222,9 +220,9 @@ class Statistics:
             share.failed += 1
             entry.statuses[rpc.status] = entry.statuses.get(rpc.status, 0) + 1
         if rpc.damage:
-            _count_reasons(self.damage, rpc.damage)
+            self.damage.add(rpc.damage)
         if rpc.notes:
-            _count_reasons(self.notes, rpc.notes)
+            self.notes.add(rpc.notes)
 
         call, reply = rpc.call, rpc.reply
         call_bytes, reply_bytes = rpc.call_bytes, rpc.reply_bytes
@@ -334,18 +332,3 @@ def _slow(rpc: Rpc, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> Slo
         reply_bytes,
         rpc.retransmissions,
     )
-
-
-def _count_reasons(counts: dict[str, int], reasons: Iterable[str]) -> None:
-    for reason in set(map(_general, reasons)):
-        if reason not in counts and len(counts) >= MAX_REASONS:
-            reason = "other"
-        counts[reason] = counts.get(reason, 0) + 1
-
-
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d[\d,]*")
-
-
-@lru_cache(1024)
-def _general(reason: str) -> str:
-    return _NUMBER.sub("N", reason)
