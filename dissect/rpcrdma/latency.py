@@ -5,14 +5,21 @@ from __future__ import annotations
 from ..transport.operations import Operation
 from .rpcs import Latency, Rpc
 
+REPLY_EARLIER = "its reply has an earlier time than its call, so its latency is not known"
 
-def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency:
-    """Split the time between the call's first packet and the reply's last; the parts add up."""
+
+def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency | None:
+    """Split the time between the call's first packet and the reply's last; the parts add up.
+
+    None, with a note, where the capture's times contradict the order of call and reply.
+    """
     begin, end = call.first_time, reply.last_time
     if not rpc.chunks and begin <= call.last_time <= reply.first_time <= end:
         sent, answering = call.last_time, reply.first_time
         return Latency(end - begin, sent - begin, 0, answering - sent, 0, end - answering)
-    end = max(begin, end)
+    if end < begin:
+        rpc.notes += (REPLY_EARLIER,)
+        return None
     sent = min(max(call.last_time, begin), end)
     answering = min(max(reply.first_time, sent), end)
     read: list[Operation] = []

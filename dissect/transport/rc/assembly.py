@@ -259,11 +259,13 @@ class RequestAssembly:
         kind = _KINDS[int(_KIND[int(first["opcode"][0])])]
         mtu = self.connection.path_mtu or DEFAULT_MTU
         payload = Payload()
+        packets = 0
         for part_psn, data, rows in parts:
             place = (part_psn - psn) * mtu
-            if payload.runs and part_psn == psn + sum(len(run) for _, _, run in payload.runs):
+            if packets and part_psn == psn + packets:
                 place = payload.seen
             payload.runs.append((place, data, rows))
+            packets += len(rows)
             seen = int(rows["length"].sum())
             payload.seen += seen
             payload.length = max(payload.length, place + seen)
@@ -284,7 +286,7 @@ class RequestAssembly:
             int(first["r_key"][0]) if has_address else 0,
             int(first["va"][0]) if has_address else 0,
             PSN.wrap(psn),
-            sum(len(rows) for _, _, rows in parts),
+            packets,
             retransmissions=self.partial_repeats,
             start_known=start_known and bool(first["headers"][0]),
             end_known=end_known or (kind is Kind.WRITE and has_address),
