@@ -22,6 +22,7 @@ from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
 from ..views import audit as views
 
 EXIT_VIOLATIONS = 1
+EXIT_NOTHING_JUDGED = 3
 
 FAIL_ON = {"MUST": 0, "SHOULD": 1, "STATED": 2, "NOTE": 3, "NEVER": -1}
 """The least of Tally.worst that passes, less one."""
@@ -77,7 +78,7 @@ def command(
       MUST)
       ...
         MUST  PD-INVALIDATE-AGREED  14 times
-          Send With Invalidate only after both ends set R (RFC 8797, 4.1)
+          Send With Invalidate only after both ends set R (cm-pvt-data-08, 4.1; RFC 8797, 4.1)
           server 10.77.0.1:20049, connection 1: 7 of 7
             frame 29, RPC 2, XID 0xaea615e0
               found     a Send With Invalidate, and the passive side did not set R
@@ -93,7 +94,7 @@ def command(
     The table of each connection counts rules: passed, violated, undecidable (the capture does not show enough) and
     not applicable (nothing happened that they judge).
 
-    Exit status: 0 clean, 1 violations at or above --fail-on, 2 a file that cannot be used.
+    Exit status: 0 clean, 1 violations at or above --fail-on, 2 a file that cannot be used, 3 nothing to judge.
 
     A TOML file can pin selections, and waive findings for a reason:
 
@@ -148,6 +149,8 @@ def command(
         ctx.exit(EXIT_BAD_INPUT)
     if any(tally.worst <= limit for result in results for tally in result.auditor.tallies.values() if tally.violated):
         ctx.exit(EXIT_VIOLATIONS)
+    if not any(result.judged for result in results):
+        ctx.exit(EXIT_NOTHING_JUDGED)
 
 
 def _choose(
@@ -204,6 +207,7 @@ def _records(result: Result) -> Iterator[Record]:
             verdict="unjudgeable" if rule.unjudgeable else tally.verdict,
             passed=tally.passed,
             violated=tally.violated,
+            notes=tally.notes,
             undecidable=tally.undecidable,
             reasons=dict(tally.reasons),
         )
@@ -219,6 +223,7 @@ def _records(result: Result) -> Iterator[Record]:
                 verdict=tally.verdict,
                 passed=tally.passed,
                 violated=tally.violated,
+                notes=tally.notes,
                 undecidable=tally.undecidable,
                 reasons=dict(tally.reasons),
             )
@@ -228,6 +233,7 @@ def _records(result: Result) -> Iterator[Record]:
         connections=len(result.connections),
         rules=len(result.auditor.rules),
         violations=result.violations,
+        notes=result.notes,
         waived=result.auditor.waived_count,
     )
 

@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 
 STYLES = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
 MAX_REASONS = 5
+MAX_NAMED = 4
+"""Rules that are named beside a reason."""
+NOTE = 3
+"""The ``worst`` of a tally with nothing worse than a note."""
 
 
 def page(result: Result, width: int, waivers: Sequence[Waiver] = ()) -> RenderableType:
     """All of one file."""
     auditor = result.auditor
-    broken = {place.rule for place, tally in auditor.tallies.items() if tally.violated}
+    broken = {rule for rule, found in result.by_rule.items() if any(tally.violated for _, tally in found)}
     parts: list[RenderableType] = [_headline(result, broken)]
     if not result.connections:
         return parts[0]
@@ -57,25 +61,24 @@ def _headline(result: Result, broken: set[str]) -> Text:
     if not result.connections:
         return Text(f"{result.file}: no RPC-over-RDMA connection to judge")
     text = Text(f"{result.file}: {plural(result.rpcs, 'RPC')} on {plural(len(result.connections), 'connection')}: ")
-    if not broken:
-        return text.append("no violation", "green")
-    levels = Counter(result.auditor.rules[id].level.value for id in broken)
+    faults = [id for id in broken if min(_worst(result, id)) < NOTE]
+    notes = f"; {plural(result.notes, 'note')}" if result.notes else ""
+    if not faults:
+        return text.append("no violation", "green").append(notes)
+    levels = Counter(result.auditor.rules[id].level.value for id in faults)
     named = ", ".join(f"{levels[level]} {level}" for level in STYLES if levels[level])
-    return text.append(f"{plural(result.violations, 'violation')} of {plural(len(broken), 'rule')} ({named})", "red")
+    found = f"{plural(result.violations, 'violation')} of {plural(len(faults), 'rule')} ({named})"
+    return text.append(found, "red").append(notes)
 
 
 def _endpoints(result: Result, width: int) -> RenderableType:
     rows: list[list[Cell]] = []
     for connection in result.connections:
         for endpoint in (0, 1):
-            counts = Counter(
-                row.tally.verdict for row in result.rows() if (row.connection, row.endpoint) == (connection, endpoint)
-            )
-            opportunities = sum(
-                tally.opportunities
-                for place, tally in result.auditor.tallies.items()
-                if (place.connection, place.endpoint) == (connection.number, endpoint)
-            )
+            tallies = result.by_end.get((connection.number, endpoint), [])
+            counts = Counter(PASS if tally.only_notes else tally.verdict for tally in tallies)
+            counts[NOT_APPLICABLE] += len(result.auditor.rules) - len(tallies)
+            opportunities = sum(tally.opportunities for tally in tallies)
             rows.append(
                 [
                     "" if endpoint else str(connection.number),
@@ -98,17 +101,17 @@ def _figure(number: int) -> str:
 
 
 def _worst(result: Result, id: str) -> list[int]:
-    return [tally.worst for place, tally in result.auditor.tallies.items() if place.rule == id and tally.violated]
+    return [tally.worst for _, tally in result.by_rule[id] if tally.violated]
 
 
 def _count(result: Result, id: str) -> int:
-    return sum(tally.violated for place, tally in result.auditor.tallies.items() if place.rule == id)
+    return sum(tally.violated for _, tally in result.by_rule[id])
 
 
 def _group(result: Result, rule: Rule) -> RenderableType:
     """All findings of one rule."""
     level = rule.level.value
-    only_notes = min(_worst(result, rule.id)) == 3
+    only_notes = min(_worst(result, rule.id)) == NOTE
     parts: list[RenderableType] = [
         Text.assemble(
             ("  note" if only_notes else f"  {level}", "" if only_notes else STYLES[level]),
@@ -118,8 +121,8 @@ def _group(result: Result, rule: Rule) -> RenderableType:
         ),
         Padding(Text(f"{rule.title} ({rule.cited})"), (0, 0, 0, 4)),
     ]
-    for place, tally in sorted(result.auditor.tallies.items()):
-        if place.rule != rule.id or not tally.violated:
+    for place, tally in result.by_rule[rule.id]:
+        if not tally.violated:
             continue
         number = f"{tally.violated:,} of {tally.opportunities:,}"
         if place.connection == EARLIER:
@@ -160,13 +163,18 @@ def _undecided(result: Result) -> RenderableType | None:
     if not reasons:
         return None
     ranked = sorted(reasons.items(), key=lambda entry: -entry[1][0])
-    rows: list[list[Cell]] = [
-        [reason, plural(len(rules), "rule"), f"{count:,}"] for reason, (count, rules) in ranked[:MAX_REASONS]
-    ]
+    rows: list[list[Cell]] = [[reason, _named(rules), f"{count:,}"] for reason, (count, rules) in ranked[:MAX_REASONS]]
     if len(ranked) > MAX_REASONS:
         rest = ranked[MAX_REASONS:]
         rows.append([f"… and {plural(len(rest), 'reason')} more", "", f"{sum(count for _, (count, _) in rest):,}"])
-    return Grid([""], ["", "count"], rows, gap=2)
+    return Grid(["", "rules"], ["count"], rows, flexible=2, gap=2)
+
+
+def _named(rules: set[str]) -> str:
+    """'V1-CREDIT-ZERO, V1-XID-MATCH and 3 more'."""
+    names = sorted(rules)
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def rules_view(rules: Sequence[Rule]) -> RenderableType:

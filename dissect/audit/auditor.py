@@ -62,6 +62,11 @@ class RuleTally:
         self.worst = min(self.worst, other.worst)
 
     @property
+    def only_notes(self) -> bool:
+        """There is something to report, and no fault."""
+        return bool(self.violated) and self.violated == self.notes
+
+    @property
     def opportunities(self) -> int:
         return self.passed + self.violated + self.undecidable
 
@@ -120,6 +125,8 @@ class Auditor:
         self.on_finding = on_finding
         self.release = release
         self.tallies: dict[TallyKey, RuleTally] = {}
+        self._places: dict[int, list[TallyKey]] = {}
+        """The keys of ``tallies``, by connection number."""
         self.waived: list[Finding] = []
         self.waived_count = 0
         self.connections: dict[int, Connection] = {}
@@ -159,7 +166,7 @@ class Auditor:
             self._seats.pop(connection.number, None)
             self.sides_known.discard(connection.number)
             self.connections.pop(connection.number, None)
-        for place in [place for place in self.tallies if place.connection in numbers]:
+        for place in [place for number in numbers for place in self._places.pop(number, ())]:
             tally = self.tallies.pop(place)
             earlier = self.tallies.setdefault(place._replace(connection=EARLIER), RuleTally())
             earlier.add(tally, self.examples)
@@ -229,6 +236,14 @@ class Auditor:
             )
         return seat.tallies
 
+    def _tally(self, place: TallyKey) -> RuleTally:
+        """The tally of a place, a new one where there is none."""
+        tally = self.tallies.get(place)
+        if tally is None:
+            tally = self.tallies[place] = RuleTally()
+            self._places.setdefault(place.connection, []).append(place)
+        return tally
+
     def _ends(self, rule: Rule, subject: Subject, by: str) -> list[int]:
         """The ends that a judgement is about; of a call and its reply that may be both."""
         role = by or rule.role
@@ -259,7 +274,7 @@ class Auditor:
     def _count_at(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> None:
         tally = self.tallies.get((rule.id, subject.connection.number, endpoint))  # type: ignore[call-overload]
         if tally is None:
-            tally = self.tallies[TallyKey(rule.id, subject.connection.number, endpoint)] = RuleTally()
+            tally = self._tally(TallyKey(rule.id, subject.connection.number, endpoint))
             self.connections.setdefault(subject.connection.number, subject.connection)
         if judgement.verdict == PASS:
             tally.passed += 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from ..transport.connection import Connection
-from .auditor import Auditor, RuleTally
+from .auditor import Auditor, RuleTally, TallyKey
 from .rule import Rule
 
 SIDES = ("active", "passive")
@@ -36,9 +38,35 @@ class Result:
         known = self.auditor.connections
         return [known[number] for number in sorted(known) if self.chosen in (None, number)]
 
+    @cached_property
+    def by_rule(self) -> dict[str, list[tuple[TallyKey, RuleTally]]]:
+        """The tallies of each rule, in the order of connections."""
+        found: dict[str, list[tuple[TallyKey, RuleTally]]] = defaultdict(list)
+        for place, tally in sorted(self.auditor.tallies.items()):
+            found[place.rule].append((place, tally))
+        return dict(found)
+
+    @cached_property
+    def by_end(self) -> dict[tuple[int, int], list[RuleTally]]:
+        """The tallies of each end of a connection, by its number and the end."""
+        found: dict[tuple[int, int], list[RuleTally]] = defaultdict(list)
+        for place, tally in self.auditor.tallies.items():
+            found[place.connection, place.endpoint].append(tally)
+        return dict(found)
+
     @property
     def violations(self) -> int:
-        return sum(tally.violated for tally in self.auditor.tallies.values())
+        """Notes left out."""
+        return sum(tally.violated - tally.notes for tally in self.auditor.tallies.values())
+
+    @property
+    def notes(self) -> int:
+        return sum(tally.notes for tally in self.auditor.tallies.values())
+
+    @property
+    def judged(self) -> bool:
+        """There was something to judge."""
+        return any(tally.opportunities for tally in self.auditor.tallies.values())
 
     def rows(self) -> Iterator[RuleRow]:
         """Every rule at every end."""

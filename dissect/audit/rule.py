@@ -40,8 +40,8 @@ DOCUMENTS = {
 UNCHECKED = ("RFC 8166", "RFC 8167")
 """RFCs whose section numbers are the drafts', counted on; RFC 8797's were looked up."""
 
-SHORT = {"V2": "version-two-01", "XC": "xcharext-02"}
-"""Drafts that no RFC came of, in a word."""
+SHORT = {"V1": "rfc5666bis-04", "PD": "cm-pvt-data-08", "V2": "version-two-01", "XC": "xcharext-02"}
+"""The drafts in a word."""
 
 Judge = Callable[[Any], Judgement | None]
 Function = TypeVar("Function", bound=Judge)
@@ -76,8 +76,9 @@ class Rule:
 
     @property
     def cited(self) -> str:
-        """Where the requirement stands: the RFC, or the draft where no RFC came of it."""
-        return self.final or f"{SHORT[self.id.partition('-')[0]]}, {self.section}"
+        """Where the requirement stands: in the draft, and in the RFC where one came of it."""
+        draft = f"{SHORT[self.id.partition('-')[0]]}, {self.section}"
+        return f"{draft}; {self.final}" if self.final else draft
 
     @property
     def sources(self) -> str:

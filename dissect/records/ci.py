@@ -38,7 +38,7 @@ def junit(results: Sequence[Result]) -> str:
                 suites[key] = ElementTree.SubElement(root, "testsuite", name=name)
             case = ElementTree.SubElement(suites[key], "testcase", classname=row.rule.id, name=row.rule.title)
             tally = row.tally
-            if tally.violated:
+            if tally.violated and not tally.only_notes:
                 element = ElementTree.SubElement(
                     case, "failure", type=row.rule.level.value, message=f"{tally.violated} violations"
                 )

@@ -379,7 +379,7 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
         # A pad is one to three bytes; a server that counts it wrong writes another number of them than are missing.
         if count % 4 and 0 < written - count < 4:
             seen = f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned"
-            return violation(f"{seen} for an item of {count}", f"{count} bytes", *transaction.frames)
+            return violation(f"{seen} for an item of {count}", f"{count} written", *transaction.frames)
         judged = judged or PASSED
     return judged
 

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from playbook import Wire, write_pcap
+from playbook.packets import Frame
 from playbook.violations import SCRIPTS, hello, proper
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.rule import all_rules
@@ -64,6 +65,13 @@ class TestStatus:
     )
     def test_violations_count_from_a_level_on(self, rule: str, fail_on: str, status: int) -> None:
         assert run("audit", capture(rule), "--fail-on", fail_on).exit_code == status
+
+    def test_nothing_to_judge_is_another_status_than_nothing_found(self) -> None:
+        assert run("audit", capture()).exit_code == 0
+        path = Path("other.pcap")
+        write_pcap([Frame(1_700_000_000_000_000_000, bytes(12) + b"\x08\x06" + bytes(46), 60)], path)
+        result = run("audit", str(path))
+        assert (result.exit_code, "no RPC-over-RDMA connection to judge" in result.stdout) == (3, True)
 
     def test_by_default_from_must_on(self) -> None:
         assert run("audit", capture(SHOULD)).exit_code == 0
@@ -138,7 +146,7 @@ FINDING = (
     "schema type rule title level severity document section final verdict connection endpoint address role frames"
     " time_ns rpc xid observed required file"
 )
-VERDICT = "schema type rule level connection endpoint address verdict passed violated undecidable reasons file"
+VERDICT = "schema type rule level connection endpoint address verdict passed violated notes undecidable reasons file"
 
 
 class TestForOtherPrograms:
