@@ -134,6 +134,7 @@ def print_page(reading: Read, statistics: Statistics, everything: bool = False) 
         views.summary(
             reading.path,
             frames=analyzer.frames,
+            truncated_frames=analyzer.truncated_frames,
             packets=analyzer.packets,
             first_time=analyzer.first_time,
             last_time=analyzer.last_time,
@@ -176,6 +177,7 @@ def print_records(reading: Read, statistics: Statistics) -> None:
     emit(
         records.capture_record(
             frames=analyzer.frames,
+            truncated_frames=analyzer.truncated_frames,
             packets=analyzer.packets,
             first_time=analyzer.first_time,
             last_time=analyzer.last_time,

@@ -178,6 +178,8 @@ class Statistics:
         self.damage = ReasonCounts()
         """Reasons why RPCs are damaged; numbers in them replaced by N."""
         self.notes = ReasonCounts()
+        self.truncated = 0
+        """RPCs with bytes that the capture truncated."""
         self.timeline = Timeline()
         self._procedures: dict[ProcedureKey, Procedure] = {}
         self._slowest: list[tuple[int, int, SlowRpc]] = []
@@ -219,6 +221,7 @@ class Statistics:
             entry.failed += 1
             share.failed += 1
             entry.statuses[rpc.status] = entry.statuses.get(rpc.status, 0) + 1
+        self.truncated += rpc.contents == "truncated"
         if rpc.damage:
             self.damage.add(rpc.damage)
         if rpc.notes:

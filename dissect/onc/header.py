@@ -181,6 +181,14 @@ def call_head(data: Data, start: int, end: int) -> tuple[int, int, int, GssCrede
     return call.program, call.version, call.procedure, call.gss, max(0, call.body - start)
 
 
+def truncated_program(data: Data, start: int, end: int) -> tuple[int, int | None] | None:
+    """Program, and version where it is there, of a call that is truncated before its procedure number."""
+    view = memoryview(data)[start:end]
+    if not 16 <= len(view) < 24 or word(view, 4)[0] != CALL or word(view, 8)[0] != RPC_VERSION:
+        return None
+    return word(view, 12)[0], word(view, 16)[0] if len(view) >= 20 else None
+
+
 _CREDENTIAL = Struct(">I").unpack_from
 _SHORT_CREDENTIAL = 128
 

@@ -35,6 +35,7 @@ def record(type: str, **fields: Any) -> Record:
 def capture_record(
     *,
     frames: int,
+    truncated_frames: int,
     packets: int,
     first_time: int | None,
     last_time: int | None,
@@ -46,6 +47,7 @@ def capture_record(
     return record(
         "capture",
         frames=frames,
+        truncated_frames=truncated_frames,
         packets=packets,
         first_time_ns=first_time,
         last_time_ns=last_time,

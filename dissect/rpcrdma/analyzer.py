@@ -9,6 +9,8 @@ from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..arrays import Rows
 from ..frames import FrameBatch
 from ..link.frame_decoder import DecodedFrames, FrameDecoder
@@ -74,6 +76,8 @@ class Analyzer:
         self.decoder = FrameDecoder()
         self.addresses = self.decoder.addresses
         self.frames = 0
+        self.truncated_frames = 0
+        """Those of which the capture holds only the beginning."""
         self.packets = 0
         self.skipped: Counter[str] = Counter()
         """Frames that are no RDMA packet, by what they are."""
@@ -159,6 +163,7 @@ class Analyzer:
         """The same, of a batch that was decoded by a ``FrameDecoder`` whose addresses are known here."""
         batch, packets = decoded.batch, decoded.packets
         self.frames += len(batch)
+        self.truncated_frames += int(np.count_nonzero(batch.rows["captured"] < batch.rows["original"]))
         times = batch.rows["time"]
         if self.first_time is None:
             self.first_time = int(times[0])

@@ -52,6 +52,7 @@ def _name(rpc: Rpc, message: Message) -> None:
         reduced = [one for one in message.header.reduced if one[0]]
     head = rpc_header.call_head(data, start, end)
     if head is None:
+        rpc.program, rpc.version = rpc_header.truncated_program(data, start, end) or (None, None)
         return
     rpc.program, rpc.version, rpc.procedure, rpc.gss, body = head
     rpc.name = name = programs.procedure_name(rpc.program, rpc.version, rpc.procedure)

@@ -382,3 +382,23 @@ def test_the_first_request_of_the_server_was_not_captured() -> None:
     reply(null, nfs3.null_reply())
     capture = Capture(wire, faults.drop(wire.packets, [CM_FRAMES]))
     judge_whole(capture, analyze(capture))
+
+
+@pytest.mark.parametrize(
+    ("snaplen", "program"), [(97, None), (98, (100003, None)), (102, (100003, 3)), (106, (100003, 3))]
+)
+def test_the_program_of_a_truncated_call_is_known_as_far_as_it_is_there(
+    snaplen: int, program: tuple[int, int | None] | None
+) -> None:
+    wire = Wire()
+    connection = wire.connect()
+    for _ in range(3):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    packets = [packet for packet in wire.packets if packet.kind != "cm"]
+    capture = Capture(wire, faults.snap(packets, snaplen))  # the call's program stands at byte 94
+    analyzer = Analyzer()
+    rpcs = analyzer.feed(frame_batch(capture.frames)) + analyzer.finish()
+    found = {(rpc.program, rpc.version) for rpc in rpcs}
+    assert found == {program or (None, None)}
+    assert {rpc.name for rpc in rpcs} == {"GETATTR" if snaplen == 106 else ""}
+    assert analyzer.truncated_frames == sum(len(frame.data) < frame.original for frame in capture.frames) > 0
