@@ -193,14 +193,35 @@ class Transaction(Subject):
     def reply_head(self) -> ReplyHeader | None:
         return reply_header(self.reply_stream, 0, len(self.reply_stream), self.rpc.gss)
 
-    @property
+    @cached_property
     def reduced(self) -> Sequence[tuple[int, int]]:
-        """The Read chunks that are data items, as (Position, length); those of one Position count as one."""
+        """The Read chunks that are data items, as (Position, length); those of one Position count as one.
+
+        What goes on inside a chunk, or right behind it, belongs to it, too (V1-READ-POSITION-SAME).
+        """
         lengths: dict[int, int] = {}
         for chunk in self.reads:
             if chunk.position:
-                lengths[chunk.position] = lengths.get(chunk.position, 0) + chunk.advertised
+                whole = next((one for one, length in lengths.items() if inside(one, length, chunk.position)), None)
+                start = chunk.position if whole is None else whole
+                lengths[start] = lengths.get(start, 0) + chunk.advertised
         return list(lengths.items())
+
+    @cached_property
+    def unplaced_chunks(self) -> frozenset[int]:
+        """Indices in ``reduced`` of those that stand at no eligible argument."""
+        if self.arguments is None:
+            return frozenset()
+        return frozenset(range(len(self.reduced))) - {item.chunk for item in self.arguments.items if item.reduced}
+
+    @property
+    def continues_long_call(self) -> int | None:
+        """The Position of a Read chunk that goes on where the one with a long call ends; None where none does."""
+        message = self.rpc.call
+        if message is None or message.header.procedure != RDMA_NOMSG or not self.unplaced_chunks:
+            return None
+        positions = {self.reduced[index][0] for index in self.unplaced_chunks}
+        return self.call_length if self.call_length in positions else None
 
     @cached_property
     def arguments(self) -> Items | None:
@@ -258,6 +279,11 @@ class Transaction(Subject):
         if any("several open calls" in word for word in self.rpc.damage):
             return "several open calls offered the same memory"
         return ""
+
+
+def inside(start: int, length: int, position: int) -> bool:
+    """Whether no item can begin at ``position``, because a chunk and the next count word take that place."""
+    return not position % 4 and start < position < start + (length + 3 & -4) + 4
 
 
 def filled(use: SegmentUse, operations: Sequence[Operation]) -> IntervalSet:

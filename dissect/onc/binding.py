@@ -33,11 +33,14 @@ from .compound import (
     result_item,
 )
 from .header import GssCredential, call_header, reply_header
-from .nfs3 import nfs3_procedure
+from .nfs3 import holds_arguments, nfs3_procedure
 from .programs import NFS, NFS_CALLBACK, NFSACL
 from .xdr import Data, Malformed, Skip, as_skip, opaque, round_up, struct, word
 
 _BOUND = frozenset(((NFS, 2), (NFS, 3), (NFS, 4), (NFSACL, 2), (NFSACL, 3), (NFS_CALLBACK, 1)))
+
+ENDS_INSIDE = "the bytes end inside "
+"""What the problem of arguments says that go on behind the end of the stream."""
 
 _FH2, _FATTR2 = 32, 68  # RFC 1094, 2.3.3 and 2.3.5
 
@@ -176,6 +179,9 @@ def call_items(
             return Items((), f"{name}: {error}")
         ends = item.position + (0 if item.reduced else round_up(item.count)) + _BEHIND_ARGUMENT.get((version, name), 0)
         return _unplaced((item,), join_problems(problems), True, reduced)._replace(end=ends)
+    row = nfs3_procedure(procedure) if program == NFS and version == 3 else None
+    if row is not None and not holds_arguments(memoryview(data)[header.body : end], row):
+        return Items((), ENDS_INSIDE + row.name)
     return _unplaced((), "", True, reduced)
 
 

@@ -6,6 +6,7 @@ RFC 8267 lets travel in chunks.
 
 from __future__ import annotations
 
+from struct import error as StructError
 from typing import NamedTuple
 
 from .xdr import Skip, as_skip, opaque, opaque_at, struct, union, word
@@ -109,3 +110,19 @@ def result_object(procedure: Nfs3Procedure, view: memoryview, at: int) -> tuple[
     elif results != FIRST:
         return None, None
     return handle, at + 4 if at + 4 <= len(view) and word(view, at)[0] else None
+
+
+def holds_arguments(view: memoryview, row: Nfs3Procedure) -> bool:
+    """Whether the arguments that are known of a procedure lie inside ``view``."""
+    bound = row.result_bound or row.entries_bound
+    try:
+        if bound is not None:
+            return bound(view, 0) + 4 <= len(view)
+        at = opaque(view, 0) if row.arguments else 0
+        if row.arguments in (HANDLE_AND_NAME, TWO_NAMES):
+            at = opaque(view, at)
+        if row.arguments in (TWO_NAMES, HANDLE_TO_NAME):
+            at = opaque(view, opaque(view, at))
+        return at <= len(view)
+    except StructError:
+        return False

@@ -121,8 +121,6 @@ def decode_option(option: int, optinfo: bytes, truncated: bool = False) -> Optio
     ended = reader.ran_out and truncated
     if not problem and truncated:
         problem, ended = "its end is not in the capture", True
-    elif not problem and reader.at < len(optinfo):
-        problem = f"{len(optinfo) - reader.at} bytes stand behind its last field"
     noun: OptionNoun = NOUNS[option](*values, problem, ended)
     return noun
 

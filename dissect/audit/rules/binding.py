@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...layers.oncrpc_codes import RPCSEC_GSS, RPCSEC_GSS_DATA, SUCCESS
 from ...layers.rpcrdma_codes import RDMA_ERROR
+from ...onc.binding import ENDS_INSIDE
 from ...onc.programs import program_name
 from ..judgement import PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable, violation
 from ..leftovers import call_leftover, reply_leftover
@@ -34,7 +35,8 @@ def _call(transaction: Transaction) -> Judgement | None:
       "4.4.2, 8.1", "RFC 8166, 3.4.2 and 6.1", Transaction, "requester", needs=READS, backward=False)  # fmt: skip
 def ddp_eligible(transaction: Transaction) -> Judgement | None:
     """Every Read chunk behind Position 0 stands where the call has the data of WRITE, or the text of a symbolic link.
-    Positions that cannot be an item's at all are V1-READ-POSITION-ALIGN's and V1-READ-POSITION-RANGE's.
+    Positions that cannot be an item's at all are V1-READ-POSITION-ALIGN's and V1-READ-POSITION-RANGE's; a second
+    chunk that goes on with a long call is V1-LONG-CALL-POSITION's.
 
     Why: the receiver puts an item's bytes where the application wants them, which it knows for these items alone.
 
@@ -53,15 +55,17 @@ def ddp_eligible(transaction: Transaction) -> Judgement | None:
         length += size + 3 & -4
     if not transaction.bound:
         return undecidable(f"{program_name(rpc.program or 0)} has no known upper-layer binding")
-    if head is not None and head.body > 0 and head.flavor == RPCSEC_GSS and chunks[0][0] < head.body:
+    if head is not None and head.flavor == RPCSEC_GSS and (head.truncated or chunks[0][0] < head.body):
         return None
     items = transaction.arguments
     if items is None:
         return undecidable("the arguments cannot be read")
-    taken = {item.chunk for item in items.items if item.reduced}
     for index, (position, size) in enumerate(transaction.reduced):
-        if index not in taken:
-            if not items.complete:
+        if index in transaction.unplaced_chunks:
+            if transaction.continues_long_call == position:
+                return None
+            # Where the bytes end too early, the walk has passed the place of the first such chunk.
+            if not items.complete and ENDS_INSIDE not in items.problem:
                 return undecidable(f"the arguments cannot be followed: {items.problem}")
             return violation(f"a Read chunk of {size} bytes at Position {position}, where no eligible item is",
                              "WRITE data or a link's text", transaction.frames[0])  # fmt: skip

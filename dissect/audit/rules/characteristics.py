@@ -36,8 +36,8 @@ def options_missed(option: SentOption) -> str:
 
 @rule("XC-BOUNDS", "Every xchv_data ends inside its option", MUST, "2.1", "", SentOption)
 def bounds(option: SentOption) -> Judgement | None:
-    """The lengths and counts in an rdma_optinfo stay inside it, and nothing is behind its last field; above all
-    xchv_data does not run past it.
+    """The lengths and counts in an rdma_optinfo stay inside it; above all xchv_data does not run past it.  Words
+    behind its last field are not forbidden.
 
     Why: where the length of one characteristic is wrong, all that follow are misread.
 

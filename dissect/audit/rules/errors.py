@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...layers.oncrpc_codes import GARBAGE_ARGS
 from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, ERR_VERS, ERROR_NAMES, RDMA_ERROR, RDMA_MSG
+from ...onc.binding import ENDS_INSIDE
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..nouns import RefusableMessage, SentMessage
 from ..rule import Level, rule
@@ -263,8 +264,8 @@ def garbage_args(transaction: Transaction) -> Judgement | None:
     if rpc.call is None or rpc.reply is None or rpc.call.header.problem or transaction.sealed:
         return None
     items = transaction.arguments
-    if items is None or "the bytes end inside" not in items.problem:
-        return None
+    if items is None or ENDS_INSIDE not in items.problem or transaction.unplaced_chunks:
+        return None  # or V1-REPLY-NO-BINDING's
     reply = transaction.reply_head
     if rpc.reply.header.procedure == RDMA_MSG and (reply is None or reply.accept_status is None):
         return undecidable("the reply cannot be read")

@@ -57,7 +57,7 @@ def gss_material(transaction: Transaction) -> Judgement | None:
             return violation("an RPCSEC_GSS control message that is reduced", "inline, or whole in one chunk",
                              *transaction.frames, by=by)  # fmt: skip
         return PASSED
-    if transaction.reduced and head.body > 0 and transaction.reduced[0][0] < head.body:
+    if transaction.reduced and (head.truncated or 0 < transaction.reduced[0][0] < head.body):
         return violation(f"a Read chunk at Position {transaction.reduced[0][0]}, inside the credential",
-                         f"not before the arguments at {head.body}", transaction.frames[0], by="requester")  # fmt: skip
+                         "not before the arguments", transaction.frames[0], by="requester")  # fmt: skip
     return PASSED

@@ -231,6 +231,8 @@ def nomsg_chunk(sent: SentMessage) -> Judgement | None:
         return violation("a call without Read list", "a Read chunk that holds the Payload stream")
     if not sent.is_call and not header.reply:
         return violation("a reply without Reply chunk", "a Reply chunk that holds the Payload stream")
+    if not sent.is_call and header.reply and not header.reply.length:
+        return violation("a Reply chunk that returns 0 bytes", "a Reply chunk that holds the Payload stream")
     return PASSED
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..nouns import SentMessage
 from ..rule import Level, rule
-from ..shape import CALL, CHUNKS, NOMSG, READS, REPLY
-from ..transaction import Transaction
+from ..shape import CALL, CHUNKS, READS, REPLY
+from ..transaction import Transaction, inside
 
 PREDICTABLE = 32
 """Steps of one size in a row."""
@@ -74,14 +76,15 @@ def read_position_range(sent: SentMessage) -> Judgement | None:
 @rule("V1-READ-POSITION-SAME", "The segments of a Read chunk stand together", STATED,
       "4.4.5.1", "RFC 8166, 3.4.5", SentMessage, "requester", needs=CALL | READS, backward=False)  # fmt: skip
 def read_position_same(sent: SentMessage) -> Judgement | None:
-    """Segments with one Position follow each other in the Read list, with none of another Position between them.
+    """Segments with one Position follow each other in the Read list, with none of another Position between them, and
+    none has a Position inside the chunk before it or right behind that, where no other item can begin.
 
     Why: a chunk is the run of segments that share a Position; receivers may take what comes after another one for a
     chunk of its own.
 
     Right: Positions 148, 148, 300.
 
-    Wrong: Positions 148, 300, 148.
+    Wrong: Positions 148, 300, 148; or 148 with 4096 bytes, and 4244.
     """
     if (state := _reads(sent)) is not PASSED:
         return state
@@ -89,12 +92,16 @@ def read_position_same(sent: SentMessage) -> Judgement | None:
     for position in positions:
         if positions.count(position) > 1:
             return violation(f"Position {position} comes back behind another one", "all its segments together")
+    for before, chunk in pairwise(sent.header.reads):
+        if before.position and inside(before.position, before.length, chunk.position):
+            return violation(f"Position {chunk.position} behind {before.length} bytes at Position {before.position}",
+                             f"Position {before.position} for all of the chunk")  # fmt: skip
     return PASSED
 
 
 @rule("V1-LONG-CALL-POSITION", "A long call's chunk has Position 0", MUST,
-      "4.5.3", "RFC 8166, 3.5.3", SentMessage, "requester", needs=CALL | NOMSG | READS, backward=False)  # fmt: skip
-def long_call_position(sent: SentMessage) -> Judgement | None:
+      "4.5.3", "RFC 8166, 3.5.3", Transaction, "requester", needs=READS, backward=False)  # fmt: skip
+def long_call_position(transaction: Transaction) -> Judgement | None:
     """The Read chunk that carries the call of an RDMA_NOMSG has Position 0 in every segment.
 
     Why: the whole message is in it, from its first byte on.
@@ -103,13 +110,18 @@ def long_call_position(sent: SentMessage) -> Judgement | None:
 
     Wrong: RDMA_NOMSG, one Read chunk at Position 148.
     """
-    if sent.header.procedure != RDMA_NOMSG or (state := _reads(sent)) is None:
+    call = transaction.rpc.call
+    if call is None or call.header.procedure != RDMA_NOMSG:
         return None
-    if state is not PASSED:
-        return state
-    if any(chunk.position == 0 for chunk in sent.header.reads):
-        return PASSED
-    return violation(f"its Read chunk is at Position {sent.header.reads[0].position}", "Position 0")
+    if call.header.problem:
+        return undecidable(transaction.unread) if transaction.unread else None
+    at = call.header.reads[0].position
+    if all(chunk.position for chunk in call.header.reads):
+        return violation(f"its Read chunk is at Position {at}", "Position 0", call.frame)
+    if transaction.continues_long_call is not None:
+        return violation(f"its Read chunk goes on at Position {transaction.continues_long_call}", "Position 0",
+                         call.frame)  # fmt: skip
+    return PASSED
 
 
 @rule("V1-READ-IN-REPLY", "A reply has no Read list", STATED,

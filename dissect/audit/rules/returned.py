@@ -285,7 +285,8 @@ def write_unfilled(transaction: Transaction) -> Judgement | None:
 @rule("V1-WRITE-UNUSED", "An unused Write chunk returns zero lengths", MUST,
       "4.4.6.2", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False)  # fmt: skip
 def write_unused(transaction: Transaction) -> Judgement | None:
-    """A Write chunk for which the reply has no result comes back with all lengths 0.
+    """A Write chunk for which the reply has no result comes back with all lengths 0, and so does the Reply chunk of
+    an RDMA_MSG.
 
     Why: a requester takes any other length for a result, and cannot make sense of the rest of the reply.
 
@@ -296,6 +297,12 @@ def write_unused(transaction: Transaction) -> Judgement | None:
     if (state := _returned(transaction)) is not PASSED:
         return state
     results, judged = transaction.results, None
+    whole = transaction.reply_chunk
+    if whole is not None and whole.returned is not None and _short(transaction):
+        if whole.returned:
+            return violation(f"the Reply chunk of an RDMA_MSG returned {whole.returned} bytes", "0",
+                             *transaction.frames)  # fmt: skip
+        judged = PASSED
     for number, chunk in enumerate(transaction.writes):
         if chunk.returned is None or any(transaction.written(use) for use in chunk.segments):
             continue
@@ -312,7 +319,15 @@ def write_unused(transaction: Transaction) -> Judgement | None:
     return judged
 
 
+def _short(transaction: Transaction) -> bool:
+    """The reply is an RDMA_MSG, which has no use for a Reply chunk."""
+    return transaction.rpc.reply is not None and transaction.rpc.reply.header.procedure == RDMA_MSG
+
+
 def _unclaimed(transaction: Transaction, number: int) -> bool:
+    """Whether the reply has no use for a Write chunk, or for the Reply chunk (-1)."""
+    if number < 0:
+        return _short(transaction)
     results = transaction.results
     return results is not None and results.complete and number >= len(results.items)
 
@@ -338,7 +353,7 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
             continue
         written = [transaction.written(use) for use in chunk.segments]
         number = transaction.writes.index(chunk) if chunk.kind == "write" else -1
-        if not any(written) and (not chunk.returned or (chunk.kind == "write" and _unclaimed(transaction, number))):
+        if not any(written) and (not chunk.returned or _unclaimed(transaction, number)):
             continue
         filled = [(use, one) for use, one in zip(chunk.segments, written, strict=True) if one or not any(written)]
         returned = sum(use.returned or 0 for use, _ in filled)

@@ -78,7 +78,7 @@ def call(program: int, version: int, procedure: int, body: bytes) -> bytes:
 )
 def test_a_read_of_six_bytes_through_a_write_chunk(version: int, procedure: int, message: bytes) -> None:
     found = binding.reply_items(100003, version, procedure, message, 0, len(message), [6])
-    assert found == binding.Items((DataItem(len(message), 6, 0, True, "READ"),), "", True)
+    assert found[:3] == ((DataItem(len(message), 6, 0, True, "READ"),), "", True)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_read_of_six_bytes_through_a_write_chunk(version: int, procedure: int,
 )
 def test_a_write_of_256_kib_from_a_read_chunk(version: int, procedure: int, message: bytes, position: int) -> None:
     found = binding.call_items(100003, version, procedure, message, 0, len(message), [(position, 262144)])
-    assert found == binding.Items((DataItem(position, 262144, 0, True, "WRITE"),), "", True)
+    assert found[:3] == ((DataItem(position, 262144, 0, True, "WRITE"),), "", True)
 
 
 def test_positions_count_from_the_start_of_the_message() -> None:
@@ -101,13 +101,13 @@ def test_positions_count_from_the_start_of_the_message() -> None:
 
 def test_a_symlink_is_eligible_and_was_sent_inline() -> None:
     found = binding.call_items(100003, 3, 10, SYMLINK3_CALL, 0, len(SYMLINK3_CALL), [])
-    assert found == binding.Items((DataItem(120, 1, None, False, "SYMLINK"),), "", True)
+    assert found[:3] == ((DataItem(120, 1, None, False, "SYMLINK"),), "", True)
     assert SYMLINK3_CALL[120:121] == b"x"
 
 
 def test_a_call_of_read_has_no_eligible_argument() -> None:
     found = binding.call_items(100003, 3, 6, READ3_CALL, 0, len(READ3_CALL), [])
-    assert found == binding.Items((), "", True)
+    assert found[:3] == ((), "", True)
 
 
 def test_a_server_may_leave_a_short_read_inline() -> None:
@@ -140,11 +140,11 @@ def test_links_and_the_second_version() -> None:
 
 def test_a_failed_read_has_no_data() -> None:
     failed = reply(words(70, 0))
-    assert binding.reply_items(100003, 3, 6, failed, 0, len(failed), [0]) == binding.Items((), "", True)
+    assert binding.reply_items(100003, 3, 6, failed, 0, len(failed), [0])[:3] == ((), "", True)
     failed = reply(words(10008, 0, 2, 22, 0, 25, 10008))
-    assert binding.reply_items(100003, 4, 1, failed, 0, len(failed), [0]) == binding.Items((), "", True)
+    assert binding.reply_items(100003, 4, 1, failed, 0, len(failed), [0])[:3] == ((), "", True)
     refused = words(9, 1, 0, 0, 0, 5)
-    assert binding.reply_items(100003, 4, 1, refused, 0, len(refused), [0]) == binding.Items((), "", True)
+    assert binding.reply_items(100003, 4, 1, refused, 0, len(refused), [0])[:3] == ((), "", True)
 
 
 def test_contradictions_are_reported() -> None:
@@ -157,7 +157,7 @@ def test_contradictions_are_reported() -> None:
     # READ_PLUS is not eligible: a chunk that returned data has no place.
     plus = reply(words(0, 0, 1, 68, 0, 1, 0))
     found = binding.reply_items(100003, 4, 1, plus, 0, len(plus), [9])
-    assert found == binding.Items((), "Write chunk 0 returned 9 bytes that belong to no result", True)
+    assert found[:3] == ((), "Write chunk 0 returned 9 bytes that belong to no result", True)
     found = binding.call_items(100003, 3, 7, WRITE3_CALL, 0, len(WRITE3_CALL), [(108, 262144)])
     assert not found.items[0].reduced
     assert found.problem == "Read chunk 0 at Position 108 belongs to no argument"
@@ -166,10 +166,10 @@ def test_contradictions_are_reported() -> None:
 def test_what_cannot_be_reached_is_said() -> None:
     unknown = reply(words(0, 0, 2, 99, 0, 25, 0, 1, 6))
     found = binding.reply_items(100003, 4, 1, unknown, 0, len(unknown), [6])
-    assert found == binding.Items((), "operation 99 is unknown", False)
+    assert found[:3] == ((), "operation 99 is unknown", False)
     arm = reply(words(0, 7))
     found = binding.reply_items(100003, 3, 6, arm, 0, len(arm), [6])
-    assert found == binding.Items((), "READ: no arm 7 in the union", False)
+    assert found[:3] == ((), "READ: no arm 7 in the union", False)
     gss = words(9, 1, 0, 6, 0, 0, 0)
     found = binding.reply_items(100003, 3, 6, gss, 0, len(gss), [6])
     assert found.items == () and not found.complete and "RPCSEC_GSS" in found.problem

@@ -8,7 +8,7 @@ import pytest
 
 from playbook import Wire
 from playbook.audits import JUDGED, audit, broken_rules, play, total
-from playbook.violations import SCRIPTS, Broken, bindings, chunks, hello, proper, proper_second
+from playbook.violations import SCRIPTS, Broken, bindings, chunks, hello, positions, proper, proper_second
 
 
 def test_every_judgeable_rule_has_a_script_that_breaks_it() -> None:
@@ -30,6 +30,7 @@ def test_a_broken_rule_is_found_where_it_was_broken_and_no_other(rule: str) -> N
 
 OTHERS: dict[Callable[[Wire], Broken], str] = {
     **{getattr(chunks, name): rule for name, rule in chunks.OTHERS.items()},
+    **{getattr(positions, name): rule for name, rule in positions.OTHERS.items()},
     bindings.unknown_program_served: "V1-REPLY-NO-BINDING",
 }
 

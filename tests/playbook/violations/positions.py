@@ -1,0 +1,118 @@
+"""Less usual ways to break the rules of chunks: Positions that go on, chunks in headers and names, Reply chunks."""
+
+from __future__ import annotations
+
+from .. import nfs3, nfs4
+from ..nfs4 import Op
+from ..rpc import Call, Reply, call_parts, items, opaque, reduced, u32
+from ..rpcrdma import MSG, NOMSG, REPLY, header
+from ..shapes import DATA
+from ..wire import Wire
+from .scripts import (
+    CLIENT,
+    SERVER,
+    Broken,
+    answer,
+    by_client,
+    by_server,
+    listing,
+    message,
+    opened,
+    refuse,
+    returned,
+    sized,
+)
+
+
+def positions_go_on(wire: Wire) -> Broken:
+    """Each segment of WRITE's data has a Position of its own."""
+    connection = opened(wire)
+    parts = call_parts(nfs3.write(0, DATA), 7)
+    [(at, _)] = items(parts)
+    stream, _ = reduced(parts, {0})
+    reads = [(at, connection.register(4096)), (at + 4096, connection.register(4096))]
+    sent = connection.send(CLIENT, header(7, MSG, version=connection.version, reads=reads) + stream)
+    refuse(connection, 7)
+    return by_client(wire, sent)
+
+
+def long_call_goes_on(wire: Wire) -> Broken:
+    """The second segment of a long call has the Position where the first ends."""
+    connection = opened(wire)
+    text = message(nfs4.compound(nfs4.sequence(), nfs4.putfh(), Op(15, (opaque(bytes(3000)),))), 7)
+    first, second = connection.register(1600), connection.register(len(text) - 1600)
+    reads = [(0, first), (1600, second)]
+    sent = connection.send(CLIENT, header(7, NOMSG, version=connection.version, reads=reads))
+    connection.read(SERVER, first[0].handle, first[0].offset, text[:1600])
+    connection.read(SERVER, second[0].handle, second[0].offset, text[1600:])
+    refuse(connection, 7)
+    return by_client(wire, sent)
+
+
+def name_in_chunk(wire: Wire) -> Broken:
+    """LOOKUP's name in a Read chunk."""
+    connection = opened(wire)
+    text = message(nfs4.compound(nfs4.sequence(), nfs4.putfh(), Op(15, (u32(200),))), 7)
+    reads = [(len(text), connection.register(200))]
+    sent = connection.send(CLIENT, header(7, MSG, version=connection.version, reads=reads) + text)
+    refuse(connection, 7)
+    return by_client(wire, sent)
+
+
+def tag_in_chunk(wire: Wire) -> Broken:
+    """The COMPOUND's tag in a Read chunk."""
+    connection = opened(wire)
+    parts = call_parts(Call(nfs4.PROGRAM, 4, 1, (u32(300), u32(1, 1, 22) + opaque(nfs4.FH))), 7)
+    text = b"".join(part for part in parts if isinstance(part, bytes))
+    at = len(text) - len(u32(1, 1, 22) + opaque(nfs4.FH))
+    sent = connection.send(
+        CLIENT, header(7, MSG, version=connection.version, reads=[(at, connection.register(300))]) + text
+    )
+    refuse(connection, 7)
+    return by_client(wire, sent)
+
+
+def credential_in_chunk(wire: Wire) -> Broken:
+    """An RPCSEC_GSS credential in a Read chunk."""
+    connection = opened(wire)
+    head = u32(7, 0, 2, nfs3.PROGRAM, 3, 1, 6, 220)
+    text = head + u32(0, 0) + opaque(nfs3.FH)
+    reads = [(len(head), connection.register(220))]
+    sent = connection.send(CLIENT, header(7, MSG, version=connection.version, reads=reads) + text)
+    refuse(connection, 7)
+    return by_client(wire, sent)
+
+
+def reply_chunk_as_it_was(wire: Wire) -> Broken:
+    """An RDMA_MSG that returns the Reply chunk as the call gave it."""
+    rpc = listing(opened(wire))
+    return by_server(wire, returned(rpc, nfs3.readdirplus_reply([b"name"]), reply=rpc.reply_chunk))
+
+
+def empty_reply_chunk(wire: Wire) -> Broken:
+    """An RDMA_NOMSG whose Reply chunk returns nothing."""
+    rpc = listing(opened(wire))
+    assert rpc.reply_chunk is not None
+    return by_server(wire, returned(rpc, Reply(), reply=sized(rpc.reply_chunk, 0), procedure=NOMSG))
+
+
+def half_a_read(wire: Wire) -> Broken:
+    """NFSv3 READ without its count, answered with data."""
+    connection = opened(wire)
+    version = connection.version
+    connection.send(CLIENT, header(7, MSG, version=version) + message(nfs3.read(0, 4096), 7)[:-4])
+    head = header(7, MSG, version=version, direction=REPLY)
+    return by_server(wire, connection.send(SERVER, head + answer(nfs3.read_reply(DATA[:8]), 7)))
+
+
+OTHERS: dict[str, str] = {
+    "positions_go_on": "V1-READ-POSITION-SAME",
+    "long_call_goes_on": "V1-LONG-CALL-POSITION",
+    "name_in_chunk": "V1-DDP-ELIGIBLE",
+    "tag_in_chunk": "V1-DDP-ELIGIBLE",
+    "credential_in_chunk": "V1-GSS-MATERIAL",
+    "reply_chunk_as_it_was": "V1-WRITE-UNUSED",
+    "empty_reply_chunk": "V1-NOMSG-CHUNK",
+    "half_a_read": "V1-GARBAGE-ARGS",
+}
+"""Script -> the rule that it breaks."""
