@@ -1,4 +1,4 @@
-"""What was lost and sent again, as tshark's fields and the receivers' counters tell it."""
+"""What was lost and retransmitted, as tshark's fields and the receivers' counters tell it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PATH_MTU = 4096
 
 
 class Received(NamedTuple):
-    """What came to one side, counted packet by packet (IBA 9.7.1)."""
+    """What one side received, counted packet by packet (IBA 9.7.1)."""
 
     packets: int
     """All of them, CM included."""
-    again: int
+    retransmitted: int
     """Requests and Read responses whose sequence number was on the wire before."""
     duplicates: int
     """Requests behind the expected sequence number."""
@@ -52,7 +52,7 @@ def received(outcome: Outcome, role: str) -> Received:
             counts["naks"] += kind == NAK and code == SEQUENCE_ERROR
             continue
         response = opcode in READ_RESPONSES
-        counts["again"] += (response, psn) in seen[qpn]
+        counts["retransmitted"] += (response, psn) in seen[qpn]
         # A Read uses a number for each packet of its response, and may be asked for again from its middle on.
         used = max(1, -(-length // PATH_MTU)) if opcode == READ_REQUEST else 1
         seen[qpn].update((response, (psn + number) % (1 << 24)) for number in range(used))
@@ -61,4 +61,4 @@ def received(outcome: Outcome, role: str) -> Received:
             if ahead == 0:
                 expected[qpn] = (psn + used) % (1 << 24)
             counts["duplicates"] += ahead >= 1 << 23
-    return Received(counts["packets"], counts["again"], counts["duplicates"], counts["naks"])
+    return Received(counts["packets"], counts["retransmitted"], counts["duplicates"], counts["naks"])

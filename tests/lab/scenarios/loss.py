@@ -1,4 +1,4 @@
-"""Both ends lose some of what they send: files, and what was sent again, against the receivers' counters."""
+"""Both ends lose some of what they send: files, and what was retransmitted, against the receivers' counters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     states = {rpc["state"] for rpc in records(outcome, "rpcs")}
     yield Check("netem drops frames of both", " and ".join(dropped), min(map(int, dropped)) > 0)
     for role, sender, side in (("client", "server", "passive"), ("server", "client", "active")):
-        again = sum(one[side]["repeated"]["packets"] for one in health)
-        recovered = sum(one[side]["recovered"]["packets"] for one in health)
+        unit = "packets" if outcome.transport == "rxe" else "segments"
+        twice = sum(one[side]["seen_twice"][unit] for one in health)
+        once = sum(one[side]["seen_once"][unit] for one in health)
         if outcome.transport == "rxe":
             counters = {name: int(value) for name, value in outcome.those("counter", role).items()}
             seen = received(outcome, role)
@@ -34,15 +35,15 @@ def judge(outcome: Outcome) -> Iterator[Check]:
             yield equal(
                 "duplicate requests that it counted, in tshark's list", counters["duplicate_request"], seen.duplicates
             )
-            yield equal(f"sent again by the {sender}, in tshark's list", seen.again, again)
+            yield equal(f"retransmitted by the {sender}, in tshark's list", seen.retransmitted, twice)
             yield equal(f"NAKs of the {sender} for a gap, in tshark's list", seen.naks, naks)
         else:
             sent = int(outcome.facts["counter", sender, "TcpRetransSegs"])
             lost = int(outcome.facts["counter", sender, "dropped"])
             # What netem dropped never reached the wire, and it may have been the second one, too.
-            found = again + recovered
+            found = twice + once
             yield Check(
-                f"of {sent} segments that the {sender}'s TCP sent again, all but at most {lost}",
+                f"of {sent} segments that the {sender}'s TCP retransmitted, all but at most {lost}",
                 str(found), sent - lost <= found <= sent,
             )  # fmt: skip
     yield Check(
