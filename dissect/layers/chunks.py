@@ -42,7 +42,7 @@ class SegmentsField(PacketListField):  # type: ignore[misc]
         end = pkt.count * 16
         if end > len(data):
             raise MalformedXDR(f"{pkt.count} segments in {len(data)} bytes")
-        return data[end:], [RDMASegment(data[at : at + 16]) for at in range(0, end, 16)]
+        return data[end:], [RDMASegment.strict(data[at : at + 16]) for at in range(0, end, 16)]
 
 
 class SegmentArray(Item):

@@ -5,16 +5,46 @@ from __future__ import annotations
 from typing import Any
 
 from scapy.fields import Field
-from scapy.packet import Packet
+from scapy.packet import Packet, Raw
 
 LayerClass = type[Any]
 """A Packet class; where a field is called ``type``, too."""
 
 
 class Header(Packet):  # type: ignore[misc]
-    """A Scapy packet; the one place where strict typing meets Scapy's missing types."""
+    """A Scapy packet; the one place where strict typing meets Scapy's missing types.
+
+    Bytes that are none of a layer, because they are too few or contradict themselves, give Raw instead of an error:
+    ``RPCRDMA(b"abc")`` is Raw.  ``strict`` raises.
+    """
 
     __slots__ = ()
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "dispatch_hook" not in vars(cls):  # Scapy asks each class only for its own
+            cls.dispatch_hook = classmethod(_own_class_or_raw)
+
+    @classmethod
+    def strict(cls, data: bytes, **keywords: Any) -> Any:
+        """The layer; whatever Scapy and its fields raise where the bytes are none of it."""
+        packet = cls.__new__(cls)
+        Packet.__init__(packet, data, **keywords)
+        return packet
+
+
+def _own_class_or_raw(cls: Any, _pkt: bytes | None = None, *args: Any, **keywords: Any) -> Any:
+    """Scapy's ``dispatch_hook``: which class the bytes are made into."""
+    if not _pkt:
+        return cls
+    trial = cls.__new__(cls)
+    try:
+        Packet.__init__(trial)
+        trial.underlayer = keywords.get("_underlayer")
+        trial.do_dissect(bytes(_pkt))
+    except Exception:  # struct.error, IndexError, MalformedXDR …
+        return Raw
+    return cls
 
 
 class TrailingField(Field):  # type: ignore[misc]

@@ -61,7 +61,7 @@ class Item(Structure):
         end = at + cls.size_at(data, at)
         if end > len(data):
             raise MalformedXDR(f"{cls.name} at {at} ends at {end} of {len(data)} bytes")
-        return cls(data[at:end]), end
+        return cls.strict(data[at:end]), end
 
     @classmethod
     def size_at(cls, data: bytes, at: int) -> int:

@@ -28,16 +28,19 @@ def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
     from ..layers.rpcrdma import RPCRDMA
 
     roce.bind()
+    layer: Any = Raw
     if link_type == ETHERNET:
-        packet = Ether(data)
+        layer = Ether
     elif link_type in COOKED:
-        packet = (CookedLinuxV2 if link_type == LINUX_SLL2 else CookedLinux)(data)
+        layer = CookedLinuxV2 if link_type == LINUX_SLL2 else CookedLinux
     elif link_type in RAW_IP and data:
-        packet = (IPv6 if data[0] >> 4 == 6 else IP)(data)
+        layer = IPv6 if data[0] >> 4 == 6 else IP
     elif link_type in (ERF, INFINIBAND):
-        packet = (lrh.ERF if link_type == ERF else lrh.LRH)(data)
-    else:
-        return Raw(data)
+        layer = lrh.ERF if link_type == ERF else lrh.LRH
+    try:
+        packet = layer(data) if data else Raw(data)
+    except Exception:  # whatever Scapy raises on bytes that do not fit the fields of its own layers
+        packet = Raw(data)
     last = packet.lastlayer()
     if rpcrdma and isinstance(last, Raw) and last.underlayer is not None:
         beneath = last.underlayer

@@ -35,3 +35,21 @@ def analyzed(name: str) -> Seen:
         for batch in capture.batches():
             rpcs += analyzer.feed(batch)
     return Seen(analyzer, rpcs + analyzer.finish())
+
+
+@cache
+def sample_frames(count: int = 12) -> tuple[tuple[bytes, int], ...]:
+    """Frames of every sample, each kind of length once: ``(data, link type)``."""
+    found: list[tuple[bytes, int]] = []
+    for sample in MANIFEST.values():
+        lengths: set[int] = set()
+        with open_capture(str(SAMPLES / sample["file"])) as capture:
+            for batch in capture.batches():
+                for row in batch.rows[:2000]:
+                    captured = int(row["captured"])
+                    if captured in lengths or len(lengths) >= count:
+                        continue
+                    lengths.add(captured)
+                    at = int(row["offset"])
+                    found.append((batch.data[at : at + captured].tobytes(), int(row["link_type"])))
+    return tuple(found)
