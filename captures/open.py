@@ -18,7 +18,7 @@ from .errors import CaptureError
 from .formats import erf, pcap, pcapng
 from .formats.blocks import Told
 from .formats.compression import compression_of, decompress
-from .formats.convert import convert, format_of
+from .formats.convert import MAX_UNPACKED, convert, format_of
 from .formats.pcapng import Interface
 from .formats.streams import Feed, Limits
 
@@ -230,7 +230,8 @@ class CaptureFile:
             pcapng.read_section_header(feed, self._sections)
         elif kind := format_of(head):
             self.format = kind
-            self._converted = convert(self._name, kind, feed.rest())
+            limit = None if feed.is_mapped else MAX_UNPACKED
+            self._converted = convert(self._name, kind, feed.rest(), limit)
             self._feed = Feed.mapped(self._name, self._converted)
             pcapng.read_section_header(self._feed, self._sections)
             self._sections.told = Told()  # the converter tells of itself

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from playbook.wrap import erf
 from rdmascope.captures import CaptureError, Follow, Limits, PcapngWriter, open_capture, open_captures
 from rdmascope.captures.formats.blocks import Statistics
+from rdmascope.captures.formats.compression import compression_of, decompress
 
 from ..test_open import Frame, block, enhanced, interface, option, pcap, section
 
@@ -126,6 +127,43 @@ def test_a_damaged_snoop_capture_is_told_in_one_line(tmp_path: Path) -> None:
     frames, problem = read(path)
     assert not frames
     assert "bad.snoop: editcap cannot read this snoop capture" in problem
+
+
+@needs_editcap
+@pytest.mark.parametrize("compress", [gzip.compress, lz4.frame.compress, zstandard.compress, lzma.compress])
+def test_what_a_few_kilobytes_unpack_to_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: Callable[[bytes], bytes]
+) -> None:
+    written: list[int] = []
+    monkeypatch.setattr("rdmascope.captures.open.MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: written.append(1))
+    path = tmp_path / "bomb.snoop"
+    path.write_bytes(compress(b"snoop\0\0\0" + bytes(4 << 20)))
+    frames, problem = read(path)
+    assert not frames and not written
+    assert problem.endswith(
+        "bomb.snoop: this snoop capture holds more than 1 MiB; save it unpacked, and read that file"
+    )
+
+
+@needs_editcap
+def test_a_plain_file_is_converted_whatever_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rdmascope.captures.open.MAX_UNPACKED", 100)
+    source, target = tmp_path / "a.pcap", tmp_path / "a.snoop"
+    source.write_bytes(pcap([Frame(bytes([n]) * 60, START + n * 1000) for n in range(9)]))
+    subprocess.run(["editcap", "-F", "snoop", source, target], check=True, capture_output=True)
+    assert read(target) == read(source)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, lz4.frame.compress, zstandard.compress, lzma.compress])
+def test_unpacking_takes_memory_by_the_piece(compress: Callable[[bytes], bytes]) -> None:
+    packed = compress(bytes(64 << 20))
+    kind = compression_of(packed)
+    biggest = total = 0
+    for piece in decompress("a bomb", kind, iter([packed])):
+        assert piece is not None
+        biggest, total = max(biggest, len(piece)), total + len(piece)
+    assert total == 64 << 20 and biggest <= 32 << 20
 
 
 def test_without_editcap_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
