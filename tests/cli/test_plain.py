@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playbook import Capture, Wire, call, nfs3, reply
+from rdmascope.captures.formats.writer import PcapngWriter
 from rdmascope.cli.main import COMMANDS, main
 from rdmascope.cli.plain import DRAWING, harmless, json_escaped, plain
 
@@ -106,6 +108,42 @@ def test_names_of_files_do_not_act(
             result = run(command, name, *arguments, *more, **colour)
             assert "internal error" not in result.output
             assert not ACTS.search(COLOUR.sub("", result.output)), (name, more)
+
+
+@pytest.fixture(scope="module")
+def hostile_capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Names of an interface, a program, a comment and NFS names, all of which would act on a terminal."""
+    name = HOSTILE.encode("utf-8", "surrogateescape")
+    wire = Wire()
+    conn = wire.connect()
+    reply(call(conn, nfs3.symlink(name, name)), nfs3.symlink_reply())
+    reply(call(conn, nfs3.readlink(), reply_chunk=conn.register(4096)), nfs3.readlink_reply(name))
+    reply(call(conn, nfs3.readdirplus(), reply_chunk=conn.register(65536)), nfs3.readdirplus_reply([name]))
+    path = tmp_path_factory.mktemp("hostile") / "hostile.pcapng"
+    text = HOSTILE[:-1]
+    with path.open("wb") as file:
+        writer = PcapngWriter(file, 1, name=text, filter=text, application=text)
+        for number, frame in enumerate(Capture(wire).frames):
+            writer.write(frame.time, frame.data, comment=text if number < 2 else None)
+    return path
+
+
+@pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}], ids=["pipe", "terminal"])
+@pytest.mark.parametrize("arguments", [
+    ("info",), ("report",), ("rpcs",), ("packets",), ("packets", "-V"), ("files", "--all"), ("transport",),
+    ("show", "--rpc", "1", "--full"), ("show", "--rpc", "2", "--full"), ("audit",), ("credits",),
+], ids=" ".join)  # fmt: skip
+def test_names_in_captures_do_not_act(
+    arguments: tuple[str, ...], colour: dict[str, str], hostile_capture: Path
+) -> None:
+    command, *options = arguments
+    for more in ((), ("--json",)):
+        result = run(command, str(hostile_capture), *options, *more, **colour)
+        assert result.exit_code in (0, 1), result.output
+        assert "internal error" not in result.output
+        assert not ACTS.search(COLOUR.sub("", result.output)), more
+    if command in ("info", "files"):
+        assert "\\x1b[31m" in run(command, str(hostile_capture), *options, COLUMNS="200").output
 
 
 def test_a_mistyped_command_is_guessed() -> None:
