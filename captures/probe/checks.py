@@ -264,7 +264,7 @@ def write_chunk_segments(on: RawConnection) -> CheckVerdict:
     found = into_write_chunk(on, lambda xid: read(xid, 4000))
     if isinstance(found, CheckVerdict):
         return found
-    if _reply_status(found.answer) and found.data:
+    if nfs_status(found.answer) and found.data:
         return violation(f"a READ that failed returns {len(found.data)} bytes in its Write chunk")
     return passed(found.summary)
 
@@ -280,7 +280,7 @@ def write_chunk_used(on: RawConnection) -> CheckVerdict:
     found = into_write_chunk(on, lambda xid: reading(xid, 5000))
     if isinstance(found, CheckVerdict):
         return found
-    if status := _reply_status(found.answer):
+    if status := nfs_status(found.answer):
         reason = f"{on.file} cannot be read, status {status}" if on.file else "no file is known, --file names one"
         return CheckVerdict(VerdictKind.SKIPPED, reason)
     count = int.from_bytes(found.answer.payload[-4:], "big")
@@ -431,7 +431,7 @@ def version_absurd(on: RawConnection) -> CheckVerdict:
     return refusal(on.receive(xid), xid, ABSURD_VERSION, ERR_VERS)
 
 
-def _reply_status(answer: Answer) -> int | None:
+def nfs_status(answer: Answer) -> int | None:
     """The status of NFS in the reply."""
     reply = reply_header(answer.payload, 0, len(answer.payload))
     if reply is None or reply.body < 0 or reply.body + 4 > len(answer.payload):

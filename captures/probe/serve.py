@@ -31,7 +31,7 @@ ECHO = 0x20AF2004
 """Program number, of those free for use (RFC 5531, 8.3)."""
 NULL, ECHO_DATA = 0, 1
 """Procedures of version 1: ``void NULL(void)`` and ``opaque ECHO(opaque)``."""
-OP_GETATTR, OP_PUTROOTFH = 9, 24
+OP_GETATTR, OP_PUTROOTFH, OP_WRITE = 9, 24, 38
 SUPPORTED_ATTRS = 0
 """An attribute: the bits of those that there are (RFC 7530, 5.8.1.1)."""
 VERSIONS = {NFS: (3, 4), ECHO: (1, 1)}
@@ -79,7 +79,7 @@ def _echo(xid: int, procedure: int, message: bytes, at: int) -> Parts:
 
 
 def _compound(xid: int, message: bytes, at: int) -> Parts:
-    """Of PUTROOTFH and GETATTR of supported_attrs; the others are not served here (RFC 7530, 16.2, 16.7 and 16.20)."""
+    """Of PUTROOTFH, WRITE into no file, and GETATTR of supported_attrs (RFC 7530, 16.2, 16.7, 16.20 and 16.36)."""
     try:
         (length,) = unpack_from(">I", message, at)
         behind = at + 4 + length + -length % 4
@@ -94,6 +94,11 @@ def _compound(xid: int, message: bytes, at: int) -> Parts:
                 bits = 1 << SUPPORTED_ATTRS
                 results += pack(">IIIIIII", operation, 0, 1, bits, 8, 1, bits)
                 place += 12
+            elif operation == OP_WRITE:
+                (size,) = unpack_from(">I", message, place + 32)
+                unpack_from(f">{size}x", message, place + 36)
+                results += pack(">IIII", operation, 0, size, 2) + b"verifier"
+                place += 36 + size + -size % 4
             else:
                 return service.serve(message)
     except StructError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..verbs.interface import PeerAddress, Verbs, VerbsError
 from . import checks as checks
 from . import faults as faults
+from . import odd_lengths as odd_lengths
 from .raw_connection import RawConnection
 from .verdicts import CHECKS, Check, CheckVerdict, VerdictKind
 

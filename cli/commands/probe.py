@@ -46,7 +46,12 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
 @click.option("--suite", type=click.Choice(["conformance"]), help="Check the server against the specification instead.")
 @click.option("--faults", is_flag=True, help="Also checks that send what the specification forbids.")
 @click.option("--check", "names", multiple=True, metavar="NAME", help="Only this check.")
-@click.option("--file", "path", metavar="PATH", help="With --suite: a file on the server that may be read.")
+@click.option(
+    "--file",
+    "path",
+    metavar="PATH",
+    help="With --suite: a file on the server that may be read; a check writes its first bytes back.",
+)
 @click.option("--serve", is_flag=True, help="Be the server.")
 @click.option("--fault", metavar="NAME", help="With --serve: what to do wrong; 'list' lists them.")
 @click.option(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from struct import pack
 
 import pytest
 from click.testing import CliRunner
 
 from playbook.hosts import SECOND, TARGET, hosts, save
-from rdmascope.captures.probe.serve import ServerEvent
+from rdmascope.captures.probe.serve import ServerEvent, answer
 from rdmascope.captures.probe.suite import SuiteResult, chosen, run
 from rdmascope.captures.probe.verdicts import CHECKS, VerdictKind
-from rdmascope.captures.synth.endpoint import EndpointSettings, Role, RpcRdmaEndpoint
+from rdmascope.captures.synth.endpoint import EndpointSettings, Parts, Role, RpcRdmaEndpoint, service
 from rdmascope.captures.synth.endpoint.fault import Fault
 from rdmascope.captures.synth.endpoint.plan import PlannedSend
 from rdmascope.captures.synth.faults import FAULTS
@@ -218,3 +219,24 @@ def test_the_exchange_can_be_looked_at_with_the_other_commands(tmp_path: Path) -
     lines = [line for line in shown.stdout.splitlines() if '"type":"rpc"' in line]
     assert len(lines) == 3
     assert all('"state":"complete"' in line for line in lines)
+
+
+def test_a_server_that_writes_pads_is_found() -> None:
+    client, _ = hosts(fault=FAULTS["pad-written"])
+    result = verdict(client, "write-chunk-odd")
+    assert (result.verdict.kind, "pad bytes are written" in result.verdict.observed) == (VerdictKind.VIOLATION, True)
+
+
+def _loses_its_place(message: bytes) -> Parts:
+    """Takes inline WRITE data without their pad, so that the operation behind is an illegal one."""
+    if message[12:24] != pack(">III", 100003, 4, 1) or len(message) < 120:
+        return answer(message)
+    results = pack(">IIIIIIII", 24, 0, 38, 0, 5, 2, 0, 0) + pack(">II", 10044, 10044)
+    return (service.reply_head(int.from_bytes(message[:4], "big")) + pack(">III", 10044, 0, 3) + results,)
+
+
+def test_a_server_that_forgets_the_pad_of_inline_data_is_found() -> None:
+    client, server = hosts()
+    server.program = _loses_its_place
+    result = verdict(client, "inline-write-odd")
+    assert (result.verdict.kind, "status 10044" in result.verdict.observed) == (VerdictKind.VIOLATION, True)

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from playbook import Wire, write_pcap
-from playbook.packets import Frame
 from playbook.violations import SCRIPTS, hello, proper
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.rule import all_rules
@@ -68,8 +67,10 @@ class TestStatus:
 
     def test_nothing_to_judge_is_another_status_than_nothing_found(self) -> None:
         assert run("audit", capture()).exit_code == 0
+        wire = Wire(seed=5)
+        wire.connect(port=3260)
         path = Path("other.pcap")
-        write_pcap([Frame(1_700_000_000_000_000_000, bytes(12) + b"\x08\x06" + bytes(46), 60)], path)
+        write_pcap(wire.frames(), path)
         result = run("audit", str(path))
         assert (result.exit_code, "no RPC-over-RDMA connection to judge" in result.stdout) == (3, True)
 

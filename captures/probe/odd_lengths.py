@@ -1,0 +1,87 @@
+"""Data whose length is no multiple of four: no XDR pad in a Write chunk, and one behind inline data."""
+
+from __future__ import annotations
+
+from struct import pack
+
+from rdmascope.dissect.onc.programs import NFS
+
+from ..synth.endpoint import service
+from .checks import OP_LOOKUP, contents, message, nfs_status, read, read_path, replied, returned
+from .raw_connection import RawConnection
+from .serve import OP_GETATTR, OP_PUTROOTFH, OP_WRITE, SUPPORTED_ATTRS
+from .verdicts import CheckVerdict, VerdictKind, check, named, passed, violation
+
+LENGTHS = (1, 2, 3, 5, 1023, 2999)
+UNTOUCHED = 0xA5
+"""What the memory of a Write chunk holds before the call."""
+ODD = 5
+
+
+@check("write-chunk-odd", "V1-WRITE-NO-PAD")
+def write_chunk_odd(on: RawConnection) -> CheckVerdict:
+    """READs of 1, 2, 3, 5, 1,023 and 2,999 bytes, each with a Write chunk; exactly so many bytes are written and
+    returned, and the count in the reply is the same."""
+    lengths = []
+    for wanted in LENGTHS:
+        xid = on.xid()
+        pieces, chunk = on.chunk([1000, 3000], bytes([UNTOUCHED]) * 4000)
+        header = message(xid)
+        header.writes = (chunk,)
+        answer = on.ask(header, read_path(xid, on.file, wanted) if on.file else read(xid, wanted))
+        verdict = replied(answer)
+        if verdict.kind is not VerdictKind.PASS or answer.header is None:
+            return verdict
+        if status := nfs_status(answer):
+            reason = f"{on.file} cannot be read, status {status}" if on.file else "no file is known, --file names one"
+            return CheckVerdict(VerdictKind.SKIPPED, reason)
+        given = answer.header.writes[0] if answer.header.writes else None
+        if problem := returned(chunk, given, "the Write chunk"):
+            return problem
+        assert given is not None
+        count = int.from_bytes(answer.payload[-4:], "big")
+        length = len(contents(pieces, given))
+        if length != count:
+            return violation(f"a READ of {wanted} bytes returns {length} in its Write chunk, and counts {count}")
+        memory = b"".join(piece.fetch(0, piece.length) for piece in pieces)
+        behind = memory[count : count + 4]
+        if behind != bytes([UNTOUCHED]) * len(behind):
+            return violation(f"a READ of {count} bytes, and pad bytes are written behind them")
+        lengths.append(count)
+    return passed(f"{', '.join(map(str, lengths))} bytes, and no pad")
+
+
+@check("inline-write-odd", "V1-READ-ROUNDUP")
+def inline_write_odd(on: RawConnection) -> CheckVerdict:
+    """An NFSv4.0 COMPOUND with five bytes of WRITE data inline, their pad, and a GETATTR behind; both succeed.  With
+    --file the five bytes are those that the file begins with."""
+    data = bytes(ODD)
+    if on.file:
+        xid = on.xid()
+        answer = on.ask(message(xid), read_path(xid, on.file, ODD))
+        size = answer.payload.find(pack(">I", ODD), max(0, len(answer.payload) - 12))
+        if nfs_status(answer) != 0 or size < 0:
+            return CheckVerdict(VerdictKind.SKIPPED, f"{on.file} has no {ODD} bytes that can be read")
+        data = answer.payload[size + 4 : size + 4 + ODD]
+    xid = on.xid()
+    answer = on.ask(message(xid), write_path(xid, on.file, data))
+    verdict = replied(answer, parsed=True)
+    if verdict.kind is not VerdictKind.PASS:
+        return verdict
+    status = nfs_status(answer)
+    if status == 0:
+        return passed(f"{len(data)} bytes inline, and the GETATTR behind them")
+    results = int.from_bytes(answer.payload[-8:-4], "big")
+    if results == OP_WRITE:
+        return CheckVerdict(VerdictKind.SKIPPED, f"{on.file or 'no file'}: not writable, status {status}")
+    return violation(f"{named(answer)}: status {status} of the operation behind {len(data)} bytes of WRITE data")
+
+
+def write_path(xid: int, path: str, data: bytes) -> bytes:
+    """An NFSv4.0 WRITE of a file by its path, with the anonymous stateid, and a GETATTR (RFC 7530, 16.36 and 16.7)."""
+    names = [part.encode() for part in path.split("/") if part]
+    lookups = b"".join(pack(">I", OP_LOOKUP) + service.opaque(name) for name in names)
+    head = service.call_head(xid, NFS, 4, service.COMPOUND) + service.opaque(b"")
+    write = pack(">I16xQI", OP_WRITE, 0, 0) + service.opaque(data)
+    ask = pack(">III", OP_GETATTR, 1, 1 << SUPPORTED_ATTRS)
+    return head + pack(">III", 0, 3 + len(names), OP_PUTROOTFH) + lookups + write + ask
