@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..layers.oncrpc_codes import REPLY
-from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_OPTIONAL
+from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
@@ -138,7 +138,7 @@ class AuditListener:
         transaction = self.open[caller].pop(rpc, None) or self.answered.get(rpc)
         if transaction is None:
             if rpc.call is None:  # a reply alone is judged by what it carries
-                self.settling.add(Transaction(self.conversation, rpc))
+                self.settling.add(Transaction(self.conversation, rpc, filled=self._filled(caller, rpc)))
             return
         if (rpc.program == NFS and not rpc.backward) or (rpc.program == NFS_CALLBACK and rpc.backward):
             self.sides_known.add(self.connection.number)
@@ -147,6 +147,21 @@ class AuditListener:
         self.answered[rpc] = transaction
         self.settling.add(transaction)
         self.settling.settle()
+
+    def _filled(self, caller: int, rpc: Rpc) -> Rpc | None:
+        """The open call whose Reply chunk a reply without a call returns."""
+        reply = rpc.reply
+        if reply is None or reply.header.procedure != RDMA_NOMSG or not reply.header.reply:
+            return None
+        places = [(one.handle, one.offset) for one in reply.header.reply.segments]
+        for call in self.open[caller]:
+            for chunk in call.chunks:
+                if (
+                    chunk.kind == "reply"
+                    and [(use.advertised.handle, use.advertised.offset) for use in chunk.segments] == places
+                ):
+                    return call
+        return None
 
     def other_sent(self, sender: int, message: Message) -> None:
         header = message.header

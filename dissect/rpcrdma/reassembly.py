@@ -150,6 +150,11 @@ def reply_stream_prefix(rpc: Rpc, limit: int) -> bytes:
     return _prefix([chunk for chunk in rpc.chunks if chunk.kind == "reply"], True, limit)
 
 
+def reply_chunk_prefix(rpc: Rpc, limit: int) -> bytes:
+    """The first bytes of what was written into the Reply chunk of a call, whether it has a reply or not."""
+    return _prefix([chunk for chunk in rpc.chunks if chunk.kind == "reply"], False, limit)
+
+
 def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:
     """The first bytes of chunks that follow each other: ``limit`` or more, or what is there before the first gap."""
     if len(chunks) == 1 and chunks[0].segments:

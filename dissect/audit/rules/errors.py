@@ -163,8 +163,11 @@ def error_for_version(refusable: RefusableMessage) -> Judgement | None:
     version = refusable.message.header.version
     if answer is not None and answer.header.procedure != RDMA_ERROR and answer.header.version == version:
         return None  # it supports that version
-    if answer is not None and refusable.message.header.problem and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
-        return None  # and then the header is what it minds
+    if answer is not None and version == 2 and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
+        if refusable.message.header.problem:
+            return None  # and then the header is what it minds
+        if not refusable.start_known:
+            return undecidable("the connection began before the capture, and its versions were settled there")
     return _answered(refusable, ERR_VERS)
 
 

@@ -105,6 +105,24 @@ def half_a_read(wire: Wire) -> Broken:
     return by_server(wire, connection.send(SERVER, head + answer(nfs3.read_reply(DATA[:8]), 7)))
 
 
+def long_reply_under_another_xid(wire: Wire) -> Broken:
+    """A long reply whose rdma_xid is that of no call; its RPC message in the Reply chunk has the right one."""
+    rpc = listing(opened(wire))
+    chunk, text = rpc.reply_chunk, answer(nfs3.readdirplus_reply([b"name"]), rpc.true.xid)
+    assert chunk is not None
+    rpc.connection.write(SERVER, chunk[0].handle, chunk[0].offset, text)
+    version = rpc.connection.version
+    head = header(rpc.true.xid ^ 1, NOMSG, version=version, direction=REPLY, reply=sized(chunk, len(text)))
+    return by_server(wire, rpc.connection.send(SERVER, head))
+
+
+def unknown_version_called_a_bad_header(wire: Wire) -> Broken:
+    """Version 3, answered by RDMA_ERR_BADHEADER."""
+    connection = opened(wire)
+    connection.send(CLIENT, header(7, MSG, version=3) + message(nfs3.null(), 7))
+    return by_server(wire, refuse(connection, 7, version=3), "V1-VERSION")
+
+
 OTHERS: dict[str, str] = {
     "positions_go_on": "V1-READ-POSITION-SAME",
     "long_call_goes_on": "V1-LONG-CALL-POSITION",
@@ -114,5 +132,7 @@ OTHERS: dict[str, str] = {
     "reply_chunk_as_it_was": "V1-WRITE-UNUSED",
     "empty_reply_chunk": "V1-NOMSG-CHUNK",
     "half_a_read": "V1-GARBAGE-ARGS",
+    "long_reply_under_another_xid": "V1-XID-MATCH",
+    "unknown_version_called_a_bad_header": "V1-ERROR-FOR-VERSION",
 }
 """Script -> the rule that it breaks."""
