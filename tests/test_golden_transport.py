@@ -117,7 +117,7 @@ def test_fpdus_are_those_of_the_streams(name: str) -> None:
 
 
 @IWARP
-def test_segments_sent_again_are_those_of_tshark(name: str) -> None:
+def test_segments_retransmitted_are_those_of_tshark(name: str) -> None:
     analyzer = analyzed(name).analyzer
     found: list[int] = []
     for connection in analyzer.connections:

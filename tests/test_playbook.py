@@ -122,7 +122,7 @@ def test_a_dropped_write_is_missing_where_its_bytes_belong() -> None:
     assert capture.missing(wire.truth[0], "reply") == [(start, start + 1024)]
 
 
-def test_a_lost_write_is_sent_again_after_a_nak() -> None:
+def test_a_lost_write_is_retransmitted_after_a_nak() -> None:
     wire = Wire(mtu=1024)
     conn = wire.connect(cm=False)
     conn.write(1, 7, 0x1000, bytes(4096))

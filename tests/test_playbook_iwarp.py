@@ -81,7 +81,7 @@ def test_the_segments_are_the_stream(conversation: IwarpConversation) -> None:
 
 @QUICK
 @given(iwarp_conversations(cm=st.just(True), strangers=False))
-def test_nobody_acknowledges_what_was_not_sent(conversation: IwarpConversation) -> None:
+def test_no_acknowledgement_of_what_was_not_sent(conversation: IwarpConversation) -> None:
     reached: dict[tuple[int, int], int] = {}
     for one in conversation.segments:
         peer = conversation.wire.connections[one.connection - 1].ends[1 - one.sender]
@@ -166,7 +166,7 @@ def test_without_its_request_nobody_knows_what_a_read_moved() -> None:
     assert sum(end - start for start, end in capture.missing(wire.truth[0], "call")) == 100
 
 
-def test_what_was_lost_is_sent_again_before_anybody_answers() -> None:
+def test_what_was_lost_is_retransmitted_before_anybody_answers() -> None:
     wire = IwarpWire(mss=400, seed=2)
     conn = wire.connect(cutting="merged", acks="packet")
     conn.send(0, bytes(range(200)) * 5)

@@ -173,7 +173,7 @@ def test_a_segment_ends_before_what_is_not_known(
     assert records(following.payload) == [b"next"]
 
 
-def test_a_long_message_is_cut_only_where_bytes_are_missing(tmp_path: Path) -> None:
+def test_a_long_message_is_truncated_only_where_bytes_are_missing(tmp_path: Path) -> None:
     export = TcpExport(tmp_path)
     gap = SEGMENT + 1000, SEGMENT + 2000
     pieces = [(0, b"\x11" * gap[0]), (gap[1], b"\x11" * (SEGMENT - 2000 + SEGMENT))]

@@ -269,7 +269,7 @@ def test_data_outlives_the_capture() -> None:
 
 
 @pytest.mark.parametrize("form", ["pcap", "pcapng"])
-def test_the_first_batch_comes_soon_where_somebody_waits_for_it(form: str) -> None:
+def test_the_first_batch_comes_soon_where_it_is_waited_for(form: str) -> None:
     frames = [Frame(bytes([n])) for n in range(50)]
     data = pcap(frames) if form == "pcap" else section("<") + interface("<") + b"".join(simple("<", f) for f in frames)
     with stored(data) as path, open_capture(path, Limits(frames=10)) as capture:
@@ -317,7 +317,7 @@ def whole(data: bytes, cut: int) -> int:
 
 
 @pytest.mark.parametrize("limits", [Limits(), TINY])
-def test_pcap_cut_anywhere(limits: Limits) -> None:
+def test_pcap_truncated_anywhere(limits: Limits) -> None:
     data = pcap(FEW, magic=0xA1B23C4D)
     for cut in range(len(data)):
         with stored(data[:cut]) as path:
@@ -342,7 +342,7 @@ HOLD_FRAMES = [2, 4, 5, 8]
 
 
 @pytest.mark.parametrize("limits", [Limits(), TINY])
-def test_pcapng_cut_anywhere(limits: Limits) -> None:
+def test_pcapng_truncated_anywhere(limits: Limits) -> None:
     data = b"".join(PARTS)
     ends = [sum(map(len, PARTS[: n + 1])) for n in range(len(PARTS))]
     for cut in range(len(data) + 1):
@@ -353,7 +353,7 @@ def test_pcapng_cut_anywhere(limits: Limits) -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "xz", "zstd"])
-def test_compressed_cut_anywhere(compression: str) -> None:
+def test_compressed_truncated_anywhere(compression: str) -> None:
     data = COMPRESS[compression](pcap(FEW, magic=0xA1B23C4D))
     for cut in range(len(data)):
         with stored(data[:cut]) as path:

@@ -50,7 +50,7 @@ def test_what_it_raises_comes_behind_what_it_made() -> None:
         next(items)
 
 
-def test_it_ends_with_whoever_takes_the_items() -> None:
+def test_it_ends_with_its_reader() -> None:
     def work() -> Iterator[int]:
         while True:
             yield os.getpid()
@@ -125,7 +125,7 @@ def test_the_result_is_the_same(
     assert found.exit_code == expected.exit_code
 
 
-def test_damage_is_told_behind_what_was_whole(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_damage_is_reported_behind_what_was_whole(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     path = tmp_path / "cut.pcap"
     path.write_bytes(plain("longcall-rxe")[:-100])
     expected = told(path, "report", "--json")

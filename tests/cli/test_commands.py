@@ -346,7 +346,7 @@ class TestTransport:
         assert "…" not in result.stdout
         assert ("implied NAK" in result.stdout) is (file == LOSS)
 
-    def test_the_report_tells_the_troubles(self) -> None:
+    def test_the_report_shows_the_troubles(self) -> None:
         page = " ".join(run("report", LOSS).stdout.split())
         assert "client: 599 packets retransmitted (2.34 MiB: 599 implied NAK)" in page
         assert "8 requests of the active side unanswered for 61.7 s; none of them was retransmitted" in page

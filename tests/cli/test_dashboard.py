@@ -84,7 +84,7 @@ def test_it_says_what_it_must(width: int, height: int) -> None:
     assert "40 NFSv4.1 READ" in text
 
 
-def test_drops_are_told_loudly() -> None:
+def test_drops_are_reported_in_red() -> None:
     lines = drawn(replace(FULL, dropped=617, received=12345), Look(), 100, 30)
     assert "617 dropped by the kernel (5%): RPCs are missing or damaged" in lines[2]
 
@@ -113,7 +113,7 @@ def test_every_order_works() -> None:
             assert drawn(FULL, Look(operations, connections), 100, 40)
 
 
-def test_what_ended_stands_behind_and_what_was_evicted_is_told() -> None:
+def test_what_ended_stands_behind_and_what_was_evicted_is_reported() -> None:
     rows = (replace(row(1, 99), ended=True), row(2, 1))
     lines = drawn(replace(FULL, connections=rows), Look(), 100, 40)
     at = next(at for at, one in enumerate(lines) if one.startswith("Connections"))

@@ -59,7 +59,7 @@ def test_every_rpc_is_seen_where_it_was_sent() -> None:
     assert sorted(halves) == sorted([*range(1, 230)] * 2)
 
 
-def test_what_moved_is_told_by_the_rpc_that_it_is_of() -> None:
+def test_what_moved_is_reported_by_the_rpc_that_it_is_of() -> None:
     moved = [part for one in records(EVERYTHING) for part in one["segment"]["parts"] if part.get("opcode") in (0, 1, 2)]
     assert len(moved) > 1000
     lines = run("packets", EVERYTHING).stdout.splitlines()
@@ -103,7 +103,7 @@ def test_the_ladder_has_segments_acknowledgements_and_the_edges_of_fpdus(columns
     assert max(map(len, lines.values())) <= columns
 
 
-def test_the_ladder_shows_what_was_asked_for_again() -> None:
+def test_the_ladder_shows_what_was_requested_again() -> None:
     page = run("show", LOSS, "--rpc", "39").stdout
     assert "2 segments retransmitted" in page
     assert "duplicate ACK: TCP ACK" in page and "retransmission: [Read Response" in page
@@ -226,7 +226,7 @@ def test_nothing_that_tcp_brings_breaks_the_listing(conversation: IwarpConversat
         assert sum(part.length for part in segment.parts) == segment.length
 
 
-def test_what_is_not_believed_is_said(tmp_path: Path) -> None:
+def test_what_is_rejected_is_said(tmp_path: Path) -> None:
     """Markers 20 bytes early and no CRC: nothing of that direction is decoded from there on."""
     talk = Talk(ports=(40000, 4210))
     talk.open()

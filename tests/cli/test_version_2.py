@@ -106,7 +106,7 @@ def fell_back(tmp_path: Path) -> str:
     return stored(fallback(), tmp_path / "fallback.pcap")
 
 
-def test_the_report_tells_the_characteristics(talked: str) -> None:
+def test_the_report_shows_the_characteristics(talked: str) -> None:
     told = page("report", talked)
     for words in (
         "requested version 2 in frame 4, answered in version 2 in frame 6",
@@ -125,7 +125,7 @@ def test_the_report_tells_the_characteristics(talked: str) -> None:
         assert words in told
 
 
-def test_the_report_tells_how_a_requester_fell_back(fell_back: str) -> None:
+def test_the_report_shows_how_a_requester_fell_back(fell_back: str) -> None:
     told = page("report", fell_back)
     asked = (
         "requested version 2 in frame 4, refused by RDMA2_ERR_VERS 1..1 in frame 6, continued with version 1 in frame 8"
@@ -135,7 +135,7 @@ def test_the_report_tells_how_a_requester_fell_back(fell_back: str) -> None:
     assert told.count("requested version 2 although the server had refused it on connection 2") == 1
 
 
-def test_version_1_is_told_as_ever(tmp_path: Path) -> None:
+def test_version_1_is_reported_as_ever(tmp_path: Path) -> None:
     wire = Wire()
     ping(wire.connect())
     told = page("report", stored(wire, tmp_path / "one.pcap"))
@@ -230,12 +230,12 @@ def test_credits_transport_and_export_take_it_as_version_1(talked: str, tmp_path
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
-def test_wireshark_is_not_believed_about_version_2(talked: str) -> None:
+def test_wireshark_is_not_trusted_about_version_2(talked: str) -> None:
     told = page("verify", talked)
     assert "they agree" in told and "RPC-over-RDMA version 2, which Wireshark does not know" in told
 
 
-def test_a_start_in_the_middle_is_said_to_be_one() -> None:
+def test_a_start_in_the_middle_is_reported_as_one() -> None:
     wire = characteristics()
     frames = Capture(wire, wire.packets[9:]).frames
     analyzer = Analyzer()
@@ -253,7 +253,7 @@ WORDS = st.sampled_from([0, 1, 2, 3, 4, 5, 77, 4294967040, 0x7FFFFFFF, 0xFFFFFFF
 
 @settings(max_examples=150)
 @given(st.lists(st.tuples(st.integers(0, 400), WORDS), min_size=1, max_size=6), st.booleans())
-def test_hostile_words_never_raise_and_are_told_in_bounds(changes: list[tuple[int, int]], cut: bool) -> None:
+def test_hostile_words_never_raise_and_are_reported_in_bounds(changes: list[tuple[int, int]], cut: bool) -> None:
     """Any word of any Send, replaced by any other."""
     wire = characteristics()
     packets = list(wire.packets)

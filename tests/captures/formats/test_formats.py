@@ -78,7 +78,7 @@ def test_erf_records_are_frames(tmp_path: Path, count: int, limits: Limits | Non
         assert (capture.format, capture.link_types) == ("ERF", (197,))
 
 
-def test_a_cut_erf_file_gives_its_whole_records(tmp_path: Path) -> None:
+def test_a_truncated_erf_file_gives_its_whole_records(tmp_path: Path) -> None:
     path = tmp_path / "cut.erf"
     path.write_bytes(b"".join(erf_records(5))[:-9])
     frames, problem = read(path)
@@ -121,7 +121,7 @@ def test_a_snoop_capture_is_converted(tmp_path: Path, compress: type[bytes]) -> 
 
 
 @needs_editcap
-def test_a_damaged_snoop_capture_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_damaged_snoop_capture_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "bad.snoop"
     path.write_bytes(b"snoop\0\0\0" + bytes(3))
     frames, problem = read(path)
@@ -199,7 +199,7 @@ def told(order: str) -> bytes:
 
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("limits", [None, TINY])
-def test_a_pcapng_tells_more_than_frames(tmp_path: Path, order: str, limits: Limits | None) -> None:
+def test_a_pcapng_holds_more_than_frames(tmp_path: Path, order: str, limits: Limits | None) -> None:
     path = tmp_path / "told.pcapng"
     path.write_bytes(told(order))
     comments: dict[int, str] = {}
@@ -269,7 +269,7 @@ def test_a_ring_is_one_capture_on_one_interface(tmp_path: Path) -> None:
     assert {place for _, _, place in frames} == {0}
 
 
-def test_capture_points_that_overlap_are_told_apart(tmp_path: Path) -> None:
+def test_capture_points_that_overlap_are_distinguished(tmp_path: Path) -> None:
     a = write(tmp_path / "a.pcap", [frame(n) for n in range(0, 20, 2)])
     b = write(tmp_path / "b.pcap", [frame(n) for n in range(1, 20, 2)])
     later = write(tmp_path / "c.pcap", [frame(n) for n in range(20, 30)])
@@ -408,7 +408,7 @@ def test_a_stream_that_is_not_written_to_its_end_is_no_damage(tmp_path: Path, co
     assert "stream is truncated" in read(path)[1]
 
 
-def test_damage_to_a_followed_stream_is_told(tmp_path: Path) -> None:
+def test_damage_to_a_followed_stream_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap.gz"
     stored = bytearray(gzip.compress(pcap([frame(n) for n in range(9)])))
     stored[-6] ^= 1

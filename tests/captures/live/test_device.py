@@ -39,12 +39,12 @@ def test_rxe_names_its_interface(tmp_path: Path) -> None:
     assert (device.kind, device.interface, str(device)) == ("rxe", "lo", "soft7 (lo)")
 
 
-def test_siw_is_told_beside_its_gid(tmp_path: Path) -> None:
+def test_siw_is_listed_beside_its_gid(tmp_path: Path) -> None:
     device = find_device("siw0", lay(tmp_path, {"siw0/ports/1/gid_attrs/ndevs/0": "lo\n"}))
     assert (device.kind, device.interface) == ("siw", "lo")
 
 
-def test_siw_whose_interface_nobody_tells(tmp_path: Path) -> None:
+def test_siw_without_a_known_interface(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="siw0: its network interface is not told; name that"):
         find_device("siw0", lay(tmp_path, {"siw0/ports/1/gids/0": "0000:0000:0000:0000:0000:0000:0000:0000\n"}))
 

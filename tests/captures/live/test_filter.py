@@ -156,7 +156,7 @@ def test_tunnels_are_kept_when_they_are_asked_for(wrapped) -> None:  # type: ign
     open_.close()
 
 
-def test_frames_are_cut_at_the_snaplen() -> None:
+def test_frames_are_truncated_at_the_snaplen() -> None:
     machine = Machine(Filter((20049,)).program(100, cooked=False))
     assert {machine.kept(frame) for frame in roce() if len(frame) > 100} == {100}
     machine.close()

@@ -69,7 +69,7 @@ def test_frames_and_counters(tmp_path: Path) -> None:
     assert arguments.endswith("udp dst port 4791 or ether proto 0x8915 or tcp port 20049\n")
 
 
-def test_what_tcpdump_complains_about_is_told(tmp_path: Path) -> None:
+def test_what_tcpdump_complains_about_is_reported(tmp_path: Path) -> None:
     sniffer = Sniffer(DEVICE, Filter((20049,)), 262144, stand_in(tmp_path, REFUSES))
     end = time.monotonic() + DEADLINE
     with pytest.raises(CaptureError, match=r"mlx5_0: You don't have permission to perform this capture"):

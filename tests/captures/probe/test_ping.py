@@ -86,7 +86,7 @@ def test_a_server_that_does_not_answer() -> None:
     assert all(one.time is None for one in found if isinstance(one, Round))
 
 
-def test_nobody_there() -> None:
+def test_no_server() -> None:
     client, _ = hosts()
     began = client.now()
     with pytest.raises(VerbsError, match="no answer in time"):

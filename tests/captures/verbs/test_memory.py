@@ -144,7 +144,7 @@ def test_the_peer_hears_of_the_end() -> None:
     assert [type(event) for event in pair.heard] == [ConnectionLost]
 
 
-def test_a_port_where_nobody_listens() -> None:
+def test_a_port_without_a_listener() -> None:
     fabric = Fabric()
     here: MemoryVerbs = fabric.host("192.0.2.2")
     fabric.host("192.0.2.1")

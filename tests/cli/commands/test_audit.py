@@ -116,7 +116,7 @@ class TestSettings:
         result = run("audit", capture(MUST))
         assert result.exit_code == 2 and "reason" in result.stderr
 
-    def test_a_waived_finding_does_not_count_and_is_told(self) -> None:
+    def test_a_waived_finding_does_not_count_and_is_reported(self) -> None:
         Path("pyproject.toml").write_text(
             f'[[tool.rdmascope.audit.waive]]\nrule = "{MUST}"\nrole = "responder"\nreason = "known, being repaired"\n'
         )

@@ -148,7 +148,7 @@ def made(path: Path, wire: Wire, packets: list[Packet] | None = None) -> Path:
     return path
 
 
-def test_a_conflict_is_told(tmp_path: Path) -> None:
+def test_a_conflict_is_reported(tmp_path: Path) -> None:
     wire = Wire()
     conn = wire.connect()
     for data in DATA, DATA[:100] + b"?" + DATA[101:]:

@@ -72,7 +72,7 @@ def test_the_facts_of_a_file() -> None:
     assert record["bits_per_second"] == pytest.approx(record["original_bytes"] * 8e9 / record["duration_ns"])
 
 
-def test_cut_frames_are_counted(tmp_path: Path) -> None:
+def test_truncated_frames_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "cut.pcapng", frames(), snaplen=100)
     (record,) = about(path)
     assert record["cut_frames"] == sum(len(one.data) > 100 for one in frames())
@@ -80,7 +80,7 @@ def test_cut_frames_are_counted(tmp_path: Path) -> None:
     assert f"{record['cut_frames']} frames" in run("info", path).stdout
 
 
-def test_drops_are_told(tmp_path: Path) -> None:
+def test_drops_are_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "drops.pcapng", frames())
     assert "not recorded in the file" in run("info", path).stdout
     counters = b"".join(option("<", code, struct.pack("<Q", value)) for code, value in ((4, 500), (5, 0), (7, 214)))
@@ -115,7 +115,7 @@ def test_the_page_fits(tmp_path: Path, columns: int) -> None:
     assert "RoCEv2" in result.stdout
 
 
-def test_a_directory_is_told_file_by_file(tmp_path: Path) -> None:
+def test_a_directory_is_reported_file_by_file(tmp_path: Path) -> None:
     for name in ("b.pcapng", "a.pcapng"):
         write(tmp_path / name, frames()[:9])
     (tmp_path / "note.txt").write_text("nothing to capture")
@@ -126,7 +126,7 @@ def test_a_directory_is_told_file_by_file(tmp_path: Path) -> None:
     assert len(about(tmp_path)) == 2
 
 
-def test_damage_is_told_behind_what_was_read(tmp_path: Path) -> None:
+def test_damage_is_reported_behind_what_was_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.pcapng", frames())
     path.write_bytes(path.read_bytes()[:-9])
     result = run("info", path, tmp_path / "missing", LONG_CALLS)
@@ -172,7 +172,7 @@ def test_idle_without_follow_is_refused() -> None:
     assert result.exit_code != 0
 
 
-def test_rpcs_are_told_while_the_file_grows(tmp_path: Path) -> None:
+def test_rpcs_are_reported_while_the_file_grows(tmp_path: Path) -> None:
     """Up to Ctrl-C, which ends the reading but not in failure."""
     whole = write(tmp_path / "whole.pcapng", frames()).read_bytes()
     growing = tmp_path / "growing.pcapng"

@@ -234,7 +234,7 @@ def test_what_is_kept_is_what_came(wire: Namespace, tmp_path: Path) -> None:
     assert [plain(json.loads(line)) for line in result.stdout.splitlines()] == of(path)
 
 
-def test_what_the_kernel_drops_is_told(wire: Namespace) -> None:
+def test_what_the_kernel_drops_is_reported(wire: Namespace) -> None:
     """A watcher that is stopped reads nothing: its ring fills, and the kernel counts."""
     path = SAMPLES / "rxe-nfs-all.pcap.zst"
     watcher = wire.live(wire.near, "--json", "--buffer", "2", "--duration", "30")

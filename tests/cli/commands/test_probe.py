@@ -97,7 +97,7 @@ class TestPing:
             True,
         )
 
-    def test_nobody_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
         served(monkeypatch)
         result = run("192.0.2.9", "--timeout", "1")
         assert result.exit_code == 2

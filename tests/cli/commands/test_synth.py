@@ -40,7 +40,7 @@ def test_the_same_script_gives_the_same_file(tmp_path: Path) -> None:
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_a_fault_is_committed_told_and_found(tmp_path: Path) -> None:
+def test_a_fault_is_committed_reported_and_found(tmp_path: Path) -> None:
     out = tmp_path / "wrong.pcapng"
     told = run("synth", "v1-chunks", "--fault", "V1-CREDIT-ZERO", "-o", out).stdout
     assert "connection 1: the server grants no credit (V1-CREDIT-ZERO)" in told
@@ -48,7 +48,7 @@ def test_a_fault_is_committed_told_and_found(tmp_path: Path) -> None:
     assert {one["rule"] for one in found if one["type"] == "finding"} == {"V1-CREDIT-ZERO"}
 
 
-def test_a_fault_without_an_occasion_is_told(tmp_path: Path) -> None:
+def test_a_fault_without_an_occasion_is_reported(tmp_path: Path) -> None:
     result = run("synth", "v1-chunks", "--fault", "xc-no-response", "-o", tmp_path / "out.pcapng", code=1)
     assert "nothing in the script lets the server commit its fault" in result.stderr
 

@@ -140,7 +140,7 @@ class TestAgreement:
         assert result.exit_code == 0, result.output
         assert "rdmascope is right: the connection's set-up is not in the capture" in result.stdout
 
-    def test_cut_frames(self, tmp_path: Path) -> None:
+    def test_truncated_frames(self, tmp_path: Path) -> None:
         wire = conversation()
         path = tmp_path / "cut.pcap"
         write_pcap(Capture(wire, faults.snap(wire.packets, 160)).frames, path)

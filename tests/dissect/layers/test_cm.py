@@ -159,7 +159,7 @@ def test_a_reject_names_its_reason() -> None:
     assert len(REJECT_REASONS) == 34
 
 
-def test_a_message_cut_in_its_fixed_part_stays_raw() -> None:
+def test_a_message_truncated_in_its_fixed_part_stays_raw() -> None:
     assert isinstance(MAD(REQ[: 24 + 100]).payload, Raw)
     assert isinstance(MAD(REQ[: 24 + 150]).payload, CMRequest)
 
@@ -215,7 +215,7 @@ def test_a_message_that_overruns_the_buffer_does_not_count() -> None:
     assert find_private_data(b"") == []
 
 
-def test_all_matches_are_told_in_order() -> None:
+def test_all_matches_are_reported_in_order() -> None:
     data = MESSAGE[:4] + MESSAGE + b"x" + MESSAGE
     assert [found.offset for found in find_private_data(data)] == [4, 13]
 

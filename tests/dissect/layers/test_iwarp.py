@@ -72,7 +72,7 @@ class TestRealFPDUs:
             del packet.ulpdulength, packet.pad
             assert bytes(packet) == framed.fpdu
 
-    def test_cut_anywhere_nothing_is_made_up(self, frame: bytes) -> None:
+    def test_truncated_anywhere_nothing_is_made_up(self, frame: bytes) -> None:
         for size in range(2, len(frame)):
             packet = FPDU(frame[:size])
             assert bytes(packet) == frame[:size]

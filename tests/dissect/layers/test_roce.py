@@ -78,7 +78,7 @@ class TestRealPackets:
         routed[28 + 4] = 0xC0  # FECN and BECN
         assert verify(routed) is True
 
-    def test_cut_anywhere_nothing_is_made_up(self, frame: bytes) -> None:
+    def test_truncated_anywhere_nothing_is_made_up(self, frame: bytes) -> None:
         for size in range(14 + 28, len(frame)):
             assert verify(frame[14:size]) is None
             packet = Ether(frame[:size])
@@ -296,7 +296,7 @@ def test_icrcs_of_a_batch() -> None:
     assert icrc_ok(batch, rows[:0]) == []
 
 
-def test_icrcs_of_cut_packets_are_not_judged() -> None:
+def test_icrcs_of_truncated_packets_are_not_judged() -> None:
     for cut in (1, 4, 5):
         batch = batch_of(list(PACKETS.values()), cut)
         rows = decode(batch, locate(batch, AddressTable())).rows

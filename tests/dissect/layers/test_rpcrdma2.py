@@ -132,7 +132,7 @@ def infos(draw: st.DrawFn) -> tuple[int, bytes]:
 
 @settings(max_examples=300)
 @given(infos())
-def test_decoder_and_layer_agree_on_options_legal_cut_and_hostile(wire: tuple[int, bytes]) -> None:
+def test_decoder_and_layer_agree_on_options_legal_truncated_and_hostile(wire: tuple[int, bytes]) -> None:
     option, data = wire
     packet = RPCRDMA(words(9, 2, 1, 5, 0, option, len(data)) + data + bytes(-len(data) % 4))
     info = packet[RDMA2Optional].optinfo

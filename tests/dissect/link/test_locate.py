@@ -185,7 +185,7 @@ def test_a_snaplen_leaves_the_true_length(size: int) -> None:
     assert not located.odd
 
 
-def test_a_packet_cut_before_the_capture_keeps_the_length_that_udp_and_ip_agree_on() -> None:
+def test_a_packet_truncated_before_the_capture_keeps_the_length_that_udp_and_ip_agree_on() -> None:
     sliced = Frame(ethernet(ipv4(udp())).data[:50])
     located, rows = found([sliced])
     assert rows == [(0, 42, 8, len(PACKET), *FOUR, 49152, 2)]
@@ -201,7 +201,7 @@ def test_a_packet_cut_before_the_capture_keeps_the_length_that_udp_and_ip_agree_
         (ethernet(ipv4(udp(length=500), length=50)), 22, "UDP length beyond the IP packet"),
     ],
 )
-def test_contradicting_lengths_are_cut_to_what_can_be(frame: Frame, length: int, odd: str) -> None:
+def test_contradicting_lengths_are_truncated_to_what_can_be(frame: Frame, length: int, odd: str) -> None:
     located, rows = found([frame])
     assert rows == [(0, 42, length, length, *FOUR, 49152, 2)]
     assert located.odd == {odd: 1}

@@ -123,7 +123,7 @@ def test_rows_equal_scapy(written: list[Packet]) -> None:
 
 @given(st.lists(scripts(), min_size=1, max_size=6), st.integers(0, 120))
 @settings(max_examples=100)
-def test_cut_frames_keep_what_they_have(written: list[Packet], snaplen: int) -> None:
+def test_truncated_frames_keep_what_they_have(written: list[Packet], snaplen: int) -> None:
     frames = [encode(packet) for packet in written]
     whole, cut = packets(frames), packets(frames, snaplen)
     assert len(cut) + sum(cut.skipped.values()) == len(frames)
@@ -145,14 +145,14 @@ def test_cut_frames_keep_what_they_have(written: list[Packet], snaplen: int) -> 
 
 
 @pytest.mark.parametrize("kept", [0, 1, 11])
-def test_a_cut_bth_is_counted_not_shown(kept: int) -> None:
+def test_a_truncated_bth_is_counted_not_shown(kept: int) -> None:
     write = encode(script(0x0A, bytes(16), b"data"))
     found = packets([write, write], TO_BTH + kept)
     assert len(found) == 0
     assert found.skipped == {TRUNCATED: 2}
 
 
-def test_a_header_behind_a_cut_one_stays_zero() -> None:
+def test_a_header_behind_a_truncated_one_stays_zero() -> None:
     frame = encode(script(0x0B, b"\x11" * 16 + b"\x22" * 4, b"data"))
     (row,) = packets([frame], TO_BTH + 12 + 16 + 3).rows
     assert (row["r_key"], row["immediate"], row["headers"]) == (0x11111111, 0, 0)

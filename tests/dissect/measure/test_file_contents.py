@@ -100,7 +100,7 @@ def test_a_read_during_a_write_may_have_come_before_it() -> None:
     assert contents.conflicts == []
 
 
-def test_two_writes_at_once_leave_a_doubt_until_somebody_reads() -> None:
+def test_two_writes_at_once_leave_a_doubt_until_it_is_read() -> None:
     file = File()
     file(WRITE, 1, 4, 0, b"one.")
     file(WRITE, 2, 3, 0, b"two.")
@@ -113,7 +113,7 @@ def test_two_writes_at_once_leave_a_doubt_until_somebody_reads() -> None:
     assert contents.conflicts == []
 
 
-def test_a_write_without_a_reply_is_doubtful_until_somebody_reads() -> None:
+def test_a_write_without_a_reply_is_doubtful_until_it_is_read() -> None:
     file = File()
     file(READ, 1, 2, 0, b"abcdef")
     file(WRITE, 3, None, 0, b"abXdef")

@@ -173,7 +173,7 @@ def test_versions_that_share_a_handle_share_the_file() -> None:
     assert (file.size, file.read, file.gaps()) == (12288, 16384, [])
 
 
-def test_the_end_of_file_tells_the_size() -> None:
+def test_the_end_of_file_shows_the_size() -> None:
     wire = Wire()
     conn = wire.connect()
     read(conn, 4096, DATA[:100])
@@ -207,7 +207,7 @@ def test_a_truncated_file_is_forgotten_behind_its_end() -> None:
     assert (file.size, file.gaps()) == (3000, [(1000, 3000)])
 
 
-def test_somebody_else_truncated_it() -> None:
+def test_another_process_truncated_it() -> None:
     wire = Wire()
     conn = wire.connect()
     read(conn, 0, DATA, eof=True)
@@ -284,7 +284,7 @@ def test_a_write_of_which_bytes_are_missing_changed_what_was_seen() -> None:
 
 
 @pytest.mark.parametrize("part", ["call", "reply"])
-def test_half_an_rpc_tells_what_it_can(part: str) -> None:
+def test_half_an_rpc_shows_what_is_known(part: str) -> None:
     wire = Wire()
     conn = wire.connect()
     read(conn, 0, DATA)

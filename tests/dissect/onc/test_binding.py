@@ -177,7 +177,7 @@ def test_what_cannot_be_reached_is_said() -> None:
     assert binding.call_items(100003, 3, 6, READ3_REPLY, 0, 112, []).problem == "no RPC call"
 
 
-def test_a_protected_call_tells_where_its_reply_is_wrapped() -> None:
+def test_a_protected_call_shows_where_its_reply_is_wrapped() -> None:
     inner = words(0) + words(0, 6, 1, 6) + b"abcdef\0\0"
     message = words(9, 1, 0, 6, 0, 0) + words(4 + len(inner), 1) + inner + words(0)
     service = header.GssCredential(1, 0, 1, GSS_INTEGRITY)
@@ -195,7 +195,7 @@ def test_which_programs_are_bound() -> None:
     ("version", "procedure", "message", "size"),
     [(3, 6, READ3_REPLY, 6), (4, 1, READ40_REPLY, 6), (4, 1, READ41_REPLY, 6)],
 )
-def test_a_cut_reply_finds_nothing_and_says_so(version: int, procedure: int, message: bytes, size: int) -> None:
+def test_a_truncated_reply_finds_nothing_and_says_so(version: int, procedure: int, message: bytes, size: int) -> None:
     for end in range(len(message)):
         found = binding.reply_items(100003, version, procedure, message, 0, end, [size])
         assert not found.complete and found.items == () and found.problem
@@ -204,7 +204,7 @@ def test_a_cut_reply_finds_nothing_and_says_so(version: int, procedure: int, mes
 @pytest.mark.parametrize(
     ("version", "procedure", "message"), [(3, 7, WRITE3_CALL), (4, 1, WRITE40_CALL), (4, 1, WRITE41_CALL)]
 )
-def test_a_cut_call_is_not_complete(version: int, procedure: int, message: bytes) -> None:
+def test_a_truncated_call_is_not_complete(version: int, procedure: int, message: bytes) -> None:
     for end in range(len(message)):
         found = binding.call_items(100003, version, procedure, message, 0, end, [(112, 262144)])
         assert not found.complete and found.problem

@@ -362,7 +362,7 @@ def test_a_reply_whose_last_operation_failed(
 
 @QUICK
 @given(rows(ARGUMENTS, 4), rows(RESULTS, 4))
-def test_cut_anywhere_it_says_so_and_invents_nothing(
+def test_truncated_anywhere_it_says_so_and_invents_nothing(
     asked: list[tuple[int, bytes]], answered: list[tuple[int, bytes]]
 ) -> None:
     data = compound(asked)

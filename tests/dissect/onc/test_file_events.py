@@ -267,7 +267,7 @@ def test_noise_never_raises(procedure: int, number: int, asked: bytes, answered:
         summary.reply_summary(100003, 3, procedure, response, 0, len(response), [5])
 
 
-def test_cut_anywhere_nothing_is_invented() -> None:
+def test_truncated_anywhere_nothing_is_invented() -> None:
     whole = READ3_REPLY + b"hello\n\0\0"
     full = file_events(READ3_CALL, whole).events
     for end in range(len(whole)):

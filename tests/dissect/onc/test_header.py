@@ -51,7 +51,7 @@ def test_any_buffer_and_any_place_in_it(wrap: object) -> None:
     assert cut is not None and cut.truncated and cut.body == -1
 
 
-def test_a_call_cut_anywhere_says_so() -> None:
+def test_a_call_truncated_anywhere_says_so() -> None:
     for end in range(len(FSINFO_CALL)):
         call = header.call_header(FSINFO_CALL, 0, end)
         if end < 24:

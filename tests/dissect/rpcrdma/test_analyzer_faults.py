@@ -103,7 +103,7 @@ def test_a_start_at_any_packet(start: int) -> None:
             assert finding.rpc.state == "no call"
 
 
-def test_pairing_without_cm_is_said_to_be_inferred() -> None:
+def test_pairing_without_cm_is_reported_as_inferred() -> None:
     wire = Wire()
     for _ in range(4):
         conn = wire.connect(cm=False)
@@ -192,7 +192,7 @@ def test_a_read_response_lost_on_the_wire_comes_once(number: int, recorded: bool
     assert finding.rpc.connection.missing_packets == [0, 0]
 
 
-def test_a_packet_whose_icrc_fails_is_not_believed_over_its_repetition() -> None:
+def test_a_packet_whose_icrc_fails_is_not_accepted_before_its_retransmission() -> None:
     """A byte changed on the way, the receiver dropped it, the sender sent it again: both are in the capture."""
     wire = Wire(mtu=1024)
     conn = wire.connect()
@@ -240,7 +240,7 @@ def test_a_ghost_of_a_call(distance: int) -> None:
 
 
 @pytest.mark.parametrize("snaplen", [64, 96, 128, 160, 256])
-def test_cut_frames_say_so(snaplen: int) -> None:
+def test_truncated_frames_say_so(snaplen: int) -> None:
     wire = Wire(mtu=1024)
     conn = wire.connect()
     reply(call(conn, nfs3.null()), nfs3.null_reply())
@@ -250,7 +250,7 @@ def test_cut_frames_say_so(snaplen: int) -> None:
     judge(capture, analyze(capture))
 
 
-def test_rpcs_in_cut_frames_are_matched_timed_and_named() -> None:
+def test_rpcs_in_truncated_frames_are_matched_timed_and_named() -> None:
     wire = Wire(mtu=1024)
     conn = wire.connect()
     read(conn)
@@ -306,7 +306,7 @@ def test_nothing_else_is_taken_for_ip_over_infiniband(stranger: Callable[[Wire],
 
 
 @pytest.mark.parametrize("snaplen", range(64, 200, 4))
-def test_a_chunk_list_that_is_cut_is_not_taken_for_a_whole_one(snaplen: int) -> None:
+def test_a_chunk_list_that_is_truncated_is_not_taken_for_a_whole_one(snaplen: int) -> None:
     """Segments behind the cut are unknown, and with them how long the message is."""
     wire = Wire(mtu=1024)
     conn = wire.connect()
@@ -324,7 +324,7 @@ def test_a_chunk_list_that_is_cut_is_not_taken_for_a_whole_one(snaplen: int) -> 
 
 @pytest.mark.parametrize("snaplen", range(84, 152, 4))
 @pytest.mark.parametrize("chunk", ["reply", "write"])
-def test_a_reply_returns_more_segments_than_a_cut_call_shows(snaplen: int, chunk: str) -> None:
+def test_a_reply_returns_more_segments_than_a_truncated_call_shows(snaplen: int, chunk: str) -> None:
     """The call's frame is cut inside its list of segments, all that follows is whole."""
     wire = Wire()
     conn = wire.connect()
@@ -343,7 +343,7 @@ def test_a_reply_returns_more_segments_than_a_cut_call_shows(snaplen: int, chunk
 
 @pytest.mark.parametrize("hosts", [("10.0.0.2", "10.0.0.1"), ("fd00::2", "fd00::1")])
 @pytest.mark.parametrize("snaplen", range(64, 260, 4))
-def test_a_cut_reply_does_not_guess_where_its_write_chunk_belongs(snaplen: int, hosts: tuple[str, str]) -> None:
+def test_a_truncated_reply_does_not_guess_where_its_write_chunk_belongs(snaplen: int, hosts: tuple[str, str]) -> None:
     wire = Wire(mtu=4096)
     conn = wire.connect(*hosts)
     read(conn, DATA[:30])
@@ -358,7 +358,7 @@ def test_a_cut_reply_does_not_guess_where_its_write_chunk_belongs(snaplen: int, 
 
 
 @pytest.mark.parametrize("snaplen", [64, 96])
-def test_a_reply_is_not_taken_for_a_call_when_its_rpc_header_is_cut(snaplen: int) -> None:
+def test_a_reply_is_not_taken_for_a_call_when_its_rpc_header_is_truncated(snaplen: int) -> None:
     """Without CM nothing but the RPC header tells the direction."""
     wire = Wire()
     conn = wire.connect(cm=False)

@@ -54,6 +54,6 @@ def test_a_late_start_and_everything_else_is_never_wrong(
 
 @QUICK
 @given(faulty(CHECKABLE, conversations()), st.sampled_from([64, 96, 128, 160, 256]), CUTS)
-def test_cut_frames_are_never_wrong(conversation: Conversation, snaplen: int, cuts: list[int]) -> None:
+def test_truncated_frames_are_never_wrong(conversation: Conversation, snaplen: int, cuts: list[int]) -> None:
     capture = Capture(conversation.wire, faults.snap(conversation.packets, snaplen))
     judge(capture, analyze(capture, cuts))

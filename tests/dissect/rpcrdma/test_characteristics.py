@@ -168,7 +168,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("option", WHOLE)
-def test_a_cut_frame_is_told_from_an_illegal_message(option: int) -> None:
+def test_a_truncated_frame_is_distinguished_from_an_illegal_message(option: int) -> None:
     data = WHOLE[option]
     whole = decode_option(option, data)
     for end in range(len(data) + 1):

@@ -183,7 +183,7 @@ def test_tables_do_not_grow_with_thousands_of_connections() -> None:
     assert analyzer.evicted.connections + len(analyzer.connections) == 3000
 
 
-def test_what_evicted_connections_broke_is_still_told() -> None:
+def test_what_evicted_connections_broke_is_still_reported() -> None:
     wire = Wire(seed=2)
     talk(wire, 10, 10)
     batch = frame_batch(Capture(wire).frames)

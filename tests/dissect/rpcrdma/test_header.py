@@ -197,7 +197,7 @@ VERSION_2 = [
 
 
 @pytest.mark.parametrize("data", [*REAL, *VERSION_2])
-def test_a_cut_frame_gives_what_it_has(data: bytes) -> None:
+def test_a_truncated_frame_gives_what_it_has(data: bytes) -> None:
     whole = decode(data)
     for end in range(len(data)):
         cut = decode(data[:end], len(data))
@@ -316,7 +316,7 @@ def listed(chunk: Any) -> list[tuple[int, ...]]:
 
 @settings(max_examples=300)
 @given(wire())
-def test_decoder_and_layer_agree_on_headers_legal_cut_and_hostile(data: bytes) -> None:
+def test_decoder_and_layer_agree_on_headers_legal_truncated_and_hostile(data: bytes) -> None:
     check_against_layer(data)
 
 
@@ -336,7 +336,7 @@ def test_decoder_and_layer_agree_on_anything(data: bytes) -> None:
 
 @settings(max_examples=200)
 @given(wire(), st.data())
-def test_a_cut_never_changes_what_was_said_before_it(data: bytes, draw: st.DataObject) -> None:
+def test_truncation_never_changes_what_came_before_it(data: bytes, draw: st.DataObject) -> None:
     whole = decode(data)
     cut = decode(data[: draw.draw(st.integers(0, len(data)))], len(data))
     if not cut.truncated:
@@ -351,7 +351,7 @@ def test_a_cut_never_changes_what_was_said_before_it(data: bytes, draw: st.DataO
 
 
 @pytest.mark.parametrize("segments", range(1, 16))
-def test_long_lists_cut_at_every_byte(segments: int) -> None:
+def test_long_lists_truncated_at_every_byte(segments: int) -> None:
     """Lists are looked at in two steps, and each has a first word behind it."""
     listed = [word for number in range(segments) for word in (7, 8, 9, number)]
     data = words(1, 1, 32, RDMA_MSG, 0, 1, segments, *listed, 0, 0)

@@ -77,7 +77,7 @@ def without_reply(wire: Wire, rpc: Exchange) -> Capture:
     return Capture(wire, [one for one in wire.packets if one.operation != rpc.true.reply_operation])
 
 
-def test_two_calls_in_flight_under_one_xid_are_told_apart_by_returned_handles() -> None:
+def test_two_calls_in_flight_under_one_xid_are_distinguished_by_returned_handles() -> None:
     wire = Wire(mtu=1024)
     connection = wire.connect()
     first = call(connection, nfs3.read(0, 4096), writes=[connection.register(4096)], xid=7)
@@ -155,7 +155,7 @@ def test_nor_one_that_many_ordered_replies_have_passed() -> None:
 
 
 @pytest.mark.parametrize("answers", [1, 2])
-def test_where_nothing_tells_them_apart_all_are_undecidable(answers: int) -> None:
+def test_where_nothing_distinguishes_them_all_are_undecidable(answers: int) -> None:
     wire = Wire(mtu=1024)
     connection = wire.connect()
     first = call(connection, nfs3.readlink(), xid=7)

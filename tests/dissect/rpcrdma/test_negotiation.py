@@ -245,7 +245,7 @@ def test_a_direction_word_that_lies_is_noted_and_the_rpc_found() -> None:
 
 
 @pytest.mark.parametrize("skip", [1, 6])
-def test_what_was_before_the_capture_is_not_told(skip: int) -> None:
+def test_what_was_before_the_capture_is_not_reported(skip: int) -> None:
     wire, talk = spoken()
     for _ in range(4):
         ping(talk)
@@ -353,7 +353,7 @@ def test_falling_back_on_the_next_connection_is_none() -> None:
     assert not loops(conversations)
 
 
-def test_headers_cut_by_the_capture_still_tell_the_version() -> None:
+def test_headers_truncated_by_the_capture_still_show_the_version() -> None:
     wire, talk = spoken()
     ping(talk)
     analyzer = Analyzer()
@@ -365,7 +365,7 @@ def test_headers_cut_by_the_capture_still_tell_the_version() -> None:
 
 
 @pytest.mark.parametrize("snaplen", [70, 74, 78, 82, 86])
-def test_a_refused_option_whose_frames_are_cut_is_no_rpc(snaplen: int) -> None:
+def test_a_refused_option_whose_frames_are_truncated_is_no_rpc(snaplen: int) -> None:
     """Ethernet, IPv4, UDP and BTH take 54 bytes, the four fixed words 16."""
     wire, talk = spoken()
     ping(talk)
@@ -378,7 +378,7 @@ def test_a_refused_option_whose_frames_are_cut_is_no_rpc(snaplen: int) -> None:
     assert [rpc.xid for rpc in rpcs + analyzer.finish()] == [wire.truth[0].xid]
 
 
-def test_an_error_about_something_cut_says_that_only_the_xid_tells() -> None:
+def test_an_error_about_something_truncated_can_only_be_matched_by_its_xid() -> None:
     wire, talk = spoken()
     ping(talk)
     talk.send(CLIENT, optional(40, 99, b"abc"))

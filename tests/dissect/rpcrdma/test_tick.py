@@ -44,7 +44,7 @@ def test_a_reply_whose_call_was_not_seen() -> None:
     assert analyzer.finish() == []
 
 
-def test_what_waits_behind_a_hole() -> None:
+def test_what_waits_behind_a_gap() -> None:
     """The server's Write and reply come, a packet before them does not."""
     wire = Wire(seed=1)
     connection = wire.connect()
@@ -62,7 +62,7 @@ def test_what_waits_behind_a_hole() -> None:
     assert sum(analyzer.connections[0].missing_packets) == 1
 
 
-def test_an_iwarp_stream_with_a_hole() -> None:
+def test_an_iwarp_stream_with_a_gap() -> None:
     wire = IwarpWire(seed=1)
     connection = wire.connect()
     read(connection)
@@ -137,7 +137,7 @@ def test_what_a_connection_left_behind_when_it_was_over(kind: type[Wire]) -> Non
     assert analyzer.finish() == []
 
 
-def test_findings_are_told_when_the_connection_pauses() -> None:
+def test_findings_are_reported_when_the_connection_pauses() -> None:
     wire = Wire(seed=1)
     connection = wire.connect()
     for _ in range(3):

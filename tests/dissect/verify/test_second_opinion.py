@@ -26,7 +26,7 @@ TOLD = echo(MINE)
 VALUES = [(frame, name) for frame, fields in TOLD.items() for name in fields if name != "rpc.msgtyp"]
 
 
-def test_whoever_tells_the_same_agrees() -> None:
+def test_whoever_shows_the_same_agrees() -> None:
     comparison, found = compare(MINE, TOLD)
     assert found == []
     counted = {what: tally.compared for what, tally in comparison.tallies.items()}

@@ -257,7 +257,7 @@ def test_a_message_that_is_shown_with_every_transmission() -> None:
     }
 
 
-def test_headers_that_end_with_a_cut_frame() -> None:
+def test_headers_that_end_with_a_truncated_frame() -> None:
     mine = ours(snapped(128))
     told = echo(mine)
     frame = next(frame for frame in sorted(mine.truncated) if frame in mine.headers)

@@ -92,7 +92,7 @@ def test_no_packet_is_longer_than_the_mtu(mtu: int) -> None:
     assert mtu < longest <= ETHERNET + 20 + UDP_BYTES + 12 + 16 + mtu + 4
 
 
-def test_a_capture_that_lost_frames_and_cut_the_others() -> None:
+def test_a_capture_that_lost_frames_and_truncated_the_others() -> None:
     imperfect = replace(script(), lose=frozenset({2, 5, 6}), snaplen=100)
     frames, _ = play_script(imperfect)
     kept = captured(imperfect, frames)

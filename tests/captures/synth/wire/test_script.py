@@ -68,7 +68,7 @@ disconnect = true
 """
 
 
-def test_a_script_says_what_it_says() -> None:
+def test_a_script_is_described() -> None:
     script = parse_script(WHOLE)
     assert (script.title, script.seed, script.start) == ("All of it", 9, 1_700_000_000_000_000_000)
     assert (sorted(script.lose), script.snaplen) == ([3, 5, 6, 7], 96)

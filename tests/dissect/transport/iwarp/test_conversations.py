@@ -127,7 +127,7 @@ def test_markers_whose_place_is_not_known(mulpdu: int, gone: int) -> None:
 
 
 @pytest.mark.parametrize("snaplen", [54, 64, 66, 80, 96, 128, 256])
-def test_frames_cut_anywhere(snaplen: int) -> None:
+def test_frames_truncated_anywhere(snaplen: int) -> None:
     wire = IwarpWire(mss=1448, seed=5)
     story(wire.connect(markers=(True, False)))
     story(wire.connect("fd00::2", "fd00::1", crc=False, cutting="merged"))
@@ -175,6 +175,6 @@ def test_a_late_start_and_everything_else_is_never_wrong(
 
 @QUICK
 @given(iwarp_faulty(), st.sampled_from([64, 80, 96, 128, 160, 256, 600]), CUTS)
-def test_cut_frames_are_never_wrong(conversation: IwarpConversation, snaplen: int, cuts: list[int]) -> None:
+def test_truncated_frames_are_never_wrong(conversation: IwarpConversation, snaplen: int, cuts: list[int]) -> None:
     capture = IwarpCapture(conversation.wire, faults.snap(conversation.segments, snaplen))
     judge(capture, analyze(capture, cuts))

@@ -175,7 +175,7 @@ def faults_later(segments: Sequence[TcpSegment], by: int) -> list[TcpSegment]:
     return [replace(one, time=one.time + by) for one in segments]
 
 
-def test_out_of_order_is_not_sent_again() -> None:
+def test_out_of_order_is_not_retransmitted() -> None:
     wire = talk("none")
     before = wire.sent()
     health, rpcs = examine(wire, tcp_faults.reorder(before, full(before, 1)[1]))
@@ -225,7 +225,7 @@ def test_a_damaged_segment_is_the_loss() -> None:
     assert (one.seen_before, one.lost_frame) == (True, index + 1)
 
 
-def test_a_wrong_crc_is_told_with_its_frame() -> None:
+def test_a_wrong_crc_is_reported_with_its_frame() -> None:
     wire = talk()
     before = wire.sent()
     index = full(before, 1)[2]
@@ -236,7 +236,7 @@ def test_a_wrong_crc_is_told_with_its_frame() -> None:
     assert health.ended.startswith("Terminate (LLP, MPA Error, MPA CRC error) from the active side")
 
 
-def test_what_is_not_in_the_capture_is_missing_and_nothing_was_sent_again() -> None:
+def test_what_is_not_in_the_capture_is_missing_and_nothing_was_retransmitted() -> None:
     wire = talk()
     before = wire.sent()
     for number in (1, 2, 3):

@@ -101,7 +101,7 @@ def test_keep_alives_are_no_data() -> None:
 # Bytes that are not in the capture
 
 
-def test_a_missing_segment_is_a_hole_and_never_closed_up() -> None:
+def test_a_missing_segment_is_a_gap_and_never_closed_up() -> None:
     made = talk(crc=True)
     index = next(number for number, one in enumerate(made.segments) if one.sender == 0 and len(one.payload) > 1000) + 7
     for cuts in ((), range(len(made.segments))):
@@ -113,7 +113,7 @@ def test_a_missing_segment_is_a_hole_and_never_closed_up() -> None:
         assert observer.registry.connections[0].missing_packets == [1, 0]
 
 
-def test_a_hole_inside_an_fpdu_does_not_lose_the_next_one() -> None:
+def test_a_gap_inside_an_fpdu_does_not_lose_the_next_one() -> None:
     made = Talk()
     made.open()
     made.greet()
@@ -167,7 +167,7 @@ def test_markers_that_point_elsewhere_make_no_wrong_bytes() -> None:
 
 
 @pytest.mark.parametrize("snap", [20, 48, 64])
-def test_cut_frames_tell_lengths_and_headers(snap: int) -> None:
+def test_truncated_frames_tell_lengths_and_headers(snap: int) -> None:
     made = Talk()
     made.open()
     made.greet()

@@ -119,7 +119,7 @@ def test_every_kind(layer: Any, kind: str, expected: dict[str, Any]) -> None:
     assert {name: getattr(message, name) for name in expected} == expected
 
 
-def test_a_cut_request_has_the_fields_before_the_cut() -> None:
+def test_a_truncated_request_has_the_fields_before_the_truncation() -> None:
     whole = read(REQUEST)
     for end in range(18, len(REQUEST)):
         message = read(REQUEST[:end])

@@ -143,7 +143,7 @@ def test_reads_outstanding_against_the_depth_agreed() -> None:
 
 @pytest.mark.parametrize("psn", [None, (1 << 24) - 6, (1 << 24) - 3])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_a_lost_write_is_complained_of_and_sent_again(recorded: bool, psn: int | None) -> None:
+def test_a_lost_write_is_reported_and_retransmitted(recorded: bool, psn: int | None) -> None:
     """WRITE packet 3 of 8 is lost; NAK; 3 to 8 come again."""
     wire = talk(psn=psn)
     index = faults.where(wire.packets, kind="write")[2]
@@ -218,7 +218,7 @@ def test_a_receiver_without_buffers_asks_to_wait() -> None:
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_a_lost_read_response_is_asked_for_again(recorded: bool) -> None:
+def test_a_lost_read_response_is_requested_again(recorded: bool) -> None:
     """Response 3 of 5 is lost; the Read resumes there: an implied NAK."""
     wire = talk()
     index = faults.where(wire.packets, kind="response")[2]
