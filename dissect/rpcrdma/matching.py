@@ -17,7 +17,7 @@ from .memory import REORDERED, AdvertisedMemory
 from .messages import Message
 from .outcome import conclude, finish_state
 from .rpcs import Rpc
-from .xid_reuse import XID_IN_USE, XID_USED_AGAIN, DirectionState, choose_call
+from .xid_reuse import NOT_EXPECTED, XID_IN_USE, XID_USED_AGAIN, DirectionState, choose_call
 
 LINGER = 1_000_000_000
 """Nanoseconds an answered RPC waits for outstanding Read responses."""
@@ -27,6 +27,9 @@ MAX_REPLIES = 4096
 """Replies that wait for their calls."""
 MAX_OUTSTANDING = 1 << 16
 """Calls without a reply that are kept per direction."""
+
+MAX_ANSWERED = 4096
+"""XIDs of answered calls that are remembered per direction."""
 
 BY_XID_ALONE = "reply matched by its XID alone: its RPC header is truncated"
 MAX_SAME_XID = 64
@@ -58,8 +61,10 @@ class Matching:
         self.last_answered = [0, 0]
         self.in_order = [True, True]
         """Each reply answered a later call than the reply before it."""
-        self.replies: deque[tuple[int, Message]] = deque()
-        """Replies whose call was not seen yet: sender, message."""
+        self.answered: tuple[dict[int, int], ...] = ({}, {})
+        """Number of the latest answered RPC of each XID, one table per caller."""
+        self.replies: deque[tuple[int, Message, int | None]] = deque()
+        """Replies whose call was not seen yet: sender, message, number of an answered RPC with the XID."""
         self.lingering: list[Rpc] = []
         """Answered Rpcs with responses to RDMA Reads outstanding."""
         self.settled = 0
@@ -102,7 +107,7 @@ class Matching:
 
     def _call_open(self, open_since: Sequence[int | None]) -> bool:
         """Whether the call of the first reply that waits may be a Send that is not complete."""
-        sender, message = self.replies[0]
+        sender, message, _ = self.replies[0]
         since = open_since[1 - sender]
         return since is not None and since <= message.frame
 
@@ -199,9 +204,11 @@ class Matching:
             self.memory.withdraw(caller, rpc)
 
     def _answered_early(self, sender: int, rpc: Rpc) -> None:
-        """A capture may show a reply just before its call."""
+        """A capture may show a reply just before its call; a second reply to an earlier call is none of this one."""
         assert rpc.call is not None
-        for index, (replier, message) in enumerate(self.replies):
+        if rpc.xid in self.answered[1 - sender]:
+            return
+        for index, (replier, message, _) in enumerate(self.replies):
             near = rpc.call.operation.first_frame - message.frame <= REORDERED
             if replier == sender and message.header.xid == rpc.xid and near:
                 del self.replies[index]
@@ -212,12 +219,16 @@ class Matching:
         header = message.header
         candidates = self.calls[1 - sender].get(header.xid)
         if not candidates:
-            self.replies.append((sender, message))
+            self.replies.append((sender, message, self.answered[1 - sender].get(header.xid)))
             if len(self.replies) > MAX_REPLIES:
                 self._no_call(*self.replies.popleft())
             return
         caller = 1 - sender
-        rpc = candidates[0] if len(candidates) == 1 else self._choose(caller, candidates, message)
+        if len(candidates) > 1:
+            rpc = self._choose(caller, candidates, message)
+        else:
+            rpc = candidates[0]
+            rpc.ambiguous = rpc.ambiguous or NOT_EXPECTED in rpc.notes
         if header.credits is not None:
             if header.procedure != RDMA_ERROR:
                 self.granted[caller] = header.credits
@@ -230,6 +241,7 @@ class Matching:
         if rpc.chunks:
             self.memory.returned(rpc, header)
         self._close(1 - sender, rpc)
+        self._remember_answered(caller, rpc)
         if self.listener is not None:
             self.listener.reply_sent(rpc)
         if rpc.chunks and not _reads_closed(rpc):
@@ -237,20 +249,32 @@ class Matching:
         else:
             self._conclude(rpc)
 
+    def _remember_answered(self, caller: int, rpc: Rpc) -> None:
+        answered = self.answered[caller]
+        answered.pop(rpc.xid, None)
+        answered[rpc.xid] = rpc.number
+        if len(answered) > MAX_ANSWERED:
+            del answered[next(iter(answered))]
+
     def _choose(self, caller: int, candidates: list[Rpc], message: Message) -> Rpc:
         """The call that a reply answers, of several with its XID."""
         state = DirectionState(self.outstanding[caller], self.granted[caller], self.sent[caller], self.in_order[caller])
-        rpc, evidence = choose_call(candidates, message, state)
+        rpc, evidence, certain = choose_call(candidates, message, state)
         if evidence:
             rpc.notes += (f"reply matched among {len(candidates)} calls with its XID by {evidence}",)
+            for one in candidates:
+                if one is not rpc and not certain and NOT_EXPECTED not in one.notes:
+                    one.notes += (NOT_EXPECTED,)
             return rpc
         for one in candidates:
             one.ambiguous = True
         return rpc
 
-    def _no_call(self, sender: int, message: Message) -> None:
+    def _no_call(self, sender: int, message: Message, earlier: int | None) -> None:
         """The call was sent before the capture began, or is missing from it."""
         rpc = Rpc(next(self.numbers), self.conversation, sender == 0, message.header.xid, reply=message)
+        if earlier is not None:
+            rpc.notes += (f"RPC {earlier} has this XID, and a reply: this is another reply to it, or its call is lost",)
         if self.listener is not None:
             self.listener.reply_sent(rpc)
         self._conclude(rpc)

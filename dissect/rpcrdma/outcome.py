@@ -10,7 +10,7 @@ from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR, RDMA_MSG, RDMA_M
 from ..onc import compound as nfs4
 from ..onc import header as rpc_header
 from ..onc import programs, status
-from ..onc.xdr import round_up
+from ..onc.xdr import round_up, word
 from .latency import latency
 from .messages import Message, WriteChunk
 from .reassembly import (
@@ -55,6 +55,7 @@ def _name(rpc: Rpc, message: Message) -> None:
         rpc.program, rpc.version = rpc_header.truncated_program(data, start, end) or (None, None)
         return
     rpc.program, rpc.version, rpc.procedure, rpc.gss, body = head
+    _check_xid(rpc, "call", data, start)
     rpc.name = name = programs.procedure_name(rpc.program, rpc.version, rpc.procedure)
     if body and message.header.procedure != RDMA_MSGP and (name == "COMPOUND" or name == "CB_COMPOUND"):
         callback = name == "CB_COMPOUND"
@@ -63,6 +64,13 @@ def _name(rpc: Rpc, message: Message) -> None:
         rpc.operations = nfs4.operation_names(compound.operations, callback)
         if compound.problem:
             rpc.notes += (f"operations: {compound.problem}",)
+
+
+def _check_xid(rpc: Rpc, side: str, data: memoryview, start: int) -> None:
+    """Note where the XID of the RPC message, at ``start``, is not rdma_xid (RFC 8166, 4.2.1)."""
+    xid = word(data, start)[0]
+    if xid != rpc.xid:
+        rpc.notes += (f"the {side}'s rdma_xid 0x{rpc.xid:08x} is not the XID of its RPC message, 0x{xid:08x}",)
 
 
 def _status(rpc: Rpc, message: Message) -> None:
@@ -78,6 +86,8 @@ def _status(rpc: Rpc, message: Message) -> None:
         _check_direction(rpc, message, data, REPLY)
     else:
         data, start, end = message.data, message.start, message.end
+    if end - start >= 4:
+        _check_xid(rpc, "reply", data, start)
     if (
         rpc.program is not None
         and rpc.version is not None

@@ -17,6 +17,8 @@ from .rpcs import Rpc
 XID_IN_USE = "its XID was in use by an earlier call without a reply"
 XID_USED_AGAIN = "its XID was used again by a later call before it had a reply"
 
+NOT_EXPECTED = "no reply to it was expected when one with its XID came"
+
 GIVEN_UP = 60_000_000_000
 """Nanoseconds after which no reply to a call is expected where a later one has its XID."""
 MANY_ANSWERED = 16
@@ -40,6 +42,8 @@ class ReplyChoice(NamedTuple):
     rpc: Rpc
     evidence: str
     """'' where nothing tells the calls apart."""
+    certain: bool = False
+    """The evidence is in the reply; else a reply to the others was not expected."""
 
 
 def choose_call(calls: Sequence[Rpc], reply: Message, state: DirectionState) -> ReplyChoice:
@@ -48,7 +52,7 @@ def choose_call(calls: Sequence[Rpc], reply: Message, state: DirectionState) -> 
     for evidence, fits in _EVIDENCE:
         fitting = [rpc for rpc in left if fits(rpc, reply)]
         if len(fitting) == 1:
-            return ReplyChoice(fitting[0], evidence)
+            return ReplyChoice(fitting[0], evidence, True)
         left = fitting or left
     latest = left[-1]
     earlier = left[-2]

@@ -9,7 +9,9 @@ import pytest
 from playbook import Capture, Exchange, Wire, call, fetch, nfs3, reply
 from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
-from playbook.judge import judge
+from playbook.judge import analyze, judge
+from playbook.rpc import reply_parts, whole
+from playbook.rpcrdma import MSG, NOMSG, header
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.matching import MAX_SAME_XID
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -179,3 +181,50 @@ def test_thousands_of_calls_with_one_xid_take_time_in_proportion() -> None:
     ended = analyzer.feed(batch)
     assert {rpc.state for rpc in ended} == {"no reply"} and len(ended) == 300 - MAX_SAME_XID
     assert len(analyzer.finish()) == MAX_SAME_XID
+
+
+def test_a_second_reply_is_noted_and_is_none_to_a_lost_call_for_certain() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    asked = call(connection, nfs3.getattr_(), xid=7)
+    reply(asked, nfs3.getattr_reply())
+    connection.send(1, header(7, MSG) + whole(reply_parts(nfs3.getattr_reply(), 7)))
+    reply(call(connection, nfs3.null(), xid=7), nfs3.null_reply())
+    found = analyze(Capture(wire))
+    (first,) = [rpc for rpc in found if rpc.name == "GETATTR"]
+    (second,) = [rpc for rpc in found if rpc.call is None]
+    assert first.state == "complete" and not first.notes
+    assert any(note.startswith(f"RPC {first.number} has this XID, and a reply") for note in second.notes)
+    assert [(rpc.state, rpc.notes) for rpc in found if rpc.name == "NULL"] == [("complete", ())]
+
+
+def test_two_replies_to_two_calls_of_one_xid_a_minute_apart_are_undecidable() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    first = call(connection, nfs3.getattr_(), xid=7)
+    wire.pause(60 * SECOND)
+    second = call(connection, nfs3.getattr_(), xid=7)
+    wire.pause(SECOND)
+    reply(first, nfs3.getattr_reply())
+    reply(second, nfs3.getattr_reply())
+    earlier, later = sorted(analyze(Capture(wire)), key=lambda rpc: rpc.number)
+    assert any("the time since the other" in note for note in later.notes)
+    assert (earlier.state, earlier.damage, earlier.latency) == ("damaged", (UNDECIDABLE,), None)
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_an_rdma_xid_that_is_not_the_xid_of_the_rpc_is_noted(long: bool) -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    chunk = connection.register(4096) if long else None
+    first = call(connection, nfs3.getattr_(), xid=7, reply_chunk=chunk)
+    message = whole(reply_parts(nfs3.getattr_reply(), 8))
+    if chunk:
+        connection.write(1, chunk[0].handle, chunk[0].offset, message)
+        returned = [chunk[0]._replace(length=len(message))]
+        connection.send(1, header(7, NOMSG, reply=returned))
+    else:
+        connection.send(1, header(7, MSG) + message)
+    (rpc,) = analyze(Capture(wire))
+    assert rpc.reply is not None and first is not None
+    assert rpc.notes == ("the reply's rdma_xid 0x00000007 is not the XID of its RPC message, 0x00000008",)
