@@ -8,6 +8,7 @@ from typing import Protocol
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.dissect.link.packets import skipped_words
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.records import nouns as records
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -210,7 +211,7 @@ def print_records(reading: Read, statistics: Statistics) -> None:
 def _undecoded(reading: Read, statistics: Statistics) -> list[tuple[str, str, int]]:
     """Rows of (what is counted, why it was not decoded, how many)."""
     analyzer = reading.analyzer
-    rows = [("frames", f"{kind}, not RDMA", number) for kind, number in analyzer.skipped.items()]
+    rows = [("frames", skipped_words(kind), number) for kind, number in analyzer.skipped.items()]
     rows += [("packets", f"{kind}, not Reliable Connection", number) for kind, number in analyzer.other_packets.items()]
     others: Counter[tuple[str, str]] = Counter()
     for conversation in analyzer.conversations:

@@ -11,6 +11,7 @@ from ..arrays import Bytes, Int64s, Rows, take
 from ..frames import FrameBatch
 from ..layers import opcodes
 from ..layers.columns import Extractor, compiled
+from .walk_rows import IP_FRAGMENT
 
 if TYPE_CHECKING:
     from .locate import Located
@@ -77,6 +78,14 @@ class PacketBatch:
 
 TRUNCATED = "RoCE, header truncated"
 """Key of PacketBatch.skipped: frames truncated inside the Base Transport Header."""
+
+
+_PERHAPS_RDMA = ("RoCE", "InfiniBand", "UDP port 4791", IP_FRAGMENT, "duplicate", "truncated", "malformed")
+
+
+def skipped_words(kind: str) -> str:
+    """A key of PacketBatch.skipped in words: 'TCP, not RDMA', 'IP fragment, not decoded'."""
+    return f"{kind}, not {'decoded' if kind.startswith(_PERHAPS_RDMA) else 'RDMA'}"
 
 
 # Header -> {its field: the PACKET column}.

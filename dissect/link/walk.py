@@ -39,7 +39,20 @@ from .numbers import (
     UDP,
 )
 from .tunnels import unwrap_erf, unwrap_mpls, unwrap_protocols, unwrap_udp
-from .walk_rows import FOUND, LINKED, TRUNCATED, WALK, count, count_all, keep, u8, u16, wide
+from .walk_rows import (
+    FIRST_FRAGMENT,
+    FOUND,
+    IP_FRAGMENT,
+    LINKED,
+    TRUNCATED,
+    WALK,
+    count,
+    count_all,
+    keep,
+    u8,
+    u16,
+    wide,
+)
 
 MAX_HEADERS = 32
 """VLAN tags, or extension headers, that are followed; no honest frame comes near."""
@@ -210,7 +223,16 @@ def _network_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
     walk["next"] = np.where(four, u8(data, ip + 9, end), u8(data, ip + 6, end))
     fragmented = four & (u16(data, ip + 6, end) & 0x3FFF != 0)
     walk["at"] = ip + header
-    return keep(walk, ~fragmented, skipped, "IP fragment")
+    first = u16(data, walk["ip"] + 6, end) & 0x1FFF == 0
+    _count_fragments(data, take(walk, fragmented), first[fragmented], skipped)
+    return take(walk, ~fragmented)
+
+
+def _count_fragments(data: Bytes, walk: Rows, first: NDArray[np.bool_], skipped: Counter[str]) -> None:
+    """Rows that stand behind the IP headers of fragments; ``first``: which are the first of their packet."""
+    roce = first & (walk["next"] == UDP) & (u16(data, walk["at"] + 2, walk["end"]) == ROCE_PORT)
+    count(skipped, FIRST_FRAGMENT, int(np.count_nonzero(roce)))
+    count(skipped, IP_FRAGMENT, int(np.count_nonzero(~roce)))
 
 
 def _extension_headers(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
@@ -233,7 +255,9 @@ def _extension_headers(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
         walk["next"] = np.where(extended, u8(data, walk["at"], walk["end"]), walk["next"])
         walk["at"] += step
         count(skipped, TRUNCATED, int(np.count_nonzero(~complete)))
-        count(skipped, "IP fragment", int(np.count_nonzero(broken)))
+        if broken.any():
+            fragments = take(walk, broken)
+            _count_fragments(data, fragments, u16(data, fragments["at"] - 6, fragments["end"]) & 0xFFF8 == 0, skipped)
         walk = take(walk, complete & ~broken)
     return walk
 

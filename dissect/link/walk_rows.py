@@ -16,6 +16,8 @@ SHORTEST = 16
 
 TRUNCATED = "truncated before UDP"
 """Key of the counts of frames whose headers were not all captured."""
+FIRST_FRAGMENT, IP_FRAGMENT = "RoCEv2, first of several IP fragments", "IP fragment"
+"""Keys of the counts of fragments, which are not reassembled: of all but the first, nothing says what they are of."""
 
 
 FOUND = np.dtype(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rdmascope.dissect.frames import FRAME, FrameBatch
 from rdmascope.dissect.link.locate import AddressTable, Located, locate
 from rdmascope.dissect.link.numbers import ETHERTYPES, PROTOCOLS
+from rdmascope.dissect.link.walk_rows import FIRST_FRAGMENT
 
 ETHERNET, RAW, SLL, RAW4, RAW6, SLL2 = 1, 101, 113, 228, 229, 276
 PACKET = bytes(range(12)) + b"payload." + b"icrc"
@@ -143,10 +144,12 @@ def test_encapsulations(frame: Frame, bth: int, addresses: tuple[str, str], ecn:
         (ethernet(ipv4(udp(port=53))), "UDP port 53"),
         (ethernet(ipv4(udp(port=49152, source=53))), "UDP port 53"),
         (ethernet(ipv4(udp(port=49152, source=4791))), "UDP port 49152"),
-        (ethernet(ipv4(udp(), fragment=0x2000)), "IP fragment"),
+        (ethernet(ipv4(udp(), fragment=0x2000)), FIRST_FRAGMENT),
+        (ethernet(ipv4(udp(port=53), fragment=0x2000)), "IP fragment"),
         (ethernet(ipv4(udp(), fragment=1)), "IP fragment"),
         (ethernet(ipv6(bytes([17, 0, 0, 8]) + bytes(4) + udp(), next_header=44), 0x86DD), "IP fragment"),
-        (ethernet(ipv6(bytes([17, 0, 0, 1]) + bytes(4) + udp(), next_header=44), 0x86DD), "IP fragment"),
+        (ethernet(ipv6(bytes([17, 0, 0, 1]) + bytes(4) + udp(), next_header=44), 0x86DD), FIRST_FRAGMENT),
+        (ethernet(ipv6(bytes([17, 0, 0, 1]) + bytes(4) + udp(port=53), next_header=44), 0x86DD), "IP fragment"),
         (ethernet(ipv4(udp()), 0x86DD), "malformed IP header"),
         (ethernet(b"\x44" + ipv4(udp())[1:]), "malformed IP header"),
         (Frame(ipv6(udp()), RAW4), "malformed IP header"),
@@ -236,6 +239,11 @@ class Skip(Exception):
     pass
 
 
+def fragment_of(at: int, protocol: int, first: bool, data: bytes) -> str:
+    port = int.from_bytes(data[at + 2 : at + 4]) if len(data) >= at + 4 else 0
+    return FIRST_FRAGMENT if first and protocol == 17 and port == 4791 else "IP fragment"
+
+
 def slow(frame: Frame) -> tuple[tuple[object, ...], str]:
     data = frame.data
     wire = len(data) if frame.original is None else max(frame.original, len(data))
@@ -273,8 +281,8 @@ def slow(frame: Frame) -> tuple[tuple[object, ...], str]:
         raise Skip("malformed IP header")
     number(ip, 20 if version == 4 else 40)
     if version == 4:
-        if number(ip + 6, 2) & 0x3FFF:
-            raise Skip("IP fragment")
+        if (fragment := number(ip + 6, 2)) & 0x3FFF:
+            raise Skip(fragment_of(ip + (data[ip] & 15) * 4, data[ip + 9], not fragment & 0x1FFF, data))
         at, end, protocol = ip + (data[ip] & 15) * 4, ip + number(ip + 2, 2), data[ip + 9]
         ecn, first, width = data[ip + 1] & 3, 12, 4
     else:
@@ -285,8 +293,8 @@ def slow(frame: Frame) -> tuple[tuple[object, ...], str]:
         if protocol not in extensions:
             break
         number(at, 8)
-        if protocol == 44 and number(at + 2, 2) & 0xFFF9:
-            raise Skip("IP fragment")
+        if protocol == 44 and (fragment := number(at + 2, 2)) & 0xFFF9:
+            raise Skip(fragment_of(at + 8, data[at], not fragment & 0xFFF8, data))
         size = {44: 8, 51: data[at + 1] * 4 + 8}.get(protocol, data[at + 1] * 8 + 8)
         protocol, at = data[at], at + size
     if protocol != 17:
