@@ -119,6 +119,9 @@ class Read(Protocol):
     damage: CaptureError | None
 
 
+UNIDENTIFIED = "with too little traffic to identify"
+
+
 def print_page(reading: Read, statistics: Statistics, everything: bool = False) -> None:
     """The report for people."""
     from rich.text import Text
@@ -221,7 +224,8 @@ def _undecoded(reading: Read, statistics: Statistics) -> list[tuple[str, str, in
             unit, sent = (
                 ("segments", connection.segments) if any(connection.segments) else ("packets", connection.packets)
             )
-            others[unit, f"connections of another protocol: {name}"] += sum(sent)
+            kind = f"of another protocol: {name}" if conversation.protocol == "other" else UNIDENTIFIED
+            others[unit, f"connections {kind}"] += sum(sent)
     rows += [(unit, reason, number) for (unit, reason), number in others.items()]
     first: dict[str, int] = {}
     reasons: Counter[str] = Counter()

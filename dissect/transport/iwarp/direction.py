@@ -28,7 +28,8 @@ class IwarpDirection:
         """None before it is known which end is the active side."""
         self.acked: int | None = None
         """Position up to which the receiver has everything."""
-        self.fpdus = self.payload_bytes = 0
+        self.payload_bytes = 0
+        """Of FPDUs that are trusted."""
         self.damaged_segments = 0
         """Segments that were dropped because of their TCP checksum."""
         self._right_checksums = self._wrong_checksums = 0
@@ -37,6 +38,11 @@ class IwarpDirection:
     def sender(self) -> int:
         """Endpoint of the connection: 0 is the active side."""
         return 0 if self.assembly is None else self.assembly.sender
+
+    @property
+    def fpdus(self) -> int:
+        """FPDUs with contents, those that cannot be trusted included."""
+        return self.framing.count - (self.framing.ready is not None)
 
     @property
     def packets(self) -> int:

@@ -240,7 +240,6 @@ class TcpConnection:
         if self.listener is not None:
             self.listener(self, number, fpdus)
         direction = self.directions[number]
-        direction.fpdus += len(fpdus)
         direction.payload_bytes += int(fpdus.rows["length"].sum())
         self.health.sent(direction.sender, fpdus)
         self._unassembled += [(fragment.order, number, fpdus, fragment) for fragment in fragments(fpdus)]
