@@ -15,7 +15,7 @@ from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import decode
 from rdmascope.dissect.records.nouns import Record, record
 from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, tshark_fields
-from rdmascope.dissect.verify.second_opinion import Comparison, Difference, Ours
+from rdmascope.dissect.verify.second_opinion import Comparison, Difference, OtherMessages, Ours
 
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import complain, console, print_json, show
@@ -122,6 +122,7 @@ def _ours(reading: Reading, readable: TsharkInput) -> Ours:
     """Our reading of the capture; on the way, tshark's copy of it is written where one is needed."""
     ours = Ours()
     analyzer = reading.analyzer
+    analyzer.listener = lambda conversation: OtherMessages(ours)
     analyzer.watch_fpdus(ours.add_fpdus)
     for batch in reading.batches():
         readable.add(batch)

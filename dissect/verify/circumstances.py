@@ -20,14 +20,14 @@ from ..transport.iwarp.tcp_connection import TcpConnection
 from ..transport.operations import Operation
 from .frame_fields import Values
 
-IPOIB_QKEY = 0x0B1B
-"""The Q_Key that IP over InfiniBand uses where nothing else was set up, by custom."""
+GSI_QKEY = 0x80010000
+"""The Q_Key of Management Datagrams (IBA 3.5.3)."""
 
 
 def datagram_spots(fields: Mapping[str, Values]) -> frozenset[str]:
-    """Rows that apply to a packet by what Wireshark shows of it."""
-    ip = fields.get("infiniband.deth.q_key") == (IPOIB_QKEY,)
-    return frozenset({"IP over InfiniBand"}) if ip else frozenset()
+    """Rows that apply to a packet by what Wireshark shows of it: RPC-over-RDMA uses no datagrams but those of CM."""
+    keys = fields.get("infiniband.deth.q_key", ())
+    return frozenset({"IP over InfiniBand"}) if keys and GSI_QKEY not in keys else frozenset()
 
 
 @dataclass(slots=True)

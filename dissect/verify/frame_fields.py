@@ -13,7 +13,7 @@ from ..layers import opcodes
 from ..layers.cm_codes import CM_LAYERS
 from ..layers.columns import compiled
 from ..layers.iwarp_codes import DDP_LAYER, INVALIDATING, LLP_LAYER, OPCODES, RDMA_LAYER, TERMINATE
-from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..layers.rpcrdma_codes import RDMA_DONE, RDMA_ERROR
 from ..link.packets import PacketBatch
 from ..rpcrdma.messages import TransportHeader
 from ..transport.iwarp.decoding import Fpdus
@@ -267,6 +267,8 @@ def header_fields(header: TransportHeader) -> Fields:
         if header.supported is not None:
             fields["rpcordma.vers_low"], fields["rpcordma.vers_high"] = ((one,) for one in header.supported)
         return fields
+    if header.procedure == RDMA_DONE and header.version == 1:
+        return fields  # which has no chunk lists
     reads = [(chunk.position, segment) for chunk in header.reads for segment in chunk.segments]
     arrays = [*header.writes, *((header.reply,) if header.reply else ())]
     segments = [segment for _, segment in reads] + [segment for array in arrays for segment in array.segments]

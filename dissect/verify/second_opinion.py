@@ -16,11 +16,13 @@ from typing import NamedTuple
 
 from ..frames import FrameBatch
 from ..layers import opcodes
-from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
 from ..link.packets import PacketBatch
+from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..transport.iwarp.decoding import Fpdus
 from ..transport.iwarp.tcp_connection import TcpConnection
+from ..transport.operations import Operation
 from .circumstances import Circumstances, IwarpStreams, RetransmittedPackets, datagram_spots
 from .frame_fields import (
     FIXED_WORDS,
@@ -37,7 +39,7 @@ from .frame_fields import (
     mpa_fields,
     packet_block,
 )
-from .weak_spots import LATE, explain, touched
+from .weak_spots import LATE, explain, touched, touched_message
 
 PACKET, HEADER, CALL, REPLY = "packet", "transport header", "call", "reply"
 THINGS = (PACKET, HEADER, CALL, REPLY)
@@ -158,6 +160,8 @@ class Ours:
     """Frames that the capture truncated."""
     foreign: set[int] = field(default_factory=set)
     """Frames with opcodes of a transport service that is not decoded."""
+    low_ports: set[int] = field(default_factory=set)
+    """Frames whose UDP source port is below that of RoCEv2."""
     retransmitted: RetransmittedPackets = field(default_factory=RetransmittedPackets)
     circumstances: Circumstances = field(default_factory=Circumstances)
     streams: IwarpStreams = field(default_factory=IwarpStreams)
@@ -167,6 +171,8 @@ class Ours:
         self.truncated.update(rows["number"][rows["captured"] < rows["original"]].tolist())
         foreign = opcodes.is_foreign(packets.rows["opcode"])
         self.foreign.update(packets.rows["frame"][foreign].tolist())
+        found = packets.rows
+        self.low_ports.update(found["frame"][(found["source_port"] > 0) & (found["source_port"] < ROCE_PORT)].tolist())
         self.blocks.append(packet_block(packets))
         self.retransmitted.add(packets)
 
@@ -177,6 +183,11 @@ class Ours:
                 self.headers[message.frame] = header_fields(message.header), spots
         self.circumstances.add(rpc)
         self.messages += rpc_messages(rpc, spots)
+
+    def add_message(self, message: Message) -> None:
+        """A message that is part of no Rpc."""
+        if message.header.length >= FIXED_WORDS:
+            self.headers[message.frame] = header_fields(message.header), touched_message(message)
 
     def add_fpdus(self, tcp: TcpConnection, direction: int, fpdus: Fpdus) -> None:
         """The next FPDUs of one direction of an iWARP connection."""
@@ -198,6 +209,24 @@ class Ours:
         return merge(packets, segments, key=itemgetter(0))
 
 
+class OtherMessages:
+    """A listener that notes the messages which are part of no Rpc."""
+
+    def __init__(self, ours: Ours) -> None:
+        self.ours = ours
+
+    def other_sent(self, sender: int, message: Message) -> None:
+        self.ours.add_message(message)
+
+    def call_sent(self, rpc: Rpc) -> None: ...
+
+    def reply_sent(self, rpc: Rpc) -> None: ...
+
+    def rpc_ended(self, rpc: Rpc) -> None: ...
+
+    def data_transferred(self, operation: Operation) -> None: ...
+
+
 def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
     """An Rpc's call and reply, as far as they were seen.  An RDMA_ERROR is no reply."""
     names = rpc.program, rpc.version, rpc.procedure
@@ -206,6 +235,8 @@ def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
         reply = None
     found: list[OurMessage] = []
     call_frame = complete = complete_time = 0
+    if call is not None and _carries_no_rpc(call):
+        call = None
     if call is not None:
         call_frame, complete, complete_time = call.frame, call.frame, call.operation.last_time
         for chunk in rpc.chunks:
@@ -225,7 +256,21 @@ def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
     return found
 
 
+def _carries_no_rpc(call: Message) -> bool:
+    """By its own header: it ends in a malformed list, has no chunk for a message, or a procedure that has none."""
+    header = call.header
+    if header.truncated:
+        return False
+    if header.problem or header.version not in (1, 2):
+        return True
+    if header.procedure == RDMA_NOMSG:
+        return not header.reads
+    return header.procedure not in (RDMA_MSG, RDMA_MSGP, RDMA_OPTIONAL) or not call.inline_length
+
+
 # The comparison
+
+ROCE_PORT = 4791
 
 NO_HEADER: tuple[Fields, frozenset[str]] = {}, frozenset()
 
@@ -241,6 +286,8 @@ class Comparison:
         self._unknown = unknown
         self.tallies = {what: ComparisonTally() for what in THINGS}
         self._ours = ours
+        self._datagrams: set[int] = set()
+        """Frames with datagrams that carry other protocols."""
         self._retransmitted = ours.retransmitted.found()
         self._offered_again = ours.circumstances.offered_again()
         self._psns_alike = ours.circumstances.psns_alike()
@@ -256,7 +303,10 @@ class Comparison:
             their_header = {name: other[name] for name in HEADER_FIELDS if name in other}
             their_packet = {name: other[name] for name in PACKET_NAMES if name in other}
             if mine or their_packet:
-                yield from self._judged(PACKET, frame, _differing("packet", mine, their_packet), datagram_spots(other))
+                spots_of_datagram = datagram_spots(other)
+                if spots_of_datagram:
+                    self._datagrams.add(frame)
+                yield from self._judged(PACKET, frame, _differing("packet", mine, their_packet), spots_of_datagram)
             if header or their_header:
                 yield from self._judged(HEADER, frame, _differing("rpcordma", header, their_header), spots)
             if "rpc.xid" in other:
@@ -308,6 +358,10 @@ class Comparison:
             return []
         if frame in self._ours.truncated:
             spots |= {"truncated frame"}
+        if frame in self._ours.low_ports or (message is not None and message.message.other in self._ours.low_ports):
+            spots |= {"UDP port"}
+        if frame in self._datagrams:
+            spots |= {"IP over InfiniBand"}
         if frame in self._ours.foreign:
             spots |= {"DC or RD"}
         if frame in self._retransmitted:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..layers.rpcrdma_codes import PROCEDURE_NAMES, RDMA_NOMSG
+from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.rpcs import Rpc
 from ..serial import PSN
 from ..transport.operations import Operation
-from .frame_fields import FPDU_FIELDS, MPA_FIELDS, PACKET_FIELDS, Values
+from .frame_fields import FIXED_WORDS, FPDU_FIELDS, MPA_FIELDS, PACKET_FIELDS, Values
 
 CHUNKS = "Wireshark, epan/dissectors/packet-rpcrdma.c"
 PACKETS = "Wireshark, epan/dissectors/packet-infiniband.c"
@@ -77,8 +78,26 @@ def out_of_order(rpc: Rpc) -> bool:
     return False
 
 
+def _headers(rpc: Rpc) -> Iterator[TransportHeader]:
+    for message in (rpc.call, rpc.reply):
+        if message is not None and message.header.length >= FIXED_WORDS:
+            yield message.header
+
+
 def version_2(rpc: Rpc) -> bool:
-    return any(message is not None and message.header.version != 1 for message in (rpc.call, rpc.reply))
+    return any(header.version == 2 for header in _headers(rpc))
+
+
+def unknown_version(rpc: Rpc) -> bool:
+    return any(header.version not in (1, 2) for header in _headers(rpc))
+
+
+def unknown_procedure(rpc: Rpc) -> bool:
+    return any(header.version == 1 and header.procedure not in PROCEDURE_NAMES for header in _headers(rpc))
+
+
+def malformed_header(rpc: Rpc) -> bool:
+    return any(bool(header.problem) and not header.truncated for header in _headers(rpc))
 
 
 def without_cm(rpc: Rpc) -> bool:
@@ -180,6 +199,34 @@ TABLE = (
         names=MESSAGE,
     ),
     WeakSpot(
+        "UDP port",
+        None,
+        "its UDP source port is below that of RoCEv2, and Wireshark takes it for the protocol of that port",
+        "Wireshark, epan/dissectors/packet-udp.c",
+        names=ANYTHING,
+    ),
+    WeakSpot(
+        "unknown version",
+        unknown_version,
+        "its rdma_vers is neither 1 nor 2, and Wireshark takes version 1 alone for RPC-over-RDMA",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
+        "unknown procedure",
+        unknown_procedure,
+        "no document defines its rdma_proc, and Wireshark does not take it for RPC-over-RDMA",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
+        "malformed header",
+        malformed_header,
+        "its transport header is malformed, and Wireshark shows none, or what it finds at the wrong place",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
         "version 2",
         version_2,
         "it is RPC-over-RDMA version 2, which Wireshark does not know",
@@ -242,7 +289,7 @@ TABLE = (
         "it carries IP over InfiniBand, which rdmascope passes over",
         "RFC 4391, 6",
         "both",
-        frozenset({"packet"}),
+        frozenset({"packet", "rpc"}),
     ),
     WeakSpot(
         "ready to receive",
@@ -344,6 +391,20 @@ def touched(rpc: Rpc) -> frozenset[str]:
     found = {row.name for row in TABLE if row.applies is not None and row.applies(rpc)}
     if rpc.call is not None and rpc.call.header.procedure == RDMA_NOMSG:
         found.add(LONG_CALL)
+    return frozenset(found)
+
+
+def touched_message(message: Message) -> frozenset[str]:
+    """Names of the rows that apply to a message that belongs to no Rpc."""
+    header, found = message.header, set()
+    if header.version == 2:
+        found.add("version 2")
+    elif header.version != 1:
+        found.add("unknown version")
+    elif header.procedure not in PROCEDURE_NAMES:
+        found.add("unknown procedure")
+    if header.problem and not header.truncated:
+        found.add("malformed header")
     return frozenset(found)
 
 

@@ -11,6 +11,7 @@ import pytest
 from playbook import Capture, Wire, call, error, faults, fetch, nfs3, nfs4, reply
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.opinions import RPC_NAMES, compare, conversation, echo, ours
+from playbook.rpc import call_parts, u32, whole
 from playbook.shapes import DATA, read, write
 from playbook.tcp import TcpSegment
 from rdmascope.dissect.verify import weak_spots
@@ -131,6 +132,26 @@ def version_2(wire: Wire) -> None:
     write(conn)
 
 
+def refused(*words: int) -> Callable[[], Capture]:
+    """A call whose transport header is these words behind the XID, and an RDMA_ERROR."""
+
+    def script(wire: Wire) -> None:
+        conn = wire.connect()
+        conn.send(0, u32(7, *words) + whole(call_parts(nfs3.null(), 7)))
+        conn.send(1, u32(7, words[0], 32, 4, 2))
+
+    return plain(script)
+
+
+def low_port() -> Capture:
+    """The client's UDP source port is TFTP's."""
+    wire = Wire(seed=5)
+    conn = wire.connect()
+    conn.ends[0].udp_port = 69
+    read(conn)
+    return Capture(wire)
+
+
 TOUCHED: dict[str, Callable[[], Capture]] = {
     "truncated": snapped,
     "version 2": plain(version_2),
@@ -188,6 +209,7 @@ OVER_TCP: dict[str, Callable[[], Capture]] = {
 }
 ELSEWHERE: dict[str, Callable[[], Capture]] = {
     "truncated frame": snapped,
+    "UDP port": low_port,
     "retransmitted": sent_again,
     "DC or RD": foreign,
     "one XID both ways": plain(both_ways),
@@ -195,12 +217,31 @@ ELSEWHERE: dict[str, Callable[[], Capture]] = {
     "memory advertised again": plain(memory_again),
     "PSNs alike": plain(psns_alike),
 }
+MALFORMED: dict[str, Callable[[], Capture]] = {
+    "unknown version": refused(77, 32, 0, 0, 0, 0),
+    "unknown procedure": refused(1, 32, 77, 0, 0, 0),
+    "malformed header": refused(1, 32, 0, 2, 0, 0),
+}
+"""Calls that carry no RPC message."""
 ROWS = {row.name: row for row in weak_spots.TABLE}
 
 
 def test_every_weak_spot_has_its_conversation() -> None:
-    assert {*TOUCHED, *ELSEWHERE, *OVER_TCP, "IP over InfiniBand"} == set(ROWS)
-    assert {name for name, row in ROWS.items() if row.applies is None} == set(ROWS) - set(TOUCHED)
+    assert {*TOUCHED, *ELSEWHERE, *OVER_TCP, *MALFORMED, "IP over InfiniBand"} == set(ROWS)
+    assert {name for name, row in ROWS.items() if row.applies is None} == set(ROWS) - {*TOUCHED, *MALFORMED}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_header_that_wireshark_does_not_take_for_one_is_explained_by_its_own_row(name: str) -> None:
+    mine = ours(MALFORMED[name]())
+    told = {
+        frame: {key: values for key, values in fields.items() if not key.startswith("rpcordma.")}
+        for frame, fields in echo(mine).items()
+    }
+    _, found = compare(mine, told)
+    first = next(one for one in found if one.what == "transport header")
+    assert (first.right, first.reason) == ("rdmascope", ROWS[name].reason)
+    assert not any(one.what == "call" for one in found)
 
 
 @pytest.mark.parametrize("name", TOUCHED)
@@ -319,7 +360,7 @@ def test_ip_over_infiniband_is_passed_over() -> None:
     datagram: Fields = {"infiniband.bth.opcode": (0x64,), "infiniband.deth.q_key": (0x0B1B,)}
     _, found = compare(MINE, {**TOLD, last: datagram})
     assert [(one.frame, one.field, one.right) for one in found] == [(last, "packet", "both")]
-    _, found = compare(MINE, {**TOLD, last: {**datagram, "infiniband.deth.q_key": (1 << 31,)}})
+    _, found = compare(MINE, {**TOLD, last: {**datagram, "infiniband.deth.q_key": (0x80010000,)}})
     assert not any(one.explained for one in found)
 
 
