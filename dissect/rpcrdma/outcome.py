@@ -185,28 +185,35 @@ def _message_damage(rpc: Rpc, side: str, message: Message, damage: list[str]) ->
 
 def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
     assert rpc.call is not None and rpc.reply is not None
-    if rpc.reply.header.procedure != RDMA_ERROR and not rpc.failed:
-        _read_damage(rpc, damage)
-    writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
-    used = [
-        number for number, _ in enumerate(zip(writes, rpc.reply.header.writes, strict=False)) if writes[number].returned
-    ]
-    places, problem = reply_items(rpc, _reduced_reply(rpc)) if used else ([], "")
-    counts = {number: count for _, number, count in places}
-    for number in used:
-        label = f"Write chunk {number + 1}"
-        returned, count = writes[number].returned or 0, counts.get(number)
-        if count is not None and returned > count:
-            rpc.notes += (f"{label} returned {returned} bytes for {count} bytes of data: the rest is not data",)
-        _write_damage(rpc, writes[number], rpc.reply.header.writes[number], count, label, damage)
-    reply = rpc.reply.header.reply
-    replies = [chunk for chunk in rpc.chunks if chunk.kind == "reply" and reply and chunk.returned]
-    for chunk in replies:
-        assert reply is not None
-        _write_damage(rpc, chunk, reply, None, "Reply chunk", damage)
-    truncated = rpc.call.header.truncated or rpc.reply.header.truncated
-    if rpc.reply.header.procedure == RDMA_NOMSG and not truncated and not replies:
+    header = rpc.reply.header
+    if rpc.call.header.reads and header.procedure != RDMA_ERROR and not rpc.failed:
+        _read_damage(rpc, rpc.call, [chunk for chunk in rpc.chunks if chunk.kind == "read"], damage)
+    if header.writes:
+        _writes_damage(rpc, header.writes, damage)
+    reply_used = False
+    if header.reply:
+        for chunk in rpc.chunks:
+            if chunk.kind == "reply" and chunk.returned:
+                reply_used = True
+                _write_damage(rpc, chunk, header.reply, None, "Reply chunk", damage)
+    truncated = rpc.call.header.truncated or header.truncated
+    if header.procedure == RDMA_NOMSG and not truncated and not reply_used:
         damage.append("reply: RDMA_NOMSG without a Reply chunk in use")
+
+
+def _writes_damage(rpc: Rpc, returned: tuple[WriteChunk, ...], damage: list[str]) -> None:
+    """Write chunks, whose data the count words of the reply bound."""
+    writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
+    used = [(number, length) for number, chunk in enumerate(writes[: len(returned)]) if (length := chunk.returned)]
+    if not used:
+        return
+    places, problem = reply_items(rpc, _reduced_reply(rpc))
+    counts = {number: count for _, number, count in places}
+    for number, length in used:
+        label, count = f"Write chunk {number + 1}", counts.get(number)
+        if count is not None and length > count:
+            rpc.notes += (f"{label} returned {length} bytes for {count} bytes of data: the rest is not data",)
+        _write_damage(rpc, writes[number], returned[number], count, label, damage)
     if problem and rpc.contents == "whole":
         damage.append(f"reply: Write chunks cannot be put back: {problem}")
 
@@ -219,14 +226,11 @@ def _reduced_reply(rpc: Rpc) -> bytes:
     return rpc.reply.data[rpc.reply.start : rpc.reply.end].tobytes()
 
 
-def _read_damage(rpc: Rpc, damage: list[str]) -> None:
+def _read_damage(rpc: Rpc, call: Message, reads: list[ChunkUse], damage: list[str]) -> None:
     """Read chunks: bytes that are not in the capture, and lengths that contradict the count word."""
-    assert rpc.call is not None
-    message = rpc.call
-    reads = [chunk for chunk in rpc.chunks if chunk.kind == "read"]
     counts: dict[int, int] = {}
-    if message.header.procedure == RDMA_MSG and any(chunk.position for chunk in reads):
-        counts = call_counts(rpc, message.data[message.start : message.end])
+    if call.header.procedure == RDMA_MSG and not _counts_agree(call, reads):
+        counts = call_counts(rpc, call.data[call.start : call.end])
     for chunk in reads:
         label = f"Read chunk at Position {chunk.position}"
         count = counts.get(chunk.position or 0)
@@ -235,6 +239,17 @@ def _read_damage(rpc: Rpc, damage: list[str]) -> None:
         elif count is not None and chunk.advertised < count:
             damage.append(f"call: {label} has {chunk.advertised} bytes for {count} bytes of data")
         _coverage(rpc, chunk, label, damage, count)
+
+
+def _counts_agree(call: Message, reads: list[ChunkUse]) -> bool:
+    """Whether the word before each Position is the length of the chunk there, as nearly always."""
+    shift = 0
+    for chunk in reads:
+        length, at = chunk.advertised, call.start + (chunk.position or 0) - shift - 4
+        if not call.start <= at <= call.end - 4 or length not in ((count := word(call.data, at)[0]), round_up(count)):
+            return False
+        shift += round_up(length)
+    return True
 
 
 def _write_damage(
