@@ -119,8 +119,7 @@ def reply_items(
         return _unclaimed((), header.reason, bool(header.error), chunk_lengths)
     if program == NFS and version == 4 and procedure == 1:
         results = compound_reply(data, header.body, end, chunk_lengths, origin=start)
-        walked = _unclaimed(results.items, results.problem, results.complete, chunk_lengths)
-        return walked._replace(end=results.end - start)
+        return _unclaimed(results.items, results.problem, results.complete, chunk_lengths, results.end - start)
     result = _result(version, procedure) if program == NFS else None
     if result is not None:
         name, before = result
@@ -137,7 +136,7 @@ def reply_items(
             return Items((), f"the bytes end inside {name}")
         except Malformed as error:
             return Items((), f"{name}: {error}")
-        return _unclaimed(tuple(found), join_problems(problems), True, chunk_lengths)._replace(end=ends)
+        return _unclaimed(tuple(found), join_problems(problems), True, chunk_lengths, ends)
     return _unclaimed((), "", True, chunk_lengths)
 
 
@@ -163,7 +162,7 @@ def call_items(
         return Items((), header.reason)
     if program == NFS and version == 4 and procedure == 1:
         call = compound_call(data, header.body, end, reduced, origin=start)
-        return _unplaced(call.items, call.problem, call.complete, reduced)._replace(end=call.end - start)
+        return _unplaced(call.items, call.problem, call.complete, reduced, call.end - start)
     argument = _argument(version, procedure) if program == NFS else None
     if argument is not None:
         name, before = argument
@@ -178,7 +177,7 @@ def call_items(
         except Malformed as error:
             return Items((), f"{name}: {error}")
         ends = item.position + (0 if item.reduced else round_up(item.count)) + _BEHIND_ARGUMENT.get((version, name), 0)
-        return _unplaced((item,), join_problems(problems), True, reduced)._replace(end=ends)
+        return _unplaced((item,), join_problems(problems), True, reduced, ends)
     row = nfs3_procedure(procedure) if program == NFS and version == 3 else None
     if row is not None and not holds_arguments(memoryview(data)[header.body : end], row):
         return Items((), ENDS_INSIDE + row.name)
@@ -234,20 +233,25 @@ def _word_behind(before: Skip | None, view: memoryview) -> int | None:
         return None
 
 
-def _unclaimed(items: tuple[DataItem, ...], problem: str, complete: bool, chunk_lengths: Sequence[int]) -> Items:
-    """Note Write chunks that returned data which no result can be."""
+def _unclaimed(
+    items: tuple[DataItem, ...], problem: str, complete: bool, chunk_lengths: Sequence[int], end: int = -1
+) -> Items:
+    """With a problem for each Write chunk that returned data which no result can be."""
+    if not complete or len(items) >= len(chunk_lengths):
+        return Items(items, problem, complete, end)
     problems = [problem] if problem else []
-    if complete:
-        problems += [
-            f"Write chunk {index} returned {length} bytes that belong to no result"
-            for index, length in enumerate(chunk_lengths)
-            if length and index >= len(items)
-        ]
-    return Items(items, join_problems(problems), complete)
+    problems += [
+        f"Write chunk {index} returned {length} bytes that belong to no result"
+        for index, length in enumerate(chunk_lengths)
+        if length and index >= len(items)
+    ]
+    return Items(items, join_problems(problems), complete, end)
 
 
-def _unplaced(items: tuple[DataItem, ...], problem: str, complete: bool, reduced: Sequence[tuple[int, int]]) -> Items:
-    """Note Read chunks that stand at no eligible argument."""
+def _unplaced(
+    items: tuple[DataItem, ...], problem: str, complete: bool, reduced: Sequence[tuple[int, int]], end: int = -1
+) -> Items:
+    """With a problem for each Read chunk that stands at no eligible argument."""
     problems = [problem] if problem else []
     if complete:
         taken = {item.chunk for item in items}
@@ -256,4 +260,4 @@ def _unplaced(items: tuple[DataItem, ...], problem: str, complete: bool, reduced
             for index, (position, _) in enumerate(reduced)
             if index not in taken
         ]
-    return Items(items, join_problems(problems), complete)
+    return Items(items, join_problems(problems), complete, end)
