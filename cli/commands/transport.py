@@ -57,7 +57,7 @@ class Paid(NamedTuple):
 @click.option(
     "--icrc",
     is_flag=True,
-    help="Verify the invariant CRC of every packet, not of Sends only; takes longer.  (iWARP: always verified.)",
+    help="List wrong ICRCs also of hosts that never send a right one.  (ICRCs are always verified.)",
 )
 @click.option("--all", "everything", is_flag=True, help="Every retransmission and every RPC delayed by one.")
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.transport/1 object per connection.")

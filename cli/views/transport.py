@@ -183,7 +183,7 @@ def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     yield from row("Reads outstanding, limit", *(_reads(one) for one in both))
     yield from row("requests unanswered", *(_number(one.unanswered) for one in both))
     yield from row("path MTU", count(health.path_mtu) if health.path_mtu else "-", "")
-    checked = "Sends only" if health.icrc_checked is None else plural(health.icrc_checked, "packet")
+    checked = plural(health.icrc_checked or 0, "packet")
     yield from row("ICRC checked", checked, "", always=True)
 
 

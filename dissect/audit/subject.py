@@ -94,7 +94,8 @@ def gaps(connection: Connection, *senders: int) -> str:
     """Why what these ends sent is not all known; '' where it is."""
     missing = sum(connection.missing_packets[sender] for sender in senders or (0, 1))
     if missing:
-        return f"{missing:,} packets of the connection are not in the capture"
+        what = "are not in the capture, or arrived damaged" if connection.damaged else "are not in the capture"
+        return f"{missing:,} packets of the connection {what}"
     unread = sum(connection.unread_packets[end] + connection.unread_messages[end] for end in senders or (0, 1))
     if unread:
         return f"{unread:,} packets of the connection cannot be read: their headers are truncated, or a check failed"

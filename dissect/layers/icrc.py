@@ -13,6 +13,7 @@ the CRC itself goes out least significant byte first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 from zlib import crc32
@@ -181,18 +182,27 @@ def lrh_starts(data: Bytes, rows: Rows, start: Int64s, end: Int64s) -> Int64s:
     return found
 
 
+RIGHT, WRONG, UNVERIFIED = 1, 0, -1
+_VERDICTS = {RIGHT: True, WRONG: False, UNVERIFIED: None}
+
+
 def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
-    """Whether the ICRCs of some packets of a batch are right; None where one is not wholly captured.
+    """Whether the ICRCs of some packets of a batch are right; None where one is not wholly captured."""
+    return [_VERDICTS[verdict] for verdict in icrc_verdicts(batch, rows).tolist()]
+
+
+def icrc_verdicts(batch: FrameBatch, rows: Rows) -> NDArray[np.int8]:
+    """RIGHT, WRONG or UNVERIFIED for some packets of a batch; the last where one is not wholly captured.
 
     ``rows`` are PACKET rows that were decoded from ``batch``.  They do not say where the network header
     starts, so it is looked for in front of the BTH: the IPv4 header, IPv6 header, GRH or LRH whose length and
-    protocol fields fit the packet.  Where none fits the answer is None, too.
+    protocol fields fit the packet.  Where none fits it is unverified, too.
     """
     bth = rows["bth"].astype(np.int64)
     end = packet_ends(rows)
     frames = take(batch.rows, np.searchsorted(batch.rows["number"], rows["frame"]))
     start, stop = frames["offset"], frames["offset"] + frames["captured"]
-    verdicts = np.full(len(rows), None, object)
+    verdicts = np.full(len(rows), UNVERIFIED, np.int8)
     open_ = end <= stop
     shapes = [(True, True, 4 * words + UDP_BYTES) for words in range(5, 16)]
     shapes += [(False, True, IPV6_BYTES + UDP_BYTES), (False, False, IPV6_BYTES)]
@@ -213,9 +223,9 @@ def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
         open_[local] = False
         verdicts[local] = _verify_shape(batch.data, bth[local], end[local], LRH_BYTES, _LOCAL_VARIANT, 0)
     for index in np.flatnonzero(open_).tolist():
-        verdicts[index] = _behind_extensions(batch.data, int(start[index]), int(bth[index]), int(end[index]))
-    listed: list[bool | None] = verdicts.tolist()
-    return listed
+        verdict = _behind_extensions(batch.data, int(start[index]), int(bth[index]), int(end[index]))
+        verdicts[index] = UNVERIFIED if verdict is None else verdict
+    return verdicts
 
 
 def _behind_extensions(data: Bytes, start: int, bth: int, end: int) -> bool | None:
@@ -256,14 +266,18 @@ def _verify_shape(
     headers[:, ones:] = anywhere[bth - before].view(np.uint8).reshape(-1, size)
     headers[:, ones:] |= np.frombuffer(variant, np.uint8)
     step = ones + size
-    masked = headers.tobytes()
-    heads = [masked[at : at + step] for at in range(0, len(masked), step)]
     view: memoryview = data.data
     last = end - ICRC_BYTES
-    computed = [
-        crc32(view[start:stop], crc32(head))
-        for head, start, stop in zip(heads, (bth + BTH_BYTES).tolist(), last.tolist(), strict=True)
-    ]
+    # Every packet of a capture comes here, so that no loop runs in Python.
+    of_headers = map(
+        crc32, map(memoryview(headers.tobytes()).__getitem__, _slices(range(0, len(bth) * step, step), step))
+    )
+    payloads = map(view.__getitem__, map(slice, (bth + BTH_BYTES).tolist(), last.tolist()))
+    computed = np.fromiter(map(crc32, payloads, of_headers), np.uint32, len(bth))
     received = np.ndarray((len(data) - ICRC_BYTES + 1,), "<u4", data, strides=(1,))[last]
-    right: NDArray[np.bool_] = received == np.array(computed, np.uint32)
+    right: NDArray[np.bool_] = received == computed
     return right
+
+
+def _slices(starts: range, size: int) -> Iterator[slice]:
+    return map(slice, starts, range(size, starts.stop + size, size))

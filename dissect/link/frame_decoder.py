@@ -45,4 +45,4 @@ class FrameDecoder:
         """Decode a batch that is not empty."""
         located = self._duplicates.drop(batch, locate(batch, self.addresses))
         packets = decode(batch, located)
-        return DecodedFrames(batch, replace(packets, damaged=self._damage.find(packets)), located.tcp)
+        return DecodedFrames(batch, replace(packets, icrc=self._damage.check(packets)), located.tcp)

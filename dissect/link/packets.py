@@ -58,6 +58,18 @@ def _none() -> Int64s:
 
 
 @dataclass(frozen=True, slots=True)
+class IcrcCheck:
+    """What the invariant CRCs of a batch say; indices are ascending."""
+
+    verified: int = 0
+    """Packets whose ICRC could be verified."""
+    wrong: Int64s = field(default_factory=_none)
+    """Packets with a wrong one, whatever their host's others are."""
+    damaged: Int64s = field(default_factory=_none)
+    """Those of Reliable Connection whose host sends right ones: their receiver drops them."""
+
+
+@dataclass(frozen=True, slots=True)
 class PacketBatch:
     """The packets among the frames of one batch, in capture order."""
 
@@ -69,8 +81,8 @@ class PacketBatch:
     """Frames that are no RDMA packet, by what they are: 'ARP', 'TCP', 'IPv6 ICMP', 'IP fragment', …"""
     frames: FrameBatch | None = None
     """The frames that carried them."""
-    damaged: Int64s = field(default_factory=_none)
-    """Indices of Sends that arrived damaged, and were dropped by their receiver."""
+    icrc: IcrcCheck = field(default_factory=IcrcCheck)
+    """Which of them arrived damaged."""
 
     def __len__(self) -> int:
         return len(self.rows)

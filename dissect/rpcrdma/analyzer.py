@@ -55,7 +55,7 @@ class Options:
     contents: bool = True
     """Keep the payload references of finished Rpcs; without, they are dropped when an Rpc ends."""
     icrc: bool = False
-    """Verify the invariant CRC of every packet, for ``Analyzer.health``; costs time."""
+    """``Analyzer.health`` counts wrong invariant CRCs also of hosts that never send a right one."""
     outstanding: int = MAX_OUTSTANDING
     """Calls without a reply that are remembered, per connection and direction."""
     ended: int = 4096
@@ -148,7 +148,7 @@ class Analyzer:
         notes = self._observer.notes
         notes.settle(self._observer.bindings.bound)
         health = self._observer.links[number].health
-        return health.result(self.last_time, notes.verified if notes.verify else None)
+        return health.result(self.last_time, notes.verified)
 
     def rnr_naks(self, number: int) -> int:
         """How often an end of connection ``number`` said that it was not ready to receive."""

@@ -31,6 +31,9 @@ SUCCESS_END = 28
 REPLY_START = 1024
 """Bytes of a long reply that are decoded for its status."""
 
+MAX_FRAMES = 4
+"""That are named."""
+
 
 def conclude(rpc: Rpc) -> None:
     """Name an Rpc and read its status, from what of call and reply is there."""
@@ -141,6 +144,8 @@ def finish_state(rpc: Rpc) -> None:
         _chunk_damage(rpc, damage)
     if damage and rpc.contents == "whole":
         rpc.contents = "missing"
+    if damage and rpc.connection.damaged:
+        damage += _arrived_damaged(rpc)
     if rpc.ambiguous:
         damage.append("undecidable which of several calls with its XID a reply answers")
     rpc.damage = tuple(damage)
@@ -156,6 +161,18 @@ def finish_state(rpc: Rpc) -> None:
         rpc.state = "complete"
     if rpc.call is not None and rpc.reply is not None and not rpc.ambiguous:
         rpc.latency = latency(rpc, rpc.call.operation, rpc.reply.operation)
+
+
+def _arrived_damaged(rpc: Rpc) -> list[str]:
+    """The packets that failed their ICRC while the RPC lasted: what they carried is part of what is missing."""
+    operations = rpc.data_operations
+    first = min(operation.first_time for operation in operations)
+    last = max(max(operation.last_time, operation.last_sent) for operation in operations)
+    frames = [str(frame) for frame, time in rpc.connection.damaged if first <= time <= last]
+    if not frames:
+        return []
+    listed = ", ".join(frames[:MAX_FRAMES]) + (", …" if len(frames) > MAX_FRAMES else "")
+    return [f"arrived damaged, by a wrong ICRC: frame{'s' if len(frames) > 1 else ''} {listed}"]
 
 
 def _unsound(message: Message) -> bool:

@@ -77,6 +77,8 @@ class Connection:
     """Packets whose headers the capture truncates, and FPDUs that failed a check: what they did is not known."""
     unread_messages: list[int] = field(default_factory=lambda: [0, 0])
     """Sends whose transport header the capture truncates, counted by the layer that decodes it."""
+    damaged: list[tuple[int, int]] = field(default_factory=list)
+    """Frame and time, ns, of packets that failed their ICRC, so that their receiver dropped them; the first of them."""
     ledgers: tuple[SenderLedger, SenderLedger] = field(default_factory=lambda: (SenderLedger(), SenderLedger()))
     """What either endpoint retransmitted."""
     stray_packets: list[int] = field(default_factory=lambda: [0, 0])

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import opcodes
-from ...link.damage import replace_damaged
 from ...serial import PSN
 from ..connection import Connection
 from ..operations import Kind, Operation, Payload
@@ -303,14 +302,12 @@ class RequestAssembly:
         self.out.append((self.order, operation))
 
     def repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Charge repeated packets to the Operations they belong to; they replace damaged first copies."""
+        """Charge retransmitted packets to the Operations they belong to."""
         if not len(rows):
             return
         reference = int(psns[0])
         if self.partial and reference >= self.partial[0][0]:
             self.partial_repeats += len(rows)
-            for index in range(len(rows)):
-                replace_damaged(self.partial, data, rows[index : index + 1])
             return
         recent = self.recent[-RECENT:] + [operation for _, operation in self.out[-RECENT:]]
         if not recent:
@@ -324,6 +321,3 @@ class RequestAssembly:
                 continue
             operation.retransmissions += len(mine)
             operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
-            if operation.kind is Kind.WRITE:
-                for index in mine.tolist():
-                    replace_damaged(operation.payload.runs, data, rows[index : index + 1])

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...arrays import Int64s, Rows
+from ...arrays import Rows
 from ...layers import opcodes
-from ...layers.icrc import icrc_ok
 from ...link.packets import PacketBatch
 from .bindings import Binding
 from .flow_keys import flow_keys
-from .health import RcHealth
 
+NOTICE, DAMAGED, WRONG = "CNP", "damaged", "wrong ICRC"
 MAX_FLOWS = 4096
 MAX_PACKETS = 4096
 """Per flow, while their connection is not known."""
@@ -28,29 +27,25 @@ Bound = Mapping[int, Binding]
 class FlowNotes:
     """Hands packets to the health of the connection they belong to, as soon as that is known."""
 
-    def __init__(self, verify: bool) -> None:
-        self.verify = verify
-        """Check the invariant CRC of every packet."""
+    def __init__(self, every_wrong: bool) -> None:
+        self.every_wrong = every_wrong
+        """Count wrong invariant CRCs also where none of the host's packets has a right one."""
         self.verified = 0
-        self._waiting: dict[int, list[tuple[Rows, bool]]] = {}
+        """Packets whose ICRC was verified."""
+        self._waiting: dict[int, list[tuple[Rows, str]]] = {}
         self.unknown = 0
         """Packets that were not kept."""
 
-    def look(self, batch: PacketBatch, reliable: Int64s, kept: Int64s, bound: Bound) -> None:
-        """Find them in a batch: ``reliable`` are its Reliable Connection packets, ``kept`` those not seen damaged."""
-        rows = batch.rows
-        if len(reliable) != len(rows):
-            self._take(rows[rows["opcode"] == opcodes.CNP], bound, corrupt=False)
-        if self.verify and batch.frames is not None:
-            verdicts = icrc_ok(batch.frames, rows)
-            self.verified += len(verdicts) - verdicts.count(None)
-            if False in verdicts:
-                wrong = np.array([verdict is False for verdict in verdicts])
-                self._take(rows[wrong], bound, corrupt=True)
-        elif len(kept) != len(reliable):
-            self._take(rows[np.setdiff1d(reliable, kept)], bound, corrupt=True)
+    def look(self, batch: PacketBatch, bound: Bound) -> None:
+        """Find them in a batch."""
+        rows, icrc = batch.rows, batch.icrc
+        self.verified += icrc.verified
+        self._take(rows[rows["opcode"] == opcodes.CNP], bound, NOTICE)
+        self._take(rows[icrc.damaged], bound, DAMAGED)
+        if self.every_wrong and len(icrc.wrong) != len(icrc.damaged):
+            self._take(rows[np.setdiff1d(icrc.wrong, icrc.damaged)], bound, WRONG)
 
-    def _take(self, rows: Rows, bound: Bound, corrupt: bool) -> None:
+    def _take(self, rows: Rows, bound: Bound, what: str) -> None:
         if not len(rows):
             return
         keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])
@@ -58,24 +53,24 @@ class FlowNotes:
             part = rows[keys == key]
             owner = bound.get(key)
             if owner is not None:
-                _count(owner[0].health, owner[1], part, corrupt)
+                _count(owner, part, what)
                 continue
             waiting = self._waiting.setdefault(key, []) if len(self._waiting) < MAX_FLOWS else []
             if sum(len(one) for one, _ in waiting) < MAX_PACKETS:
-                waiting.append((part, corrupt))
+                waiting.append((part, what))
             else:
                 self.unknown += len(part)
 
     def settle(self, bound: Bound) -> None:
-        """Hand over what can be told now."""
+        """Hand over what belongs to connections that are known by now."""
         for key in [key for key in self._waiting if key in bound]:
-            link, sender = bound[key]
-            for rows, corrupt in self._waiting.pop(key):
-                _count(link.health, sender, rows, corrupt)
+            for rows, what in self._waiting.pop(key):
+                _count(bound[key], rows, what)
 
 
-def _count(health: RcHealth, sender: int, rows: Rows, corrupt: bool) -> None:
-    if corrupt:
-        health.corrupt(sender, rows)
+def _count(binding: Binding, rows: Rows, what: str) -> None:
+    health = binding.link.health
+    if what == NOTICE:
+        health.notified(binding.sender, rows["time"].copy())
     else:
-        health.notified(sender, rows["time"].copy())
+        health.corrupt(binding.sender, rows, dropped=what == DAMAGED)

@@ -184,8 +184,11 @@ class RcHealth:
         """``sender`` sent Congestion Notification Packets to this connection's other queue pair."""
         self.sent[sender].notified(times)
 
-    def corrupt(self, sender: int, rows: Rows) -> None:
-        """PACKET rows of ``sender`` whose invariant CRC is wrong."""
+    def corrupt(self, sender: int, rows: Rows, dropped: bool) -> None:
+        """PACKET rows of ``sender`` whose invariant CRC is wrong; ``dropped``: by their receiver, for that."""
+        known = self.connection.damaged
+        if dropped and len(known) < MAX_FAILURES:
+            known += zip(rows["frame"].tolist(), rows["time"].tolist(), strict=True)
         sent = self.sent[sender]
         sent.failure_count += len(rows)
         for row in rows[: MAX_FAILURES - len(sent.failures)]:

@@ -76,13 +76,13 @@ class RcObserver:
             for value, count in zip(*np.unique(unreliable, return_counts=True), strict=True):
                 self.other[opcodes.transport_service(int(value))] += int(count)
         indices = places(reliable)
-        kept = np.setdiff1d(indices, batch.damaged) if len(batch.damaged) else indices
+        kept = np.setdiff1d(indices, batch.icrc.damaged) if len(batch.icrc.damaged) else indices
         events: list[Event] = []
         for link, data, sent in self.replayed:
             events += [(order, link, operation) for order, operation in link.feed(data, sent)]
         self.replayed.clear()
         events += self._sort_out(batch.data, rows, kept)
-        self.notes.look(batch, indices, kept, self.bindings.bound)
+        self.notes.look(batch, self.bindings.bound)
         events += self._pair(last_chance=False)
         while self.unpaired.packets > HELD_IN_ALL or len(self.unpaired.flows) > MAX_FLOWS:
             events += self._one_direction(next(iter(self.unpaired.flows)))
@@ -245,6 +245,7 @@ class RcObserver:
         for key, sender in ((to_passive, 0), (to_active, 1)):
             self.bindings.bound[key] = Binding(link, sender)
             self.unpaired.release(key)
+        self.notes.settle(self.bindings.bound)
         return self._replay(link, active, passive)
 
     def _replay(self, link: RcLink, active: Flow | None, passive: Flow | None) -> list[Event]:

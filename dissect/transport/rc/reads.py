@@ -8,7 +8,6 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, places, some
 from ...intervals import IntervalSet
-from ...link.damage import replace_damaged
 from ..connection import Connection
 from ..operations import Operation
 
@@ -122,9 +121,6 @@ class RcReads:
         if repeated:
             operation.retransmissions += repeated
             operation.last_sent = int(rows["time"][-1])
-            for index in range(len(rows)):
-                if not any(start <= low + index < end for start, end in fresh):
-                    replace_damaged(operation.payload.runs, data, rows[index : index + 1])
         payload = operation.payload
         for start, end in fresh:
             part = rows[start - low : end - low]

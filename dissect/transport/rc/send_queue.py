@@ -16,7 +16,6 @@ import numpy as np
 from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
-from ...link.damage import replace_damaged
 from ...serial import PSN
 from ..connection import Connection
 from .assembly import Delivered, RequestAssembly
@@ -247,9 +246,6 @@ class SendQueue:
         ends = np.array([held.end for held in self.held])
         owner = starts.searchsorted(psns, side="right") - 1
         known = (owner >= 0) & (psns < ends[owner])
-        for index in places(known).tolist():
-            held = self.held[int(owner[index])]
-            replace_damaged([(0, held.data, held.rows)], data, rows[index : index + 1])
         self.messages.repeated(data, rows[known], psns[known])
         spans = np.append(psns[1:], end)
         edges = places(np.diff(np.concatenate(([0], (~known).astype(np.int8), [0])))).tolist()

@@ -67,7 +67,7 @@ def test_a_conversation_without_trouble() -> None:
     assert not health.troubled and not client.causes and not server.causes
     assert [rpc.retransmission_delay for rpc in rpcs] == [0, 0, 0]
     assert health.path_mtu == 1024
-    assert health.icrc_checked is None
+    assert health.icrc_checked
     assert health.ended == "DREQ from the active side"
     assert client.unanswered == server.unanswered == 0
     assert (server.reads_outstanding, server.read_depth) == (1, 16)
