@@ -16,7 +16,7 @@ from rdmascope.dissect.link.numbers import ERF
 
 from .errors import CaptureError
 from .formats import erf, pcap, pcapng
-from .formats.blocks import Told
+from .formats.blocks import SectionInfo
 from .formats.compression import compression_of, decompress
 from .formats.convert import MAX_UNPACKED, convert, format_of
 from .formats.pcapng import Interface
@@ -106,9 +106,9 @@ class CaptureFile:
         return "big" if order == ">" else "little"
 
     @property
-    def told(self) -> Told:
-        """What a pcapng told so far beside its frames."""
-        return self._sections.told
+    def section(self) -> SectionInfo:
+        """What a pcapng holds beside its frames, as far as it was read."""
+        return self._sections.section
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
@@ -234,7 +234,7 @@ class CaptureFile:
             self._converted = convert(self._name, kind, feed.rest(), limit)
             self._feed = Feed.mapped(self._name, self._converted)
             pcapng.read_section_header(self._feed, self._sections)
-            self._sections.told = Told()  # the converter tells of itself
+            self._sections.section = SectionInfo()  # the converter names itself
         elif self._is_erf():
             self.format = "ERF"
             self._sections.interfaces.append(Interface(ERF, 0, units=1 << 32))

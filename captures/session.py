@@ -14,6 +14,7 @@ from typing import NoReturn, TypeVar
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
+from rdmascope.dissect.records.packets import Packet, PacketLister
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -100,6 +101,15 @@ class Session:
                     on_eviction(gone)
                 gc.collect()
         yield from self.analyzer.finish()
+
+    def packets(self, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
+        """The packets of frames ``first`` to ``last``, with the RPCs they belong to."""
+        lister = PacketLister(self.analyzer, first, last, at_once=self.follow is not None)
+        for batch in self.batches():
+            yield from lister.feed(batch)
+            if lister.done:
+                return
+        yield from lister.finish()
 
     def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:
         """What ``line`` gives of the frames, until they end or are damaged."""

@@ -100,8 +100,9 @@ class Commands(click.Group):
             sys.exit(EXIT_BAD_INPUT)
         except Exception as error:
             from rdmascope.captures.errors import CaptureError
+            from rdmascope.dissect.audit.selection import UnknownRule
 
-            if isinstance(error, CaptureError):
+            if isinstance(error, CaptureError | UnknownRule):
                 complain(str(error))
                 sys.exit(EXIT_BAD_INPUT)
             # A fault of this program.  Whoever wants to find it sets RDMASCOPE_TRACEBACK.

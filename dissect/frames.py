@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,24 @@ FRAME = np.dtype(
 )
 
 
+class Frame(NamedTuple):
+    """Bytes with a time and a number, as captured."""
+
+    number: int
+    """Counted from 1, over the whole capture."""
+    time: int
+    """Nanoseconds since the Unix epoch."""
+    original: int
+    """Bytes on the wire."""
+    link_type: int
+    """LINKTYPE_ number."""
+    interface: int
+    """Index of the capture interface."""
+    data: bytes
+    """The bytes in the file: fewer than ``original`` where the frame is truncated."""
+    comment: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class FrameBatch:
     """Consecutive frames of one capture.
@@ -34,7 +53,24 @@ class FrameBatch:
     rows: Rows
     """FRAME rows, in capture order."""
     comments: Mapping[int, str] = field(default_factory=dict)
-    """The capture's comments on single frames, by frame number; one line each."""
+    """Comments on single frames, by frame number; one line each."""
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def frame(self, number: int) -> Frame:
+        """The frame of this number; raises KeyError where it is not in this batch."""
+        at = int(np.searchsorted(self.rows["number"], number))
+        if at == len(self.rows) or int(self.rows["number"][at]) != number:
+            raise KeyError(number)
+        row = self.rows[at]
+        start = int(row["offset"])
+        return Frame(
+            number,
+            int(row["time"]),
+            int(row["original"]),
+            int(row["link_type"]),
+            int(row["interface"]),
+            self.data[start : start + int(row["captured"])].tobytes(),
+            self.comments.get(number, ""),
+        )

@@ -84,7 +84,7 @@ def ours(sample: str) -> list[Half]:
         connection = order.setdefault(rpc["connection"], len(order))
         for reply in False, True:
             whole = reply or all(
-                chunk["moved"] == chunk["advertised"] for chunk in rpc["chunks"] if chunk["kind"] == "read"
+                chunk["transferred"] == chunk["advertised"] for chunk in rpc["chunks"] if chunk["kind"] == "read"
             )
             refused = reply and rpc["status"] == "RDMA2_ERR_VERS"  # by an RDMA_ERROR, which is no RPC message
             if whole and not refused and rpc["reply" if reply else "call"] is not None:

@@ -41,7 +41,7 @@ MAX_COMMENTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The counters of one interface, as the last block about it has them; None: not told."""
+    """The counters of one interface, as the last block about it has them; None: not given."""
 
     received: int | None = None
     dropped: int | None = None
@@ -54,8 +54,8 @@ class Statistics:
 
 
 @dataclass(slots=True)
-class Told:
-    """What the blocks read so far told beside their frames."""
+class SectionInfo:
+    """What the blocks read so far hold beside their frames."""
 
     application: str = ""
     system: str = ""
@@ -88,17 +88,17 @@ def text(value: bytes) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in decoded).split())
 
 
-def read_section(told: Told, body: bytes, byte_order: str) -> None:
+def read_section(section: SectionInfo, body: bytes, byte_order: str) -> None:
     """Takes in the options of a section header."""
     for code, value in options(body[16:], byte_order):
-        if code == COMMENT and len(told.comments) < MAX_COMMENTS:
-            told.comments.append(text(value))
+        if code == COMMENT and len(section.comments) < MAX_COMMENTS:
+            section.comments.append(text(value))
         elif code == SHB_HARDWARE:
-            told.hardware = text(value)
+            section.hardware = text(value)
         elif code == SHB_OS:
-            told.system = text(value)
+            section.system = text(value)
         elif code == SHB_APPLICATION:
-            told.application = text(value)
+            section.application = text(value)
 
 
 def read_statistics(body: bytes, byte_order: str) -> tuple[int, Statistics]:

@@ -21,9 +21,9 @@ MAGICS = {  # RFC 1952, 2.3.1; RFC 8878, 3.1.1; the .xz file format, 2.1.1.1; th
 }
 
 PIECE = 1 << 18
-"""Most decompressed bytes in one piece, where the library can be told."""
+"""Most decompressed bytes in one piece, where the library has a limit."""
 SIP = 1 << 10
-"""Compressed bytes given to zstd at once: it cannot be told, and may make 32 KiB of each of them."""
+"""Compressed bytes given to zstd at once: it has no limit, and may make 32 KiB of each of them."""
 XZ_MEMORY = 512 << 20
 
 

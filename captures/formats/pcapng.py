@@ -28,7 +28,7 @@ from .blocks import (
     MAX_COMMENTS,
     PASSED_OVER,
     STATISTICS,
-    Told,
+    SectionInfo,
     frame_options,
     options,
     read_section,
@@ -80,7 +80,7 @@ class Interface:
     """The capture filter, in its own words."""
     system: str = ""
     speed: int = 0
-    """Bits per second; 0: not told."""
+    """Bits per second; 0: not given."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class Sections:
     """Of all sections."""
     first: int = 0
     """Index of this section's first interface."""
-    told: Told = field(default_factory=Told)
+    section: SectionInfo = field(default_factory=SectionInfo)
 
     @property
     def own(self) -> int:
@@ -113,7 +113,7 @@ def read_section_header(feed: Feed, sections: Sections) -> None:
     major, minor = struct.unpack_from(sections.byte_order + "HH", feed.data.data, feed.at + 12)
     if major != 1:
         feed.damaged(f"pcapng version {major}.{minor} is not known")
-    read_section(sections.told, feed.data[feed.at + 8 : feed.at + length - 4].tobytes(), sections.byte_order)
+    read_section(sections.section, feed.data[feed.at + 8 : feed.at + length - 4].tobytes(), sections.byte_order)
     feed.at += length
 
 
@@ -217,31 +217,31 @@ def _other_block(feed: Feed, sections: Sections, number: int) -> None:
 def _interface(body: bytes, sections: Sections) -> Interface:
     byte_order = sections.byte_order
     link_type, snaplen = struct.unpack_from(byte_order + "HxxI", body)
-    told: dict[int, bytes] = {}
+    found: dict[int, bytes] = {}
     for code, value in options(body[8:], byte_order):
-        if code == COMMENT and len(sections.told.comments) < MAX_COMMENTS:
-            sections.told.comments.append(text(value))
-        told[code] = value
+        if code == COMMENT and len(sections.section.comments) < MAX_COMMENTS:
+            sections.section.comments.append(text(value))
+        found[code] = value
     units = 1_000_000
-    if resolution := told.get(IF_TSRESOL):
+    if resolution := found.get(IF_TSRESOL):
         exponent = resolution[0] & 0x7F
         units = (2 if resolution[0] & 0x80 else 10) ** exponent
     offset = speed = 0
-    if len(seconds := told.get(IF_TSOFFSET, b"")) == 8:
+    if len(seconds := found.get(IF_TSOFFSET, b"")) == 8:
         offset = struct.unpack(byte_order + "q", seconds)[0]
-    if len(rate := told.get(IF_SPEED, b"")) == 8:
+    if len(rate := found.get(IF_SPEED, b"")) == 8:
         speed = struct.unpack(byte_order + "Q", rate)[0]
     # The filter's first byte says whether it is a string (0) or a program.
-    wanted = told.get(IF_FILTER, b"")
+    wanted = found.get(IF_FILTER, b"")
     return Interface(
         link_type,
         snaplen,
-        told.get(IF_NAME, b"").rstrip(b"\0").decode(errors="replace"),
+        found.get(IF_NAME, b"").rstrip(b"\0").decode(errors="replace"),
         units,
         offset,
-        text(told.get(IF_DESCRIPTION, b"")),
+        text(found.get(IF_DESCRIPTION, b"")),
         text(wanted[1:]) if wanted[:1] == b"\0" else "",
-        text(told.get(IF_OS, b"")),
+        text(found.get(IF_OS, b"")),
         speed,
     )
 
@@ -305,8 +305,8 @@ def _rows(
     _note(sections, feed, starts[:size], kinds[:size], lengths[:size])
     interface, ticks = interface[good], ticks[good]
     for at in np.flatnonzero(lost := lost[good] + more).tolist():
-        sections.told.lost[int(interface[at]) + sections.first] += int(lost[at])
-    sections.told.frame_comments += len(comments)
+        sections.section.lost[int(interface[at]) + sections.first] += int(lost[at])
+    sections.section.frame_comments += len(comments)
     rows = np.zeros(len(interface), FRAME)
     rows["offset"] = (starts + prefix)[good]
     rows["captured"] = captured[good]
@@ -328,14 +328,14 @@ def _note(sections: Sections, feed: Feed, starts: Int64s, kinds: NDArray[np.uint
     others = np.flatnonzero(~np.isin(kinds, list(PREFIX)))
     if not len(others):
         return
-    told = sections.told
+    section = sections.section
     names = Counter(kinds[others].tolist())
-    told.passed_over.update({PASSED_OVER.get(kind, f"type {kind:#x}"): many for kind, many in names.items()})
+    section.passed_over.update({PASSED_OVER.get(kind, f"type {kind:#x}"): many for kind, many in names.items()})
     for at in others[(kinds[others] == STATISTICS) & (lengths[others] >= 24)].tolist():
         body = feed.data[int(starts[at]) + 8 : int(starts[at] + lengths[at]) - 4].tobytes()
         interface, statistics = read_statistics(body, sections.byte_order)
         if interface < sections.own:
-            told.statistics[interface + sections.first] = statistics
+            section.statistics[interface + sections.first] = statistics
 
 
 def _distinct(values: Int64s) -> list[int]:

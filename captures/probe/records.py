@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from rdmascope.dissect.layers.characteristics_codes import characteristic_name
 from rdmascope.dissect.onc.programs import program_name
-from rdmascope.dissect.records.nouns import Record, record
+from rdmascope.dissect.records.schema import Record, record
 
 from ..verbs.interface import PeerAddress
 from .ping import Echoed, PingResult, Program, Reached, Round, VersionTwoProbe, times

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
-from .wire.network import Frame
+from .wire.network import TapedFrame
 
 ETHERNET = 1
 MAX_BYTES = 1 << 20
@@ -42,7 +42,7 @@ def read_script(name: str) -> str:
         raise CaptureError(f"{name}: no UTF-8 text at byte {error.start}") from None
 
 
-def write_capture(file: BinaryIO, frames: list[tuple[Frame, int]], snaplen: int = 0) -> None:
+def write_capture(file: BinaryIO, frames: list[tuple[TapedFrame, int]], snaplen: int = 0) -> None:
     """Frames with their lengths on the wire, as pcapng."""
     writer = PcapngWriter(file, ETHERNET, snaplen)
     for frame, length in frames:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.dissect.audit.auditor import EARLIER, Auditor
+from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.finding import Finding
-from rdmascope.dissect.audit.result import Result, side
-from rdmascope.dissect.audit.rule import LEVELS, ROLES, Level, Rule, all_rules
+from rdmascope.dissect.audit.result import Result
+from rdmascope.dissect.audit.rule import LEVELS, ROLES
+from rdmascope.dissect.audit.selection import select_rules
+from rdmascope.dissect.records.audit import audit_records
 from rdmascope.dissect.records.ci import junit, sarif
-from rdmascope.dissect.records.nouns import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 
-from ..auditfile import Settings, Waiver, read_settings
+from ..auditfile import Waiver, read_settings
 from ..reading import Reading, analyzer_options, recognition_options
 from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
 from ..views import audit as views
@@ -109,7 +110,9 @@ def command(
       reason = "knfsd never sets R; reported upstream"
     """
     settings = read_settings(config)
-    rules = _choose(settings, wanted, ignore, level, role)
+    rules = select_rules(
+        wanted or settings.rule, (*ignore, *settings.ignore), level or settings.level, role or settings.role
+    )
     limit = FAIL_ON[(fail_on or settings.fail_on).upper()]
     chosen = connection if connection is not None else settings.connection
     results: list[Result] = []
@@ -131,7 +134,7 @@ def command(
             result = Result(file, auditor, rpcs, chosen)
             results.append(result)
             if as_json:
-                for line in _records(result):
+                for line in audit_records(result):
                     print_json({**line, "file": file})
             else:
                 if at:
@@ -153,35 +156,6 @@ def command(
         ctx.exit(EXIT_NOTHING_JUDGED)
 
 
-def _choose(
-    settings: Settings, wanted: tuple[str, ...], ignore: tuple[str, ...], level: str | None, role: str | None
-) -> list[Rule]:
-    every = all_rules()
-    chosen = _matching(every, wanted or settings.rule) if wanted or settings.rule else set(every)
-    chosen -= _matching(every, (*ignore, *settings.ignore)) if ignore or settings.ignore else set()
-    lowest = level or settings.level
-    kept = [rule for id, rule in every.items() if id in chosen]
-    if lowest:
-        kept = [rule for rule in kept if LEVELS.index(rule.level) <= LEVELS.index(Level(lowest.upper()))]
-    role = role or settings.role
-    return [rule for rule in kept if role is None or rule.role in (role, "either")]
-
-
-def matching_rules(*names: str) -> frozenset[str]:
-    """Ids of the rules that are meant by these names; a name may end with a star."""
-    return frozenset(_matching(all_rules(), names))
-
-
-def _matching(every: dict[str, Rule], names: tuple[str, ...]) -> set[str]:
-    found: set[str] = set()
-    for name in names:
-        some = {id for id in every if id == name.upper() or (name.endswith("*") and id.startswith(name[:-1].upper()))}
-        if not some:
-            raise click.ClickException(f"no rule {name!r}; 'rdmascope rules' lists them")
-        found |= some
-    return found
-
-
 def _keep(waivers: tuple[Waiver, ...]) -> Callable[[Finding], bool] | None:
     if not waivers:
         return None
@@ -190,74 +164,3 @@ def _keep(waivers: tuple[Waiver, ...]) -> Callable[[Finding], bool] | None:
         return not any(waiver.covers(finding) for waiver in waivers)
 
     return keep
-
-
-def _records(result: Result) -> Iterator[Record]:
-    for finding in result.auditor.findings:
-        yield finding_record(finding)
-    for row in result.rows():
-        tally, rule = row.tally, row.rule
-        yield record(
-            "verdict",
-            rule=rule.id,
-            level=rule.level.value,
-            connection=row.connection.number,
-            endpoint=side(row.endpoint),
-            address=str(row.connection.endpoints[row.endpoint]),
-            verdict="unjudgeable" if rule.unjudgeable else tally.verdict,
-            passed=tally.passed,
-            violated=tally.violated,
-            notes=tally.notes,
-            undecidable=tally.undecidable,
-            reasons=dict(tally.reasons),
-        )
-    for place, tally in result.auditor.tallies.items():
-        if place.connection == EARLIER:
-            yield record(
-                "verdict",
-                rule=place.rule,
-                level=result.auditor.rules[place.rule].level.value,
-                connection=None,
-                endpoint=side(place.endpoint),
-                address=None,
-                verdict=tally.verdict,
-                passed=tally.passed,
-                violated=tally.violated,
-                notes=tally.notes,
-                undecidable=tally.undecidable,
-                reasons=dict(tally.reasons),
-            )
-    yield record(
-        "audit",
-        rpcs=result.rpcs,
-        connections=len(result.connections),
-        rules=len(result.auditor.rules),
-        violations=result.violations,
-        notes=result.notes,
-        waived=result.auditor.waived_count,
-    )
-
-
-def finding_record(finding: Finding) -> Record:
-    rule = finding.rule
-    return record(
-        "finding",
-        rule=rule.id,
-        title=rule.title,
-        level=rule.level.value,
-        severity=finding.severity,
-        document=rule.document,
-        section=rule.section,
-        final=rule.final,
-        verdict=finding.verdict,
-        connection=finding.connection.number,
-        endpoint=side(finding.endpoint),
-        address=str(finding.connection.endpoints[finding.endpoint]),
-        role=finding.role,
-        frames=list(finding.frames),
-        time_ns=finding.time or None,
-        rpc=finding.rpc,
-        xid=finding.xid,
-        observed=finding.observed,
-        required=finding.required,
-    )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import click
 
-from rdmascope.dissect.measure.credits import CreditDirection, CreditHistory
-from rdmascope.dissect.records.nouns import Record, record
+from rdmascope.dissect.measure.credits import CreditHistory
+from rdmascope.dissect.records.credits import credits_record
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import console, print_json, show
 from ..views.credits import credits_view
-
-STRETCHES = 200
-"""Stretches of time in --json."""
 
 
 @click.command("credits")
@@ -68,40 +65,3 @@ def command(
                 click.echo()
             show(out, credits_view(one, out.width))
     reading.check()
-
-
-def credits_record(one: CreditDirection) -> Record:
-    each, intervals = one.intervals(STRETCHES)
-    first = min(one.bins, default=0) * one.width
-    return record(
-        "credits",
-        connection=one.connection.number,
-        direction="backward" if one.backward else "forward",
-        calls=one.calls,
-        replies=one.replies,
-        asked=_range(one.requested),
-        granted=_range(one.granted),
-        most_outstanding=one.max_outstanding,
-        mean_outstanding=round(one.mean, 3),
-        blocked_ns=one.blocked,
-        blockages=one.blockages,
-        exceeded=one.exceeded,
-        first_time_ns=one.first_time,
-        last_time_ns=one.last_time,
-        stretch_ns=each,
-        stretches=[
-            {
-                "time_ns": first + number * each,
-                "asked": interval.requested,
-                "granted": interval.granted,
-                "outstanding": interval.outstanding,
-                "blocked_ns": interval.blocked,
-            }
-            for number, interval in enumerate(intervals)
-            if interval is not None
-        ],
-    )
-
-
-def _range(values: tuple[int, int] | None) -> Record | None:
-    return None if values is None else {"lowest": values[0], "highest": values[1]}

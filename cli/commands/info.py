@@ -2,119 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 import click
-import numpy as np
 from rich.text import Text
 
-from rdmascope.captures import CaptureError, CaptureFile, open_capture
+from rdmascope.captures import CaptureError, open_capture
 from rdmascope.captures.merge import expand
-from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.layers import opcodes
-from rdmascope.dissect.layers.icrc import icrc_ok
-from rdmascope.dissect.layers.transports import TRANSPORTS
-from rdmascope.dissect.layers.vcrc import vcrc_ok
-from rdmascope.dissect.link.addresses import AddressTable
-from rdmascope.dissect.link.duplicates import DUPLICATE, Duplicates
-from rdmascope.dissect.link.locate import locate
-from rdmascope.dissect.link.numbers import LINK_TYPES
-from rdmascope.dissect.link.packets import decode
-from rdmascope.dissect.records import nouns as records
-from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
-from rdmascope.dissect.transport.connection import Registry
-from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
+from rdmascope.captures.survey import Survey, survey_record
 from rdmascope.dissect.units import count
 
 from ..terminal import EXIT_BAD_INPUT, complain, console, meter, print_json, show
 from ..views import info as views
-
-
-@dataclass
-class Survey:
-    """What the frames of one capture add up to."""
-
-    path: str
-    checksums: bool = False
-    frames: int = 0
-    captured: int = 0
-    """Bytes of frames in the file."""
-    original: int = 0
-    """Bytes of frames on the wire."""
-    first_time: int | None = None
-    """Nanoseconds since the epoch, of the earliest frame."""
-    last_time: int | None = None
-    backwards: int = 0
-    """Frames that are earlier than the one before."""
-    cut: int = 0
-    """Frames of which the file does not hold all bytes."""
-    longest: int = 0
-    """Captured bytes of the largest frame."""
-    decoders: Counter[str] = field(default_factory=Counter)
-    """Frames by the transport that was found in them."""
-    skipped: Counter[str] = field(default_factory=Counter)
-    """The other frames, by what they are."""
-    odd: Counter[str] = field(default_factory=Counter)
-    interfaces: Counter[int] = field(default_factory=Counter)
-    """Frames by interface."""
-    link_types: Counter[int] = field(default_factory=Counter)
-    icrc: Counter[bool | None] = field(default_factory=Counter)
-    vcrc: Counter[bool | None] = field(default_factory=Counter)
-    damage: str | None = None
-    _last: int | None = None
-    _addresses: AddressTable = field(default_factory=AddressTable)
-    _duplicates: Duplicates = field(default_factory=Duplicates)
-    _iwarp: IwarpObserver = field(default_factory=lambda: IwarpObserver(Registry([]), frozenset({NFS_RDMA_PORT})))
-
-    @property
-    def duration(self) -> int:
-        """Nanoseconds from the earliest frame to the latest."""
-        return 0 if self.first_time is None or self.last_time is None else self.last_time - self.first_time
-
-    def add(self, batch: FrameBatch) -> None:
-        rows = batch.rows
-        times = rows["time"]
-        self.frames += len(rows)
-        self.captured += int(rows["captured"].sum(dtype=np.int64))
-        self.original += int(rows["original"].sum(dtype=np.int64))
-        self.cut += int(np.count_nonzero(rows["captured"] < rows["original"]))
-        self.longest = max(self.longest, int(rows["captured"].max()))
-        low, high = int(times.min()), int(times.max())
-        self.first_time = low if self.first_time is None else min(self.first_time, low)
-        self.last_time = high if self.last_time is None else max(self.last_time, high)
-        self.backwards += int(np.count_nonzero(times[1:] < times[:-1]))
-        self.backwards += self._last is not None and int(times[0]) < self._last
-        self._last = int(times[-1])
-        for column, counter in (("interface", self.interfaces), ("link_type", self.link_types)):
-            for value, many in zip(*np.unique(rows[column], return_counts=True), strict=True):
-                counter[int(value)] += int(many)
-
-        located = self._duplicates.drop(batch, locate(batch, self._addresses))
-        packets = decode(batch, located)
-        for code, many in enumerate(np.bincount(packets.rows["transport"], minlength=len(TRANSPORTS)).tolist()):
-            if many:
-                self.decoders[TRANSPORTS[code]] += many
-        self.skipped.update(packets.skipped)
-        foreign = packets.rows[opcodes.is_foreign(packets.rows["opcode"])]
-        kinds = Counter(zip(foreign["transport"].tolist(), foreign["opcode"].tolist(), strict=True))
-        for (code, opcode), many in kinds.items():
-            name = TRANSPORTS[code]
-            self.decoders[name] -= many
-            self.skipped[f"{name}, {opcodes.transport_service(opcode)} opcode, not decoded"] += many
-        self.decoders = +self.decoders
-        if located.tcp:
-            taken = self._iwarp.taken
-            self._iwarp.feed(batch, located.tcp)
-            if taken := self._iwarp.taken - taken:
-                self.decoders["iWARP"] += taken
-                self.skipped["TCP"] -= taken
-        self.skipped = +self.skipped
-        self.odd.update(located.odd)
-        if self.checksums and len(packets):
-            self.icrc.update(icrc_ok(batch, packets.rows))
-            self.vcrc.update(vcrc_ok(batch, packets.rows))
 
 
 @click.command("info")
@@ -171,7 +68,7 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
                 except CaptureError as error:
                     survey.damage = str(error)
                 if as_json:
-                    print_json(_record(survey, capture))
+                    print_json(survey_record(survey, capture))
                 else:
                     out = console()
                     show(out, *([Text()] if shown else []), views.survey_view(survey, capture, out.width))
@@ -187,77 +84,3 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
         raise click.ClickException(f"{files[0]}: no capture in this directory")
     if failed:
         click.get_current_context().exit(EXIT_BAD_INPUT)
-
-
-def _record(survey: Survey, capture: CaptureFile) -> records.Record:
-    told = capture.told
-    seconds = survey.duration / 1e9
-    return records.record(
-        "info",
-        file=survey.path,
-        format=capture.format,
-        compression=capture.compression or None,
-        byte_order=capture.byte_order,
-        size=capture.size,
-        unpacked_size=capture.read,
-        link_types=[_link_type(number, many) for number, many in sorted(survey.link_types.items())],
-        interfaces=_interfaces(survey, capture),
-        application=told.application or None,
-        operating_system=told.system or None,
-        hardware=told.hardware or None,
-        comments=told.comments,
-        frame_comments=told.frame_comments,
-        other_blocks=dict(told.passed_over),
-        frames=survey.frames,
-        captured_bytes=survey.captured,
-        original_bytes=survey.original,
-        cut_frames=survey.cut,
-        longest_captured=survey.longest,
-        snaplen=capture.snaplen or None,
-        first_time_ns=survey.first_time,
-        last_time_ns=survey.last_time,
-        duration_ns=survey.duration,
-        backward_times=survey.backwards,
-        frames_per_second=survey.frames / seconds if seconds else None,
-        bits_per_second=survey.original * 8 / seconds if seconds else None,
-        decoded=dict(survey.decoders),
-        not_decoded=dict(survey.skipped),
-        duplicates=survey.skipped[DUPLICATE],
-        contradictions=dict(survey.odd),
-        icrc=_verdicts(survey.icrc) if survey.checksums else None,
-        vcrc=_verdicts(survey.vcrc) if survey.checksums else None,
-        error=survey.damage,
-    )
-
-
-def _link_type(number: int, frames: int) -> dict[str, object]:
-    return {"number": number, "name": LINK_TYPES.get(number), "frames": frames}
-
-
-def _interfaces(survey: Survey, capture: CaptureFile) -> Sequence[dict[str, object]]:
-    found: list[dict[str, object]] = []
-    for number, interface in enumerate(capture.interfaces):
-        statistics = capture.told.statistics.get(number)
-        found.append(
-            {
-                "name": interface.name or None,
-                "description": interface.description or None,
-                "link_type": interface.link_type,
-                "snaplen": interface.snaplen or None,
-                "filter": interface.filter or None,
-                "operating_system": interface.system or None,
-                "speed": interface.speed or None,
-                "frames": survey.interfaces[number],
-                "received": statistics and statistics.received,
-                "accepted": statistics and statistics.accepted,
-                "dropped": statistics and statistics.dropped,
-                "dropped_by_os": statistics and statistics.os_dropped,
-                "delivered": statistics and statistics.delivered,
-                "lost_between_frames": capture.told.lost[number],
-            }
-        )
-    return found
-
-
-def _verdicts(counter: Counter[bool | None]) -> dict[str, int]:
-    return {"good": counter[True], "wrong": counter[False], "not_checked": counter[None]}

@@ -19,11 +19,14 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.live import Keep, Keeper, Live, Settings, open_live
 from rdmascope.dissect.audit.auditor import Auditor, RuleTally
 from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.audit.selection import matching_rules
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.live_window import LiveWindow
 from rdmascope.dissect.measure.statistics import Statistics
-from rdmascope.dissect.records import nouns as records
+from rdmascope.dissect.records.audit import finding_record
+from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listeners
@@ -34,7 +37,6 @@ from ..options import Duration
 from ..reading import analyzer_options, recognition_options
 from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look
-from .audit import finding_record, matching_rules
 from .report import print_page, print_records
 
 EXIT_FOUND = 1
@@ -323,7 +325,7 @@ class Watching:
             self.failed += rpc.failed
         if self._as_json:
             for rpc in rpcs:
-                print_json(records.rpc_record(rpc))
+                print_json(rpc_record(rpc))
         else:
             self.recent.add(rpcs, self.picked)
         if self.rpcs == self._wanted:
@@ -384,9 +386,9 @@ class Watching:
             times[place.rule] = times.get(place.rule, 0) + tally.violated
         return [(finding, times[id]) for id, finding in reversed(self.last_found.items())]
 
-    def _record(self) -> records.Record:
+    def _record(self) -> Record:
         live = self.live
-        return records.record(
+        return record(
             "live",
             device=live.device.name,
             kind=live.device.kind,

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Protocol
 
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.dissect.link.packets import skipped_words
 from rdmascope.dissect.measure.statistics import Statistics
-from rdmascope.dissect.records import nouns as records
+from rdmascope.dissect.measure.undecoded import undecoded
+from rdmascope.dissect.records.report import report_records
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 from ..reading import Reading, analyzer_options, follow_options, following, recognition_options
 from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
-
-THROUGHPUT_BINS = 100
-"""Stretches of time in --json."""
 
 
 @click.command("report")
@@ -119,9 +115,6 @@ class Read(Protocol):
     damage: CaptureError | None
 
 
-UNIDENTIFIED = "with too little traffic to identify"
-
-
 def print_page(reading: Read, statistics: Statistics, everything: bool = False) -> None:
     """The report for people."""
     from rich.text import Text
@@ -164,87 +157,16 @@ def print_page(reading: Read, statistics: Statistics, everything: bool = False) 
     if conversations:
         healths = [(one.connection, analyzer.health(one.connection.number)) for one in conversations]
         sections.append(("Transport", "rdmascope transport FILE has each connection in full", troubles_view(healths)))
-    sections.append(("Not decoded", "", views.undecoded_view(_undecoded(reading, statistics))))
+    sections.append(("Not decoded", "", views.undecoded_view(undecoded(analyzer, statistics, _error(reading)))))
     for title, remark, view in sections:
         show(out, Text(), heading(title, remark), view)
 
 
 def print_records(reading: Read, statistics: Statistics) -> None:
     """The report for scripts."""
-    from .transport import transport_record
-
-    analyzer = reading.analyzer
-
-    def emit(record: records.Record) -> None:
+    for record in report_records(reading.analyzer, statistics, _error(reading)):
         print_json({**record, "file": reading.path})
 
-    emit(
-        records.capture_record(
-            frames=analyzer.frames,
-            truncated_frames=analyzer.truncated_frames,
-            packets=analyzer.packets,
-            first_time=analyzer.first_time,
-            last_time=analyzer.last_time,
-            connections=len(analyzer.connections) + analyzer.evicted.connections,
-            states=statistics.states,
-            error=None if reading.damage is None else str(reading.damage),
-        )
-    )
-    for conversation in analyzer.conversations:
-        number = conversation.connection.number
-        emit(records.connection_record(conversation, statistics.connections.get(number)))
-    for conversation in analyzer.conversations:
-        emit(transport_record(conversation, analyzer.health(conversation.connection.number)))
-    if analyzer.evicted.connections:
-        emit(records.evicted_record(analyzer.evicted, statistics.evicted))
-    for procedure in statistics.procedures():
-        emit(records.procedure_record(procedure))
-    for way, transfer in statistics.transfers.items():
-        emit(records.transfer_record(way, transfer))
-    for rank, slow in enumerate(statistics.slowest(), 1):
-        emit(records.slowest_record(rank, slow))
-    for low, high, number in statistics.histogram():
-        emit(records.histogram_record(low, high, number))
-    if statistics.calls:
-        emit(records.throughput_record(*statistics.timeline.intervals(THROUGHPUT_BINS)))
-    for what, reason, number in _undecoded(reading, statistics):
-        emit(records.undecoded_record(what, reason, number))
 
-
-def _undecoded(reading: Read, statistics: Statistics) -> list[tuple[str, str, int]]:
-    """Rows of (what is counted, why it was not decoded, how many)."""
-    analyzer = reading.analyzer
-    rows = [("frames", skipped_words(kind), number) for kind, number in analyzer.skipped.items()]
-    rows += [("packets", f"{kind}, not Reliable Connection", number) for kind, number in analyzer.other_packets.items()]
-    others: Counter[tuple[str, str]] = Counter()
-    for conversation in analyzer.conversations:
-        if conversation.protocol != "rpcrdma":
-            name = conversation.protocol_name or "not recognised as RPC-over-RDMA"
-            connection = conversation.connection
-            unit, sent = (
-                ("segments", connection.segments) if any(connection.segments) else ("packets", connection.packets)
-            )
-            kind = f"of another protocol: {name}" if conversation.protocol == "other" else UNIDENTIFIED
-            others[unit, f"connections {kind}"] += sum(sent)
-    rows += [(unit, reason, number) for (unit, reason), number in others.items()]
-    first: dict[str, int] = {}
-    reasons: Counter[str] = Counter()
-    for note in analyzer.undecoded:
-        first.setdefault(note.reason, note.frame)
-        reasons[note.reason] += 1
-    rows += [("Sends", f"{reason} (the first in frame {first[reason]})", number) for reason, number in reasons.items()]
-    rows += [
-        ("operations", f"connection {connection}: memory that no captured call advertised", number)
-        for connection, number in analyzer.unplaced.items()
-    ]
-    if analyzer.evicted.undecoded:
-        rows.append(("Sends", "on evicted connections", analyzer.evicted.undecoded))
-    if analyzer.evicted.unplaced:
-        rows.append(("operations", "evicted connections: memory that no captured call advertised",
-                     analyzer.evicted.unplaced))  # fmt: skip
-    rows += [("RPCs", reason, number) for reason, number in statistics.damage.items()]
-    states = statistics.states
-    rows += [("RPCs", state, states[state]) for state in ("no reply", "no call") if state in states]
-    if reading.damage is not None:
-        rows.append(("errors", str(reading.damage), 1))
-    return sorted(rows, key=lambda row: (row[0], -row[2]))
+def _error(reading: Read) -> str | None:
+    return None if reading.damage is None else str(reading.damage)

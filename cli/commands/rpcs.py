@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from rdmascope.dissect.onc.names import program_label
-from rdmascope.dissect.records import nouns as records
+from rdmascope.dissect.measure.selection import is_procedure
+from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import Duration, Moment, MomentType, Xid
@@ -105,7 +105,7 @@ def command(
         found = iter(sorted(found, key=SORT_KEYS[sort]))
     if as_json:
         for rpc in found:
-            print_json(records.rpc_record(rpc))
+            print_json(rpc_record(rpc))
     else:
         _print_lines(reading, found)
     reading.check()
@@ -122,15 +122,3 @@ def _print_lines(reading: Reading, found: Iterator[Rpc]) -> None:
         sys.stdout.write(views.header().plain + "\n")
         for rpc in found:
             sys.stdout.write(views.line(rpc, reading.first_time).plain + "\n")
-
-
-def is_procedure(rpc: Rpc, name: str) -> bool:
-    """Whether ``name`` is what is called: the procedure, an operation of the COMPOUND, or either after a program."""
-    program, _, procedure = name.upper().rpartition(".")
-    if program:
-        label = program_label(rpc.program, rpc.version, rpc.minor_version).upper()
-        bare = program_label(rpc.program, None).upper()
-        versioned = program_label(rpc.program, rpc.version).upper()
-        if program not in (label, bare, versioned):
-            return False
-    return procedure == rpc.name.upper() or procedure in rpc.operations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from rdmascope.dissect.audit.page import facts, markdown
+from rdmascope.dissect.audit.page import markdown
 from rdmascope.dissect.audit.rule import LEVELS, ROLES, all_rules
-from rdmascope.dissect.records.nouns import record
+from rdmascope.dissect.records.audit import rule_record
 
 from ..terminal import console, print_json, show
 from ..views.audit import rules_view
@@ -37,19 +37,6 @@ def command(level: str | None, role: str | None, as_markdown: bool, as_json: boo
         click.echo(markdown(rules), nl=False)
     elif as_json:
         for rule in rules:
-            print_json(
-                record(
-                    "rule",
-                    id=rule.id,
-                    title=rule.title,
-                    level=rule.level.value,
-                    role=rule.role,
-                    document=rule.document,
-                    section=rule.section,
-                    final=rule.final,
-                    unjudgeable=rule.unjudgeable or None,
-                    **{name.lower(): text for name, text in facts(rule) if name in ("What", "Why", "Right", "Wrong")},
-                )
-            )
+            print_json(rule_record(rule))
     else:
         show(console(), rules_view(rules))

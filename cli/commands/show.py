@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
-import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message
@@ -23,7 +21,8 @@ if TYPE_CHECKING:
 
 from rdmascope.captures.ladder import Carried, frames_of, packet_batches, segment_steps, steps, watch_segments
 from rdmascope.captures.session import rereadable
-from rdmascope.dissect.records import nouns as records
+from rdmascope.dissect.records.rpc import reassembled_fields, rpc_record
+from rdmascope.dissect.records.schema import record
 
 from ..options import Xid
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
@@ -100,10 +99,10 @@ def command(
         if found is None:
             reading.lacks(f"RPC {number}" if number is not None else f"RPC with xid {xid:#010x}")
         if as_json:
-            record = records.rpc_record(found)
+            record = rpc_record(found)
             if full:
-                record["call_message"] = records.reassembled_fields(reassembled_call(found))
-                record["reply_message"] = records.reassembled_fields(reassembled_reply(found))
+                record["call_message"] = reassembled_fields(reassembled_call(found))
+                record["reply_message"] = reassembled_fields(reassembled_reply(found))
             print_json(record)
         else:
             out = console()
@@ -187,7 +186,7 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
 
     from ..views.frame import frame_tree
 
-    seen: list[tuple[FrameBatch, Rows]] = []
+    seen: list[FrameBatch] = []
     analyzer = reading.analyzer
     strays: dict[int, tuple[Conversation, Message]] = {}
     analyzer.listener = lambda conversation: Strays(conversation, strays)
@@ -197,13 +196,12 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
     def look() -> None:
         """What the frame is to iWARP, as far as is known by now."""
         if seen and analyzer.iwarp is not None and not (segments and all(one.fpdu for one in segments[0].parts)):
-            segments[:] = watched_segments(seen[0][0], number, number)
+            segments[:] = watched_segments(seen[0], number, number)
 
     def watched() -> Iterator[Rpc]:
         for batch in reading.batches():
-            at = np.flatnonzero(batch.rows["number"] == number)
-            if len(at):
-                seen.append((batch, batch.rows[at[0]]))
+            if (batch.rows["number"] == number).any():
+                seen.append(batch)
             rpcs = analyzer.feed(batch)
             look()
             yield from rpcs
@@ -225,28 +223,27 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
             break  # one FPDU is of one RPC
     if not seen:
         reading.lacks(f"frame {number}")
-    batch, row = seen[0]
-    data = batch.data[int(row["offset"]) : int(row["offset"]) + int(row["captured"])].tobytes()
+    frame = seen[0].frame(number)
     sends = [m.operation.first_frame for m in (owner.call, owner.reply) if m] if owner else []
     stray = strays.get(number)
     rpcrdma = number in sends or stray is not None
     segment = segments[0] if segments else None
     if as_json:
         print_json(
-            records.record(
+            record(
                 "frame",
                 number=number,
-                time_ns=int(row["time"]),
-                captured=len(data),
-                original=int(row["original"]),
+                time_ns=frame.time,
+                captured=len(frame.data),
+                original=frame.original,
                 rpc=None if owner is None else owner.number,
                 rpcs=[*([owner.number] if owner else []), *others],
-                layers=frame_fields(data, int(row["link_type"]), rpcrdma, segment),
+                layers=frame_fields(frame.data, frame.link_type, rpcrdma, segment),
             )
         )
     else:
         out = console()
-        show(out, frame_tree(data, row, reading.first_time, rpcrdma, segment))
+        show(out, frame_tree(frame, reading.first_time, rpcrdma, segment))
         show(out, Text())
         if stray is not None:
             conversation, message = stray

@@ -14,7 +14,7 @@ import click
 
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.synth.shipped import read_script, shipped_scripts, write_capture
-from rdmascope.dissect.records.nouns import record
+from rdmascope.dissect.records.schema import record
 from rdmascope.dissect.units import plural
 
 from ..terminal import EXIT_FAULT, complain, console, print_json, show
@@ -222,7 +222,7 @@ def _list_faults(as_json: bool) -> None:
     if as_json:
         for name, fault in FAULTS.items():
             print_json(
-                record("fault", name=name, by=fault.by.name.lower(), rule=fault.rule or None, says=fault.says,
+                record("fault", name=name, by=fault.by.name.lower(), rule=fault.rule or None, description=fault.says,
                        occasion=fault.cause or None, version=fault.version or None)
             )  # fmt: skip
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
 
 import click
 
@@ -13,7 +12,7 @@ from rdmascope.captures.session import rereadable
 from rdmascope.captures.wireshark import Tshark, TsharkInput, UnknownFields, field_lines, find_tshark, in_words
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import decode
-from rdmascope.dissect.records.nouns import Record, record
+from rdmascope.dissect.records.verification import difference_record, verification_record
 from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, tshark_fields
 from rdmascope.dissect.verify.second_opinion import Comparison, Difference, OtherMessages, Ours
 
@@ -110,7 +109,7 @@ def _verify(
         comparison = compare(lacking.names)
     agree = not any(tally.unexplained for tally in comparison.tallies.values())
     if as_json:
-        print_json(_summary(name, tshark, comparison, agree))
+        print_json(verification_record(name, tshark.version, comparison, agree))
     else:
         words = _in_words(kinds.undecided(), tshark, readable.path)
         show(console(), views.verification(name, str(tshark), comparison.tallies, kinds, words))
@@ -153,28 +152,3 @@ def _in_words(differences: Sequence[Difference], tshark: Tshark, path: str) -> d
     except CaptureError as error:
         complain(str(error))
         return {}
-
-
-def difference_record(difference: Difference) -> Record:
-    return record(
-        "difference",
-        what=difference.what.replace(" ", "_"),
-        frame=difference.frame,
-        field=difference.field,
-        rdmascope=None if difference.ours is None else list(difference.ours),
-        wireshark=None if difference.theirs is None else list(difference.theirs),
-        right=difference.right.lower(),
-        explained=difference.explained,
-        reason=difference.reason or None,
-        reference=difference.reference or None,
-    )
-
-
-def _summary(file_name: str, tshark: Tshark, comparison: Comparison, agree: bool) -> Record:
-    return record(
-        "verification",
-        file=file_name,
-        tshark=tshark.version,
-        agree=agree,
-        compared={what.replace(" ", "_"): asdict(tally) for what, tally in comparison.tallies.items()},
-    )

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
-from rdmascope.dissect.arrays import Rows
+from rdmascope.dissect.frames import Frame
 from rdmascope.dissect.records.fpdu_layers import Words
 from rdmascope.dissect.records.frame_layers import all_layers, fields_of, layers_of
 from rdmascope.dissect.units import count, seconds
@@ -22,24 +22,22 @@ MAX_VALUE = 96
 
 
 def frame_tree(
-    data: bytes, row: Rows, first_time: int, rpcrdma: bool = False, segment: IwarpSegment | None = None
+    frame: Frame, first_time: int, rpcrdma: bool = False, segment: IwarpSegment | None = None
 ) -> RenderableType:
-    captured, original = int(row["captured"]), int(row["original"])
-    truncated = "" if captured >= original else f", {count(captured)} of them captured"
-    when = seconds(int(row["time"]) - first_time)
+    """``rpcrdma``: it begins a Send of RPC-over-RDMA; ``segment``: what it is to iWARP."""
+    truncated = "" if len(frame.data) >= frame.original else f", {count(len(frame.data))} of them captured"
+    when = seconds(frame.time - first_time)
     parts: list[RenderableType] = [
-        Text(f"Frame {int(row['number'])}: {count(original)} bytes{truncated}, at {when} s", "bold")
+        Text(f"Frame {frame.number}: {count(frame.original)} bytes{truncated}, at {when} s", "bold")
     ]
-    parts += layer_trees(data, int(row["link_type"]), rpcrdma, segment)
+    parts += layer_trees(frame, rpcrdma, segment)
     return Group(*parts)
 
 
-def layer_trees(
-    data: bytes, link_type: int, rpcrdma: bool = False, segment: IwarpSegment | None = None
-) -> list[RenderableType]:
-    """``segment``: what the frame is to iWARP."""
+def layer_trees(frame: Frame, rpcrdma: bool = False, segment: IwarpSegment | None = None) -> list[RenderableType]:
+    """A tree for each layer."""
     trees: list[RenderableType] = []
-    for layer in all_layers(data, link_type, rpcrdma, segment):
+    for layer in all_layers(frame.data, frame.link_type, rpcrdma, segment):
         if isinstance(layer, Words):
             tree = Tree(Text(layer.text, "yellow"), guide_style="dim")
         else:

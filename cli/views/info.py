@@ -20,7 +20,7 @@ from ..units import moment
 from .tables import Cell, Grid, bar, heading
 
 if TYPE_CHECKING:
-    from ..commands.info import Survey
+    from rdmascope.captures.survey import Survey
 
 LISTED = 20
 """Kinds of frames, interfaces and comments that are listed."""
@@ -50,7 +50,7 @@ def _facts(survey: Survey, capture: CaptureFile) -> RenderableType:
     rows.append(("truncated", _truncated(survey, capture)))
     rows.append(("drops", _drops(capture)))
     rows += _checksums(survey)
-    told = capture.told
+    told = capture.section
     for name, text in (("written by", told.application), ("on", told.system), ("hardware", told.hardware)):
         if text:
             rows.append((name, text))
@@ -116,7 +116,7 @@ def _truncated(survey: Survey, capture: CaptureFile) -> str:
 
 
 def _drops(capture: CaptureFile) -> Cell:
-    told = capture.told
+    told = capture.section
     every = told.statistics.values()
     parts = []
     for name, values in (
@@ -153,7 +153,7 @@ def _verdicts(verdicts: Counter[bool | None]) -> Cell:
 def _interfaces(survey: Survey, capture: CaptureFile) -> RenderableType:
     rows: list[list[Cell]] = []
     for number, one in enumerate(capture.interfaces[:LISTED]):
-        statistics = capture.told.statistics.get(number)
+        statistics = capture.section.statistics.get(number)
         received, dropped, missed = (
             (statistics.received, statistics.dropped, statistics.os_dropped) if statistics else (None, None, None)
         )

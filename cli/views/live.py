@@ -15,7 +15,7 @@ from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.measure.live_window import HISTORY, BusyProcedure, Rate, RecentRpc
 from rdmascope.dissect.measure.statistics import ProcedureKey
 from rdmascope.dissect.onc.names import procedure_label, program_label
-from rdmascope.dissect.records.nouns import Record
+from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.units import count, duration, plural, size
 
 from .tables import STATE_STYLES, Cell, Grid, heading, sparkline

@@ -19,7 +19,7 @@ from rdmascope.dissect.units import count, duration, plural, share, size
 from .tables import Cell, Grid
 
 if TYPE_CHECKING:
-    from ..commands.transport import Paid
+    from rdmascope.dissect.records.transport import Paid
 
 MAX_RETRANSMISSIONS = 12
 MAX_PAID = 10

@@ -15,9 +15,9 @@ from ..rpcrdma.rpcs import Rpc
 from ..transport.iwarp.checks import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
 from ..transport.iwarp.segments import Fpdu, IwarpSegment, IwarpSegments, Part
 from ..transport.operations import Kind
-from . import nouns as records
 from . import segment_info as views
 from .packet_info import Shown, alone_shown, call_shown, reply_shown
+from .schema import Record
 
 MAX_KEPT = 1 << 16
 """Messages and transfers of which it is remembered what RPC they are of."""
@@ -136,7 +136,7 @@ def _sent(number: int, message: Message) -> tuple[int, int, int]:
     return number, message.operation.initiator, message.operation.psn
 
 
-def segment_fields(segment: IwarpSegment, rpcs: tuple[int, ...]) -> records.Record:
+def segment_fields(segment: IwarpSegment, rpcs: tuple[int, ...]) -> Record:
     """A segment as JSON, beside what every packet has."""
     connection = segment.connection
     return {
@@ -172,8 +172,8 @@ def _what(part: Part) -> str:
     return "ready" if part.ready else "unknown"
 
 
-def _part(part: Part) -> records.Record:
-    fields: records.Record = {
+def _part(part: Part) -> Record:
+    fields: Record = {
         "offset": part.at,
         "length": part.length,
         "before": part.before,

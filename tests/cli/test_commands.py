@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from playbook.commands import BOTH_WAYS, EVERYTHING, LONG_CALLS, LOSS, PROGRAM, objects, run, unpacked
+from rdmascope.dissect.records.schema import VERSIONS
 
 
 def names(record: dict[str, Any]) -> set[str]:
@@ -20,20 +21,21 @@ def names(record: dict[str, Any]) -> set[str]:
 
 # The names that scripts rely on.  A name may be added; one that goes away needs a new schema version.
 NAMES = {
-    "capture": "frames packets first_time_ns last_time_ns connections rpcs states error file",
+    "capture": "frames truncated_frames packets first_time_ns last_time_ns connections rpcs states error file",
     "connection": "number transport protocol protocol_name recognised_by service_port paired_by confidence evidence"
     " path_mtu active passive credits_requested credits_granted first_frame last_frame first_time_ns last_time_ns"
     " ended_by negotiation rpcs backward_rpcs failed call_bytes reply_bytes file",
     "procedure": "direction program program_name version minor_version procedure name operations rpcs failed statuses"
     " states call_bytes reply_bytes latency parts file",
-    "transfer": "way messages chunks segments advertised moved unused_chunks file",
+    "transfer": "way messages chunks segments advertised transferred unused_chunks file",
     "slowest": "rank number connection xid direction program program_name version minor_version procedure name"
-    " operations state status call_frame reply_frame call_bytes reply_bytes retransmissions latency file",
+    " operations state status call_frame reply_frame call_bytes reply_bytes retransmitted_packets latency file",
     "histogram": "low_ns high_ns rpcs file",
     "throughput": "seconds_each rpcs call_bytes reply_bytes file",
     "undecoded": "what reason count file",
     "rpc": "number connection direction xid program program_name version minor_version procedure name operations"
-    " state status failed contents call reply latency chunks retransmissions retransmission_delay_ns damage notes",
+    " state status failed contents call reply latency chunks retransmitted_packets retransmission_delay_ns damage"
+    " notes",
     "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
     " retransmission_count retransmissions_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission"
     " retransmissions paid file",
@@ -56,7 +58,7 @@ MESSAGE = (
 def hold_names(records: Iterable[dict[str, Any]]) -> None:
     for record in records:
         kind = record["type"]
-        assert record["schema"] == f"rdmascope.{kind}/1"
+        assert record["schema"] == f"rdmascope.{kind}/{VERSIONS[kind]}"
         assert names(record) == {"schema", "type", *NAMES[kind].split()}, kind
 
 
@@ -95,7 +97,7 @@ class TestReport:
         for way in ("call", "reply"):
             assert sum(record[f"{way}_bytes"] for record in procedures) == sum(throughput[f"{way}_bytes"])
         moved = sum(record["call_bytes"] + record["reply_bytes"] for record in procedures)
-        assert moved == sum(record["moved"] for record in transfers)
+        assert moved == sum(record["transferred"] for record in transfers)
         for record in procedures:
             parts = sum(part["total_ns"] for part in record["parts"].values())
             assert parts == pytest.approx(record["latency"]["total_ns"], rel=1e-6)
@@ -166,9 +168,9 @@ class TestRpcs:
                 f"{part}_ns" for part in ("total", "call", "reads", "server", "writes", "reply")
             }
             for chunk in record["chunks"]:
-                assert names(chunk) == {"kind", "position", "advertised", "returned", "moved", "segments"}
+                assert names(chunk) == {"kind", "position", "advertised", "returned", "transferred", "segments"}
                 for segment in chunk["segments"]:
-                    assert names(segment) == {"handle", "offset", "advertised", "returned", "moved", "operations"}
+                    assert names(segment) == {"handle", "offset", "advertised", "returned", "transferred", "operations"}
 
     def test_the_parts_add_up(self) -> None:
         for record in objects("rpcs", EVERYTHING):
@@ -210,7 +212,7 @@ class TestRpcs:
         times = [record["call"]["first_time_ns"] for record in objects("rpcs", EVERYTHING, "--sort", "time")]
         assert times == sorted(times)
         largest = objects("rpcs", EVERYTHING, "--sort", "size")[0]
-        assert sum(chunk["moved"] for chunk in largest["chunks"]) >= 262_144
+        assert sum(chunk["transferred"] for chunk in largest["chunks"]) >= 262_144
 
     def test_lines_tell_direction_and_payload(self) -> None:
         backward = [line for line in run("rpcs", BOTH_WAYS).stdout.splitlines() if "NFS_CB" in line]

@@ -31,8 +31,9 @@ from rdmascope.cli.commands.show import Strays
 from rdmascope.cli.main import main
 from rdmascope.cli.views.negotiation import story, version_story
 from rdmascope.cli.views.rpc import header_tree
-from rdmascope.dissect.records.nouns import connection_record, rpc_record
+from rdmascope.dissect.records.connection import connection_record
 from rdmascope.dissect.records.packet_info import transport_info
+from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation as Seen
 from rdmascope.dissect.rpcrdma.messages import Message
@@ -192,7 +193,7 @@ def connections(path: str) -> list[dict[str, Any]]:
 def test_json_has_what_was_agreed(talked: str) -> None:
     (connection,) = connections(talked)
     agreed = connection["negotiation"]
-    assert (agreed["version"], agreed["asked"]["frame"], agreed["answers"][0]["frame"]) == (2, 4, 6)
+    assert (agreed["version"], agreed["requested"]["frame"], agreed["answers"][0]["frame"]) == (2, 4, 6)
     assert [told["by"] for told in agreed["announcements"]] == [*["ROPT_INITXCH"] * 4, "ROPT_RESPXCH", "ROPT_UPDXCH"]
     assert agreed["no_change"][0]["names"] == ["Requester Remote Invalidation"]
     (request,) = agreed["requests"]
@@ -211,8 +212,8 @@ def test_json_has_what_was_agreed(talked: str) -> None:
 def test_json_has_the_refusals(fell_back: str) -> None:
     first = connections(fell_back)[0]["negotiation"]
     (refusal,) = first["refusals"]
-    assert (refusal["asked"], refusal["lowest"], refusal["highest"], refusal["frame"]) == (2, 1, 1, 6)
-    assert first["went_on"]["version"] == 1 and first["version"] == 1
+    assert (refusal["refused_version"], refusal["lowest"], refusal["highest"], refusal["frame"]) == (2, 1, 1, 6)
+    assert first["continued"]["version"] == 1 and first["version"] == 1
 
 
 def test_rpcs_of_both_versions_in_one_file(fell_back: str) -> None:

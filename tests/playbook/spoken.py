@@ -11,7 +11,7 @@ from typing import Any
 
 from rdmascope.captures.synth.endpoint import Chunks, EndpointSettings, Role
 from rdmascope.captures.synth.faults import FAULTS
-from rdmascope.captures.synth.wire.network import EPOCH, Frame, Path
+from rdmascope.captures.synth.wire.network import EPOCH, Path, TapedFrame
 from rdmascope.captures.synth.wire.script import Script, ScriptConnection, ScriptStep, with_fault
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -152,7 +152,7 @@ def rules_of(name: str) -> set[str]:
     return {fault.rule, FAULTS[fault.cause].rule if fault.cause else ""} - {""}
 
 
-def analyzed(frames: Sequence[Frame]) -> tuple[Analyzer, Auditor, list[Rpc]]:
+def analyzed(frames: Sequence[TapedFrame]) -> tuple[Analyzer, Auditor, list[Rpc]]:
     """What came out of the frames, all of which were captured whole."""
     auditor = Auditor()
     analyzer = Analyzer(listener=auditor.listener)

@@ -10,7 +10,7 @@ Frames are built with the Scapy layers, checksums included: ICRC, CRC32C, TCP an
 
 from .conversation import Dialogue
 from .iwarp import IwarpLink
-from .network import EPOCH, Frame, Path, Tape
+from .network import EPOCH, Path, Tape, TapedFrame
 from .rocev2 import Rocev2Link
 
-__all__ = ["EPOCH", "Dialogue", "Frame", "IwarpLink", "Path", "Rocev2Link", "Tape"]
+__all__ = ["EPOCH", "Dialogue", "IwarpLink", "Path", "Rocev2Link", "Tape", "TapedFrame"]

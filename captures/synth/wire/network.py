@@ -22,7 +22,7 @@ _IPV4_BYTES = 20
 ETHERNET_BYTES = 14
 
 
-class Frame(NamedTuple):
+class TapedFrame(NamedTuple):
     time: int
     """Nanoseconds since the Unix epoch."""
     data: bytes
@@ -35,11 +35,11 @@ class Tape:
     def __init__(self, seed: int = 0, start: int = EPOCH) -> None:
         self.random = random.Random(seed)
         self.now = start
-        self.frames: list[Frame] = []
+        self.frames: list[TapedFrame] = []
 
     def record(self, data: bytes) -> None:
         self.now += self.random.randrange(500, 5_000)
-        self.frames.append(Frame(self.now, data))
+        self.frames.append(TapedFrame(self.now, data))
 
     def pause(self, nanoseconds: int) -> None:
         self.now += nanoseconds

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..endpoint import Answered, Call, Failed, Role, RpcRdmaEndpoint, Settled, service, whole
 from .conversation import Dialogue
 from .iwarp import IwarpLink
-from .network import Frame, Tape
+from .network import Tape, TapedFrame
 from .rocev2 import Rocev2Link
 from .script import Script, ScriptConnection, ScriptStep
 
@@ -35,14 +35,14 @@ class Played:
     """By end: how often its fault was committed."""
 
 
-def play_script(script: Script) -> tuple[list[Frame], list[Played]]:
+def play_script(script: Script) -> tuple[list[TapedFrame], list[Played]]:
     """The frames of all connections in order, as they were sent, and what happened on each."""
     tape = Tape(script.seed, script.start)
     return tape.frames, [_play(tape, setup) for setup in script.connections]
 
 
-def captured(script: Script, frames: list[Frame]) -> list[tuple[Frame, int]]:
-    """What the capture holds: each frame, truncated, with its length on the wire."""
+def captured(script: Script, frames: list[TapedFrame]) -> list[tuple[TapedFrame, int]]:
+    """What the capture holds: each frame, cut, with its length on the wire."""
     kept = (frame for number, frame in enumerate(frames, 1) if number not in script.lose)
     return [(frame._replace(data=frame.data[: script.snaplen or None]), len(frame.data)) for frame in kept]
 

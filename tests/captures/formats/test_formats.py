@@ -206,7 +206,7 @@ def test_a_pcapng_holds_more_than_frames(tmp_path: Path, order: str, limits: Lim
     with open_capture(path, limits) as capture:
         for batch in capture.batches():
             comments |= batch.comments
-        about = capture.told
+        about = capture.section
         first, second = capture.interfaces
     assert comments == {1: "look here", 3: "b"}
     assert about.comments == ["für die Prüfung [31m"]

@@ -69,7 +69,7 @@ def test_one_file_is_what_was_fed(tmp_path: Path) -> None:
     keeper.close()
     with open_capture(path) as capture:
         found = list(capture.batches())
-        told = capture.told
+        told = capture.section
         interface = capture.interfaces[0]
     times = np.concatenate([batch.rows["time"] for batch in fed])
     assert np.concatenate([batch.rows["time"] for batch in found]).tolist() == times.tolist()
@@ -104,7 +104,7 @@ def test_the_ring_is_bounded_and_every_file_is_whole(tmp_path: Path) -> None:
     for one in [*full, path]:
         with open_capture(one) as capture:
             list(capture.batches())
-            assert (capture.told.statistics[0].received, capture.told.statistics[0].os_dropped) == (100, 3)
+            assert (capture.section.statistics[0].received, capture.section.statistics[0].os_dropped) == (100, 3)
 
 
 def test_a_batch_that_is_larger_than_a_file_is_spread_over_several(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ class TestCredits:
         """Two granted, three outstanding for more than a millisecond."""
         file = capture("V1-CREDIT-EXCEEDED")
         (one,) = [json.loads(line) for line in run("credits", file, "--json").stdout.splitlines()]
-        assert (one["most_outstanding"], one["exceeded"], one["blockages"]) == (3, 1, 1)
+        assert (one["max_outstanding"], one["exceeded"], one["blockages"]) == (3, 1, 1)
         assert 1_000_000 < one["blocked_ns"] < 2_000_000
-        assert sum(stretch["blocked_ns"] for stretch in one["stretches"]) == one["blocked_ns"]
+        assert sum(interval["blocked_ns"] for interval in one["intervals"]) == one["blocked_ns"]
         assert "above the limit" in run("credits", file).stdout

@@ -15,6 +15,7 @@ from scapy.packet import Packet, Raw
 from playbook.samples import sample_frames
 from rdmascope.cli.views.frame import layer_trees
 from rdmascope.dissect import layers
+from rdmascope.dissect.frames import Frame
 from rdmascope.dissect.layers import rpcrdma
 from rdmascope.dissect.link.numbers import COOKED, ERF, ETHERNET, INFINIBAND, RAW_IP
 from rdmascope.dissect.records.frame_layers import frame_fields
@@ -80,5 +81,5 @@ def test_any_frame_can_be_shown(data: st.DataObject, recognised: bool) -> None:
         link_type = data.draw(LINK_TYPES)
     frame = data.draw(harmed(frame))
     console = Console(file=io.StringIO(), width=100)
-    console.print(Group(*layer_trees(frame, link_type, recognised)))
+    console.print(Group(*layer_trees(Frame(1, 0, len(frame), link_type, 0, frame), recognised)))
     assert json.dumps(frame_fields(frame, link_type, recognised))

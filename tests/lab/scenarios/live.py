@@ -43,7 +43,7 @@ def judge(outcome: Outcome) -> Iterator[Check]:
 
 def told(rpc: Record) -> tuple[object, ...]:
     """What does not depend on where the capture was taken."""
-    moved = tuple((chunk["kind"], chunk["moved"], chunk["returned"]) for chunk in rpc["chunks"])
+    moved = tuple((chunk["kind"], chunk["transferred"], chunk["returned"]) for chunk in rpc["chunks"])
     sizes = tuple(rpc[side] and rpc[side]["inline_length"] for side in ("call", "reply"))
     return (
         rpc["xid"],

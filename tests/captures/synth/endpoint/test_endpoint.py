@@ -41,7 +41,7 @@ class Pair:
         self.memory: dict[int, bytearray] = {}
         self.owned: dict[tuple[int, int], int] = {}
         self.todo: deque[tuple[int, Output]] = deque()
-        self.told: list[tuple[int, Output]] = []
+        self.section: list[tuple[int, Output]] = []
         for number, end in enumerate(self.ends):
             self.add(number, end.take(Connected(self.ends[1 - number].private_data)))
 
@@ -54,7 +54,7 @@ class Pair:
     def run(self) -> None:
         while self.todo:
             number, output = self.todo.popleft()
-            self.told.append((number, output))
+            self.section.append((number, output))
             match output:
                 case Send(data, invalidate):
                     self.tell(1 - number, SendReceived(data, invalidate))
@@ -78,7 +78,7 @@ class Pair:
         self.run()
 
     def answers(self) -> dict[int, bytes]:
-        return {output.xid: output.message for _, output in self.told if isinstance(output, Answered)}
+        return {output.xid: output.message for _, output in self.section if isinstance(output, Answered)}
 
 
 def expected(parts: Parts) -> bytes:
@@ -89,7 +89,7 @@ def test_a_null_call_is_answered() -> None:
     pair = Pair()
     pair.call(0, Call(service.null(7)))
     assert pair.answers() == {7: expected(service.null(7))}
-    assert (0, Settled(1)) in pair.told
+    assert (0, Settled(1)) in pair.section
 
 
 CHUNKS = [

@@ -14,7 +14,7 @@ import pytest
 from playbook.packets import checksum, icrc
 from playbook.spoken import SIX, change, script
 from rdmascope.captures.synth.shipped import write_capture
-from rdmascope.captures.synth.wire.network import Frame, Path
+from rdmascope.captures.synth.wire.network import Path, TapedFrame
 from rdmascope.captures.synth.wire.play import calls_of, captured, play_script
 from rdmascope.captures.synth.wire.script import Script
 from rdmascope.dissect.layers.fpdus import split_fpdus, verify_crc
@@ -25,7 +25,7 @@ PATHS = pytest.mark.parametrize("path", [Path(), SIX], ids=["IPv4", "IPv6"])
 WIRESHARK = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 
 
-def played(version: int, transport: str, path: Path | None = None) -> list[Frame]:
+def played(version: int, transport: str, path: Path | None = None) -> list[TapedFrame]:
     return play_script(script(version, transport, path))[0]
 
 

@@ -1,0 +1,113 @@
+"""All RPCs of a session as ONC RPC over TCP in a pcapng file."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.records.schema import Record, record
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
+from rdmascope.dissect.transport.connection import Connection
+
+from .errors import CaptureError
+from .export import TcpExport, TcpStreamPair
+from .output import open_output, refuse_inputs
+from .session import Session
+
+NFS_TCP_PORT = 2049
+
+FIRST_CLIENT_PORT, CLIENT_PORTS = 32768, 28232
+"""The range that Linux takes ephemeral ports from."""
+
+
+class Exported(NamedTuple):
+    """What was written."""
+
+    messages: int
+    incomplete: int
+    """Messages of which bytes are missing, written truncated."""
+    skipped: int
+    """Messages left out because bytes of them are missing."""
+    not_reconstructed: int
+    """Messages left out because they are no RPC messages."""
+    packets: int
+
+
+def export_tcp(session: Session, output: Path | BinaryIO, skip_incomplete: bool = False) -> Exported:
+    """Write every call and reply of a session.  Raises CaptureError where ``output`` is what is read."""
+    directory: Path | None = None
+    if isinstance(output, Path):
+        refuse_inputs(output, session.paths)
+        directory = output.parent
+        if not directory.is_dir():
+            raise CaptureError(f"{directory}: no such directory")
+    export = TcpExport(directory)
+    skipped = lost = 0
+    nfs: set[int] = set()
+    try:
+        for rpc in session.rpcs():
+            if rpc.program == NFS:
+                nfs.add(rpc.connection.number)
+            for sender, time, message in _messages(rpc):
+                if message is None:
+                    lost += 1
+                    continue
+                if skip_incomplete and not message.complete:
+                    skipped += 1
+                    continue
+                export.add(rpc.connection.number, sender, time, message.length, message.pieces, message.gaps)
+        pairs = [_stream_pair(one, one.number in nfs) for one in session.analyzer.connections]
+        with open_output(output, session.paths) if isinstance(output, Path) else nullcontext(output) as file:
+            packets = export.write(file, pairs)
+        return Exported(len(export), export.incomplete, skipped, lost, packets)
+    finally:
+        export.close()
+
+
+def export_record(output: str, exported: Exported) -> Record:
+    """What was written, as a record."""
+    return record("export", output=output, **exported._asdict())
+
+
+def _messages(rpc: Rpc) -> list[tuple[int, int, Reassembled | None]]:
+    """Endpoint that sent it, time, and contents of the call and the reply."""
+    found: list[tuple[int, int, Reassembled | None]] = []
+    halves: tuple[tuple[bool, Callable[[Rpc], Reassembled | None]], ...] = (
+        (True, reassembled_call),
+        (False, reassembled_reply),
+    )
+    for is_call, reassemble in halves:
+        message = rpc.call if is_call else rpc.reply
+        if message is not None:
+            operation = message.operation
+            time = operation.first_time if is_call else operation.last_time
+            found.append((operation.initiator, time, reassemble(rpc)))
+    return found
+
+
+def _stream_pair(connection: Connection, nfs: bool) -> TcpStreamPair:
+    client, server = connection.endpoints
+    number = connection.number
+    return TcpStreamPair(
+        number=number,
+        client=_ip(client.address, number, 0),
+        server=_ip(server.address, number, 1),
+        client_port=FIRST_CLIENT_PORT + (number - 1) % CLIENT_PORTS,
+        server_port=NFS_TCP_PORT if nfs else connection.service_port or NFS_TCP_PORT,
+        first_time=connection.first_time,
+        last_time=connection.last_time,
+        comment=f"rdmascope: connection {number}, {connection.transport} {client} to {server}",
+    )
+
+
+def _ip(address: str, connection: int, end: int) -> str:
+    """The address, or one made up (fd00::/8) where the transport has no IP addresses."""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return f"fd00::{connection & 0xFFFF:x}:{end + 1:x}"

@@ -1,0 +1,171 @@
+"""What ``rdmascope report`` has, as records: the capture, procedures, transfers, slowest RPCs, what was not decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..measure.statistics import Procedure, ProcedureKey, SlowRpc, Statistics, TransferTotals
+from ..measure.time_series import Bin
+from ..measure.undecoded import undecoded
+from ..onc.programs import program_name
+from ..percentiles import Distribution
+from ..rpcrdma.analyzer import Analyzer
+from .connection import connection_record, evicted_record
+from .rpc import latency_fields
+from .schema import Record, record
+from .transport import transport_record
+
+
+def capture_record(
+    *,
+    frames: int,
+    truncated_frames: int,
+    packets: int,
+    first_time: int | None,
+    last_time: int | None,
+    connections: int,
+    states: dict[str, int],
+    error: str | None,
+) -> Record:
+    """What was read.  ``error`` says why reading it ended early."""
+    return record(
+        "capture",
+        frames=frames,
+        truncated_frames=truncated_frames,
+        packets=packets,
+        first_time_ns=first_time,
+        last_time_ns=last_time,
+        connections=connections,
+        rpcs=sum(states.values()),
+        states=states,
+        error=error,
+    )
+
+
+def procedure_record(procedure: Procedure) -> Record:
+    return record(
+        "procedure",
+        **_names(procedure.key),
+        rpcs=procedure.calls,
+        failed=procedure.failed,
+        statuses=procedure.statuses,
+        states=procedure.states,
+        call_bytes=procedure.call_bytes,
+        reply_bytes=procedure.reply_bytes,
+        latency=_distribution(procedure.latency()),
+        parts={name: _distribution(part) for name, part in procedure.parts().items()},
+    )
+
+
+def _names(key: ProcedureKey) -> Record:
+    return {
+        "direction": "backward" if key.backward else "forward",
+        "program": key.program,
+        "program_name": None if key.program is None else program_name(key.program),
+        "version": key.version,
+        "minor_version": key.minor_version,
+        "procedure": key.procedure,
+        "name": key.name or None,
+        "operations": list(key.operations),
+    }
+
+
+def _distribution(one: Distribution | None) -> Record | None:
+    if one is None:
+        return None
+    return {
+        "count": one.count,
+        "min_ns": one.minimum,
+        "median_ns": one.median,
+        "p95_ns": one.p95,
+        "p99_ns": one.p99,
+        "max_ns": one.maximum,
+        "total_ns": one.total,
+    }
+
+
+def transfer_record(way: str, transfer: TransferTotals) -> Record:
+    return record(
+        "transfer",
+        way=way.replace(" ", "_"),
+        messages=transfer.messages,
+        chunks=transfer.chunks,
+        segments=transfer.segments,
+        advertised=transfer.advertised,
+        transferred=transfer.transferred,
+        unused_chunks=transfer.unused,
+    )
+
+
+def slowest_record(rank: int, slow: SlowRpc) -> Record:
+    return record(
+        "slowest",
+        rank=rank,
+        number=slow.number,
+        connection=slow.connection,
+        xid=slow.xid,
+        **_names(slow.key),
+        state=slow.state,
+        status=slow.status or None,
+        call_frame=slow.call_frame,
+        reply_frame=slow.reply_frame,
+        call_bytes=slow.call_bytes,
+        reply_bytes=slow.reply_bytes,
+        retransmitted_packets=slow.retransmissions,
+        latency=latency_fields(slow.latency),
+    )
+
+
+def undecoded_record(what: str, reason: str, count: int) -> Record:
+    """``what`` is counted: 'frames', 'packets', 'rpcs'."""
+    return record("undecoded", what=what, reason=reason, count=count)
+
+
+def histogram_record(low: int, high: int, count: int) -> Record:
+    return record("histogram", low_ns=low, high_ns=high, rpcs=count)
+
+
+def throughput_record(seconds: float, bins: list[Bin]) -> Record:
+    return record(
+        "throughput",
+        seconds_each=seconds,
+        rpcs=[one.calls for one in bins],
+        call_bytes=[one.call_bytes for one in bins],
+        reply_bytes=[one.reply_bytes for one in bins],
+    )
+
+
+THROUGHPUT_BINS = 100
+"""Intervals of time in the record of throughput."""
+
+
+def report_records(analyzer: Analyzer, statistics: Statistics, error: str | None = None) -> Iterator[Record]:
+    """All records of a report; ``error``: why reading ended early."""
+    yield capture_record(
+        frames=analyzer.frames,
+        truncated_frames=analyzer.truncated_frames,
+        packets=analyzer.packets,
+        first_time=analyzer.first_time,
+        last_time=analyzer.last_time,
+        connections=len(analyzer.connections) + analyzer.evicted.connections,
+        states=statistics.states,
+        error=error,
+    )
+    for conversation in analyzer.conversations:
+        yield connection_record(conversation, statistics.connections.get(conversation.connection.number))
+    for conversation in analyzer.conversations:
+        yield transport_record(conversation, analyzer.health(conversation.connection.number))
+    if analyzer.evicted.connections:
+        yield evicted_record(analyzer.evicted, statistics.evicted)
+    for procedure in statistics.procedures():
+        yield procedure_record(procedure)
+    for way, transfer in statistics.transfers.items():
+        yield transfer_record(way, transfer)
+    for rank, slow in enumerate(statistics.slowest(), 1):
+        yield slowest_record(rank, slow)
+    for low, high, number in statistics.histogram():
+        yield histogram_record(low, high, number)
+    if statistics.calls:
+        yield throughput_record(*statistics.timeline.intervals(THROUGHPUT_BINS))
+    for what, reason, number in undecoded(analyzer, statistics, error):
+        yield undecoded_record(what, reason, number)

@@ -1,0 +1,61 @@
+"""The machine behind every record: its type, and the version of that type's layout.
+
+A record names its layout in ``schema`` ("rdmascope.rpc/2") and the type in ``type`` ("rpc").  A version changes when a
+name goes away or changes its meaning, not when one is added.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Record = dict[str, Any]
+"""What becomes a JSON object."""
+
+VERSIONS = {
+    "audit": 1,
+    "capture": 1,
+    "connection": 2,
+    "credits": 2,
+    "difference": 1,
+    "evicted": 1,
+    "export": 1,
+    "fault": 2,
+    "file": 1,
+    "finding": 1,
+    "frame": 1,
+    "histogram": 1,
+    "info": 1,
+    "live": 1,
+    "manifest": 1,
+    "packet": 1,
+    "probe": 1,
+    "probe_check": 1,
+    "probe_client": 1,
+    "probe_echo": 1,
+    "probe_program": 1,
+    "probe_round": 1,
+    "probe_served": 1,
+    "probe_server": 1,
+    "probe_suite": 1,
+    "probe_summary": 1,
+    "probe_version": 1,
+    "procedure": 1,
+    "rpc": 2,
+    "rule": 1,
+    "script": 1,
+    "slowest": 2,
+    "synth": 1,
+    "synth_key": 1,
+    "throughput": 1,
+    "transfer": 2,
+    "transport": 2,
+    "undecoded": 1,
+    "verdict": 1,
+    "verification": 1,
+}
+"""Version of each type's layout."""
+
+
+def record(type: str, **fields: Any) -> Record:
+    """The fields, and before them what they are."""
+    return {"schema": f"rdmascope.{type}/{VERSIONS[type]}", "type": type, **fields}
