@@ -297,11 +297,11 @@ def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str], count: i
             if end > reached >= operation.address and operation.payload.whole:
                 reached = end
         if reached < offset + length:
-            _missing(rpc, use, length, at, label, damage)
+            _missing(rpc, chunk.kind, use, length, at, label, damage)
         at += length
 
 
-def _missing(rpc: Rpc, use: SegmentUse, length: int, at: int, label: str, damage: list[str]) -> None:
+def _missing(rpc: Rpc, kind: str, use: SegmentUse, length: int, at: int, label: str, damage: list[str]) -> None:
     """Name the bytes of a segment's first ``length`` that the capture does not hold; it begins ``at`` in its chunk."""
     offset = use.advertised.offset
     covered = IntervalSet()
@@ -313,8 +313,19 @@ def _missing(rpc: Rpc, use: SegmentUse, length: int, at: int, label: str, damage
             covered.add(reached, operation.address + start)
             reached = operation.address + end
         covered.add(reached, operation.address + operation.length)
-    why = CONTESTED if use.contested else "not in this capture"
+    why = CONTESTED if use.contested else f"not in this capture{_unplaced(rpc, kind)}"
     damage += [
         f"{label}: bytes {at + start - offset}-{at + end - offset - 1} {why}"
         for start, end in covered.missing(offset, offset + length)
     ]
+
+
+def _unplaced(rpc: Rpc, kind: str) -> str:
+    """Where else the missing bytes of a chunk may be."""
+    responder = 0 if rpc.backward else 1
+    connection = rpc.connection
+    if kind == "read" and (count := connection.unplaced_reads[responder]):
+        return f", or among {count} bytes of Read responses whose request is not"
+    if kind != "read" and (count := connection.unplaced_writes[responder]):
+        return f", or among {count} bytes of RDMA Writes whose first packet is not"
+    return ""

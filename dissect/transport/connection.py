@@ -79,6 +79,10 @@ class Connection:
     """Sends whose transport header the capture truncates, counted by the layer that decodes it."""
     damaged: list[tuple[int, int]] = field(default_factory=list)
     """Frame and time, ns, of packets that failed their ICRC, so that their receiver dropped them; the first of them."""
+    unplaced_reads: list[int] = field(default_factory=lambda: [0, 0])
+    """Bytes of Read responses whose request is not in the capture, by the endpoint that issues Reads."""
+    unplaced_writes: list[int] = field(default_factory=lambda: [0, 0])
+    """Bytes of RDMA Writes whose first packet, which has the address, is not in the capture; by sender."""
     ledgers: tuple[SenderLedger, SenderLedger] = field(default_factory=lambda: (SenderLedger(), SenderLedger()))
     """What either endpoint retransmitted."""
     stray_packets: list[int] = field(default_factory=lambda: [0, 0])

@@ -257,6 +257,7 @@ class TcpConnection:
             connection.segments[one.sender] = retransmissions.segments
             connection.bytes[one.sender] = one.payload_bytes + retransmissions.ledger.seen_twice.bytes
             connection.missing_packets[one.sender] = one.stream.missing_segments
+            connection.unplaced_reads[one.sender] = one.reads.stray
             connection.unread_packets[one.sender] = one.framing.unread + one.framing.lost
 
     def open_since(self, sender: int) -> int | None:

@@ -297,6 +297,8 @@ class RequestAssembly:
             operation.invalidate = int(last["immediate"][-1])
         elif opcodes.HAS_IMMDT[last_opcode]:
             operation.immediate = int(last["immediate"][-1])
+        if kind is Kind.WRITE and not has_address:
+            self.connection.unplaced_writes[self.sender] += payload.seen
         self.partial_repeats = 0
         self.order = max(self.order, operation.last_frame)
         self.out.append((self.order, operation))

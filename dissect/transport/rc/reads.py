@@ -66,7 +66,10 @@ class RcReads:
 
     def responses(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Response packets that carry data, in capture order."""
-        if not self.reads or not len(rows):
+        if not len(rows):
+            return
+        if not self.reads:
+            self.connection.unplaced_reads[self.sender] += int(rows["length"].sum())
             return
         starts = np.array([read.start for read in self.reads])
         owners = starts.searchsorted(psns, side="right") - 1
@@ -90,10 +93,10 @@ class RcReads:
             (totals[lasts + 1] - totals[firsts]).tolist(),
             strict=True,
         ):
-            if owner < 0:
+            read, high = self.reads[max(owner, 0)], low + b - a
+            if owner < 0 or low >= read.end:
+                self.connection.unplaced_reads[self.sender] += seen
                 continue
-            read = self.reads[owner]
-            high = low + b - a
             if regular and low == read.start and high == read.end and read.seen is None and not read.complete:
                 operation = read.operation
                 operation.payload.stretch = data, rows, a, b
@@ -101,7 +104,7 @@ class RcReads:
                 operation.packets += b - a
                 operation.last_frame, operation.last_time = frame, time
                 operation.closed = read.complete = finished = True
-            elif low < read.end:
+            else:
                 extra = max(0, high - read.end)
                 finished = self._take(read, low, high - extra, data, rows[a : b - extra]) or finished
         if finished:

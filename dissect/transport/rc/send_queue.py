@@ -31,6 +31,7 @@ RESTART = 1 << 16
 
 PATH_MTUS = tuple(opcodes.PATH_MTU.values())
 _FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
+_STARTS_RESPONSE = opcodes.IS_READ_RESPONSE & (opcodes.IS_FIRST | opcodes.IS_ONLY)
 
 
 class _Held(NamedTuple):
@@ -83,6 +84,9 @@ class SendQueue:
             self._requests(data, requests)
         if len(responses) and self.head is not None:
             self._responses(data, responses)
+        elif len(responses):
+            early = responses["length"][opcodes.IS_READ_RESPONSE[responses["opcode"]]]
+            self.connection.unplaced_reads[self.sender] += int(early.sum())
         self._settle()
         self._place_responses()
         return self.messages.take()
@@ -278,11 +282,23 @@ class SendQueue:
         """Give up the hole before the first held run: the packets in it are not in the capture."""
         assert self.head is not None
         held = self._take_held()
-        self.connection.missing_packets[self.sender] += held.start - self.head
+        self.connection.missing_packets[self.sender] += self._packets_between(self.head, held.start)
         self.messages.gap(self.head, held.start, int(held.rows["opcode"][0]))
         self.messages.deliver(held.data, held.rows, held.psns)
         self.head = held.end
         self._resume(held.frame)
+
+    def _packets_between(self, start: int, end: int) -> int:
+        """How many requests have PSNs [start, end): a Read takes one PSN for each packet of its response."""
+        count = end - start
+        if count > 1:
+            for _, rows, psns in self.responses:
+                between = (psns >= start) & (psns < end)
+                if some(between):
+                    opcode = rows["opcode"][between]
+                    reads = int(np.count_nonzero(_STARTS_RESPONSE[opcode]))
+                    count -= len(np.unique(psns[between])) - max(reads, 1)
+        return max(count, 1)
 
     # Responses, repetitions, holes
 
