@@ -237,8 +237,11 @@ class SendQueue:
         before = self.held[place - 1].end if place else start
         after = self.held[place].start if place < len(self.held) else end
         if before > start or after < end:
-            self._hold_parts(end, data, rows, psns)
-            return
+            if len(rows) > 1 or before > start:
+                self._hold_parts(end, data, rows, psns)
+                return
+            # A READ Request takes more PSNs than its own, of which another packet has one: the sender's error.
+            end = after
         self.held.insert(place, _Held(start, end, data, rows, psns, int(rows["frame"][0])))
         self.held_packets += len(rows)
         if self.held_packets > HELD_PACKETS:
@@ -254,7 +257,11 @@ class SendQueue:
         spans = np.append(psns[1:], end)
         edges = places(np.diff(np.concatenate(([0], (~known).astype(np.int8), [0])))).tolist()
         for a, b in zip(edges[::2], edges[1::2], strict=True):
-            self._hold(int(psns[a]), int(spans[b - 1]), data, rows[a:b], psns[a:b])
+            if b - a < len(rows):
+                self._hold(int(psns[a]), int(spans[b - 1]), data, rows[a:b], psns[a:b])
+                continue
+            for one in range(a, b):
+                self._hold(int(psns[one]), int(spans[one]), data, rows[one : one + 1], psns[one : one + 1])
 
     def _take_held(self) -> _Held:
         held = self.held.pop(0)
