@@ -223,7 +223,7 @@ class Dispatcher:
         elif procedure == RDMA_ERROR:
             return False
         elif procedure == RDMA_NOMSG and not header.problem and header.reads:
-            return True
+            return not self._returns_reply_chunk(sender, header)
         elif procedure == RDMA_NOMSG and not header.problem and header.reply and header.version == 2:
             return False  # whatever its direction word says: a call would have a Read list
         if header.direction is not None:
@@ -236,6 +236,14 @@ class Dispatcher:
             return False
         # Only calls have a Read list.
         return True if header.reads else None
+
+    def _returns_reply_chunk(self, sender: int, header: TransportHeader) -> bool:
+        """It returns the Reply chunk of an open call, so it is a reply, whatever else it carries."""
+        calls = self.matching.calls[1 - sender].get(header.xid)
+        given = calls[0].call.header.reply if calls and calls[0].call is not None else None
+        if given is None or header.reply is None:
+            return False
+        return [one.handle for one in given.segments] == [one.handle for one in header.reply.segments]
 
     def _undirected(self, sender: int, message: Message) -> None:
         """Neither call nor reply by its own words, and no call with its XID is open."""
