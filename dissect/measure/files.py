@@ -24,6 +24,8 @@ READ, WRITE, ZEROS, TRUNCATED, ALTERED = "read", "write", "zeros", "truncated", 
 MAX_NAMES = 16
 """Hard links of one file that are remembered."""
 MAX_REASONS = 64
+BEYOND = 1 << 65
+"""Behind every offset and length that 64 bits can say."""
 MAX_DEPTH = 256
 """Directories above a file that are looked up."""
 
@@ -328,7 +330,7 @@ class _FileUpdate:
             file.size = event.offset
         elif event.kind == onc.ALTERED:
             end = event.offset + event.count if event.count else None
-            file.seen = _without(file.seen, event.offset, end)
+            file.seen.remove(event.offset, BEYOND if end is None else end)
             if end is not None:
                 self.reached(file, end, self.end)
             self.add(ALTERED, file, event.offset, event.count)
@@ -399,7 +401,7 @@ class _FileUpdate:
                     lacking.append(MissingRange(at, at + end - start, missing))
                     file.missing[missing] += end - start
                     if kind == WRITE and sure:
-                        file.seen = _without(file.seen, at, at + end - start)
+                        file.seen.remove(at, at + end - start)
                 else:
                     captured.append((at, message.captured(start, end)))
                     if sure:
@@ -429,18 +431,8 @@ class _FileUpdate:
 
     def _truncate(self, file: File, size: int, end: int) -> None:
         if size < file.reach:
-            file.seen = _without(file.seen, size, None)
+            file.seen.remove(size, BEYOND)
             if not size:
                 file.uncommitted = 0
         file.reach, file._reach_end = size, end
         self.add(TRUNCATED, file, size, 0)
-
-
-def _without(intervals: IntervalSet, start: int, end: int | None) -> IntervalSet:
-    """The set without [start, end), or without all from ``start`` on."""
-    left = IntervalSet()
-    for low, high in zip(intervals.starts, intervals.ends, strict=True):
-        left.add(low, min(high, start))
-        if end is not None:
-            left.add(max(low, end), high)
-    return left

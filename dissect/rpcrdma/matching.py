@@ -6,7 +6,7 @@ connection, or when more calls are open than can be.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
 from ..layers.characteristics_codes import option_name
@@ -63,6 +63,8 @@ class Matching:
         """Each reply answered a later call than the reply before it."""
         self.answered: tuple[dict[int, int], ...] = ({}, {})
         """Number of the latest answered RPC of each XID, one table per caller."""
+        self.reply_xids: Counter[tuple[int, int]] = Counter()
+        """Sender and XID of the replies whose call was not seen yet."""
         self.replies: deque[tuple[int, Message, int | None]] = deque()
         """Replies whose call was not seen yet: sender, message, number of an answered RPC with the XID."""
         self.lingering: list[Rpc] = []
@@ -167,7 +169,7 @@ class Matching:
             self._evict_oldest(sender)
         if self.listener is not None:
             self.listener.call_sent(rpc)
-        if self.replies:
+        if self.replies and (1 - sender, header.xid) in self.reply_xids:
             self._answered_early(1 - sender, rpc)
 
     def _use_again(self, sender: int, rpc: Rpc, same: list[Rpc]) -> None:
@@ -212,6 +214,7 @@ class Matching:
             near = rpc.call.operation.first_frame - message.frame <= REORDERED
             if replier == sender and message.header.xid == rpc.xid and near:
                 del self.replies[index]
+                self._forget_reply(sender, message)
                 self.reply(sender, message)
                 return
 
@@ -219,6 +222,7 @@ class Matching:
         header = message.header
         candidates = self.calls[1 - sender].get(header.xid)
         if not candidates:
+            self.reply_xids[sender, header.xid] += 1
             self.replies.append((sender, message, self.answered[1 - sender].get(header.xid)))
             if len(self.replies) > MAX_REPLIES:
                 self._no_call(*self.replies.popleft())
@@ -270,8 +274,16 @@ class Matching:
             one.ambiguous = True
         return rpc
 
+    def _forget_reply(self, sender: int, message: Message) -> None:
+        """It waits no longer."""
+        key = sender, message.header.xid
+        self.reply_xids[key] -= 1
+        if self.reply_xids[key] <= 0:
+            del self.reply_xids[key]
+
     def _no_call(self, sender: int, message: Message, earlier: int | None) -> None:
         """The call was sent before the capture began, or is missing from it."""
+        self._forget_reply(sender, message)
         rpc = Rpc(next(self.numbers), self.conversation, sender == 0, message.header.xid, reply=message)
         if earlier is not None:
             rpc.notes += (f"RPC {earlier} has this XID, and a reply: this is another reply to it, or its call is lost",)
