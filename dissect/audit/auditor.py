@@ -231,9 +231,7 @@ class Auditor:
         connection = subject.connection
         self.connections.setdefault(connection.number, connection)
         for endpoint in self._ends(seat.rule, subject, ""):
-            seat.tallies.append(
-                self.tallies.setdefault(TallyKey(seat.rule.id, connection.number, endpoint), RuleTally())
-            )
+            seat.tallies.append(self._tally(TallyKey(seat.rule.id, connection.number, endpoint)))
         return seat.tallies
 
     def _tally(self, place: TallyKey) -> RuleTally:
