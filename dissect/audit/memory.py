@@ -40,13 +40,13 @@ class AdvertisedHistory:
         rpc = transaction.rpc
         self.chunked[owner] += 1
         now, longest = self.chunked[owner], (0, 0)
+        transaction.handle_step = self._step(rpc, owner)
         for handle in {use.advertised.handle for chunk in rpc.chunks for use in chunk.segments}:
             run, last = self.handles[owner].get(handle, (0, 0))
             run = run + 1 if now - last <= NEARBY else 1
             remember(self.handles[owner], handle, (run, now))
             longest = max(longest, (run, handle))
         transaction.persistent = (longest[1], longest[0])
-        transaction.handle_step = self._step(rpc, owner)
         self.segments[owner].add(rpc)
         advertisers = self.advertisers[owner]
         advertisers.append(rpc)
@@ -59,7 +59,7 @@ class AdvertisedHistory:
             for use in chunk.segments:
                 handle = use.advertised.handle
                 last, step, run = self.steps[owner]
-                if handle == last:
+                if handle == last or handle in self.handles[owner]:
                     continue
                 this = (handle - last) & 0xFFFFFFFF
                 self.steps[owner] = handle, this, run + 1 if this == step else 1

@@ -106,7 +106,7 @@ class Transaction(Subject):
                 found |= shape.SECOND
             if header.procedure == RDMA_NOMSG:
                 found |= shape.NOMSG
-            if any(chunk.kind != "read" for chunk in rpc.chunks) or (call is None and (header.writes or header.reply)):
+            if any(chunk.kind != "read" for chunk in rpc.chunks) or header.writes or header.reply:
                 found |= shape.RETURNS
         return found
 

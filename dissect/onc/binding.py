@@ -176,6 +176,8 @@ def call_items(
             return Items((), f"the bytes end inside {name}")
         except Malformed as error:
             return Items((), f"{name}: {error}")
+        if not item.reduced and item.position + item.count > len(view):
+            problems.append(ENDS_INSIDE + name)
         ends = item.position + (0 if item.reduced else round_up(item.count)) + _BEHIND_ARGUMENT.get((version, name), 0)
         return _unplaced((item,), join_problems(problems), True, reduced, ends)
     row = nfs3_procedure(procedure) if program == NFS and version == 3 else None

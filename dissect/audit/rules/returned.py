@@ -38,7 +38,8 @@ def _returned(transaction: Transaction) -> Judgement | None:
     if rpc.call is None:
         header = rpc.reply.header
         return undecidable(transaction.unread) if header.writes or header.reply else None
-    if not transaction.writes and transaction.reply_chunk is None:
+    given = transaction.writes or transaction.reply_chunk is not None
+    if not given and not rpc.reply.header.writes and not rpc.reply.header.reply:
         return None
     if transaction.unread:
         return undecidable(transaction.unread)
@@ -159,6 +160,8 @@ def write_segment_count(transaction: Transaction) -> Judgement | None:
     if len(reply.header.writes) != len(transaction.writes):
         return violation(f"{len(reply.header.writes)} Write chunks returned", f"{len(transaction.writes)}, as the call",
                          *transaction.frames)  # fmt: skip
+    if reply.header.reply is not None and transaction.reply_chunk is None and _short(transaction):
+        return violation("a Reply chunk returned", "none, as the call", *transaction.frames)
     pairs = _pairs(transaction)
     for name, chunk, returned in pairs:
         if len(returned) != len(chunk.segments):

@@ -160,7 +160,7 @@ def test_contradictions_are_reported() -> None:
     assert found[:3] == ((), "Write chunk 0 returned 9 bytes that belong to no result", True)
     found = binding.call_items(100003, 3, 7, WRITE3_CALL, 0, len(WRITE3_CALL), [(108, 262144)])
     assert not found.items[0].reduced
-    assert found.problem == "Read chunk 0 at Position 108 belongs to no argument"
+    assert found.problem == "the bytes end inside WRITE; Read chunk 0 at Position 108 belongs to no argument"
 
 
 def test_what_cannot_be_reached_is_said() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import nfs3, nfs4
 from ..nfs4 import Op
 from ..rpc import Call, Reply, call_parts, items, opaque, reduced, u32
-from ..rpcrdma import MSG, NOMSG, REPLY, header
+from ..rpcrdma import MSG, NOMSG, REPLY, call, header, reply
 from ..shapes import DATA
 from ..wire import Wire
 from .scripts import (
@@ -123,6 +123,33 @@ def unknown_version_called_a_bad_header(wire: Wire) -> Broken:
     return by_server(wire, refuse(connection, 7, version=3), "V1-VERSION")
 
 
+def invented_write_chunk(wire: Wire) -> Broken:
+    """A reply returns a Write chunk that no call gave."""
+    rpc = call(opened(wire), nfs3.getattr_())
+    chunk = sized(rpc.connection.register(64), 0)
+    return by_server(wire, returned(rpc, nfs3.getattr_reply(), writes=[chunk]))
+
+
+def half_a_write(wire: Wire) -> Broken:
+    """NFSv3 WRITE whose data end before their count does, answered with success."""
+    connection = opened(wire)
+    version = connection.version
+    connection.send(CLIENT, header(7, MSG, version=version) + message(nfs3.write(0, DATA[:64]), 7)[:-32])
+    head = header(7, MSG, version=version, direction=REPLY)
+    return by_server(wire, connection.send(SERVER, head + answer(nfs3.write_reply(64), 7)))
+
+
+def numbered_handles(wire: Wire) -> Broken:
+    """Handles in one step, and beside each the handle of a buffer for pads."""
+    connection = opened(wire)
+    for number in range(12):
+        segments = [connection.register(8, handle=0x100 + 0x101 * (3 * number + more))[0] for more in range(3)]
+        segments += connection.register(8, handle=0x99)
+        rpc = call(connection, nfs3.read(0, 32), writes=[segments])
+        reply(rpc, nfs3.read_reply(DATA[:32]))
+    return by_client(wire, rpc.true.call_operation)
+
+
 OTHERS: dict[str, str] = {
     "positions_go_on": "V1-READ-POSITION-SAME",
     "long_call_goes_on": "V1-LONG-CALL-POSITION",
@@ -131,6 +158,9 @@ OTHERS: dict[str, str] = {
     "credential_in_chunk": "V1-GSS-MATERIAL",
     "reply_chunk_as_it_was": "V1-WRITE-UNUSED",
     "empty_reply_chunk": "V1-NOMSG-CHUNK",
+    "invented_write_chunk": "V1-WRITE-SEGMENT-COUNT",
+    "half_a_write": "V1-GARBAGE-ARGS",
+    "numbered_handles": "V1-HANDLE-PREDICTABLE",
     "half_a_read": "V1-GARBAGE-ARGS",
     "long_reply_under_another_xid": "V1-XID-MATCH",
     "unknown_version_called_a_bad_header": "V1-ERROR-FOR-VERSION",
