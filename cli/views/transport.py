@@ -45,6 +45,7 @@ def connection_view(
         Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}{port}"),
         Padding(Text(_sentence("ended by", health.ended), _ended_style(health)), (0, 0, 0, 2)),
         *(Padding(Text(line), (0, 0, 0, 2)) for line in _place(health)),
+        *(Padding(Text(line, "red"), (0, 0, 0, 2)) for line in reused_lines(connection)),
         Text(),
         Grid([""], ["client", "server"], list(rows), gap=2),
     ]
@@ -106,6 +107,7 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
             troubles.append(f"{plural(one.congestion_echoes, 'congestion echo', 'congestion echoes')} (ECE)")
         if troubles:
             lines.append(f"{name}: " + "; ".join(troubles))
+    lines += reused_lines(connection)
     spread = health.loss_to_retransmission
     if spread:
         lines.append(f"from loss to retransmission: median {duration(spread.median)}, max {duration(spread.maximum)}")
@@ -114,6 +116,18 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
     if lines:
         lines[0] = f"#{connection.number} {lines[0]}"
     return [Text(line) for line in lines]
+
+
+def reused_lines(connection: Connection) -> list[str]:
+    """Sends whose PSN their sender had given to an RDMA Read request."""
+    reused = connection.reused_psns
+    lines = [
+        f"{('client', 'server')[one.sender]}: PSN error: the new Send in frame {one.frame} has PSN {one.psn}, which"
+        f" the Read request in frame {one.read_frame} took; its receiver drops it as a duplicate, and the connection"
+        " may stall"
+        for one in reused[:MAX_FRAMES]
+    ]
+    return lines + ([f"… and {len(reused) - MAX_FRAMES} more PSN errors"] if len(reused) > MAX_FRAMES else [])
 
 
 def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> RenderableType:

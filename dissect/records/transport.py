@@ -60,6 +60,15 @@ def transport_record(conversation: Conversation, health: TransportHealth, paid: 
         icrc_checked=health.icrc_checked,
         mpa_crc_checked=health.crc_checked,
         **{name: _endpoint(connection, health, end) for end, name in enumerate(("active", "passive"))},
+        psn_errors=[
+            {
+                "frame": one.frame,
+                "sender": ("active", "passive")[one.sender],
+                "psn": one.psn,
+                "read_request_frame": one.read_frame,
+            }
+            for one in connection.reused_psns
+        ],
         retransmission_count=health.retransmission_count,
         retransmissions_by_cause=dict(health.causes),
         loss_to_nak=_spread(health.loss_to_nak),

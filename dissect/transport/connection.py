@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .retransmissions import SenderLedger
 
@@ -33,6 +34,18 @@ class Endpoint:
         if self.port is not None:
             return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
         return f"{self.address} QP 0x{self.qpn:06x}"
+
+
+class ReusedPsn(NamedTuple):
+    """A new request with a PSN that an RDMA Read request of the same sender had taken: the sender's error.
+
+    The responder takes it for a duplicate, so that the connection may stall (IBA 9.7.2 and 9.7.5.1.5).
+    """
+
+    frame: int
+    sender: int
+    psn: int
+    read_frame: int
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +96,8 @@ class Connection:
     """Bytes of Read responses whose request is not in the capture, by the endpoint that issues Reads."""
     unplaced_writes: list[int] = field(default_factory=lambda: [0, 0])
     """Bytes of RDMA Writes whose first packet, which has the address, is not in the capture; by sender."""
+    reused_psns: list[ReusedPsn] = field(default_factory=list)
+    """The first of them."""
     ledgers: tuple[SenderLedger, SenderLedger] = field(default_factory=lambda: (SenderLedger(), SenderLedger()))
     """What either endpoint retransmitted."""
     stray_packets: list[int] = field(default_factory=lambda: [0, 0])

@@ -37,7 +37,7 @@ NAMES = {
     " state status failed contents call reply latency chunks retransmitted_packets retransmission_delay_ns damage"
     " notes",
     "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
-    " retransmission_count retransmissions_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission"
+    " psn_errors retransmission_count retransmissions_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission"
     " retransmissions paid file",
     "packet": "frame time_ns source destination length protocol info rpc opcode opcode_name dest_qp psn"
     " payload_length payload_captured transport segment",

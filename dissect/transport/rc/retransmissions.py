@@ -202,6 +202,8 @@ class RcRetransmissions:
                 fresh |= inside
                 if known.start <= start < known.end:
                     hole = known
+        if self._reuses_read(rows, a):
+            return
         one = self._open
         if one is None or start != self._expected:
             nak = self._complaint(start, stop, maybe_more)
@@ -220,6 +222,15 @@ class RcRetransmissions:
         self.requests.grow(one, seen_twice, Tally(new, new_bytes))
         if new:
             self._holes = fill_holes(self._holes, start, stop)
+
+    def _reuses_read(self, rows: PacketColumns, a: int) -> bool:
+        """Whether a new Send has a PSN that an RDMA Read request took: no retransmission, but its sender's error."""
+        sent = self._sent.all()
+        if sent is None or not opcodes.IS_SEND[int(rows.opcodes[a])]:
+            return False
+        psn, frame = int(rows.psns[a]), int(rows.frames[a])
+        where = places((sent.psns <= psn) & (sent.ends > psn) & (sent.frames < frame))
+        return bool(len(where)) and bool((sent.opcodes[where] == _READ_REQUEST).all())
 
     def _complaint(self, start: int, stop: int, maybe_more: bool) -> _Nak | None:
         """The NAK that retransmitted requests answer."""

@@ -17,7 +17,7 @@ from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
-from ..connection import Connection
+from ..connection import Connection, ReusedPsn
 from .assembly import Delivered, RequestAssembly
 from .reads import READ_REQUEST, RcReads, spans
 
@@ -32,6 +32,9 @@ RESTART = 1 << 16
 PATH_MTUS = tuple(opcodes.PATH_MTU.values())
 _FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
 _STARTS_RESPONSE = opcodes.IS_READ_RESPONSE & (opcodes.IS_FIRST | opcodes.IS_ONLY)
+_STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
+_ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
+MAX_REUSED = 1000
 
 
 class _Held(NamedTuple):
@@ -56,6 +59,8 @@ class SendQueue:
         self.base = start_psn
         """The first PSN known; what lies before it was sent before the capture began."""
         self.before_base = IntervalSet()
+        self.reused = IntervalSet()
+        """PSNs of new Sends that a Read request had taken."""
         self.acked = -1
         """Unwrapped PSN up to which (exclusively) the responder acknowledged; -1 for none."""
         self.held: list[_Held] = []
@@ -171,7 +176,8 @@ class SendQueue:
             start = int(psns[0])
         if start < self.head:
             known = int(psns.searchsorted(self.head))
-            self._repeated(data, rows[:known], psns[:known])
+            if not self._reused(data, rows[:known], psns[:known]):
+                self._repeated(data, rows[:known], psns[:known])
             rows, psns = rows[known:], psns[known:]
             if not len(rows):
                 return
@@ -183,6 +189,19 @@ class SendQueue:
             self._resume(int(rows["frame"][-1]))
         else:
             self._hold(start, end, data, rows, psns)
+
+    def _reused(self, data: Bytes, rows: Rows, psns: Int64s) -> bool:
+        """Whether these are a new message, although an RDMA Read request took their PSNs; then it is delivered."""
+        psn, opcode = int(psns[0]), int(rows["opcode"][0])
+        whole = _STARTS[opcode] and _ENDS[int(rows["opcode"][-1])] and not opcodes.IS_READ_REQUEST[opcode]
+        read_frame = self.reads.taking(psn) if whole and opcodes.IS_SEND[opcode] else 0
+        if not read_frame or not self.reused.add(psn, psn + len(rows)):
+            return False
+        frame = int(rows["frame"][0])
+        if len(self.connection.reused_psns) < MAX_REUSED:
+            self.connection.reused_psns.append(ReusedPsn(frame, self.sender, PSN.wrap(psn), read_frame))
+        self.messages.emit(data, rows, psn)
+        return True
 
     def _give_up(self) -> None:
         while self.held:
