@@ -20,6 +20,8 @@ def command(id: str) -> None:
     \b
     Example:
       $ rdmascope explain V1-CREDIT-EXCEEDED
+      V1-CREDIT-EXCEEDED  Calls outstanding stay within the credits
+      ...
     """
     rules = all_rules()
     rule = rules.get(id.upper())

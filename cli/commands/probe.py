@@ -100,7 +100,7 @@ def command(
     \b
       $ rdmascope probe 10.77.0.1 -c 3
       10.77.0.1:20049 by rxe0, connected in 338 ms
-        private data         sends 4.00 KiB, receives 4.00 KiB, no remote invalidation
+        private data         sends 4.00 KiB, receives 4.00 KiB, no remote …
         inline threshold     4.00 KiB to the server, 4.00 KiB back
         outstanding Reads    served here 16, served there 0
         credits              32 requested, 64 granted

@@ -72,16 +72,16 @@ def command(
 
     \b
       $ rdmascope rpcs rxe-nfs-all.pcap.zst --slower-than 100ms --sort latency
-      RPC       time conn        xid latency    frames how      up  down procedure
-      173 106.636979    3 0x9bc24159  208 ms 2803-2805        92 B  44 B NFSv4.1 DESTROY_CLIENTID
+      RPC       time conn        xid latency    frames how ...
+      173 106.636979    3 0x9bc24159  208 ms 2803-2805 ... DESTROY_CLIENTID
       ...
-       96 100.962649    2 0xe16103b9  121 ms 1509-1835   r 256 KiB 140 B NFSv4.0 PUTFH WRITE GETATTR
+       96 100.962649    2 0xe16103b9  121 ms 1509-1835   r 256 KiB ... GETATTR
 
     RPC 96 sent 256 KiB in a Read chunk.  For a script: the latency of every READ, and the bytes it transferred:
 
     \b
       $ rdmascope rpcs rxe-nfs-all.pcap.zst --procedure READ --json |
-          jq -r '[.xid, .latency.total_ns, .chunks[0].moved] | @tsv'
+          jq -r '[.xid, .latency.total_ns, .chunks[0].transferred] | @tsv'
       1017653947  43260000  6
       1067985595  10542000  262144
       ...

@@ -24,7 +24,8 @@ def command(level: str | None, role: str | None, as_markdown: bool, as_json: boo
     Example: which requirements must a server meet?
       $ rdmascope rules --level MUST --role responder
       rule                 level  judges     requirement
-      PD-INVALIDATE-STAG   MUST   responder  The invalidated handle belongs to the call…
+      PD-INVALIDATE-STAG   MUST   responder  The invalidated handle belongs
+                                             to the call that is answered
       ...
       $ rdmascope explain PD-INVALIDATE-STAG
     """

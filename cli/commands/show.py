@@ -60,24 +60,26 @@ def command(
     \b
       $ rdmascope show rxe-nfs-all.pcap.zst --rpc 13
       RPC 13  NFSv3 READLINK  complete
+      ...
       latency 44.8 ms: server 44.8 ms (100%), Writes 60.0 µs (0%)
     \b
-      frame     time  10.77.0.2                                10.77.0.1
-        104        0  ├─ SEND Only 172 B, RDMA_MSG ───────────────────▶│
-        105 +2.41 ms  │◀───────────────────────────────────────── ACK ─┤
-        106 +44.8 ms  │◀───── RDMA WRITE Only 120 B, R_key 0x0000099b ─┤
-        107 +44.8 ms  │◀────── RDMA WRITE Only 37 B, R_key 0x00000879 ─┤
-        108 +44.8 ms  │◀─────── RDMA WRITE Only 3 B, R_key 0x00000879 ─┤
-        109 +44.8 ms  │◀────────────────── SEND Only 80 B, RDMA_NOMSG ─┤
-        110 +45.4 ms  ├─ ACK ─────────────────────────────────────────▶│
+      Packets
+           frame       time  10.77.0.2                              10.77.0.1
+             104          0  ├─ SEND Only 172 B, RDMA_MSG ─────────────────▶│
+             105   +2.41 ms  │◀─────────────────────────────────────── ACK ─┤
+             106   +44.8 ms  │◀─── RDMA WRITE Only 120 B, R_key 0x0000099b ─┤
+             107   +44.8 ms  │◀──── RDMA WRITE Only 37 B, R_key 0x00000879 ─┤
+             108   +44.8 ms  │◀───── RDMA WRITE Only 3 B, R_key 0x00000879 ─┤
+             109   +44.8 ms  │◀──────────────── SEND Only 80 B, RDMA_NOMSG ─┤
+             110   +45.4 ms  ├─ ACK ───────────────────────────────────────▶│
 
     The server took it: nothing was transferred until it answered.  The reply came through the Reply chunk, 160 bytes:
 
     \b
-      chunk handle     offset             offered moved returned  frames
-      reply 0x0000099b 0x34a82abbc49e2000     120   120      120 106-106
-            0x00000879 0x34a82abb1fe95000   4,096    40       40 107-108
-            0x000007e4 0x34a82abbc49e2078       4     0        0       -
+      chunk handle     offset             length used returned  frames
+      reply 0x0000099b 0x34a82abbc49e2000    120  120      120 106-106
+            0x00000879 0x34a82abb1fe95000  4,096   40       40 107-108
+            0x000007e4 0x34a82abbc49e2078      4    0        0       -
     \b
       ── 0 to 160: reply chunk
       000000 34a8 2abb 0000 0001 0000 0000 0000 0000 4·*············· frame 106

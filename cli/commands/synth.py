@@ -67,12 +67,12 @@ def command(
       receive_buffer = 8192
       fault = "xc-no-response"              # one of 'rdmascope synth --faults'
       [[connection.step]]
-      call = "read"                         # null, getattr, write, readdirplus, create_session, callback
+      call = "read"                         # or null, write, readdirplus, …
       size = 20000
       count = 3                             # at once, as far as credits go
       segments = 2
       [[connection.step]]
-      request = { receive_buffer = 16384 }  # a change of the server's characteristics
+      request = { receive_buffer = 16384 }  # a change of the server
       [[connection.step]]
       disconnect = true
 

@@ -51,7 +51,7 @@ def command(files: tuple[str, ...], limit: int | None, as_json: bool, ports: tup
 
     \b
       $ rdmascope verify longcall-rxe.pcap.zst
-      longcall-rxe.pcap.zst beside tshark 4.0.17
+      longcall-rxe.pcap.zst beside tshark ...
       they agree, 15 differences explained
     \b
                           compared equal explained unexplained
@@ -64,8 +64,8 @@ def command(files: tuple[str, ...], limit: int | None, as_json: bool, ports: tup
     five.  Those have a Read chunk:
 
     \b
-      Both are right: Wireshark shows a call with a Read chunk in the last Read response
-      and counts its time from there, rdmascope from the Send (15)
+      Both are right: Wireshark shows a call with a Read chunk in the last Read
+      response and counts its time from there, rdmascope from the Send (15)
         see Wireshark, epan/dissectors/packet-rpcrdma.c
         frame what  field        rdmascope Wireshark
         107   call  frame.number 107       113
