@@ -167,3 +167,13 @@ def test_a_fault_brings_along_what_gives_the_occasion() -> None:
 def test_a_connection_without_steps_is_still_made() -> None:
     frames, (played,) = play_script(parse_script("[[connection]]"))
     assert len(frames) == 3 and played.calls == 0
+
+
+@pytest.mark.parametrize("extension", ["true", "false"])
+def test_a_first_call_of_version_2_is_never_longer_than_1024_bytes(extension: str) -> None:
+    """Whatever chunks the script forbids: what does not fit before the version is settled travels in a chunk."""
+    ends = f"[connection.client]\nversion = 2\nextension = {extension}\n[connection.server]\nversion = 2\n"
+    step = '[[connection.step]]\ncall = "write"\nsize = 3000\nwithout = ["read", "zero"]\n'
+    frames, (played,) = play_script(parse_script(f"[[connection]]\n{ends}{step}"))
+    assert played.answered == played.calls == 1
+    assert broken(analyzed(frames)[1]) == set()
