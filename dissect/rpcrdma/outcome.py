@@ -146,6 +146,7 @@ def finish_state(rpc: Rpc) -> None:
         rpc.contents = "missing"
     if damage and rpc.connection.damaged:
         damage += _arrived_damaged(rpc)
+    damage += _contradictions(rpc)
     if rpc.ambiguous:
         damage.append("undecidable which of several calls with its XID a reply answers")
     rpc.damage = tuple(damage)
@@ -173,6 +174,25 @@ def _arrived_damaged(rpc: Rpc) -> list[str]:
         return []
     listed = ", ".join(frames[:MAX_FRAMES]) + (", …" if len(frames) > MAX_FRAMES else "")
     return [f"arrived damaged, by a wrong ICRC: frame{'s' if len(frames) > 1 else ''} {listed}"]
+
+
+def _contradictions(rpc: Rpc) -> list[str]:
+    """Chunk data that were retransmitted with other bytes: which of them the receiver took is not known."""
+    return [
+        f"{_label(rpc, chunk)}: frame {operation.contradicted} retransmits a packet with other bytes"
+        for chunk in rpc.chunks
+        for use in chunk.segments
+        for operation in use.operations
+        if operation.contradicted
+    ]
+
+
+def _label(rpc: Rpc, chunk: ChunkUse) -> str:
+    if chunk.kind == "read":
+        return f"Read chunk at Position {chunk.position}"
+    if chunk.kind == "reply":
+        return "Reply chunk"
+    return f"Write chunk {[one for one in rpc.chunks if one.kind == 'write'].index(chunk) + 1}"
 
 
 def _unsound(message: Message) -> bool:

@@ -184,6 +184,8 @@ class Operation:
     """Time of the last transmission of any of its packets; 0 where nothing was repeated."""
     retransmissions: int = 0
     """Packets of it seen again."""
+    contradicted: int = 0
+    """A frame that retransmits one of its packets with other bytes; 0 for none."""
     start_known: bool = True
     """False where its first packet is not in the capture."""
     end_known: bool = True

@@ -12,6 +12,7 @@ from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection
 from ..operations import Kind, Operation, Payload
+from .copies import other_bytes
 from .reads import DEFAULT_MTU, READ_REQUEST, RcReads
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
@@ -43,6 +44,7 @@ class RequestAssembly:
         self.partial: list[tuple[int, Bytes, Rows]] = []
         """Packets of the message that is not yet complete: PSN of the first row, rows."""
         self.partial_repeats = 0
+        self.partial_contradicted = 0
         self.recent: list[Operation] = []
         """What was delivered last, in PSN order: repetitions are charged to it."""
         self.order = 0
@@ -287,6 +289,7 @@ class RequestAssembly:
             PSN.wrap(psn),
             packets,
             retransmissions=self.partial_repeats,
+            contradicted=self.partial_contradicted,
             start_known=start_known and bool(first["headers"][0]),
             end_known=end_known or (kind is Kind.WRITE and has_address),
         )
@@ -299,7 +302,7 @@ class RequestAssembly:
             operation.immediate = int(last["immediate"][-1])
         if kind is Kind.WRITE and not has_address:
             self.connection.unplaced_writes[self.sender] += payload.seen
-        self.partial_repeats = 0
+        self.partial_repeats = self.partial_contradicted = 0
         self.order = max(self.order, operation.last_frame)
         self.out.append((self.order, operation))
 
@@ -310,6 +313,7 @@ class RequestAssembly:
         reference = int(psns[0])
         if self.partial and reference >= self.partial[0][0]:
             self.partial_repeats += len(rows)
+            self.partial_contradicted = self.partial_contradicted or other_bytes(self.partial, data, rows)
             return
         recent = self.recent[-RECENT:] + [operation for _, operation in self.out[-RECENT:]]
         if not recent:
@@ -323,3 +327,5 @@ class RequestAssembly:
                 continue
             operation.retransmissions += len(mine)
             operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
+            if operation.kind is Kind.WRITE and not operation.contradicted:
+                operation.contradicted = other_bytes(operation.payload.runs, data, rows[mine])

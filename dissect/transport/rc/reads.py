@@ -10,6 +10,7 @@ from ...arrays import Bytes, Int64s, Rows, places, some
 from ...intervals import IntervalSet
 from ..connection import Connection
 from ..operations import Operation
+from .copies import other_bytes
 
 READ_REQUEST = 0x0C
 DEFAULT_MTU = 4096
@@ -124,6 +125,7 @@ class RcReads:
         if repeated:
             operation.retransmissions += repeated
             operation.last_sent = int(rows["time"][-1])
+            operation.contradicted = operation.contradicted or other_bytes(operation.payload.runs, data, rows)
         payload = operation.payload
         for start, end in fresh:
             part = rows[start - low : end - low]
