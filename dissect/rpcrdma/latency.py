@@ -6,6 +6,9 @@ from ..transport.operations import Operation
 from .rpcs import Latency, Rpc
 
 REPLY_EARLIER = "its reply has an earlier time than its call, so its latency is not known"
+FAR_APART = "the times of its call and its reply are centuries apart, so its latency is not known"
+MAX_LATENCY = (1 << 63) - 1
+"""Nanoseconds that the columns of latencies hold."""
 
 
 def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency | None:
@@ -14,6 +17,9 @@ def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency | None:
     None, with a note, where the capture's times contradict the order of call and reply.
     """
     begin, end = call.first_time, reply.last_time
+    if end - begin > MAX_LATENCY:
+        rpc.notes += (FAR_APART,)
+        return None
     if not rpc.chunks and begin <= call.last_time <= reply.first_time <= end:
         sent, answering = call.last_time, reply.first_time
         return Latency(end - begin, sent - begin, 0, answering - sent, 0, end - answering)
