@@ -7,7 +7,6 @@ IBA volume 1, 9.7.5 (acknowledgements and NAKs) and 9.9 (errors and retries).
 
 from __future__ import annotations
 
-from collections import deque
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -37,7 +36,7 @@ class _History:
     """The last packets that went one way."""
 
     def __init__(self) -> None:
-        self._parts: deque[PacketColumns] = deque()
+        self._parts: list[PacketColumns] = []
         self._count = 0
         self._joined: PacketColumns | None = None
 
@@ -48,7 +47,7 @@ class _History:
 
     def trim(self) -> None:
         while self._parts and self._count - len(self._parts[0].psns) >= KEPT:
-            self._count -= len(self._parts.popleft().psns)
+            self._count -= len(self._parts.pop(0).psns)
         surplus = self._count - 2 * KEPT
         if surplus > 0:
             self._parts[0] = PacketColumns(*(column[surplus:].copy() for column in self._parts[0]))
