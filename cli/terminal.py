@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
@@ -62,6 +62,13 @@ def complain(message: str) -> None:
 def say(text: str, error: bool = False) -> None:
     """One line, as it is."""
     click.echo(harmless_line(text), err=error)
+
+
+def binary_output() -> BinaryIO:
+    """Standard output for bytes.  Raises click.ClickException where it is a terminal."""
+    if sys.stdout.isatty():
+        raise click.ClickException("a capture is not written to a terminal; redirect it, or name a file")
+    return sys.stdout.buffer
 
 
 def print_json(record: Mapping[str, Any]) -> None:

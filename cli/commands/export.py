@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -11,7 +10,7 @@ from rdmascope.captures.tcp_export import export_record, export_tcp
 from rdmascope.dissect.units import count, plural
 
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
-from ..terminal import complain, print_json
+from ..terminal import binary_output, complain, print_json, say
 
 
 @click.command("export")
@@ -73,13 +72,11 @@ def command(
     """
     reading = Reading(files, analyzer_options(ports, force))
     to_stdout = str(output) == "-"
-    exported = export_tcp(reading, sys.stdout.buffer if to_stdout else output, skip_incomplete)
+    exported = export_tcp(reading, binary_output() if to_stdout else output, skip_incomplete)
     if as_json and not to_stdout:
         print_json(export_record(str(output), exported))
     else:
-        click.echo(
-            f"{output}: {plural(exported.messages, 'message')} in {plural(exported.packets, 'packet')}", err=to_stdout
-        )
+        say(f"{output}: {plural(exported.messages, 'message')} in {plural(exported.packets, 'packet')}", to_stdout)
         for number, what in (
             (exported.incomplete, "written with bytes missing"),
             (exported.skipped, "left out, bytes are missing"),

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from rdmascope.dissect.records.packets import packet_record
 
+from ..plain import harmless_line
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
 from ..terminal import console, print_json, show
 from ..views import packets as views
@@ -98,9 +99,9 @@ def command(
                 style = views.PROTOCOL_STYLES.get(packet.protocol, "")
                 out.print(Text(text, style), no_wrap=True, overflow="ellipsis")
             else:
-                sys.stdout.write(text + "\n")
+                sys.stdout.write(harmless_line(text) + "\n")
             if packet.comment:
-                sys.stdout.write(views.comment_line(packet.comment) + "\n")
+                sys.stdout.write(harmless_line(views.comment_line(packet.comment)) + "\n")
             if trees:
                 from ..views.frame import layer_trees
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import Duration, Moment, MomentType, Xid
+from ..plain import harmless_line
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
 from ..terminal import console, print_json
 from ..views import rpcs as views
@@ -113,12 +115,16 @@ def command(
 
 def _print_lines(reading: Reading, found: Iterator[Rpc]) -> None:
     out = console()
+    narrow = out.is_terminal and out.width < views.NARROW
+    first = next(found, None)  # A file that cannot be read gets no header.
+    lines = found if first is None else chain((first,), found)
+    if first is None and reading.damage is not None:
+        return
     if out.is_terminal:
-        narrow = out.width < views.NARROW
         out.print(views.header(narrow), no_wrap=True, overflow="ellipsis", style="dim")
-        for rpc in found:
+        for rpc in lines:
             out.print(views.line(rpc, reading.first_time, narrow), no_wrap=True, overflow="ellipsis")
     else:
         sys.stdout.write(views.header().plain + "\n")
-        for rpc in found:
-            sys.stdout.write(views.line(rpc, reading.first_time).plain + "\n")
+        for rpc in lines:
+            sys.stdout.write(harmless_line(views.line(rpc, reading.first_time).plain) + "\n")

@@ -17,7 +17,7 @@ from rdmascope.captures.synth.shipped import read_script, shipped_scripts, write
 from rdmascope.dissect.records.schema import record
 from rdmascope.dissect.units import plural
 
-from ..terminal import EXIT_FAULT, complain, console, print_json, show
+from ..terminal import EXIT_FAULT, binary_output, complain, console, print_json, say, show
 
 if TYPE_CHECKING:
     from rdmascope.captures.synth.wire.play import Played
@@ -121,7 +121,7 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
         raise click.ClickException(f"{output}: is the script itself")
     frames, played = play_script(script)
     kept = captured(script, frames)
-    with nullcontext(sys.stdout.buffer) if to_stdout else output.open("wb") as target:
+    with nullcontext(binary_output()) if to_stdout else output.open("wb") as target:
         write_capture(target, kept, script.snaplen)
     calls, answered = sum(one.calls for one in played), sum(one.answered for one in played)
     if as_json and not to_stdout:
@@ -148,9 +148,9 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
         )
     else:
         told = [plural(len(kept), "frame"), plural(len(played), "connection"), f"{answered} of {calls} calls answered"]
-        click.echo(f"{output}: {', '.join(told)}", err=to_stdout)
+        say(f"{output}: {', '.join(told)}", to_stdout)
         for line in _remarks(script, played):
-            click.echo(f"  {line}", err=to_stdout)
+            say(f"  {line}", to_stdout)
     idle = _idle(script, played)
     for line in idle:
         complain(line)

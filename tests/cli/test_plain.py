@@ -95,7 +95,7 @@ def test_a_process_with_another_encoding_ends_well(variables: dict[str, str]) ->
 
 
 @pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}], ids=["pipe", "terminal"])
-@pytest.mark.parametrize("command", [name for name in RUNS if name != "export"])
+@pytest.mark.parametrize("command", RUNS)
 def test_names_of_files_do_not_act(
     command: str, colour: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +144,28 @@ def test_names_in_captures_do_not_act(
         assert not ACTS.search(COLOUR.sub("", result.output)), more
     if command in ("info", "files"):
         assert "\\x1b[31m" in run(command, str(hostile_capture), *options, COLUMNS="200").output
+
+
+@pytest.mark.parametrize("arguments", [("export", str(SMALL), "-o", "-"), ("synth", "v2-settles", "-o", "-")])
+def test_a_terminal_gets_no_capture(arguments: tuple[str, ...]) -> None:
+    leader, follower = os.openpty()
+    try:
+        done = subprocess.run(
+            [Path(sys.executable).parent / "rdmascope", *arguments], stdout=follower, stderr=subprocess.PIPE
+        )
+    finally:
+        os.close(leader)
+        os.close(follower)
+    assert done.returncode == 2
+    assert b"a capture is not written to a terminal" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["rpcs", "packets", "files", "transport", "credits", "report"])
+def test_what_cannot_be_read_gets_no_header(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "text.pcap"
+    path.write_text("no capture, " * 20)
+    result = run(command, str(path))
+    assert (result.exit_code, result.stdout) == (2, "")
 
 
 def test_a_mistyped_command_is_guessed() -> None:
