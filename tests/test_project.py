@@ -179,7 +179,9 @@ def long_files() -> list[str]:
 
 def untested_packages() -> list[str]:
     """Packages with code of their own, and no test in the folder of tests that mirrors them."""
-    packages = {path.parent.relative_to(ROOT) for top in TOPS for path in modules(top) if path.stem != "__init__"}
+    # The door's are in test_door.py: beside playbook, a folder of that name would hide the package.
+    tops = [top for top in TOPS if top != "rdmascope"]
+    packages = {path.parent.relative_to(ROOT) for top in tops for path in modules(top) if path.stem != "__init__"}
     return sorted(folder.as_posix() for folder in packages if not list((ROOT / "tests" / folder).glob("test_*.py")))
 
 

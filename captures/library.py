@@ -1,0 +1,203 @@
+"""``rdmascope.read`` and what it gives: captures to iterate over, from a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from types import TracebackType
+from typing import TypeVar
+
+from numpy.ma import MaskedArray
+
+from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.audit.selection import select_rules
+from rdmascope.dissect.records.packets import Packet
+from rdmascope.dissect.records.tables import TABLES, columns
+from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
+from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.listeners import Listener
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.connection import Connection
+
+from .errors import CaptureError
+from .formats.streams import Limits
+from .open import Follow
+from .session import Paths, Progress, Session
+
+Given = TypeVar("Given")
+
+
+def read(
+    paths: Paths,
+    *,
+    ports: Iterable[int] = (),
+    force: bool = False,
+    icrc: bool = False,
+    follow: Follow | None = None,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> Capture:
+    """A capture to iterate over.  Nothing is opened before something is asked of it.
+
+    Args:
+        paths: one path, or several to be read as one capture in the order of time; a directory stands for the captures
+            in it, - for standard input, which can be read once.
+        ports: more service ports of RPC-over-RDMA beside 20049.
+        force: take every connection for RPC-over-RDMA.
+        icrc: count wrong invariant CRCs also of hosts that never send a right one.
+        follow: the file is still being written: read on as it grows.
+        limits: frames and bytes of a batch.
+        progress: is given bytes read, bytes in all (None: not known) and frames read, after every batch.
+    """
+    options = Options(ports=frozenset({NFS_RDMA_PORT, *ports}), force=force, icrc=icrc)
+    return Capture(paths, options, follow=follow, limits=limits, progress=progress)
+
+
+class Capture:
+    """Captures, read from the start by every method that gives something: memory does not grow with their size.
+
+    A file that cannot be opened raises CaptureError at once.  Damage further inside does not: all that is before it is
+    given, ``damage`` says what is wrong, and ``check()`` raises it.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        options: Options | None = None,
+        *,
+        follow: Follow | None = None,
+        limits: Limits | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.paths = paths
+        self.options = options or Options()
+        self._follow, self._limits, self._progress = follow, limits, progress
+        self._last: Session | None = None
+        self._read_whole = False
+        self._running: list[Iterator[object]] = []
+
+    def __enter__(self) -> Capture:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Rpc]:
+        return self.rpcs()
+
+    def close(self) -> None:
+        """End the passes that were not read to their end, and close their files."""
+        for one in self._running:
+            if hasattr(one, "close"):
+                one.close()
+        self._running.clear()
+
+    def session(self, contents: bool = True) -> Session:
+        """A new pass over the files, for programs that look at its state between batches.
+
+        ``contents``: RPCs that ended still hold their bytes.
+        """
+        self._read_whole = False
+        options = self.options if contents else replace(self.options, contents=False)
+        self._last = Session(self.paths, options, follow=self._follow, limits=self._limits, progress=self._progress)
+        return self._last
+
+    def rpcs(self, listener: Callable[[Conversation], Listener] | None = None) -> Iterator[Rpc]:
+        """RPCs in the order in which they end; those without a reply come last.
+
+        ``listener`` makes, for each conversation, an object that is called as its messages are seen.
+        """
+        session = self.session()
+        session.analyzer.listener = listener
+        return self._kept(self._whole(session, session.rpcs()))
+
+    def packets(self, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
+        """The RDMA packets of frames ``first`` to ``last`` (of iWARP: TCP segments), with the RPCs they belong to."""
+        return self._kept(self.session(contents=False).packets(first, last))
+
+    def findings(self, *rules: str, examples: int = 1 << 20) -> Iterator[Finding]:
+        """The violations that the audit finds, in the order in which they are found.
+
+        Args:
+            rules: ids such as 'V1-INLINE-EXCEEDED'; one may end with a star.  All where none is given.
+            examples: at most so many of one rule at one endpoint.
+
+        Raises UnknownRule (a ValueError) for a name that no rule has.
+        """
+        return self._kept(self._findings(Auditor(select_rules(rules), examples)))
+
+    def _findings(self, auditor: Auditor) -> Iterator[Finding]:
+        found: list[Finding] = []
+        auditor.on_finding = lambda finding, tally: (
+            found.append(finding) if tally.violated <= auditor.examples else None
+        )
+        session = self.session()
+        session.analyzer.listener = auditor.listener
+        for _ in session.rpcs(auditor.evict):
+            yield from found
+            found.clear()
+        auditor.finish(session.analyzer.conversations)
+        self._read_whole = True
+        yield from found
+
+    @property
+    def conversations(self) -> list[Conversation]:
+        """What the two ends of each connection agreed, in order of appearance, at the end of the capture."""
+        return self._finished().analyzer.conversations
+
+    @property
+    def connections(self) -> list[Connection]:
+        """The connections in order of appearance, as they are at the end of the capture."""
+        return self._finished().analyzer.connections
+
+    @property
+    def frames(self) -> int:
+        """Frames in the capture."""
+        return self._finished().analyzer.frames
+
+    @property
+    def damage(self) -> CaptureError | None:
+        """Why reading ended early; None where it did not."""
+        return self._finished().damage
+
+    def check(self) -> None:
+        """Raise CaptureError where the capture is damaged, or holds no RDMA."""
+        self._finished().check()
+
+    def table(self, name: str) -> dict[str, MaskedArray]:
+        """A table as columns, by their names: masked NumPy arrays, in which what is not known is masked.
+
+        ``rdmascope.TABLES`` has the tables and their columns.  A table is held in memory whole.  Raises KeyError for a
+        name that no table has.
+        """
+        table = TABLES[name]
+        nouns: Iterable[object]
+        if table.of == "rpc":
+            nouns = self.rpcs()
+        elif table.of == "packet":
+            nouns = self.packets()
+        elif table.of == "finding":
+            nouns = self.findings()
+        else:
+            nouns = self.conversations
+        return columns(table, nouns)
+
+    def _kept(self, given: Iterator[Given]) -> Iterator[Given]:
+        self._running.append(given)
+        return given
+
+    def _whole(self, session: Session, rpcs: Iterator[Rpc]) -> Iterator[Rpc]:
+        yield from rpcs
+        if session is self._last:
+            self._read_whole = True
+
+    def _finished(self) -> Session:
+        """The last pass, where it came to its end; else one that does."""
+        if self._last is None or not self._read_whole:
+            for _ in self.rpcs():
+                pass
+        assert self._last is not None
+        return self._last

@@ -1,0 +1,110 @@
+"""See the RPCs inside RDMA: the library behind the ``rdmascope`` command, without click or rich.
+
+``read`` opens captures and gives a ``Capture`` to iterate over: its RPCs, packets, connections and findings, one pass
+over the files each, in memory that does not grow with their size.
+
+    import rdmascope
+
+    for rpc in rdmascope.read("nfs.pcap").rpcs():
+        print(rpc.number, rpc.name, rpc.status, rpc.latency)
+
+``Session`` is one such pass, for programs that want to look at the state between batches.  The names here are stable:
+one goes away, or changes its meaning, only with a new major version.  Times are nanoseconds, moments since the Unix
+epoch; sizes are bytes; endpoint 0 of a connection is the active side, which NFS calls the client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rdmascope.captures import CaptureError, Follow, Limits
+    from rdmascope.captures.library import Capture, read
+    from rdmascope.captures.session import Session
+    from rdmascope.dissect.audit.finding import Finding
+    from rdmascope.dissect.frames import Frame
+    from rdmascope.dissect.records.packets import Packet
+    from rdmascope.dissect.records.tables import TABLES, TableColumn
+    from rdmascope.dissect.rpcrdma.conversation import Conversation
+    from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
+    from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+    from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
+    from rdmascope.dissect.transport.connection import Connection, Endpoint
+    from rdmascope.dissect.transport.operations import Operation
+
+    __version__: str
+
+_PLACES = {
+    "Capture": "captures.library",
+    "CaptureError": "captures",
+    "ChunkUse": "dissect.rpcrdma.rpcs",
+    "TableColumn": "dissect.records.tables",
+    "Connection": "dissect.transport.connection",
+    "Conversation": "dissect.rpcrdma.conversation",
+    "Endpoint": "dissect.transport.connection",
+    "Finding": "dissect.audit.finding",
+    "Follow": "captures",
+    "Frame": "dissect.frames",
+    "Latency": "dissect.rpcrdma.rpcs",
+    "Limits": "captures",
+    "Message": "dissect.rpcrdma.messages",
+    "Operation": "dissect.transport.operations",
+    "Packet": "dissect.records.packets",
+    "Reassembled": "dissect.rpcrdma.rpcs",
+    "Rpc": "dissect.rpcrdma.rpcs",
+    "Segment": "dissect.rpcrdma.messages",
+    "SegmentUse": "dissect.rpcrdma.rpcs",
+    "Session": "captures.session",
+    "TABLES": "dissect.records.tables",
+    "TransportHeader": "dissect.rpcrdma.messages",
+    "read": "captures.library",
+    "reassembled_call": "dissect.rpcrdma.reassembly",
+    "reassembled_reply": "dissect.rpcrdma.reassembly",
+}
+"""Name -> the module that has it, imported when the name is used first."""
+
+__all__ = [
+    "TABLES",
+    "Capture",
+    "CaptureError",
+    "ChunkUse",
+    "Connection",
+    "Conversation",
+    "Endpoint",
+    "Finding",
+    "Follow",
+    "Frame",
+    "Latency",
+    "Limits",
+    "Message",
+    "Operation",
+    "Packet",
+    "Reassembled",
+    "Rpc",
+    "Segment",
+    "SegmentUse",
+    "Session",
+    "TableColumn",
+    "TransportHeader",
+    "__version__",
+    "read",
+    "reassembled_call",
+    "reassembled_reply",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rdmascope")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+../../../rdmascope/__init__.py

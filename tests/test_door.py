@@ -1,0 +1,152 @@
+"""``import rdmascope``: the same answers as the commands give, without click or rich."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rdmascope
+from playbook.commands import BOTH_WAYS, EVERYTHING, LONG_CALLS, objects
+
+SAMPLES = Path(LONG_CALLS).parent
+
+
+def run(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+
+def test_neither_click_nor_rich_stands_behind_it() -> None:
+    loaded = run(
+        "import sys, rdmascope\n"
+        "light = 'numpy' in sys.modules\n"
+        f"capture = rdmascope.read({LONG_CALLS!r})\n"
+        "list(capture.rpcs()), list(capture.packets(1, 9)), list(capture.findings()), capture.table('segments')\n"
+        "print(light, 'click' in sys.modules, 'rich' in sys.modules)"
+    )
+    assert loaded == "False False False\n"
+
+
+def test_every_name_is_there() -> None:
+    assert all(getattr(rdmascope, name) is not None for name in rdmascope.__all__)
+    assert set(rdmascope.__all__) <= set(dir(rdmascope))
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        rdmascope.Nothing  # noqa: B018
+
+
+def test_the_module_is_the_command() -> None:
+    result = subprocess.run([sys.executable, "-m", "rdmascope", "--version"], capture_output=True, text=True)
+    assert (result.returncode, rdmascope.__version__ in result.stdout) == (0, True)
+
+
+def test_rpcs_are_those_of_the_command() -> None:
+    printed = objects("rpcs", LONG_CALLS)
+    capture = rdmascope.read(LONG_CALLS)
+    assert sorted((rpc.number, rpc.xid, rpc.state, rpc.status or None) for rpc in capture) == [
+        (one["number"], one["xid"], one["state"], one["status"]) for one in printed
+    ]
+    assert capture.damage is None
+    assert [one.number for one in capture.connections] == sorted({one["connection"] for one in printed})
+
+
+def test_packets_are_those_of_the_command() -> None:
+    printed = objects("packets", LONG_CALLS, "--frame", "40-60")
+    listed = list(rdmascope.read(LONG_CALLS).packets(40, 60))
+    assert [(one.frame, one.protocol, one.info, one.rpc) for one in listed] == [
+        (one["frame"], one["protocol"], one["info"], one["rpc"]) for one in printed
+    ]
+
+
+def test_findings_are_those_of_the_command() -> None:
+    audited = objects("audit", "--fail-on", "NEVER", EVERYTHING)
+    (violations,) = (one["violations"] for one in audited if one["type"] == "audit")
+    found = list(rdmascope.read(EVERYTHING).findings())
+    assert len(found) == violations
+    assert {one.rule.id for one in found} == {one["rule"] for one in audited if one["type"] == "finding"}
+    few = Counter(
+        (one.rule.id, one.connection.number) for one in rdmascope.read(EVERYTHING).findings("PD-*", examples=2)
+    )
+    assert few and set(few.values()) <= {1, 2}
+    with pytest.raises(ValueError, match="no rule 'V9-X'"):
+        rdmascope.read(EVERYTHING).findings("V9-X")
+
+
+@pytest.mark.parametrize("name", rdmascope.TABLES)
+def test_columns_of_a_table_have_one_length_and_their_types(name: str) -> None:
+    table = rdmascope.TABLES[name]
+    columns = rdmascope.read(EVERYTHING).table(name)
+    assert list(columns) == [column.name for column in table.columns]
+    assert len({len(values) for values in columns.values()}) == 1 and len(columns[table.columns[0].name])
+    kinds = {"int": np.int64, "uint": np.uint64, "bool": np.bool_, "text": np.object_}
+    for column in table.columns:
+        assert columns[column.name].dtype == kinds[column.type], column.name
+        if column.type == "text":
+            assert all(isinstance(value, str) for value in columns[column.name].compressed())
+
+
+def test_a_table_says_what_the_records_say() -> None:
+    table, printed = rdmascope.read(BOTH_WAYS).table("rpcs"), objects("rpcs", BOTH_WAYS)
+    latency = {one["number"]: one["latency"] and one["latency"]["total_ns"] for one in printed}
+    known = {
+        int(number): None if value is np.ma.masked else int(value)
+        for number, value in zip(table["number"], table["latency_ns"], strict=True)
+    }
+    assert known == latency
+    segments = rdmascope.read(LONG_CALLS).table("segments")
+    offsets = {
+        segment["offset"]
+        for one in objects("rpcs", LONG_CALLS)
+        for chunk in one["chunks"]
+        for segment in chunk["segments"]
+    }
+    assert {int(offset) for offset in segments["offset"]} == offsets
+
+
+def test_a_missing_file_raises_and_a_damaged_one_gives_what_is_there(tmp_path: Path) -> None:
+    with pytest.raises(rdmascope.CaptureError, match="no such file"):
+        list(rdmascope.read(tmp_path / "none.pcap").rpcs())
+    import zstandard
+
+    whole = zstandard.ZstdDecompressor().decompressobj().decompress(Path(LONG_CALLS).read_bytes())
+    damaged = tmp_path / "damaged.pcap"
+    damaged.write_bytes(whole[: len(whole) // 2 + 3])
+    capture = rdmascope.read(damaged)
+    assert list(capture.rpcs())
+    assert isinstance(capture.damage, rdmascope.CaptureError)
+    with pytest.raises(rdmascope.CaptureError):
+        capture.check()
+
+
+def test_a_pass_can_be_left_early() -> None:
+    with rdmascope.read(EVERYTHING) as capture:
+        first = next(iter(capture))
+        assert first.number
+    assert capture.frames == 3697
+
+
+def test_progress_and_limits() -> None:
+    seen: list[tuple[int, int | None, int]] = []
+    limits = rdmascope.Limits(frames=500)
+    capture = rdmascope.read(EVERYTHING, limits=limits, progress=lambda *at: seen.append(at))
+    assert len(list(capture.rpcs())) == 229
+    assert [frames for _, _, frames in seen] == sorted(frames for _, _, frames in seen)
+    assert seen[-1][2] == 3697 and len(seen) > 7
+
+
+def test_whole_messages() -> None:
+    for rpc in rdmascope.read(LONG_CALLS):
+        call = rdmascope.reassembled_call(rpc)
+        assert call is not None and call.complete
+        assert int.from_bytes(call.prefix[:4], "big") == rpc.xid
+
+
+def test_records_of_nouns_can_be_made() -> None:
+    from rdmascope.dissect.records.rpc import rpc_record
+
+    (first, *_) = rdmascope.read(LONG_CALLS)
+    assert json.loads(json.dumps(rpc_record(first)))["type"] == "rpc"
