@@ -27,12 +27,14 @@ from rdmascope.dissect.measure.file_contents import (
 )
 from rdmascope.dissect.measure.files import ALTERED, READ, TRUNCATED, WRITE, ZEROS, FileTransfer, MissingRange
 
+from .output import input_files
+
 KINDS = (READ, WRITE, ZEROS, TRUNCATED, ALTERED)
 
 LARGEST = (1 << 63) - 1
 """Longest file that the operating system can name."""
-MAX_ZEROS = 4 << 30
-"""Bytes of holes up to which checksums are computed; a file may claim to be as long as it likes."""
+MAX_ZEROS = 1 << 30
+"""Bytes of holes up to which checksums are computed, over all files: any file may claim to be as long as it likes."""
 
 MANIFEST = "manifest.json"
 
@@ -132,7 +134,8 @@ class Target:
         """Raises OSError where it is no directory, a symbolic link, or, without ``force``, not empty."""
         self.path = path
         self.made = False
-        self._captures = [os.stat(capture) for capture in captures if os.path.exists(capture)]
+        self._captures = [os.stat(file) for file in input_files(captures) if os.path.isfile(file)]
+        self._zeros = MAX_ZEROS
         try:
             path.mkdir()
             self.made = True
@@ -174,8 +177,11 @@ class Target:
         sums = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
         stored = sum(region.end - region.start for region in contents.regions if region.at >= 0)
         problem = ""
-        if length - stored > MAX_ZEROS:
+        holes = max(0, length - stored)
+        if holes > self._zeros:
             problem = "no checksums: too many holes"
+        else:
+            self._zeros -= holes
         reached = 0
         fd = self.create(name)
         try:

@@ -17,15 +17,13 @@ def refuse_inputs(output: str | os.PathLike[str], inputs: Iterable[str]) -> None
         there = os.stat(output)
     except OSError:
         return
-    for given in inputs:
-        for path in _files_of(given):
-            try:
-                same = os.path.samestat(os.stat(path), there)
-            except OSError:
-                continue
-            if same:
-                what = "is the capture itself" if path == given else f"is {path}, which is read"
-                raise CaptureError(f"{os.fspath(output)}: {what}; write to another file")
+    for path in input_files(inputs):
+        try:
+            same = os.path.samestat(os.stat(path), there)
+        except OSError:
+            continue
+        if same:
+            raise CaptureError(f"{os.fspath(output)}: is the capture itself, or the script; write to another file")
 
 
 def _files_of(given: str) -> Iterable[str]:
@@ -35,6 +33,11 @@ def _files_of(given: str) -> Iterable[str]:
         return [given, *(path for path, listed in expand(given) if listed)]
     except CaptureError:
         return [given]
+
+
+def input_files(inputs: Iterable[str]) -> list[str]:
+    """The files that are read, those of directories included."""
+    return [path for given in inputs for path in _files_of(given)]
 
 
 def open_output(output: str | os.PathLike[str], inputs: Iterable[str]) -> BinaryIO:

@@ -14,6 +14,7 @@ from rdmascope.dissect.frames import FrameBatch
 
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
+from ..output import open_output
 
 if TYPE_CHECKING:
     from . import Live
@@ -55,10 +56,7 @@ class Keeper:
 
     def _open(self) -> None:
         live = self._live
-        try:
-            self._file = open(self._keep.path, "wb")  # noqa: SIM115
-        except OSError as error:
-            raise CaptureError(f"{self._keep.path}: {error.strerror}") from None
+        self._file = open_output(self._keep.path, ())
         self._size = 0
         self._began = self._last = 0
         # Every file tells of its own time only.

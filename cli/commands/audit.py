@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.output import refuse_inputs, write_output
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.result import Result
@@ -116,6 +116,8 @@ def command(
     )
     limit = FAIL_ON[(fail_on or settings.fail_on).upper()]
     chosen = connection if connection is not None else settings.connection
+    for output in filter(None, (junit_file, sarif_file)):
+        refuse_inputs(output, files)
     results: list[Result] = []
     failed = False
     out = console()
@@ -146,9 +148,9 @@ def command(
             complain(str(error))
             failed = True
     if junit_file:
-        Path(junit_file).write_text(junit(results), encoding="utf-8")
+        write_output(junit_file, junit(results), files)
     if sarif_file:
-        Path(sarif_file).write_text(sarif(results), encoding="utf-8")
+        write_output(sarif_file, sarif(results), files)
     if failed:
         ctx.exit(EXIT_BAD_INPUT)
     if any(tally.worst <= limit for result in results for tally in result.auditor.tallies.values() if tally.violated):

@@ -272,7 +272,9 @@ def _suite(
     else:
         show(out, views.suite_summary(results, out.width))
     if junit_file:
-        Path(junit_file).write_text(records.junit(results, target), encoding="utf-8")
+        from rdmascope.captures.output import write_output
+
+        write_output(junit_file, records.junit(results, target), ())
     return EXIT_FAULT if any(one.failed for one in results) else 0
 
 

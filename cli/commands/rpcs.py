@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from rdmascope.dissect.measure.selection import is_procedure
+from rdmascope.dissect.measure.selection import RpcFilter, procedure_names
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -29,13 +29,17 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 
 @click.command("rpcs")
 @file_argument
-@click.option("--xid", type=Xid(), help="Only this XID: 0x1a2b3c4d or decimal.")
+@click.option("--xid", "xids", type=Xid(), multiple=True, help="Only this XID: 0x1a2b3c4d or decimal.")
 @click.option(
     "--procedure",
+    "procedures",
+    multiple=True,
     metavar="NAME",
-    help="Only this procedure or COMPOUND operation: READ, NFS.READ, MOUNT.MNT; case does not matter.",
+    help="Only this procedure or COMPOUND operation: READ, NFS.READ, READ,WRITE, 'OPEN*'; case does not matter.",
 )
-@click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
+@click.option(
+    "--connection", "connections", type=click.IntRange(1), multiple=True, metavar="N", help="Only this connection."
+)
 @click.option("--slower-than", type=Duration(), help="Only with more latency: 10ms, 250us, 1.5s.")
 @click.option("--errors", is_flag=True, help="Only RPCs that failed or are incomplete.")
 @click.option("--since", type=MomentType(), help="Only calls from then on: seconds, or an ISO 8601 time.")
@@ -50,9 +54,9 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 @recognition_options
 def command(
     files: tuple[str, ...],
-    xid: int | None,
-    procedure: str | None,
-    connection: int | None,
+    xids: tuple[int, ...],
+    procedures: tuple[str, ...],
+    connections: tuple[int, ...],
     slower_than: int | None,
     errors: bool,
     since: Moment | None,
@@ -79,6 +83,8 @@ def command(
       ...
        96 100.962649    2 0xe16103b9  121 ms 1509-1835   r 256 KiB ... GETATTR
 
+    A filter given several times passes each of its values.
+
     RPC 96 sent 256 KiB in a Read chunk.  For a script: the latency of every READ, and the bytes it transferred:
 
     \b
@@ -91,18 +97,20 @@ def command(
     options = analyzer_options(ports, force, contents=False)
     reading = Reading(files, options, streaming=sort is None, follow=following(follow, idle))
 
-    def wanted(rpc: Rpc) -> bool:
-        return not (
-            (xid is not None and rpc.xid != xid)
-            or (connection is not None and rpc.connection.number != connection)
-            or (slower_than is not None and (rpc.latency is None or rpc.latency.total <= slower_than))
-            or (errors and rpc.state == "complete")
-            or (procedure is not None and not is_procedure(rpc, procedure))
-            or (since is not None and views.begin(rpc) < since.absolute(reading.first_time))
-            or (until is not None and views.begin(rpc) >= until.absolute(reading.first_time))
-        )
+    wanted = RpcFilter(procedure_names(procedures), xids, connections, slower_than, errors)
+    if since is not None and until is not None and since.relative == until.relative and since >= until:
+        raise click.UsageError("--since is not before --until: no RPC can be between them", click.get_current_context())
 
-    found: Iterator[Rpc] = filter(wanted, reading.rpcs())
+    def chosen() -> Iterator[Rpc]:
+        for rpc in reading.rpcs():
+            if wanted.since is None and since is not None:
+                wanted.since = since.absolute(reading.first_time)
+            if wanted.until is None and until is not None:
+                wanted.until = until.absolute(reading.first_time)
+            if wanted.passes(rpc):
+                yield rpc
+
+    found: Iterator[Rpc] = chosen()
     if sort is not None:
         found = iter(sorted(found, key=SORT_KEYS[sort]))
     if as_json:
@@ -111,6 +119,8 @@ def command(
     else:
         _print_lines(reading, found)
     reading.check()
+    if problem := wanted.problem(one.number for one in reading.analyzer.connections):
+        raise click.ClickException(f"{reading.path}: {problem}")
 
 
 def _print_lines(reading: Reading, found: Iterator[Rpc]) -> None:

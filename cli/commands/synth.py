@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures.errors import CaptureError
+from rdmascope.captures.output import open_output, refuse_inputs
 from rdmascope.captures.synth.shipped import read_script, shipped_scripts, write_capture
 from rdmascope.dissect.records.schema import record
 from rdmascope.dissect.units import plural
@@ -115,13 +115,11 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
     if fault is not None:
         script = _spoiled(script, fault)
     to_stdout = str(output) == "-"
-    if not to_stdout and not output.parent.is_dir():
-        raise click.ClickException(f"{output.parent}: no such directory")
-    if output.exists() and os.path.exists(name) and os.path.samefile(name, output):
-        raise click.ClickException(f"{output}: is the script itself")
+    if not to_stdout:
+        refuse_inputs(output, (name,))
     frames, played = play_script(script)
     kept = captured(script, frames)
-    with nullcontext(binary_output()) if to_stdout else output.open("wb") as target:
+    with nullcontext(binary_output()) if to_stdout else open_output(output, (name,)) as target:
         write_capture(target, kept, script.snaplen)
     calls, answered = sum(one.calls for one in played), sum(one.answered for one in played)
     if as_json and not to_stdout:

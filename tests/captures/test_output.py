@@ -1,0 +1,78 @@
+"""No output overwrites what is read, whichever command writes it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from playbook.samples import SAMPLES
+from rdmascope.captures import CaptureError
+from rdmascope.captures.output import open_output
+from rdmascope.cli.main import COMMANDS, main
+
+OUTPUTS = {
+    ("audit", "junit_file"),
+    ("audit", "sarif_file"),
+    ("export", "output"),
+    ("files", "directory"),
+    ("live", "path"),
+    ("probe", "junit_file"),
+    ("probe", "write_file"),
+    ("synth", "output"),
+}
+"""Every option that names something to be written.  A new one is listed here and goes through ``open_output``."""
+
+
+def options() -> set[tuple[str, str]]:
+    context = click.Context(main)
+    found = set()
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert command is not None
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and (parameter.help or "").lower().startswith(
+                ("write", "file to write", "keep the packets", "where to")
+            ):
+                found.add((name, str(parameter.name)))
+    return found
+
+
+def test_every_output_is_known() -> None:
+    assert options() <= OUTPUTS
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["audit", "{file}", "--junit", "{file}"],
+        ["audit", "{file}", "--sarif", "{file}"],
+        ["audit", "{folder}", "--junit", "{file}"],
+        ["audit", "{folder}", "--sarif", "{file}"],
+        ["export", "{file}", "-o", "{file}"],
+        ["export", "{folder}", "-o", "{file}"],
+        ["synth", "{file}", "-o", "{file}"],
+    ],
+)
+def test_no_output_overwrites_what_is_read(arguments: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "a.pcap.zst"
+    shutil.copy(next(iter(sorted(SAMPLES.glob("*.zst")))), file)
+    before = hashlib.sha256(file.read_bytes()).digest()
+    result = CliRunner().invoke(main, [one.format(file=file, folder=tmp_path) for one in arguments])
+    assert result.exit_code == 2, result.output
+    assert hashlib.sha256(file.read_bytes()).digest() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pcap.zst"]
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    file, link = tmp_path / "a", tmp_path / "b"
+    file.write_bytes(b"capture")
+    link.symlink_to(file)
+    with pytest.raises(CaptureError, match="the capture itself"):
+        open_output(link, [str(file)])
+    with pytest.raises(CaptureError, match="no such directory"):
+        open_output(tmp_path / "none" / "x", [])
