@@ -23,7 +23,7 @@ def refuse_inputs(output: str | os.PathLike[str], inputs: Iterable[str]) -> None
         except OSError:
             continue
         if same:
-            raise CaptureError(f"{os.fspath(output)}: is the capture itself, or the script; write to another file")
+            raise CaptureError(f"{os.fspath(output)}: would overwrite what is read; write to another file")
 
 
 def _files_of(given: str) -> Iterable[str]:

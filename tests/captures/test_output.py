@@ -72,7 +72,7 @@ def test_links_are_followed(tmp_path: Path) -> None:
     file, link = tmp_path / "a", tmp_path / "b"
     file.write_bytes(b"capture")
     link.symlink_to(file)
-    with pytest.raises(CaptureError, match="the capture itself"):
+    with pytest.raises(CaptureError, match="would overwrite"):
         open_output(link, [str(file)])
     with pytest.raises(CaptureError, match="no such directory"):
         open_output(tmp_path / "none" / "x", [])

@@ -63,7 +63,7 @@ def test_a_script_of_ones_own_begins_with_one_that_ships(tmp_path: Path) -> None
 def test_a_script_is_not_written_over(tmp_path: Path) -> None:
     script = tmp_path / "mine.toml"
     script.write_text("[[connection]]")
-    assert "is the script itself" in run("synth", script, "-o", script, code=2).stderr
+    assert "would overwrite what is read" in run("synth", script, "-o", script, code=2).stderr
     assert script.read_text() == "[[connection]]"
 
 
