@@ -76,7 +76,7 @@ def _settings(place: str, table: dict[str, Any]) -> Settings:
         if not isinstance(value, kinds[key]) or isinstance(value, bool):
             raise click.ClickException(f"{place}: {key} must be a {kinds[key].__name__}")
     _one_of(place, "level", table.get("level"), [*LEVELS])
-    _one_of(place, "role", table.get("role"), ROLES[:2])
+    _one_of(place, "role", table.get("role"), [*ROLES[:2], "client", "server"])
     _one_of(place, "fail-on", table.get("fail-on"), ["MUST", "SHOULD", "STATED", "NOTE", "NEVER"])
     waivers = tuple(_waiver(place, entry) for entry in table.get("waive", []))
     names = {key.replace("-", "_"): value for key, value in table.items() if key != "waive"}

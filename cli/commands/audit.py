@@ -30,13 +30,18 @@ FAIL_ON = {"MUST": 0, "SHOULD": 1, "STATED": 2, "NOTE": 3, "NEVER": -1}
 
 _levels = click.Choice([*FAIL_ON], case_sensitive=False)
 
+ENDS = {"client": 0, "server": 1}
+"""Ends of a connection, by what the page calls them."""
+
 
 @click.command("audit")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--rule", "wanted", multiple=True, metavar="ID", help="Only this rule; V1-READ* for all that begin so.")
 @click.option("--ignore", multiple=True, metavar="ID", help="Not this rule.")
 @click.option("--level", type=click.Choice([*LEVELS], case_sensitive=False), help="Only rules of this level or above.")
-@click.option("--role", type=click.Choice(ROLES[:2]), help="Only rules about this role.")
+@click.option(
+    "--role", type=click.Choice([*ROLES[:2], *ENDS]), help="Only rules about this role, or only what this end did."
+)
 @click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
 @click.option(
     "--examples", type=click.IntRange(0), metavar="N", help="Findings kept of each rule and end.  [default: 3]"
@@ -111,8 +116,10 @@ def command(
       reason = "knfsd never sets R; reported upstream"
     """
     settings = read_settings(config)
+    role = role or settings.role
+    end = ENDS.get(role or "")
     rules = select_rules(
-        wanted or settings.rule, (*ignore, *settings.ignore), level or settings.level, role or settings.role
+        wanted or settings.rule, (*ignore, *settings.ignore), level or settings.level, role if end is None else None
     )
     limit = FAIL_ON[(fail_on or settings.fail_on).upper()]
     chosen = connection if connection is not None else settings.connection
@@ -129,8 +136,8 @@ def command(
         try:
             rpcs = sum(1 for _ in reading.rpcs(auditor.evict))
             auditor.finish(reading.analyzer.conversations)
-            if chosen is not None:
-                for place in [place for place in auditor.tallies if place.connection != chosen]:
+            for place in list(auditor.tallies):
+                if chosen not in (None, place.connection) or end not in (None, place.endpoint):
                     del auditor.tallies[place]
             if chosen is not None and not any(one.number == chosen for one in reading.analyzer.connections):
                 reading.lacks(f"connection {chosen}")

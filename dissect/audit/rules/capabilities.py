@@ -145,7 +145,7 @@ def remote_invalidation(sent: SentMessage) -> Judgement | None:
     return violation(f"a Send With Invalidate, and Requester Remote Invalidation is false ({source})", "a plain Send")
 
 
-@rule("XC-BRS", "Backward calls respect the client's Backward CharacteristicRequest Support", STATED,
+@rule("XC-BRS", "Backward calls respect the client's Backward Request Support", STATED,
       "3.3", "", SentMessage, "requester", needs=SECOND | CALL, backward=True)  # fmt: skip
 def backward_support(sent: SentMessage) -> Judgement | None:
     """A version 2 server sends no backward calls to a client whose level is BKREQSUP_NONE, and calls without chunks to

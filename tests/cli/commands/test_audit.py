@@ -95,6 +95,8 @@ class TestSelections:
             (("--ignore", SHOULD), {MUST}),
             (("--level", "MUST"), {MUST}),
             (("--role", "requester"), {SHOULD}),
+            (("--role", "server"), {MUST}),
+            (("--role", "client"), {SHOULD}),
             (("--connection", "1"), {MUST}),
         ],
     )
