@@ -49,10 +49,17 @@ class RequestAssembly:
         """What was delivered last, in PSN order: repetitions are charged to it."""
         self.order = 0
         self.out: Delivered = []
+        self._taken = False
+
+    @property
+    def delivered(self) -> bool:
+        """Some Operation became complete."""
+        return self._taken or bool(self.out)
 
     def take(self) -> Delivered:
         """What became complete since the last call."""
         out, self.out = self.out, []
+        self._taken = self._taken or bool(out)
         fresh = [operation for _, operation in out[-RECENT:]]
         self.recent = [*self.recent[len(fresh) - RECENT :], *fresh] if len(fresh) < RECENT else fresh
         return out

@@ -167,8 +167,10 @@ class SendQueue:
                 return
         elif self.stray is not None:
             self._drop_stray()
-        if self.base is not None and start < self.base and not self.started:
-            self.head = self.base = start  # The PSN from the CM exchange was not the first.
+        if self.base is not None and start < self.base and not self.messages.delivered:
+            # The PSN of the CM exchange is a hint, and so is a start between a loss and its retransmission.
+            self.messages.partial.clear()
+            self.head = self.base = start
         if self.base is not None and start < self.base:
             before = int(psns.searchsorted(self.base))
             self._before_base(data, rows[:before], psns[:before])
