@@ -239,7 +239,7 @@ class CaptureFile:
             self.format = "ERF"
             self._sections.interfaces.append(Interface(ERF, 0, units=1 << 32))
         else:
-            if len(feed.data) < HEAD:
+            if len(feed.data) < HEAD and _resemblance(head) != "a text file":
                 feed.finish("the file header")
             raise CaptureError(f"{self._name}: not a capture but {_resemblance(head)}")
 

@@ -7,6 +7,7 @@ from typing import Protocol
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.merge import expand
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.measure.undecoded import undecoded
 from rdmascope.dissect.records.report import report_records
@@ -85,7 +86,7 @@ def command(
       undecoded    what was ignored or is damaged, and why
     """
     failed = False
-    sources: list[str | tuple[str, ...]] = list(files) if each else [files]
+    sources: list[str | tuple[str, ...]] = [path for file in files for path, _ in expand(file)] if each else [files]
     for at, source in enumerate(sources):
         if at and not as_json:
             click.echo()
