@@ -1,4 +1,4 @@
-"""Work done ahead of whoever takes its results, by a process of its own."""
+"""Work done ahead of its reader, by a process of its own."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PLACES = ("rdmascope.toml", "pyproject.toml")
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """Findings that somebody knows of and accepts."""
+    """Findings that are known and accepted."""
 
     rule: str
     reason: str

@@ -51,13 +51,13 @@ def read_header(feed: Feed) -> Header:
 def read_batches(feed: Feed, header: Header, limits: Limits) -> Iterator[FrameBatch]:
     """The frames, in batches; raises CaptureError behind the last whole one where the file is damaged."""
     layout = np.dtype([(name, header.byte_order + "u4") for name in ("seconds", "fraction", "captured", "original")])
-    most = min(max(header.snaplen, USUAL_SNAPLEN), MAX_IN_RECORD)
+    largest = min(max(header.snaplen, USUAL_SNAPLEN), MAX_IN_RECORD)
     number = 0
     while True:
         starts, behind = _boundaries(feed, header.byte_order, limits)
         heads = gather(feed.data, starts, layout)
         captured = heads["captured"].astype(np.int64)
-        impossible = np.flatnonzero(captured > most)
+        impossible = np.flatnonzero(captured > largest)
         whole = int(impossible[0]) if len(impossible) else len(starts) - (behind > len(feed.data))
         if whole:
             rows = _rows(heads[:whole], starts[:whole], captured[:whole], header)
@@ -68,7 +68,7 @@ def read_batches(feed: Feed, header: Header, limits: Limits) -> Iterator[FrameBa
             limits = limits.next()
         if len(impossible):
             feed.damaged(
-                f"frame {number + 1} claims {int(captured[whole])} bytes, more than the {most} possible",
+                f"frame {number + 1} claims {int(captured[whole])} bytes, more than the {largest} possible",
             )
         if not whole and not feed.more():
             size = RECORD_HEADER + int(captured[0]) if len(captured) else 0

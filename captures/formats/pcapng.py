@@ -56,7 +56,7 @@ APART = 1 << 32
 """More than any length: a block of this type changes how the next ones are read."""
 
 UNKNOWN_DROPS = 0xFFFF
-"""Of a Packet Block: nobody counted."""
+"""Of a Packet Block: not counted."""
 MAX_INTERFACES = 1 << 16
 """FRAME holds their index in 16 bits."""
 INT64 = np.iinfo(np.int64)

@@ -23,7 +23,7 @@ PATIENCE = 0.2
 """Seconds that a batch of a live stream waits for more to come."""
 
 RELEASED = 1 << 30
-"""Bytes behind the reader in which pages may have come back because somebody looked at an old payload."""
+"""Bytes behind the reader in which pages may have come back when an old payload was read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ class PcapngWriter:
     ) -> None:
         """``name`` and ``filter`` of the interface, where it was captured here."""
         self._file = file
-        told = _options({SHB_APPLICATION: application.encode()})
-        self._block(SECTION, struct.pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, UNKNOWN_LENGTH) + told)
+        about_section = _options({SHB_APPLICATION: application.encode()})
+        self._block(SECTION, struct.pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, UNKNOWN_LENGTH) + about_section)
         # The filter is a string in libpcap's words (4.2): its first byte, 0, says so.
         words = b"\0" + filter.encode() if filter else b""
         about = _options({IF_NAME: name.encode(), IF_TSRESOL: b"\x09", IF_FILTER: words})

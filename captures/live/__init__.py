@@ -23,7 +23,7 @@ __all__ = ["Device", "Drops", "Filter", "Keep", "Keeper", "Live", "PacketRing", 
 
 
 class Drops(Protocol):
-    """What whoever brings the frames counted."""
+    """The counters of the source of the frames."""
 
     received: int
     """Frames that passed the filter, those included that were dropped."""

@@ -96,7 +96,7 @@ class Sniffer:
         os.close(self._signal)
 
     def _wake(self) -> None:
-        with suppress(BlockingIOError):  # then there is enough in the pipe to wake whoever waits
+        with suppress(BlockingIOError):  # then there is enough in the pipe to wake the reader
             os.write(self._signal, b".")
 
     def _hand_over(self, found: FrameBatch | CaptureError) -> None:

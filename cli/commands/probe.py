@@ -193,7 +193,7 @@ def _wanted(faults: bool, names: tuple[str, ...]) -> list[Check]:
         raise click.ClickException(f"no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
     spoiling = [one.name for one in every if one.name in names and one.fault and not faults]
     if spoiling:
-        raise click.ClickException(f"{spoiling[0]} sends what nobody may send; --faults allows it")
+        raise click.ClickException(f"{spoiling[0]} sends what the specification forbids; --faults allows it")
     return [one for one in every if one.name in names] if names else chosen(faults)
 
 

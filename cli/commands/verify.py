@@ -144,7 +144,7 @@ def _sighting(names: Sequence[str], line: Sequence[str]) -> FrameFields:
 
 
 def _in_words(differences: Sequence[Difference], tshark: Tshark, path: str) -> dict[int, list[str]]:
-    """Wireshark's own words for the frames that nobody can decide about."""
+    """Wireshark's own words for the frames whose differences are unexplained."""
     frames = sorted({difference.frame for difference in differences})[:MAX_IN_WORDS]
     fields = [difference.field for difference in differences]
     try:

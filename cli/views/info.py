@@ -50,16 +50,16 @@ def _facts(survey: Survey, capture: CaptureFile) -> RenderableType:
     rows.append(("truncated", _truncated(survey, capture)))
     rows.append(("drops", _drops(capture)))
     rows += _checksums(survey)
-    told = capture.section
-    for name, text in (("written by", told.application), ("on", told.system), ("hardware", told.hardware)):
+    section = capture.section
+    for name, text in (("written by", section.application), ("on", section.system), ("hardware", section.hardware)):
         if text:
             rows.append((name, text))
-    if told.passed_over:
-        others = (f"{name} {count(many)}" for name, many in told.passed_over.most_common())
+    if section.passed_over:
+        others = (f"{name} {count(many)}" for name, many in section.passed_over.most_common())
         rows.append(("other blocks", ", ".join(others)))
-    if told.frame_comments:
-        rows.append(("comments", f"{plural(told.frame_comments, 'frame')}, shown by rdmascope packets"))
-    rows += [("comment", text) for text in told.comments[:LISTED]]
+    if section.frame_comments:
+        rows.append(("comments", f"{plural(section.frame_comments, 'frame')}, shown by rdmascope packets"))
+    rows += [("comment", text) for text in section.comments[:LISTED]]
     if survey.odd:
         rows.append(("contradictions", ", ".join(f"{what} {count(many)}" for what, many in survey.odd.items())))
     if survey.damage is not None:
@@ -116,13 +116,13 @@ def _truncated(survey: Survey, capture: CaptureFile) -> str:
 
 
 def _drops(capture: CaptureFile) -> Cell:
-    told = capture.section
-    every = told.statistics.values()
+    section = capture.section
+    every = section.statistics.values()
     parts = []
     for name, values in (
         ("by the interface", [one.dropped for one in every]),
         ("by the operating system", [one.os_dropped for one in every]),
-        ("between frames", [told.lost.total()] if told.lost else []),
+        ("between frames", [section.lost.total()] if section.lost else []),
     ):
         known = [value for value in values if value is not None]
         if known and sum(known):

@@ -1,4 +1,4 @@
-"""What a sender is known to have sent and nobody saw: gaps in PSNs or in the bytes of a stream."""
+"""What a sender is known to have sent and the capture lacks: gaps in PSNs or in the bytes of a stream."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Payload:
-    """The bytes an Operation moved, by reference: nothing is copied until somebody looks."""
+    """The bytes an Operation moved, by reference: nothing is copied until it is read."""
 
     length: int = 0
     seen: int = 0
@@ -48,8 +48,8 @@ class Payload:
     truncated: bool = False
     """Some frame was cut short by the capture (snaplen)."""
     stretch: tuple[Bytes, Rows, int, int] | None = None
-    """``(data, rows, first, behind)``: rows [first, behind) carry it from byte 0 on.  It becomes a run when somebody
-    asks for runs: of most payloads nobody does, and to cut the rows out takes longer than all else here."""
+    """``(data, rows, first, behind)``: rows [first, behind) carry it from byte 0 on.  It becomes a run when runs are
+    read: those of most payloads never are, and to cut the rows out takes longer than all else here."""
     only: tuple[memoryview, int, int] | None = None
     """``(data, start, end)`` of the captured bytes where a single packet carries all, a short cut to them."""
     _runs: list[tuple[int, Bytes, Rows]] | None = None

@@ -94,10 +94,10 @@ class IwarpHealth:
             furthest = max(head, int(ends.max())) if len(ends) else head
             acks = np.minimum(_positions(head, back["ack"]), furthest)  # the last one is of a FIN
             asked = _columns(rows, ends - 1, ends, _DATA) if len(rows) else None
-            told = _columns(back, acks - 1, acks, _DATA) if len(back) else None
-            if told is not None:
-                told.opcodes[back["length"] == 0] = _ACK
-            self.answers[direction].feed(asked, told, head, furthest)
+            answers = _columns(back, acks - 1, acks, _DATA) if len(back) else None
+            if answers is not None:
+                answers.opcodes[back["length"] == 0] = _ACK
+            self.answers[direction].feed(asked, answers, head, furthest)
 
     def sent(self, sender: int, fpdus: Fpdus) -> None:
         """Endpoint ``sender`` sent FPDUs."""

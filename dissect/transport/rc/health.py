@@ -62,7 +62,7 @@ class _EndpointCounts:
         self.failure_count = 0
 
     def feed(self, rows: Rows) -> None:
-        """What a batch costs is told by these few: the packets' times and lengths come in ``count``."""
+        """These few tell what a batch costs: the packets' times and lengths come in ``count``."""
         self.packets += len(rows)
         self.last_time = int(rows["time"][-1])
         marked = rows["ecn"] == CONGESTION_EXPERIENCED
@@ -144,7 +144,7 @@ class RcHealth:
     def _queue(self, initiator: int, requests: Rows, responses: Rows) -> _Batch:
         queue = self.retransmissions[initiator]
         head = queue.head
-        asked = told = None
+        asked = answers = None
         syndromes = None
         if len(requests):
             psns = PSN.unwrap_series(int(requests["psn"][0]) if head is None else head, requests["psn"])
@@ -155,12 +155,12 @@ class RcHealth:
             psns = PSN.unwrap_series(start, responses["psn"])
             syndromes = responses["syndrome"]
             positive = (syndromes >> 5 & 3 == opcodes.ACK) & (responses["headers"] == 1)
-            told = _columns(responses, psns, psns + positive)
-        queue.feed(asked, told, syndromes)
+            answers = _columns(responses, psns, psns + positive)
+        queue.feed(asked, answers, syndromes)
         if reference is None:
-            self.sent[1 - initiator].count((told,))
+            self.sent[1 - initiator].count((answers,))
             return _Batch(None, None, None, None)
-        return _Batch(asked, told, head, queue.head)
+        return _Batch(asked, answers, head, queue.head)
 
     def flush(self) -> None:
         """Nothing more is expected: count what waits, and drop the packets that retransmissions are looked for in."""

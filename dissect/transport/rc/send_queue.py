@@ -367,7 +367,7 @@ class SendQueue:
         return max(self.head, self.held[-1].end if self.held else 0)
 
     def _repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Requests seen before: sent again, or copied by the network."""
+        """Requests seen before: retransmitted, or copied by the network."""
         self.messages.repeated(data, rows, psns)
         for index in places(rows["opcode"] == READ_REQUEST).tolist():
             self.reads.issued_again(int(psns[index]))
