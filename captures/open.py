@@ -61,7 +61,7 @@ class CaptureFile:
         format: 'pcap', 'pcapng', 'ERF', or the name of a format that was converted.
         compression: 'gzip', 'zstd', 'xz', 'lz4', or '' for none.
         byte_order: 'little' or 'big'; of the section being read, in a pcapng.
-        size: bytes of the file as it is stored; None where nobody knows (a pipe).
+        size: bytes of the file as it is stored; None where it is unknown (a pipe).
     """
 
     def __init__(self, path: str, limits: Limits, follow: Follow | None = None) -> None:
