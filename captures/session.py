@@ -96,6 +96,7 @@ class Session:
             with uncollected():
                 rpcs = self.analyzer.feed_decoded(batch)
             yield from rpcs
+            del rpcs  # Or they would live until the next batch is analysed.
             if self.analyzer.evicted.connections and (gone := self.analyzer.evicted_since()):
                 if on_eviction is not None:
                     on_eviction(gone)
