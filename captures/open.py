@@ -73,7 +73,7 @@ class CaptureFile:
         self._limits = limits
         self._follow = follow
         self._taken = 0
-        self._header: pcap.Header | None = None
+        self._header: pcap.PcapHeader | None = None
         self._sections = pcapng.Sections()
         self._file = _open(path, self._name)
         self._converted = -1
@@ -149,9 +149,9 @@ class CaptureFile:
     def batches(self, first: int | None = None) -> Iterator[FrameBatch]:
         """The frames, once; raises CaptureError behind the last whole frame where the file is damaged.
 
-        ``first``: frames of the first batch, for somebody who waits for it; later ones become as large as usual.
+        ``first``: frames of the first batch, where first results are wanted soon; later ones become as large as usual.
         """
-        limits = self._limits if first is None else replace(self._limits, frames=first, most=self._limits.frames)
+        limits = self._limits if first is None else replace(self._limits, frames=first, max_frames=self._limits.frames)
         if self._header is not None:
             batches = pcap.read_batches(self._feed, self._header, limits)
         elif self.format == "ERF":

@@ -41,7 +41,7 @@ def ahead(work: Callable[[], Iterator[Item]]) -> Iterator[Item]:
     if not child:
         try:
             os.close(reading)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Whoever takes the items decides.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that takes the items decides.
             _work(work, writing)
         finally:
             os._exit(0)
@@ -54,7 +54,7 @@ def _work(work: Callable[[], Iterator[Item]], descriptor: int) -> None:
         import fcntl
 
         fcntl.fcntl(descriptor, _SET_PIPE_SIZE, _PIPE_SIZE)
-    with suppress(OSError), os.fdopen(descriptor, "wb") as pipe:  # Nobody may take them any more.
+    with suppress(OSError), os.fdopen(descriptor, "wb") as pipe:  # The reader may be gone.
         try:
             for item in work():
                 pickle.dump((item, None), pipe, pickle.HIGHEST_PROTOCOL)

@@ -38,7 +38,7 @@ class Waiver:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AuditSettings:
     rule: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     level: str | None = None
@@ -49,7 +49,7 @@ class Settings:
     waivers: tuple[Waiver, ...] = ()
 
 
-def read_settings(path: str | None) -> Settings:
+def read_settings(path: str | None) -> AuditSettings:
     """The table of the file at ``path``, or of the first of ``PLACES`` that has one; raises click.ClickException."""
     for place in [path] if path else PLACES:
         if not Path(place).is_file():
@@ -62,10 +62,10 @@ def read_settings(path: str | None) -> Settings:
             table = table.get(key) if isinstance(table, dict) else None
         if isinstance(table, dict):
             return _settings(place, table)
-    return Settings()
+    return AuditSettings()
 
 
-def _settings(place: str, table: dict[str, Any]) -> Settings:
+def _settings(place: str, table: dict[str, Any]) -> AuditSettings:
     kinds: dict[str, Any] = {
         "rule": list, "ignore": list, "level": str, "role": str, "connection": int, "examples": int, "fail-on": str,
         "waive": list,
@@ -82,7 +82,7 @@ def _settings(place: str, table: dict[str, Any]) -> Settings:
     names = {key.replace("-", "_"): value for key, value in table.items() if key != "waive"}
     for key in ("rule", "ignore"):
         names[key] = tuple(str(one) for one in names.get(key, ()))
-    return Settings(**names, waivers=waivers)
+    return AuditSettings(**names, waivers=waivers)
 
 
 def _one_of(place: str, key: str, value: str | None, choices: Any) -> None:

@@ -80,7 +80,7 @@ class Commands(click.Group):
             status = super().main(args, prog_name or "rdmascope", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read our output has seen enough; Python would complain once more at exit.
+            # The reader of the output closed it; Python would complain once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(EXIT_FAULT)
         except (KeyboardInterrupt, click.Abort):
@@ -105,7 +105,7 @@ class Commands(click.Group):
             if isinstance(error, CaptureError | UnknownRule):
                 complain(str(error))
                 sys.exit(EXIT_BAD_INPUT)
-            # A fault of this program.  Whoever wants to find it sets RDMASCOPE_TRACEBACK.
+            # A fault of this program.  With RDMASCOPE_TRACEBACK set, its traceback is shown.
             if os.environ.get("RDMASCOPE_TRACEBACK"):
                 raise
             complain(f"internal error, please report it: {type(error).__name__}: {error}")

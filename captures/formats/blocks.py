@@ -40,7 +40,7 @@ MAX_COMMENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class InterfaceStatistics:
     """The counters of one interface, as the last block about it has them; None: not given."""
 
     received: int | None = None
@@ -63,7 +63,7 @@ class SectionInfo:
     comments: list[str] = field(default_factory=list)
     """Of sections and interfaces; those of frames are in their batch."""
     frame_comments: int = 0
-    statistics: dict[int, Statistics] = field(default_factory=dict)
+    statistics: dict[int, InterfaceStatistics] = field(default_factory=dict)
     """By interface, counted over all sections."""
     lost: Counter[int] = field(default_factory=Counter)
     """Frames that were lost before another one, as that one's block says; by interface."""
@@ -101,7 +101,7 @@ def read_section(section: SectionInfo, body: bytes, byte_order: str) -> None:
             section.application = text(value)
 
 
-def read_statistics(body: bytes, byte_order: str) -> tuple[int, Statistics]:
+def read_statistics(body: bytes, byte_order: str) -> tuple[int, InterfaceStatistics]:
     """The interface's number in its section, and its counters."""
     (interface,) = struct.unpack_from(byte_order + "I", body)
     found = {
@@ -110,7 +110,7 @@ def read_statistics(body: bytes, byte_order: str) -> tuple[int, Statistics]:
         if len(value) == 8
     }
     codes = ISB_RECEIVED, ISB_DROPPED, ISB_ACCEPTED, ISB_OS_DROPPED, ISB_DELIVERED
-    return interface, Statistics(*map(found.get, codes))
+    return interface, InterfaceStatistics(*map(found.get, codes))
 
 
 def frame_options(

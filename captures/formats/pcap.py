@@ -29,7 +29,7 @@ USUAL_SNAPLEN = 262144
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class PcapHeader:
     byte_order: str
     """'<' or '>', as struct has it."""
     scale: int
@@ -38,17 +38,17 @@ class Header:
     link_type: int
 
 
-def read_header(feed: Feed) -> Header:
+def read_header(feed: Feed) -> PcapHeader:
     """Reads the file header; the magic number is known to be one of MAGICS."""
     feed.need(FILE_HEADER, "the file header")
     head = feed.data[feed.at : feed.at + FILE_HEADER].tobytes()
     byte_order, scale = MAGICS[head[:4]]
     snaplen, link_type = struct.unpack(byte_order + "II", head[16:])
     feed.at += FILE_HEADER
-    return Header(byte_order, scale, snaplen, link_type & 0xFFFF)  # above are flags and the FCS length
+    return PcapHeader(byte_order, scale, snaplen, link_type & 0xFFFF)  # above are flags and the FCS length
 
 
-def read_batches(feed: Feed, header: Header, limits: Limits) -> Iterator[FrameBatch]:
+def read_batches(feed: Feed, header: PcapHeader, limits: Limits) -> Iterator[FrameBatch]:
     """The frames, in batches; raises CaptureError behind the last whole one where the file is damaged."""
     layout = np.dtype([(name, header.byte_order + "u4") for name in ("seconds", "fraction", "captured", "original")])
     largest = min(max(header.snaplen, USUAL_SNAPLEN), MAX_IN_RECORD)
@@ -92,7 +92,7 @@ def _boundaries(feed: Feed, byte_order: str, limits: Limits) -> tuple[Int64s, in
     return np.array(starts, np.int64), at
 
 
-def _rows(heads: Rows, starts: Int64s, captured: Int64s, header: Header) -> Rows:
+def _rows(heads: Rows, starts: Int64s, captured: Int64s, header: PcapHeader) -> Rows:
     rows = np.zeros(len(heads), FRAME)
     rows["time"] = heads["seconds"].astype(np.int64) * 1_000_000_000
     rows["time"] += heads["fraction"].astype(np.int64) * header.scale

@@ -34,12 +34,12 @@ class Limits:
     bytes: int = 64 << 20
     window: int = 8 << 20
     """Bytes read at once from what cannot be mapped."""
-    most: int = 0
+    max_frames: int = 0
     """Frames of later batches: each may have twice as many as the one before, up to so many."""
 
     def next(self) -> Limits:
         """Those of the batch behind this one."""
-        return replace(self, frames=min(self.most, 2 * self.frames)) if self.frames < self.most else self
+        return replace(self, frames=min(self.max_frames, 2 * self.frames)) if self.frames < self.max_frames else self
 
 
 class Feed:

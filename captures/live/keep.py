@@ -6,7 +6,7 @@ import os
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from rdmascope.dissect.frames import FrameBatch
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
 from ..output import open_output
-
-if TYPE_CHECKING:
-    from . import Live
+from .source import Live
 
 SECOND = 1_000_000_000
 

@@ -1,7 +1,7 @@
 """Frames from a network interface, through a ring of memory that is shared with the kernel.
 
 Linux, Documentation/networking/packet_mmap.rst, TPACKET_V3; structures from linux/if_packet.h, in the machine's
-byte order.  The kernel fills block after block; a block is given over when it is full or ``RETIRE`` has passed.
+byte order.  The kernel fills block after block; a block is given over when it is full or ``BLOCK_TIMEOUT`` has passed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .filter import SO_ATTACH, Filter
 
 BLOCK = 1 << 20
 """Bytes; a frame never crosses a block, and the largest super-frame of segmentation offload has 512 KiB."""
-RETIRE = 40
+BLOCK_TIMEOUT = 40
 """Milliseconds after which a block is given over that is not full."""
 TOGETHER = 16 << 20
 """Bytes of blocks that become one batch."""
@@ -122,7 +122,7 @@ class PacketRing:
             socket.SOL_SOCKET, SO_ATTACH, struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
         )
         packet.setsockopt(SOL_PACKET, VERSION, TPACKET_V3)
-        ring = struct.pack("7I", BLOCK, self._blocks, 2048, self._blocks * (BLOCK // 2048), RETIRE, 0, 0)
+        ring = struct.pack("7I", BLOCK, self._blocks, 2048, self._blocks * (BLOCK // 2048), BLOCK_TIMEOUT, 0, 0)
         packet.setsockopt(SOL_PACKET, RX_RING, ring)
         self._ring = mmap.mmap(packet.fileno(), BLOCK * self._blocks)
         if promiscuous and device.interface != EVERY:

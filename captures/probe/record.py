@@ -17,7 +17,7 @@ from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteCh
 
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
-from ..live import Keep, Keeper, Live, Settings, open_live
+from ..live import CaptureSettings, Keep, Keeper, Live, open_live
 from ..synth.wire import IwarpLink, Path, Rocev2Link, Tape
 from ..verbs import interface as verbs
 from ..verbs.devices import devices as all_devices
@@ -294,7 +294,7 @@ def record(inner: verbs.Verbs, target: verbs.PeerAddress, file: File) -> Recorde
     if len(names) != 1:
         return Built(inner, file, target.port, "there are several devices; --device chooses one to record on")
     try:
-        live = open_live(str(names[0]), Settings((target.port,)))
+        live = open_live(str(names[0]), CaptureSettings((target.port,)))
     except CaptureError as error:
         return Built(inner, file, target.port, str(error))
     return Recorded(inner, live, file)

@@ -336,5 +336,5 @@ def _list_faults() -> None:
 
 
 def _flush() -> None:
-    """Whoever reads along sees each line when it is there."""
+    """Each line can be read as soon as it is printed."""
     sys.stdout.flush()

@@ -145,8 +145,12 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
             )
         )
     else:
-        told = [plural(len(kept), "frame"), plural(len(played), "connection"), f"{answered} of {calls} calls answered"]
-        say(f"{output}: {', '.join(told)}", to_stdout)
+        parts = [
+            plural(len(kept), "frame"),
+            plural(len(played), "connection"),
+            f"{answered} of {calls} calls answered",
+        ]
+        say(f"{output}: {', '.join(parts)}", to_stdout)
         for line in _remarks(script, played):
             say(f"  {line}", to_stdout)
     idle = _idle(script, played)

@@ -40,7 +40,7 @@ def finding(one: PingResult, target: PeerAddress, plan: PingPlan) -> RenderableT
         case Echoed():
             return _echoed(one)
         case VersionTwoProbe():
-            return _spoken(one)
+            return _versions(one)
         case Program():
             return _program(one)
 
@@ -114,7 +114,7 @@ def rounds_summary(rounds: Sequence[Round]) -> RenderableType:
     return Group(text, Text())
 
 
-def _spoken(one: VersionTwoProbe) -> RenderableType:
+def _versions(one: VersionTwoProbe) -> RenderableType:
     title = heading("Versions", "on a connection of its own")
     rows: list[list[str | Text]] = []
     if one.supported is not None:

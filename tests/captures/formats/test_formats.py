@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from playbook.wrap import erf
 from rdmascope.captures import CaptureError, Follow, Limits, PcapngWriter, open_capture, open_captures
-from rdmascope.captures.formats.blocks import Statistics
+from rdmascope.captures.formats.blocks import InterfaceStatistics
 from rdmascope.captures.formats.compression import compression_of, decompress
 
 from ..test_open import Frame, block, enhanced, interface, option, pcap, section
@@ -212,7 +212,7 @@ def test_a_pcapng_holds_more_than_frames(tmp_path: Path, order: str, limits: Lim
     assert about.comments == ["für die Prüfung [31m"]
     assert about.application == "dumpcap 4.0"
     assert (first.name, first.filter, second.speed) == ("mlx5_0", "udp port 4791", 10**11)
-    assert about.statistics == {0: Statistics(received=100, dropped=7, os_dropped=9)}
+    assert about.statistics == {0: InterfaceStatistics(received=100, dropped=7, os_dropped=9)}
     assert about.lost == {0: 3}
     assert about.passed_over == {
         "name resolution": 1, "decryption secrets": 1, "custom": 1, "interface statistics": 1, "type 0x77": 1,

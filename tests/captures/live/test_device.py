@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.live import Settings, find_device, open_live
+from rdmascope.captures.live import CaptureSettings, find_device, open_live
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="live capture is Linux's")
 
@@ -93,4 +93,4 @@ def test_no_permission(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "socket", refuse)
     with pytest.raises(CaptureError, match=r"any: no permission to capture; .* sudo setcap cap_net_raw\+ep /"):
-        open_live("any", Settings((20049,)))
+        open_live("any", CaptureSettings((20049,)))

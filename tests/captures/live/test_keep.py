@@ -133,7 +133,7 @@ def test_a_file_ends_with_its_time(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="No such file or directory"):
+    with pytest.raises(CaptureError, match="no such directory"):
         Keeper(Keep(str(tmp_path / "none" / "x.pcapng")), Source(), "test")
 
 

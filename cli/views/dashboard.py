@@ -5,20 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from rich.console import RenderableType
 from rich.live import Live as Screen
 
 from rdmascope.dissect.audit.result import who
 
-from .keys import keyboard, pressed
-from .terminal import console
-from .views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
-from .views.report import agreed
-
-if TYPE_CHECKING:
-    from .commands.live import Watching
+from ..keys import keyboard, pressed
+from ..live_session import LiveSession
+from ..terminal import console
+from .live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
+from .report import agreed
 
 Value = TypeVar("Value")
 
@@ -29,11 +27,11 @@ REFRESH = 0.5
 class Dashboard:
     """A context manager that has the terminal to itself."""
 
-    def __init__(self, watching: Watching, look: Look, connection: int | None) -> None:
-        self.watching = watching
+    def __init__(self, session: LiveSession, look: Look, connection: int | None) -> None:
+        self.session = session
         self.look_at = look
         self.keyboard: int | None = None
-        watching.picked = connection
+        session.picked = connection
         self._drawn = 0.0
         self._size = 0, 0
         self._snapshot: Snapshot | None = None
@@ -60,14 +58,14 @@ class Dashboard:
         now = time.monotonic()
         due = now - self._drawn >= REFRESH
         if due:
-            self.watching.live.count()
-            self.watching.recent.advance(self.watching.now, self.watching.analyzer.connections)
+            self.session.live.count()
+            self.session.recent.advance(self.session.now, self.session.analyzer.connections)
         if not (due or changed or size != self._size):
             return
         if due:
             self._drawn = now
         if self._snapshot is None or not self.look_at.paused:
-            self._snapshot = take_snapshot(self.watching)
+            self._snapshot = take_snapshot(self.session)
         self._size = size
         self._screen.update(self._page(), refresh=True)
 
@@ -77,7 +75,7 @@ class Dashboard:
 
     def _press(self, key: str) -> bool:
         """Do what a key says; whether the picture changes."""
-        look, watching = self.look_at, self.watching
+        look, session = self.look_at, self.session
         if key in "p ":
             look.paused = not look.paused
         elif key == "s":
@@ -85,13 +83,13 @@ class Dashboard:
         elif key == "S":
             look.connections = _next([*CONNECTION_ORDERS], look.connections)
         elif key in "cC":
-            carriers = [one.connection.number for one in watching.analyzer.conversations if one.protocol == "rpcrdma"]
+            carriers = [one.connection.number for one in session.analyzer.conversations if one.protocol == "rpcrdma"]
             numbers: list[int | None] = [None, *carriers]
-            watching.picked = _next(numbers if key == "c" else numbers[::-1], watching.picked)
-            watching.recent.forget()
+            session.picked = _next(numbers if key == "c" else numbers[::-1], session.picked)
+            session.recent.forget()
             self._snapshot = None
         elif key == "q":
-            watching.ending.because("quit")
+            session.ending.because("quit")
         else:
             return False
         return True
@@ -103,13 +101,13 @@ def _next(values: Sequence[Value], now: Value) -> Value:
     return values[(at + 1) % len(values)]
 
 
-def take_snapshot(watching: Watching) -> Snapshot:
+def take_snapshot(session: LiveSession) -> Snapshot:
     """The picture of now."""
-    analyzer, recent, live = watching.analyzer, watching.recent, watching.live
+    analyzer, recent, live = session.analyzer, session.recent, session.live
     rows: list[Row] = []
     for conversation in analyzer.conversations:
         one = conversation.connection
-        history = watching.credits.get(one.number)
+        history = session.credits.get(one.number)
         forward = history.directions[0] if history is not None else None
         rows.append(
             Row(
@@ -135,16 +133,16 @@ def take_snapshot(watching: Watching) -> Snapshot:
             f"{who(finding.connection, finding.endpoint).split()[0]}, connection {finding.connection.number}",
             finding.observed,
         )
-        for finding, times in watching.breaches()
+        for finding, times in session.breaches()
     ]
-    picked = next((one for one in analyzer.conversations if one.connection.number == watching.picked), None)
+    picked = next((one for one in analyzer.conversations if one.connection.number == session.picked), None)
     return Snapshot(
-        watching.path,
-        watching.now,
-        watching.seconds,
+        session.path,
+        session.now,
+        session.seconds,
         analyzer.frames,
-        watching.rpcs,
-        watching.failed,
+        session.rpcs,
+        session.failed,
         live.dropped,
         live.received,
         recent.rate,
@@ -155,7 +153,7 @@ def take_snapshot(watching: Watching) -> Snapshot:
         tuple(recent.newest),
         tuple(recent.slowest()),
         tuple(breaches),
-        watching.picked,
+        session.picked,
         tuple(agreed(picked, analyzer.conversations)) if picked is not None else (),
-        watching.keeper.path if watching.keeper is not None else "",
+        session.keeper.path if session.keeper is not None else "",
     )

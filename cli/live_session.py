@@ -1,0 +1,232 @@
+"""A live capture from its beginning to its report: what is counted, judged and printed on the way."""
+
+from __future__ import annotations
+
+import gc
+import select
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from typing import Protocol
+
+from rdmascope.captures import CaptureError
+from rdmascope.captures.live import Keeper, Live
+from rdmascope.dissect.audit.auditor import Auditor, RuleTally
+from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.measure.credits import CreditHistory
+from rdmascope.dissect.measure.live_window import LiveWindow
+from rdmascope.dissect.measure.statistics import Statistics
+from rdmascope.dissect.records.audit import finding_record
+from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.records.schema import Record, record
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
+from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.listeners import Listeners
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+
+from .terminal import print_json
+
+WAIT = 50
+"""Milliseconds that a frame may wait for others."""
+MARGIN = 200_000_000
+"""Nanoseconds that a frame may need from the network to here."""
+SECOND = 1_000_000_000
+TIDY = 60
+"""Seconds between two searches for memory that can be given back."""
+EXAMPLES = 3
+"""Findings of a rule at an end that --json gives, as audit does."""
+
+
+class Ending:
+    """Why the capture is over; it is not while that is ''.
+
+    A signal's name, 'duration', 'count', 'finding', 'quit' or 'error'.
+    """
+
+    why = ""
+
+    def because(self, why: str) -> None:
+        """The first reason counts."""
+        self.why = self.why or why
+
+
+class Display(Protocol):
+    """Where a session is shown while it runs."""
+
+    keyboard: int | None
+    """Descriptor of the terminal's keys, if there are any."""
+
+    def look(self, key_pressed: bool) -> None:
+        """Draw what is new, if it is time."""
+
+
+class LiveSession:
+    """One capture from its beginning to its report."""
+
+    def __init__(
+        self, live: Live, options: Options, as_json: bool, wanted: int | None, until: frozenset[str], ending: Ending
+    ) -> None:
+        """``wanted``: end after so many RPCs; ``until``: rules that end it when they are found broken."""
+        self.live = live
+        self.path = str(live.device)
+        self.damage: CaptureError | None = None
+        self.analyzer = Analyzer(options, self._listeners)
+        self.statistics = Statistics()
+        self.auditor = Auditor(examples=EXAMPLES, on_finding=self._found, release=drop_contents)
+        self.credits: dict[int, CreditHistory] = {}
+        """By connection number."""
+        self.recent = LiveWindow()
+        self.picked: int | None = None
+        self.keeper: Keeper | None = None
+        self.ending = ending
+        self.found: deque[Finding] = deque(maxlen=1 << 14)
+        """What is to be printed."""
+        self.last_found: dict[str, Finding] = {}
+        """By rule, the last one last."""
+        self.findings = 0
+        self.rpcs = self.failed = 0
+        self._as_json = as_json
+        self._wanted = wanted
+        self._until = until
+        self.began = time.monotonic()
+        self.seconds = 0.0
+        self._tidied = self.began
+
+    @property
+    def now(self) -> int:
+        """Nanoseconds since the epoch, by the frames' clock where it is ahead."""
+        return max(time.time_ns(), self.analyzer.last_time or 0)
+
+    def run(self, duration: int | None, display: Display | None = None) -> None:
+        """Until something ends it."""
+        # The nouns hold hardly any cycles, and looking for some takes longer than all the decoding.
+        gc.disable()
+        waiter = select.poll()
+        waiter.register(self.live.fileno(), select.POLLIN)
+        if display is not None and display.keyboard is not None:
+            waiter.register(display.keyboard, select.POLLIN)
+        try:
+            while not self.ending.why:
+                ready = waiter.poll(WAIT)
+                batch = self.live.read()
+                if batch is not None:
+                    self._take(batch)
+                self._pass_time(busy=batch is not None)
+                if display is not None:
+                    display.look(any(descriptor == display.keyboard for descriptor, _ in ready))
+                if duration is not None and self.seconds * SECOND >= duration:
+                    self.ending.because("duration")
+            while self.ending.why not in ("count", "finding") and (rest := self.live.read()) is not None:
+                self._take(rest)
+        except CaptureError as error:
+            self.damage = error
+            self.ending.because("error")
+        self._finish()
+
+    def _pass_time(self, busy: bool) -> None:
+        """Give what waits for time to pass."""
+        now = self.analyzer.last_time if busy else max(time.time_ns() - MARGIN, self.analyzer.last_time or 0)
+        if now:
+            self._ended(self.analyzer.tick(now))
+            self.auditor.tick(now)
+        gone = self.analyzer.evicted_since()
+        if gone:
+            self._evict(gone)
+        self._print_findings()
+        sys.stdout.flush()
+        self.seconds = time.monotonic() - self.began
+        if time.monotonic() - self._tidied >= TIDY:
+            self._tidied = time.monotonic()
+            gc.collect()
+
+    def _take(self, batch: FrameBatch) -> None:
+        if self.keeper is not None:
+            self.keeper.write(batch)
+        self._ended(self.analyzer.feed(batch))
+
+    def _ended(self, rpcs: list[Rpc]) -> None:
+        """RPCs that ended."""
+        if self._wanted is not None:
+            rpcs = rpcs[: self._wanted - self.rpcs]
+        if not rpcs:
+            return
+        self.rpcs += len(rpcs)
+        add = self.statistics.add
+        for rpc in rpcs:
+            add(rpc)
+            self.failed += rpc.failed
+        if self._as_json:
+            for rpc in rpcs:
+                print_json(rpc_record(rpc))
+        else:
+            self.recent.add(rpcs, self.picked)
+        if self.rpcs == self._wanted:
+            self.ending.because("count")
+
+    def _evict(self, conversations: list[Conversation]) -> None:
+        self.statistics.evict(conversations)
+        self.auditor.evict(conversations)
+        for conversation in conversations:
+            self.credits.pop(conversation.connection.number, None)
+
+    def _finish(self) -> None:
+        """The capture is over, the report not yet printed."""
+        self.seconds = time.monotonic() - self.began
+        self._ended(self.analyzer.finish())
+        self.auditor.finish(self.analyzer.conversations)
+        self._print_findings()
+        with suppress(OSError):
+            self.live.count()
+        if self.keeper is not None:
+            self.keeper.close()
+        gc.enable()
+
+    def _listeners(self, conversation: Conversation) -> Listeners:
+        history = self.credits[conversation.connection.number] = CreditHistory(conversation)
+        return Listeners(self.auditor.listener(conversation), history)
+
+    def _found(self, finding: Finding, tally: RuleTally) -> None:
+        self.findings += 1
+        id = finding.rule.id
+        self.last_found.pop(id, None)
+        self.last_found[id] = finding
+        if self._as_json and tally.violated <= EXAMPLES:
+            self.found.append(finding)
+        if id in self._until:
+            self.ending.because("finding")
+
+    def _print_findings(self) -> None:
+        while self.found:
+            print_json(finding_record(self.found.popleft()))
+
+    def breaches(self) -> list[tuple[Finding, int]]:
+        """The last finding of each rule that was broken, the last one first, and how often it was."""
+        times: dict[str, int] = {}
+        for place, tally in self.auditor.tallies.items():
+            times[place.rule] = times.get(place.rule, 0) + tally.violated
+        return [(finding, times[id]) for id, finding in reversed(self.last_found.items())]
+
+    def record(self) -> Record:
+        """How the capture itself went."""
+        live = self.live
+        return record(
+            "live",
+            device=live.device.name,
+            kind=live.device.kind,
+            interface=live.device.interface or None,
+            filter=live.words,
+            snaplen=live.snaplen,
+            seconds=round(self.seconds, 3),
+            frames=self.analyzer.frames,
+            kernel_received=live.received,
+            kernel_dropped=live.dropped,
+            rpcs=self.rpcs,
+            findings=self.findings,
+            rules_broken={finding.rule.id: times for finding, times in self.breaches()},
+            evicted_connections=self.analyzer.evicted.connections,
+            files_removed=self.keeper.removed if self.keeper is not None else None,
+            ended_by=self.ending.why,
+            error=None if self.damage is None else str(self.damage),
+        )
