@@ -1,0 +1,111 @@
+"""How the fields of a record type are declared.
+
+A path leads to a field: ``latency.total_ns`` is a key inside the object ``latency``, ``chunks[].kind`` a key of each
+object in the array ``chunks``, ``causes{}.bytes`` a key of each object in the map ``causes``, whose own keys are data.
+
+The type is one or more of these, joined by ``|``: integer, number, string, boolean, object, array of X, map of X, any,
+null (not known, or not applicable), and absent (the key is left out).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+Fields = dict[str, tuple[str, str]]
+"""Path -> JSON type and meaning."""
+
+
+class RecordType(NamedTuple):
+    """What a record type is, which commands print it, and its fields."""
+
+    meaning: str
+    commands: str
+    fields: Fields
+
+
+COMMON: Fields = {
+    "file": ("string", "path of the capture as given; several are joined"),
+    "connection": ("integer", "number of the connection, from 1"),
+    "frame": ("integer", "number of the frame, from 1"),
+    "first_frame": ("integer", "first frame of it"),
+    "last_frame": ("integer", "last frame of it"),
+    "time_ns": ("integer", "when"),
+    "first_time_ns": ("integer", "time of its first frame"),
+    "last_time_ns": ("integer", "time of its last frame"),
+    "xid": ("integer", "RPC transaction ID (unsigned, 32 bits)"),
+    "transport": ("string", "RoCEv1, RoCEv2, InfiniBand or iWARP"),
+    "target": ("string", "address and port of the server that was probed"),
+    "call_bytes": ("integer", "bytes of RPC calls, chunks included"),
+    "reply_bytes": ("integer", "bytes of RPC replies, chunks included"),
+    "rpcs": ("integer", "RPCs"),
+    "problem": ("string|null", "what went wrong; null for nothing"),
+}
+"""What the same name means in several types."""
+
+
+def common(*names: str) -> Fields:
+    return {name: COMMON[name] for name in names}
+
+
+def below(path: str, fields: Mapping[str, tuple[str, str]]) -> Fields:
+    """The fields of an object, an array's (``name[]``) or a map's (``name{}``) objects."""
+    return {f"{path}.{name}": field for name, field in fields.items()}
+
+
+def objects(path: str, type: str, meaning: str, fields: Mapping[str, tuple[str, str]]) -> Fields:
+    """A field that holds objects, and their fields."""
+    if type.startswith("array of object"):
+        inner = f"{path}[]"
+    elif type.startswith("map of object"):
+        inner = path + "{}"
+    else:
+        inner = path
+    return {path: (type, meaning), **below(inner, fields)}
+
+
+LATENCY: Fields = {
+    "total_ns": ("integer", "from the call's first packet to the reply's last"),
+    "call_ns": ("integer", "part in which the call was sent"),
+    "reads_ns": ("integer", "part in which the server fetched Read chunks"),
+    "server_ns": ("integer", "part in which the server worked"),
+    "writes_ns": ("integer", "part in which the server sent RDMA Writes"),
+    "reply_ns": ("integer", "part in which the reply was sent"),
+}
+
+DISTRIBUTION: Fields = {
+    "count": ("integer", "values"),
+    "min_ns": ("integer", "least"),
+    "median_ns": ("integer", "median"),
+    "p99_ns": ("integer", "99th percentile"),
+    "max_ns": ("integer", "greatest"),
+}
+
+RANGE: Fields = {
+    "lowest": ("integer", "lowest value"),
+    "highest": ("integer", "highest value"),
+}
+
+RPC_NAMES: Fields = {
+    "direction": ("string", "forward (called by the active side) or backward"),
+    "program": ("integer|null", "RPC program number"),
+    "program_name": ("string|null", "its name"),
+    "version": ("integer|null", "program version"),
+    "minor_version": ("integer|null", "NFSv4 minor version; null for other programs"),
+    "procedure": ("integer|null", "procedure number"),
+    "name": ("string|null", "procedure name"),
+    "operations": ("array of string", "operations of an NFSv4 COMPOUND, in order"),
+}
+
+SENT: Fields = {
+    "packets": ("integer|null", "packets it sent; null with iWARP"),
+    "segments": ("integer|null", "TCP segments with payload it sent; null without iWARP"),
+    "fpdus": ("integer|null", "FPDUs it sent, each counted once; null without iWARP"),
+    "bytes": ("integer", "payload bytes it sent, retransmissions included"),
+    "retransmitted_packets": ("integer|null", "packets it retransmitted; null with iWARP"),
+    "retransmitted_segments": ("integer|null", "TCP segments it retransmitted; null without iWARP"),
+    "retransmitted_bytes": ("integer", "payload bytes it retransmitted"),
+    "missing_packets": ("integer|null", "packets it sent that are not in the capture; null with iWARP"),
+    "missing_segments": ("integer|null", "TCP segments it sent that are not in the capture; null without iWARP"),
+}
+"""What an endpoint sent."""

@@ -1,0 +1,13 @@
+"""Every record type that ``--json`` prints, with all its fields: the source of the reference in ``docs``."""
+
+from __future__ import annotations
+
+from .field_types import RecordType
+from .fields_audit import TYPES as AUDIT
+from .fields_connection import TYPES as CONNECTION
+from .fields_probe import TYPES as PROBE
+from .fields_report import TYPES as REPORT
+from .fields_rpc import TYPES as RPC
+
+RECORD_TYPES: dict[str, RecordType] = {**RPC, **CONNECTION, **REPORT, **AUDIT, **PROBE}
+"""In the order of the reference."""

@@ -1,0 +1,303 @@
+"""The fields of the records about a capture, its procedures, files, and what is written from it."""
+
+from __future__ import annotations
+
+from .field_types import DISTRIBUTION, LATENCY, RANGE, RPC_NAMES, RecordType, common, objects
+
+FULL_DISTRIBUTION = {
+    **{name: DISTRIBUTION[name] for name in ("count", "min_ns", "median_ns")},
+    "p95_ns": ("integer", "95th percentile"),
+    **{name: DISTRIBUTION[name] for name in ("p99_ns", "max_ns")},
+    "total_ns": ("integer", "sum"),
+}
+
+STATISTICS = {
+    "received": ("integer|null", "frames received, as the capture says"),
+    "accepted": ("integer|null", "frames that passed the filter, as the capture says"),
+    "dropped": ("integer|null", "frames that the interface dropped, as the capture says"),
+    "dropped_by_os": ("integer|null", "frames that the operating system dropped, as the capture says"),
+    "delivered": ("integer|null", "frames delivered to the capturing program, as the capture says"),
+}
+
+INTERFACE = {
+    "name": ("string|null", "name"),
+    "description": ("string|null", "description"),
+    "link_type": ("integer", "number of the link type"),
+    "snaplen": ("integer|null", "bytes kept of a frame, at most; null: no limit"),
+    "filter": ("string|null", "capture filter"),
+    "operating_system": ("string|null", "operating system"),
+    "speed": ("integer|null", "bits per second"),
+    "frames": ("integer", "frames of it in the capture"),
+    **STATISTICS,
+    "lost_between_frames": ("integer", "frames that the frames themselves say were lost before them"),
+}
+
+CHECKSUMS = {
+    "good": ("integer", "packets whose checksum is right"),
+    "wrong": ("integer", "packets whose checksum is wrong"),
+    "not_checked": ("integer", "packets of which it cannot be checked"),
+}
+
+EXTENT = {
+    "offset": ("integer", "offset in the file"),
+    "length": ("integer", "bytes"),
+}
+
+EXTRACTED = {
+    "name": ("string|null", "name of the file written; null: it could not be written"),
+    "length": ("integer", "bytes of the file written"),
+    "complete": ("boolean", "the size is known, and every byte"),
+    "sha256": ("string|null", "SHA-256 of the file written"),
+    "md5": ("string|null", "MD5 of the file written"),
+    "problem": ("string|null", "why it could not be written"),
+}
+
+SOURCE = {
+    "from": ("string", "read, write or zeros: how the bytes are known"),
+    "rpc": ("integer", "number of the RPC"),
+    **common("first_frame", "last_frame"),
+}
+
+CHANGE = {
+    **EXTENT,
+    "differing": ("integer", "bytes that differ"),
+    **objects("earlier", "object", "where the earlier bytes came from", SOURCE),
+    **objects("later", "object", "where the later bytes came from", SOURCE),
+}
+
+FILE = {
+    "number": ("integer", "number of the file, from 1 in order of appearance"),
+    "server": ("string", "address of the server"),
+    "handle": ("string", "file handle in hexadecimal"),
+    "handle_hash": ("integer", "Wireshark's hash of the handle (unsigned, 32 bits)"),
+    "path": ("string|null", "path; an unknown beginning is […]"),
+    "other_paths": ("array of string", "further paths: hard links, and what it was called before"),
+    "removed_path": ("string|null", "path that was removed from it"),
+    "file_type": ("string|null", "file, directory, symbolic link, …"),
+    "protocols": ("array of string", "versions of NFS that it was used with"),
+    "size": ("integer|null", "latest size in bytes"),
+    "least_size": ("integer", "the size; where it is not known, the least it can be"),
+    "read": ("integer", "bytes that READ replies carried"),
+    "written": ("integer", "bytes that the server says it wrote"),
+    "written_unconfirmed": ("integer", "bytes of WRITE calls without a reply"),
+    "write_refused": ("integer", "bytes of WRITE calls that the server did not write"),
+    "uncommitted": ("integer", "bytes written UNSTABLE that no COMMIT followed"),
+    "verifier_changed": ("boolean", "the write verifier changed before a COMMIT: the server may have lost data"),
+    "missing": ("map of integer", "reason -> bytes read or written that are not in the capture"),
+    "calls": ("map of integer", "procedure or operation -> calls"),
+}
+
+TYPES = {
+    "info": RecordType(
+        "What a capture file is, without decoding RPCs.",
+        "`info`",
+        {
+            **common("file"),
+            "format": ("string", "pcap, pcapng, …"),
+            "compression": ("string|null", "gzip, zstd, …; null for none"),
+            "byte_order": ("string|null", "little or big"),
+            "size": ("integer|null", "bytes of the file"),
+            "unpacked_size": ("integer|null", "bytes after decompression"),
+            "link_types": ("array of object", "link types of its frames"),
+            "link_types[].number": ("integer", "number"),
+            "link_types[].name": ("string|null", "name"),
+            "link_types[].frames": ("integer", "frames of it"),
+            **objects("interfaces", "array of object", "interfaces it was captured from", INTERFACE),
+            "application": ("string|null", "program that wrote it"),
+            "operating_system": ("string|null", "operating system it ran on"),
+            "hardware": ("string|null", "hardware it ran on"),
+            "comments": ("array of string", "comments on the capture"),
+            "frame_comments": ("integer", "frames with a comment"),
+            "other_blocks": ("map of integer", "pcapng blocks that were passed over -> how many"),
+            "frames": ("integer", "frames"),
+            "captured_bytes": ("integer", "bytes of frames in the file"),
+            "original_bytes": ("integer", "bytes of frames on the wire"),
+            "cut_frames": ("integer", "frames that are truncated"),
+            "longest_captured": ("integer", "bytes of the longest frame in the file"),
+            "snaplen": ("integer|null", "bytes kept of a frame, at most; null: no limit"),
+            "first_time_ns": ("integer|null", "earliest time; null without frames"),
+            "last_time_ns": ("integer|null", "latest time; null without frames"),
+            "duration_ns": ("integer", "from the earliest to the latest"),
+            "backward_times": ("integer", "frames earlier than the one before"),
+            "frames_per_second": ("number|null", "frames per second; null without a duration"),
+            "bits_per_second": ("number|null", "bits on the wire per second; null without a duration"),
+            "decoded": ("map of integer", "transport -> packets"),
+            "not_decoded": ("map of integer", "protocol or reason -> frames"),
+            "duplicates": ("integer", "frames captured twice, not counted twice"),
+            "contradictions": ("map of integer", "what headers contradict each other in -> frames"),
+            **objects("icrc", "object|null", "invariant CRC; null without --checksums", CHECKSUMS),
+            **objects("vcrc", "object|null", "variant CRC; null without --checksums", CHECKSUMS),
+            "error": ("string|null", "why reading ended early"),
+        },
+    ),
+    "capture": RecordType(
+        "What was read for a report.",
+        "`report`, `live`",
+        {
+            "frames": ("integer", "frames"),
+            "truncated_frames": ("integer", "frames that are truncated"),
+            "packets": ("integer", "RDMA packets"),
+            "first_time_ns": ("integer|null", "earliest time; null without frames"),
+            "last_time_ns": ("integer|null", "latest time; null without frames"),
+            "connections": ("integer", "connections, evicted ones included"),
+            **common("rpcs"),
+            "states": ("map of integer", "state -> RPCs"),
+            "error": ("string|null", "why reading ended early"),
+            **common("file"),
+        },
+    ),
+    "procedure": RecordType(
+        "What RPCs of one procedure took; of an NFSv4 COMPOUND, of one sequence of operations.",
+        "`report`, `live`",
+        {
+            **RPC_NAMES,
+            **common("rpcs"),
+            "failed": ("integer", "RPCs that failed"),
+            "statuses": ("map of integer", "name of the failure -> RPCs"),
+            "states": ("map of integer", "state -> RPCs"),
+            **common("call_bytes", "reply_bytes"),
+            **objects("latency", "object|null", "latencies", FULL_DISTRIBUTION),
+            **objects("parts", "map of object|null", "call, reads, server, writes, reply -> parts", FULL_DISTRIBUTION),
+            **common("file"),
+        },
+    ),
+    "transfer": RecordType(
+        "How RPC messages were transferred.",
+        "`report`, `live`",
+        {
+            "way": ("string", "inline_call, inline_reply, read_chunk, position_zero, write_chunk or reply_chunk"),
+            "messages": ("integer", "messages that used it"),
+            "chunks": ("integer", "chunks"),
+            "segments": ("integer", "RDMA segments"),
+            "advertised": ("integer", "bytes advertised"),
+            "transferred": ("integer", "bytes transferred"),
+            "unused_chunks": ("integer", "chunks that were advertised and not used"),
+            **common("file"),
+        },
+    ),
+    "slowest": RecordType(
+        "One of the slowest RPCs.",
+        "`report`, `live`",
+        {
+            "rank": ("integer", "1 is the slowest"),
+            "number": ("integer", "number of the RPC"),
+            **common("connection", "xid"),
+            **RPC_NAMES,
+            "state": ("string", "complete, error, damaged, no reply or no call"),
+            "status": ("string|null", "OK, or the name of the failure"),
+            "call_frame": ("integer|null", "frame of the call"),
+            "reply_frame": ("integer|null", "frame of the reply"),
+            **common("call_bytes", "reply_bytes"),
+            "retransmitted_packets": ("integer", "packets (iWARP: segments) retransmitted for it"),
+            **objects("latency", "object|null", "its time and the parts of it", LATENCY),
+            **common("file"),
+        },
+    ),
+    "histogram": RecordType(
+        "RPCs whose latency is between two values.",
+        "`report`, `live`",
+        {
+            "low_ns": ("integer", "at least"),
+            "high_ns": ("integer", "less than"),
+            **common("rpcs", "file"),
+        },
+    ),
+    "throughput": RecordType(
+        "RPCs and their bytes over time.",
+        "`report`, `live`",
+        {
+            "seconds_each": ("number", "length of an interval in seconds"),
+            "rpcs": ("array of integer", "RPCs in each interval"),
+            "call_bytes": ("array of integer", "bytes of calls in each interval"),
+            "reply_bytes": ("array of integer", "bytes of replies in each interval"),
+            **common("file"),
+        },
+    ),
+    "undecoded": RecordType(
+        "What was not decoded, and why.",
+        "`report`, `live`",
+        {
+            "what": ("string", "what is counted: frames, packets, segments, rpcs, …"),
+            "reason": ("string", "why"),
+            "count": ("integer", "how many"),
+            **common("file"),
+        },
+    ),
+    "credits": RecordType(
+        "Flow control in one direction of a connection.",
+        "`credits`",
+        {
+            **common("connection"),
+            "direction": ("string", "forward (called by the active side) or backward"),
+            "calls": ("integer", "calls"),
+            "replies": ("integer", "replies"),
+            **objects("requested", "object|null", "credits requested", RANGE),
+            **objects("granted", "object|null", "credits granted", RANGE),
+            "max_outstanding": ("integer", "calls outstanding at one time, at most"),
+            "mean_outstanding": ("number", "calls outstanding, averaged over time"),
+            "blocked_ns": ("integer", "time with as many calls outstanding as the credits allow"),
+            "blockages": ("integer", "how often that happened"),
+            "exceeded": ("integer", "calls sent beyond the credits"),
+            **common("first_time_ns", "last_time_ns"),
+            "interval_ns": ("integer", "length of an interval"),
+            "intervals": ("array of object", "intervals with traffic"),
+            "intervals[].time_ns": ("integer", "begin of the interval"),
+            "intervals[].requested": ("integer|null", "credits requested in it; null: none were"),
+            "intervals[].granted": ("integer|null", "credits granted in it; null: none were"),
+            "intervals[].outstanding": ("integer", "calls outstanding, at most"),
+            "intervals[].blocked_ns": ("integer", "time blocked"),
+            **common("file"),
+        },
+    ),
+    "file": RecordType(
+        "A file that NFS calls were about.",
+        "`files`",
+        {
+            **FILE,
+            **objects("holes", "array of object|null", "bytes not seen; null where none was read or written", EXTENT),
+            **objects(
+                "extracted",
+                "object|null",
+                "what --extract wrote; null for nothing",
+                {**EXTRACTED, "conflicts": ("integer", "ranges of bytes that two RPCs disagree on")},
+            ),
+        },
+    ),
+    "manifest": RecordType(
+        "manifest.json, beside the files that `files --extract` writes: one object, not a line of output.",
+        "`files --extract`",
+        {
+            "capture": ("string", "names of the captures"),
+            "files": ("array of object", "each a record of type file, with what was written"),
+            **{
+                f"files[].{name}": field
+                for name, field in {
+                    "schema": ("string", "that of file"),
+                    "type": ("string", "file"),
+                    **FILE,
+                    **EXTRACTED,
+                    **objects("ranges", "array of object", "where each range of bytes came from", {**EXTENT, **SOURCE}),
+                    "ranges[].doubt": ("string|null", "why the bytes may be wrong"),
+                    **objects("holes", "array of object", "bytes not known", EXTENT),
+                    "holes[].why": ("string", "why not"),
+                    **objects("conflicts", "array of object", "bytes that two RPCs disagree on", CHANGE),
+                    "conflicts_not_listed": ("integer", "further ones"),
+                    **objects("versions", "array of object", "bytes that were overwritten", CHANGE),
+                    "versions_not_listed": ("integer", "further ones"),
+                }.items()
+            },
+        },
+    ),
+    "export": RecordType(
+        "What an export wrote.",
+        "`export`",
+        {
+            "output": ("string", "path written"),
+            "messages": ("integer", "RPC messages written"),
+            "incomplete": ("integer", "messages of which bytes are missing, written truncated"),
+            "skipped": ("integer", "messages left out because bytes of them are missing"),
+            "not_reconstructed": ("integer", "messages left out because they are no RPC messages"),
+            "packets": ("integer", "packets written"),
+        },
+    ),
+}
