@@ -213,7 +213,7 @@ def _structure(option: int, data: bytes) -> Any:
         found = layer(data) if layer else Raw(data)
     except MalformedXDR:
         return Raw(data)
-    return found if bytes(found) == data and not found.payload else Raw(data)
+    return found if bytes(found) == data else Raw(data)
 
 
 class RDMA2Optional(Structure):

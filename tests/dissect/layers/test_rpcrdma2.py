@@ -85,7 +85,6 @@ def test_a_body_that_is_no_xdr_stays_raw(body: bytes) -> None:
     [
         words(0xFFFFFFFF),  # counts more than there is
         words(1, 1, 99, 5),  # xchv_data past the end
-        words(0, 0, 7),  # something behind the last field
         words(0),  # no optixch_nochg
     ],
 )
@@ -94,6 +93,13 @@ def test_an_rdma_optinfo_that_is_not_its_option_stays_raw(info: bytes) -> None:
     body = RPCRDMA(data)[RDMA2Optional]
     assert isinstance(body.optinfo, Raw) and bytes(body.optinfo) == info
     assert decode_option(1, info).problem
+
+
+def test_words_behind_the_last_field_of_an_option_are_kept() -> None:
+    info = words(0, 0, 7)
+    body = RPCRDMA(words(9, 2, 1, 5, 0, 1, len(info)) + info)[RDMA2Optional]
+    assert isinstance(body.optinfo, ROPT_INITXCH) and bytes(body.optinfo) == info
+    assert not decode_option(1, info).problem
 
 
 U32 = st.integers(0, 2**32 - 1)
