@@ -34,8 +34,8 @@ NAMES = {
     "throughput": "seconds_each rpcs call_bytes reply_bytes file",
     "undecoded": "what reason count file",
     "rpc": "number connection direction xid program program_name version minor_version procedure name operations"
-    " state status failed contents call reply latency chunks retransmitted_packets retransmission_delay_ns damage"
-    " notes",
+    " state status failed contents call_frame reply_frame call_bytes reply_bytes call reply latency chunks"
+    " retransmitted_packets retransmission_delay_ns damage notes",
     "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
     " psn_errors retransmission_count retransmissions_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission"
     " retransmissions paid file",
