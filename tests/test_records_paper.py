@@ -16,9 +16,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from rdmascope.captures.probe import ping
+from rdmascope.captures.probe import records as probe
+from rdmascope.captures.probe.suite import SuiteResult
+from rdmascope.captures.probe.verdicts import CHECKS, CheckVerdict, VerdictKind
+from rdmascope.captures.verbs.interface import Depths, PeerAddress
 from rdmascope.cli.main import main as rdmascope
+from rdmascope.dissect.layers.private_data_codes import PrivateData
+from rdmascope.dissect.records import verification
 from rdmascope.dissect.records.fields import RECORD_TYPES
 from rdmascope.dissect.records.schema import VERSIONS, record
+from rdmascope.dissect.verify.second_opinion import Difference
 
 ROOT = Path(__file__).parents[1]
 PAPER = ROOT / "docs" / "records.md"
@@ -198,6 +206,26 @@ def test_the_code_makes_what_is_declared() -> None:
         assert names <= declared, type
         assert more or declared - names <= optional, type
     assert seen == set(VERSIONS)
+
+
+def test_probe_and_verify_make_what_is_declared() -> None:
+    target = PeerAddress("10.0.0.1", 20049)
+    settings = PrivateData(1, False, 4096, 4096, 0)
+    results: list[ping.PingResult] = [
+        ping.Reached("rxe0", "", 5, b"\x01", settings, 4096, 4096, Depths(), 64, None),
+        ping.Round(1, None, "no reply"),
+        ping.Echoed(1, 4096, 7, None),
+        ping.VersionTwoProbe(None, (1, 1), False, {1: 4096, 99: b"\x01"}),
+        ping.Program(100003, (3, 4), None, None, "answers"),
+    ]
+    check([probe.finding(one, target) for one in results])
+    check([probe.summary([ping.Round(1, 5)], target), probe.summary([], target)])
+    suite = [SuiteResult(one, CheckVerdict(VerdictKind.PASS, "a reply"), 5) for one in CHECKS.values()]
+    assert suite
+    check([*(probe.result(one, target) for one in suite), probe.suite(suite, target)])
+    check([probe.listening(["10.0.0.1:20049"], 2, None), probe.served(1, 2, 0)])
+    comparison = Difference("call", 7, "rpc.xid", (1,), None)
+    check([verification.difference_record(comparison)])
 
 
 def test_a_wrong_record_is_found() -> None:

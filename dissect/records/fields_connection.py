@@ -20,8 +20,8 @@ PRIVATE_DATA = {
 
 ENDPOINT = {
     "address": ("string", "address"),
-    "qpn": ("integer", "queue pair number; TCP port with iWARP"),
-    "start_psn": ("integer|null", "first PSN that it sends; null: not seen, or iWARP"),
+    "qpn": ("integer", "queue pair number; 0 with iWARP"),
+    "start_psn": ("integer|null", "PSN that it expects first: that of its peer's first request; null: not seen"),
     "private_data_seen": ("boolean", "its connection message is in the capture"),
     **objects(
         "private_data",
@@ -69,8 +69,8 @@ NEGOTIATION = {
     **objects("answers", "array of object", "the first replies", VERSION_USE),
     **objects("refusals", "array of object", "versions that were refused", SOMEWHERE),
     "refusals[].error": ("string", "name of the error"),
-    "refusals[].lowest": ("integer", "lowest version supported"),
-    "refusals[].highest": ("integer", "highest version supported"),
+    "refusals[].lowest": ("integer|null", "lowest version supported"),
+    "refusals[].highest": ("integer|null", "highest version supported"),
     "refusals[].refused_version": ("integer|null", "version of the call that was refused"),
     "refusals[].refused_frame": ("integer|null", "frame of that call"),
     **objects("continued", "object|null", "the first call after a refusal", VERSION_USE),

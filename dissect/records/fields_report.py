@@ -44,12 +44,12 @@ EXTENT = {
 }
 
 EXTRACTED = {
-    "name": ("string|null", "name of the file written; null: it could not be written"),
+    "name": ("string", "name of the file written"),
     "length": ("integer", "bytes of the file written"),
     "complete": ("boolean", "the size is known, and every byte"),
-    "sha256": ("string|null", "SHA-256 of the file written"),
-    "md5": ("string|null", "MD5 of the file written"),
-    "problem": ("string|null", "why it could not be written"),
+    "sha256": ("string|null", "SHA-256 of the file, gaps as zeros; null where it was not computed"),
+    "md5": ("string|null", "MD5 of it; null where it was not computed"),
+    "problem": ("string|null", "why something of it was not written or not computed"),
 }
 
 SOURCE = {
@@ -95,9 +95,9 @@ TYPES = {
             **common("file"),
             "format": ("string", "pcap, pcapng, …"),
             "compression": ("string|null", "gzip, zstd, …; null for none"),
-            "byte_order": ("string|null", "little or big"),
+            "byte_order": ("string", "little or big"),
             "size": ("integer|null", "bytes of the file"),
-            "unpacked_size": ("integer|null", "bytes after decompression"),
+            "unpacked_size": ("integer", "bytes after decompression"),
             "link_types": ("array of object", "link types of its frames"),
             "link_types[].number": ("integer", "number"),
             "link_types[].name": ("string|null", "name"),
@@ -185,11 +185,11 @@ TYPES = {
             **RPC_NAMES,
             "state": ("string", "complete, error, damaged, no reply or no call"),
             "status": ("string|null", "OK, or the name of the failure"),
-            "call_frame": ("integer|null", "frame of the call"),
-            "reply_frame": ("integer|null", "frame of the reply"),
+            "call_frame": ("integer", "frame of the call"),
+            "reply_frame": ("integer", "frame of the reply"),
             **common("call_bytes", "reply_bytes"),
             "retransmitted_packets": ("integer", "packets (iWARP: segments) retransmitted for it"),
-            **objects("latency", "object|null", "its time and the parts of it", LATENCY),
+            **objects("latency", "object", "its time and the parts of it", LATENCY),
             **common("file"),
         },
     ),
