@@ -37,6 +37,8 @@ def _role(header: TransportHeader, data: Bytes, start: int, end: int) -> str:
         return _ROLES.get(int.from_bytes(data[at : at + 4].tobytes()), "")
     if header.procedure == RDMA_NOMSG and not header.problem and header.chunks:
         return "request" if header.reads else "answer" if header.reply else ""
+    if header.option is not None:
+        return ""  # Either end may request something of the other.
     return "" if header.direction is None else _ROLES.get(header.direction, "")
 
 
