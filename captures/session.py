@@ -9,12 +9,11 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
-from rdmascope.dissect.records.packets import Packet, PacketLister
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -25,6 +24,9 @@ from .formats.streams import Limits
 from .merge import MergedCaptures, first_of, open_captures
 from .open import CaptureFile, Follow
 from .read_ahead import ahead, processors
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.records.packets import Packet
 
 Made = TypeVar("Made", FrameBatch, DecodedFrames)
 
@@ -105,6 +107,8 @@ class Session:
 
     def packets(self, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
         """The packets of frames ``first`` to ``last``, with the RPCs they belong to."""
+        from rdmascope.dissect.records.packets import PacketLister
+
         lister = PacketLister(self.analyzer, first, last, at_once=self.follow is not None)
         for batch in self.batches():
             yield from lister.feed(batch)

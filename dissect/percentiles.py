@@ -20,6 +20,8 @@ EXACT = 4096
 BUFFERED = 512
 """Samples that wait for their bins where there are bins already."""
 
+LONGEST = 2.0**63 - 1024
+"""Nanoseconds: the largest float that is a 64-bit integer."""
 _MANTISSA = 18
 """Bits of a 32-bit float that a bin leaves out: 32 bins for each doubling, so 1.6 % around the middle."""
 _FIRST_BIN = 127 << 5
@@ -157,8 +159,11 @@ def _rank(count: int, percent: int) -> int:
 
 
 def _numbers(samples: array[Any]) -> Int64s:
-    """A copy."""
-    return np.frombuffer(samples, samples.typecode).astype(np.int64) if samples else np.empty(0, np.int64)
+    """A copy; the longest durations are rounded down to what 64 bits hold."""
+    if not samples:
+        return np.empty(0, np.int64)
+    numbers = np.frombuffer(samples, samples.typecode)
+    return (np.minimum(numbers, LONGEST, dtype=np.float64) if numbers.dtype.kind == "f" else numbers).astype(np.int64)
 
 
 def _counted(durations: Int64s) -> Int64s:

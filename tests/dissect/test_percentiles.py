@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -78,3 +80,15 @@ def test_the_histogram_has_every_duration_in_its_place(durations: list[int], mos
     assert sum(number for _, _, number in rows) == len(durations)
     for low, high, number in rows:
         assert number == sum(low <= one < high for one in durations)
+
+
+def test_durations_beyond_what_a_float_holds_exactly() -> None:
+    """Times up to 63 bits apart: rounded, never an overflow."""
+    samples = Samples(typecode="f")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for value in (1, 2**62, 2**63 - 1):
+            samples.recent.append(value)
+        found = samples.distribution()
+    assert found is not None
+    assert found.minimum >= 1 and found.maximum > 2**62
