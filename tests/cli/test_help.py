@@ -98,7 +98,7 @@ def test_examples_are_what_is_printed(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [*COMMANDS])
 def test_examples_fit_eighty_columns(name: str) -> None:
-    context = click.Context(main, info_name="rdmascope")
+    context = click.Context(main, info_name="rdmascope", help_option_names=["-h", "--help"])
     command = main.get_command(context, name)
     assert command is not None
     with click.Context(command, info_name=name, parent=context, terminal_width=80) as below:
