@@ -107,7 +107,7 @@ def plain(value: Any) -> Any:
         return {
             name: plain(one)
             for name, one in value.items()
-            if not name.endswith("_ns") and name not in ("first_frame", "last_frame", "latency")
+            if not name.endswith(("_ns", "_frame")) and name != "latency"
         }
     return [plain(one) for one in value] if isinstance(value, list) else value
 
