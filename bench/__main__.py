@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 WORK = Path(__file__).parent / "work"
 RDMASCOPE = Path(sys.executable).with_name("rdmascope")
-SOURCES = [str(Path(__file__).parents[1] / name) for name in ("captures", "cli", "dissect")]
+SOURCES = [str(Path(__file__).parents[1] / name) for name in ("captures", "cli", "dissect", "rdmascope")]
 
 SPEED = {"bulk-4096": 3.0, "bulk-1024": 3.0, "metadata": 1.0}
 """Input -> how many times as fast as tshark it has to be."""

@@ -29,7 +29,7 @@ OUTPUTS = {
 
 
 def options() -> set[tuple[str, str]]:
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)
     found = set()
     for name in COMMANDS:
         command = main.get_command(context, name)
