@@ -52,11 +52,11 @@ def conversation() -> Wire:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> str:
-    """One WRITE and one READ."""
-    path = tmp_path / "small.pcap"
-    write_pcap(Capture(conversation()).frames, path)
-    return str(path)
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """One WRITE and one READ, under a path that fits on one line of the screen."""
+    monkeypatch.chdir(tmp_path)
+    write_pcap(Capture(conversation()).frames, tmp_path / "small.pcap")
+    return "small.pcap"
 
 
 def install(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -223,10 +223,9 @@ class TestAgreement:
         assert (result.exit_code, result.stdout.splitlines()[1][:10]) == (0, "they agree")
         assert f"does not know {lacking}, so this is not compared" in result.stderr
 
-    def test_a_damaged_file_is_compared_as_far_as_it_goes(self, small: str, tmp_path: Path) -> None:
-        path = tmp_path / "half.pcap"
-        path.write_bytes(Path(small).read_bytes()[:-10])
-        result = run(str(path))
+    def test_a_damaged_file_is_compared_as_far_as_it_goes(self, small: str) -> None:
+        Path("half.pcap").write_bytes(Path(small).read_bytes()[:-10])
+        result = run("half.pcap")
         assert result.exit_code == 2
         assert result.stdout.splitlines()[1].startswith("they agree")
         assert "ends" in result.stderr or "truncated" in result.stderr
