@@ -93,9 +93,9 @@ def ours(sample: str) -> list[Half]:
                         connection,
                         rpc["xid"],
                         reply,
-                        rpc["program"],
+                        rpc["program_number"],
                         rpc["version"],
-                        rpc["procedure"],
+                        rpc["procedure_number"],
                         () if reply else tuple(rpc["operations"]),
                         rpc["status"] if reply else "",
                     )

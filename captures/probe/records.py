@@ -72,8 +72,8 @@ def finding(one: PingResult, target: PeerAddress) -> Record:
             return record(
                 "probe_program",
                 target=str(target),
-                program=one.number,
-                name=program_name(one.number),
+                program=program_name(one.number),
+                program_number=one.number,
                 versions=list(one.versions),
                 low=one.low,
                 high=one.high,

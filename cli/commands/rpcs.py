@@ -49,7 +49,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
     type=click.Choice(sorted(SORT_KEYS)),
     help="Oldest call, slowest, lowest XID, or largest first; else in the order in which RPCs ended.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One rdmascope.rpc/1 object a line.")
+@click.option("--json", "as_json", is_flag=True, help="One rdmascope.rpc/3 object a line.")
 @follow_options
 @recognition_options
 def command(

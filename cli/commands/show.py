@@ -39,7 +39,7 @@ from ..views.tables import heading
 @click.option("--frame", type=click.IntRange(1), metavar="F", help="This frame, and the RPC it belongs to.")
 @click.option("--full", is_flag=True, help="Every packet, every segment, every byte.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="An rdmascope.rpc/1 or rdmascope.frame/1 object, with contents if --full."
+    "--json", "as_json", is_flag=True, help="An rdmascope.rpc/3 or rdmascope.frame/1 object, with contents if --full."
 )
 @recognition_options
 def command(

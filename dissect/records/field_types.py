@@ -88,12 +88,12 @@ RANGE: Fields = {
 
 RPC_NAMES: Fields = {
     "direction": ("string", "forward (called by the active side) or backward"),
-    "program": ("integer|null", "RPC program number"),
-    "program_name": ("string|null", "its name"),
+    "program": ("string|null", "name of the RPC program"),
+    "program_number": ("integer|null", "its number"),
     "version": ("integer|null", "program version"),
     "minor_version": ("integer|null", "NFSv4 minor version; null for other programs"),
-    "procedure": ("integer|null", "procedure number"),
-    "name": ("string|null", "procedure name"),
+    "procedure": ("string|null", "name of the procedure"),
+    "procedure_number": ("integer|null", "its number"),
     "operations": ("array of string", "operations of an NFSv4 COMPOUND, in order"),
 }
 

@@ -92,8 +92,8 @@ TYPES = {
         PROBE,
         {
             **common("target"),
-            "program": ("integer", "RPC program number"),
-            "name": ("string", "its name"),
+            "program": ("string", "name of the RPC program"),
+            "program_number": ("integer", "its number"),
             "versions": ("array of integer", "versions that answered NULL"),
             "low": ("integer|null", "lowest version of a PROG_MISMATCH"),
             "high": ("integer|null", "highest version of a PROG_MISMATCH"),

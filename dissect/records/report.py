@@ -60,12 +60,12 @@ def procedure_record(procedure: Procedure) -> Record:
 def _names(key: ProcedureKey) -> Record:
     return {
         "direction": "backward" if key.backward else "forward",
-        "program": key.program,
-        "program_name": None if key.program is None else program_name(key.program),
+        "program": None if key.program is None else program_name(key.program),
+        "program_number": key.program,
         "version": key.version,
         "minor_version": key.minor_version,
-        "procedure": key.procedure,
-        "name": key.name or None,
+        "procedure": key.name or None,
+        "procedure_number": key.procedure,
         "operations": list(key.operations),
     }
 

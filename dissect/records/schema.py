@@ -1,6 +1,6 @@
 """The machine behind every record: its type, and the version of that type's layout.
 
-A record names its layout in ``schema`` ("rdmascope.rpc/2") and the type in ``type`` ("rpc").  A version changes when a
+A record names its layout in ``schema`` ("rdmascope.rpc/3") and the type in ``type`` ("rpc").  A version changes when a
 name goes away or changes its meaning, not when one is added.
 """
 
@@ -32,18 +32,18 @@ VERSIONS = {
     "probe_check": 1,
     "probe_client": 1,
     "probe_echo": 1,
-    "probe_program": 1,
+    "probe_program": 2,
     "probe_round": 1,
     "probe_served": 1,
     "probe_server": 1,
     "probe_suite": 1,
     "probe_summary": 1,
     "probe_version": 1,
-    "procedure": 1,
-    "rpc": 2,
+    "procedure": 2,
+    "rpc": 3,
     "rule": 1,
     "script": 1,
-    "slowest": 2,
+    "slowest": 3,
     "synth": 1,
     "synth_key": 1,
     "throughput": 1,

@@ -25,17 +25,18 @@ NAMES = {
     "connection": "number transport protocol protocol_name recognised_by service_port paired_by confidence evidence"
     " path_mtu active passive credits_requested credits_granted first_frame last_frame first_time_ns last_time_ns"
     " ended_by negotiation rpcs backward_rpcs failed call_bytes reply_bytes file",
-    "procedure": "direction program program_name version minor_version procedure name operations rpcs failed statuses"
-    " states call_bytes reply_bytes latency parts file",
+    "procedure": "direction program program_number version minor_version procedure procedure_number operations rpcs"
+    " failed statuses states call_bytes reply_bytes latency parts file",
     "transfer": "way messages chunks segments advertised transferred unused_chunks file",
-    "slowest": "rank number connection xid direction program program_name version minor_version procedure name"
-    " operations state status call_frame reply_frame call_bytes reply_bytes retransmitted_packets latency file",
+    "slowest": "rank number connection xid direction program program_number version minor_version procedure"
+    " procedure_number operations state status call_frame reply_frame call_bytes reply_bytes"
+    " retransmitted_packets latency file",
     "histogram": "low_ns high_ns rpcs file",
     "throughput": "seconds_each rpcs call_bytes reply_bytes file",
     "undecoded": "what reason count file",
-    "rpc": "number connection direction xid program program_name version minor_version procedure name operations"
-    " state status failed contents call_frame reply_frame call_bytes reply_bytes call reply latency chunks"
-    " retransmitted_packets retransmission_delay_ns damage notes",
+    "rpc": "number connection direction xid program program_number version minor_version procedure"
+    " procedure_number operations state status failed contents call_frame reply_frame call_bytes reply_bytes call reply"
+    " latency chunks retransmitted_packets retransmission_delay_ns damage notes",
     "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
     " psn_errors retransmission_count retransmissions_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission"
     " retransmissions paid file",
@@ -188,10 +189,10 @@ class TestRpcs:
 
         one = everything[20]
         assert numbers("--xid", str(one["xid"])) == numbers("--xid", hex(one["xid"])) == [one["number"]]
-        reads = those(lambda record: record["name"] == "READ" or "READ" in record["operations"])
+        reads = those(lambda record: record["procedure"] == "READ" or "READ" in record["operations"])
         assert len(reads) == 20
         assert numbers("--procedure", "read") == numbers("--procedure", "NFS.READ") == reads
-        assert numbers("--procedure", "NFSv3.READ") == those(lambda record: record["name"] == "READ")
+        assert numbers("--procedure", "NFSv3.READ") == those(lambda record: record["procedure"] == "READ")
         assert numbers("--procedure", "MOUNT.READ") == []
         assert numbers("--connection", "3") == those(lambda record: record["connection"] == 3)
         assert numbers("--errors") == those(lambda record: record["state"] != "complete")

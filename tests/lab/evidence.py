@@ -115,7 +115,7 @@ def client_procedures(outcome: Outcome, name: str, version: int) -> Iterator[Che
     )
     rows = [row.split() for row in statistics[1].splitlines()] if statistics else []
     theirs = {row[0].rstrip(":"): int(row[1]) for row in rows if int(row[1])}
-    ours = Counter(rpc["name"] for rpc in counted(outcome) if (rpc["program"], rpc["version"]) == (100003, version))
+    ours = Counter(rpc["procedure"] for rpc in counted(outcome) if (rpc["program"], rpc["version"]) == ("NFS", version))
     wrong = {
         name: (theirs.get(name, 0), ours[name])
         for name in theirs.keys() | ours.keys()

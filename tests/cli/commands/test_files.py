@@ -107,7 +107,7 @@ def test_every_range_names_the_rpc_that_brought_it(tmp_path: Path) -> None:
     for file in files.values():
         for part in file["ranges"]:
             rpc = rpcs[part["rpc"]]
-            assert part["from"].upper() in (rpc["name"], *rpc["operations"])
+            assert part["from"].upper() in (rpc["procedure"], *rpc["operations"])
             assert part["first_frame"] == rpc["call"]["first_frame"]
             assert part["last_frame"] == rpc["reply"]["last_frame"]
 

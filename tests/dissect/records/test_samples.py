@@ -110,7 +110,7 @@ class TestSample:
         for slow in sample.of("slowest"):
             rpc = by_number[slow["number"]]
             for field in (
-                "connection", "xid", "name", "state", "status", "call_frame", "reply_frame", "call_bytes",
+                "connection", "xid", "procedure", "state", "status", "call_frame", "reply_frame", "call_bytes",
                 "reply_bytes", "retransmitted_packets", "latency",
             ):  # fmt: skip
                 assert slow[field] == rpc[field], field

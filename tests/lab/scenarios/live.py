@@ -37,7 +37,9 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     broken = sum(watched[state] for state in MISSING)
     yield Check("RPCs of it are whole, unless frames were dropped", str(dict(watched)), bool(dropped) or not broken)
     known = {xid: name for xid, name, *_ in outside}
-    wrong = [one for one in flood if one["type"] == "rpc" and known.get(one["xid"]) != one["name"] and one["name"]]
+    wrong = [
+        one for one in flood if one["type"] == "rpc" and known.get(one["xid"]) != one["procedure"] and one["procedure"]
+    ]
     yield Check("none of them is one that was not sent", f"{len(wrong)} are", not wrong)
 
 
@@ -47,7 +49,7 @@ def told(rpc: Record) -> tuple[object, ...]:
     sizes = tuple(rpc[side] and rpc[side]["inline_length"] for side in ("call", "reply"))
     return (
         rpc["xid"],
-        rpc["name"],
+        rpc["procedure"],
         tuple(rpc["operations"]),
         rpc["connection"],
         rpc["state"],
