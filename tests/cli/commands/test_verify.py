@@ -77,7 +77,7 @@ class TestAgreement:
         result = run(LONG_CALLS)
         assert result.exit_code == 0, result.output
         lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-        assert lines[1] == "they agree, 15 differences explained"
+        assert "they agree, 15 differences explained" in lines
         assert "packets 216 216 - -" in lines
         assert "calls 41 36 5 -" in lines
         assert "107 call frame.number 107 113" in lines
@@ -92,7 +92,7 @@ class TestAgreement:
     def test_nothing_to_explain(self) -> None:
         result = run(BOTH_WAYS)
         assert result.exit_code == 0
-        assert result.stdout.splitlines()[1] == "they agree"
+        assert "they agree" in result.stdout.splitlines()
 
     def test_json_has_stable_names(self) -> None:
         *differences, summary = long_calls()
