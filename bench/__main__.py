@@ -1,57 +1,64 @@
-"""Runs ``rdmascope report --json`` and ``tshark -2 -q -z rpc,programs`` in turn on the same files.
+"""Runs commands of rdmascope and of tshark in turn on the same files: ``python -m bench [-h] [ROW]...``.
 
-Prints ratios, start-up included: the median of several runs, and, of the warm-up before them, the largest resident
-memory of all processes together.  Exits with 1 where a requirement is missed.  RUNS in the environment says how many
-runs; 5 without.
+Prints how the rows of :mod:`bench.rows` stand, start-up included: the median of several runs, and, of the warm-up
+before them, the largest resident memory of all processes together.  Exits with 1 where a bar is missed.
 
 This process stays small on purpose: the kernel counts what a child inherits into the child's largest memory.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from bench.rows import MEMORY, PROGRAMS, REPORT, ROWS, Command, Row
+
 WORK = Path(__file__).parent / "work"
 RDMASCOPE = Path(sys.executable).with_name("rdmascope")
 SOURCES = [str(Path(__file__).parents[1] / name) for name in ("captures", "cli", "dissect", "rdmascope")]
-
-SPEED = {"bulk-4096": 3.0, "bulk-1024": 3.0, "metadata": 1.0}
-"""Input -> how many times as fast as tshark it has to be."""
-MEMORY = 1 / 3
-"""The part of tshark's memory that must not be reached."""
+FINDINGS_STATUS = 1
+"""What ``audit`` exits with where it has found something."""
 
 
 class Run(NamedTuple):
     seconds: float
+    processor: float
+    """Seconds of processor time, of all its processes."""
     memory: int
     """KiB; 0 where it was not watched."""
     output: str
+    """Of the warm-up; empty for the runs that are timed."""
 
 
-def run(*command: str, watch: bool = False) -> Run:
-    """``watch``: look at the memory again and again, which costs some of the time."""
+def run(command: Command, path: Path, watch: bool = False) -> Run:
+    """``watch``: look at the memory again and again, which costs some of the time, and keep the output."""
+    program = str(RDMASCOPE) if command[0] == "rdmascope" else shutil.which(command[0]) or command[0]
     with tempfile.TemporaryFile("w+") as output:
         to_output = (os.POSIX_SPAWN_DUP2, output.fileno(), 1)
         to_nowhere = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
+        words = (program, *command[1:], str(path))
         begun = time.perf_counter()
-        pid = os.posix_spawn(command[0], command, os.environ, file_actions=[to_output, to_nowhere])
+        pid = os.posix_spawn(program, words, os.environ, file_actions=[to_output, to_nowhere])
         memory = most_memory(pid) if watch else 0
-        _, status = os.waitpid(pid, 0)
+        _, status, usage = os.wait4(pid, 0)
         seconds = time.perf_counter() - begun
-        if os.waitstatus_to_exitcode(status):
-            sys.exit(f"failed: {' '.join(command)}")
+        if os.waitstatus_to_exitcode(status) not in {0, FINDINGS_STATUS if command[1] == "audit" else 0}:
+            sys.exit(f"failed: {' '.join(words)}")
         output.seek(0)
-        return Run(seconds, memory, output.read())
+        kept = output.read() if watch and command in {REPORT, PROGRAMS} else ""
+        return Run(seconds, usage.ru_utime + usage.ru_stime, memory, kept)
 
 
 def most_memory(pid: int) -> int:
@@ -67,6 +74,20 @@ def most_memory(pid: int) -> int:
             pass  # one of them has just ended
         time.sleep(0.005)
     return sum(most.values())
+
+
+def measure(path: Path, commands: list[Command], runs: int) -> dict[Command, Run]:
+    """The medians of every command on one file, run in turn, so that what else the machine does meets them alike."""
+    results: dict[Command, list[Run]] = {command: [] for command in commands}
+    for number in range(runs + 1):
+        for command in commands:
+            results[command].append(run(command, path, watch=not number))
+    return {
+        command: warm._replace(
+            seconds=median(one.seconds for one in timed), processor=median(one.processor for one in timed)
+        )
+        for command, (warm, *timed) in results.items()
+    }
 
 
 def calls_of_rdmascope(output: str) -> tuple[int, int, int]:
@@ -86,44 +107,117 @@ def calls_of_tshark(output: str) -> int:
     return sum(int(row[1]) for row in re.finditer(r"^\S+\(\d+\)\s+\d+\s+(\d+)", output, re.MULTILINE))
 
 
-def compare(name: str, tshark: str, runs: int) -> bool:
-    """Print one input's ratios; False where a requirement is missed."""
-    path = WORK / f"{name}.pcap"
-    ours: list[Run] = []
-    theirs: list[Run] = []
-    for number in range(runs + 1):
-        ours.append(run(str(RDMASCOPE), "report", "--json", str(path), watch=not number))
-        theirs.append(run(tshark, "-2", "-q", "-z", "rpc,programs", "-r", str(path), watch=not number))
-    frames, calls, retransmitted = calls_of_rdmascope(ours[0].output)
-    counted = calls_of_tshark(theirs[0].output)
-    speed = median(one.seconds for one in theirs[1:]) / median(one.seconds for one in ours[1:])
-    memory = ours[0].memory / theirs[0].memory
-    # tshark counts a call once more when its packet was retransmitted.
+def agreement(measured: dict[Command, Run]) -> dict[str, int | bool]:
+    """Whether both count the same RPCs; tshark counts a call once more when its packet was retransmitted."""
+    if not measured.keys() >= {REPORT, PROGRAMS}:
+        return {}
+    frames, calls, retransmitted = calls_of_rdmascope(measured[REPORT].output)
+    counted = calls_of_tshark(measured[PROGRAMS].output)
     agree = calls <= counted <= calls + retransmitted
-    compared = (
-        "as many as" if counted == calls else f"{counted - calls} fewer, retransmitted, than" if agree else "NOT as"
+    return {"frames": frames, "calls": calls, "calls_tshark": counted, "calls_agree": agree}
+
+
+def verdict(row: Row, measured: dict[Command, Run]) -> dict[str, object]:
+    """One row as a record: figures, bars, and whether they are kept."""
+    ours, against, larger = measured[row.ours], measured[row.against], measured[row.memory]
+    speed, memory = against.seconds / ours.seconds, ours.memory / larger.memory
+    return {
+        "row": row.name,
+        "input": row.input,
+        "bytes": (WORK / f"{row.input}.pcap").stat().st_size,
+        "command": " ".join(row.ours),
+        "against": " ".join(row.against),
+        "seconds": round(ours.seconds, 3),
+        "against_seconds": round(against.seconds, 3),
+        "processor_seconds": round(ours.processor, 3),
+        "against_processor_seconds": round(against.processor, 3),
+        "speed": round(speed, 3),
+        "speed_bar": row.speed,
+        "speed_kept": speed >= row.speed,
+        "memory_kib": ours.memory,
+        "against_memory_kib": larger.memory,
+        "memory": round(memory, 4),
+        "memory_bar": round(MEMORY, 4),
+        "memory_kept": memory < MEMORY,
+    }
+
+
+HEADINGS = ("row", "seconds", "against", "speed", "bar", "CPU s", "against", "MiB", "against", "part", "bar", "")
+WIDTHS = (18, 8, 8, 6, 5, 7, 8, 6, 8, 6, 6, 6)
+
+
+def print_row(record: dict[str, object]) -> None:
+    def number(name: str) -> float:
+        return float(str(record[name]))
+
+    cells = (
+        str(record["row"]),
+        f"{number('seconds'):.2f}",
+        f"{number('against_seconds'):.2f}",
+        f"{number('speed'):.2f}",
+        f"{number('speed_bar'):g}",
+        f"{number('processor_seconds'):.2f}",
+        f"{number('against_processor_seconds'):.2f}",
+        f"{number('memory_kib') / 1024:.0f}",
+        f"{number('against_memory_kib') / 1024:.0f}",
+        f"{number('memory'):.3f}",
+        f"{number('memory_bar'):.3f}",
+        "ok" if kept(record) else "MISSED",
     )
-    print(
-        f"{name}: {path.stat().st_size / 1e6:,.0f} MB, {frames:,} frames, {calls:,} RPC calls, {compared} tshark counts"
-    )
-    wanted = SPEED[name]
-    fast, small = speed >= wanted, memory < MEMORY
-    print(f"  {'ok    ' if fast else 'MISSED'} {speed:5.2f} times as fast as tshark (at least {wanted:g})")
-    print(f"  {'ok    ' if small else 'MISSED'} {memory:5.3f} of its memory (below {MEMORY:.3f})", flush=True)
-    return fast and small and agree
+    print_cells(cells)
+
+
+def print_cells(cells: tuple[str, ...]) -> None:
+    name, *rest = (f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
+    print(f"{name.strip():<{WIDTHS[0]}}", *rest, flush=True)
+
+
+def kept(record: dict[str, object]) -> bool:
+    return bool(record["speed_kept"] and record["memory_kept"] and record.get("calls_agree", True))
+
+
+def processor_model() -> str:
+    try:
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        found = None
+    return found[1] if found else platform.machine()
 
 
 def main() -> None:
-    tshark = shutil.which("tshark")
-    if tshark is None:
+    names = [row.name for row in ROWS]
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Speed and memory beside tshark.")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"only these, or those of an input: {', '.join(names)}")
+    parser.add_argument("--runs", type=int, default=int(os.environ.get("RUNS", "5")), help="timed runs (5)")
+    parser.add_argument("--json", type=Path, default=WORK / "results.json", help="file for the figures (%(default)s)")
+    options = parser.parse_args()
+    unknown = {name for name in options.rows if not any(name in (row.name, row.input) for row in ROWS)}
+    if unknown:
+        parser.error(f"no row or input is called {', '.join(sorted(unknown))}")
+    if shutil.which("tshark") is None:
         sys.exit("tshark is needed to compare with: apt install tshark")
-    runs = int(os.environ.get("RUNS", "5"))
-    subprocess.run([sys.executable, "-m", "bench.build"], check=True)
+    rows = [row for row in ROWS if (row.name in options.rows or row.input in options.rows or not options.rows)]
+    rows = [row for row in rows if options.rows or row.usual]
+    subprocess.run([sys.executable, "-m", "bench.build", *dict.fromkeys(row.input for row in rows)], check=True)
     # As it is where pip installed it; in an editable installation the first run would do it, where it may write.
     subprocess.run([sys.executable, "-m", "compileall", "-q", *SOURCES], check=True)
-    print(f"median of {runs} runs after a warm-up")
-    passed = [compare(name, tshark, runs) for name in SPEED]
-    sys.exit(not all(passed))
+
+    print(f"median of {options.runs} runs after a warm-up; speed: times as fast; part: of the other's memory")
+    print_cells(HEADINGS)
+    records: list[dict[str, object]] = []
+    for name, group in groupby(rows, key=lambda row: row.input):
+        of_input = list(group)
+        commands = dict.fromkeys(command for row in of_input for command in (row.ours, row.against, row.memory))
+        measured = measure(WORK / f"{name}.pcap", list(commands), options.runs)
+        counted = agreement(measured)
+        for row in of_input:
+            records.append(verdict(row, measured) | counted)
+            print_row(records[-1])
+        if not counted.get("calls_agree", True):
+            print(f"{name}: {counted['calls']:,} RPC calls, and tshark counts {counted['calls_tshark']:,}")
+    machine = {"processor": processor_model(), "processors": os.cpu_count(), "python": platform.python_version()}
+    options.json.write_text(json.dumps({"runs": options.runs, **machine, "rows": records}, indent=2) + "\n")
+    sys.exit(not all(map(kept, records)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Makes the large inputs: ``python -m bench.build``.
+"""Makes the large inputs: ``python -m bench.build [NAME]...``.
 
 Each repetition of a sample is a new set of connections, later in time: queue pair numbers, communication and
-transaction IDs are its own, and every ICRC is right.  Frames that carry no RDMA are left out, so that both tools
-have the same RPCs to count.  The inputs are kept in ``bench/work`` and made once.
+transaction IDs are its own, and every ICRC is right.  Of one long mount, the repetitions follow each other in one
+connection.  Frames that carry no RDMA are left out, so that both tools have the same RPCs to count.  The inputs are
+kept in ``bench/work`` and made once.
 """
 
 from __future__ import annotations
@@ -48,8 +49,14 @@ class Input:
     sample: str
     times: int
     """How often the sample is repeated."""
-    mtu: int | None
+    mtu: int | None = None
     """Path MTU to cut the packets to."""
+    connection: int | None = None
+    """Only the connection of this queue pair number."""
+    mount: bool = False
+    """The repetitions follow each other in one connection."""
+    first: int | None = None
+    """Only so many packets of it, between those that connect and disconnect."""
 
     @property
     def path(self) -> Path:
@@ -57,9 +64,12 @@ class Input:
 
 
 INPUTS = (
-    Input("bulk-4096", "rxe-nfs-all", 62, None),
-    Input("bulk-1024", "rxe-nfs-all", 58, 1024),
-    Input("metadata", "meta-rxe", 21, None),
+    Input("bulk-4096", "rxe-nfs-all", 62),
+    Input("bulk-1024", "rxe-nfs-all", 58, mtu=1024),
+    Input("metadata", "meta-rxe", 21),
+    Input("mount", "meta-rxe", 36, connection=0x12, mount=True),
+    Input("short", "meta-rxe", 5000, connection=0x12, first=60),
+    *(Input(f"curve-{power}", "meta-rxe", -(-(10**power) // 25_863)) for power in (4, 5, 6, 7)),
 )
 
 
@@ -201,6 +211,73 @@ def _add(data: bytearray, at: int, size: int, number: int) -> None:
     data[at : at + size] = (value % (1 << 8 * size)).to_bytes(size, "big")
 
 
+def only(source: list[Packet], connection: int, first: int | None) -> list[Packet]:
+    """The packets that connect, use and disconnect one connection, whose ends have the same queue pair number."""
+    identifiers: set[bytes] = set()
+    managed: list[Packet] = []
+    at = CM - HEADERS - BTH
+    for packet in source:
+        if packet.qpn != 1:
+            continue
+        attribute, (local, remote) = int.from_bytes(packet.rest[at - 8 : at - 6], "big"), _identifiers(packet)
+        place = LOCAL_QPN.get(attribute, 0)
+        if attribute == REQ and int.from_bytes(packet.rest[at + place : at + place + 3], "big") == connection:
+            identifiers.add(local)
+        elif remote not in identifiers and local not in identifiers:
+            continue
+        if local in identifiers or remote in identifiers:
+            identifiers.add(local)
+            managed.append(packet)
+    used = [packet for packet in source if packet.qpn == connection]
+    cut_off = used[: first or len(used)]
+    late = len(used) - len(cut_off) and used[-1].time - cut_off[-1].time
+    ending = [replace(one, time=one.time - late) for one in managed if one.time > used[-1].time]
+    return [one for one in managed if one.time < used[0].time] + cut_off + ending
+
+
+def _identifiers(packet: Packet) -> tuple[bytes, bytes]:
+    """Local and remote communication ID of a CM message."""
+    at = CM - HEADERS - BTH
+    return packet.rest[at : at + 4], packet.rest[at + 4 : at + 8]
+
+
+def mounted(source: list[Packet], times: int) -> Iterator[Packet]:
+    """One connection that does the same again and again, under further PSNs, MSNs and XIDs.
+
+    The sample loses nothing and has no Read requests: every request takes one PSN.
+    """
+    opening = [one for one in source if one.qpn == 1 and one.time < source[len(source) // 2].time]
+    ending = [one for one in source if one.qpn == 1][len(opening) :]
+    used = source[len(opening) : len(source) - len(ending)]
+    span = used[-1].time - used[0].time + 1000
+    requests = [one for one in used if one.opcode != ACKNOWLEDGE]
+    taken = {end: sum(one.lower[26:30] == end for one in requests) for end in {one.lower[26:30] for one in used}}
+    acknowledged = {one.lower[26:30]: int.from_bytes(one.rest[1:4], "big") for one in used if one.opcode == ACKNOWLEDGE}
+    xids = {one.rest[:4] for one in requests if one.opcode == 4 and one.rest[4:8] == b"\0\0\0\1"}
+    counted = [int.from_bytes(xid, "little") for xid in xids]
+    step = max(counted) - min(counted) + 1
+    yield from opening
+    for number in range(times):
+        for one in used:
+            requester = one.lower[30:34] if one.opcode == ACKNOWLEDGE else one.lower[26:30]
+            psn = one.psn + number * taken[requester] & 0xFFFFFF
+            rest = bytearray(one.rest)
+            if one.opcode == ACKNOWLEDGE:
+                _add(rest, 1, 3, number * acknowledged[one.lower[26:30]])
+            for at in _xids(one, xids):
+                xid = int.from_bytes(rest[at : at + 4], "little") + number * step
+                rest[at : at + 4] = (xid & 0xFFFFFFFF).to_bytes(4, "little")
+            bth = one.bth[:9] + psn.to_bytes(3, "big")
+            yield replace(one, time=one.time + number * span, bth=bth, rest=bytes(rest))
+    for one in ending:
+        yield replace(one, time=one.time + (times - 1) * span)
+
+
+def _xids(packet: Packet, xids: set[bytes]) -> list[int]:
+    """Where XIDs stand: in front, behind the chunk lists (RFC 8166, 4), and, as Linux chooses them, in offsets."""
+    return [at for at in range(0, min(len(packet.rest), 160), 4) if packet.rest[at : at + 4] in xids]
+
+
 def masked(lower: bytes) -> bytes:
     """What the ICRC covers in front of BTH: the fields that change on the way are ones (IBA A17.3.3)."""
     bare = bytearray(lower[14:])
@@ -214,13 +291,19 @@ def make(one: Input) -> None:
     source = list(packets(SAMPLES / f"{one.sample}.pcap.zst"))
     if one.mtu:
         source = list(cut(source, one.mtu))
-    span = source[-1].time - source[0].time + 1_000_000
-    prepared = [(packet, masked(packet.lower)) for packet in source]
+    if one.connection is not None:
+        source = only(source, one.connection, one.first)
+    times = one.times
+    if one.mount:
+        source, times = list(mounted(source, times)), 1
+    span = source[-1].time - source[0].time + (1000 if one.first else 1_000_000)
+    lower = {packet.lower: masked(packet.lower) for packet in source}
+    prepared = [(packet, lower[packet.lower]) for packet in source]
     WORK.mkdir(exist_ok=True)
     unfinished = one.path.with_suffix(".part")
     with unfinished.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 0x40000, 1))
-        for number in range(one.times):
+        for number in range(times):
             for packet, covered in prepared:
                 bth, rest = repeated(packet, number)
                 crc = zlib.crc32(rest, zlib.crc32(covered + bth[:4] + b"\xff" + bth[5:]))
@@ -230,12 +313,12 @@ def make(one: Input) -> None:
     unfinished.rename(one.path)
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
     for one in INPUTS:
-        if not one.path.exists():
+        if one.name in names and not one.path.exists():
             print(f"making {one.path.name}", file=sys.stderr)
             make(one)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
