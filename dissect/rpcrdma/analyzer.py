@@ -19,7 +19,7 @@ from ..transport.delays import RetransmissionDelays
 from ..transport.health import TransportHealth
 from ..transport.operations import Operation
 from ..transport.rc.link import RcLink
-from ..transport.rc.observer import RcObserver
+from ..transport.rc.observer import LinkRun, RcObserver
 from .conversation import Conversation
 from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
@@ -170,7 +170,11 @@ class Analyzer:
         self.last_time = int(times[-1])
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
-        events: Sequence[Event] = self._observer.feed(packets) if len(packets) else ()
+        runs: list[LinkRun] = []
+        events: Sequence[Event] = self._observer.feed(packets, runs) if len(packets) else ()
+        if runs:
+            expanded = [(order, link, operation) for link, run in runs for order, operation in run.delivered()]
+            events = sorted([*events, *expanded], key=itemgetter(0))
         if decoded.tcp:
             events = self._feed_iwarp(batch, decoded.tcp, events)
         self._take(events)

@@ -6,12 +6,14 @@ InfiniBand Architecture, volume 1, 9.4 (message segmentation) and 9.7.2 (opcode 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection
 from ..operations import Kind, Operation, Payload
+from ..send_runs import EXTRA, IMMEDIATE, INVALIDATE, Delivered, RecentOperations, SendRun, in_order
 from .copies import other_bytes
 from .reads import DEFAULT_MTU, READ_REQUEST, RcReads
 
@@ -23,15 +25,11 @@ _KIND[opcodes.IS_READ_REQUEST] = Kind.READ
 _KIND[opcodes.IS_ATOMIC] = Kind.ATOMIC
 _SEND, _WRITE, _READ, _ATOMIC = (int(kind) for kind in Kind)
 _KINDS = tuple(Kind)
-_INVALIDATE, _IMMEDIATE = 1, 2
-_EXTRA = np.where(opcodes.HAS_IETH, _INVALIDATE, np.where(opcodes.HAS_IMMDT, _IMMEDIATE, 0)).astype(np.uint8)
-"""What the word behind the other headers of a message's last packet is."""
+_SEND_ONLY = (_KIND == _SEND) & opcodes.IS_ONLY & ~opcodes.HAS_RETH
+"""Opcodes of Sends that are one packet."""
 
-RECENT = 256
-"""Operations among which a repeated packet is looked for."""
-
-Delivered = list[tuple[int, Operation]]
-"""Operations with the frame in whose place they stand in the order of events."""
+MIN_RUN = 4
+"""Sends from which on columns take less time than objects."""
 
 
 class RequestAssembly:
@@ -45,24 +43,33 @@ class RequestAssembly:
         """Packets of the message that is not yet complete: PSN of the first row, rows."""
         self.partial_repeats = 0
         self.partial_contradicted = 0
-        self.recent: list[Operation] = []
+        self.recent = RecentOperations()
         """What was delivered last, in PSN order: repetitions are charged to it."""
         self.order = 0
         self.out: Delivered = []
+        self.columns = False
+        """Sends of one packet go to ``runs``, not to ``out``."""
+        self.runs: list[SendRun] = []
         self._taken = False
 
     @property
     def delivered(self) -> bool:
         """Some Operation became complete."""
-        return self._taken or bool(self.out)
+        return self._taken or bool(self.out or self.runs)
 
-    def take(self) -> Delivered:
-        """What became complete since the last call."""
+    def take(self) -> tuple[Delivered, list[SendRun]]:
+        """What became complete since the last call; the Operations of each of the two are in order."""
+        self._taken = self.delivered
         out, self.out = self.out, []
-        self._taken = self._taken or bool(out)
-        fresh = [operation for _, operation in out[-RECENT:]]
-        self.recent = [*self.recent[len(fresh) - RECENT :], *fresh] if len(fresh) < RECENT else fresh
-        return out
+        runs, self.runs = self.runs, []
+        self.recent.add(out, runs)
+        return out, runs
+
+    def expand(self) -> None:
+        """Make Operations of all runs."""
+        if self.runs:
+            self.out = in_order(self.out, self.runs)
+            self.runs = []
 
     def gap(self, start: int, end: int, opcode: int) -> None:
         """PSNs [start, end) were sent but not captured; the packet behind them has ``opcode``."""
@@ -105,7 +112,7 @@ class RequestAssembly:
         )
         if legal:
             if len(starts):
-                self._emit_all(data, rows[:tail], psns[:tail], starts, ends)
+                self._emit_all(data, rows[lead:tail], psns[lead:tail], starts - lead, ends - lead)
             if tail < len(rows):
                 self.partial.append((int(psns[tail]), data, rows[tail:]))
             return
@@ -141,6 +148,20 @@ class RequestAssembly:
 
     def _emit_all(self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s) -> None:
         """Messages that lie wholly in ``rows``, the bulk of all traffic."""
+        reached = self.order
+        if self.columns and len(starts) >= MIN_RUN:
+            plain = self._plain(rows, starts, ends)
+            if plain is not None:
+                sends = take(rows, starts[plain])
+                self.runs.append(SendRun(data, sends, self.sender))
+                reached = int(rows["frame"][ends[-1]])
+                if len(sends) == len(starts):
+                    self.order = reached
+                    return
+                others = np.repeat(~plain, ends + 1 - starts)
+                rows, psns = take(rows, others), psns[others]
+                behind_each = np.cumsum((ends + 1 - starts)[~plain])
+                starts, ends = behind_each - (ends + 1 - starts)[~plain], behind_each - 1
         first = take(rows, starts)
         frames, times = first["frame"].tolist(), first["time"].tolist()
         last, last_frames, last_times, sums = first, frames, times, first["length"]
@@ -188,7 +209,7 @@ class RequestAssembly:
             first["va"].tolist(),
             first["psn"].tolist(),
             last["immediate"].tolist(),
-            _EXTRA[last["opcode"]].tolist(),
+            EXTRA[last["opcode"]].tolist(),
             first["payload"].tolist(),
             (first["payload"] + first["captured"]).tolist(),
             strict=True,
@@ -216,20 +237,33 @@ class RequestAssembly:
                 operation.start_known = False
             if bare is not None and bare[b - 1]:
                 pass
-            elif which == _INVALIDATE:
+            elif which == INVALIDATE:
                 operation.invalidate = word
-            elif which == _IMMEDIATE:
+            elif which == IMMEDIATE:
                 operation.immediate = word
             if kind == _WRITE and seen > length:
                 payload.length = operation.length = seen
             if frame > order:
                 order = frame
             out.append((order, operation))
-        self.order = order
+        self.order = max(order, reached)
         issued = places(kinds == _READ)
         if len(issued):
             for index, unwrapped in zip((issued - len(starts)).tolist(), psns[starts[issued]].tolist(), strict=True):
                 self.reads.open(unwrapped, out[index][1])
+
+    def _plain(self, rows: Rows, starts: Int64s, ends: Int64s) -> NDArray[np.bool_] | None:
+        """Which of these messages are Sends as plain as those of a ``SendRun``; None for too few of them."""
+        single = starts == ends
+        if 4 * int(np.count_nonzero(single)) < len(rows):
+            return None
+        orders = rows["frame"][ends]
+        if int(orders[0]) <= self.order or some(orders[1:] <= orders[:-1]):
+            return None
+        plain: NDArray[np.bool_] = (
+            _SEND_ONLY[rows["opcode"]] & (rows["captured"] == rows["length"]) & (rows["headers"] != 0)
+        )[starts] & single
+        return plain if 4 * int(np.count_nonzero(plain)) >= max(len(rows), 4 * MIN_RUN) else None
 
     def _bare(self, rows: Rows) -> Rows | None:
         """Which packets the capture truncates inside their headers; None for none of them."""
@@ -322,15 +356,16 @@ class RequestAssembly:
             self.partial_repeats += len(rows)
             self.partial_contradicted = self.partial_contradicted or other_bytes(self.partial, data, rows)
             return
-        recent = self.recent[-RECENT:] + [operation for _, operation in self.out[-RECENT:]]
+        self.expand()
+        recent = self.recent.list(self.out)
         if not recent:
             return
-        starts = PSN.unwrap_series(reference, np.array([operation.psn for operation in recent]))
+        starts = PSN.unwrap_series(reference, np.array([one.psn for one in recent]))
         owners = starts.searchsorted(psns, side="right") - 1
         for owner in np.unique(owners[owners >= 0]).tolist():
-            operation = recent[owner]
-            mine = places((owners == owner) & (psns < starts[owner] + operation.packets))
-            if not len(mine):
+            mine = places((owners == owner) & (psns < starts[owner] + recent[owner].packets))
+            operation = recent[owner].operation() if len(mine) else None
+            if operation is None:
                 continue
             operation.retransmissions += len(mine)
             operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))

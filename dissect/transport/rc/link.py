@@ -7,7 +7,7 @@ from operator import itemgetter
 from ...arrays import Bytes, Rows, take
 from ...layers import opcodes
 from ..connection import Connection
-from .assembly import Delivered
+from ..send_runs import Delivered, SendRun, in_order
 from .health import RcHealth
 from .management import ConnectionRequest
 from .send_queue import SendQueue
@@ -34,8 +34,11 @@ class RcLink:
         """It was quiet for so long that no repetition is expected."""
         self.waiting: Delivered = []
 
-    def feed(self, data: Bytes, sent: tuple[Rows, Rows]) -> Delivered:
-        """Packets of one batch, by sender, each in capture order; Operations in the order of events."""
+    def feed(self, data: Bytes, sent: tuple[Rows, Rows], runs: list[SendRun] | None = None) -> Delivered:
+        """Packets of one batch, by sender, each in capture order; Operations in the order of events.
+
+        Where ``runs`` is given, plain Sends are put there as long as nothing waits behind a hole.
+        """
         connection = self.connection
         split: list[tuple[Rows, Rows]] = []
         for sender, rows in enumerate(sent):
@@ -51,8 +54,18 @@ class RcLink:
                 connection.last_frame, connection.last_time = int(rows["frame"][-1]), int(rows["time"][-1])
         self.packets += len(sent[0]) + len(sent[1])
         self.forgotten = False
+        fresh: list[tuple[Delivered, list[SendRun]]] = []
         for sender in (0, 1):
-            self.waiting += self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets)
+            made: list[SendRun] | None = None if runs is None else []
+            delivered = self.queues[sender].feed(data, split[sender][0], split[1 - sender][1], self.packets, made)
+            fresh.append((delivered, made or []))
+        quiet = not self.waiting and self.queues[0].waiting_since() is self.queues[1].waiting_since() is None
+        for delivered, plain in fresh:
+            if runs is not None and quiet:
+                self.waiting += delivered
+                runs += plain
+            else:
+                self.waiting += in_order(delivered, plain) if plain else delivered
         self.health.feed(sent, split)
         return self._release()
 

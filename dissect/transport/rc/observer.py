@@ -15,6 +15,7 @@ from ...link.addresses import AddressTable
 from ...link.packets import PacketBatch
 from ..connection import Connection, Endpoint, Registry
 from ..operations import Operation
+from ..send_runs import SendRun
 from .bindings import Binding, Bindings
 from .cm import read_cm
 from .flow_keys import flow_key
@@ -36,6 +37,7 @@ _GSI = 1
 
 Event = tuple[int, RcLink, Operation]
 """Frame number in whose place it stands, where, what."""
+LinkRun = tuple[RcLink, SendRun]
 
 
 class RcObserver:
@@ -60,8 +62,11 @@ class RcObserver:
         self.other: Counter[str] = Counter()
         """Packets of other transport services, by name."""
 
-    def feed(self, batch: PacketBatch) -> list[Event]:
-        """Take a batch; give every Operation that became clear."""
+    def feed(self, batch: PacketBatch, runs: list[LinkRun] | None = None) -> list[Event]:
+        """Take a batch; give every Operation that became clear.
+
+        Where ``runs`` is given, plain Sends are put there and not among the events.
+        """
         rows = batch.rows
         opcode = rows["opcode"]
         reliable = opcodes.IS_RC[opcode]
@@ -81,7 +86,7 @@ class RcObserver:
         for link, data, sent in self.replayed:
             events += [(order, link, operation) for order, operation in link.feed(data, sent)]
         self.replayed.clear()
-        events += self._sort_out(batch.data, rows, kept)
+        events += self._sort_out(batch.data, rows, kept, runs)
         self.notes.look(batch, self.bindings.bound)
         events += self._pair(last_chance=False)
         while self.unpaired.packets > HELD_IN_ALL or len(self.unpaired.flows) > MAX_FLOWS:
@@ -134,7 +139,7 @@ class RcObserver:
 
     # Sorting packets into connections
 
-    def _sort_out(self, data: Bytes, rows: Rows, indices: Int64s) -> list[Event]:
+    def _sort_out(self, data: Bytes, rows: Rows, indices: Int64s, runs: list[LinkRun] | None) -> list[Event]:
         portions: dict[int, tuple[RcLink, list[list[Int64s]]]] = {}
         for key, binding, part in self.bindings.sort(rows, indices):
             if binding is None:
@@ -144,7 +149,10 @@ class RcObserver:
         events: list[Event] = []
         for link, (first, second) in portions.values():
             sent = take(rows, _joined(first)), take(rows, _joined(second))
-            events += [(order, link, operation) for order, operation in link.feed(data, sent)]
+            made: list[SendRun] | None = None if runs is None else []
+            events += [(order, link, operation) for order, operation in link.feed(data, sent, made)]
+            if runs is not None and made:
+                runs += [(link, run) for run in made]
         return events
 
     # Connections by their CM exchange

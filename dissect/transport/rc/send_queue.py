@@ -18,7 +18,8 @@ from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection, ReusedPsn
-from .assembly import Delivered, RequestAssembly
+from ..send_runs import Delivered, SendRun
+from .assembly import RequestAssembly
 from .reads import READ_REQUEST, RcReads, spans
 
 GRACE_PACKETS = 256
@@ -78,11 +79,15 @@ class SendQueue:
         """Packets of the connection so far, the clock of the grace period."""
         self.hole_proved = 0
 
-    def feed(self, data: Bytes, requests: Rows, responses: Rows, seen_packets: int) -> Delivered:
+    def feed(
+        self, data: Bytes, requests: Rows, responses: Rows, seen_packets: int, runs: list[SendRun] | None = None
+    ) -> Delivered:
         """Take the queue's packets of one batch, in capture order; give what became complete.
 
-        ``seen_packets`` counts the packets of the whole connection, this batch included.
+        ``seen_packets`` counts the packets of the whole connection, this batch included.  Where ``runs`` is given,
+        plain Sends are put there and not among the rest.
         """
+        self.messages.columns = runs is not None
         self.packets = seen_packets
         self._learn_mtu(requests, responses)
         if len(requests):
@@ -94,7 +99,11 @@ class SendQueue:
             self.connection.unplaced_reads[self.sender] += int(early.sum())
         self._settle()
         self._place_responses()
-        return self.messages.take()
+        self.messages.columns = False
+        delivered, sends = self.messages.take()
+        if runs is not None:
+            runs += sends
+        return delivered
 
     def finish(self) -> Delivered:
         """The capture or the connection is over: what waits will not be completed."""
@@ -103,14 +112,14 @@ class SendQueue:
             self.messages.deliver(self.stray.data, self.stray.rows, self.stray.psns)
             self.messages.close()
             self.stray = None
-        return self.messages.take()
+        return self.messages.take()[0]
 
     def give_up_holes(self) -> Delivered:
         """What waits behind holes waits no longer."""
         while self.held:
             self._skip_hole()
         self._place_responses()
-        return self.messages.take()
+        return self.messages.take()[0]
 
     def open_since(self) -> int | None:
         """Frame number of the first packet of a message whose end, or whose front, may still come."""

@@ -1,0 +1,183 @@
+"""Sends of one packet each, in columns: the Operation of a row is made when it is wanted.
+
+Metadata traffic is nearly all of this kind.  What is in a run is as plain as a Send can be: one packet, whole in the
+capture, in its place in the order of events, which is its frame number.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from operator import attrgetter, itemgetter
+
+import numpy as np
+
+from ..arrays import Bytes, Int64s, Rows
+from ..layers import opcodes
+from .operations import SEND, Operation, Payload
+
+RECENT = 256
+"""Operations of a send queue among which a retransmitted packet is looked for."""
+
+INVALIDATE, IMMEDIATE = 1, 2
+EXTRA = np.where(opcodes.HAS_IETH, INVALIDATE, np.where(opcodes.HAS_IMMDT, IMMEDIATE, 0)).astype(np.uint8)
+"""By opcode: what the word behind the other headers of a message's last packet is."""
+
+Delivered = list[tuple[int, Operation]]
+"""Operations with the frame in whose place they stand in the order of events."""
+
+_FIELDS = ("frame", "time", "length", "r_key", "va", "psn", "immediate", "opcode", "payload")
+
+
+class SendRun:
+    """Rows of one sender in PSN order, which is the order of frames."""
+
+    __slots__ = ("__weakref__", "_made", "data", "rows", "sender")
+
+    def __init__(self, data: Bytes, rows: Rows, sender: int) -> None:
+        """``rows``: PACKET rows, each a Send Only with all of its bytes and headers in ``data``."""
+        self.data: Bytes | None = data
+        self.rows = rows
+        self.sender = sender
+        self._made: dict[int, Operation] = {}
+        """Of the last rows, which may still be found retransmitted: their Operation is always the same object."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def operation(self, index: int) -> Operation:
+        """The Operation of a row."""
+        made = self._made.get(index)
+        return made if made is not None else self.operations((index,))[0]
+
+    def operations(self, indices: Iterable[int]) -> list[Operation]:
+        """The Operations of some rows."""
+        chosen = np.fromiter(indices, np.int64) if not isinstance(indices, np.ndarray) else indices
+        part = self.rows.take(chosen)
+        data, rows, sender = self.data, self.rows, self.sender
+        view = data.data if data is not None else None
+        keep = len(rows) - RECENT
+        known = self._made
+        made: list[Operation] = []
+        for index, frame, time, length, handle, address, psn, word, opcode, offset in zip(
+            chosen.tolist(), *(part[name].tolist() for name in _FIELDS), strict=True
+        ):
+            operation = known.get(index) if index >= keep else None
+            if operation is None:
+                payload = Payload(length, length)
+                if data is not None and view is not None:
+                    payload.stretch = data, rows, index, index + 1
+                    payload.only = view, offset, offset + length
+                operation = Operation(SEND, sender, frame, frame, time, time, length, payload, handle, address, psn, 1)
+                which = _EXTRA[opcode]
+                if which == INVALIDATE:
+                    operation.invalidate = word
+                elif which == IMMEDIATE:
+                    operation.immediate = word
+                if index >= keep:
+                    known[index] = operation
+            made.append(operation)
+        return made
+
+    def delivered(self, indices: Int64s | None = None) -> Delivered:
+        """All Operations, or those of some rows, with their places in the order of events."""
+        chosen = np.arange(len(self.rows)) if indices is None else indices
+        return list(zip(self.rows["frame"][chosen].tolist(), self.operations(chosen), strict=True))
+
+    def drop(self) -> None:
+        """Let go of the bytes."""
+        self.data = None
+        for operation in self._made.values():
+            operation.payload.drop()
+
+
+_EXTRA: list[int] = EXTRA.tolist()
+
+
+class _Tail:
+    """The last rows of a run, which do not keep the rest of it."""
+
+    __slots__ = ("first", "frames", "made", "psns", "run")
+
+    def __init__(self, run: SendRun) -> None:
+        self.run = weakref.ref(run)
+        self.made = run._made
+        self.first = max(0, len(run) - RECENT)
+        self.frames = run.rows["frame"][self.first :].copy()
+        self.psns = run.rows["psn"][self.first :].copy()
+
+    def operation(self, index: int) -> Operation | None:
+        """None where nothing holds it, so that nothing would see what is noted in it."""
+        made = self.made.get(self.first + index)
+        if made is None and (run := self.run()) is not None:
+            made = run.operation(self.first + index)
+        return made
+
+
+def in_order(delivered: Delivered, runs: Iterable[SendRun]) -> Delivered:
+    """What a send queue delivered, runs and others, as objects in the order of events."""
+    expanded = [one for run in runs for one in run.delivered()]
+    # Where two have one place, the second waited for the packet of the first, which is that of the run.
+    return sorted(expanded + delivered, key=itemgetter(0))
+
+
+class RecentOperation:
+    """One of those among which a retransmitted packet is looked for."""
+
+    __slots__ = ("_index", "_of", "order", "packets", "psn")
+
+    def __init__(self, order: int, psn: int, packets: int, of: Operation | _Tail, index: int = 0) -> None:
+        self.order = order
+        self.psn = psn
+        self.packets = packets
+        self._of = of
+        self._index = index
+
+    def operation(self) -> Operation | None:
+        """None where nothing holds it any more."""
+        return self._of.operation(self._index) if isinstance(self._of, _Tail) else self._of
+
+
+class RecentOperations:
+    """The last ``RECENT`` Operations of a send queue, in PSN order."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Delivered, list[_Tail], int]] = []
+        """What one batch delivered after the other: Operations, ends of runs, and how many these are together."""
+
+    def add(self, delivered: Delivered, runs: list[SendRun]) -> None:
+        """They were delivered after all others."""
+        fresh = delivered[-RECENT:]
+        count = len(fresh)
+        tails: list[_Tail] = []
+        for run in reversed(runs):
+            if sum([tail.psns.size for tail in tails]) >= RECENT:
+                break
+            tails.insert(0, _Tail(run))
+            count += tails[0].psns.size
+        if not count:
+            return
+        parts = self._parts
+        parts.append((fresh, tails, count))
+        while len(parts) > 1 and sum([part[2] for part in parts[1:]]) >= RECENT:
+            del parts[0]
+
+    def clear(self) -> None:
+        self._parts.clear()
+
+    def list(self, delivered: Delivered) -> list[RecentOperation]:
+        """With those of ``delivered``, which came after them."""
+        found: list[RecentOperation] = []
+        for fresh, tails, _ in self._parts:
+            part = [
+                RecentOperation(frame, psn, 1, tail, index)
+                for tail in tails
+                for index, (frame, psn) in enumerate(zip(tail.frames.tolist(), tail.psns.tolist(), strict=True))
+            ]
+            part += [RecentOperation(order, one.psn, one.packets, one) for order, one in fresh]
+            if tails:
+                part.sort(key=attrgetter("order"))
+            found += part
+        return found[-RECENT:] + [
+            RecentOperation(order, one.psn, one.packets, one) for order, one in delivered[-RECENT:]
+        ]
