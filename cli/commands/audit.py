@@ -16,6 +16,7 @@ from rdmascope.dissect.audit.selection import select_rules
 from rdmascope.dissect.records.audit import audit_records
 from rdmascope.dissect.records.ci import junit, sarif
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents
+from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY
 
 from ..auditfile import Waiver, read_settings
 from ..reading import Reading, analyzer_options, recognition_options
@@ -134,7 +135,7 @@ def command(
         reading = Reading(file, analyzer_options(ports, force))
         reading.analyzer.listener = auditor.listener
         try:
-            rpcs = sum(1 for _ in reading.rpcs(auditor.evict))
+            rpcs = sum(rpc.state != DUPLICATE_REPLY for rpc in reading.rpcs(auditor.evict))
             auditor.finish(reading.analyzer.conversations)
             for place in list(auditor.tallies):
                 if chosen not in (None, place.connection) or end not in (None, place.endpoint):

@@ -69,6 +69,9 @@ def summary(
     for at, (state, number) in enumerate(statistics.states.items()):
         line.append(": " if not at else ", ")
         line.append(f"{count(number)} {state}", STATE_STYLES.get(state, ""))
+    if number := statistics.duplicate_replies:
+        line.append("; beside them ")
+        line.append("1 duplicate reply" if number == 1 else f"{count(number)} duplicate replies", "yellow")
     lines.append(line)
     return Group(*lines)
 

@@ -15,8 +15,10 @@ STATE_STYLES = {
     "complete": "green",
     "error": "yellow",
     "damaged": "red",
+    "undecidable": "magenta",
     "no reply": "red",
     "no call": "red",
+    "duplicate reply": "yellow",
 }
 
 PART_NAMES = {

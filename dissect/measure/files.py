@@ -16,7 +16,7 @@ from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
 from ..onc.programs import NFS
 from ..onc.summary import handle_hash
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpcs import Reassembled, Rpc
+from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from .partial_messages import NfsMessages, nfs_messages, split_at_gaps
 
 READ, WRITE, ZEROS, TRUNCATED, ALTERED = "read", "write", "zeros", "truncated", "altered"
@@ -149,6 +149,8 @@ class FileTable:
 
     def add(self, rpc: Rpc) -> list[FileTransfer]:
         """Note names, types and sizes; returns what the Rpc did to contents, in its order."""
+        if rpc.state == DUPLICATE_REPLY:
+            return []
         if rpc.program is None and rpc.call is None:
             self._note_undecoded("the call is not in the capture")
         if rpc.program != NFS or rpc.call is None:

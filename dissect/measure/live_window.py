@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..percentiles import Distribution, Samples
-from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from ..transport.connection import Connection
 from .statistics import ProcedureKey, other_procedures, procedure_key
 
@@ -117,8 +117,10 @@ class LiveWindow:
 
     def add(self, rpcs: Sequence[Rpc], only: int | None = None) -> None:
         """Take RPCs that ended; ``only`` those of one connection, except for the rates."""
-        self._total += len(rpcs)
         for rpc in rpcs:
+            if rpc.state == DUPLICATE_REPLY:
+                continue
+            self._total += 1
             number = rpc.connection.number
             self._rpcs[number] = self._rpcs.get(number, 0) + 1
         if only is not None:
@@ -127,7 +129,7 @@ class LiveWindow:
             self.newest.append(recent_rpc(rpc))
         for rpc in rpcs:
             slot = self._slot(_time(rpc))
-            if slot is None:
+            if slot is None or rpc.state == DUPLICATE_REPLY:
                 continue
             key = procedure_key(rpc)
             entry = slot.procedures.get(key)

@@ -19,7 +19,7 @@ from ..arrays import Int64s
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..percentiles import Distribution, Samples, histogram
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.rpcs import Latency, Rpc
+from ..rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
 from .reasons import ReasonCounts
 from .time_series import Timeline
 
@@ -180,6 +180,8 @@ class Statistics:
         self.notes = ReasonCounts()
         self.truncated = 0
         """RPCs with bytes that the capture truncated."""
+        self.duplicate_replies = 0
+        """Second replies to RPCs, which are no RPCs of their own and counted nowhere else."""
         self.timeline = Timeline()
         self._procedures: dict[ProcedureKey, Procedure] = {}
         self._slowest: list[tuple[int, int, SlowRpc]] = []
@@ -202,6 +204,10 @@ class Statistics:
 
     def add(self, rpc: Rpc) -> None:
         """Take one RPC that has ended."""
+        if rpc.state == DUPLICATE_REPLY:
+            self.duplicate_replies += 1
+            self.notes.add(rpc.notes)
+            return
         # Equal to the key, and made with less work.
         key = (rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.backward, rpc.name)
         entry = self._procedures.get(key)  # type: ignore[call-overload]

@@ -42,6 +42,8 @@ def undecoded(analyzer: Analyzer, statistics: Statistics, error: str | None = No
         rows.append(("operations", "evicted connections: memory that no captured call advertised",
                      analyzer.evicted.unplaced))  # fmt: skip
     rows += [("RPCs", reason, number) for reason, number in statistics.damage.items()]
+    if statistics.duplicate_replies:
+        rows.append(("replies", "another reply to an RPC that has one", statistics.duplicate_replies))
     states = statistics.states
     rows += [("RPCs", state, states[state]) for state in ("no reply", "no call") if state in states]
     if error is not None:

@@ -102,7 +102,9 @@ TYPES = {
             **{name: field for name, field in RPC_NAMES.items() if name != "direction"},
             "state": (
                 "string",
-                "complete, error (the reply says so), damaged (bytes are missing), no reply or no call",
+                "complete; error (the reply says so); damaged (bytes are missing); undecidable (nothing is missing, "
+                "but which call a reply answers, or which bytes are right); no reply; no call; duplicate reply (to "
+                "an RPC that has one: counted apart from RPCs)",
             ),
             "status": ("string|null", "OK, or the name of the failure"),
             "failed": ("boolean", "the reply reports an error"),

@@ -25,6 +25,7 @@ def capture_record(
     last_time: int | None,
     connections: int,
     states: dict[str, int],
+    duplicate_replies: int,
     error: str | None,
 ) -> Record:
     """What was read.  ``error`` says why reading it ended early."""
@@ -38,6 +39,7 @@ def capture_record(
         connections=connections,
         rpcs=sum(states.values()),
         states=states,
+        duplicate_replies=duplicate_replies,
         error=error,
     )
 
@@ -149,6 +151,7 @@ def report_records(analyzer: Analyzer, statistics: Statistics, error: str | None
         last_time=analyzer.last_time,
         connections=len(analyzer.connections) + analyzer.evicted.connections,
         states=statistics.states,
+        duplicate_replies=statistics.duplicate_replies,
         error=error,
     )
     for conversation in analyzer.conversations:

@@ -109,7 +109,12 @@ _RPCS = Table(
         TableColumn("procedure_number", "int", "its number", lambda rpc: rpc.procedure),
         TableColumn("operations", "text", "operations of a COMPOUND, in order, with blanks between",
                lambda rpc: " ".join(rpc.operations) or None),
-        TableColumn("state", "text", "complete, error, damaged, no reply or no call", lambda rpc: rpc.state),
+        TableColumn(
+            "state",
+            "text",
+            "complete, error, damaged, undecidable, no reply, no call or duplicate reply (which is no RPC of its own)",
+            lambda rpc: rpc.state,
+        ),
         TableColumn("status", "text", "OK, or the name of the failure", lambda rpc: rpc.status or None),
         TableColumn("failed", "bool", "the reply reports an error", lambda rpc: rpc.failed),
         TableColumn("contents", "text", "whole, truncated or missing", lambda rpc: rpc.contents),

@@ -16,7 +16,7 @@ from .listeners import Listener
 from .memory import REORDERED, AdvertisedMemory
 from .messages import Message
 from .outcome import conclude, finish_state
-from .rpcs import Rpc
+from .rpcs import DUPLICATE_REPLY, Rpc
 from .xid_reuse import NOT_EXPECTED, XID_IN_USE, XID_USED_AGAIN, DirectionState, choose_call
 
 LINGER = 1_000_000_000
@@ -31,9 +31,14 @@ MAX_OUTSTANDING = 1 << 16
 MAX_ANSWERED = 4096
 """XIDs of answered calls that are remembered per direction."""
 
+MATCHED_AMONG = "reply matched among"
 BY_XID_ALONE = "reply matched by its XID alone: its RPC header is truncated"
 MAX_SAME_XID = 64
 """Open calls with one XID; the oldest of more ends without a reply."""
+DOUBT = 300_000_000_000
+"""Nanoseconds for which a reply to another call of the XID may show that a reply was matched with the wrong one."""
+MAX_DOUBTFUL = 64
+"""RPCs that wait for that."""
 
 
 class Matching:
@@ -69,6 +74,8 @@ class Matching:
         """Replies whose call was not seen yet: sender, message, number of an answered RPC with the XID."""
         self.lingering: list[Rpc] = []
         """Answered Rpcs with responses to RDMA Reads outstanding."""
+        self.doubtful: deque[Rpc] = deque()
+        """Answered Rpcs, chosen among several with their XID by what is no proof."""
         self.settled = 0
         """The version in which the server answers."""
         self.detached = 0
@@ -78,7 +85,7 @@ class Matching:
     @property
     def waiting(self) -> bool:
         """There is something to settle."""
-        return bool(self.lingering or self.replies)
+        return bool(self.lingering or self.replies or self.doubtful)
 
     def settle(self, now: int, frame: int, open_since: Sequence[int | None] = (None, None)) -> None:
         """It is ``now`` (ns), and the capture is at ``frame``: end what waited long enough.
@@ -95,6 +102,8 @@ class Matching:
                 else:
                     waiting.append(rpc)
             self.lingering = waiting
+        while self.doubtful and now - _answer_time(self.doubtful[0]) > DOUBT:
+            self._conclude(self.doubtful.popleft())
         while self.replies and frame - self.replies[0][1].frame > REORDERED and not self._call_open(open_since):
             self._no_call(*self.replies.popleft())
 
@@ -127,9 +136,10 @@ class Matching:
 
     def finish_replies(self) -> None:
         """The connection is over: end what has a reply."""
-        for rpc in self.lingering:
+        for rpc in (*self.lingering, *self.doubtful):
             self._conclude(rpc)
         self.lingering.clear()
+        self.doubtful.clear()
         while self.replies:
             self._no_call(*self.replies.popleft())
 
@@ -227,12 +237,14 @@ class Matching:
             if len(self.replies) > MAX_REPLIES:
                 self._no_call(*self.replies.popleft())
             return
-        caller = 1 - sender
+        caller, doubtful = 1 - sender, False
         if len(candidates) > 1:
-            rpc = self._choose(caller, candidates, message)
+            rpc, doubtful = self._choose(caller, candidates, message)
         else:
             rpc = candidates[0]
-            rpc.ambiguous = rpc.ambiguous or NOT_EXPECTED in rpc.notes
+        if NOT_EXPECTED in rpc.notes:
+            rpc.ambiguous, doubtful = True, False
+            self._contradict(rpc)
         if header.credits is not None:
             if header.procedure != RDMA_ERROR:
                 self.granted[caller] = header.credits
@@ -248,7 +260,12 @@ class Matching:
         self._remember_answered(caller, rpc)
         if self.listener is not None:
             self.listener.reply_sent(rpc)
-        if rpc.chunks and not _reads_closed(rpc):
+        if doubtful:
+            rpc.detach()  # it may wait for long
+            self.doubtful.append(rpc)
+            if len(self.doubtful) > MAX_DOUBTFUL:
+                self._conclude(self.doubtful.popleft())
+        elif rpc.chunks and not _reads_closed(rpc):
             self.lingering.append(rpc)
         else:
             self._conclude(rpc)
@@ -260,19 +277,27 @@ class Matching:
         if len(answered) > MAX_ANSWERED:
             del answered[next(iter(answered))]
 
-    def _choose(self, caller: int, candidates: list[Rpc], message: Message) -> Rpc:
-        """The call that a reply answers, of several with its XID."""
+    def _choose(self, caller: int, candidates: list[Rpc], message: Message) -> tuple[Rpc, bool]:
+        """The call that a reply answers, of several with its XID, and whether a reply to another may contradict it."""
         state = DirectionState(self.outstanding[caller], self.granted[caller], self.sent[caller], self.in_order[caller])
         rpc, evidence, certain = choose_call(candidates, message, state)
         if evidence:
-            rpc.notes += (f"reply matched among {len(candidates)} calls with its XID by {evidence}",)
+            rpc.notes += (f"{MATCHED_AMONG} {len(candidates)} calls with its XID by {evidence}",)
             for one in candidates:
                 if one is not rpc and not certain and NOT_EXPECTED not in one.notes:
                     one.notes += (NOT_EXPECTED,)
-            return rpc
+            return rpc, not certain
         for one in candidates:
             one.ambiguous = True
-        return rpc
+        return rpc, False
+
+    def _contradict(self, unexpected: Rpc) -> None:
+        """A reply came to a call that was thought to get none: which reply is whose is undecidable."""
+        for rpc in [one for one in self.doubtful if (one.xid, one.backward) == (unexpected.xid, unexpected.backward)]:
+            rpc.ambiguous = True
+            rpc.notes = tuple(note for note in rpc.notes if not note.startswith(MATCHED_AMONG))
+            self.doubtful.remove(rpc)
+            self._conclude(rpc)
 
     def _forget_reply(self, sender: int, message: Message) -> None:
         """It waits no longer."""
@@ -285,7 +310,10 @@ class Matching:
         """The call was sent before the capture began, or is missing from it."""
         self._forget_reply(sender, message)
         rpc = Rpc(next(self.numbers), self.conversation, sender == 0, message.header.xid, reply=message)
-        if earlier is not None:
+        if earlier is not None and not sum(self.conversation.connection.missing_packets):
+            rpc.state = DUPLICATE_REPLY
+            rpc.notes += (f"another reply to RPC {earlier}",)
+        elif earlier is not None:
             rpc.notes += (f"RPC {earlier} has this XID, and a reply: this is another reply to it, or its call is lost",)
         if self.listener is not None:
             self.listener.reply_sent(rpc)
@@ -314,6 +342,11 @@ def _note_version_2(rpc: Rpc) -> None:
             rpc.notes += (f"the {kind}'s direction word says {DIRECTION_NAMES[header.direction]}",)
         if header.option is not None:
             rpc.notes += (f"the {kind} stands behind {option_name(header.option)}, and may be only part of a message",)
+
+
+def _answer_time(rpc: Rpc) -> int:
+    assert rpc.reply is not None
+    return rpc.reply.operation.last_time
 
 
 def _reads_closed(rpc: Rpc) -> bool:

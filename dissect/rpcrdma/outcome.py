@@ -22,7 +22,7 @@ from .reassembly import (
     reply_stream,
     reply_stream_prefix,
 )
-from .rpcs import ChunkUse, Rpc, SegmentUse
+from .rpcs import DUPLICATE_REPLY, ChunkUse, Rpc, SegmentUse
 
 LONG_CALL = 1 << 20
 """Bytes of a long call that are decoded for its operations."""
@@ -142,7 +142,8 @@ def finish_state(rpc: Rpc) -> None:
             _message_damage(rpc, side, message, damage)
     if rpc.chunks and rpc.reply is not None and rpc.call is not None:
         _chunk_damage(rpc, damage)
-    if damage and rpc.contents == "whole":
+    missing = any(CONTESTED not in reason and PADDED not in reason for reason in damage)
+    if missing and rpc.contents == "whole":
         rpc.contents = "missing"
     if damage and rpc.connection.damaged:
         damage += _arrived_damaged(rpc)
@@ -150,12 +151,14 @@ def finish_state(rpc: Rpc) -> None:
     if rpc.ambiguous:
         damage.append("undecidable which of several calls with its XID a reply answers")
     rpc.damage = tuple(damage)
+    if rpc.state == DUPLICATE_REPLY:
+        return
     if rpc.reply is None:
-        rpc.state = "no reply"
+        rpc.state = "undecidable" if rpc.ambiguous else "no reply"
     elif rpc.call is None:
         rpc.state = "no call"
     elif damage:
-        rpc.state = "damaged"
+        rpc.state = "damaged" if missing else "undecidable"
     elif rpc.failed:
         rpc.state = "error"
     else:

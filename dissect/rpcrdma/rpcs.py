@@ -12,6 +12,9 @@ from ..transport.operations import Operation
 from .conversation import Conversation
 from .messages import Message, Segment
 
+DUPLICATE_REPLY = "duplicate reply"
+"""The state of a second reply to a call; it is no RPC of its own."""
+
 
 class Extent(NamedTuple):
     """A range of a reassembled message and where it came from."""
@@ -155,7 +158,9 @@ class Rpc:
     """A call, its reply, or both.
 
     ``state`` is one of: complete; error (the reply says the call failed, at the RDMA, RPC or program level);
-    damaged (bytes are missing, see ``damage``); no reply; no call.
+    damaged (bytes are missing, see ``damage``); undecidable (nothing is missing, but which call a reply answers, or
+    which bytes are the right ones, see ``damage``); no reply; no call; duplicate reply (to an Rpc that has one: counted
+    apart from RPCs).
     """
 
     number: int

@@ -21,7 +21,8 @@ def names(record: dict[str, Any]) -> set[str]:
 
 # The names that scripts rely on.  A name may be added; one that goes away needs a new schema version.
 NAMES = {
-    "capture": "frames truncated_frames packets first_time_ns last_time_ns connections rpcs states error file",
+    "capture": "frames truncated_frames packets first_time_ns last_time_ns connections rpcs states"
+    " duplicate_replies error file",
     "connection": "number transport protocol protocol_name recognised_by service_port paired_by confidence evidence"
     " path_mtu active passive credits_requested credits_granted first_frame last_frame first_time_ns last_time_ns"
     " ended_by negotiation rpcs backward_rpcs failed call_bytes reply_bytes file",

@@ -12,8 +12,9 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.judge import analyze, judge
 from playbook.rpc import reply_parts, whole
 from playbook.rpcrdma import MSG, NOMSG, header
+from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.rpcrdma.matching import MAX_SAME_XID
+from rdmascope.dissect.rpcrdma.matching import DOUBT, MAX_DOUBTFUL, MAX_SAME_XID
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.rpcrdma.xid_reuse import XID_IN_USE, XID_USED_AGAIN
 
@@ -168,7 +169,7 @@ def test_where_nothing_distinguishes_them_all_are_undecidable(answers: int) -> N
     found = by_name(capture)
     assert {rpc.ambiguous for rpc in found.values()} == {True}
     assert all(rpc.damage == (UNDECIDABLE,) and rpc.latency is None for rpc in found.values())
-    assert Counter(rpc.state for rpc in found.values()) == Counter({"damaged": answers, "no reply": 2 - answers})
+    assert Counter(rpc.state for rpc in found.values()) == {"undecidable": 2}
 
 
 def test_thousands_of_calls_with_one_xid_take_time_in_proportion() -> None:
@@ -183,22 +184,34 @@ def test_thousands_of_calls_with_one_xid_take_time_in_proportion() -> None:
     assert len(analyzer.finish()) == MAX_SAME_XID
 
 
-def test_a_second_reply_is_noted_and_is_none_to_a_lost_call_for_certain() -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_second_reply_is_no_rpc_and_where_packets_are_missing_its_call_may_be(lost: bool) -> None:
     wire = Wire(mtu=1024)
     connection = wire.connect()
     asked = call(connection, nfs3.getattr_(), xid=7)
     reply(asked, nfs3.getattr_reply())
+    gap = call(connection, nfs3.readlink())
     connection.send(1, header(7, MSG) + whole(reply_parts(nfs3.getattr_reply(), 7)))
     reply(call(connection, nfs3.null(), xid=7), nfs3.null_reply())
-    found = analyze(Capture(wire))
+    missing = [one for one in wire.packets if one.operation == gap.true.call_operation]
+    found = analyze(Capture(wire, [one for one in wire.packets if not lost or one not in missing]))
     (first,) = [rpc for rpc in found if rpc.name == "GETATTR"]
     (second,) = [rpc for rpc in found if rpc.call is None]
     assert first.state == "complete" and not first.notes
-    assert any(note.startswith(f"RPC {first.number} has this XID, and a reply") for note in second.notes)
+    if lost:
+        assert second.state == "no call"
+        assert any(note.startswith(f"RPC {first.number} has this XID, and a reply") for note in second.notes)
+    else:
+        assert (second.state, second.notes) == ("duplicate reply", (f"another reply to RPC {first.number}",))
     assert [(rpc.state, rpc.notes) for rpc in found if rpc.name == "NULL"] == [("complete", ())]
+    statistics = Statistics()
+    for rpc in found:
+        statistics.add(rpc)
+    assert (statistics.calls, statistics.duplicate_replies) == ((3, 0) if lost else (3, 1))
 
 
-def test_two_replies_to_two_calls_of_one_xid_a_minute_apart_are_undecidable() -> None:
+@pytest.mark.parametrize("apart", [SECOND // 1000, 200 * SECOND, 400 * SECOND])
+def test_two_replies_to_two_calls_of_one_xid_a_minute_apart_are_undecidable(apart: int) -> None:
     wire = Wire(mtu=1024)
     connection = wire.connect()
     first = call(connection, nfs3.getattr_(), xid=7)
@@ -206,10 +219,33 @@ def test_two_replies_to_two_calls_of_one_xid_a_minute_apart_are_undecidable() ->
     second = call(connection, nfs3.getattr_(), xid=7)
     wire.pause(SECOND)
     reply(first, nfs3.getattr_reply())
+    wire.pause(apart)
+    other = call(connection, nfs3.null())
     reply(second, nfs3.getattr_reply())
-    earlier, later = sorted(analyze(Capture(wire)), key=lambda rpc: rpc.number)
-    assert any("the time since the other" in note for note in later.notes)
-    assert (earlier.state, earlier.damage, earlier.latency) == ("damaged", (UNDECIDABLE,), None)
+    reply(other, nfs3.null_reply())
+    found = analyzed(Capture(wire), 1)
+    earlier, later = sorted((rpc for rpc in found if rpc.name == "GETATTR"), key=lambda rpc: rpc.number)
+    assert (earlier.state, earlier.damage, earlier.latency) == ("undecidable", (UNDECIDABLE,), None)
+    if apart < DOUBT:
+        assert (later.state, later.damage, later.latency) == ("undecidable", (UNDECIDABLE,), None)
+        assert not any("the time since the other" in note for note in later.notes)
+    else:  # That long nothing waits.
+        assert any("the time since the other" in note for note in later.notes)
+
+
+def test_no_more_than_so_many_wait_for_a_reply_that_contradicts_their_match() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    for xid in range(MAX_DOUBTFUL + 9):
+        call(connection, nfs3.getattr_(), xid=xid)
+    wire.pause(61 * SECOND)
+    for xid in range(MAX_DOUBTFUL + 9):
+        reply(call(connection, nfs3.null(), xid=xid), nfs3.null_reply())
+    analyzer = Analyzer()
+    (batch,) = frame_batches(Capture(wire).frames, [])
+    ended = analyzer.feed(batch)
+    assert [(rpc.name, rpc.state) for rpc in ended] == [("NULL", "complete")] * 9
+    assert Counter(rpc.state for rpc in analyzer.finish()) == {"complete": MAX_DOUBTFUL, "no reply": MAX_DOUBTFUL + 9}
 
 
 @pytest.mark.parametrize("long", [False, True])
