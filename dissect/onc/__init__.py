@@ -4,7 +4,7 @@
 ``header.py``           call and reply header (RFC 5531), RPCSEC_GSS wrapping (RFC 2203)
 ``programs.py``         names of programs and procedures
 ``nfs3.py``             the procedures of NFS version 3, in one table (RFC 1813)
-``status.py``           names of program-level statuses, and where a reply carries one
+``status.py``           where a reply carries a program-level status
 ``xdr.py``              shapes: how many bytes a value takes (RFC 4506)
 ``compound.py``         COMPOUNDs, walked with the shapes of ``nfs4_args.py`` and ``nfs4_results.py``
 ``filehandles.py``      the current and the saved filehandle along a COMPOUND
@@ -12,6 +12,8 @@
 ``file_events.py``      names, offsets and lengths in NFS calls and replies
 ``file_operations.py``  which file each operation was for, its type and its size
 ``summary.py``          one line per message
+``statuses.py``         names of program-level statuses
+``shapes/``             every argument and result, declared once; trees of values, and the steps over them
 ======================  ================================================================================
 
 Every function takes ``data`` (contiguous bytes: ``bytes``, ``memoryview``, ``numpy.uint8``), ``start`` and

@@ -1,0 +1,83 @@
+"""Steps over a value, made from its declaration: how far it reaches, without decoding it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from .. import xdr
+from ..xdr import Shape, Skip
+from .types import (
+    XdrArm,
+    XdrArray,
+    XdrAttributes,
+    XdrBitmap,
+    XdrInteger,
+    XdrList,
+    XdrOpaque,
+    XdrOptional,
+    XdrSelected,
+    XdrStruct,
+    XdrType,
+    XdrUnion,
+)
+
+_BITMAP = xdr.array(4)
+_ATTRIBUTES = xdr.struct(_BITMAP, xdr.opaque)
+
+
+@cache
+def skip_of(type: XdrType) -> Shape:
+    """The bytes a value always takes, or the function that steps over one."""
+    match type:
+        case XdrInteger():
+            return type.size
+        case XdrOpaque():
+            return xdr.opaque if type.size is None else xdr.round_up(type.size)
+        case XdrStruct():
+            return xdr.struct(*[skip_of(one) for _, one in type.fields])
+        case XdrUnion():
+            return xdr.union({value: skip_of_arm(arm) for value, arm in type.arms.items()}, _default(type))
+        case XdrArray(size=None):
+            return xdr.array(skip_of(type.element))
+        case XdrArray():
+            return xdr.struct(*[skip_of(type.element)] * (type.size or 0))
+        case XdrOptional():
+            return xdr.union({0: 0, 1: skip_of(type.element)})
+        case XdrList():
+            return xdr.chain(skip_of(type.element))
+        case XdrBitmap():
+            return _BITMAP
+        case XdrAttributes():
+            return _ATTRIBUTES
+        case XdrSelected():
+            return xdr.opaque
+
+
+def skip_of_arm(arm: XdrArm) -> Shape:
+    """Of what stands behind a union's discriminant."""
+    if arm is None:
+        return 0
+    return skip_of(arm if isinstance(arm, XdrStruct | XdrUnion) else arm[1])
+
+
+def _default(type: XdrUnion) -> Shape | None:
+    return skip_of_arm(type.default) if type.has_default else None
+
+
+@cache
+def steps_to(type: XdrStruct, *path: str) -> Skip:
+    """Steps from the beginning of a structure to one of its fields, or to a field of that field's structure.
+
+    Raises KeyError where there is no such field.
+    """
+    before: list[Shape] = []
+    for wanted in path:
+        for name, field in type.fields:
+            if name == wanted:
+                break
+            before.append(skip_of(field))
+        else:
+            raise KeyError(f"{type.name}: {wanted}")
+        if isinstance(field, XdrStruct):
+            type = field
+    return xdr.as_skip(xdr.struct(*before))
