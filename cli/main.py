@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -59,6 +58,8 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches  # Only here: every start would pay for it.
+
             near = get_close_matches(args[0], COMMANDS, 2, 0.6)
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(COMMANDS)}"
             raise click.UsageError(f"no command {args[0]!r}; {hint}")

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import repeat
 from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, take
+from ..arrays import Bytes, Int64s, Rows, places, take
 from ..frames import FrameBatch
+from .crc_runs import find_right
 from .opcodes import BTH_BYTES, EXTENDED_BYTES, ICRC_BYTES
 from .transports import NATIVE
 
@@ -261,19 +263,32 @@ def _verify_shape(
 ) -> NDArray[np.bool_]:
     """The verdicts for packets that share one shape of headers, behind a number of bytes of ones."""
     size = before + BTH_BYTES
-    headers = np.full((len(bth), ones + size), 0xFF, np.uint8)
     anywhere = np.ndarray((len(data) - size + 1,), np.dtype((np.void, size)), data, strides=(1,))
-    headers[:, ones:] = anywhere[bth - before].view(np.uint8).reshape(-1, size)
-    headers[:, ones:] |= np.frombuffer(variant, np.uint8)
-    step = ones + size
+    headers = anywhere[bth - before].view(np.uint8).reshape(-1, size)
+    headers |= np.frombuffer(variant, np.uint8)
+    start = crc32(b"\xff" * ones)
+    right = find_right(data, bth - before, end, headers, start)
+    single = places(~right)
+    if len(single):
+        right[single] = _verify_each(data, bth[single] + BTH_BYTES, end[single], headers[single], start)
+    return right
+
+
+def _verify_each(
+    data: Bytes, payload: Int64s, end: Int64s, headers: NDArray[np.uint8], start: int
+) -> NDArray[np.bool_]:
+    """The verdicts for packets by themselves; what counts of their headers is in ``headers``."""
+    step = headers.shape[1]
     view: memoryview = data.data
     last = end - ICRC_BYTES
-    # Every packet of a capture comes here, so that no loop runs in Python.
+    # In a capture whose ICRCs are all wrong every packet comes here, so that no loop runs in Python.
     of_headers = map(
-        crc32, map(memoryview(headers.tobytes()).__getitem__, _slices(range(0, len(bth) * step, step), step))
+        crc32,
+        map(memoryview(headers.tobytes()).__getitem__, _slices(range(0, len(end) * step, step), step)),
+        repeat(start),
     )
-    payloads = map(view.__getitem__, map(slice, (bth + BTH_BYTES).tolist(), last.tolist()))
-    computed = np.fromiter(map(crc32, payloads, of_headers), np.uint32, len(bth))
+    payloads = map(view.__getitem__, map(slice, payload.tolist(), last.tolist()))
+    computed = np.fromiter(map(crc32, payloads, of_headers), np.uint32, len(end))
     received = np.ndarray((len(data) - ICRC_BYTES + 1,), "<u4", data, strides=(1,))[last]
     right: NDArray[np.bool_] = received == computed
     return right
