@@ -9,11 +9,12 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
+from rdmascope.dissect.measure.selection import CaptureExtent
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -150,13 +151,26 @@ class Session:
             kinds = ", ".join(sorted(skipped, key=lambda kind: -skipped[kind])[:3])
             raise CaptureError(f"{self.path}: no RDMA packet among {plural(frames, 'frame')} ({kinds})")
 
-    def lacks(self, what: str) -> NoReturn:
-        """Raise that ``what`` is not in the capture, and why that may be."""
+    def extent(self) -> CaptureExtent:
+        """What was read, as far as filters name it."""
+        analyzer = self.analyzer
+        return CaptureExtent(
+            analyzer.frames,
+            frozenset(one.number for one in analyzer.connections),
+            analyzer.evicted.connections,
+            self.first_time,
+            analyzer.last_time or 0,
+        )
+
+    def refuse(self, problem: str) -> None:
+        """Raise CaptureError for a filter that can match nothing, and say what else is wrong; '' is no problem."""
+        if not problem:
+            return
         try:
             self.check()
         except CaptureError as error:
-            raise CaptureError(f"no {what}; {error}") from None
-        raise CaptureError(f"{self.path}: no {what}")
+            raise CaptureError(f"{problem}; {error}") from None
+        raise CaptureError(f"{self.path}: {problem}")
 
     def passed_over_words(self) -> str:
         """Which files of a directory were passed over, in one line; '' where none was."""

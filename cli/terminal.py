@@ -71,9 +71,14 @@ def binary_output() -> BinaryIO:
     return sys.stdout.buffer
 
 
-def print_json(record: Mapping[str, Any]) -> None:
+def json_line(record: Mapping[str, Any]) -> str:
+    """One JSON object, as standard output can take it."""
     line = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
-    sys.stdout.write(json_escaped(line, ascii_only=not is_unicode(sys.stdout)) + "\n")
+    return json_escaped(line, ascii_only=not is_unicode(sys.stdout))
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    sys.stdout.write(json_line(record) + "\n")
 
 
 class Meter:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -48,6 +50,14 @@ def seconds(nanoseconds: int) -> str:
     sign = "-" if nanoseconds < 0 else ""
     whole, rest = divmod(abs(nanoseconds), 1_000_000_000)
     return f"{sign}{whole}.{rest // 1000:06d}"
+
+
+def moment(nanoseconds: int) -> str:
+    """Nanoseconds since the Unix epoch as a date and time in UTC, to the microsecond."""
+    whole, rest = divmod(nanoseconds, 1_000_000_000)
+    if abs(nanoseconds) >= 1 << 63:
+        return f"{whole}.{rest:09d} s"
+    return f"{str(np.datetime64(whole, 's')).replace('T', ' ')}.{rest // 1000:06d} UTC"
 
 
 def _figures(number: float) -> str:

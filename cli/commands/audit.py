@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.audit_settings import read_settings
 from rdmascope.captures.output import refuse_inputs, write_output
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.audit.rule import LEVELS, ROLES
 from rdmascope.dissect.audit.selection import select_rules
+from rdmascope.dissect.audit.waivers import not_waived
+from rdmascope.dissect.measure.selection import unknown_connections
 from rdmascope.dissect.records.audit import audit_records
 from rdmascope.dissect.records.ci import junit, sarif
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY
 
-from ..auditfile import Waiver, read_settings
+from ..options import connection_option
 from ..reading import Reading, analyzer_options, recognition_options
 from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
 from ..views import audit as views
@@ -43,7 +43,7 @@ ENDS = {"client": 0, "server": 1}
 @click.option(
     "--role", type=click.Choice([*ROLES[:2], *ENDS]), help="Only rules about this role, or only what this end did."
 )
-@click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
+@connection_option
 @click.option(
     "--examples", type=click.IntRange(0), metavar="N", help="Findings kept of each rule and end.  [default: 3]"
 )
@@ -65,7 +65,7 @@ def command(
     ignore: tuple[str, ...],
     level: str | None,
     role: str | None,
-    connection: int | None,
+    connections: tuple[int, ...],
     examples: int | None,
     fail_on: str | None,
     config: str | None,
@@ -123,7 +123,7 @@ def command(
         wanted or settings.rule, (*ignore, *settings.ignore), level or settings.level, role if end is None else None
     )
     limit = FAIL_ON[(fail_on or settings.fail_on).upper()]
-    chosen = connection if connection is not None else settings.connection
+    chosen = frozenset(connections or settings.connection)
     for output in filter(None, (junit_file, sarif_file)):
         refuse_inputs(output, files)
     results: list[Result] = []
@@ -131,17 +131,18 @@ def command(
     out = console()
     for at, file in enumerate(files):
         kept = settings.examples if examples is None else examples
-        auditor = Auditor(rules, kept, _keep(settings.waivers), release=drop_contents)
+        auditor = Auditor(rules, kept, not_waived(settings.waivers), release=drop_contents)
         reading = Reading(file, analyzer_options(ports, force))
         reading.analyzer.listener = auditor.listener
         try:
             rpcs = sum(rpc.state != DUPLICATE_REPLY for rpc in reading.rpcs(auditor.evict))
             auditor.finish(reading.analyzer.conversations)
             for place in list(auditor.tallies):
-                if chosen not in (None, place.connection) or end not in (None, place.endpoint):
+                if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):
                     del auditor.tallies[place]
-            if chosen is not None and not any(one.number == chosen for one in reading.analyzer.connections):
-                reading.lacks(f"connection {chosen}")
+            problem = unknown_connections(sorted(chosen), reading.extent())
+            if chosen and not any(one.number in chosen for one in reading.analyzer.connections):
+                reading.refuse(problem)
             result = Result(file, auditor, rpcs, chosen)
             results.append(result)
             if as_json:
@@ -151,6 +152,7 @@ def command(
                 if at:
                     click.echo()
                 show(out, views.page(result, out.width, settings.waivers))
+            reading.refuse(problem)
             reading.check()
         except CaptureError as error:
             complain(str(error))
@@ -165,13 +167,3 @@ def command(
         ctx.exit(EXIT_VIOLATIONS)
     if not any(result.judged for result in results):
         ctx.exit(EXIT_NOTHING_JUDGED)
-
-
-def _keep(waivers: tuple[Waiver, ...]) -> Callable[[Finding], bool] | None:
-    if not waivers:
-        return None
-
-    def keep(finding: Finding) -> bool:
-        return not any(waiver.covers(finding) for waiver in waivers)
-
-    return keep

@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 
 from rdmascope.dissect.measure.credits import CreditHistory
+from rdmascope.dissect.measure.selection import unknown_connections
 from rdmascope.dissect.records.credits import credits_record
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 
+from ..options import connection_option
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import console, print_json, show
 from ..views.credits import credits_view
@@ -15,11 +17,11 @@ from ..views.credits import credits_view
 
 @click.command("credits")
 @file_argument
-@click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
+@connection_option
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.credits/1 object per connection and direction.")
 @recognition_options
 def command(
-    files: tuple[str, ...], connection: int | None, as_json: bool, ports: tuple[int, ...], force: str | None
+    files: tuple[str, ...], connections: tuple[int, ...], as_json: bool, ports: tuple[int, ...], force: str | None
 ) -> None:
     """Show flow control: credits requested and granted, calls outstanding, and the time spent at the limit.
 
@@ -53,9 +55,11 @@ def command(
         pass
     found = [one for history in histories for one in history.directions if one.calls or one.replies]
     found.sort(key=lambda one: (one.connection.number, one.backward))
-    chosen = [one for one in found if connection in (None, one.connection.number)]
+    chosen = [one for one in found if not connections or one.connection.number in connections]
+    problem = unknown_connections(connections, reading.extent())
     if not chosen:
-        reading.lacks("RPC-over-RDMA message" if connection is None else f"call on connection {connection}")
+        where = " or ".join(map(str, connections))
+        reading.refuse(problem or (f"no call on connection {where}" if connections else "no RPC-over-RDMA message"))
     out = console()
     for at, one in enumerate(chosen):
         if as_json:
@@ -64,4 +68,5 @@ def command(
             if at:
                 click.echo()
             show(out, credits_view(one, out.width))
+    reading.refuse(problem)
     reading.check()

@@ -17,7 +17,7 @@ from rdmascope.dissect.audit.selection import matching_rules
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 
 from ..live_session import Ending, LiveSession
-from ..options import Duration
+from ..options import DURATION
 from ..reading import analyzer_options, recognition_options
 from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
 from ..views.dashboard import Dashboard
@@ -33,7 +33,7 @@ BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
 @click.command("live")
 @click.argument("device", metavar="DEVICE")
 @click.option("--json", "as_json", is_flag=True, help="RPCs and findings as they happen, one JSON object a line.")
-@click.option("--duration", type=Duration(), metavar="TIME", help="End after 10s, 500ms, 90.")
+@click.option("--duration", type=DURATION, metavar="TIME", help="End after 10s, 500ms, 90.")
 @click.option("--count", "wanted", type=click.IntRange(1), metavar="N", help="End after N RPCs.")
 @click.option(
     "--until-finding",
@@ -55,7 +55,7 @@ BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
 @click.option(
     "--ring-files", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Files that are kept."
 )
-@click.option("--ring-time", type=Duration(), metavar="TIME", help="Begin a new file after this time, too.")
+@click.option("--ring-time", type=DURATION, metavar="TIME", help="Begin a new file after this time, too.")
 @click.option("--all-tcp", is_flag=True, help="Look for iWARP on every TCP port, not only those of --port.")
 @click.option("--tunnels", is_flag=True, help="Look into VXLAN, GENEVE, GRE, MPLS and IP in IP.")
 @click.option(

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import click
 from rich.text import Text
 
+from rdmascope.dissect.measure.selection import MAX_FRAME, FrameRange, includes, unknown_frames
 from rdmascope.dissect.records.packets import packet_record
 
+from ..options import FRAMES
 from ..plain import harmless_line
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
 from ..terminal import console, print_json, show
 from ..views import packets as views
 
 
-class FrameRange(click.ParamType[tuple[int, int]]):
-    """'46' or '40-60'."""
-
-    name = "frames"
-
-    def convert(
-        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        if isinstance(value, tuple):
-            return value
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", value)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            self.fail(f"{value!r} is neither a frame number nor a range such as 40-60", param, ctx)
-        return int(match[1]), int(match[2] or match[1])
-
-
 @click.command("packets")
 @file_argument
 @click.option("-V", "trees", is_flag=True, help="Every header of each packet as a tree.")
 @click.option("-c", "max_packets", type=click.IntRange(1), metavar="N", help="Stop after N packets.")
-@click.option("--frame", "span", type=FrameRange(), metavar="F", help="Only frame F, or frames F-G.")
+@click.option(
+    "--frame",
+    "ranges",
+    type=FRAMES,
+    multiple=True,
+    metavar="F",
+    help="Only frame F, frames F-G, F- to the end, or a list of them; may be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.packet/1 object a line.")
 @follow_options
 @recognition_options
@@ -44,7 +36,7 @@ def command(
     files: tuple[str, ...],
     trees: bool,
     max_packets: int | None,
-    span: tuple[int, int] | None,
+    ranges: tuple[tuple[FrameRange, ...], ...],
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
@@ -53,7 +45,7 @@ def command(
 ) -> None:
     """One line per RDMA packet, as tshark lists them.
 
-    Frames keep their numbers; those that are not RDMA are left out.  Sends of RPC-over-RDMA name their RPC, RDMA
+    FrameRange keep their numbers; those that are not RDMA are left out.  Sends of RPC-over-RDMA name their RPC, RDMA
     Reads and Writes the RPC whose data they transfer.  Of iWARP every TCP segment is listed, acknowledgements too,
     with the FPDUs, or parts of FPDUs, in it.
 
@@ -84,9 +76,12 @@ def command(
     """
     options = analyzer_options(ports, force, contents=False)
     reading = Reading(files, options, streaming=True, follow=following(follow, idle))
-    first, last = span or (1, 1 << 62)
+    wanted = [one for frames in ranges for one in frames]
+    first, last = min((one.first for one in wanted), default=1), max((one.last for one in wanted), default=MAX_FRAME)
+    chosen = (one for one in reading.packets(first, last) if includes(wanted, one.frame))
     out = console()
-    for listed, packet in enumerate(reading.packets(first, last), 1):
+    listed = 0
+    for listed, packet in enumerate(chosen, 1):
         if as_json:
             print_json(packet_record(packet))
         else:
@@ -108,4 +103,7 @@ def command(
                 show(out, *layer_trees(packet.batch.frame(packet.frame), packet.rpcrdma, packet.segment), Text())
         if listed == max_packets:
             return
+    reading.refuse(unknown_frames(wanted, reading.extent()))
+    if wanted and not listed:
+        reading.refuse(f"no RDMA packet in {', '.join(map(str, wanted))}")
     reading.check()

@@ -8,15 +8,19 @@ from itertools import chain
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.text import Text
 
-from rdmascope.dissect.measure.selection import RpcFilter, procedure_names
+from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
+from rdmascope.dissect.measure.moments import Moment
+from rdmascope.dissect.measure.selection import RpcFilter
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
-from ..options import Duration, Moment, MomentType, Xid
+from ..options import DURATION, MOMENT, XID, connection_option, procedures
 from ..plain import harmless_line
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
-from ..terminal import console, print_json
+from ..terminal import console, json_line
 from ..views import rpcs as views
 
 SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
@@ -29,25 +33,24 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 
 @click.command("rpcs")
 @file_argument
-@click.option("--xid", "xids", type=Xid(), multiple=True, help="Only this XID: 0x1a2b3c4d or decimal.")
+@click.option("--xid", "xids", type=XID, multiple=True, help="Only this XID: 0x1a2b3c4d or decimal.")
 @click.option(
     "--procedure",
-    "procedures",
+    "names",
     multiple=True,
+    callback=procedures,
     metavar="NAME",
     help="Only this procedure or COMPOUND operation: READ, NFS.READ, READ,WRITE, 'OPEN*'; case does not matter.",
 )
-@click.option(
-    "--connection", "connections", type=click.IntRange(1), multiple=True, metavar="N", help="Only this connection."
-)
-@click.option("--slower-than", type=Duration(), help="Only with more latency: 10ms, 250us, 1.5s.")
+@connection_option
+@click.option("--slower-than", type=DURATION, help="Only with more latency: 10ms, 250us, 1.5s.")
 @click.option("--errors", is_flag=True, help="Only RPCs that failed or are incomplete.")
-@click.option("--since", type=MomentType(), help="Only calls from then on: seconds, or an ISO 8601 time.")
-@click.option("--until", type=MomentType(), help="Only calls before then.")
+@click.option("--since", type=MOMENT, help="Only calls from then on: 1.5 (seconds), 10:02 or a date.")
+@click.option("--until", type=MOMENT, help="Only calls before then.")
 @click.option(
     "--sort",
     type=click.Choice(sorted(SORT_KEYS)),
-    help="Oldest call, slowest, lowest XID, or largest first; else in the order in which RPCs ended.",
+    help="Oldest call, slowest, lowest XID, or largest first; else in the order of the calls.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One rdmascope.rpc/3 object a line.")
 @follow_options
@@ -55,7 +58,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 def command(
     files: tuple[str, ...],
     xids: tuple[int, ...],
-    procedures: tuple[str, ...],
+    names: tuple[str, ...],
     connections: tuple[int, ...],
     slower_than: int | None,
     errors: bool,
@@ -83,7 +86,12 @@ def command(
       ...
        96 100.962649    2 0xe16103b9  121 ms 1509-1835   r 256 KiB ... GETATTR
 
-    A filter given several times passes each of its values.
+    A filter given several times passes each of its values; one that can match nothing is an error.  A time of day is
+    that of the capture's first day, or of the next where it is earlier than the first frame.  Times are UTC unless
+    they end in a zone: 10:02+02:00, 2024-05-01T10:02Z.
+
+    RPCs stand in the order of their calls, so a call that was never answered stands where it began.  Behind a call
+    that waits for its reply at most 10,000 RPCs are held back; with --follow none, and RPCs come as they end.
 
     RPC 96 sent 256 KiB in a Read chunk.  For a script: the latency of every READ, and the bytes it transferred:
 
@@ -96,45 +104,49 @@ def command(
     """
     options = analyzer_options(ports, force, contents=False)
     reading = Reading(files, options, streaming=sort is None, follow=following(follow, idle))
-
-    wanted = RpcFilter(procedure_names(procedures), xids, connections, slower_than, errors)
-    if since is not None and until is not None and since.relative == until.relative and since >= until:
-        raise click.UsageError("--since is not before --until: no RPC can be between them", click.get_current_context())
-
-    def chosen() -> Iterator[Rpc]:
-        for rpc in reading.rpcs():
-            if wanted.since is None and since is not None:
-                wanted.since = since.absolute(reading.first_time)
-            if wanted.until is None and until is not None:
-                wanted.until = until.absolute(reading.first_time)
-            if wanted.passes(rpc):
-                yield rpc
-
-    found: Iterator[Rpc] = chosen()
-    if sort is not None:
-        found = iter(sorted(found, key=SORT_KEYS[sort]))
-    if as_json:
-        for rpc in found:
-            print_json(rpc_record(rpc))
-    else:
-        _print_lines(reading, found)
-    reading.check()
-    if problem := wanted.problem(one.number for one in reading.analyzer.connections):
-        raise click.ClickException(f"{reading.path}: {problem}")
-
-
-def _print_lines(reading: Reading, found: Iterator[Rpc]) -> None:
+    wanted = RpcFilter(names, xids, connections, slower_than, errors, since, until)
     out = console()
     narrow = out.is_terminal and out.width < views.NARROW
-    first = next(found, None)  # A file that cannot be read gets no header.
-    lines = found if first is None else chain((first,), found)
-    if first is None and reading.damage is not None:
-        return
-    if out.is_terminal:
-        out.print(views.header(narrow), no_wrap=True, overflow="ellipsis", style="dim")
-        for rpc in lines:
-            out.print(views.line(rpc, reading.first_time, narrow), no_wrap=True, overflow="ellipsis")
+
+    def row(rpc: Rpc) -> str | Text:
+        return json_line(rpc_record(rpc)) if as_json else views.line(rpc, reading.first_time, narrow)
+
+    rows = _rows(reading, wanted, row, sort)
+    first = next(rows, None)
+    problem = wanted.problem(reading.extent()) if first is None else ""
+    if not as_json and not problem and (first is not None or reading.damage is None):
+        _print_line(out, Text(views.header(narrow).plain, "dim"))
+    for one in rows if first is None else chain((first,), rows):
+        _print_line(out, one)
+    reading.refuse(wanted.problem(reading.extent()))
+    reading.check()
+
+
+def _rows(
+    reading: Reading, wanted: RpcFilter, row: Callable[[Rpc], str | Text], sort: str | None
+) -> Iterator[str | Text]:
+    """What is printed of the RPCs that pass, in the order that is asked for."""
+    order: CallOrder[str | Text] = CallOrder(0 if reading.follow else MAX_HELD)
+    kept: list[Rpc] = []
+    begun = False
+    for rpc in reading.rpcs():
+        if not begun:
+            wanted.begin(reading.first_time)
+            begun = True
+        passes = wanted.passes(rpc)
+        if sort is None:
+            yield from order.add(rpc.number, row(rpc) if passes else None)
+        elif passes:
+            kept.append(rpc)
+    yield from order.rest()
+    if sort is not None:
+        yield from map(row, sorted(kept, key=SORT_KEYS[sort]))
+
+
+def _print_line(out: Console, line: str | Text) -> None:
+    if isinstance(line, str):
+        sys.stdout.write(line + "\n")
+    elif out.is_terminal:
+        out.print(line, no_wrap=True, overflow="ellipsis")
     else:
-        sys.stdout.write(views.header().plain + "\n")
-        for rpc in lines:
-            sys.stdout.write(harmless_line(views.line(rpc, reading.first_time).plain) + "\n")
+        sys.stdout.write(harmless_line(line.plain) + "\n")

@@ -2,51 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.rpcrdma.conversation import Conversation
-from rdmascope.dissect.rpcrdma.messages import Message
-from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.operations import Operation
-
-if TYPE_CHECKING:
-    from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
-
-from rdmascope.captures.ladder import Carried, frames_of, packet_batches, segment_steps, steps, watch_segments
+from rdmascope.captures.ladder import packet_batches, segment_steps, steps
+from rdmascope.captures.lookup import find_frame, find_rpcs, no_frame
 from rdmascope.captures.session import rereadable
+from rdmascope.dissect.measure.selection import FrameRange
 from rdmascope.dissect.records.rpc import reassembled_fields, rpc_record
 from rdmascope.dissect.records.schema import record
+from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
-from ..options import Xid
+from ..options import FRAMES, XID
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import console, print_json, show
 from ..views import rpc as views
 from ..views.rpcs import frames, title
 from ..views.tables import heading
 
+MAX_FRAMES = 100
+"""Frames that are shown in one run: each is a pass over the capture."""
+
 
 @click.command("show")
 @file_argument
-@click.option("--rpc", "number", type=click.IntRange(1), metavar="N", help="The RPC of this number.")
-@click.option("--xid", type=Xid(), help="The first RPC of this XID: 0x1a2b3c4d or decimal.")
-@click.option("--frame", type=click.IntRange(1), metavar="F", help="This frame, and the RPC it belongs to.")
-@click.option("--full", is_flag=True, help="Every packet, every segment, every byte.")
+@click.option("--rpc", "numbers", type=click.IntRange(1), multiple=True, metavar="N", help="The RPC of this number.")
+@click.option("--xid", "xids", type=XID, multiple=True, help="The first RPC of this XID: 0x1a2b3c4d or decimal.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="An rdmascope.rpc/3 or rdmascope.frame/1 object, with contents if --full."
+    "--frame",
+    "ranges",
+    type=FRAMES,
+    multiple=True,
+    metavar="F",
+    help="Frame F, frames F-G or a list of them, and the RPCs they belong to.",
 )
+@click.option("--full", is_flag=True, help="Every packet, every segment, every byte.")
+@click.option("--json", "as_json", is_flag=True, help="Objects of type rpc, with contents if --full, or of type frame.")
 @recognition_options
 def command(
     files: tuple[str, ...],
-    number: int | None,
-    xid: int | None,
-    frame: int | None,
+    numbers: tuple[int, ...],
+    xids: tuple[int, ...],
+    ranges: tuple[tuple[FrameRange, ...], ...],
     full: bool,
     as_json: bool,
     ports: tuple[int, ...],
@@ -54,6 +55,7 @@ def command(
 ) -> None:
     """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, the use of
     every chunk, and the whole call and reply as bytes with the frames that carried them.  Or one frame in full.
+    Each choice may be repeated.
 
     Example: where did the 45 ms of this READLINK go?
 
@@ -86,72 +88,53 @@ def command(
       ...
       000078 2f61 2f6c 6f6e 672f 7461 7267 6574 2f70 /a/long/target/p frame 107
     """
-    if sum(choice is not None for choice in (number, xid, frame)) != 1:
+    if sum(map(bool, (numbers, xids, ranges))) != 1:
         raise click.UsageError("give one of --rpc, --xid and --frame", click.get_current_context())
     options = analyzer_options(ports, force)
+    wanted = [number for frames in ranges for one in frames for number in _each(one)]
     with rereadable(files) as paths:
-        if frame is not None:
-            _show_frame(Reading(paths, options), frame, as_json)
-            return
-        reading = Reading(paths, options)
-        wanted: Callable[[Rpc], bool] = (
-            (lambda rpc: rpc.number == number) if number is not None else (lambda rpc: rpc.xid == xid)
+        for at, number in enumerate(wanted):
+            _show_frame(Reading(paths, options), number, as_json, at)
+        if not wanted:
+            _show_rpcs(Reading(paths, options), lambda: Reading(paths, options), numbers, xids, full, as_json)
+
+
+def _each(frames: FrameRange) -> range:
+    if frames.last - frames.first >= MAX_FRAMES:
+        raise click.UsageError(
+            f"at most {MAX_FRAMES} frames; 'rdmascope packets -V' has more", click.get_current_context()
         )
-        found, others = _find(reading.rpcs(), wanted, first=number is not None)
-        if found is None:
-            reading.lacks(f"RPC {number}" if number is not None else f"RPC with xid {xid:#010x}")
+    return range(frames.first, frames.last + 1)
+
+
+def _show_rpcs(
+    reading: Reading,
+    again: Callable[[], Reading],
+    numbers: tuple[int, ...],
+    xids: tuple[int, ...],
+    full: bool,
+    as_json: bool,
+) -> None:
+    found = find_rpcs(reading, numbers, xids)
+    if not found.rpcs:
+        reading.refuse(found.problem)
+    out = console()
+    for at, rpc in enumerate(found.rpcs):
         if as_json:
-            record = rpc_record(found)
+            record = rpc_record(rpc)
             if full:
-                record["call_message"] = reassembled_fields(reassembled_call(found))
-                record["reply_message"] = reassembled_fields(reassembled_reply(found))
+                record["call_message"] = reassembled_fields(reassembled_call(rpc))
+                record["reply_message"] = reassembled_fields(reassembled_reply(rpc))
             print_json(record)
-        else:
-            out = console()
-            _print_rpc(out, found, reading, Reading(paths, options), full)
-            if others:
-                show(out, Text())
-                show(out, Text(f"The same xid: RPC {', '.join(map(str, others))}", "dim"))
-        reading.check()
-
-
-class Strays:
-    """An listener that keeps each message without a part of an RPC, by its first frame."""
-
-    def __init__(self, conversation: Conversation, found: dict[int, tuple[Conversation, Message]]) -> None:
-        self.conversation, self.found = conversation, found
-
-    def other_sent(self, sender: int, message: Message) -> None:
-        if message.header.procedure is not None:
-            self.found[message.operation.first_frame] = self.conversation, message
-
-    def call_sent(self, rpc: Rpc) -> None:
-        """It has its own way to be shown."""
-
-    def reply_sent(self, rpc: Rpc) -> None:
-        """As a call."""
-
-    def rpc_ended(self, rpc: Rpc) -> None:
-        """As a call."""
-
-    def data_transferred(self, operation: Operation) -> None:
-        """No message."""
-
-
-def _find(rpcs: Iterator[Rpc], wanted: Callable[[Rpc], bool], first: bool) -> tuple[Rpc | None, list[int]]:
-    """The first that is wanted, and the numbers of the others, unless ``first`` is enough."""
-    found: Rpc | None = None
-    others: list[int] = []
-    for rpc in rpcs:
-        if not wanted(rpc):
             continue
-        if found is not None:
-            others.append(rpc.number)
-            continue
-        found = rpc
-        if first:
-            break
-    return found, others
+        if at:
+            show(out, Text())
+        _print_rpc(out, rpc, reading, again(), full)
+        if others := found.others.get(rpc.xid):
+            show(out, Text())
+            show(out, Text(f"The same xid: RPC {', '.join(map(str, others))}", "dim"))
+    reading.refuse(found.problem)
+    reading.check()
 
 
 def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: bool) -> None:
@@ -182,54 +165,17 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: b
         show(out, views.contents(reassembled, full))
 
 
-def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
+def _show_frame(reading: Reading, number: int, as_json: bool, at: int) -> None:
     from rdmascope.dissect.records.frame_layers import frame_fields
     from rdmascope.dissect.records.packet_info import transport_info
 
     from ..views.frame import frame_tree
 
-    seen: list[FrameBatch] = []
-    analyzer = reading.analyzer
-    strays: dict[int, tuple[Conversation, Message]] = {}
-    analyzer.listener = lambda conversation: Strays(conversation, strays)
-    segments: list[IwarpSegment] = []
-    watched_segments = watch_segments(analyzer)
-
-    def look() -> None:
-        """What the frame is to iWARP, as far as is known by now."""
-        if seen and analyzer.iwarp is not None and not (segments and all(one.fpdu for one in segments[0].parts)):
-            segments[:] = watched_segments(seen[0], number, number)
-
-    def watched() -> Iterator[Rpc]:
-        for batch in reading.batches():
-            if (batch.rows["number"] == number).any():
-                seen.append(batch)
-            rpcs = analyzer.feed(batch)
-            look()
-            yield from rpcs
-        rpcs = analyzer.finish()
-        look()
-        yield from rpcs
-
-    owner: Rpc | None = None
-    others: list[int] = []
-    for rpc in watched():
-        again = bool(segments) and bool(segments[0].mark)
-        if number not in frames_of(rpc) and not (again and Carried(rpc).by(segments[0])):
-            continue
-        if owner is None:
-            owner = rpc
-        else:
-            others.append(rpc.number)
-        if not segments or len(segments[0].parts) < 2:
-            break  # one FPDU is of one RPC
-    if not seen:
-        reading.lacks(f"frame {number}")
-    frame = seen[0].frame(number)
-    sends = [m.operation.first_frame for m in (owner.call, owner.reply) if m] if owner else []
-    stray = strays.get(number)
-    rpcrdma = number in sends or stray is not None
-    segment = segments[0] if segments else None
+    found = find_frame(reading, number)
+    if found is None:
+        reading.refuse(no_frame(reading, number))
+        raise AssertionError
+    frame, rpcs, segment = found.frame, found.rpcs, found.segment
     if as_json:
         print_json(
             record(
@@ -238,22 +184,23 @@ def _show_frame(reading: Reading, number: int, as_json: bool) -> None:
                 time_ns=frame.time,
                 captured=len(frame.data),
                 original=frame.original,
-                rpc=None if owner is None else owner.number,
-                rpcs=[*([owner.number] if owner else []), *others],
-                layers=frame_fields(frame.data, frame.link_type, rpcrdma, segment),
+                rpc=rpcs[0].number if rpcs else None,
+                rpcs=[rpc.number for rpc in rpcs],
+                layers=frame_fields(frame.data, frame.link_type, found.begins_message, segment),
             )
         )
     else:
         out = console()
-        show(out, frame_tree(frame, reading.first_time, rpcrdma, segment))
+        show(out, *([Text()] if at else []), frame_tree(frame, reading.first_time, found.begins_message, segment))
         show(out, Text())
-        if stray is not None:
-            conversation, message = stray
+        if found.stray is not None:
+            conversation, message = found.stray
             words = transport_info(message.header, conversation.negotiation.answered_by(message.frame))
             show(out, Text(f"It carries {words}, and no part of an RPC."))
-        elif owner is None:
+        elif not rpcs:
             show(out, Text("It carries no part of an RPC.", "dim"))
         else:
+            owner, others = rpcs[0], [rpc.number for rpc in rpcs[1:]]
             label = f"{title(owner)}, frames {frames(owner)}"
             hint = f"rdmascope show FILE --rpc {owner.number}"
             also = f", and to RPC {', '.join(map(str, others))}" if others else ""

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import click
 
+from rdmascope.dissect.measure.selection import unknown_connections
 from rdmascope.dissect.records.transport import Paid, transport_record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
+from ..options import connection_option
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 
@@ -20,7 +22,7 @@ MAX_PAID = 1000
 
 @click.command("transport")
 @file_argument
-@click.option("--connection", type=click.IntRange(1), metavar="N", help="Only this connection.")
+@connection_option
 @click.option(
     "--icrc",
     is_flag=True,
@@ -31,7 +33,7 @@ MAX_PAID = 1000
 @recognition_options
 def command(
     files: tuple[str, ...],
-    connection: int | None,
+    connections: tuple[int, ...],
     icrc: bool,
     everything: bool,
     as_json: bool,
@@ -81,10 +83,10 @@ def command(
         if rpc.retransmission_delay:
             _keep(paid.setdefault(rpc.connection.number, []), rpc)
     analyzer = reading.analyzer
-    chosen = [one for one in analyzer.connections if connection in (None, one.number)]
-    if connection is not None and not chosen:
-        reading.check()
-        raise click.ClickException(f"{reading.path}: no connection {connection}; it has {len(analyzer.connections)}")
+    chosen = [one for one in analyzer.connections if not connections or one.number in connections]
+    problem = unknown_connections(connections, reading.extent())
+    if not chosen:
+        reading.refuse(problem)
     out = console()
     if not chosen and not as_json:
         show(out, views.nothing(reading.path, analyzer.frames))
@@ -99,6 +101,7 @@ def command(
             show(out, views.connection_view(one, health, waited, out.width, everything))
     if evicted := analyzer.evicted.connections:
         complain(f"{plural(evicted, 'earlier connection')} evicted: too many to tell of each; the report has their sum")
+    reading.refuse(problem)
     reading.check()
 
 

@@ -14,9 +14,8 @@ from rich.text import Text
 
 from rdmascope.captures import CaptureFile
 from rdmascope.dissect.link.numbers import LINK_TYPES
-from rdmascope.dissect.units import count, duration, plural, share, size
+from rdmascope.dissect.units import count, duration, moment, plural, share, size
 
-from ..units import moment
 from .tables import Cell, Grid, bar, heading
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 from rdmascope.dissect.transport.connection import Connection, Endpoint
-from rdmascope.dissect.units import bound, count, duration, plural, share, size
+from rdmascope.dissect.units import bound, count, duration, moment, plural, share, size
 
-from ..units import moment
 from .negotiation import speaks_version_2, story
 from .tables import PART_NAMES, STATE_STYLES, Cell, Grid, bar, heading, sparkline
 

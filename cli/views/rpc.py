@@ -15,9 +15,8 @@ from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse
 from rdmascope.dissect.transport.connection import Connection
-from rdmascope.dissect.units import count, duration, plural, seconds, share, size
+from rdmascope.dissect.units import count, duration, moment, plural, seconds, share, size
 
-from ..units import moment
 from .negotiation import add_option, direction_words
 from .rpcs import begin, outcome, title
 from .tables import PART_NAMES, Cell, Grid, bar

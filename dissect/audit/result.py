@@ -31,12 +31,13 @@ class Result:
     file: str
     auditor: Auditor
     rpcs: int
-    chosen: int | None = None
+    chosen: frozenset[int] = frozenset()
+    """Connections that were asked for; all where there are none."""
 
     @property
     def connections(self) -> list[Connection]:
         known = self.auditor.connections
-        return [known[number] for number in sorted(known) if self.chosen in (None, number)]
+        return [known[number] for number in sorted(known) if not self.chosen or number in self.chosen]
 
     @cached_property
     def by_rule(self) -> dict[str, list[tuple[TallyKey, RuleTally]]]:

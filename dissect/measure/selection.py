@@ -1,15 +1,28 @@
-"""Which RPCs are meant: the filters of every command that lists RPCs, and what is wrong with a filter."""
+"""Which RPCs, frames and connections are meant: the filters of every command, and what is wrong with a filter.
+
+Each judgement is one sentence, or '' where nothing is wrong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from ..onc.compound import CALLBACK_NAMES, OPERATION_NAMES
 from ..onc.names import program_label
 from ..onc.programs import PROCEDURES
 from ..rpcrdma.rpcs import Rpc
+from ..units import moment
+from .moments import Moment
+
+UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)")
+MAX_FRAME = 1 << 62
+"""The end of a range of frames that has none."""
 
 KNOWN_NAMES = frozenset(
     (*(name for names in PROCEDURES.values() for name in names), *OPERATION_NAMES.values(), *CALLBACK_NAMES.values())
@@ -35,15 +48,133 @@ def is_procedure(rpc: Rpc, name: str) -> bool:
 
 
 def procedure_names(given: Iterable[str]) -> tuple[str, ...]:
-    """The names of ``READ,WRITE`` and of several such lists."""
-    return tuple(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
+    """The names of ``READ,WRITE`` and of several such lists; raises ValueError for a list of none."""
+    given = tuple(given)
+    names = tuple(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
+    if given and not names:
+        raise ValueError(f"no procedure in {given[0]!r}")
+    return names
+
+
+def parse_duration(text: str) -> int:
+    """'10ms', '1.5s', '250us', '0.2' (seconds), to nanoseconds; raises ValueError."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or match[2] not in UNITS:
+        raise ValueError(f"{text!r} is no duration such as 10ms, 250us or 1.5s")
+    return round(float(match[1]) * UNITS[match[2]])
+
+
+def parse_xid(text: str) -> int:
+    """'0x1a2b3c4d', '1a2b3c4d' where it has a letter, or decimal; raises ValueError."""
+    match = re.fullmatch(r"0[xX]([0-9a-fA-F]+)|(\d+)|([0-9a-fA-F]+)", text.strip())
+    xid = -1 if match is None else int(match[2]) if match[2] else int(match[1] or match[3], 16)
+    if not 0 <= xid < 1 << 32:
+        raise ValueError(f"{text!r} is no 32-bit number, hexadecimal (0x1a2b3c4d) or decimal")
+    return xid
+
+
+def parse_frames(text: str) -> tuple[FrameRange, ...]:
+    """'46', '40-60', '40-' (to the end), or a list of these with commas; raises ValueError."""
+    found = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(-(\d+)?)?", part.strip())
+        frames = None
+        if match is not None:
+            first = int(match[1])
+            frames = FrameRange(first, int(match[3]) if match[3] else MAX_FRAME if match[2] else first)
+        if frames is None or not 0 < frames.first <= frames.last:
+            raise ValueError(f"{text!r} is neither a frame number nor a range such as 40-60")
+        found.append(frames)
+    return tuple(found)
+
+
+class FrameRange(NamedTuple):
+    """Frames from ``first`` to ``last``."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return f"frame {self.first}"
+        return f"frames {self.first}-{'' if self.last == MAX_FRAME else self.last}"
+
+
+def includes(wanted: Sequence[FrameRange], frame: int) -> bool:
+    """Whether the frame is one of those; every frame is where there are none."""
+    return not wanted or any(one.first <= frame <= one.last for one in wanted)
+
+
+class CaptureExtent(NamedTuple):
+    """What a capture holds of what filters name."""
+
+    frames: int = 0
+    connections: Collection[int] = ()
+    """Numbers of the connections, without evicted ones."""
+    evicted: int = 0
+    """Connections that were evicted."""
+    first_time: int = 0
+    """Nanoseconds since the Unix epoch; of the first frame."""
+    last_time: int = 0
+    """Of the last."""
+
+
+def unknown_connections(wanted: Iterable[int], capture: CaptureExtent) -> str:
+    """Which of the wanted connections the capture has not; '' for none."""
+    for number in wanted:
+        if number in capture.connections:
+            continue
+        total = len(capture.connections) + capture.evicted
+        if number <= total:
+            return f"connection {number} was evicted: {total:,} are too many to keep each of them"
+        return f"no connection {number}; there {'is' if total == 1 else 'are'} {total:,}"
+    return ""
+
+
+def unknown_rpcs(wanted: Iterable[int], found: Container[int], total: int) -> str:
+    """Which of the wanted numbers no RPC has; '' for none.  ``total``: RPCs in the capture."""
+    for number in wanted:
+        if number not in found:
+            return f"no RPC {number}; there {'is' if total == 1 else 'are'} {total:,}"
+    return ""
+
+
+def unknown_xids(wanted: Iterable[int], found: Container[int]) -> str:
+    """Which of the wanted XIDs no RPC has; '' for none."""
+    return next((f"no RPC with xid {xid:#010x}" for xid in wanted if xid not in found), "")
+
+
+def unknown_frames(wanted: Iterable[FrameRange], capture: CaptureExtent) -> str:
+    """Which of the wanted frames the capture has not; '' for none."""
+    for frames in wanted:
+        if frames.first > capture.frames:
+            return f"no {frames}; there {'is' if capture.frames == 1 else 'are'} {capture.frames:,}"
+    return ""
+
+
+def empty_span(since: Moment | None, until: Moment | None, capture: CaptureExtent) -> str:
+    """Why no RPC of the capture can be from ``since`` on and before ``until``; '' where one can."""
+    begin = since and since.absolute(capture.first_time)
+    end = until and until.absolute(capture.first_time)
+    if begin is not None and end is not None and begin >= end:
+        return f"since {_said(since, begin)} is not before until {_said(until, end)}"
+    if begin is not None and begin > capture.last_time:
+        return f"since {_said(since, begin)} is after the last frame, {moment(capture.last_time)}"
+    if end is not None and end <= capture.first_time:
+        return f"until {_said(until, end)} is not after the first frame, {moment(capture.first_time)}"
+    return ""
+
+
+def _said(when: Moment | None, nanoseconds: int) -> str:
+    """As it was written, and what that is."""
+    return f"{when.text if when else ''} ({moment(nanoseconds)})"
 
 
 @dataclass(slots=True)
 class RpcFilter:
     """RPCs that pass every filter that is set; a filter with several values passes each of them.
 
-    Times are nanoseconds since the Unix epoch, of the first packet; ``slower_than`` is in nanoseconds.
+    ``slower_than`` is in nanoseconds; ``since`` and ``until`` are compared with the time of the first packet.
     """
 
     procedures: Sequence[str] = ()
@@ -52,17 +183,26 @@ class RpcFilter:
     slower_than: int | None = None
     errors: bool = False
     """Only RPCs that failed or are incomplete."""
-    since: int | None = None
-    until: int | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    _since: int | None = None
+    _until: int | None = None
     _found: set[object] = field(default_factory=set)
     """Values of filters that some RPC had."""
 
+    def begin(self, first_time: int) -> None:
+        """The capture begins at ``first_time``, in nanoseconds since the Unix epoch: what moments are counted from."""
+        self._since = self.since and self.since.absolute(first_time)
+        self._until = self.until and self.until.absolute(first_time)
+
     def passes(self, rpc: Rpc) -> bool:
-        """Whether the RPC is meant."""
+        """Whether the RPC is meant.  Raises nothing; ``begin`` comes before it where there are times."""
         named = [name for name in self.procedures if is_procedure(rpc, name)]
         self._found.update(named)
-        self._found.add(("xid", rpc.xid))
-        self._found.add(("connection", rpc.connection.number))
+        if self.xids:
+            self._found.add(("xid", rpc.xid))
+        if self.connections:
+            self._found.add(("connection", rpc.connection.number))
         call = rpc.call or rpc.reply
         begin = call.operation.first_time if call is not None else 0
         return not (
@@ -71,24 +211,24 @@ class RpcFilter:
             or (self.connections and rpc.connection.number not in self.connections)
             or (self.slower_than is not None and (rpc.latency is None or rpc.latency.total <= self.slower_than))
             or (self.errors and rpc.state == "complete")
-            or (self.since is not None and begin < self.since)
-            or (self.until is not None and begin >= self.until)
+            or (self._since is not None and begin < self._since)
+            or (self._until is not None and begin >= self._until)
         )
 
-    def problem(self, connections: Iterable[int]) -> str:
-        """Why a filter can match nothing, after all RPCs were tried; '' where none is so.
-
-        ``connections``: the numbers of the capture's connections.
-        """
-        there = set(connections)
+    def problem(self, capture: CaptureExtent) -> str:
+        """Why a filter can match nothing, after all RPCs were tried; '' where none is so."""
         for name in self.procedures:
             bare = name.upper().rpartition(".")[2]
             if name not in self._found and not any(fnmatchcase(known, bare) for known in KNOWN_NAMES):
-                return f"no procedure or operation {name!r}"
-        for number in self.connections:
-            if number not in there and ("connection", number) not in self._found:
-                return f"no connection {number}; there {'is' if len(there) == 1 else 'are'} {len(there)}"
-        for xid in self.xids:
-            if ("xid", xid) not in self._found:
-                return f"no RPC with xid {xid:#010x}"
-        return ""
+                return f"no procedure or operation {name!r}{_near(bare)}"
+        wanted = [number for number in self.connections if ("connection", number) not in self._found]
+        return (
+            unknown_connections(wanted, capture)
+            or unknown_xids(self.xids, {xid for xid in self.xids if ("xid", xid) in self._found})
+            or empty_span(self.since, self.until, capture)
+        )
+
+
+def _near(name: str) -> str:
+    near = get_close_matches(name, KNOWN_NAMES, 2, 0.7)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

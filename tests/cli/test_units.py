@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.cli.options import Duration, Moment, MomentType, Xid
-from rdmascope.cli.units import moment
+from rdmascope.cli.options import DURATION, MOMENT, XID
 from rdmascope.dissect import units
 from rdmascope.dissect.onc.names import procedure_label, program_label
 
@@ -44,8 +43,8 @@ def test_sizes_and_durations_stay_narrow(number: int) -> None:
 
 
 def test_moments() -> None:
-    assert moment(1_714_564_800_123_456_789) == "2024-05-01 12:00:00.123456 UTC"
-    assert moment(2**63 - 1).endswith("UTC")
+    assert units.moment(1_714_564_800_123_456_789) == "2024-05-01 12:00:00.123456 UTC"
+    assert units.moment(2**63 - 1).endswith("UTC")
     assert units.seconds(-1_000_250_999) == "-1.000250"
     assert units.bound(500_000) == "500 µs"
     assert units.plural(1, "RPC") == "1 RPC"
@@ -58,43 +57,30 @@ def test_moments() -> None:
     + [("7ns", 7), (" 3 ms ", 3_000_000)],
 )
 def test_durations_as_options(text: str, nanoseconds: int) -> None:
-    assert Duration().convert(text, None, None) == nanoseconds
+    assert DURATION.convert(text, None, None) == nanoseconds
 
 
 @pytest.mark.parametrize("text", ["", "ms", "10 parsecs", "-1ms", "1e3", "ten"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(click.BadParameter, match="no duration"):
-        Duration().convert(text, None, None)
+        DURATION.convert(text, None, None)
 
 
 @pytest.mark.parametrize(("text", "xid"), [("0x1A2b3c4d", 0x1A2B3C4D), ("12", 12), ("007", 7), ("1a", 26)])
 def test_xids(text: str, xid: int) -> None:
-    assert Xid().convert(text, None, None) == xid
+    assert XID.convert(text, None, None) == xid
 
 
 @pytest.mark.parametrize("text", ["", "0x", "4294967296", "-1", "xyz", "0x1ffffffff"])
 def test_what_is_no_xid(text: str) -> None:
     with pytest.raises(click.BadParameter, match="no 32-bit number"):
-        Xid().convert(text, None, None)
+        XID.convert(text, None, None)
 
 
-@pytest.mark.parametrize(
-    ("text", "moment"),
-    [
-        ("1.5", Moment(1_500_000_000, True)),
-        ("-2", Moment(-2_000_000_000, True)),
-        ("2024-05-01T12:00:00", Moment(1_714_564_800_000_000_000, False)),
-        ("2024-05-01T14:00:00.000001+02:00", Moment(1_714_564_800_000_001_000, False)),
-    ],
-)
-def test_moments_as_options(text: str, moment: Moment) -> None:
-    assert MomentType().convert(text, None, None) == moment
-
-
-@pytest.mark.parametrize("text", ["yesterday", "nan", "inf", "12:00"])
+@pytest.mark.parametrize("text", ["yesterday", "nan", "inf", "12:00:61", "2024-13-01", "10:2"])
 def test_what_is_no_moment(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="neither seconds"):
-        MomentType().convert(text, None, None)
+    with pytest.raises(click.BadParameter, match="is no time"):
+        MOMENT.convert(text, None, None)
 
 
 def test_labels() -> None:

@@ -27,7 +27,7 @@ from playbook.rpcrdma import (
     wish,
 )
 from playbook.wire import Connection
-from rdmascope.cli.commands.show import Strays
+from rdmascope.captures.lookup import StrayMessage, Strays
 from rdmascope.cli.main import main
 from rdmascope.cli.views.negotiation import story, version_story
 from rdmascope.cli.views.rpc import header_tree
@@ -36,7 +36,6 @@ from rdmascope.dissect.records.packet_info import transport_info
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation as Seen
-from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 CLIENT, SERVER = 0, 1
@@ -267,7 +266,7 @@ def test_hostile_words_never_raise_and_are_reported_in_bounds(changes: list[tupl
         packets[at] = replace(packets[at], payload=changed)
     analyzer = Analyzer()
     rpcs: list[Rpc] = []
-    strays: dict[int, tuple[Seen, Message]] = {}
+    strays: dict[int, StrayMessage] = {}
     analyzer.listener = lambda conversation: Strays(conversation, strays)
     for batch in frame_batches(Capture(wire, faults.snap(packets, 100) if cut else packets).frames, ()):
         rpcs += analyzer.feed(batch)

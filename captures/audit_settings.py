@@ -7,34 +7,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import click
-
-from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.rule import LEVELS, ROLES, all_rules
+from rdmascope.dissect.audit.waivers import Waiver
+
+from .errors import CaptureError
 
 PLACES = ("rdmascope.toml", "pyproject.toml")
 """Looked for in the working directory; the first that has the table counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Waiver:
-    """Findings that are known and accepted."""
-
-    rule: str
-    reason: str
-    role: str | None = None
-    """'requester' or 'responder'."""
-    address: str | None = None
-    """Of the endpoint that is judged."""
-    connection: int | None = None
-
-    def covers(self, finding: Finding) -> bool:
-        return (
-            finding.rule.id == self.rule
-            and self.role in (None, finding.role)
-            and self.address in (None, finding.connection.endpoints[finding.endpoint].address)
-            and self.connection in (None, finding.connection.number)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +22,21 @@ class AuditSettings:
     ignore: tuple[str, ...] = ()
     level: str | None = None
     role: str | None = None
-    connection: int | None = None
+    connection: tuple[int, ...] = ()
     examples: int = 3
     fail_on: str = "MUST"
     waivers: tuple[Waiver, ...] = ()
 
 
 def read_settings(path: str | None) -> AuditSettings:
-    """The table of the file at ``path``, or of the first of ``PLACES`` that has one; raises click.ClickException."""
+    """The table of the file at ``path``, or of the first of ``PLACES`` that has one; raises CaptureError."""
     for place in [path] if path else PLACES:
         if not Path(place).is_file():
             continue
         try:
             table: Any = tomllib.loads(Path(place).read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise click.ClickException(f"{place}: {error}") from None
+            raise CaptureError(f"{place}: {error}") from None
         for key in ("tool", "rdmascope", "audit"):
             table = table.get(key) if isinstance(table, dict) else None
         if isinstance(table, dict):
@@ -66,15 +45,17 @@ def read_settings(path: str | None) -> AuditSettings:
 
 
 def _settings(place: str, table: dict[str, Any]) -> AuditSettings:
-    kinds: dict[str, Any] = {
-        "rule": list, "ignore": list, "level": str, "role": str, "connection": int, "examples": int, "fail-on": str,
+    kinds: dict[str, type] = {
+        "rule": list, "ignore": list, "level": str, "role": str, "connection": list, "examples": int, "fail-on": str,
         "waive": list,
     }  # fmt: skip
+    if isinstance(table.get("connection"), int):
+        table = {**table, "connection": [table["connection"]]}
     for key, value in table.items():
         if key not in kinds:
-            raise click.ClickException(f"{place}: [tool.rdmascope.audit] has no {key!r}; there are {', '.join(kinds)}")
+            raise CaptureError(f"{place}: [tool.rdmascope.audit] has no {key!r}; there are {', '.join(kinds)}")
         if not isinstance(value, kinds[key]) or isinstance(value, bool):
-            raise click.ClickException(f"{place}: {key} must be a {kinds[key].__name__}")
+            raise CaptureError(f"{place}: {key} must be a {kinds[key].__name__}")
     _one_of(place, "level", table.get("level"), [*LEVELS])
     _one_of(place, "role", table.get("role"), [*ROLES[:2], "client", "server"])
     _one_of(place, "fail-on", table.get("fail-on"), ["MUST", "SHOULD", "STATED", "NOTE", "NEVER"])
@@ -82,20 +63,23 @@ def _settings(place: str, table: dict[str, Any]) -> AuditSettings:
     names = {key.replace("-", "_"): value for key, value in table.items() if key != "waive"}
     for key in ("rule", "ignore"):
         names[key] = tuple(str(one) for one in names.get(key, ()))
+    names["connection"] = tuple(names.get("connection", ()))
+    if not all(type(number) is int and number > 0 for number in names["connection"]):
+        raise CaptureError(f"{place}: connection must be a number from 1, or a list of them")
     return AuditSettings(**names, waivers=waivers)
 
 
 def _one_of(place: str, key: str, value: str | None, choices: Any) -> None:
     if value is not None and value.upper() not in [str(choice).upper() for choice in choices]:
-        raise click.ClickException(f"{place}: {key} is {value!r}; there are {', '.join(choices)}")
+        raise CaptureError(f"{place}: {key} is {value!r}; there are {', '.join(choices)}")
 
 
 def _waiver(place: str, entry: Any) -> Waiver:
     known = {field.name for field in fields(Waiver)}
     if not isinstance(entry, dict) or not set(entry) <= known:
-        raise click.ClickException(f"{place}: a waiver has {', '.join(sorted(known))}")
+        raise CaptureError(f"{place}: a waiver has {', '.join(sorted(known))}")
     if not entry.get("rule") or not str(entry.get("reason", "")).strip():
-        raise click.ClickException(f"{place}: a waiver needs a rule and a reason")
+        raise CaptureError(f"{place}: a waiver needs a rule and a reason")
     if entry["rule"] not in all_rules():
-        raise click.ClickException(f"{place}: waiver of {entry['rule']!r}, which is no rule")
+        raise CaptureError(f"{place}: waiver of {entry['rule']!r}, which is no rule")
     return Waiver(**entry)

@@ -1,0 +1,146 @@
+"""One RPC or one frame of a capture, and what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from rdmascope.dissect.frames import Frame, FrameBatch
+from rdmascope.dissect.measure.selection import FrameRange, unknown_frames, unknown_rpcs, unknown_xids
+from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.messages import Message
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.operations import Operation
+
+from .ladder import Carried, frames_of, watch_segments
+from .session import Session
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
+
+
+class FoundRpcs(NamedTuple):
+    """RPCs that were looked for."""
+
+    rpcs: list[Rpc]
+    """In the order in which they ended."""
+    others: dict[int, list[int]]
+    """XID -> numbers of further RPCs with it, where an XID was looked for."""
+    problem: str
+    """What was not found; '' where everything was."""
+
+
+class StrayMessage(NamedTuple):
+    """A message of RPC-over-RDMA that is part of no RPC."""
+
+    conversation: Conversation
+    message: Message
+
+
+class FoundFrame(NamedTuple):
+    """A frame, and what it carries."""
+
+    frame: Frame
+    rpcs: list[Rpc]
+    """Those it belongs to, the first to end first."""
+    stray: StrayMessage | None
+    """A message that begins in it, and is part of no RPC."""
+    segment: IwarpSegment | None
+    """What it is to iWARP."""
+
+    @property
+    def begins_message(self) -> bool:
+        """The first frame of a message of RPC-over-RDMA."""
+        begins = [one.operation.first_frame for rpc in self.rpcs[:1] for one in (rpc.call, rpc.reply) if one]
+        return self.stray is not None or self.frame.number in begins
+
+
+def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[int] = ()) -> FoundRpcs:
+    """The RPCs of these numbers, and the first of each of these XIDs.
+
+    Reads no further than the last number, where there are no XIDs.
+    """
+    found: list[Rpc] = []
+    first: dict[int, Rpc] = {}
+    others: dict[int, list[int]] = {}
+    left = set(numbers)
+    total = 0
+    for rpc in session.rpcs():
+        total += 1
+        if rpc.number in left:
+            left.discard(rpc.number)
+            found.append(rpc)
+        elif rpc.xid in xids and rpc.xid not in first:
+            found.append(rpc)
+        if rpc.xid in xids and first.setdefault(rpc.xid, rpc) is not rpc:
+            others.setdefault(rpc.xid, []).append(rpc.number)
+        if not left and not xids:
+            break
+    problem = unknown_rpcs(numbers, {rpc.number for rpc in found}, total) or unknown_xids(xids, first)
+    return FoundRpcs(found, others, problem)
+
+
+def find_frame(session: Session, number: int) -> FoundFrame | None:
+    """The frame of this number, and the RPCs it belongs to; None where the capture has no such frame."""
+    seen: list[FrameBatch] = []
+    analyzer = session.analyzer
+    strays: dict[int, StrayMessage] = {}
+    analyzer.listener = lambda conversation: Strays(conversation, strays)
+    segments: list[IwarpSegment] = []
+    watched_segments = watch_segments(analyzer)
+
+    def look() -> None:
+        """What the frame is to iWARP, as far as is known by now."""
+        if seen and analyzer.iwarp is not None and not (segments and all(one.fpdu for one in segments[0].parts)):
+            segments[:] = watched_segments(seen[0], number, number)
+
+    def watched() -> Iterator[Rpc]:
+        for batch in session.batches():
+            if (batch.rows["number"] == number).any():
+                seen.append(batch)
+            rpcs = analyzer.feed(batch)
+            look()
+            yield from rpcs
+        rpcs = analyzer.finish()
+        look()
+        yield from rpcs
+
+    owners: list[Rpc] = []
+    for rpc in watched():
+        again = bool(segments) and bool(segments[0].mark)
+        if number not in frames_of(rpc) and not (again and Carried(rpc).by(segments[0])):
+            continue
+        owners.append(rpc)
+        if not segments or len(segments[0].parts) < 2:
+            break  # one FPDU is of one RPC
+    if not seen:
+        return None
+    return FoundFrame(seen[0].frame(number), owners, strays.get(number), segments[0] if segments else None)
+
+
+def no_frame(session: Session, number: int) -> str:
+    """That the capture, read to its end, has no such frame."""
+    return unknown_frames([FrameRange(number, number)], session.extent())
+
+
+class Strays:
+    """A listener that keeps each message without a part of an RPC, by its first frame."""
+
+    def __init__(self, conversation: Conversation, found: dict[int, StrayMessage]) -> None:
+        self.conversation, self.found = conversation, found
+
+    def other_sent(self, sender: int, message: Message) -> None:
+        if message.header.procedure is not None:
+            self.found[message.operation.first_frame] = StrayMessage(self.conversation, message)
+
+    def call_sent(self, rpc: Rpc) -> None:
+        """It is found as an RPC."""
+
+    def reply_sent(self, rpc: Rpc) -> None:
+        """As a call."""
+
+    def rpc_ended(self, rpc: Rpc) -> None:
+        """As a call."""
+
+    def data_transferred(self, operation: Operation) -> None:
+        """No message."""

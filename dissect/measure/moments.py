@@ -1,0 +1,73 @@
+"""Points in time as people write them: seconds of the capture, a time of day, a date."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+SECOND = 1_000_000_000
+DAY = 86400 * SECOND
+
+_ZONE = r"(?:[Zz]|(?P<sign>[+-])(?P<zone_hours>\d\d)(?::?(?P<zone_minutes>\d\d))?)?"
+_TIME = r"(?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9})\d*)?)?"
+_TIME_OF_DAY = re.compile(f"T?{_TIME}{_ZONE}")
+_DATE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)(?:[Tt ]{_TIME})?{_ZONE}")
+
+FORMS = "seconds since the capture began (1.5), a time of day (10:02) or a date (2024-05-01, 2024-05-01T10:02:00+02:00)"
+"""What can be written; a time without a zone is UTC, as all times that are printed."""
+
+
+class Moment(NamedTuple):
+    """A point in time.  What it is counted from may depend on the capture."""
+
+    text: str
+    """As it was written."""
+    nanoseconds: int
+    """Since the Unix epoch, or what ``counted_from`` says."""
+    counted_from: str = "epoch"
+    """'epoch'; 'capture': the first frame; 'day': midnight, UTC, before it or after it."""
+    precision: int = 1
+    """Nanoseconds; of a time of day.  10:02 is any time in that minute."""
+
+    def absolute(self, first_time: int) -> int:
+        """Nanoseconds since the Unix epoch.
+
+        ``first_time``: of the capture's first frame.  A time of day is that of its first day, or of the next where it
+        is earlier than the first frame.
+        """
+        if self.counted_from == "capture":
+            return first_time + self.nanoseconds
+        if self.counted_from == "day":
+            earliest = first_time - first_time % self.precision
+            return earliest + (self.nanoseconds - earliest) % DAY
+        return self.nanoseconds
+
+
+def parse_moment(text: str) -> Moment:
+    """What ``FORMS`` says; raises ValueError for anything else."""
+    text = text.strip()
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if math.isfinite(seconds):
+        return Moment(text, round(seconds * SECOND), "capture")
+    match = _TIME_OF_DAY.fullmatch(text) or _DATE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no time: write {FORMS}")
+    fields = match.groupdict(default="0")
+    day = fields.get("date", "1970-01-01")
+    try:
+        when = np.datetime64(f"{day}T{fields['hour']:0>2}:{fields['minute']:0>2}:{fields['second']:0>2}", "s")
+    except ValueError:
+        raise ValueError(f"{text!r} is no time: there is no such day or hour") from None
+    zone = int(fields["zone_hours"]) * 3600 + int(fields["zone_minutes"]) * 60
+    elapsed = int(when.astype(np.int64)) + (zone if fields["sign"] == "-" else -zone)
+    since = elapsed * SECOND + int(fields["fraction"].ljust(9, "0"))
+    if "date" in fields:
+        return Moment(text, since)
+    precision = 1 if match["fraction"] else SECOND if match["second"] else 60 * SECOND
+    return Moment(text, since % DAY, "day", precision)
