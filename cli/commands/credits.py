@@ -7,6 +7,7 @@ import click
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.selection import unknown_connections
 from rdmascope.dissect.records.credits import credits_record
+from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 
 from ..options import connection_option
@@ -18,7 +19,7 @@ from ..views.credits import credits_view
 @click.command("credits")
 @file_argument
 @connection_option
-@click.option("--json", "as_json", is_flag=True, help="One rdmascope.credits/1 object per connection and direction.")
+@click.option("--json", "as_json", is_flag=True, help=f"One {schema('credits')} object per connection and direction.")
 @recognition_options
 def command(
     files: tuple[str, ...], connections: tuple[int, ...], as_json: bool, ports: tuple[int, ...], force: str | None

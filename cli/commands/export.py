@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rdmascope.captures.tcp_export import export_record, export_tcp
+from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural
 
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
@@ -32,7 +33,7 @@ from ..terminal import binary_output, complain, print_json, say
     help="File to write, - for standard output.",
 )
 @click.option("--skip-incomplete", is_flag=True, help="Leave out messages with missing bytes.")
-@click.option("--json", "as_json", is_flag=True, help="Say what was written as one rdmascope.export/1 object.")
+@click.option("--json", "as_json", is_flag=True, help=f"Say what was written as one {schema('export')} object.")
 @recognition_options
 def command(
     files: tuple[str, ...],

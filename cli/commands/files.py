@@ -11,7 +11,7 @@ from rdmascope.captures.extract import MANIFEST, Spool, Target
 from rdmascope.captures.manifest import extract_files
 from rdmascope.dissect.measure.files import File, FileTable
 from rdmascope.dissect.records.files import file_record
-from rdmascope.dissect.records.schema import Record
+from rdmascope.dissect.records.schema import Record, schema
 
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import console, print_json, show
@@ -31,7 +31,7 @@ from ..views import files as views
 @click.option(
     "--force", "overwrite", is_flag=True, help="Extract into a DIR that is not empty; replaces files of the same name."
 )
-@click.option("--json", "as_json", is_flag=True, help="One rdmascope.file/1 object a line.")
+@click.option("--json", "as_json", is_flag=True, help=f"One {schema('file')} object a line.")
 @recognition_options
 def command(
     files: tuple[str, ...],

@@ -8,6 +8,7 @@ from rich.text import Text
 from rdmascope.captures import CaptureError, open_capture
 from rdmascope.captures.merge import expand
 from rdmascope.captures.survey import Survey, survey_record
+from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
 
 from ..terminal import EXIT_BAD_INPUT, complain, console, meter, print_json, show
@@ -17,7 +18,7 @@ from ..views import info as views
 @click.command("info")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--checksums", is_flag=True, help="Verify the ICRC of every packet, and the VCRC where there is one.")
-@click.option("--json", "as_json", is_flag=True, help="One rdmascope.info/1 object a file.")
+@click.option("--json", "as_json", is_flag=True, help=f"One {schema('info')} object a file.")
 def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
     """A capture file at a glance: format, interfaces, time span, drops, truncation, and protocols.
 

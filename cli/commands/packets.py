@@ -9,6 +9,7 @@ from rich.text import Text
 
 from rdmascope.dissect.measure.selection import MAX_FRAME, FrameRange, includes, unknown_frames
 from rdmascope.dissect.records.packets import packet_record
+from rdmascope.dissect.records.schema import schema
 
 from ..options import FRAMES
 from ..plain import harmless_line
@@ -29,7 +30,7 @@ from ..views import packets as views
     metavar="F",
     help="Only frame F, frames F-G, F- to the end, or a list of them; may be repeated.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One rdmascope.packet/1 object a line.")
+@click.option("--json", "as_json", is_flag=True, help=f"One {schema('packet')} object a line.")
 @follow_options
 @recognition_options
 def command(

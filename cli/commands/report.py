@@ -72,7 +72,7 @@ def command(
       $ rdmascope show loss-rxe.pcap.zst --rpc 55
 
     \b
-    With --json, for each capture in this order; "schema" is rdmascope.TYPE/1:
+    With --json, for each capture in this order; "schema" is rdmascope.TYPE/N:
       capture      frames, packets, times, RPCs by state
       connection   endpoints, queue pairs, what was agreed: private data,
                    version, characteristics, thresholds, credits

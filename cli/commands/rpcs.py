@@ -15,6 +15,7 @@ from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
 from rdmascope.dissect.measure.moments import Moment
 from rdmascope.dissect.measure.selection import RpcFilter
 from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import DURATION, MOMENT, XID, connection_option, procedures
@@ -52,7 +53,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
     type=click.Choice(sorted(SORT_KEYS)),
     help="Oldest call, slowest, lowest XID, or largest first; else in the order of the calls.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One rdmascope.rpc/3 object a line.")
+@click.option("--json", "as_json", is_flag=True, help=f"One {schema('rpc')} object a line.")
 @follow_options
 @recognition_options
 def command(

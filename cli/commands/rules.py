@@ -7,6 +7,7 @@ import click
 from rdmascope.dissect.audit.page import markdown
 from rdmascope.dissect.audit.rule import LEVELS, ROLES, all_rules
 from rdmascope.dissect.records.audit import rule_record
+from rdmascope.dissect.records.schema import schema
 
 from ..terminal import console, print_json, show
 from ..views.audit import rules_view
@@ -16,7 +17,7 @@ from ..views.audit import rules_view
 @click.option("--level", type=click.Choice([*LEVELS], case_sensitive=False), help="Only rules of this level.")
 @click.option("--role", type=click.Choice(ROLES), help="Only rules that judge this role.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="All rules with their pages, as Markdown.")
-@click.option("--json", "as_json", is_flag=True, help="One rdmascope.rule/1 object a line.")
+@click.option("--json", "as_json", is_flag=True, help=f"One {schema('rule')} object a line.")
 def command(level: str | None, role: str | None, as_markdown: bool, as_json: bool) -> None:
     """List the rules that 'rdmascope audit' checks.
 

@@ -14,7 +14,7 @@ import click
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.output import open_output, refuse_inputs
 from rdmascope.captures.synth.shipped import read_script, shipped_scripts, write_capture
-from rdmascope.dissect.records.schema import record
+from rdmascope.dissect.records.schema import record, schema
 from rdmascope.dissect.units import plural
 
 from ..terminal import EXIT_FAULT, binary_output, complain, console, print_json, say, show
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--faults", "as_faults", is_flag=True, help="The faults that an endpoint can commit.")
 @click.option("--keys", "as_keys", is_flag=True, help="What a script can contain.")
 @click.option("--print", "as_text", is_flag=True, help="Print the script, to base another one on.")
-@click.option("--json", "as_json", is_flag=True, help="The same as rdmascope.synth/1 objects, one a line.")
+@click.option("--json", "as_json", is_flag=True, help=f"The same as {schema('synth')} objects, one a line.")
 def command(
     script: str | None,
     output: Path | None,

@@ -8,6 +8,7 @@ from dataclasses import replace
 import click
 
 from rdmascope.dissect.measure.selection import unknown_connections
+from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.records.transport import Paid, transport_record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
@@ -29,7 +30,7 @@ MAX_PAID = 1000
     help="List wrong ICRCs also of hosts that never send a right one.  (ICRCs are always verified.)",
 )
 @click.option("--all", "everything", is_flag=True, help="Every retransmission and every RPC delayed by one.")
-@click.option("--json", "as_json", is_flag=True, help="One rdmascope.transport/1 object per connection.")
+@click.option("--json", "as_json", is_flag=True, help=f"One {schema('transport')} object per connection.")
 @recognition_options
 def command(
     files: tuple[str, ...],

@@ -12,6 +12,7 @@ from rdmascope.captures.session import rereadable
 from rdmascope.captures.wireshark import Tshark, TsharkInput, UnknownFields, field_lines, find_tshark, in_words
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import decode
+from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.records.verification import difference_record, verification_record
 from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, tshark_fields
 from rdmascope.dissect.verify.second_opinion import Comparison, Difference, OtherMessages, Ours
@@ -35,7 +36,7 @@ MAX_IN_WORDS = 100
     help=f"List at most N differences of a kind, 0 for all.  [default: {MAX_LISTED}; with --json all]",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="rdmascope.difference/1 objects, and one rdmascope.verification/1."
+    "--json", "as_json", is_flag=True, help=f"{schema('difference')} objects, and one {schema('verification')}."
 )
 @recognition_options
 def command(files: tuple[str, ...], limit: int | None, as_json: bool, ports: tuple[int, ...], force: str | None) -> int:

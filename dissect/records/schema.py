@@ -56,6 +56,11 @@ VERSIONS = {
 """Version of each type's layout."""
 
 
+def schema(type: str) -> str:
+    """The name of a type's layout: 'rdmascope.rpc/3'."""
+    return f"rdmascope.{type}/{VERSIONS[type]}"
+
+
 def record(type: str, **fields: Any) -> Record:
     """The fields, and before them what they are."""
-    return {"schema": f"rdmascope.{type}/{VERSIONS[type]}", "type": type, **fields}
+    return {"schema": schema(type), "type": type, **fields}

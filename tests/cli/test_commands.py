@@ -365,7 +365,7 @@ class TestTransport:
     def test_a_connection_that_is_not_there(self) -> None:
         result = run("transport", LONG_CALLS, "--connection", "9")
         assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr == f"rdmascope: {LONG_CALLS}: no connection 9; it has 2\n"
+        assert result.stderr == f"rdmascope: {LONG_CALLS}: no connection 9; there are 2\n"
 
 
 class TestExport:
