@@ -15,12 +15,12 @@ from rdmascope.dissect.layers.rpcrdma_codes import (
     RDMA_NOMSG,
     RDMA_OPTIONAL,
 )
-from rdmascope.dissect.onc.header import reply_header
 from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.onc.rpc_header import reply_header
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 
 from ..synth.endpoint import DdpItem, Parts, service, whole
-from ..synth.endpoint.header import encode_option, xcharval
+from ..synth.endpoint.build_header import encode_option, xcharval
 from ..synth.endpoint.payload import reduce
 from ..verbs.interface import RegisteredMemory
 from .raw_connection import CREDITS, Answer, Outcome, RawConnection

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR
-from rdmascope.dissect.rpcrdma.header import decode_header
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
+from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 from ..synth.endpoint import (
     Call,

@@ -9,12 +9,12 @@ from random import Random
 from rdmascope.dissect.layers.oncrpc_codes import PROG_MISMATCH, PROG_UNAVAIL, SUCCESS
 from rdmascope.dissect.layers.private_data_codes import PrivateData, find_private_data
 from rdmascope.dissect.layers.rpcrdma_codes import ERR_VERS
-from rdmascope.dissect.onc.header import ReplyHeader, reply_header
 from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.onc.rpc_header import ReplyHeader, reply_header
 from rdmascope.dissect.percentiles import Distribution, Samples
 
 from ..synth.endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service
-from ..synth.endpoint.header import Value
+from ..synth.endpoint.build_header import Value
 from ..verbs.interface import Depths, PeerAddress, Verbs, VerbsError
 from .driver import Client
 from .serve import echo

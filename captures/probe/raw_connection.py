@@ -10,8 +10,8 @@ from random import Random
 from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData
 from rdmascope.dissect.layers.private_data_codes import SIZE_UNIT, find_private_data
 from rdmascope.dissect.rpcrdma.conversation import DEFAULT_INLINE
-from rdmascope.dissect.rpcrdma.header import decode_header
 from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteChunk
+from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 from ..synth.endpoint import encode_header
 from ..verbs.interface import (

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path as File
 
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR
-from rdmascope.dissect.rpcrdma.header import decode_header
 from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteChunk
+from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter

@@ -9,8 +9,8 @@ from struct import pack, unpack_from
 
 from rdmascope.dissect.layers.oncrpc import ONCRPC, ONCRPCReply
 from rdmascope.dissect.layers.oncrpc_codes import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH
-from rdmascope.dissect.onc.header import call_header
 from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.onc.rpc_header import call_header
 
 from ..synth.endpoint import Called, DdpItem, EndpointSettings, Parts, Role, RpcRdmaEndpoint, Settled, service
 from ..synth.endpoint.fault import Fault

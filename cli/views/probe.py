@@ -13,8 +13,8 @@ from rdmascope.captures.probe.ping import Echoed, PingPlan, PingResult, Program,
 from rdmascope.captures.probe.serve import ServerEvent
 from rdmascope.captures.probe.suite import SuiteResult
 from rdmascope.captures.probe.verdicts import Check, VerdictKind
+from rdmascope.captures.synth.endpoint.build_header import Value
 from rdmascope.captures.synth.endpoint.fault import Fault
-from rdmascope.captures.synth.endpoint.header import Value
 from rdmascope.captures.verbs.interface import Depths, PeerAddress
 from rdmascope.dissect.layers.characteristics_codes import CHARACTERISTICS, characteristic_name
 from rdmascope.dissect.onc.programs import program_name

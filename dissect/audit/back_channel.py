@@ -7,8 +7,8 @@ from struct import pack
 from ..layers.oncrpc_codes import RPCSEC_GSS
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc import compound as nfs4
-from ..onc.header import call_header
 from ..onc.programs import NFS
+from ..onc.rpc_header import call_header
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from .transaction import Transaction

@@ -12,7 +12,7 @@ from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc import binding
 from ..onc.binding import Items
-from ..onc.header import CallHeader, ReplyHeader, call_header, reply_header
+from ..onc.rpc_header import CallHeader, ReplyHeader, call_header, reply_header
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import call_stream_prefix, reply_chunk_prefix, reply_stream_prefix

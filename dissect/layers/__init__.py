@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .ddp import RDMAPImmediateData as RDMAPImmediateData
     from .ddp import RDMAPReadRequest as RDMAPReadRequest
     from .ddp import RDMAPTerminate as RDMAPTerminate
-    from .header import Header as Header
+    from .layer import Header as Header
     from .lrh import ERF as ERF
     from .lrh import LRH as LRH
     from .lrh import ERFExtension as ERFExtension

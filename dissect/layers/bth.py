@@ -30,8 +30,8 @@ from scapy.fields import (
 from scapy.packet import Packet, Raw, bind_top_down
 
 from . import opcodes
-from .header import Header, TrailingField
 from .icrc import icrc, icrc_local, verify, verify_local
+from .layer import Header, TrailingField
 from .mad import MAD
 
 MAD_BYTES = 24

@@ -38,7 +38,7 @@ from .cm_codes import (
     service_port,
 )
 from .cm_fields import AddressField, IPAddressField, NamedBits
-from .header import Header
+from .layer import Header
 from .mad import MAD
 from .opcodes import PATH_MTU
 from .private_data import private_data_class

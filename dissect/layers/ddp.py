@@ -27,7 +27,7 @@ from scapy.fields import (
 from scapy.packet import Packet, Raw, bind_top_down
 
 from . import iwarp_codes as codes
-from .header import Header
+from .layer import Header
 
 NFS_RDMA_PORT = 20049
 """RFC 8267, 8."""

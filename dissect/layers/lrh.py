@@ -13,7 +13,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw, bind_top_down
 
 from .bth import BTH
-from .header import Header, LayerClass, TrailingField
+from .layer import Header, LayerClass, TrailingField
 from .roce import GRH
 from .vcrc import VCRC_BYTES, vcrc, verify_vcrc
 

@@ -16,7 +16,7 @@ from scapy.fields import (
 )
 
 from .cm_codes import CLASS_CM, METHOD_SEND
-from .header import Header
+from .layer import Header
 
 CLASS_SUBN, CLASS_SUBN_DIRECTED, CLASS_SUBN_ADM, CLASS_PERF = 0x01, 0x81, 0x03, 0x04
 

@@ -13,8 +13,8 @@ from scapy.packet import Packet, Raw, bind_top_down
 
 from .ddp import ddp_class
 from .fpdus import CRC_BYTES, LENGTH_BYTES, crc32c, fpdu_bytes, pad_bytes, verify_crc
-from .header import Header, TrailingField
 from .iwarp_codes import MPA_ENHANCED_VERSION, MPA_VERSION, OPCODES, REPLY_KEY, REQUEST_KEY
+from .layer import Header, TrailingField
 from .private_data import private_data_class
 
 STARTUP_BYTES = 20

@@ -19,7 +19,7 @@ from scapy.fields import (
 )
 from scapy.packet import Raw, bind_layers
 
-from .header import Header
+from .layer import Header
 from .oncrpc_codes import ACCEPT_STATUS_NAMES as ACCEPT_STATUSES
 from .oncrpc_codes import AUTH_ERROR, PROG_MISMATCH, RPC_MISMATCH, SUCCESS
 from .oncrpc_codes import AUTH_STATUS_NAMES as AUTH_STATUSES

@@ -24,10 +24,9 @@ from scapy.layers.inet6 import IP6Field
 from scapy.layers.l2 import CookedLinux, CookedLinuxV2, Dot1AD, Dot1Q, Ether
 from scapy.packet import bind_top_down, split_bottom_up
 
-from . import cm  # noqa: F401, importing binds its messages to MAD
 from .bth import AETH, BTH, DETH, FETH, IETH, RETH, XRCETH, AtomicAckETH, AtomicETH, CNPPadding, ImmDt
-from .header import Header
 from .icrc import ROCE_PORT
+from .layer import Header
 
 __all__ = [
     "AETH",

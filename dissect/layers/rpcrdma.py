@@ -5,8 +5,8 @@ version 1, in ``rpcrdma2`` those of version 2::
 
     RPCRDMA(xid=7) / RDMAMsg(reads=[ReadSegment(position=124, handle=5, length=8192)]) / ONCRPC(xid=7) / …
 
-A body that is no valid XDR (an optional-data word other than 0 or 1, a list or count that runs past the end)
-stays Raw.  ``rdmascope.dissect.rpcrdma.header`` decodes the same header fast, and names what is wrong with it.
+A body that is no valid XDR (an optional-data word other than 0 or 1, a list or count that runs past the end) stays Raw.
+``rpcrdma.transport_header`` decodes the same header fast, and names what is wrong with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scapy.packet import Raw, bind_top_down
 
 from . import rpcrdma2
 from .chunks import CHUNKS, ReadSegment, SegmentArray
-from .header import Header
+from .layer import Header
 from .oncrpc import oncrpc_class
 from .rpcrdma_codes import (
     ERR_CHUNK,

@@ -20,7 +20,7 @@ from scapy.packet import Raw
 
 from .characteristics_codes import CHARACTERISTICS, OPTIONS, OptionKind, interpret
 from .chunks import CHUNKS, ReadSegment, SegmentArray
-from .header import Header
+from .layer import Header
 from .oncrpc import oncrpc_class
 from .rpcrdma_codes import (
     DIRECTION_NAMES,

@@ -11,7 +11,7 @@ from typing import Any
 from scapy.fields import IntEnumField, PacketField, PacketListField, StrField
 from scapy.packet import Padding
 
-from .header import Header
+from .layer import Header
 
 _WORD = Struct(">I")
 

@@ -32,9 +32,9 @@ from .compound import (
     operation_counts,
     result_item,
 )
-from .header import GssCredential, call_header, reply_header
 from .nfs3 import holds_arguments, nfs3_procedure
 from .programs import NFS, NFS_CALLBACK, NFSACL
+from .rpc_header import GssCredential, call_header, reply_header
 from .xdr import Data, Malformed, Skip, as_skip, opaque, round_up, struct, word
 
 _BOUND = frozenset(((NFS, 2), (NFS, 3), (NFS, 4), (NFSACL, 2), (NFSACL, 3), (NFS_CALLBACK, 1)))

@@ -33,9 +33,9 @@ from .compound import (
     compound_reply,
 )
 from .filehandles import ATTRIBUTE_FILEHANDLE, ATTRIBUTE_SIZE, CompoundStep, FileObject, attribute_at, walk_filehandles
-from .header import CallHeader, call_header, results_at
 from .nfs4_args import BITMAP, OPEN_HEAD
 from .programs import NFS
+from .rpc_header import CallHeader, call_header, results_at
 from .xdr import Data, Malformed, as_skip, hyper, opaque, opaque_at, word
 
 NAMED, REMOVED, RENAMED, ROOT = "named", "removed", "renamed", "root"

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from . import nfs3
 from .compound import OP_COMMIT, OP_GETATTR, OP_WRITE, compound_call, compound_reply, operation_names
 from .filehandles import ATTRIBUTE_SIZE, ATTRIBUTE_TYPE, SETS_FILEHANDLE, attribute_at, walk_filehandles
-from .header import CallHeader, call_header, results_at
 from .programs import NFS
+from .rpc_header import CallHeader, call_header, results_at
 from .xdr import Data, Malformed, hyper, opaque_at, word, words2
 
 REGULAR, DIRECTORY, LINK = 1, 2, 5

@@ -8,8 +8,8 @@ from zlib import crc32
 
 from . import nfs3
 from .compound import compound_call, compound_reply, operation_names
-from .header import CallHeader, GssCredential, call_header, message_type, reply_header
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
+from .rpc_header import CallHeader, GssCredential, call_header, message_type, reply_header
 from .status import nfs4_status, reply_status
 from .statuses import OK
 from .xdr import Data, Malformed, hyper, opaque, opaque_at, word

@@ -8,14 +8,14 @@ from ..arrays import Bytes
 from ..layers import opcodes
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, error_name, procedure_name
 from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
-from ..onc.header import call_header
 from ..onc.programs import program_name
+from ..onc.rpc_header import call_header
 from ..onc.summary import call_summary, reply_summary
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.header import decode_header
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.negotiation import CharacteristicRequest
 from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.transport_header import decode_header
 from ..transport.rc.cm import ManagementMessage, read_cm
 from ..units import count, plural, size
 from .option_info import option_words

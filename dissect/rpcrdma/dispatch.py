@@ -22,15 +22,15 @@ from ..layers.rpcrdma_codes import (
     RDMA_OPTIONAL,
     error_name,
 )
-from ..onc import header as rpc_header
+from ..onc import rpc_header
 from ..onc.xdr import word
 from ..transport.operations import ATOMIC, SEND, Operation
 from .conversation import Conversation
-from .header import decode_header
 from .listeners import Listener
 from .matching import Matching
 from .messages import Message, TransportHeader
 from .recognition import Recogniser
+from .transport_header import decode_header
 
 MAX_UNDECIDED = 4096
 """Operations kept until it is known whether a connection carries RPC-over-RDMA."""

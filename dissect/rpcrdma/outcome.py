@@ -8,8 +8,7 @@ from ..intervals import IntervalSet
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, error_name
 from ..onc import compound as nfs4
-from ..onc import header as rpc_header
-from ..onc import programs, status
+from ..onc import programs, rpc_header, status
 from ..onc.xdr import round_up, word
 from .latency import latency
 from .messages import Message, WriteChunk

@@ -6,8 +6,8 @@ from ..arrays import Bytes
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ..transport.rc.pairing import SendEvidence, SendReader
-from .header import decode_header
 from .messages import TransportHeader
+from .transport_header import decode_header
 
 _ROLES = {CALL: "request", REPLY: "answer"}
 

@@ -12,8 +12,7 @@ from itertools import pairwise
 
 from ..intervals import IntervalSet
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG
-from ..onc import binding
-from ..onc import header as rpc_header
+from ..onc import binding, rpc_header
 from ..onc.xdr import round_up
 from ..transport.operations import Operation
 from .messages import Message, WriteChunk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..layers.characteristics_codes import OPTIONS
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
-from ..onc import header as rpc
+from ..onc import rpc_header as rpc
 from .characteristics import decode_option
 from .conversation import IPOIB, Conversation
 from .messages import TransportHeader

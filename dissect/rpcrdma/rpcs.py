@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..onc.header import GssCredential
+from ..onc.rpc_header import GssCredential
 from ..transport.connection import Connection
 from ..transport.operations import Operation
 from .conversation import Conversation

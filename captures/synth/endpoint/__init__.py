@@ -49,8 +49,8 @@ What the documents leave open, and what is done here:
 * Version 2 takes its thresholds from version-two-01 and Receive Buffer Size, version 1 from RFC 8797 private data.
 """
 
+from .build_header import encode_header
 from .endpoint import RpcRdmaEndpoint
-from .header import encode_header
 from .nouns import (
     Answered,
     Call,

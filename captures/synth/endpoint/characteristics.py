@@ -21,7 +21,7 @@ from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, 
 from rdmascope.dissect.rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, RespXch, UpdXch, decode_option
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
 
-from .header import Value, encode_option, xcharsubset, xcharval
+from .build_header import Value, encode_option, xcharsubset, xcharval
 from .nouns import Changed, Output, Role
 from .plan import PlannedSend
 from .view import EndpointView

@@ -18,12 +18,12 @@ from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData
 from rdmascope.dissect.layers.private_data_codes import SIZE_UNIT, find_private_data
 from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
 from rdmascope.dissect.rpcrdma.conversation import DEFAULT_INLINE
-from rdmascope.dissect.rpcrdma.header import decode_header
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
+from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
+from .build_header import Value
 from .characteristics import Characteristics
 from .fault import Fault
-from .header import Value
 from .negotiation import TRANSITIONS, Input, State, choose
 from .nouns import (
     Call,

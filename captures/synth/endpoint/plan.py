@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, TransportHeader, WriteChunk
 
-from .header import encode_header
+from .build_header import encode_header
 from .nouns import Action, Send
 
 

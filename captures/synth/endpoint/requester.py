@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from rdmascope.dissect.onc import binding
-from rdmascope.dissect.onc.header import call_header
+from rdmascope.dissect.onc.rpc_header import call_header
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 
 from .nouns import Answered, Call, Failed, Output, Register, Registered, Release, Released

@@ -23,8 +23,8 @@ from rdmascope.dissect.layers.oncrpc import (
     OpaqueAuth,
 )
 from rdmascope.dissect.layers.oncrpc_codes import GARBAGE_ARGS, PROC_UNAVAIL, PROG_UNAVAIL, SUCCESS
-from rdmascope.dissect.onc.header import call_header
 from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
+from rdmascope.dissect.onc.rpc_header import call_header
 
 from .payload import DdpItem, Parts, pad
 

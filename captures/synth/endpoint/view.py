@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
 
-from .header import Value
+from .build_header import Value
 from .nouns import EndpointSettings, Output, Role
 from .plan import PlannedSend
 

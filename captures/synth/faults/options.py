@@ -20,7 +20,7 @@ from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, 
 from rdmascope.dissect.rpcrdma.characteristics import RespXch, decode_option
 
 from ..endpoint import service
-from ..endpoint.header import encode_header, encode_option, xcharsubset, xcharval
+from ..endpoint.build_header import encode_header, encode_option, xcharsubset, xcharval
 from ..endpoint.nouns import Send
 from ..endpoint.payload import whole
 from ..endpoint.plan import PlannedSend

@@ -12,7 +12,7 @@ from rdmascope.dissect.onc.programs import NFS, NFS_CALLBACK
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, WriteChunk
 
 from ..endpoint import service
-from ..endpoint.header import encode_header
+from ..endpoint.build_header import encode_header
 from ..endpoint.nouns import Send
 from ..endpoint.payload import whole
 from ..endpoint.plan import PlannedSend

@@ -28,7 +28,7 @@ from ..endpoint import (
     SendReceived,
     service,
 )
-from ..endpoint.header import Value
+from ..endpoint.build_header import Value
 from ..endpoint.nouns import Call, Report
 from .network import WireLink
 

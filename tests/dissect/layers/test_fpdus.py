@@ -6,13 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.layers.fpdus import (
-    MARKER_BYTES,
-    MARKER_INTERVAL,
-    MarkerGrid,
-    fpdu_bytes,
-    remove_markers,
-)
+from rdmascope.dissect.layers.fpdus import MARKER_BYTES, MARKER_INTERVAL, MarkerGrid, fpdu_bytes, remove_markers
 
 GRIDS = st.builds(MarkerGrid, st.integers(-2000, 1 << 33))
 OFFSETS = st.integers(0, 3000)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmascope.dissect.layers.oncrpc_codes import GSS_INTEGRITY
-from rdmascope.dissect.onc import binding, header
+from rdmascope.dissect.onc import binding
+from rdmascope.dissect.onc import rpc_header as header
 from rdmascope.dissect.onc.compound import DataItem
 
 QUICK = settings(max_examples=80)

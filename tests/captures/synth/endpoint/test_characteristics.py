@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rdmascope.captures.synth.endpoint import Call, Changed, EndpointSettings, Failed, Role, RpcRdmaEndpoint, service
-from rdmascope.captures.synth.endpoint.header import encode_option, xcharsubset, xcharval
+from rdmascope.captures.synth.endpoint.build_header import encode_option, xcharsubset, xcharval
 from rdmascope.captures.synth.wire import Dialogue, Path, Rocev2Link, Tape
 from rdmascope.dissect.layers.characteristics_codes import (
     ROPT_INITXCH,
@@ -16,7 +16,7 @@ from rdmascope.dissect.layers.characteristics_codes import (
     XCHAR_RBSIZ,
     XCHAR_REQREMINV,
 )
-from rdmascope.dissect.rpcrdma.header import decode_header
+from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 UNKNOWN = 4711
 

@@ -29,8 +29,8 @@ from rdmascope.captures.synth.endpoint import (
 from rdmascope.captures.synth.endpoint.endpoint import STAGES, Stage
 from rdmascope.captures.synth.endpoint.negotiation import TRANSITIONS, Input, State, choose
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_ERROR
-from rdmascope.dissect.rpcrdma.header import decode_header
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
+from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 WORDS = st.integers(0, (1 << 32) - 1)
 SEGMENTS = st.builds(Segment, WORDS, WORDS, st.integers(0, (1 << 64) - 1))

@@ -15,8 +15,8 @@ from rdmascope.captures.synth.wire.network import EPOCH
 from rdmascope.captures.synth.wire.play import calls_of, play_script
 from rdmascope.captures.synth.wire.script import Script, ScriptConnection, ScriptStep
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
-from rdmascope.dissect.rpcrdma.header import decode_header
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 SIZES = st.one_of(st.sampled_from([0, 1, 3, 4, 500, 1023, 1024, 4096, 8192]), st.integers(0, 20000))
 KIB = st.sampled_from([1024, 2048, 4096, 8192])

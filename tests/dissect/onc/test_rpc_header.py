@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmascope.dissect.layers.oncrpc_codes import AUTH_NONE, AUTH_SYS, CALL, SUCCESS
-from rdmascope.dissect.onc import header
-from rdmascope.dissect.onc.header import GssCredential
+from rdmascope.dissect.onc import rpc_header as header
+from rdmascope.dissect.onc.rpc_header import GssCredential
 
 QUICK = settings(max_examples=80)
 

@@ -26,8 +26,8 @@ from rdmascope.dissect.layers.rpcrdma_codes import (
     RDMA_NOMSG,
     RDMA_OPTIONAL,
 )
-from rdmascope.dissect.rpcrdma.header import decode_header
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
+from rdmascope.dissect.rpcrdma.transport_header import decode_header
 
 NULL_CALL = bytes.fromhex(
     "28a82abb00000001000000800000000000000000000000000000000028a82abb0000000000000002000186a3"

@@ -1,4 +1,4 @@
-"""Transport headers, built with the Scapy layers: the inverse of ``rdmascope.dissect.rpcrdma.header.decode_header``."""
+"""Transport headers, built with the Scapy layers: the inverse of ``rpcrdma.transport_header.decode_header``."""
 
 from __future__ import annotations
 
