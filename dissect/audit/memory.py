@@ -15,7 +15,7 @@ from ..transport.operations import Operation
 from .nouns import RdmaOperation
 from .remembered import REMEMBERED, remember
 from .subject import precedes
-from .transaction import Transaction, delivers
+from .transaction import HandleStep, Transaction, delivers
 
 NEARBY = 128
 """Calls with chunks within which a handle that comes back is the same registration."""
@@ -34,6 +34,10 @@ class AdvertisedHistory:
         self.chunked = [0, 0]
         self.steps = [(0, 0, 0), (0, 0, 0)]
         """By owner: the last handle, the step to it, and how often in a row that step was taken."""
+        self.indexed: tuple[OrderedDict[int, int], ...] = (OrderedDict(), OrderedDict())
+        """By owner: the last handle of each index, which is what stands before the last eight bits."""
+        self.index_steps = [(0, 0), (0, 0)]
+        """By owner: the step from the last handle of an index to its next, and how often in a row it was taken."""
 
     def advertise(self, transaction: Transaction, owner: int, unanswered: Container[Rpc]) -> None:
         """A call offers its chunks.  Those of unanswered calls are never forgotten."""
@@ -53,17 +57,29 @@ class AdvertisedHistory:
         while len(advertisers) > REMEMBERED and advertisers[0] not in unanswered:
             self.segments[owner].remove(advertisers.popleft())
 
-    def _step(self, rpc: Rpc, owner: int) -> tuple[int, int]:
+    def _step(self, rpc: Rpc, owner: int) -> HandleStep:
         """The step from each new handle to the next, and how many in a row it was, this call's included."""
+        indexed = self.indexed[owner]
+        runs = self.steps[owner][2], self.index_steps[owner][1]
         for chunk in rpc.chunks:
             for use in chunk.segments:
                 handle = use.advertised.handle
+                before = indexed.get(handle >> 8)
+                remember(indexed, handle >> 8, handle)
                 last, step, run = self.steps[owner]
                 if handle == last or handle in self.handles[owner]:
                     continue
                 this = (handle - last) & 0xFFFFFFFF
                 self.steps[owner] = handle, this, run + 1 if this == step else 1
-        return self.steps[owner][1:]
+                if before is not None:
+                    step, run = self.index_steps[owner]
+                    this = (handle - before) & 0xFF
+                    self.index_steps[owner] = this, run + 1 if this == step else 1
+        _, step, run = self.steps[owner]
+        index_step, index_run = self.index_steps[owner]
+        if run >= index_run:
+            return HandleStep(step, run, runs[0], False)
+        return HandleStep(index_step, index_run, runs[1], True)
 
     def candidates(self, operation: Operation) -> list[AdvertisedSegment]:
         """The segments that an RDMA Read or Write touches."""

@@ -77,8 +77,11 @@ class Rule:
     @property
     def cited(self) -> str:
         """Where the requirement stands: in the draft, and in the RFC where one came of it."""
-        draft = f"{SHORT[self.id.partition('-')[0]]}, {self.section}"
-        return f"{draft}; {self.final}" if self.final else draft
+        draft = SHORT[self.id.partition("-")[0]]
+        final, _, section = self.final.partition(", ")
+        if section.replace(" and ", ", ") == self.section:
+            return f"{draft} and {self.final}"
+        return f"{draft}, {self.section}; {self.final}" if final else f"{draft}, {self.section}"
 
     @property
     def sources(self) -> str:

@@ -37,6 +37,19 @@ class CreditState(NamedTuple):
     granted: int | None
 
 
+class HandleStep(NamedTuple):
+    """How handles follow each other."""
+
+    step: int
+    """From each to the next."""
+    run: int
+    """How many in a row it was."""
+    before: int
+    """The same before this call."""
+    by_index: bool
+    """From the last handle of the same index (the handle without its last eight bits), not from the last of all."""
+
+
 @dataclass(eq=False)
 class Transaction(Subject):
     """A call and its reply, when everything that belongs to them has passed."""
@@ -58,13 +71,8 @@ class Transaction(Subject):
     persistent: tuple[int, int] | None = None
     """A handle of its chunks that calls one after the other advertise, and how many did so far."""
 
-    handle_step: tuple[int, int] = (0, 0)
-    """The step from each new handle of its sender to the next, and how many in a row it was."""
-
-    @property
-    def new_handles(self) -> int:
-        """Segments that it advertises."""
-        return sum(len(chunk.segments) for chunk in self.rpc.chunks)
+    handle_step: HandleStep | None = None
+    """How regularly the new handles of its sender follow each other."""
 
     def endpoint(self, role: str) -> int:
         caller = 1 if self.rpc.backward else 0
@@ -249,10 +257,10 @@ class Transaction(Subject):
         return binding.result_bounds(*call, self.reduced) if call is not None else ()
 
     @property
-    def directory_bytes(self) -> int | None:
-        """A READDIR: the bytes of results that it asks for."""
+    def asked_bytes(self) -> int | None:
+        """The bytes of results that the call asks for inline or in the Reply chunk, where it states how many."""
         call = self._bound_call
-        return binding.directory_bound(*call) if call is not None else None
+        return binding.reply_bound(*call, self.reduced) if call is not None else None
 
     @property
     def bound_procedure(self) -> tuple[int, int, int] | None:

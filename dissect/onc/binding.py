@@ -20,7 +20,11 @@ from struct import error as StructError
 from typing import NamedTuple
 
 from .compound import (
+    OP_GETDEVICEINFO,
+    OP_LAYOUTGET,
+    OP_LISTXATTRS,
     OP_READ,
+    OP_READ_PLUS,
     OP_READDIR,
     OP_READLINK,
     DataItem,
@@ -59,6 +63,8 @@ _BEHIND_ARGUMENT = {(2, "SYMLINK"): 32}
 _RESULT_BOUNDS2: dict[int, Skip] = {6: as_skip(_FH2 + 4)}  # 2.2.7: READ, offset before count
 _MAX_PATH2 = 1024
 """Bytes of a READLINK's path at most (RFC 1094, 2.3.1)."""
+_STATED_COUNTS = {OP_READDIR: 20, OP_GETDEVICEINFO: 20, OP_LAYOUTGET: 52, OP_READ_PLUS: 24, OP_LISTXATTRS: 8}
+"""NFS version 4: where the arguments of an operation say how many bytes of results, not eligible, they ask for."""
 _ENTRIES_BOUNDS2: dict[int, Skip] = {16: as_skip(_FH2 + 4)}  # 2.2.17: READDIR, cookie before count
 
 
@@ -214,18 +220,33 @@ def result_bounds(
     return (_word_behind(before, memoryview(data)[header.body : end]),)
 
 
-def directory_bound(program: int, version: int, procedure: int, data: Data, start: int, end: int) -> int | None:
-    """The bytes of entries that a READDIR or READDIRPLUS call asks for; None where it is no such call."""
+def reply_bound(
+    program: int,
+    version: int,
+    procedure: int,
+    data: Data,
+    start: int,
+    end: int,
+    reduced: Sequence[tuple[int, int]],
+) -> int | None:
+    """The bytes of results, those eligible for Write chunks left out, that a call asks for; None where it states no
+    number."""
     header = call_header(data, start, end)
     if header is None or header.body < 0 or program != NFS:
         return None
     if version == 4 and procedure == 1:
-        call = compound_call(data, header.body, end, (), origin=start)
-        counts = [count for count in operation_counts(call, data, OP_READDIR, 20) if count is not None]
+        call = compound_call(data, header.body, end, reduced, origin=start)
+        counts = [
+            count
+            for operation, offset in _STATED_COUNTS.items()
+            if operation in call.operations
+            for count in operation_counts(call, data, operation, offset)
+            if count is not None
+        ]
         return sum(counts) if counts else None
     row = nfs3_procedure(procedure) if version == 3 else None
-    before = _ENTRIES_BOUNDS2.get(procedure) if version == 2 else row and row.entries_bound
-    return _word_behind(before, memoryview(data)[header.body : end])
+    entries = _ENTRIES_BOUNDS2.get(procedure) if version == 2 else row and row.entries_bound
+    return _word_behind(entries, memoryview(data)[header.body : end])
 
 
 def _word_behind(before: Skip | None, view: memoryview) -> int | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...layers.oncrpc_codes import RPCSEC_GSS, RPCSEC_GSS_DATA, SUCCESS
 from ...layers.rpcrdma_codes import RDMA_ERROR
 from ...onc.binding import ENDS_INSIDE
 from ...onc.programs import program_name
+from ...rpcrdma.rpcs import ChunkUse
 from ..judgement import PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable, violation
 from ..leftovers import call_leftover, reply_leftover
 from ..rule import Level, rule
@@ -242,11 +245,29 @@ def item_moved(transaction: Transaction) -> Judgement | None:
     return judged
 
 
+def _sized(transaction: Transaction) -> Judgement | None:
+    """Whether the sizes of Write chunks can be judged; PASSED where they can."""
+    rpc = transaction.rpc
+    if rpc.call is None or not transaction.writes or rpc.call.header.problem or transaction.sealed:
+        return None
+    if not transaction.bound:
+        return undecidable("the program has no known upper-layer binding")
+    return PASSED if transaction.call_whole else undecidable("the call's Payload stream is not all in the capture")
+
+
+def _limited(transaction: Transaction) -> Iterator[tuple[int, ChunkUse, int]]:
+    """The Write chunks for results with a limit: number, chunk, limit in bytes."""
+    for number, (chunk, largest) in enumerate(zip(transaction.writes, transaction.largest_results, strict=False), 1):
+        if largest is not None and chunk.segments:
+            yield number, chunk, largest
+
+
 @rule("V1-WRITE-CHUNK-SIZE", "A Write chunk is large enough for the largest result", MUST,
       "4.4.6", "RFC 8166, 3.4.6", Transaction, "requester", needs=CHUNKS, backward=False)  # fmt: skip
 def write_chunk_size(transaction: Transaction) -> Judgement | None:
-    """The Write chunk for a READ has at least as many bytes as the READ asks for.  READLINK has no such number, except
-    in NFS version 2.  A Write chunk without segments asks for the data inline.
+    """The Write chunk for a READ has at least as many bytes as the READ asks for, that for a READLINK as many as the
+    link's text: 1,024 at most in NFS version 2, and in versions 3 and 4, which know no limit, as many as the reply has.
+    A Write chunk without segments asks for the data inline.
 
     Why: the responder has nowhere to put the rest of the data.
 
@@ -254,22 +275,30 @@ def write_chunk_size(transaction: Transaction) -> Judgement | None:
 
     Wrong: READ of 8192 bytes, a Write chunk of 4096.
     """
-    rpc = transaction.rpc
-    if rpc.call is None or not transaction.writes or rpc.call.header.problem or transaction.sealed:
-        return None
-    if not transaction.bound:
-        return undecidable("the program has no known upper-layer binding")
-    if not transaction.call_whole:
-        return undecidable("the call's Payload stream is not all in the capture")
+    if (state := _sized(transaction)) is not PASSED:
+        return state
     judged = None
-    for number, (chunk, largest) in enumerate(zip(transaction.writes, transaction.largest_results, strict=False), 1):
-        if largest is None or not chunk.segments:
-            continue
+    for number, chunk, largest in _limited(transaction):
         if chunk.advertised < largest:
             return violation(f"Write chunk {number} of {chunk.advertised} bytes for a result of up to {largest}",
                              f"at least {largest} bytes", transaction.frames[0])  # fmt: skip
         judged = PASSED
+    for number, chunk, length in _links(transaction):
+        if chunk.advertised < length:
+            return violation(f"Write chunk {number} of {chunk.advertised} bytes for a link of {length}",
+                             f"at least {length} bytes", *transaction.frames)  # fmt: skip
+        judged = PASSED
     return judged
+
+
+def _links(transaction: Transaction) -> Iterator[tuple[int, ChunkUse, int]]:
+    """Write chunks for links whose text came inline: number, chunk, bytes of the text."""
+    results = transaction.results if transaction.rpc.reply is not None else None
+    for item in results.items if results is not None else ():
+        if item.name == "READLINK" and item.chunk is not None and not item.reduced and item.count:
+            chunk = transaction.writes[item.chunk]
+            if chunk.segments:
+                yield item.chunk + 1, chunk, item.count
 
 
 @rule("V1-WRITE-EXTRA", "A Write chunk is not lengthened for XDR pad", SHOULD,
@@ -283,17 +312,10 @@ def write_extra(transaction: Transaction) -> Judgement | None:
 
     Wrong: READ of 6 bytes, a Write chunk of 8, or one with a segment of 4 bytes behind.
     """
-    rpc = transaction.rpc
-    if rpc.call is None or not transaction.writes or rpc.call.header.problem or transaction.sealed:
-        return None
-    if not transaction.bound:
-        return undecidable("the program has no known upper-layer binding")
-    if not transaction.call_whole:
-        return undecidable("the call's Payload stream is not all in the capture")
+    if (state := _sized(transaction)) is not PASSED:
+        return state
     judged = None
-    for number, (chunk, largest) in enumerate(zip(transaction.writes, transaction.largest_results, strict=False), 1):
-        if largest is None or not chunk.segments:
-            continue
+    for number, chunk, largest in _limited(transaction):
         extra = chunk.advertised - largest
         if largest % 4 and 0 < extra <= 4:
             seen = f"Write chunk {number} of {chunk.advertised} bytes for a READ of {largest}"

@@ -169,19 +169,23 @@ def handle_persistent(transaction: Transaction) -> Judgement | None:
 @rule("V1-HANDLE-PREDICTABLE", "Handles are not predictable", SHOULD,
       "10.1.2", "RFC 8166, 8.1.2", Transaction, "requester", needs=CHUNKS)  # fmt: skip
 def handle_predictable(transaction: Transaction) -> Judgement | None:
-    """New handles do not follow each other in one constant step, 32 times in a row.  Linux's rxe and siw number them
-    so; it is a note, once for each such run.
+    """New handles do not follow each other in one constant step, 32 times in a row: neither all of them, nor those of
+    one index, which is what stands before the last eight bits.  Linux numbers them so; it is a note, once for each such
+    run.
 
     Why: a peer that can guess the next handle can reach the memory of another call.
 
     Right: handles 0x5d21, 0x11c8, 0x9e40.
 
-    Wrong: handles 0x100, 0x201, 0x302 and so on.
+    Wrong: handles 0x100, 0x201, 0x302 and so on; or 0x5d21, 0x1107, 0x5d22, 0x1108, 0x5d23 and so on.
     """
-    step, run = transaction.handle_step
+    if transaction.handle_step is None:
+        return None
+    step, run, before, by_index = transaction.handle_step
     if run < PREDICTABLE:
         return PASSED
-    if run - transaction.new_handles >= PREDICTABLE:
+    if before >= PREDICTABLE:
         return None  # reported already
-    return violation(f"{run} handles in a row, each 0x{step:x} above the one before", "no constant step",
+    of = " of its index" if by_index else ""
+    return violation(f"{run} handles in a row, each 0x{step:x} above the one before{of}", "no constant step",
                      transaction.frames[0], note=True)  # fmt: skip

@@ -70,8 +70,8 @@ def reply_chunk_missing(transaction: Transaction) -> Judgement | None:
 @rule("V1-REPLY-CHUNK-SIZE", "The Reply chunk is large enough", MUST,
       "5.3.3", "RFC 8166, 4.3.3", Transaction, "requester", needs=CHUNKS, backward=False)  # fmt: skip
 def reply_chunk_size(transaction: Transaction) -> Judgement | None:
-    """What a reply returns in the Reply chunk is no more than the call advertised, and the Reply chunk of a READDIR
-    holds as many bytes of entries as the call asks for.
+    """What a reply returns in the Reply chunk is no more than the call advertised, and where the call states how many
+    bytes of results it asks for, as READDIR does, the Reply chunk holds as many.
 
     Why: a responder that has a longer reply than room can only fail the call or the connection.
 
@@ -87,12 +87,12 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
     if chunk.returned is not None and chunk.returned > chunk.advertised:
         return violation(f"a reply of {chunk.returned:,} bytes", f"a Reply chunk for it; it has {chunk.advertised:,}",
                          *transaction.frames)  # fmt: skip
-    wanted = transaction.directory_bytes
+    wanted = transaction.asked_bytes
     if wanted is not None and wanted > chunk.advertised:
         limit, _ = longest_reply(transaction)
         if limit is not None and wanted > limit:
             return violation(
-                f"a Reply chunk of {chunk.advertised:,} bytes for {wanted:,} bytes of entries",
+                f"a Reply chunk of {chunk.advertised:,} bytes for {wanted:,} bytes of results",
                 f"at least {wanted:,} bytes", transaction.frames[0],
             )  # fmt: skip
     return PASSED if transaction.rpc.reply is not None else None
@@ -101,8 +101,9 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
 @rule("V1-REPLY-CHUNK-PROVIDED", "A call whose reply can be long provides a Reply chunk", MUST,
       "5.3.3", "RFC 8166, 4.3.3", Transaction, "requester", backward=False)  # fmt: skip
 def reply_chunk_provided(transaction: Transaction) -> Judgement | None:
-    """A READDIR or READDIRPLUS that asks for more bytes of entries than fit inline, alone or in a COMPOUND, has a Reply
-    chunk.
+    """A call that asks for more bytes of results than fit inline has a Reply chunk: READDIR and READDIRPLUS, and in a
+    COMPOUND also READ_PLUS, GETDEVICEINFO, LAYOUTGET and LISTXATTRS.  READ may have a Write chunk instead; all others
+    state no number of bytes.
 
     Why: the requester must be ready for the largest reply; without a Reply chunk the responder can only fail the call.
 
@@ -113,7 +114,7 @@ def reply_chunk_provided(transaction: Transaction) -> Judgement | None:
     call = transaction.rpc.call
     if call is None or call.header.problem or transaction.sealed:
         return None
-    wanted = transaction.directory_bytes
+    wanted = transaction.asked_bytes
     if wanted is None:
         return None
     if transaction.reply_chunk is not None:
@@ -125,7 +126,7 @@ def reply_chunk_provided(transaction: Transaction) -> Judgement | None:
         return PASSED if length <= DEFAULT_INLINE else undecidable(source)
     if length <= limit:
         return PASSED
-    return violation(f"no Reply chunk for up to {wanted:,} bytes of entries",
+    return violation(f"no Reply chunk for up to {wanted:,} bytes of results",
                      f"a Reply chunk, since {limit:,} bytes fit inline ({source})", transaction.frames[0])  # fmt: skip
 
 

@@ -150,7 +150,49 @@ def numbered_handles(wire: Wire) -> Broken:
     return by_client(wire, rpc.true.call_operation)
 
 
+def handles_of_a_pool(wire: Wire) -> Broken:
+    """The handles of four registrations that take turns, each of which counts up in its last eight bits."""
+    connection = opened(wire)
+    indexes, use = (0x5D21, 0x11C8, 0x9E40, 0x2ABC), [0x20, 0x70, 0x05, 0xF8]
+    for number in range(36):
+        one = number * 7 % 4 if number % 3 else number % 4
+        use[one] = use[one] + 1 & 0xFF
+        rpc = call(connection, nfs3.read(0, 32), writes=[connection.register(32, handle=indexes[one] << 8 | use[one])])
+        reply(rpc, nfs3.read_reply(DATA[:32]))
+        if number == 35:
+            found = rpc
+    return by_client(wire, found.true.call_operation)
+
+
+def unknown_version_served(wire: Wire) -> Broken:
+    """Version 77, answered as if it were the server's own."""
+    connection = opened(wire)
+    connection.send(CLIENT, header(7, MSG, version=77) + message(nfs3.null(), 7))
+    head = header(7, MSG, version=connection.version, direction=REPLY)
+    return by_server(wire, connection.send(SERVER, head + answer(nfs3.null_reply(), 7)), "V1-VERSION")
+
+
+def device_without_reply_chunk(wire: Wire) -> Broken:
+    """GETDEVICEINFO for more bytes than fit inline, and no Reply chunk."""
+    device = Op(47, (bytes(16) + u32(1, 8192, 0),))
+    rpc = call(opened(wire), nfs4.compound(nfs4.sequence(), device))
+    reply(rpc, nfs4.compound_reply(nfs4.sequence_done(), nfs4.failed(47)))
+    return by_client(wire, rpc.true.call_operation)
+
+
+def link_longer_than_its_chunk(wire: Wire) -> Broken:
+    """READLINK with a Write chunk of 8 bytes, and a link of 9, which therefore comes inline."""
+    connection = opened(wire)
+    rpc = call(connection, nfs3.readlink(), writes=[connection.register(8)])
+    returned(rpc, nfs3.readlink_reply(b"nine byte"), writes=[sized(rpc.writes[0], 0)])
+    return by_client(wire, rpc.true.call_operation)
+
+
 OTHERS: dict[str, str] = {
+    "handles_of_a_pool": "V1-HANDLE-PREDICTABLE",
+    "unknown_version_served": "V1-ERROR-FOR-VERSION",
+    "device_without_reply_chunk": "V1-REPLY-CHUNK-PROVIDED",
+    "link_longer_than_its_chunk": "V1-WRITE-CHUNK-SIZE",
     "positions_go_on": "V1-READ-POSITION-SAME",
     "long_call_goes_on": "V1-LONG-CALL-POSITION",
     "name_in_chunk": "V1-DDP-ELIGIBLE",

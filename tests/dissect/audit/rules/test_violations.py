@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
-from playbook import Wire
+from playbook import Wire, call, nfs3, reply
 from playbook.audits import JUDGED, audit, broken_rules, play, total
 from playbook.violations import SCRIPTS, Broken, bindings, chunks, hello, positions, proper, proper_second
 
@@ -76,3 +77,16 @@ def test_a_proper_conversation_breaks_nothing(script: Callable[[Wire], None]) ->
     auditor = audit(wire)
     assert auditor.findings == []
     assert sum(tally.undecidable for tally in auditor.tallies.values()) == 0
+
+
+@pytest.mark.parametrize("low_bits", (8, 32))
+def test_random_handles_are_not_predictable(low_bits: int) -> None:
+    wire, random = Wire(seed=15), Random(low_bits)
+    connection = wire.connect()
+    hello(connection)
+    for number in range(200):
+        index = 0 if low_bits == 32 else (number % 5 + 1) << 16
+        chunk = connection.register(32, handle=index | random.getrandbits(low_bits))
+        rpc = call(connection, nfs3.read(0, 32), writes=[chunk])
+        reply(rpc, nfs3.read_reply(bytes(32)))
+    assert not total(audit(wire), "V1-HANDLE-PREDICTABLE").violated
