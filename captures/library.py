@@ -7,13 +7,12 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
-from numpy.ma import MaskedArray
-
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import select_rules
 from rdmascope.dissect.records.packets import Packet
-from rdmascope.dissect.records.tables import TABLES, columns
+from rdmascope.dissect.records.table import Columns, joined
+from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listener
@@ -24,6 +23,7 @@ from .errors import CaptureError
 from .formats.streams import Limits
 from .open import Follow
 from .session import Paths, Progress, Session
+from .table_pass import needs_contents, table_batches
 
 Given = TypeVar("Given")
 
@@ -167,23 +167,17 @@ class Capture:
         """Raise CaptureError where the capture is damaged, or holds no RDMA."""
         self._finished().check()
 
-    def table(self, name: str) -> dict[str, MaskedArray]:
+    def table(self, name: str) -> Columns:
         """A table as columns, by their names: masked NumPy arrays, in which what is not known is masked.
 
         ``rdmascope.TABLES`` has the tables and their columns.  A table is held in memory whole.  Raises KeyError for a
         name that no table has.
         """
         table = TABLES[name]
-        nouns: Iterable[object]
-        if table.of == "rpc":
-            nouns = self.rpcs()
-        elif table.of == "packet":
-            nouns = self.packets()
-        elif table.of == "finding":
-            nouns = self.findings()
-        else:
-            nouns = self.conversations
-        return columns(table, nouns)
+        session = self.session(needs_contents((name,)))
+        batches = [batch for _, batch in table_batches(session, (name,))]
+        self._read_whole = True
+        return joined(table, batches)
 
     def _kept(self, given: Iterator[Given]) -> Iterator[Given]:
         self._running.append(given)

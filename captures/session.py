@@ -106,11 +106,17 @@ class Session:
                 gc.collect()
         yield from self.analyzer.finish()
 
-    def packets(self, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
-        """The packets of frames ``first`` to ``last``, with the RPCs they belong to."""
+    def packets(
+        self, first: int = 1, last: int = 1 << 62, on_rpcs: Callable[[list[Rpc]], None] | None = None
+    ) -> Iterator[Packet]:
+        """The packets of frames ``first`` to ``last``, with the RPCs they belong to.
+
+        ``on_rpcs`` is given the RPCs as they end.
+        """
         from rdmascope.dissect.records.packets import PacketLister
 
         lister = PacketLister(self.analyzer, first, last, at_once=self.follow is not None)
+        lister.on_rpcs = on_rpcs
         for batch in self.batches():
             yield from lister.feed(batch)
             if lister.done:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from rdmascope.dissect.audit.finding import Finding
     from rdmascope.dissect.frames import Frame
     from rdmascope.dissect.records.packets import Packet
-    from rdmascope.dissect.records.tables import TABLES, TableColumn
+    from rdmascope.dissect.records.table import TableColumn
+    from rdmascope.dissect.records.tables import TABLES
     from rdmascope.dissect.rpcrdma.conversation import Conversation
     from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
     from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
@@ -39,7 +40,7 @@ _PLACES = {
     "Capture": "captures.library",
     "CaptureError": "captures",
     "ChunkUse": "dissect.rpcrdma.rpcs",
-    "TableColumn": "dissect.records.tables",
+    "TableColumn": "dissect.records.table",
     "Connection": "dissect.transport.connection",
     "Conversation": "dissect.rpcrdma.conversation",
     "Endpoint": "dissect.transport.connection",

@@ -13,6 +13,7 @@ import pytest
 
 import rdmascope
 from playbook.commands import BOTH_WAYS, EVERYTHING, LONG_CALLS, objects
+from rdmascope.dissect.records.table import DTYPES
 
 SAMPLES = Path(LONG_CALLS).parent
 
@@ -82,7 +83,7 @@ def test_columns_of_a_table_have_one_length_and_their_types(name: str) -> None:
     columns = rdmascope.read(EVERYTHING).table(name)
     assert list(columns) == [column.name for column in table.columns]
     assert len({len(values) for values in columns.values()}) == 1 and len(columns[table.columns[0].name])
-    kinds = {"int": np.int64, "uint": np.uint64, "bool": np.bool_, "text": np.object_}
+    kinds = {kind: np.dtype(dtype) for kind, (dtype, _) in DTYPES.items()}
     for column in table.columns:
         assert columns[column.name].dtype == kinds[column.type], column.name
         if column.type == "text":
@@ -104,7 +105,7 @@ def test_a_table_says_what_the_records_say() -> None:
         for chunk in one["chunks"]
         for segment in chunk["segments"]
     }
-    assert {int(offset) for offset in segments["offset"]} == offsets
+    assert {int(offset) for offset in segments["offset_bytes"]} == offsets
 
 
 def test_a_missing_file_raises_and_a_damaged_one_gives_what_is_there(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import merge
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
@@ -76,6 +76,8 @@ class PacketLister:
         self.first, self.last = first, last
         self.done = False
         """No further batch has a packet to list."""
+        self.on_rpcs: Callable[[list[Rpc]], None] | None = None
+        """Is given the RPCs that ended, batch by batch."""
         self._at_once = at_once
         self._waiting: FrameBatch | None = None
         self._sends: dict[int, tuple[str, str, int]] = {}
@@ -117,6 +119,8 @@ class PacketLister:
 
     def _note(self, rpcs: list[Rpc]) -> None:
         """Remember by frame which packets the RPCs that ended are in."""
+        if self.on_rpcs is not None:
+            self.on_rpcs(rpcs)
         carried = []
         for rpc in rpcs:
             if rpc.connection.transport == "iWARP":

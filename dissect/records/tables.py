@@ -2,61 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
-import numpy as np
-from numpy.ma import MaskedArray
-
+from ..onc.file_operations import TYPE_NAMES
 from ..onc.programs import program_name
 from ..rpcrdma.rpcs import Rpc
-
-
-class TableColumn(NamedTuple):
-    """A column of a table."""
-
-    name: str
-    """With its unit: ``_ns`` nanoseconds, ``_bytes`` bytes; ``time_ns`` counts from the Unix epoch."""
-    type: str
-    """'int' (64 bits), 'uint' (64 bits), 'bool' or 'text' (Python's str, in an array of objects)."""
-    meaning: str
-    value: Callable[[Any], Any]
-    """Of a row; None is: not known, and becomes masked."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table and how its rows come from nouns."""
-
-    name: str
-    of: str
-    """The noun: 'rpc', 'packet', 'finding' or 'conversation'."""
-    meaning: str
-    columns: tuple[TableColumn, ...]
-    rows: Callable[[Any], Iterable[Any]] = lambda noun: (noun,)
-
-
-DTYPES: dict[str, tuple[Any, Any]] = {"int": (np.int64, 0), "uint": (np.uint64, 0), "bool": (np.bool_, False)}
-"""Type -> dtype, and what stands under the mask."""
-
-
-def columns(table: Table, nouns: Iterable[object]) -> dict[str, MaskedArray]:
-    """The table of these nouns: a masked array for each column, all of one length."""
-    values: list[list[Any]] = [[] for _ in table.columns]
-    for noun in nouns:
-        for row in table.rows(noun):
-            for found, column in zip(values, table.columns, strict=True):
-                found.append(column.value(row))
-    return {column.name: _array(column.type, found) for column, found in zip(table.columns, values, strict=True)}
-
-
-def _array(type: str, values: list[Any]) -> MaskedArray:
-    mask = [value is None for value in values]
-    dtype, filler = DTYPES.get(type, (np.object_, ""))
-    return np.ma.MaskedArray(
-        np.array([filler if value is None else value for value in values], dtype), mask=np.array(mask, bool)
-    )
+from .table import Table, TableColumn
 
 
 def _latency(part: str) -> Callable[[Rpc], int | None]:
@@ -97,7 +49,8 @@ _RPCS = Table(
         TableColumn("direction", "text", "'forward', or 'backward' where the server calls",
                lambda rpc: "backward" if rpc.backward else "forward"),
         TableColumn("xid", "int", "the XID", lambda rpc: rpc.xid),
-        TableColumn("time_ns", "int", "first packet of the call, or of the reply where no call was seen", _time),
+        TableColumn("time", "time", "first packet of the call, or of the reply where no call was seen; UTC", _time),
+        TableColumn("time_ns", "int", "the same, in nanoseconds since the Unix epoch", _time),
         TableColumn("client", "text", "address of the active side", lambda rpc: rpc.connection.endpoints[0].address),
         TableColumn("server", "text", "address of the passive side", lambda rpc: rpc.connection.endpoints[1].address),
         TableColumn("program", "text", "name of the RPC program",
@@ -122,7 +75,9 @@ _RPCS = Table(
         TableColumn("reply_frame", "int", "last frame of the reply", lambda rpc: rpc.reply_frame),
         TableColumn("call_bytes", "int", "inline and chunk bytes of the call", lambda rpc: rpc.call_bytes),
         TableColumn("reply_bytes", "int", "inline and chunk bytes of the reply", lambda rpc: rpc.reply_bytes),
-        TableColumn("latency_ns", "int", "first packet of the call to last packet of the reply", _latency("total")),
+        TableColumn("latency_us", "float", "first packet of the call to last packet of the reply",
+               lambda rpc: None if rpc.latency is None else rpc.latency.total / 1000),
+        TableColumn("latency_ns", "int", "the same, in nanoseconds", _latency("total")),
         TableColumn("call_ns", "int", "part of the latency: the call's Send", _latency("call")),
         TableColumn("reads_ns", "int", "part of the latency: RDMA Reads", _latency("reads")),
         TableColumn("server_ns", "int", "part of the latency: nothing of it on the wire", _latency("server")),
@@ -169,7 +124,7 @@ _SEGMENTS = Table(
         TableColumn("chunk", "int", "number of its chunk in the RPC", lambda row: row[1]),
         TableColumn("segment", "int", "counted from 1 in the chunk", lambda row: row[2]),
         TableColumn("handle", "int", "R_key or STag", lambda row: row[3].advertised.handle),
-        TableColumn("offset", "uint", "address of its first byte", lambda row: row[3].advertised.offset),
+        TableColumn("offset_bytes", "uint", "address of its first byte", lambda row: row[3].advertised.offset),
         TableColumn("advertised_bytes", "int", "advertised by the call", lambda row: row[3].advertised.length),
         TableColumn("returned_bytes", "int", "written, by the reply", lambda row: row[3].returned),
         TableColumn("transferred_bytes", "int", "moved by RDMA Reads and Writes, each byte once",
@@ -196,7 +151,8 @@ _PACKETS = Table(
     "an RDMA packet, or a TCP segment of iWARP",
     (
         TableColumn("frame", "int", "number of its frame", lambda packet: packet.frame),
-        TableColumn("time_ns", "int", "when it was captured", lambda packet: packet.time),
+        TableColumn("time", "time", "when it was captured; UTC", lambda packet: packet.time),
+        TableColumn("time_ns", "int", "the same, in nanoseconds since the Unix epoch", lambda packet: packet.time),
         TableColumn("source", "text", "address of the sender", lambda packet: packet.source),
         TableColumn("destination", "text", "address of the receiver", lambda packet: packet.destination),
         TableColumn("length_bytes", "int", "of the whole frame on the wire", lambda packet: packet.wire),
@@ -246,13 +202,58 @@ _FINDINGS = Table(
         TableColumn("endpoint", "text", "active or passive", lambda finding: ("active", "passive")[finding.endpoint]),
         TableColumn("role", "text", "requester, responder or either", lambda finding: finding.role),
         TableColumn("frame", "int", "its first frame", lambda finding: finding.frames[0] if finding.frames else None),
-        TableColumn("time_ns", "int", "when", lambda finding: finding.time or None),
+        TableColumn("time", "time", "when; UTC", lambda finding: finding.time or None),
+        TableColumn("time_ns", "int", "the same, in nanoseconds since the Unix epoch",
+               lambda finding: finding.time or None),
         TableColumn("rpc", "int", "number of the RPC", lambda finding: finding.rpc),
         TableColumn("xid", "int", "its XID", lambda finding: finding.xid),
         TableColumn("observed", "text", "what was found", lambda finding: finding.observed),
         TableColumn("required", "text", "what the rule requires", lambda finding: finding.required),
     ),
-)
+)  # fmt: skip
 
-TABLES = {table.name: table for table in (_RPCS, _OPERATIONS, _CHUNKS, _SEGMENTS, _PACKETS, _CONNECTIONS, _FINDINGS)}
+_FILES = Table(
+    "files",
+    "file",
+    "a file that NFS calls used, at the end of the capture",
+    (
+        TableColumn("number", "int", "in order of appearance", lambda row: row[1].number),
+        TableColumn("server", "text", "address of the server", lambda row: row[1].server),
+        TableColumn("handle", "text", "file handle, hexadecimal", lambda row: row[1].handle.hex()),
+        TableColumn("handle_hash", "int", "its CRC-32, as Wireshark shows it", lambda row: row[1].hash),
+        TableColumn("path", "text", "latest path", lambda row: next(iter(row[0].paths(row[1])), None)),
+        TableColumn("other_paths", "text", "further paths, a line each",
+               lambda row: "\n".join(row[0].paths(row[1])[1:]) or None),
+        TableColumn("removed_path", "text", "path that was removed from it", lambda row: row[0].removed_path(row[1])),
+        TableColumn("file_type", "text", "file, directory, symbolic link, …",
+               lambda row: None if row[1].type is None else TYPE_NAMES.get(row[1].type, str(row[1].type))),
+        TableColumn("size_bytes", "int", "latest size", lambda row: _within_64_bits(row[1].size)),
+        TableColumn("least_size_bytes", "int", "the size; where it is not known, the least it can be",
+               lambda row: _within_64_bits(row[1].length)),
+        TableColumn("read_bytes", "int", "bytes that READ replies carried", lambda row: row[1].read),
+        TableColumn("written_bytes", "int", "bytes that the server says it wrote", lambda row: row[1].written),
+        TableColumn("written_unconfirmed_bytes", "int", "bytes of WRITE calls without a reply",
+               lambda row: row[1].unconfirmed),
+        TableColumn("write_refused_bytes", "int", "bytes of WRITE calls that the server did not write",
+               lambda row: row[1].refused),
+        TableColumn("uncommitted_bytes", "int", "bytes written UNSTABLE that no COMMIT followed",
+               lambda row: row[1].uncommitted),
+        TableColumn("verifier_changed", "bool", "the write verifier changed before a COMMIT",
+               lambda row: row[1].restarted),
+        TableColumn("missing_bytes", "int", "bytes read or written that are not in the capture",
+               lambda row: row[1].missing.total()),
+        TableColumn("transfers", "int", "reads and writes of it", lambda row: row[1].transfers),
+        TableColumn("calls", "int", "procedures and operations on it", lambda row: row[1].calls.total()),
+    ),
+)  # fmt: skip
+
+
+def _within_64_bits(value: int | None) -> int | None:
+    """What a signed integer can hold: a hostile size has 64 bits without sign."""
+    return None if value is None or value >= 1 << 63 else value
+
+
+TABLES = {
+    table.name: table for table in (_RPCS, _OPERATIONS, _CHUNKS, _SEGMENTS, _PACKETS, _CONNECTIONS, _FINDINGS, _FILES)
+}
 """The tables by name."""

@@ -47,7 +47,7 @@ def sessions(text: str) -> list[Session]:
                 line = GAP
             if line.strip().startswith("$ "):
                 found.append(Session(line.strip().removeprefix("$ "), []))
-            elif found and found[-1].command.endswith("|"):
+            elif found and (found[-1].command.endswith("|") or found[-1].command.count('"') % 2):
                 found[-1] = Session(f"{found[-1].command} {line.strip()}", [])
             elif found:
                 found[-1].printed.append(" ".join(line.split()))

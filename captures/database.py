@@ -1,0 +1,258 @@
+"""The tables of a capture in an embedded DuckDB: filled as queries name them, and asked in SQL.
+
+DuckDB is loaded here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+
+from rdmascope.dissect.records.table import Columns
+from rdmascope.dissect.records.tables import TABLES
+
+from .errors import CaptureError
+from .read_ahead import processors
+
+SQL_TYPES = {
+    "int": "BIGINT",
+    "uint": "UBIGINT",
+    "float": "DOUBLE",
+    "bool": "BOOLEAN",
+    "time": "TIMESTAMP_NS",
+    "text": "VARCHAR",
+}
+"""Type of a column -> that of DuckDB."""
+
+MEMORY = 1 << 30
+"""Bytes that DuckDB may use; what is more goes to the temporary folder."""
+FETCHED = 1000
+"""Rows of a result that are held at a time."""
+
+Fill = Callable[[Collection[str]], Iterator[tuple[str, Columns]]]
+"""Gives the rows of tables, in batches."""
+
+
+class QueryError(CaptureError):
+    """A query that cannot be answered: one line, with DuckDB's words."""
+
+
+class QueryResult(NamedTuple):
+    """What a statement gives."""
+
+    names: tuple[str, ...]
+    """Of the columns, each once."""
+    types: tuple[str, ...]
+    """DuckDB's."""
+    length: int
+    """Rows."""
+    rows: Iterator[tuple[Any, ...]]
+    """Ends when the next statement runs.  Times are text, for Python's have no nanoseconds."""
+
+
+class Database:
+    """Tables in a temporary folder, which ``close`` removes.
+
+    A query can neither read nor write files, nor load extensions, unless ``files`` is set.
+    """
+
+    def __init__(self, fill: Fill, *, files: bool = False, memory: int = MEMORY) -> None:
+        self._fill = fill
+        self._filled: set[str] = set()
+        self.folder = Path(tempfile.mkdtemp(prefix="rdmascope-"))
+        try:
+            self.connection = duckdb.connect(
+                str(self.folder / "tables.duckdb"),
+                config={
+                    "memory_limit": f"{memory >> 20}MiB",
+                    "temp_directory": str(self.folder / "spilled"),
+                    "threads": str(processors()),
+                    "python_enable_replacements": "false",
+                },
+            )
+            self._make_tables()
+            if not files:
+                self.connection.execute(f"SET allowed_directories = [{_quoted(f'{self.folder}{os.sep}')}]")
+                self.connection.execute("SET enable_external_access = false")
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove everything."""
+        self.connection.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _make_tables(self) -> None:
+        for table in TABLES.values():
+            listed = ", ".join(f'"{column.name}" {SQL_TYPES[column.type]}' for column in table.columns)
+            self.connection.execute(f"CREATE TABLE {table.name} ({listed})")
+            self.connection.execute(f"COMMENT ON TABLE {table.name} IS {_quoted(f'A row is {table.meaning}.')}")
+            for column in table.columns:
+                place = f'{table.name}."{column.name}"'
+                self.connection.execute(f"COMMENT ON COLUMN {place} IS {_quoted(column.meaning)}")
+
+    def fill(self, names: Collection[str]) -> None:
+        """Fill those of the tables that are empty yet, in one pass over the capture."""
+        wanted = [name for name in TABLES if name in names and name not in self._filled]
+        if not wanted:
+            return
+        self._filled.update(wanted)
+        for name, columns in self._fill(wanted):
+            self._insert(name, columns)
+
+    def _insert(self, name: str, columns: Columns) -> None:
+        for column in TABLES[name].columns:
+            if column.type == "text":
+                _make_encodable(columns[column.name].data)
+        self.connection.register("batch_of_rows", columns)
+        self.connection.execute(f"INSERT INTO {name} SELECT * FROM batch_of_rows")
+        self.connection.unregister("batch_of_rows")
+
+    def results(self, query: str) -> Iterator[QueryResult]:
+        """What each statement of ``query`` gives, those that give rows.
+
+        The first statement is tried on empty tables before anything is read.  Raises QueryError.
+        """
+        statements = _statements(query)
+        if statements[0].selects:
+            self._run(statements[0].text)
+            self.connection.abort()
+        self.fill(set().union(*(_tables_of(self.connection, statement.text) for statement in statements)))
+        for statement in statements:
+            result = self._kept(statement) if statement.selects else self._fetched(statement)
+            if result is not None:
+                yield result
+            self._run("DROP TABLE IF EXISTS temp.result_of_query")
+
+    def _kept(self, statement: Statement) -> QueryResult:
+        """The rows as a table of its own: it has every name once, can be counted, and be read twice."""
+        self._run(f"CREATE TEMP TABLE result_of_query AS\n{statement.text}", 1)
+        described = self.connection.execute("DESCRIBE temp.result_of_query").fetchall()
+        names, types = tuple(one[0] for one in described), tuple(one[1] for one in described)
+        (count,) = self.connection.execute("SELECT count(*) FROM temp.result_of_query").fetchone() or (0,)
+        listed = ", ".join(
+            f"CAST({_name(name)} AS VARCHAR)" if type.startswith("TIMESTAMP") else _name(name)
+            for name, type in zip(names, types, strict=True)
+        )
+        self._run(f"SELECT {listed} FROM temp.result_of_query")
+        return QueryResult(names, types, count, self._rows())
+
+    def _fetched(self, statement: Statement) -> QueryResult | None:
+        self._run(statement.text)
+        described = self.connection.description or []
+        if not statement.gives_rows or not described:
+            return None
+        rows = self.connection.fetchall()
+        return QueryResult(
+            tuple(one[0] for one in described), tuple(str(one[1]) for one in described), len(rows), iter(rows)
+        )
+
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
+        while rows := self.connection.fetchmany(FETCHED):
+            yield from rows
+
+    def _run(self, text: str, lines_before: int = 0) -> None:
+        """Run a statement; of its lines the first ``lines_before`` are not the user's."""
+        self.connection.abort()
+        try:
+            self.connection.execute(text)
+        except duckdb.Error as error:
+            raise QueryError(_in_words(error, text, lines_before)) from None
+
+
+_ABOUT = re.compile(r"\s*(?:show|desc|describe|summarize|call|pragma)\b", re.IGNORECASE)
+"""Statements that give rows, but are no queries."""
+
+
+class Statement(NamedTuple):
+    """One of a query."""
+
+    text: str
+    selects: bool
+    """It is a query, of which a table can be made."""
+    gives_rows: bool
+
+
+def _statements(query: str) -> Sequence[Statement]:
+    try:
+        found = duckdb.extract_statements(query)
+    except duckdb.Error as error:
+        raise QueryError(_in_words(error, query)) from None
+    if not found:
+        raise QueryError("the query is empty")
+    return [_statement(one.query if len(found) > 1 else query, one.type) for one in found]
+
+
+def _statement(text: str, type: duckdb.StatementType) -> Statement:
+    reads = type in (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)
+    return Statement(text, reads and not _ABOUT.match(text), reads or type == duckdb.StatementType.EXPLAIN)
+
+
+def _tables_of(connection: duckdb.DuckDBPyConnection, text: str) -> set[str]:
+    """The tables that a statement names."""
+    try:
+        named = {name.lower() for name in connection.get_table_names(text)}
+    except duckdb.Error:  # PIVOT is several statements in one, which are not looked into.
+        named = set(re.findall(r"\w+", text.lower()))
+    return named & TABLES.keys()
+
+
+def _make_encodable(texts: np.ndarray[Any, np.dtype[Any]]) -> None:
+    """Write out what no UTF-8 can say: bytes of a file name, for instance."""
+    for at, text in enumerate(texts):
+        if not text.isascii():
+            texts[at] = text.encode("utf-8", "backslashreplace").decode()
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+_PLACE = re.compile(r"\n+LINE (\d+): ?(.*)\n( *)\^", re.DOTALL)
+
+
+def _in_words(error: duckdb.Error, text: str, lines_before: int = 0) -> str:
+    """DuckDB's error in one line, with the place in the query.
+
+    ``lines_before``: lines of ``text`` that are not of the query.
+    """
+    message = str(error)
+    place = _PLACE.search(message)
+    words = message if place is None else message[: place.start()]
+    words = re.sub(r"^(?:Parser|Binder|Catalog|Syntax) Error: ", "", words.split("\n\nStack Trace")[0])
+    words = re.sub(r'!?\n+Did you mean "(.*?)"\?', r"; did you mean \1?", words)
+    words = re.sub(
+        r"!?\n+Candidate bindings: (.*)", lambda found: "; did you mean " + found[1].replace('"', "") + "?", words
+    )
+    words = "; ".join(" ".join(line.split()) for line in words.splitlines() if line.strip())
+    if place is not None:
+        line = int(place[1]) - lines_before
+        column = len(place[3]) - len(f"LINE {place[1]}: ") + 1
+        shown = place[2]
+        if shown.startswith("..."):  # A long line is shown from its middle.
+            whole = text.splitlines()[int(place[1]) - 1]
+            column += whole.find(shown.strip(".")) - 3
+        words += f" (line {line}, column {column})" if text.count("\n") > lines_before else f" (column {column})"
+    return f"the query: {words}"
