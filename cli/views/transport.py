@@ -119,12 +119,12 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
 
 
 def reused_lines(connection: Connection) -> list[str]:
-    """Sends whose PSN their sender had given to an RDMA Read request."""
+    """New requests with a PSN that their sender had used for an earlier one."""
     reused = connection.reused_psns
     lines = [
-        f"{('client', 'server')[one.sender]}: PSN error: the new Send in frame {one.frame} has PSN {one.psn}, which"
-        f" the Read request in frame {one.read_frame} took; its receiver drops it as a duplicate, and the connection"
-        " may stall"
+        f"{('client', 'server')[one.sender]}: PSN error: the new {one.verb} in frame {one.frame} has PSN {one.psn}, as"
+        f" the {one.earlier_verb} in frame {one.earlier_frame}; its receiver drops it as a duplicate, and the"
+        " connection may stall"
         for one in reused[:MAX_FRAMES]
     ]
     return lines + ([f"… and {len(reused) - MAX_FRAMES} more PSN errors"] if len(reused) > MAX_FRAMES else [])

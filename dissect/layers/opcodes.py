@@ -177,6 +177,15 @@ def opcode_name(value: int) -> str:
     return f"opcode 0x{value:02x} (reserved)"
 
 
+def verb(value: int) -> str:
+    """What a request of this BTH opcode is part of: 'Send', 'RDMA Write', 'RDMA Read', 'Atomic'."""
+    if IS_WRITE[value]:
+        return "RDMA Write"
+    if IS_READ_REQUEST[value]:
+        return "RDMA Read"
+    return "Atomic" if IS_ATOMIC[value] else "Send"
+
+
 def _where(*words: str, role: str = "", position: str = "") -> NDArray[np.bool_]:
     """A 256-entry table: the opcodes whose name holds one of the words, of that role and position."""
     table = np.zeros(256, np.bool_)

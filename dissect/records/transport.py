@@ -65,7 +65,9 @@ def transport_record(conversation: Conversation, health: TransportHealth, paid: 
                 "frame": one.frame,
                 "sender": ("active", "passive")[one.sender],
                 "psn": one.psn,
-                "read_request_frame": one.read_frame,
+                "verb": one.verb,
+                "earlier_frame": one.earlier_frame,
+                "earlier_verb": one.earlier_verb,
             }
             for one in connection.reused_psns
         ],

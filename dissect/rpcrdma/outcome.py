@@ -10,6 +10,7 @@ from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR, RDMA_MSG, RDMA_M
 from ..onc import compound as nfs4
 from ..onc import programs, rpc_header, status
 from ..onc.xdr import round_up, word
+from ..transport.operations import Operation
 from .latency import latency
 from .messages import Message, WriteChunk
 from .reassembly import (
@@ -131,6 +132,9 @@ def _check_direction(rpc: Rpc, message: Message, data: memoryview, taken: int) -
 def finish_state(rpc: Rpc) -> None:
     """State, damage and latency."""
     call, reply = rpc.call, rpc.reply
+    for side, message in (("call", call), ("reply", reply)):
+        if message is not None and message.operation.reused:
+            rpc.notes += (_reused_psn(side, message.operation),)
     if call and reply and not (rpc.chunks or rpc.damage or rpc.ambiguous or _unsound(call) or _unsound(reply)):
         rpc.state = "error" if rpc.failed else "complete"
         rpc.latency = latency(rpc, call.operation, reply.operation)
@@ -179,14 +183,27 @@ def _arrived_damaged(rpc: Rpc) -> list[str]:
 
 
 def _contradictions(rpc: Rpc) -> list[str]:
-    """Chunk data that were retransmitted with other bytes: which of them the receiver took is not known."""
-    return [
+    """Messages and chunk data that were retransmitted with other bytes: which the receiver took is not known."""
+    sends = [
+        f"{side}: frame {message.operation.contradicted} retransmits a packet of the Send with other bytes"
+        for side, message in (("call", rpc.call), ("reply", rpc.reply))
+        if message is not None and message.operation.contradicted
+    ]
+    return sends + [
         f"{_label(rpc, chunk)}: frame {operation.contradicted} retransmits a packet with other bytes"
         for chunk in rpc.chunks
         for use in chunk.segments
         for operation in use.operations
         if operation.contradicted
     ]
+
+
+def _reused_psn(side: str, operation: Operation) -> str:
+    """Note on a Send that reuses a PSN, which the sender's peer drops (IBA 9.7.5.1.5)."""
+    return (
+        f"the {side}'s Send in frame {operation.first_frame} has the PSN of the request in frame {operation.reused}:"
+        " its sender's error; its receiver takes it for a duplicate"
+    )
 
 
 def _label(rpc: Rpc, chunk: ChunkUse) -> str:
@@ -203,6 +220,7 @@ def _unsound(message: Message) -> bool:
         payload.seen != payload.length
         or payload.truncated
         or not message.operation.end_known
+        or message.operation.contradicted != 0
         or message.header.problem != ""
         or message.header.procedure == RDMA_MSGP
     )

@@ -37,15 +37,18 @@ class Endpoint:
 
 
 class ReusedPsn(NamedTuple):
-    """A new request with a PSN that an RDMA Read request of the same sender had taken: the sender's error.
+    """A new request with a PSN that an earlier request of the same sender had taken: the sender's error.
 
-    The responder takes it for a duplicate, so that the connection may stall (IBA 9.7.2 and 9.7.5.1.5).
+    The responder takes it for a duplicate and drops it, so that the connection may stall (IBA 9.7.2 and 9.7.5.1.5).
     """
 
     frame: int
     sender: int
     psn: int
-    read_frame: int
+    verb: str
+    """Of the new request: 'Send', 'RDMA Write', 'RDMA Read', 'Atomic'."""
+    earlier_frame: int
+    earlier_verb: str
 
 
 @dataclass(slots=True, eq=False)

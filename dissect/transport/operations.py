@@ -186,6 +186,8 @@ class Operation:
     """Packets of it seen again."""
     contradicted: int = 0
     """A frame that retransmits one of its packets with other bytes; 0 for none."""
+    reused: int = 0
+    """The frame of an earlier request that has the PSN of this one, its sender's error (InfiniBand); 0 for none."""
     start_known: bool = True
     """False where its first packet is not in the capture."""
     end_known: bool = True

@@ -45,6 +45,8 @@ class RequestAssembly:
         self.partial_contradicted = 0
         self.recent = RecentOperations()
         """What was delivered last, in PSN order: repetitions are charged to it."""
+        self.reused: dict[int, int] = {}
+        """By the PSN (24 bits) of the first packet of a message to come: the frame that took the same PSN before."""
         self.order = 0
         self.out: Delivered = []
         self.columns = False
@@ -62,6 +64,9 @@ class RequestAssembly:
         self._taken = self.delivered
         out, self.out = self.out, []
         runs, self.runs = self.runs, []
+        if self.reused:
+            for _, operation in out:
+                operation.reused = self.reused.pop(operation.psn, 0)
         self.recent.add(out, runs)
         return out, runs
 
@@ -360,7 +365,10 @@ class RequestAssembly:
         recent = self.recent.list(self.out)
         if not recent:
             return
-        starts = PSN.unwrap_series(reference, np.array([one.psn for one in recent]))
+        starts = PSN.unwrap_near(reference, np.array([one.psn for one in recent]))
+        if some(np.diff(starts) < 0):
+            order = starts.argsort(kind="stable")
+            recent, starts = [recent[index] for index in order.tolist()], starts[order]
         owners = starts.searchsorted(psns, side="right") - 1
         for owner in np.unique(owners[owners >= 0]).tolist():
             mine = places((owners == owner) & (psns < starts[owner] + recent[owner].packets))
@@ -369,5 +377,5 @@ class RequestAssembly:
                 continue
             operation.retransmissions += len(mine)
             operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
-            if operation.kind is Kind.WRITE and not operation.contradicted:
+            if not operation.contradicted and operation.kind in (Kind.SEND, Kind.WRITE):
                 operation.contradicted = other_bytes(operation.payload.runs, data, rows[mine])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -124,10 +124,16 @@ class RcHealth:
         """Batches that were not counted yet."""
         self._waiting_packets = 0
 
-    def feed(self, sent: Sequence[Rows], split: Sequence[tuple[Rows, Rows]]) -> None:
+    def feed(
+        self,
+        sent: Sequence[Rows],
+        split: Sequence[tuple[Rows, Rows]],
+        reused: tuple[Collection[int], Collection[int]] = ((), ()),
+    ) -> None:
         """Take a batch, in capture order: what each end sent, and the same as requests and responses.
 
-        The connection's path MTU is known as well as this batch tells it.
+        ``reused``: the frames of new requests of each end that have the PSN of an earlier one.  The connection's path
+        MTU is known as well as this batch tells it.
         """
         for end in (0, 1):
             if len(sent[end]):
@@ -135,13 +141,16 @@ class RcHealth:
         for end in (0, 1):
             if len(self.sent[end].notices):
                 self.sent[end].settle(self.sent[1 - end].marks)
-        self._waiting.append((self._queue(0, split[0][0], split[1][1]), self._queue(1, split[1][0], split[0][1])))
+        first, second = split
+        self._waiting.append(
+            (self._queue(0, first[0], second[1], reused[0]), self._queue(1, second[0], first[1], reused[1]))
+        )
         self._waiting_packets += len(sent[0]) + len(sent[1])
         if self._waiting_packets >= TOGETHER:
             self._count()
         self._delays = None
 
-    def _queue(self, initiator: int, requests: Rows, responses: Rows) -> _Batch:
+    def _queue(self, initiator: int, requests: Rows, responses: Rows, reused: Collection[int]) -> _Batch:
         queue = self.retransmissions[initiator]
         head = queue.head
         asked = answers = None
@@ -156,7 +165,7 @@ class RcHealth:
             syndromes = responses["syndrome"]
             positive = (syndromes >> 5 & 3 == opcodes.ACK) & (responses["headers"] == 1)
             answers = _columns(responses, psns, psns + positive)
-        queue.feed(asked, answers, syndromes)
+        queue.feed(asked, answers, syndromes, reused)
         if reference is None:
             self.sent[1 - initiator].count((answers,))
             return _Batch(None, None, None, None)

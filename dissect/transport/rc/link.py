@@ -66,7 +66,7 @@ class RcLink:
                 runs += plain
             else:
                 self.waiting += in_order(delivered, plain) if plain else delivered
-        self.health.feed(sent, split)
+        self.health.feed(sent, split, (self.queues[0].detached.frames, self.queues[1].detached.frames))
         return self._release()
 
     def _release(self) -> Delivered:
@@ -89,8 +89,7 @@ class RcLink:
         """The connection is over: what could be repeated will not be."""
         self.health.flush()
         for queue in self.queues:
-            queue.messages.recent.clear()
-            queue.reads.forget()
+            queue.forget()
 
     def idle(self, since: int) -> Delivered:
         """No packet came for ``since`` nanoseconds: holes that are still open will not be filled."""

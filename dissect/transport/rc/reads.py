@@ -150,13 +150,6 @@ class RcReads:
         if place >= 0 and psn < self.reads[place].end:
             self.reads[place].overdue = 0
 
-    def taking(self, psn: int) -> int:
-        """The frame of the Read that took this PSN; 0 where none is known."""
-        place = bisect_right(self.reads, psn, key=_start) - 1
-        if place < 0 or psn >= self.reads[place].end:
-            return 0
-        return self.reads[place].operation.first_frame
-
     def settle(self, acked: int, packets: int, grace: int) -> None:
         """Give up Reads whose responses must have been sent: something later was acknowledged."""
         for read in self.reads:

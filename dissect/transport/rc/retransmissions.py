@@ -7,6 +7,7 @@ IBA volume 1, 9.7.5 (acknowledgements and NAKs) and 9.9 (errors and retries).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -110,16 +111,29 @@ class RcRetransmissions:
         """No packet will be retransmitted."""
         self._sent, self._answers = _History(), _History()
 
-    def feed(self, requests: PacketColumns | None, responses: PacketColumns | None, syndromes: Rows | None) -> None:
-        """Take the packets of one batch; ``syndromes`` are those of ``responses``, 0 where one has no AETH."""
+    def feed(
+        self,
+        requests: PacketColumns | None,
+        responses: PacketColumns | None,
+        syndromes: Rows | None,
+        reused: Collection[int] = (),
+    ) -> None:
+        """Take the packets of one batch; ``syndromes`` are those of ``responses``, 0 where one has no AETH.
+
+        ``reused``: frames of new requests that have the PSN of an earlier one, and are no retransmissions.
+        """
         events: list[tuple[int, int, Int64s]] = []
         start = self.head
         if requests is not None:
             breaks = places(requests.psns[1:] != requests.ends[:-1]) + 1
+            new = np.isin(requests.frames, list(reused)) if reused else None
+            if new is not None:
+                breaks = np.union1d(breaks, places(np.diff(new)) + 1)
             self._sent.add(requests)
             if len(breaks) or start is None or int(requests.psns[0]) != start:
                 for run in np.split(np.arange(len(requests.psns)), breaks):
-                    events.append((int(requests.frames[run[0]]), 0, run))
+                    kind = 3 if new is not None and new[run[0]] else 0
+                    events.append((int(requests.frames[run[0]]), kind, run))
             else:
                 events.append((int(requests.frames[0]), 0, np.array([0, requests.last])))
         if responses is not None and syndromes is not None:
@@ -135,6 +149,10 @@ class RcRetransmissions:
             if kind == 0:
                 assert requests is not None
                 self._run(requests, int(run[0]), int(run[-1]) + 1)
+            elif kind == 3:
+                assert requests is not None
+                self.head = max(self.head or 0, int(requests.ends[run[-1]]))
+                self._open = None
             elif responses is not None and kind == 1:
                 assert syndromes is not None
                 self._negative(responses, int(run[0]), int(syndromes[run[0]]))
@@ -167,6 +185,8 @@ class RcRetransmissions:
         """Requests without a gap between them."""
         start, end = int(rows.psns[a]), int(rows.ends[b - 1])
         if self.head is None or (not self.started and not 0 <= start - self.head < RESTART):
+            # Before it may be what was sent and lost before the capture began.
+            add_hole(self._holes, Hole(start - RESTART, start, int(rows.frames[a]), int(rows.times[a])))
             self.head = start
         self.started = True
         if abs(start - self.head) > RESTART:
@@ -201,8 +221,6 @@ class RcRetransmissions:
                 fresh |= inside
                 if known.start <= start < known.end:
                     hole = known
-        if self._reuses_read(rows, a):
-            return
         one = self._open
         if one is None or start != self._expected:
             nak = self._complaint(start, stop, maybe_more)
@@ -221,15 +239,6 @@ class RcRetransmissions:
         self.requests.grow(one, seen_twice, Tally(new, new_bytes))
         if new:
             self._holes = fill_holes(self._holes, start, stop)
-
-    def _reuses_read(self, rows: PacketColumns, a: int) -> bool:
-        """Whether a new Send has a PSN that an RDMA Read request took: no retransmission, but its sender's error."""
-        sent = self._sent.all()
-        if sent is None or not opcodes.IS_SEND[int(rows.opcodes[a])]:
-            return False
-        psn, frame = int(rows.psns[a]), int(rows.frames[a])
-        where = places((sent.psns <= psn) & (sent.ends > psn) & (sent.frames < frame))
-        return bool(len(where)) and bool((sent.opcodes[where] == _READ_REQUEST).all())
 
     def _complaint(self, start: int, stop: int, maybe_more: bool) -> _Nak | None:
         """The NAK that retransmitted requests answer."""

@@ -17,10 +17,12 @@ from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
-from ..connection import Connection, ReusedPsn
+from ..connection import Connection
 from ..send_runs import Delivered, SendRun
 from .assembly import RequestAssembly
+from .detached import DetachedMessages
 from .reads import READ_REQUEST, RcReads, spans
+from .sent import SentRequests
 
 GRACE_PACKETS = 256
 """So many packets of the connection after proof that a packet existed, it is taken as missing from the capture:
@@ -35,7 +37,6 @@ _FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
 _STARTS_RESPONSE = opcodes.IS_READ_RESPONSE & (opcodes.IS_FIRST | opcodes.IS_ONLY)
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
-MAX_REUSED = 1000
 
 
 class _Held(NamedTuple):
@@ -60,8 +61,6 @@ class SendQueue:
         self.base = start_psn
         """The first PSN known; what lies before it was sent before the capture began."""
         self.before_base = IntervalSet()
-        self.reused = IntervalSet()
-        """PSNs of new Sends that a Read request had taken."""
         self.acked = -1
         """Unwrapped PSN up to which (exclusively) the responder acknowledged; -1 for none."""
         self.held: list[_Held] = []
@@ -75,6 +74,8 @@ class SendQueue:
         self.responses: list[tuple[Bytes, Rows, Int64s]] = []
         """Read responses that have not found their Read."""
         self.messages = RequestAssembly(connection, sender, self.reads)
+        self.detached = DetachedMessages(connection, sender, self.reads)
+        self.sent = SentRequests()
         self.packets = 0
         """Packets of the connection so far, the clock of the grace period."""
         self.hole_proved = 0
@@ -100,10 +101,9 @@ class SendQueue:
         self._settle()
         self._place_responses()
         self.messages.columns = False
-        delivered, sends = self.messages.take()
         if runs is not None:
-            runs += sends
-        return delivered
+            runs += self.messages.runs
+        return self._take()
 
     def finish(self) -> Delivered:
         """The capture or the connection is over: what waits will not be completed."""
@@ -112,19 +112,30 @@ class SendQueue:
             self.messages.deliver(self.stray.data, self.stray.rows, self.stray.psns)
             self.messages.close()
             self.stray = None
-        return self.messages.take()[0]
+        return self._take()
+
+    def forget(self) -> None:
+        """No packet will be retransmitted."""
+        self.messages.recent.clear()
+        self.detached.forget()
+        self.sent.forget()
+        self.reads.forget()
 
     def give_up_holes(self) -> Delivered:
         """What waits behind holes waits no longer."""
         while self.held:
             self._skip_hole()
         self._place_responses()
-        return self.messages.take()[0]
+        return self._take()
+
+    def _take(self) -> Delivered:
+        """What became complete."""
+        return self.messages.take()[0] + self.detached.assembly.take()[0]
 
     def open_since(self) -> int | None:
         """Frame number of the first packet of a message whose end, or whose front, may still come."""
-        partial = self.messages.partial
-        marks = [*(held.frame for held in self.held), *([int(partial[0][2]["frame"][0])] if partial else [])]
+        open_messages = [assembly.partial for assembly in (self.messages, self.detached.assembly) if assembly.partial]
+        marks = [*(held.frame for held in self.held), *(int(partial[0][2]["frame"][0]) for partial in open_messages)]
         return min(marks, default=None)
 
     def waiting_since(self) -> int | None:
@@ -164,8 +175,13 @@ class SendQueue:
         ends = psns + spans(self.connection, rows)
         breaks = places(psns[1:] != ends[:-1]) + 1
         edges = [0, *breaks.tolist(), len(rows)]
+        self.detached.frames.clear()
+        self.sent.begin(data, rows, psns, ends)
+        if self.head is None and len(breaks):
+            self.head = self.base = _first_psn(psns[edges[:-1]], ends[breaks - 1])
         for first, last in pairwise(edges):
             self._run(int(psns[first]), int(ends[last - 1]), data, rows[first:last], psns[first:last])
+        self.sent.settle()
 
     def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Requests without a hole between them, PSNs [start, end)."""
@@ -177,24 +193,15 @@ class SendQueue:
         elif self.stray is not None:
             self._drop_stray()
         if self.base is not None and start < self.base and not self.messages.delivered:
-            # The PSN of the CM exchange is a hint, and so is a start between a loss and its retransmission.
-            self.messages.partial.clear()
-            self.head = self.base = start
-        if self.base is not None and start < self.base:
-            before = int(psns.searchsorted(self.base))
-            self._before_base(data, rows[:before], psns[:before])
-            rows, psns = rows[before:], psns[before:]
-            if not len(rows):
-                return
-            start = int(psns[0])
-        if start < self.head:
-            known = int(psns.searchsorted(self.head))
-            if not self._reused(data, rows[:known], psns[:known]):
-                self._repeated(data, rows[:known], psns[:known])
-            rows, psns = rows[known:], psns[known:]
-            if not len(rows):
-                return
-            start = int(psns[0])
+            self._begin_at(start)
+        assert self.head is not None
+        taken = self._before_base(data, rows, psns) if self.base is not None and start < self.base else 0
+        if taken < len(rows) and (psns[taken] < self.head or self.detached.goes_on(psns[taken], rows["opcode"][taken])):
+            taken += self._seen(data, rows[taken:], psns[taken:])
+        if taken == len(rows):
+            return
+        rows, psns = rows[taken:], psns[taken:]
+        start = int(psns[0])
         self.started = True
         if start == self.head:
             self.messages.deliver(data, rows, psns)
@@ -203,23 +210,70 @@ class SendQueue:
         else:
             self._hold(start, end, data, rows, psns)
 
-    def _reused(self, data: Bytes, rows: Rows, psns: Int64s) -> bool:
-        """Whether these are a new message, although an RDMA Read request took their PSNs; then it is delivered."""
-        psn, opcode = int(psns[0]), int(rows["opcode"][0])
-        whole = _STARTS[opcode] and _ENDS[int(rows["opcode"][-1])] and not opcodes.IS_READ_REQUEST[opcode]
-        read_frame = self.reads.taking(psn) if whole and opcodes.IS_SEND[opcode] else 0
-        if not read_frame or not self.reused.add(psn, psn + len(rows)):
-            return False
-        frame = int(rows["frame"][0])
-        if len(self.connection.reused_psns) < MAX_REUSED:
-            self.connection.reused_psns.append(ReusedPsn(frame, self.sender, PSN.wrap(psn), read_frame))
-        self.messages.emit(data, rows, psn)
-        return True
+    def _begin_at(self, start: int) -> None:
+        """The first PSN is smaller than it seemed: the PSN of the CM exchange, and a start in mid-stream, are hints."""
+        parts, self.messages.partial = self.messages.partial, []
+        self.head = self.base = start
+        for psn, data, rows in parts:
+            self._hold(psn, psn + len(rows), data, rows, psn + np.arange(len(rows)))
+
+    def _before_base(self, data: Bytes, rows: Rows, psns: Int64s) -> int:
+        """Packets older than the first one: reordered, or retransmissions of what was sent before the capture began.
+
+        Returns the number of rows that were taken.
+        """
+        assert self.base is not None and self.head is not None
+        before = int(psns.searchsorted(self.base))
+        fresh = np.array([bool(self.before_base.add(psn, psn + 1)) for psn in psns[:before].tolist()], np.bool_)
+        taken = before
+        if fresh[-1]:
+            taken += _rest_of_message(rows[before : int(psns.searchsorted(self.head))])
+        for first, last in _stretches(np.concatenate((fresh, np.full(taken - before, fresh[-1])))):
+            if fresh[first]:
+                self.detached.deliver(data, rows[first:last], psns[first:last])
+            else:
+                self.messages.repeated(data, rows[first:last], psns[first:last])
+        return taken
+
+    def _seen(self, data: Bytes, rows: Rows, psns: Int64s) -> int:
+        """Requests from below the head on: retransmitted, or new ones whose PSNs their sender used before.
+
+        Returns the number of rows that were taken: those below the head, and the rest of a new message.
+        """
+        assert self.head is not None
+        known = int(psns.searchsorted(self.head))
+        opcode = rows["opcode"]
+        goes_on = self.detached.goes_on(psns[0], opcode[0])
+        taken = self.sent.taken(data, rows[:known], psns[:known]) if known else {}
+        if not taken and not goes_on:
+            self._repeated(data, rows[:known], psns[:known])
+            return known
+        new = np.zeros(len(rows), np.bool_)
+        for index in range(len(rows)):
+            if index >= known and (_STARTS[opcode[index]] or not goes_on):
+                break
+            goes_on = index in taken or (goes_on and not _STARTS[opcode[index]])
+            new[index] = goes_on
+            goes_on = goes_on and not _ENDS[opcode[index]]
+        else:
+            index = len(rows)
+        for first, last in _stretches(new[:index]):
+            if not new[first]:
+                self._repeated(data, rows[first:last], psns[first:last])
+                continue
+            earlier = {at - first: one for at, one in taken.items()}
+            self.detached.deliver_reused(data, rows[first:last], psns[first:last], earlier)
+            end = int((psns[first:last] + spans(self.connection, rows[first:last])).max())
+            if end > self.head:
+                self.head = end
+                self._resume(int(rows["frame"][last - 1]))
+        return index
 
     def _give_up(self) -> None:
         while self.held:
             self._skip_hole()
         self.messages.close()
+        self.detached.assembly.close()
         self._place_responses()
         self.responses.clear()
         self.reads.give_up()
@@ -237,7 +291,8 @@ class SendQueue:
                 return False
         self._give_up()
         self.acked = -1
-        self.before_base = IntervalSet()
+        self.before_base, self.detached.reused = IntervalSet(), IntervalSet()
+        self.sent.forget()
         stray, self.stray = self.stray, None
         if stray is not None and stray.end == start:
             self.base = stray.start
@@ -252,16 +307,6 @@ class SendQueue:
         if self.stray is not None:
             self.connection.stray_packets[self.sender] += 1
             self.stray = None
-
-    def _before_base(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Packets older than the first one: reordered, or repetitions of what the capture missed."""
-        for index, psn in enumerate(psns.tolist()):
-            if not self.before_base.add(psn, psn + 1):
-                continue
-            row = rows[index : index + 1]
-            opcode = int(row["opcode"][0])
-            if opcodes.IS_ONLY[opcode]:
-                self.messages.emit(data, row, psn)
 
     def _hold(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Keep what lies behind a hole; PSNs that are held already are repetitions."""
@@ -377,7 +422,12 @@ class SendQueue:
 
     def _repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Requests seen before: retransmitted, or copied by the network."""
-        self.messages.repeated(data, rows, psns)
+        again = self.detached.holds(psns)
+        if again is not None:
+            self.detached.assembly.repeated(data, take(rows, again), psns[again])
+            self.messages.repeated(data, take(rows, ~again), psns[~again])
+        else:
+            self.messages.repeated(data, rows, psns)
         for index in places(rows["opcode"] == READ_REQUEST).tolist():
             self.reads.issued_again(int(psns[index]))
 
@@ -394,3 +444,28 @@ class SendQueue:
 
 def _held_start(held: _Held) -> int:
     return held.start
+
+
+def _first_psn(starts: Int64s, ends: Int64s) -> int:
+    """Where a send queue begins whose first runs of requests have these PSNs; ``ends`` lacks that of the last run.
+
+    A capture may begin between a loss and the return to the lost packet, or with packets out of order.
+    """
+    first = int(starts[0])
+    far = places(np.abs(starts - first) > RESTART)
+    starts = starts[: far[0]] if len(far) else starts
+    ends = np.append(ends, first)[: len(starts)]
+    near = starts[(starts < first) & ((ends >= first) | (first - starts <= GRACE_PACKETS))]
+    return int(near.min()) if len(near) else first
+
+
+def _rest_of_message(rows: Rows) -> int:
+    """How many rows still belong to the message before them."""
+    behind = places(_STARTS[rows["opcode"]])
+    ends = places(_ENDS[rows["opcode"]]) + 1
+    return int(min([len(rows), *behind[:1].tolist(), *ends[:1].tolist()]))
+
+
+def _stretches(flags: Rows) -> list[tuple[int, int]]:
+    """``(first, behind)`` of the stretches of equal flags."""
+    return list(pairwise([0, *(places(np.diff(flags)) + 1).tolist(), len(flags)])) if len(flags) else []

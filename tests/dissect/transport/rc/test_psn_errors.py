@@ -1,4 +1,4 @@
-"""New Sends with a PSN that a Read request of the same sender took."""
+"""New requests with a PSN that an earlier request of the same sender took."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from playbook import Wire, faults
 from playbook.capture import Capture, frame_batch
-from playbook.shapes import write
+from playbook.judge import analyze, judge_whole
+from playbook.shapes import read, write
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 
@@ -29,7 +30,86 @@ def test_a_reply_inside_the_range_of_a_read_is_kept_and_named_an_error(cm: bool,
     (rpc,) = analyzer.feed(frame_batch(Capture(wire, packets).frames)) + analyzer.finish()
     assert rpc.state == "complete" and rpc.reply is not None and rpc.reply.frame == reply + 1
     (error,) = rpc.connection.reused_psns
-    assert error == (reply + 1, 1, psn, reading + 1)
+    assert error == (reply + 1, 1, psn, "Send", reading + 1, "RDMA Read")
     health = analyzer.health(1)
     assert health.directions[1].retransmitted.packets == int(repeated)
     assert rpc.connection.retransmitted_packets == (0, int(repeated))
+
+
+@pytest.mark.parametrize("cm", [True, False], ids=["with CM", "without CM"])
+@pytest.mark.parametrize("back", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("snaplen", [0, 100])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_sender_that_steps_back_loses_no_message(cm: bool, back: int, snaplen: int, together: bool) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect(cm=cm, client_psn=0x400000, server_psn=0xFFFFFB)
+    for _ in range(3):
+        read(conn)
+        write(conn)
+    count = len(wire.packets)
+    conn.ends[0].psn = (conn.ends[0].psn - min(back, 3)) & 0xFFFFFF
+    conn.ends[1].psn = (conn.ends[1].psn - back) & 0xFFFFFF
+    read(conn)
+    write(conn)
+    packets = faults.snap(wire.packets, snaplen) if snaplen else wire.packets
+    capture = Capture(wire, packets)
+    rpcs = analyze(capture, [] if together else range(1, len(packets)))
+    assert len(rpcs) == 8
+    if not snaplen:
+        judge_whole(capture, rpcs)
+    connection = rpcs[0].connection
+    assert connection.missing_packets == [0, 0]
+    assert connection.reused_psns and all(one.frame > count for one in connection.reused_psns)
+    assert {one.sender for one in connection.reused_psns} == {0, 1}
+    assert connection.retransmitted_packets == (0, 0)
+    noted = [rpc for rpc in rpcs if any("has the PSN of the request" in note for note in rpc.notes)]
+    assert noted and not set(noted) & set(rpcs[:6])
+
+
+@pytest.mark.parametrize("back", [1, 2, 5])
+def test_what_reused_psns_may_be_retransmitted_itself(back: int) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    for _ in range(3):
+        read(conn)
+    conn.ends[0].psn = (conn.ends[0].psn - 1) & 0xFFFFFF
+    conn.ends[1].psn = (conn.ends[1].psn - back) & 0xFFFFFF
+    start = len(wire.packets)
+    read(conn)
+    packets = list(wire.packets)
+    requests = [packet for packet in packets[start:] if packet.kind in ("send", "write")]
+    time = packets[-1].time + 500_000_000
+    packets += [replace(packet, time=time + index, copy=1) for index, packet in enumerate(requests)]
+    capture = Capture(wire, packets)
+    rpcs = analyze(capture)
+    judge_whole(capture, rpcs)
+    sent = [sum(packet.sender == end for packet in requests) for end in (0, 1)]
+    assert list(rpcs[0].connection.retransmitted_packets) == sent
+    assert len(rpcs) == 4
+
+
+def test_a_send_of_which_only_later_bytes_differ_is_a_retransmission_and_undecidable() -> None:
+    wire = Wire(mtu=1024)
+    read(wire.connect())
+    packets = list(wire.packets)
+    call = faults.where(packets, kind="send")[0]
+    payload = packets[call].payload
+    packets.insert(call + 1, replace(packets[call], payload=payload[:-4] + b"XXXX", copy=1))
+    (rpc,) = analyze(Capture(wire, packets))
+    assert rpc.damage == (f"call: frame {call + 2} retransmits a packet of the Send with other bytes",)
+    assert rpc.state == "undecidable" and not rpc.connection.reused_psns
+    assert rpc.connection.retransmitted_packets == (0, 0)  # a copy, so soon after
+
+
+def test_a_read_request_with_the_psn_of_a_send_is_answered() -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    read(conn)
+    conn.ends[1].psn = (conn.ends[1].psn - 1) & 0xFFFFFF
+    write(conn)
+    capture = Capture(wire, wire.packets)
+    rpcs = analyze(capture)
+    judge_whole(capture, rpcs)
+    errors = [(one.sender, one.verb, one.earlier_verb) for one in rpcs[0].connection.reused_psns]
+    assert errors == [(1, "RDMA Read", "Send")]
+    assert rpcs[0].connection.missing_packets == [0, 0]

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from playbook import Wire
+from playbook import Wire, call, nfs3, reply
 from playbook.capture import Capture, frame_batches
+from playbook.judge import analyze, judge_whole
 from playbook.shapes import read, write
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
@@ -29,3 +30,43 @@ def test_packets_before_the_starting_psn_are_not_lost(shift: int, cuts: list[int
     assert [rpc.state for rpc in rpcs] == ["complete", "complete"]
     assert rpcs[0].connection.missing_packets == [0, 0]
     assert rpcs[0].connection.retransmitted_packets == (0, 0)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("begin", range(1, 30, 2))
+@pytest.mark.parametrize("behind", [1, 2, 4, 9])
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_capture_that_begins_between_a_loss_and_the_return_to_it(
+    inline: bool, apart: bool, begin: int, behind: int
+) -> None:
+    """The server goes back to a packet ``behind`` requests before the first one of the capture."""
+    wire = Wire(mtu=256)
+    conn = wire.connect(cm=False)
+    for size in (750, 100, 500, 900, 50, 800, 300, 250):
+        data = bytes(range(250)) * 4
+        if inline:
+            reply(call(conn, nfs3.read(0, size)), nfs3.read_reply(data[:size]))
+        else:
+            read(conn, data[:size])
+    requests = [at for at, packet in enumerate(wire.packets) if packet.sender == 1 and packet.kind in ("send", "write")]
+    first = behind + begin % (len(requests) - behind - 3)
+    until = requests[first + 3] + 1
+    again = [replace(wire.packets[at], copy=1) for at in requests[first - behind : first + 4]]
+    packets = [*wire.packets[requests[first] : until], *again, *wire.packets[until:]]
+    packets = [replace(packet, time=packets[0].time + 1_000 * index) for index, packet in enumerate(packets)]
+    capture = Capture(wire, packets)
+    rpcs = analyze(capture, range(1, len(packets)) if apart else ())
+    judge_whole(capture, rpcs)
+    assert rpcs[0].connection.missing_packets[1] == 0
+    there = {(packet.operation, packet.psn) for packet in packets}
+    whole = {
+        true.xid
+        for true in wire.truth
+        if (sent := wire.operations[true.reply_operation])
+        and all((sent.number, sent.psn + index & 0xFFFFFF) in there for index in range(sent.packets))
+    }
+    replies = [rpc.reply.operation for rpc in rpcs if rpc.reply and rpc.xid in whole]
+    assert len(replies) == len(whole)
+    assert all(one.start_known and one.end_known and one.payload.whole for one in replies)
+    expected = sum(packet.sender == 1 for packet in again)
+    assert 0 < rpcs[0].connection.retransmitted_packets[1] <= expected
