@@ -8,15 +8,21 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import opcodes
+from ...link.packets import PACKET
 from .reads import READ_REQUEST
 
 KEPT = 256
 """Packets of earlier batches, with their first bytes."""
+MAX_PARTS = 16
 SEARCHED = 2048
 """Packets of the same batch, before the one that is compared."""
 LEADING = 32
 """Bytes of a Send by which two messages differ that are not the same: the header of an upper layer."""
 
+_WHOLE = np.dtype((np.void, PACKET.itemsize))
+"""A row as one piece: field by field, copies take many times as long."""
+_LEADING = np.arange(LEADING)
+_PLACES = np.arange(KEPT)
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 
 
@@ -30,46 +36,52 @@ class Taken(NamedTuple):
 class _Packets(NamedTuple):
     """Requests in capture order, Read requests with all PSNs [psn, end) that their responses take."""
 
-    data: Bytes
     rows: Rows
+    data: Bytes
     psns: Int64s
     ends: Int64s
 
     def part(self, start: int, end: int) -> _Packets:
-        return _Packets(self.data, self.rows[start:end], self.psns[start:end], self.ends[start:end])
+        return _Packets(self.rows[start:end], self.data, self.psns[start:end], self.ends[start:end])
 
 
 class SentRequests:
     """Of one send queue.  Call ``begin`` with each batch, and ``settle`` behind it: it keeps copies of the last."""
 
     def __init__(self) -> None:
-        self._kept: _Packets | None = None
+        self._kept: list[_Packets] = []
+        """Ends of batches, oldest first."""
         self._batch: _Packets | None = None
 
     def forget(self) -> None:
         """No PSN will be seen again."""
-        self._kept = self._batch = None
+        self._kept.clear()
+        self._batch = None
 
     def begin(self, data: Bytes, rows: Rows, psns: Int64s, ends: Int64s) -> None:
         """Take the requests of a batch, in capture order; PSNs [psn, end) are unwrapped."""
-        self._batch = _Packets(data, rows, psns, ends)
+        self._batch = _Packets(rows, data, psns, ends)
 
     def settle(self) -> None:
         """Copy what is kept of the batch."""
         if self._batch is None:
             return
-        last = _detached(self._batch.part(max(0, len(self._batch.rows) - KEPT), len(self._batch.rows)))
+        count = len(self._batch.rows)
+        last = _detached(self._batch.part(max(0, count - KEPT), count))
         self._batch = None
-        if self._kept is not None and len(last.rows) < KEPT:
-            before = self._kept.part(max(0, len(self._kept.rows) + len(last.rows) - KEPT), len(self._kept.rows))
-            rows = np.concatenate((before.rows, last.rows))
-            rows["payload"] = np.arange(len(rows)) * LEADING
-            start = int(before.rows["payload"][0]) if len(before.rows) else 0
-            data = np.concatenate((before.data[start:], last.data))
-            last = _Packets(
-                data, rows, np.concatenate((before.psns, last.psns)), np.concatenate((before.ends, last.ends))
-            )
-        self._kept = last
+        if count >= KEPT:
+            self._kept.clear()
+        self._kept.append(last)
+        if len(self._kept) > MAX_PARTS:
+            self._join()
+
+    def _join(self) -> None:
+        """Make one of all parts."""
+        data, psns, ends = (np.concatenate(columns) for columns in zip(*(part[1:] for part in self._kept), strict=True))
+        rows = np.concatenate([part.rows.view(_WHOLE) for part in self._kept]).view(PACKET)
+        rows["payload"] = np.arange(len(rows)) * LEADING
+        surplus = max(0, len(rows) - KEPT)
+        self._kept = [_detached(_Packets(rows, data, psns, ends).part(surplus, len(rows)))]
 
     def taken(self, data: Bytes, rows: Rows, psns: Int64s) -> dict[int, Taken]:
         """Which of ``rows`` are no retransmissions, by index: an earlier request with their PSN is another packet.
@@ -102,7 +114,9 @@ class SentRequests:
 
     def _earlier(self, frame: int) -> list[_Packets]:
         """Those before ``frame``, oldest first."""
-        found = [self._kept] if self._kept is not None and len(self._kept.rows) else []
+        if len(self._kept) > 1:
+            self._join()
+        found = list(self._kept)
         if self._batch is not None:
             end = int(self._batch.rows["frame"].searchsorted(frame))
             if end:
@@ -149,8 +163,8 @@ def _another(data: Bytes, row: Rows, psn: int, earlier: _Packets) -> Taken | Non
 
 def _detached(packets: _Packets) -> _Packets:
     """Copies, with the first bytes of each payload alone."""
-    rows = packets.rows.copy()
-    offsets = packets.rows["payload"][:, None] + np.arange(LEADING)
-    data = packets.data[np.minimum(offsets, len(packets.data) - 1)].reshape(-1) if len(rows) else packets.data[:0]
-    rows["payload"] = np.arange(len(rows)) * LEADING
-    return _Packets(data, rows, packets.psns.copy(), packets.ends.copy())
+    rows = take(packets.rows, _PLACES[: len(packets.rows)])
+    offsets = rows["payload"].repeat(LEADING).reshape(-1, LEADING) + _LEADING
+    data = packets.data.take(offsets.reshape(-1), mode="clip")
+    rows["payload"] = _PLACES[: len(rows)] * LEADING
+    return _Packets(rows, data, packets.psns.copy(), packets.ends.copy())
