@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.records.table import Columns, TableBuilder
+from rdmascope.dissect.records.table_rpcs import RpcInFiles
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -18,6 +19,9 @@ ROWS = 8192
 
 WITH_CONTENTS = {"rpc", "packet", "finding", "file"}
 """Nouns that are made of the bytes of messages."""
+
+WITH_FILES = {"rpcs", "operations", "files"}
+"""Tables with numbers of files."""
 
 
 def needs_contents(names: Collection[str]) -> bool:
@@ -55,6 +59,7 @@ class _TablePass:
             [builder for builder in builders if builder.table.of == noun]
             for noun in ("packet", "rpc", "finding", "conversation", "file")
         )
+        self.names_files = any(builder.table.name in WITH_FILES for builder in builders)
         self.file_table = FileTable()
         self.auditor: Auditor | None = None
         if self.findings:
@@ -75,9 +80,9 @@ class _TablePass:
             self.evict(gone)
 
     def add(self, rpc: Rpc) -> None:
-        if self.files:
+        if self.names_files:
             self.file_table.add(rpc)
-        self._add_to(self.rpcs, rpc)
+        self._add_to(self.rpcs, RpcInFiles(rpc, self.file_table.used))
 
     def evict(self, conversations: list[Conversation]) -> None:
         """Nothing more comes of these."""

@@ -1,6 +1,6 @@
-"""The library's papers: the tutorial runs, the reference and the picture of the rooms are those of the code.
+"""The library's papers: the tutorial runs; the reference, the tables and the picture of the rooms are the code's.
 
-``python tests/test_library_papers.py`` writes what the tutorial prints, ``docs/api.md`` and ``docs/architecture.md``.
+``python tests/test_library_papers.py`` writes what the tutorial prints, and ``api``, ``tables`` and ``architecture``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+
 import rdmascope
+from rdmascope.captures.database import SQL_TYPES
+from rdmascope.dissect.records.table import DTYPES
 
 ROOT = Path(__file__).parents[1]
-TUTORIAL, API, ARCHITECTURE = (ROOT / "docs" / f"{name}.md" for name in ("tutorial", "api", "architecture"))
+TUTORIAL, API, TABLES, ARCHITECTURE = (
+    ROOT / "docs" / f"{name}.md" for name in ("tutorial", "api", "tables", "architecture")
+)
 STEP = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```\n", re.DOTALL)
 
 
@@ -92,19 +98,57 @@ def reference() -> str:
             parts += [f"## `{name}`", paragraphs(thing.__doc__)]
             if listed := "\n".join(members(thing)):
                 parts.append(listed)
-    parts += ["## Tables", "What `Capture.table` gives, column by column; what is not known is masked."]
-    for table in rdmascope.TABLES.values():
-        rows = "".join(f"| `{one.name}` | {one.type} | {one.meaning} |\n" for one in table.columns)
-        parts += [
-            f"### `{table.name}`",
-            f"A row is {table.meaning}.",
-            f"| column | type | what |\n| --- | --- | --- |\n{rows}",
-        ]
+    parts += ["## Tables", "[tables.md](tables.md) has what `Capture.table` gives, column by column."]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
 def test_the_reference_is_that_of_the_code() -> None:
     assert reference() == API.read_text()
+
+
+# The tables
+
+TABLES_HEAD = """# The tables
+
+Made from `dissect/records/tables.py` and `table_rpcs.py` by `python tests/test_library_papers.py`; a test compares
+them.
+
+`rdmascope sql` asks these tables ([sql.md](sql.md)), and `Capture.table` of the library gives their columns as NumPy
+arrays. A column has the name of the same thing in [the records of --json](records.md), with its unit:
+
+- `_ns` is nanoseconds, `_us` microseconds, `_bytes` bytes. `time` is a timestamp in UTC, `time_ns` the same moment in
+  nanoseconds since the Unix epoch.
+- What is not known, or does not apply, is NULL; in NumPy it is masked.
+- `rpc` is the `number` of a row of `rpcs`, `connection` that of `connections`, `file` that of `files`.
+
+| type | SQL | NumPy |
+| --- | --- | --- |
+| int | BIGINT | int64 |
+| uint | UBIGINT | uint64 |
+| float | DOUBLE | float64 |
+| bool | BOOLEAN | bool |
+| time | TIMESTAMP_NS | datetime64[ns] |
+| text | VARCHAR | object (str) |
+"""
+
+
+def tables() -> str:
+    parts = [TABLES_HEAD]
+    for table in rdmascope.TABLES.values():
+        rows = "".join(f"| `{one.name}` | {one.type} | {one.meaning} |\n" for one in table.columns)
+        parts += [
+            f"## {table.name}",
+            f"A row is {table.meaning}.",
+            f"| column | type | what |\n| --- | --- | --- |\n{rows}",
+        ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def test_the_tables_are_those_of_the_declarations() -> None:
+    assert tables() == TABLES.read_text()
+    for name, (dtype, _) in DTYPES.items():
+        kind = "object (str)" if name == "text" else np.dtype(dtype).name
+        assert f"| {name} | {SQL_TYPES[name]} | {kind} |\n" in TABLES_HEAD
 
 
 # The rooms
@@ -176,6 +220,7 @@ def main() -> None:
     text = TUTORIAL.read_text()
     TUTORIAL.write_text(STEP.sub(lambda step: f"```python\n{step[1]}```\n\n```text\n{next(printed)}```\n", text))
     API.write_text(reference())
+    TABLES.write_text(tables())
     ARCHITECTURE.write_text(architecture())
 
 

@@ -134,6 +134,8 @@ class FileTable:
     """Fed Rpcs as they end; never raises on what they hold.  Contents are returned, not kept."""
 
     def __init__(self) -> None:
+        self.used: list[tuple[File, FileOperation]] = []
+        """What the Rpc that was added last did, with which files."""
         self.undecoded: Counter[str] = Counter()
         """NFS RPCs that could not be decoded, or not to their end, by the reason."""
         self._files: dict[tuple[str, bytes], File] = {}
@@ -149,6 +151,7 @@ class FileTable:
 
     def add(self, rpc: Rpc) -> list[FileTransfer]:
         """Note names, types and sizes; returns what the Rpc did to contents, in its order."""
+        self.used = []
         if rpc.state == DUPLICATE_REPLY:
             return []
         if rpc.program is None and rpc.call is None:
@@ -299,6 +302,7 @@ class _FileUpdate:
 
     def operation(self, done: FileOperation) -> None:
         file = self.file(done.handle)
+        self.table.used.append((file, done))
         file.calls[done.operation] += 1
         file.protocols.add((self.version, self.rpc.minor_version if self.version == 4 else None))
         if done.type is not None:
@@ -311,8 +315,9 @@ class _FileUpdate:
             self.size(file, done.size, self.end)
         if done.operation == "COMMIT" and done.succeeded:
             start, end, time = file._unstable
-            if file.uncommitted and time < self.begin and done.offset <= start:
-                if not done.count or end <= done.offset + done.count:
+            known = done.offset is not None and done.offset <= start
+            if file.uncommitted and time < self.begin and known:
+                if not done.count or end <= (done.offset or 0) + done.count:
                     file.uncommitted = 0
                 file.restarted |= done.verifier != file._verifier
 

@@ -10,7 +10,18 @@ from struct import error as StructError
 from typing import NamedTuple
 
 from . import nfs3
-from .compound import OP_COMMIT, OP_GETATTR, OP_WRITE, compound_call, compound_reply, operation_names
+from .compound import (
+    OP_ALLOCATE,
+    OP_COMMIT,
+    OP_DEALLOCATE,
+    OP_GETATTR,
+    OP_READ,
+    OP_READ_PLUS,
+    OP_WRITE,
+    compound_call,
+    compound_reply,
+    operation_names,
+)
 from .filehandles import ATTRIBUTE_SIZE, ATTRIBUTE_TYPE, SETS_FILEHANDLE, attribute_at, walk_filehandles
 from .programs import NFS
 from .rpc_header import CallHeader, call_header, results_at
@@ -28,6 +39,16 @@ TYPE_NAMES = {
     8: "attribute directory",
     9: "named attribute",
 }
+
+_RANGES = {
+    OP_COMMIT: (0, 8, False),  # RFC 8881, 18.3.1
+    OP_READ: (16, 24, False),  # 18.22.1, behind the stateid
+    OP_WRITE: (16, 28, False),  # 18.32.1, with stable_how between
+    OP_ALLOCATE: (16, 24, True),  # RFC 7862, 15.1.1
+    OP_DEALLOCATE: (16, 24, True),  # 15.4.1
+    OP_READ_PLUS: (16, 24, False),  # 15.10.1
+}
+"""Operation -> where in its arguments the offset and the length of a range of the file stand; a length of 64 bits."""
 
 UNSTABLE = 0
 """stable_how (RFC 1813, 3.3.7; RFC 8881, 18.32)."""
@@ -49,10 +70,12 @@ class FileOperation(NamedTuple):
     """WRITE: how it was committed, UNSTABLE or more."""
     verifier: bytes = b""
     """WRITE and COMMIT: changes when the server loses what was not committed."""
-    offset: int = 0
-    """COMMIT: of what was to be committed."""
-    count: int = 0  # type: ignore[assignment]
-    """COMMIT: bytes of it, 0 for all that follows."""
+    offset: int | None = None
+    """READ, WRITE and what else names a range of the file: its begin, as the call says; None where none does."""
+    count: int | None = None  # type: ignore[assignment]
+    """Its bytes; of a COMMIT 0 for all that follows."""
+    number: int = 0
+    """Which operation of the COMPOUND it is, from 0."""
 
 
 def file_operations(call: Data | None, reply: Data | None) -> tuple[FileOperation, ...]:
@@ -87,8 +110,9 @@ def _version3(call: CallHeader, view: memoryview, answer: memoryview, body: int)
         if succeeded:
             with suppress(StructError, Malformed):
                 done = _result3(done, call.procedure, procedure, answer, body + 4)
-    if call.procedure == nfs3.COMMIT:
-        done = _commit(done, view, behind)
+    if call.procedure in (nfs3.READ, nfs3.WRITE, nfs3.COMMIT):
+        with suppress(StructError):
+            done = _range(done, view, behind, behind + 8, wide=False)
     return [done]
 
 
@@ -109,9 +133,12 @@ def _result3(
     return done
 
 
-def _commit(done: FileOperation, view: memoryview, at: int) -> FileOperation:
-    """COMMIT3args behind the handle, COMMIT4args (RFC 1813, 3.3.21; RFC 8881, 18.3)."""
-    return done._replace(offset=hyper(view, at)[0], count=word(view, at + 8)[0])
+def _range(done: FileOperation, view: memoryview, offset: int, count: int, wide: bool) -> FileOperation:
+    """With the range whose offset and length stand at these places; ``wide``: the length has 64 bits.
+
+    READ3args, WRITE3args and COMMIT3args have them right behind the handle (RFC 1813, 3.3.6, 3.3.7 and 3.3.21).
+    """
+    return done._replace(offset=hyper(view, offset)[0], count=(hyper if wide else word)(view, count)[0])
 
 
 def _fattr3(done: FileOperation, answer: memoryview, at: int) -> FileOperation:
@@ -132,10 +159,11 @@ def _version4(start: int, view: memoryview, answer: memoryview, body: int) -> li
         handle = (step.current if step.succeeded else step.before).handle
         if handle is None:
             continue
-        done = FileOperation(names[step.number], handle, step.succeeded)
+        done = FileOperation(names[step.number], handle, step.succeeded, number=step.number)
         with suppress(StructError):
-            if step.operation == OP_COMMIT:
-                done = _commit(done, view, step.arguments)
+            if (place := _RANGES.get(step.operation)) is not None:
+                offset, count, wide = place
+                done = _range(done, view, step.arguments + offset, step.arguments + count, wide)
             if step.succeeded:
                 done = _result4(done, step.operation, answer, step.results)
         found.append(done)

@@ -2,148 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
+from ..layers.opcodes import opcode_name
+from ..layers.transports import TRANSPORTS
 from ..onc.file_operations import TYPE_NAMES
-from ..onc.programs import program_name
-from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.conversation import Conversation
 from .table import Table, TableColumn
-
-
-def _latency(part: str) -> Callable[[Rpc], int | None]:
-    def value(rpc: Rpc) -> int | None:
-        return None if rpc.latency is None else getattr(rpc.latency, part)
-
-    return value
-
-
-def _time(rpc: Rpc) -> int | None:
-    message = rpc.call or rpc.reply
-    return None if message is None else message.time
-
-
-def _chunk_rows(rpc: Rpc) -> Iterator[tuple[Rpc, int, Any]]:
-    return ((rpc, number, chunk) for number, chunk in enumerate(rpc.chunks, 1))
-
-
-def _segment_rows(rpc: Rpc) -> Iterator[tuple[Rpc, int, int, Any]]:
-    for number, chunk in enumerate(rpc.chunks, 1):
-        for index, use in enumerate(chunk.segments, 1):
-            yield rpc, number, index, use
-
-
-def _operation_rows(rpc: Rpc) -> Iterator[tuple[Rpc, int, str]]:
-    return ((rpc, index, name) for index, name in enumerate(rpc.operations, 1))
-
-
-RPC_NUMBER = TableColumn("rpc", "int", "number of the RPC", lambda row: row[0].number)
-
-_RPCS = Table(
-    "rpcs",
-    "rpc",
-    "a call, its reply, or both",
-    (
-        TableColumn("number", "int", "counted from 1 in the order in which RPCs ended", lambda rpc: rpc.number),
-        TableColumn("connection", "int", "number of the connection", lambda rpc: rpc.connection.number),
-        TableColumn("direction", "text", "'forward', or 'backward' where the server calls",
-               lambda rpc: "backward" if rpc.backward else "forward"),
-        TableColumn("xid", "int", "the XID", lambda rpc: rpc.xid),
-        TableColumn("time", "time", "first packet of the call, or of the reply where no call was seen; UTC", _time),
-        TableColumn("time_ns", "int", "the same, in nanoseconds since the Unix epoch", _time),
-        TableColumn("client", "text", "address of the active side", lambda rpc: rpc.connection.endpoints[0].address),
-        TableColumn("server", "text", "address of the passive side", lambda rpc: rpc.connection.endpoints[1].address),
-        TableColumn("program", "text", "name of the RPC program",
-               lambda rpc: None if rpc.program is None else program_name(rpc.program)),
-        TableColumn("program_number", "int", "its number", lambda rpc: rpc.program),
-        TableColumn("version", "int", "version of the program", lambda rpc: rpc.version),
-        TableColumn("minor_version", "int", "of an NFSv4 COMPOUND", lambda rpc: rpc.minor_version),
-        TableColumn("procedure", "text", "name of the procedure", lambda rpc: rpc.name or None),
-        TableColumn("procedure_number", "int", "its number", lambda rpc: rpc.procedure),
-        TableColumn("operations", "text", "operations of a COMPOUND, in order, with blanks between",
-               lambda rpc: " ".join(rpc.operations) or None),
-        TableColumn(
-            "state",
-            "text",
-            "complete, error, damaged, undecidable, no reply, no call or duplicate reply (which is no RPC of its own)",
-            lambda rpc: rpc.state,
-        ),
-        TableColumn("status", "text", "OK, or the name of the failure", lambda rpc: rpc.status or None),
-        TableColumn("failed", "bool", "the reply reports an error", lambda rpc: rpc.failed),
-        TableColumn("contents", "text", "whole, truncated or missing", lambda rpc: rpc.contents),
-        TableColumn("call_frame", "int", "first frame of the call", lambda rpc: rpc.call_frame),
-        TableColumn("reply_frame", "int", "last frame of the reply", lambda rpc: rpc.reply_frame),
-        TableColumn("call_bytes", "int", "inline and chunk bytes of the call", lambda rpc: rpc.call_bytes),
-        TableColumn("reply_bytes", "int", "inline and chunk bytes of the reply", lambda rpc: rpc.reply_bytes),
-        TableColumn("latency_us", "float", "first packet of the call to last packet of the reply",
-               lambda rpc: None if rpc.latency is None else rpc.latency.total / 1000),
-        TableColumn("latency_ns", "int", "the same, in nanoseconds", _latency("total")),
-        TableColumn("call_ns", "int", "part of the latency: the call's Send", _latency("call")),
-        TableColumn("reads_ns", "int", "part of the latency: RDMA Reads", _latency("reads")),
-        TableColumn("server_ns", "int", "part of the latency: nothing of it on the wire", _latency("server")),
-        TableColumn("writes_ns", "int", "part of the latency: RDMA Writes", _latency("writes")),
-        TableColumn("reply_ns", "int", "part of the latency: the reply's Send", _latency("reply")),
-        TableColumn("credits_requested", "int", "in the call",
-               lambda rpc: rpc.call.header.credits if rpc.call else None),
-        TableColumn("credits_granted", "int", "in the reply",
-               lambda rpc: rpc.reply.header.credits if rpc.reply else None),
-        TableColumn("chunks", "int", "chunks that the call advertises", lambda rpc: len(rpc.chunks)),
-        TableColumn("retransmitted_packets", "int", "packets of the RPC that were retransmitted",
-               lambda rpc: rpc.retransmissions),
-        TableColumn("retransmission_delay_ns", "int", "time it waited for retransmissions",
-               lambda rpc: rpc.retransmission_delay),
-        TableColumn("damage", "text", "what is missing or contradictory", lambda rpc: "; ".join(rpc.damage) or None),
-        TableColumn("notes", "text", "what is inferred or unusual", lambda rpc: "; ".join(rpc.notes) or None),
-    ),
-)  # fmt: skip
-
-_CHUNKS = Table(
-    "chunks",
-    "rpc",
-    "a chunk that a call advertises",
-    (
-        RPC_NUMBER,
-        TableColumn("chunk", "int", "counted from 1 in the RPC", lambda row: row[1]),
-        TableColumn("kind", "text", "read, write or reply", lambda row: row[2].kind),
-        TableColumn("position", "int", "Position of a Read chunk", lambda row: row[2].position),
-        TableColumn("segments", "int", "its segments", lambda row: len(row[2].segments)),
-        TableColumn("advertised_bytes", "int", "advertised by the call", lambda row: row[2].advertised),
-        TableColumn("returned_bytes", "int", "written, by the reply", lambda row: row[2].returned),
-        TableColumn("transferred_bytes", "int", "moved by RDMA Reads and Writes, each byte once",
-               lambda row: row[2].transferred),
-    ),
-    _chunk_rows,
-)  # fmt: skip
-
-_SEGMENTS = Table(
-    "segments",
-    "rpc",
-    "a segment of a chunk",
-    (
-        RPC_NUMBER,
-        TableColumn("chunk", "int", "number of its chunk in the RPC", lambda row: row[1]),
-        TableColumn("segment", "int", "counted from 1 in the chunk", lambda row: row[2]),
-        TableColumn("handle", "int", "R_key or STag", lambda row: row[3].advertised.handle),
-        TableColumn("offset_bytes", "uint", "address of its first byte", lambda row: row[3].advertised.offset),
-        TableColumn("advertised_bytes", "int", "advertised by the call", lambda row: row[3].advertised.length),
-        TableColumn("returned_bytes", "int", "written, by the reply", lambda row: row[3].returned),
-        TableColumn("transferred_bytes", "int", "moved by RDMA Reads and Writes, each byte once",
-               lambda row: row[3].transferred),
-    ),
-    _segment_rows,
-)  # fmt: skip
-
-_OPERATIONS = Table(
-    "operations",
-    "rpc",
-    "an operation of an NFSv4 COMPOUND",
-    (
-        RPC_NUMBER,
-        TableColumn("operation", "int", "counted from 1 in the COMPOUND", lambda row: row[1]),
-        TableColumn("name", "text", "its name", lambda row: row[2]),
-    ),
-    _operation_rows,
-)
+from .table_rpcs import RPC_TABLES
 
 _PACKETS = Table(
     "packets",
@@ -156,17 +22,52 @@ _PACKETS = Table(
         TableColumn("source", "text", "address of the sender", lambda packet: packet.source),
         TableColumn("destination", "text", "address of the receiver", lambda packet: packet.destination),
         TableColumn("length_bytes", "int", "of the whole frame on the wire", lambda packet: packet.wire),
-        TableColumn("protocol", "text", "the uppermost protocol", lambda packet: packet.protocol),
+        TableColumn("protocol", "text", "uppermost protocol, as Wireshark calls it", lambda packet: packet.protocol),
+        TableColumn("transport", "text", "RoCEv1, RoCEv2, InfiniBand or iWARP",
+               lambda packet: TRANSPORTS[packet.header.transport] if packet.header else "iWARP"),
         TableColumn("opcode", "int", "BTH opcode; InfiniBand transport only",
                lambda packet: packet.header.opcode if packet.header else None),
+        TableColumn("opcode_name", "text", "its name",
+               lambda packet: opcode_name(packet.header.opcode) if packet.header else None),
         TableColumn("dest_qp", "int", "destination queue pair; InfiniBand transport only",
                lambda packet: packet.header.dest_qp if packet.header else None),
         TableColumn("psn", "int", "packet sequence number; InfiniBand transport only",
                lambda packet: packet.header.psn if packet.header else None),
+        TableColumn("payload_bytes", "int", "bytes of payload",
+               lambda packet: (packet.header or packet.segment).length),
+        TableColumn("payload_captured_bytes", "int", "bytes of payload in the capture",
+               lambda packet: (packet.header or packet.segment).captured),
         TableColumn("rpc", "int", "number of the RPC it belongs to", lambda packet: packet.rpc),
         TableColumn("info", "text", "one line about it", lambda packet: packet.info),
     ),
 )  # fmt: skip
+
+
+def _qp(end: int) -> Callable[[Conversation], int | None]:
+    def value(one: Conversation) -> int | None:
+        found = one.connection.endpoints[end]
+        return None if found.port is not None else found.qpn
+
+    return value
+
+
+def _of_endpoint(end: int) -> tuple[TableColumn, ...]:
+    """What one side sent."""
+    name, side = (("client", "active side"), ("server", "passive side"))[end]
+    return (
+        TableColumn(f"{name}_packets", "int", f"packets that the {side} sent; TCP segments with payload for iWARP",
+               lambda one: (one.connection.packets[end] or one.connection.segments[end])),
+        TableColumn(f"{name}_bytes", "int", f"payload bytes that the {side} sent, retransmissions included",
+               lambda one: one.connection.bytes[end]),
+        TableColumn(f"{name}_retransmitted_packets", "int", f"packets or segments that the {side} retransmitted",
+               lambda one: one.connection.retransmitted_packets[end]),
+        TableColumn(f"{name}_missing_packets", "int",
+               f"packets or segments that the {side} sent and that are not in the capture",
+               lambda one: one.connection.missing_packets[end]),
+        TableColumn(f"{name}_inline_bytes", "int", f"inline threshold of the {side}: its largest Send",
+               lambda one: one.inline_threshold(end)[0]),
+    )  # fmt: skip
+
 
 _CONNECTIONS = Table(
     "connections",
@@ -178,14 +79,26 @@ _CONNECTIONS = Table(
         TableColumn("protocol", "text", "rpcrdma, other or unknown", lambda one: one.protocol),
         TableColumn("client", "text", "address of the active side", lambda one: one.connection.endpoints[0].address),
         TableColumn("server", "text", "address of the passive side", lambda one: one.connection.endpoints[1].address),
+        TableColumn("client_qp", "int", "queue pair of the active side; InfiniBand transport only", _qp(0)),
+        TableColumn("server_qp", "int", "queue pair of the passive side; InfiniBand transport only", _qp(1)),
         TableColumn("service_port", "int", "service port", lambda one: one.connection.service_port),
-        TableColumn("paired_by", "text", "how both directions were found to belong together",
+        TableColumn("paired_by", "text", "CM, TCP, inferred or one direction only: how its two directions were found",
                lambda one: one.connection.paired_by),
+        TableColumn("confidence", "float", "how sure that is, 0 to 1", lambda one: one.connection.confidence),
         TableColumn("path_mtu_bytes", "int", "payload of a full packet", lambda one: one.connection.path_mtu),
         TableColumn("first_time_ns", "int", "its first packet", lambda one: one.connection.first_time),
         TableColumn("last_time_ns", "int", "its last packet", lambda one: one.connection.last_time),
         TableColumn("first_frame", "int", "its first frame", lambda one: one.connection.first_frame),
         TableColumn("last_frame", "int", "its last frame", lambda one: one.connection.last_frame),
+        *(column for end in (0, 1) for column in _of_endpoint(end)),
+        TableColumn("lowest_credits_requested", "int", "least credit value of forward calls",
+               lambda one: one.credits_requested and one.credits_requested[0]),
+        TableColumn("highest_credits_requested", "int", "greatest credit value of forward calls",
+               lambda one: one.credits_requested and one.credits_requested[1]),
+        TableColumn("lowest_credits_granted", "int", "least credit value of forward replies",
+               lambda one: one.credits_granted and one.credits_granted[0]),
+        TableColumn("highest_credits_granted", "int", "greatest credit value of forward replies",
+               lambda one: one.credits_granted and one.credits_granted[1]),
         TableColumn("ended_by", "text", "what ended it", lambda one: one.connection.ended_by or None),
     ),
 )  # fmt: skip
@@ -253,7 +166,5 @@ def _within_64_bits(value: int | None) -> int | None:
     return None if value is None or value >= 1 << 63 else value
 
 
-TABLES = {
-    table.name: table for table in (_RPCS, _OPERATIONS, _CHUNKS, _SEGMENTS, _PACKETS, _CONNECTIONS, _FINDINGS, _FILES)
-}
+TABLES = {table.name: table for table in (*RPC_TABLES, _PACKETS, _CONNECTIONS, _FINDINGS, _FILES)}
 """The tables by name."""
