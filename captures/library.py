@@ -10,6 +10,7 @@ from typing import TypeVar
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import select_rules
+from rdmascope.dissect.frames import Place
 from rdmascope.dissect.records.packets import Packet
 from rdmascope.dissect.records.table import Columns, joined
 from rdmascope.dissect.records.tables import TABLES
@@ -162,6 +163,13 @@ class Capture:
     def damage(self) -> CaptureError | None:
         """Why reading ended early; None where it did not."""
         return self._finished().damage
+
+    def place(self, frame: int) -> Place | None:
+        """The file that a frame is in, and its number there: of several that are read as one capture.
+
+        Knows the frames that the pass under way has read; begins one where there was none.  None for no such frame.
+        """
+        return (self._last or self._finished()).place(frame)
 
     def check(self) -> None:
         """Raise CaptureError where the capture is damaged, or holds no RDMA."""

@@ -16,6 +16,7 @@ from rdmascope.dissect.frames import FrameBatch
 from .errors import CaptureError
 from .formats.streams import Limits
 from .open import CaptureFile, Follow, open_capture
+from .places import Places
 
 FIRST = Limits(frames=1, bytes=1 << 16, window=1 << 16)
 """Enough to see the first frame of a file."""
@@ -93,6 +94,8 @@ class MergedCaptures:
         self._done = 0
         self._number = 0
         self.files: list[str] = []
+        self.places = Places()
+        """Where each frame that was given is."""
         if "-" in paths:
             raise CaptureError("standard input cannot be merged with other captures; save it in a file first")
         for path in paths:
@@ -197,6 +200,7 @@ class MergedCaptures:
         """The frames up to the horizon."""
         horizon = self._horizon()
         taken: list[tuple[FrameBatch, Rows, Int64s]] = []
+        sources: list[tuple[str, int]] = []
         exhausted: list[_File] = []
         for file in self._open:
             assert file.batch is not None
@@ -206,19 +210,24 @@ class MergedCaptures:
             rows = file.batch.rows[:size].copy()
             rows["interface"] = file.place * PLACES + rows["interface"] % PLACES
             taken.append((file.batch, rows, file.keys[:size]))
+            sources.append((file.capture.path, int(rows["number"][0])))
             if size == len(file.keys):
                 exhausted.append(file)
             else:
                 file.batch = FrameBatch(file.batch.data, file.batch.rows[size:], file.batch.comments)
                 file.keys = file.keys[size:]
-        yield self._numbered(taken)
+        yield self._numbered(taken, sources)
         for file in exhausted:
             self._advance(file)
 
-    def _numbered(self, taken: list[tuple[FrameBatch, Rows, Int64s]]) -> FrameBatch:
-        """One batch of what several files give, in the order of time."""
+    def _numbered(self, taken: list[tuple[FrameBatch, Rows, Int64s]], sources: Sequence[tuple[str, int]]) -> FrameBatch:
+        """One batch of what several files give, in the order of time.
+
+        ``sources``: path of each file, and the number of its first frame.
+        """
         batch, rows, _ = taken[0]
         data = batch.data
+        mixed = np.zeros(len(rows), np.uint8)
         comments = [batch.comments.get(int(number), "") for number in rows["number"]] if batch.comments else []
         if len(taken) > 1:
             spans, every, at = [], [], 0
@@ -234,7 +243,10 @@ class MergedCaptures:
             data.flags.writeable = False
             order = np.argsort(np.concatenate([keys for _, _, keys in taken]), kind="stable")
             rows = take(np.concatenate(every), order)
+            mixed = np.repeat(np.arange(len(taken), dtype=np.min_scalar_type(len(taken))), [len(one) for one in every])
+            mixed = mixed[order]
             comments = [comments[index] for index in order.tolist()] if any(comments) else []
+        self.places.add(sources, mixed)
         rows["number"] = np.arange(self._number + 1, self._number + 1 + len(rows))
         self._number += len(rows)
         said = {int(rows["number"][at]): comment for at, comment in enumerate(comments) if comment}

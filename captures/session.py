@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from rdmascope.dissect.arrays import Bytes
-from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.frames import FrameBatch, Place
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
 from rdmascope.dissect.measure.selection import CaptureExtent
+from rdmascope.dissect.records.places import placed
+from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -24,6 +26,7 @@ from .errors import CaptureError
 from .formats.streams import Limits
 from .merge import MergedCaptures, first_of, open_captures
 from .open import CaptureFile, Follow
+from .places import Places
 from .read_ahead import ahead, processors
 
 if TYPE_CHECKING:
@@ -74,6 +77,9 @@ class Session:
         self.passed_over: list[str] = []
         self.analyzer = Analyzer(options)
         self.damage: CaptureError | None = None
+        self._places: Places | None = None
+        self._files: list[str] = []
+        self._names: dict[str, str] = {}
         self._limits = limits
         self._progress = progress
 
@@ -130,6 +136,9 @@ class Session:
             with open_captures(self.paths, self._limits, self.follow) as capture:
                 if isinstance(capture, MergedCaptures):
                     self.passed_over = capture.passed_over
+                    self._places = capture.places if len(capture.files) > 1 else None
+                    self._files = capture.files
+                    self._names = _short_names(capture.files)
                 made = line(capture)
                 while True:
                     with uncollected():
@@ -157,6 +166,39 @@ class Session:
             kinds = ", ".join(sorted(skipped, key=lambda kind: -skipped[kind])[:3])
             raise CaptureError(f"{self.path}: no RDMA packet among {plural(frames, 'frame')} ({kinds})")
 
+    def place(self, frame: int) -> Place | None:
+        """The file that the frame of this number is in, and its number there; None for a frame that was not read."""
+        if self._places is not None:
+            return self._places.find(frame)
+        path = self._files[0] if self._files else self.paths[0]
+        return Place(path, frame) if 0 < frame <= self.analyzer.frames else None
+
+    def placed(self, fields: Record) -> Record:
+        """The record, with the file of each frame, and its number there, where several files are read as one."""
+        return fields if self._places is None else placed(fields, self.place)
+
+    def place_words(self, *frames: int | None) -> str:
+        """'b.pcap:12-80': those frames in their files; '' where one file is read, or none of the frames is known."""
+        if self._places is None:
+            return ""
+        text, before = "", ""
+        for place in (self._places.find(frame or 0) for frame in frames):
+            if place is None:
+                continue
+            name = self._names[place.file]
+            text += ("-" if text else "") + (str(place.frame) if name == before else f"{name}:{place.frame}")
+            before = name
+        return text
+
+    def place_width(self, digits: int) -> int:
+        """Columns of ``place_words`` with numbers of so many digits in one file."""
+        return max(map(len, self._names.values()), default=0) + 1 + digits
+
+    @property
+    def several(self) -> bool:
+        """Several files are read as one capture."""
+        return self._places is not None
+
     def extent(self) -> CaptureExtent:
         """What was read, as far as filters name it."""
         analyzer = self.analyzer
@@ -181,6 +223,12 @@ class Session:
     def passed_over_words(self) -> str:
         """Which files of a directory were passed over, in one line; '' where none was."""
         return f"passed over: {first_of(self.passed_over)}" if self.passed_over else ""
+
+
+def _short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Names of files without their directories, where that tells them apart."""
+    names = {path: os.path.basename(path) for path in paths}
+    return names if len(set(names.values())) == len(names) else {path: path for path in paths}
 
 
 @contextmanager

@@ -208,6 +208,10 @@ class LiveSession:
             times[place.rule] = times.get(place.rule, 0) + tally.violated
         return [(finding, times[id]) for id, finding in reversed(self.last_found.items())]
 
+    def placed(self, fields: Record) -> Record:
+        """The frames of a live capture are in no file."""
+        return fields
+
     def record(self) -> Record:
         """How the capture itself went."""
         live = self.live

@@ -41,6 +41,15 @@ class Frame(NamedTuple):
     comment: str = ""
 
 
+class Place(NamedTuple):
+    """Where a frame is, when several files are read as one capture."""
+
+    file: str
+    """Path of the file."""
+    frame: int
+    """Number of the frame in it, from 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class FrameBatch:
     """Consecutive frames of one capture.

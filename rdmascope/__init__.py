@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rdmascope.captures.library import Capture, read
     from rdmascope.captures.session import Session
     from rdmascope.dissect.audit.finding import Finding
-    from rdmascope.dissect.frames import Frame
+    from rdmascope.dissect.frames import Frame, Place
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.records.table import TableColumn
     from rdmascope.dissect.records.tables import TABLES
@@ -51,6 +51,7 @@ _PLACES = {
     "Limits": "captures",
     "Message": "dissect.rpcrdma.messages",
     "Operation": "dissect.transport.operations",
+    "Place": "dissect.frames",
     "Packet": "dissect.records.packets",
     "Reassembled": "dissect.rpcrdma.rpcs",
     "Rpc": "dissect.rpcrdma.rpcs",
@@ -81,6 +82,7 @@ __all__ = [
     "Message",
     "Operation",
     "Packet",
+    "Place",
     "Reassembled",
     "Rpc",
     "Segment",

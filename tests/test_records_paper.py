@@ -50,7 +50,12 @@ In all of them:
   UTC; the others are durations. Sizes and lengths are bytes.
 - `null` is: not known, or not applicable. A field that can be null says so; a field that can be absent, too.
 - Integers can have 64 bits: memory offsets are unsigned ones, and times need 61. JavaScript and older versions of jq
-  read them as floating-point numbers, which are exact to 53 bits only. Python does not.
+  read them as floating-point numbers, which are exact to 53 bits only. Python does not. Offsets, addresses and
+  identifiers of 64 bits come as strings, too: beside `offset` stands `offset_hex`, `0x` and 16 hexadecimal digits, and
+  so beside every such field of a frame's layers. Times lose less than a microsecond.
+- Where several files are read as one capture, frames are numbered through, and behind each frame number stands the file
+  and the number of the frame in it: behind `frame` is `place`, behind `call_frame` `call_place`, an object of `file`
+  and `frame` (null where no frame is meant); behind an array `frames` is an array `places`. The tables leave them out.
 - Byte strings are hexadecimal.
 - `a.b` is the key `b` of the object `a`, `a[].b` the key `b` of each object in the array `a`, and `a{}.b` the key `b`
   of each object in the map `a`. The keys of a map are data.

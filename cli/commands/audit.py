@@ -147,11 +147,11 @@ def command(
             results.append(result)
             if as_json:
                 for line in audit_records(result):
-                    print_json({**line, "file": file})
+                    print_json({**reading.placed(line), "file": file})
             else:
                 if at:
                     click.echo()
-                show(out, views.page(result, out.width, settings.waivers))
+                show(out, views.page(result, out.width, settings.waivers, reading.place_words))
             reading.refuse(problem)
             reading.check()
         except CaptureError as error:

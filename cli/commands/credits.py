@@ -64,7 +64,7 @@ def command(
     out = console()
     for at, one in enumerate(chosen):
         if as_json:
-            print_json({**credits_record(one), "file": reading.path})
+            print_json({**reading.placed(credits_record(one)), "file": reading.path})
         else:
             if at:
                 click.echo()

@@ -84,13 +84,15 @@ def command(
     listed = 0
     for listed, packet in enumerate(chosen, 1):
         if as_json:
-            print_json(packet_record(packet))
+            print_json(reading.placed(packet_record(packet)))
         else:
             if listed == 1 and not trees:
-                show(out, Text(views.header_line(), "dim"))
+                show(out, Text(views.header_line(reading.place_width(7) if reading.several else 0), "dim"))
             when = packet.time - reading.first_time
             shown = packet.protocol, packet.info
             text = views.packet_line(packet.frame, when, packet.wire, packet.source, packet.destination, shown)
+            if reading.several:
+                text = f"{reading.place_words(packet.frame):<{reading.place_width(7)}} {text}"
             if out.is_terminal:
                 style = views.PROTOCOL_STYLES.get(packet.protocol, "")
                 out.print(Text(text, style), no_wrap=True, overflow="ellipsis")

@@ -11,6 +11,7 @@ from rdmascope.captures.merge import expand
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.measure.undecoded import undecoded
 from rdmascope.dissect.records.report import report_records
+from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 from ..reading import Reading, analyzer_options, follow_options, following, recognition_options
@@ -116,6 +117,9 @@ class Read(Protocol):
     analyzer: Analyzer
     damage: CaptureError | None
 
+    def placed(self, fields: Record) -> Record:
+        """With the file of each frame, where there are several."""
+
 
 def print_page(reading: Read, statistics: Statistics, everything: bool = False) -> None:
     """The report for people."""
@@ -167,7 +171,7 @@ def print_page(reading: Read, statistics: Statistics, everything: bool = False) 
 def print_records(reading: Read, statistics: Statistics) -> None:
     """The report for scripts."""
     for record in report_records(reading.analyzer, statistics, _error(reading)):
-        print_json({**record, "file": reading.path})
+        print_json({**reading.placed(record), "file": reading.path})
 
 
 def _error(reading: Read) -> str | None:

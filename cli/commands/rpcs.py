@@ -110,13 +110,18 @@ def command(
     narrow = out.is_terminal and out.width < views.NARROW
 
     def row(rpc: Rpc) -> str | Text:
-        return json_line(rpc_record(rpc)) if as_json else views.line(rpc, reading.first_time, narrow)
+        if as_json:
+            return json_line(reading.placed(rpc_record(rpc)))
+        place = None
+        if reading.several:
+            place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
+        return views.line(rpc, reading.first_time, narrow, place)
 
     rows = _rows(reading, wanted, row, sort)
     first = next(rows, None)
     problem = wanted.problem(reading.extent()) if first is None else ""
     if not as_json and not problem and (first is not None or reading.damage is None):
-        _print_line(out, Text(views.header(narrow).plain, "dim"))
+        _print_line(out, Text(views.header(narrow, reading.place_width(13) if reading.several else 0).plain, "dim"))
     for one in rows if first is None else chain((first,), rows):
         _print_line(out, one)
     reading.refuse(wanted.problem(reading.extent()))

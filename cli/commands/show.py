@@ -125,7 +125,7 @@ def _show_rpcs(
             if full:
                 record["call_message"] = reassembled_fields(reassembled_call(rpc))
                 record["reply_message"] = reassembled_fields(reassembled_reply(rpc))
-            print_json(record)
+            print_json(reading.placed(record))
             continue
         if at:
             show(out, Text())
@@ -138,7 +138,8 @@ def _show_rpcs(
 
 
 def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: bool) -> None:
-    show(out, views.rpc_summary(rpc, reading.first_time))
+    place = reading.place_words(rpc.call_frame, rpc.reply_frame)
+    show(out, views.rpc_summary(rpc, reading.first_time, place))
     show(out, Text())
     show(out, heading("Packets"))
     iwarp = rpc.connection.transport == "iWARP"
@@ -177,20 +178,21 @@ def _show_frame(reading: Reading, number: int, as_json: bool, at: int) -> None:
         raise AssertionError
     frame, rpcs, segment = found.frame, found.rpcs, found.segment
     if as_json:
-        print_json(
-            record(
-                "frame",
-                number=number,
-                time_ns=frame.time,
-                captured=len(frame.data),
-                original=frame.original,
-                rpc=rpcs[0].number if rpcs else None,
-                rpcs=[rpc.number for rpc in rpcs],
-                layers=frame_fields(frame.data, frame.link_type, found.begins_message, segment),
-            )
+        fields = record(
+            "frame",
+            number=number,
+            time_ns=frame.time,
+            captured=len(frame.data),
+            original=frame.original,
+            rpc=rpcs[0].number if rpcs else None,
+            rpcs=[rpc.number for rpc in rpcs],
+            layers=frame_fields(frame.data, frame.link_type, found.begins_message, segment),
         )
+        print_json(reading.placed(fields))
     else:
         out = console()
+        if place := reading.place_words(number):
+            show(out, Text(f"frame {number} is {place}"))
         show(out, *([Text()] if at else []), frame_tree(frame, reading.first_time, found.begins_message, segment))
         show(out, Text())
         if found.stray is not None:

@@ -95,11 +95,12 @@ def command(
         health = analyzer.health(one.number)
         waited = [entry for _, _, entry in sorted(paid.get(one.number, []), reverse=True)]
         if as_json:
-            print_json({**transport_record(analyzer.conversation(one), health, waited), "file": reading.path})
+            fields = transport_record(analyzer.conversation(one), health, waited)
+            print_json({**reading.placed(fields), "file": reading.path})
         else:
             if at:
                 click.echo()
-            show(out, views.connection_view(one, health, waited, out.width, everything))
+            show(out, views.connection_view(one, health, waited, out.width, everything, reading.place_words))
     if evicted := analyzer.evicted.connections:
         complain(f"{plural(evicted, 'earlier connection')} evicted: too many to tell of each; the report has their sum")
     reading.refuse(problem)

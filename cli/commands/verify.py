@@ -98,7 +98,7 @@ def _verify(
             for difference in comparison.run(_sighting(known, line) for line in lines):
                 listed = kinds.add(difference)
                 if as_json and listed:
-                    print_json(difference_record(difference))
+                    print_json(reading.placed(difference_record(difference)))
         return comparison
 
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -32,8 +32,10 @@ NOTE = 3
 """The ``worst`` of a tally with nothing worse than a note."""
 
 
-def page(result: Result, width: int, waivers: Sequence[Waiver] = ()) -> RenderableType:
-    """All of one file."""
+def page(
+    result: Result, width: int, waivers: Sequence[Waiver] = (), place: Callable[..., str] = lambda *frames: ""
+) -> RenderableType:
+    """All of one file.  ``place`` says which file frames are in, where there are several."""
     auditor = result.auditor
     broken = {rule for rule, found in result.by_rule.items() if any(tally.violated for _, tally in found)}
     parts: list[RenderableType] = [_headline(result, broken)]
@@ -47,7 +49,7 @@ def page(result: Result, width: int, waivers: Sequence[Waiver] = ()) -> Renderab
             key=lambda id: (min(_worst(result, id)), -_count(result, id), id),
         )
         for id in ranked:
-            parts += [Text(), _group(result, auditor.rules[id])]
+            parts += [Text(), _group(result, auditor.rules[id], place)]
     if undecided := _undecided(result):
         parts += [Text(), heading("Undecidable", "what the capture does not show"), undecided]
     if auditor.waived_count:
@@ -108,7 +110,7 @@ def _count(result: Result, id: str) -> int:
     return sum(tally.violated for _, tally in result.by_rule[id])
 
 
-def _group(result: Result, rule: Rule) -> RenderableType:
+def _group(result: Result, rule: Rule, where: Callable[..., str]) -> RenderableType:
     """All findings of one rule."""
     level = rule.level.value
     only_notes = min(_worst(result, rule.id)) == NOTE
@@ -132,15 +134,17 @@ def _group(result: Result, rule: Rule) -> RenderableType:
             line = f"{who(connection, place.endpoint)}, connection {place.connection}: {number}"
         parts.append(Padding(Text(line), (0, 0, 0, 4)))
         for finding in tally.examples:
-            parts.append(Padding(_example(finding), (0, 0, 0, 6)))
+            parts.append(Padding(_example(finding, where), (0, 0, 0, 6)))
         if tally.violated > len(tally.examples) > 0:
             parts.append(Padding(Text(f"… and {tally.violated - len(tally.examples):,} more", "dim"), (0, 0, 0, 6)))
     return Group(*parts)
 
 
-def _example(finding: Finding) -> RenderableType:
+def _example(finding: Finding, where: Callable[..., str]) -> RenderableType:
     frames = ", ".join(str(frame) for frame in finding.frames)
     place = f"frame {frames}" if len(finding.frames) == 1 else f"frames {frames}" if frames else "no frame"
+    if there := where(*finding.frames):
+        place += f" ({there})"
     if finding.rpc is not None:
         place += f", RPC {finding.rpc}"
     if finding.xid is not None:

@@ -8,8 +8,10 @@ from rdmascope.dissect.units import seconds
 PROTOCOL_STYLES = {"RPCoRDMA": "cyan", "NFS": "green", "NFS_CB": "magenta"}
 
 
-def header_line() -> str:
-    return f"{'No.':>7} {'Time':>12} {'Source':>15}   {'Destination':<15} {'Protocol':<8} {'Length':>6} Info"
+def header_line(place_width: int = 0) -> str:
+    """``place_width``: of a column that says in which of several files frames are."""
+    place = f"{'file:frame':<{place_width}} " if place_width else ""
+    return f"{place}{'No.':>7} {'Time':>12} {'Source':>15}   {'Destination':<15} {'Protocol':<8} {'Length':>6} Info"
 
 
 def packet_line(frame: int, time: int, wire: int, source: str, destination: str, shown: Shown) -> str:

@@ -18,7 +18,7 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.units import count, duration, moment, plural, seconds, share, size
 
 from .negotiation import add_option, direction_words
-from .rpcs import begin, outcome, title
+from .rpcs import begin, frames, outcome, title
 from .tables import PART_NAMES, Cell, Grid, bar
 
 LONGEST_RUN = 4
@@ -27,12 +27,14 @@ MAX_BYTES = 256
 ROW = 16
 
 
-def rpc_summary(rpc: Rpc, first_time: int) -> RenderableType:
+def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> RenderableType:
     lines = [Text.assemble((f"RPC {rpc.number}  ", "bold"), (title(rpc), "bold"), "  ", outcome(rpc))]
     direction = "backward call, made by the server" if rpc.backward else "forward call"
     lines.append(Text(f"connection {rpc.connection.number}, xid {rpc.xid:#010x} ({rpc.xid}), {direction}"))
     when = begin(rpc)
     lines.append(Text(f"began at {seconds(when - first_time)} s, {moment(when)}"))
+    if place:
+        lines.append(Text(f"frames {frames(rpc)} are {place}"))
     lines += [Text(line) for line in _thresholds(rpc)]
     if rpc.latency is not None:
         parts = rpc.latency._asdict()

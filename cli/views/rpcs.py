@@ -65,12 +65,16 @@ def outcome(rpc: Rpc) -> Text:
     return Text(text, STATE_STYLES.get(rpc.state, ""))
 
 
-def header(narrow: bool = False) -> Text:
+def header(narrow: bool = False, place_width: int = 0) -> Text:
+    """``place_width``: of a column that says in which of several files frames are."""
     cells = [f"{name:>{width}}" for name, width in COLUMNS if not narrow or name in FEW]
+    if place_width:
+        cells.append(f" {'file:frames':<{place_width}}")
     return Text(" ".join(cells) + "  procedure")
 
 
-def line(rpc: Rpc, first_time: int, narrow: bool = False) -> Text:
+def line(rpc: Rpc, first_time: int, narrow: bool = False, place: str | None = None) -> Text:
+    """``place``: its frames in their files, where there are several; None where there are not."""
     values = (
         str(rpc.number),
         seconds(begin(rpc) - first_time),
@@ -85,6 +89,8 @@ def line(rpc: Rpc, first_time: int, narrow: bool = False) -> Text:
     cells = [
         f"{value:>{width}}" for value, (name, width) in zip(values, COLUMNS, strict=True) if not narrow or name in FEW
     ]
+    if place is not None:
+        cells.append(f" {place}")
     text = Text(" ".join(cells) + "  ")
     if rpc.state != "complete":
         text.append_text(outcome(rpc))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -34,9 +34,14 @@ def nothing(name: str, frames: int) -> Text:
 
 
 def connection_view(
-    connection: Connection, health: TransportHealth, paid: Sequence[Paid], width: int, everything: bool = False
+    connection: Connection,
+    health: TransportHealth,
+    paid: Sequence[Paid],
+    width: int,
+    everything: bool = False,
+    place: Callable[..., str] = lambda *frames: "",
 ) -> RenderableType:
-    """All of one connection."""
+    """All of one connection.  ``place`` says which file frames are in, where there are several."""
     active, passive = connection.endpoints
     port = f":{connection.service_port}" if connection.service_port else ""
     there = f"[{passive.address}]" if port and ":" in passive.address else passive.address
@@ -52,7 +57,7 @@ def connection_view(
     if health.retransmission_count:
         parts += [Text(), causes_view(health)]
         shown = health.retransmissions if everything else health.retransmissions[:MAX_RETRANSMISSIONS]
-        parts += [Text(), retransmissions_view(connection, shown, width, health.segments)]
+        parts += [Text(), retransmissions_view(connection, shown, width, health.segments, place)]
         parts += _more(len(health.retransmissions) - len(shown), "retransmissions")
     listed = paid if everything else paid[:MAX_PAID]
     if listed:
@@ -273,7 +278,11 @@ def _notice(segments: bool) -> str:
 
 
 def retransmissions_view(
-    connection: Connection, retransmissions: Sequence[Retransmission], width: int, segments: bool = False
+    connection: Connection,
+    retransmissions: Sequence[Retransmission],
+    width: int,
+    segments: bool = False,
+    place: Callable[..., str] = lambda *frames: "",
 ) -> RenderableType:
     """One line per return to an earlier packet, with the frames that show it."""
     notice, unit = _notice(segments), "segments" if segments else "packets"
@@ -281,7 +290,9 @@ def retransmissions_view(
     narrow_rows: list[list[Cell]] = []
     wide_rows: list[list[Cell]] = []
     for one in retransmissions:
+        there = place(one.lost_frame, one.nak_frame, one.retransmission_frame)
         frames = f"{one.lost_frame or '-'} {one.nak_frame or '-'} {one.retransmission_frame or '-'}"
+        frames += f" ({there})" if there else ""
         start, delay = [("client", "server")[one.initiator], one.cause, frames], _time(one.loss_to_retransmission)
         narrow_rows.append([*start, count(one.packets), delay])
         delays = [_time(one.loss_to_nak), _time(one.nak_to_retransmission), delay]

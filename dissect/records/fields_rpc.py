@@ -21,6 +21,7 @@ MESSAGE = {
 SEGMENT = {
     "handle": ("integer", "memory handle, R_key or STag (unsigned, 32 bits)"),
     "offset": ("integer", "offset in that memory (unsigned, 64 bits)"),
+    "offset_hex": ("string", "the same in hexadecimal, 0x and 16 digits"),
     "advertised": ("integer", "bytes advertised"),
     "returned": ("integer|null", "length that the reply returned; null for Read chunks or without a reply"),
     "transferred": ("integer", "bytes that RDMA Reads or Writes transferred"),
@@ -76,6 +77,7 @@ FPDU = {
     "payload_length": ("integer|absent", "fpdu: bytes of payload"),
     "stag": ("integer|null|absent", "fpdu: STag of a tagged one (unsigned, 32 bits)"),
     "tagged_offset": ("integer|null|absent", "fpdu: offset of a tagged one (unsigned, 64 bits)"),
+    "tagged_offset_hex": ("string|null|absent", "fpdu: the same in hexadecimal"),
     "queue": ("integer|null|absent", "fpdu: queue number of an untagged one"),
     "msn": ("integer|null|absent", "fpdu: message sequence number of an untagged one"),
     "message_offset": ("integer|null|absent", "fpdu: message offset of an untagged one"),
@@ -83,9 +85,11 @@ FPDU = {
     "read": ("object|null|absent", "fpdu: an RDMA Read request"),
     "read.sink_stag": ("integer", "STag that receives the data"),
     "read.sink_to": ("integer", "offset in it (unsigned, 64 bits)"),
+    "read.sink_to_hex": ("string", "the same in hexadecimal"),
     "read.length": ("integer", "bytes requested"),
     "read.source_stag": ("integer", "STag that is read"),
     "read.source_to": ("integer", "offset in it (unsigned, 64 bits)"),
+    "read.source_to_hex": ("string", "the same in hexadecimal"),
     "first_frame": ("integer|absent", "fpdu: frame with its first byte"),
     "last_frame": ("integer|absent", "fpdu: frame with its last byte"),
 }

@@ -8,6 +8,10 @@ from typing import Any
 from ..link.numbers import COOKED, ERF, ETHERNET, INFINIBAND, LINUX_SLL2, RAW_IP
 from ..transport.iwarp.segments import IwarpSegment
 from .fpdu_layers import Words, mpa_layers
+from .schema import wide
+
+WIDE = 8
+"""Bytes of a field that some readers of JSON have no integers for."""
 
 
 def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
@@ -98,4 +102,10 @@ def _plain(layer: Any) -> dict[str, Any]:
             return value.hex()
         return value if isinstance(value, int | float | str | None) else str(value)
 
-    return {"layer": layer.name, **{field.name: value_of(value) for field, value in fields_of(layer)}}
+    fields: dict[str, Any] = {"layer": layer.name}
+    for field, value in fields_of(layer):
+        if getattr(field, "sz", 0) == WIDE and type(value) is int:
+            fields |= wide(field.name, value)
+        else:
+            fields[field.name] = value_of(value)
+    return fields

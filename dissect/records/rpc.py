@@ -7,7 +7,7 @@ from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
 from ..onc.programs import program_name
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
-from .schema import Record, record
+from .schema import Record, record, wide
 
 
 def latency_fields(latency: Latency | None) -> Record | None:
@@ -104,7 +104,7 @@ def _segment(use: SegmentUse) -> Record:
     segment = use.advertised
     return {
         "handle": segment.handle,
-        "offset": segment.offset,
+        **wide("offset", segment.offset),
         "advertised": segment.length,
         "returned": use.returned,
         "transferred": use.transferred,

@@ -56,6 +56,11 @@ VERSIONS = {
 """Version of each type's layout."""
 
 
+def wide(name: str, value: int | None) -> Record:
+    """A field of 64 bits, and its hexadecimal string: not every reader of JSON has integers beyond 53 bits."""
+    return {name: value, f"{name}_hex": None if value is None else f"{value:#018x}"}
+
+
 def schema(type: str) -> str:
     """The name of a type's layout: 'rdmascope.rpc/3'."""
     return f"rdmascope.{type}/{VERSIONS[type]}"

@@ -13,11 +13,12 @@ from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..transport.iwarp.checks import DOUBTED, WRONG_CRC, WRONG_HEADERS, WRONG_MARKERS
+from ..transport.iwarp.decoding import ReadRequest
 from ..transport.iwarp.segments import Fpdu, IwarpSegment, IwarpSegments, Part
 from ..transport.operations import Kind
 from . import segment_info as views
 from .packet_info import Shown, alone_shown, call_shown, reply_shown
-from .schema import Record
+from .schema import Record, wide
 
 MAX_KEPT = 1 << 16
 """Messages and transfers of which it is remembered what RPC they are of."""
@@ -201,13 +202,20 @@ def _part(part: Part) -> Record:
             "ulpdu_length": fpdu.ulpdu_length,
             "payload_length": fpdu.length,
             "stag": fpdu.stag if tagged else None,
-            "tagged_offset": fpdu.place if tagged else None,
+            **wide("tagged_offset", fpdu.place if tagged else None),
             "queue": fpdu.queue,
             "msn": None if tagged else fpdu.msn,
             "message_offset": None if tagged else fpdu.place,
             "invalidate": fpdu.stag if invalidating else None,
-            "read": fpdu.request._asdict() if fpdu.request else None,
+            "read": _read_fields(fpdu.request) if fpdu.request else None,
             "first_frame": fpdu.first_frame,
             "last_frame": fpdu.last_frame,
         }
+    return fields
+
+
+def _read_fields(request: ReadRequest) -> Record:
+    fields: Record = {}
+    for name, value in request._asdict().items():
+        fields |= wide(name, value) if name in ("sink_to", "source_to") else {name: value}
     return fields

@@ -1,0 +1,81 @@
+"""Which file a frame of several is from, and its number there."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rdmascope.dissect.arrays import Bytes
+from rdmascope.dissect.frames import Place
+
+
+class _Stretch(NamedTuple):
+    """Consecutive frames, of one file or of several mixed."""
+
+    first: int
+    """Number of its first frame, counted over all files."""
+    files: list[tuple[int, int]]
+    """Index of each file, and the number that its first frame here has in it."""
+    mixed: Bytes | None
+    """Index in ``files`` of each frame; None where they are all of one file."""
+
+
+class Places:
+    """Frames are noted in the order of their numbers, counted over all files, and found by them.
+
+    Frames of one file that follow each other take no memory; where files alternate it is a byte for each frame.
+    """
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+        self._index: dict[str, int] = {}
+        self._stretches: list[_Stretch] = []
+        self._firsts: list[int] = []
+        self._end = 1
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The files that frames were noted of."""
+        return self._paths
+
+    def add(self, files: Sequence[tuple[str, int]], mixed: Bytes) -> None:
+        """The next frames.
+
+        ``files``: paths, and the number of the first of these frames in each; ``mixed``: the index in ``files`` of
+        each frame.  Frames of one file follow each other in it.
+        """
+        indexed = [(self._of(path), first) for path, first in files]
+        if len(indexed) > 1:
+            self._append(_Stretch(self._end, indexed, mixed))
+        else:
+            last = self._stretches[-1] if self._stretches else None
+            file, first = indexed[0]
+            if last is None or last.mixed is not None or last.files != [(file, first - (self._end - last.first))]:
+                self._append(_Stretch(self._end, indexed, None))
+        self._end += len(mixed)
+
+    def find(self, frame: int) -> Place | None:
+        """Where the frame of this number is; None where none of it was noted."""
+        if not 0 < frame < self._end:
+            return None
+        stretch = self._stretches[bisect_right(self._firsts, frame) - 1]
+        at = frame - stretch.first
+        if stretch.mixed is None:
+            file, first = stretch.files[0]
+            return Place(self._paths[file], first + at)
+        which = int(stretch.mixed[at])
+        file, first = stretch.files[which]
+        return Place(self._paths[file], first + int(np.count_nonzero(stretch.mixed[:at] == which)))
+
+    def _append(self, stretch: _Stretch) -> None:
+        self._stretches.append(stretch)
+        self._firsts.append(stretch.first)
+
+    def _of(self, path: str) -> int:
+        if path not in self._index:
+            self._index[path] = len(self._paths)
+            self._paths.append(path)
+        return self._index[path]
