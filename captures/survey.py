@@ -99,16 +99,24 @@ class Survey:
             self.skipped[f"{name}, {opcodes.transport_service(opcode)} opcode, not decoded"] += many
         self.decoders = +self.decoders
         if located.tcp:
-            taken = self._iwarp.taken
             self._iwarp.feed(batch, located.tcp)
-            if taken := self._iwarp.taken - taken:
-                self.decoders["iWARP"] += taken
-                self.skipped["TCP"] -= taken
-        self.skipped = +self.skipped
+        self._count_iwarp()
         self.odd.update(located.odd)
         if self.checksums and len(packets):
             self.icrc.update(icrc_ok(batch, packets.rows))
             self.vcrc.update(vcrc_ok(batch, packets.rows))
+
+    def finish(self) -> None:
+        """The file is over: decide what is still undecided."""
+        self._iwarp.finish()
+        self._count_iwarp()
+
+    def _count_iwarp(self) -> None:
+        _, segments = self._iwarp.uncounted()
+        if segments:
+            self.decoders["iWARP"] += segments
+            self.skipped["TCP"] -= segments
+        self.skipped = +self.skipped
 
 
 def survey_record(survey: Survey, capture: CaptureFile) -> Record:

@@ -68,6 +68,7 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
                         progress.at(capture.position, capture.size, f"{count(survey.frames)} frames")
                 except CaptureError as error:
                     survey.damage = str(error)
+                survey.finish()
                 if as_json:
                     print_json(survey_record(survey, capture))
                 else:

@@ -248,13 +248,18 @@ class Analyzer:
 
             observer = self._iwarp = IwarpObserver(self._registry, self.options.ports)
             observer.listener = self._watch_fpdus
-        packets, taken = observer.packets, observer.taken
         found = observer.feed(batch, tcp)
-        self.packets += observer.packets - packets
-        self.skipped["TCP"] -= observer.taken - taken
+        return sorted([*events, *found], key=itemgetter(0)) if events else found
+
+    def _count_iwarp(self) -> None:
+        """Count as RDMA what was found to be iWARP since the last call; a connection may be known only at its end."""
+        if self._iwarp is None:
+            return
+        packets, segments = self._iwarp.uncounted()
+        self.packets += packets
+        self.skipped["TCP"] -= segments
         if self.skipped["TCP"] <= 0:
             del self.skipped["TCP"]
-        return sorted([*events, *found], key=itemgetter(0)) if events else found
 
     def finish(self) -> list[Rpc]:
         """The input is over: give the rest."""
@@ -265,6 +270,7 @@ class Analyzer:
         return self._collect()
 
     def _take(self, events: Sequence[Event]) -> None:
+        self._count_iwarp()
         before = None
         for _, link, operation in events:
             if link is not before:

@@ -82,10 +82,8 @@ class IwarpObserver:
         self.undecided: dict[Key, _Undecided] = {}
         self.trials: set[Key] = set()
         """Open connections that have not shown yet that they are iWARP, and began with no Request or Reply."""
-        self.packets = 0
-        """MPA Requests and Replies and FPDUs of connections that are iWARP."""
-        self.taken = 0
-        """Segments of connections that are iWARP."""
+        self._packets = 0
+        self._segments = 0
 
     def feed(self, batch: FrameBatch, walks: list[Rows]) -> list[Event]:
         """Take a batch, of which ``walks`` (``Located.tcp``) say where TCP is."""
@@ -106,6 +104,12 @@ class IwarpObserver:
                     events += self._take(group.key, segments, part, group.likely)
         events.sort(key=itemgetter(0))
         return events
+
+    def uncounted(self) -> tuple[int, int]:
+        """MPA Requests and Replies and FPDUs, and TCP segments, of connections that are iWARP, since the last call."""
+        counts = self._packets, self._segments
+        self._packets = self._segments = 0
+        return counts
 
     def idle(self, now: int) -> list[Event]:
         """Nothing came up to ``now`` (ns) that was not fed: give what need not wait any longer."""
@@ -233,8 +237,8 @@ class IwarpObserver:
             self.connections[connection.number] = tcp
             self.trials.discard(key)
         packets, segments = tcp.uncounted()
-        self.packets += packets
-        self.taken += segments
+        self._packets += packets
+        self._segments += segments
         return [(order, tcp, operation) for order, operation in delivered]
 
     def _finish(self, key: Key) -> list[Event]:

@@ -15,7 +15,9 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
-from playbook import wrap
+from playbook import call, nfs3, wrap
+from playbook.capture import write_pcap
+from playbook.iwarp import IwarpCapture, IwarpWire
 from rdmascope.captures import PcapngWriter, open_capture
 from rdmascope.cli.main import main
 
@@ -54,6 +56,15 @@ def write(path: Path, some: list[wrap.Raw], comments: dict[int, str] | None = No
         for number, one in enumerate(some, 1):
             writer.write(one.time, one.data[: snaplen or None], len(one.data), (comments or {}).get(number))
     return path
+
+
+def test_iwarp_that_is_known_only_at_the_end(tmp_path: Path) -> None:
+    wire = IwarpWire(seed=1)
+    call(wire.connect(cm=False), nfs3.getattr_())
+    path = tmp_path / "one-call.pcap"
+    write_pcap(IwarpCapture(wire).frames, path)
+    (record,) = about(path)
+    assert record["decoded"] == {"iWARP": record["frames"]} and not record["not_decoded"]
 
 
 def test_the_facts_of_a_file() -> None:

@@ -155,3 +155,14 @@ def test_findings_are_reported_when_the_connection_pauses() -> None:
     auditor.tick(last(batch) + 20 * SECOND)
     auditor.finish(analyzer.conversations)
     assert len(told) == sum(tally.violated for tally in auditor.tallies.values()) > early
+
+
+def test_an_iwarp_connection_that_is_known_only_at_the_end_counts() -> None:
+    """The capture begins inside one message; the one behind it is not enough before the end of the capture."""
+    wire = IwarpWire(seed=1)
+    call(wire.connect(cm=False), nfs3.getattr_())
+    batch = frame_batch(IwarpCapture(wire).frames)
+    analyzer = Analyzer()
+    assert analyzer.feed(batch) == [] and analyzer.packets == 0 and analyzer.skipped["TCP"] == len(batch)
+    assert [rpc.state for rpc in analyzer.finish()] == ["no reply"]
+    assert analyzer.packets == 1 and not analyzer.skipped
