@@ -50,7 +50,10 @@ def connection_view(
         Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}{port}"),
         Padding(Text(_sentence("ended by", health.ended), _ended_style(health)), (0, 0, 0, 2)),
         *(Padding(Text(line), (0, 0, 0, 2)) for line in _place(health)),
-        *(Padding(Text(line, "red"), (0, 0, 0, 2)) for line in reused_lines(connection)),
+        *(
+            Padding(Text(line, "red"), (0, 0, 0, 2))
+            for line in [*contradiction_lines(connection), *reused_lines(connection)]
+        ),
         Text(),
         Grid([""], ["client", "server"], list(rows), gap=2),
     ]
@@ -112,7 +115,7 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
             troubles.append(f"{plural(one.congestion_echoes, 'congestion echo', 'congestion echoes')} (ECE)")
         if troubles:
             lines.append(f"{name}: " + "; ".join(troubles))
-    lines += reused_lines(connection)
+    lines += [*contradiction_lines(connection), *reused_lines(connection)]
     spread = health.loss_to_retransmission
     if spread:
         lines.append(f"from loss to retransmission: median {duration(spread.median)}, max {duration(spread.maximum)}")
@@ -121,6 +124,19 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
     if lines:
         lines[0] = f"#{connection.number} {lines[0]}"
     return [Text(line) for line in lines]
+
+
+def contradiction_lines(connection: Connection) -> list[str]:
+    """What either end retransmitted with other bytes than before."""
+    lines = []
+    for name, frames in zip(("client", "server"), connection.contradicted, strict=True):
+        if frames:
+            listed = ", ".join(map(str, frames[:MAX_FRAMES])) + (", …" if len(frames) > MAX_FRAMES else "")
+            lines.append(
+                f"{name}: frame{'s' if len(frames) > 1 else ''} {listed} retransmit{'' if len(frames) > 1 else 's'}"
+                " with other bytes than before: which of them the receiver took is undecidable"
+            )
+    return lines
 
 
 def reused_lines(connection: Connection) -> list[str]:

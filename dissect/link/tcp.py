@@ -6,6 +6,7 @@ All multi-byte header fields are big-endian.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,31 +115,44 @@ def sack_blocks(data: Bytes, header: int, payload: int) -> list[tuple[int, int]]
     return []
 
 
-def checksums(data: Bytes, rows: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which SEGMENT rows have the right checksum, and which a wrong one (RFC 9293, 3.1).
+class Checksums(NamedTuple):
+    """What the checksums of segments say (RFC 9293, 3.1).
 
-    Neither: those without payload or truncated by the capture, and those whose checksum is left for a network card to
-    complete.
+    Neither right nor wrong: those without payload or truncated by the capture, and those whose checksum is left for a
+    network card to complete.
     """
+
+    right: NDArray[np.bool_]
+    wrong: NDArray[np.bool_]
+    payload: Int64s
+    """The sum of the payload's 16-bit words, padded with zero, modulo 65,535; -1 where it was not captured whole."""
+
+
+def checksums(data: Bytes, rows: Rows) -> Checksums:
+    """Verify those of SEGMENT rows."""
     right, wrong = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
+    sums = np.full(len(rows), -1, np.int64)
     whole = np.flatnonzero((rows["captured"] == rows["length"]) & (rows["length"] > 0))
     view = data.data
     ends = rows["payload"][whole] + rows["length"][whole]
-    for index, ip, start, end, version in zip(
+    for index, ip, start, payload, end, version in zip(
         whole.tolist(),
         rows["ip"][whole].tolist(),
         rows["header"][whole].tolist(),
+        rows["payload"][whole].tolist(),
         ends.tolist(),
         rows["version"][whole].tolist(),
         strict=True,
     ):
         addresses = view[ip + 8 : ip + 40] if version == 6 else view[ip + 12 : ip + 20]
         pseudo = int.from_bytes(addresses, "big") + end - start + TCP
-        if (pseudo + _sum(view, start, end)) % 0xFFFF == 0:
+        body = sums[index] = _sum(view, payload, end) % 0xFFFF
+        # A header is a multiple of 32 bits, so that the words of the payload are those of the segment.
+        if (pseudo + int.from_bytes(view[start:payload], "big") + body) % 0xFFFF == 0:
             right[index] = True
         else:
             wrong[index] = (pseudo - (view[start + 16] << 8 | view[start + 17])) % 0xFFFF != 0
-    return right, wrong
+    return Checksums(right, wrong, sums)
 
 
 def _sum(view: memoryview, start: int, end: int) -> int:

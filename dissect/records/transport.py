@@ -60,6 +60,11 @@ def transport_record(conversation: Conversation, health: TransportHealth, paid: 
         icrc_checked=health.icrc_checked,
         mpa_crc_checked=health.crc_checked,
         **{name: _endpoint(connection, health, end) for end, name in enumerate(("active", "passive"))},
+        contradictions=[
+            {"frame": frame, "sender": side}
+            for side, frames in zip(("active", "passive"), connection.contradicted, strict=True)
+            for frame in frames
+        ],
         psn_errors=[
             {
                 "frame": one.frame,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .retransmissions import SenderLedger
 
+MAX_CONTRADICTED = 1000
 DEFAULT_INLINE = 1024
 """Inline threshold where the private data set none (RFC 8166, 3.3.2)."""
 
@@ -99,12 +100,19 @@ class Connection:
     """Bytes of Read responses whose request is not in the capture, by the endpoint that issues Reads."""
     unplaced_writes: list[int] = field(default_factory=lambda: [0, 0])
     """Bytes of RDMA Writes whose first packet, which has the address, is not in the capture; by sender."""
+    contradicted: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    """Frames of either endpoint that retransmit with other bytes than before; the first of them."""
     reused_psns: list[ReusedPsn] = field(default_factory=list)
     """The first of them."""
     ledgers: tuple[SenderLedger, SenderLedger] = field(default_factory=lambda: (SenderLedger(), SenderLedger()))
     """What either endpoint retransmitted."""
     stray_packets: list[int] = field(default_factory=lambda: [0, 0])
     """Packets whose PSN fits nothing before or after them."""
+
+    def contradict(self, sender: int, frame: int) -> None:
+        """A frame of ``sender`` retransmits with other bytes than before; 0 for none."""
+        if frame and len(self.contradicted[sender]) < MAX_CONTRADICTED:
+            self.contradicted[sender].append(frame)
 
     @property
     def retransmitted_packets(self) -> tuple[int, int]:

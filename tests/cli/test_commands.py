@@ -39,8 +39,8 @@ NAMES = {
     " procedure_number operations state status failed contents call_frame reply_frame call_bytes reply_bytes call reply"
     " latency chunks retransmitted_packets retransmission_delay_ns damage notes",
     "transport": "number transport protocol path_mtu ended capture_point icrc_checked mpa_crc_checked active passive"
-    " psn_errors retransmission_count retransmissions_by_cause loss_to_nak nak_to_retransmission loss_to_retransmission"
-    " retransmissions paid file",
+    " contradictions psn_errors retransmission_count retransmissions_by_cause loss_to_nak nak_to_retransmission"
+    " loss_to_retransmission retransmissions paid file",
     "packet": "frame time_ns source destination length protocol info rpc opcode opcode_name dest_qp psn"
     " payload_length payload_captured transport segment",
     "export": "output messages incomplete skipped not_reconstructed packets",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...arrays import Bytes, Rows, take
-from ...link.tcp import ACK, RST, checksums
+from ...link.tcp import ACK, RST, Checksums, checksums
 from ...serial import TCP_SEQUENCE
 from .assembly import MessageAssembly
 from .framing import Framing
@@ -58,13 +58,16 @@ class IwarpDirection:
 
     def receive(self, data: Bytes, rows: Rows, segments: int) -> None:
         """Take SEGMENT rows in capture order; ``segments``: of the connection, so far."""
+        if not len(rows):
+            return
+        found = checksums(data, rows)
+        sums = found.payload
+        # A reset may carry any sequence number.
+        unusable = (rows["flags"] & RST != 0) | self._damaged(rows, found)
+        if unusable.any():
+            rows, sums = take(rows, ~unusable), sums[~unusable]
         if len(rows):
-            # A reset may carry any sequence number.
-            unusable = (rows["flags"] & RST != 0) | self._damaged(data, rows)
-            if unusable.any():
-                rows = take(rows, ~unusable)
-        if len(rows):
-            self.framing.feed(self.stream.feed(data, rows, segments))
+            self.framing.feed(self.stream.feed(data, rows, segments, sums))
 
     def settle(self, segments: int, now: int | None) -> None:
         """Give up gaps that will not be filled any more; ``now``: nanoseconds, None where nothing more will come."""
@@ -77,13 +80,13 @@ class IwarpDirection:
         marks = (self.stream.waiting_since, self.framing.waiting_since)
         return min((mark for mark in marks if mark is not None), default=None)
 
-    def _damaged(self, data: Bytes, rows: Rows) -> Rows:
+    def _damaged(self, rows: Rows, found: Checksums) -> Rows:
         """Which segments arrived damaged: the receiver drops them, and they are retransmitted.
 
         A wrong checksum means something only where nearly all are right: a network card may compute or check them
         elsewhere, and then the capture holds what is no checksum yet.
         """
-        right, wrong = checksums(data, rows)
+        right, wrong = found.right, found.wrong
         self._right_checksums += int(np.count_nonzero(right))
         self._wrong_checksums += int(np.count_nonzero(wrong))
         if not wrong.any() or self._wrong_checksums * RARE > self._right_checksums:

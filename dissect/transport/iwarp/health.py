@@ -138,6 +138,9 @@ class IwarpHealth:
                 for operation in dict.fromkeys(sent.operation for sent in recent[low:high]):
                     operation.retransmissions += 1
                     operation.last_sent = max(operation.last_sent, one.time)
+                    if not self.directions[direction].framing.checks.crc:
+                        # Where CRCs are in use, other bytes have a wrong one, and end the connection.
+                        operation.contradicted = operation.contradicted or one.contradicted
 
     # Results
 

@@ -12,16 +12,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows
+from ...arrays import Bytes, Int64s, Rows, places
 from ...link.tcp import ACK, ECE, FIN, HEADER, RST, SACK, SYN, sack_blocks
 from ...serial import TCP_SEQUENCE
+from ..connection import MAX_CONTRADICTED
 from ..gaps import Hole, add_hole, fill_holes
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Tally
+from .copies import MAX_COMPARED, SentSegments, differs
 
-MAX_LOOKED_THROUGH = 1 << 14
-"""Segments of one batch among which an earlier transmission is looked for."""
 KEPT = 2048
 """Segments behind the last one among which an earlier transmission is looked for."""
 MAX_COMPLAINTS = 256
@@ -42,6 +41,7 @@ RETRANSMITTED, DISORDER, GAP, ALIVE, HAD_IT = (
     "keep-alive",
     "ACK of what came twice",
 )
+CONTRADICTED = "other bytes than before"
 SPOILED, TWICE, REPEATED_ACK, ZERO_WINDOW = "wrong TCP checksum", "seen twice", "duplicate ACK", "zero window"
 """What is odd about a segment."""
 
@@ -55,16 +55,8 @@ class RetransmittedBytes(NamedTuple):
     start: int
     stop: int
     time: int
-
-
-class _SentSegments(NamedTuple):
-    """Segments with payload, in capture order."""
-
-    at: Int64s
-    end: Int64s
-    time: Int64s
-    frame: Int64s
-    checksum: NDArray[np.uint16]
+    contradicted: int
+    """The frame, where it carries other bytes than it did before; else 0."""
 
 
 class _Complaint(NamedTuple):
@@ -94,12 +86,14 @@ class TcpRetransmissions:
         """Frame -> what is odd about the segment, of the last ones that are."""
         self.changes = 0
         """Times that a retransmission began, grew or was seen in another light."""
+        self.contradicted: list[int] = []
+        """The first frames that carry other bytes than before."""
         self.fresh: list[RetransmittedBytes] = []
         """Until the health takes it."""
         self._holes: list[Hole] = []
         self._complaints: deque[_Complaint] = deque(maxlen=MAX_COMPLAINTS)
         self._open: OpenRetransmission | None = None
-        self._parts: deque[_SentSegments] = deque()
+        self._parts: deque[SentSegments] = deque()
         self._count = 0
         self._damaged: deque[tuple[int, int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
         """``(start, stop, frame, time)`` of segments that arrived damaged."""
@@ -189,10 +183,16 @@ class TcpRetransmissions:
             self._damaged.append((at, at + length, frame, time))
             self._mark(frame, SPOILED)
 
-    def feed(self, rows: Rows, at: Int64s, end: Int64s) -> None:
-        """Take segments with payload, in capture order, and the positions they begin and end at."""
+    def feed(self, rows: Rows, at: Int64s, end: Int64s, data: Bytes, sums: Int64s) -> None:
+        """Take segments with payload, in capture order, and the positions they begin and end at.
+
+        ``sums``: ``Checksums.payload`` of them.
+        """
         self.segments += len(rows)
-        columns = _SentSegments(at, end, *(np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum")))
+        time, frame, checksum, payload, captured = (
+            np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum", "payload", "captured")
+        )
+        columns = SentSegments(at, end, time, frame, checksum, payload, captured, sums, data)
         self._parts.append(columns)
         self._count += len(at)
         breaks = np.flatnonzero(at[1:] != end[:-1]) + 1
@@ -204,12 +204,13 @@ class TcpRetransmissions:
             edges = [0, *breaks.tolist(), len(at)]
             for a, b in pairwise(edges):
                 self._run(columns, a, b)
+        self._parts[-1] = columns._replace(data=None)
         while self._parts and self._count - len(self._parts[0].at) >= KEPT:
             self._count -= len(self._parts.popleft().at)
         if self._twice:
             self._settle()
 
-    def _run(self, sent: _SentSegments, a: int, b: int) -> None:
+    def _run(self, sent: SentSegments, a: int, b: int) -> None:
         """Segments that follow each other."""
         assert self.head is not None
         start, stop, frame, time = int(sent.at[a]), int(sent.end[b - 1]), int(sent.frame[a]), int(sent.time[a])
@@ -229,7 +230,7 @@ class TcpRetransmissions:
         self._old(sent, a, c)
         self.head = max(self.head, stop)
 
-    def _old(self, sent: _SentSegments, a: int, c: int) -> None:
+    def _old(self, sent: SentSegments, a: int, c: int) -> None:
         """Segments [a, c) begin with bytes that were sent before, or come late."""
         assert self.head is not None
         start, stop = int(sent.at[a]), int(sent.end[c - 1])
@@ -261,12 +262,31 @@ class TcpRetransmissions:
         for frame in sent.frame[a:c].tolist():
             self._mark(frame, name)
         those = np.arange(a, c) if one.cause != LATE else np.flatnonzero(~fresh) + a
-        columns = (sent.at[those].tolist(), sent.end[those].tolist(), sent.time[those].tolist())
-        self.fresh += map(RetransmittedBytes, *columns)
+        again = places(~fresh) + a
+        others = {index: self._contradicts(sent, index) for index in again.tolist()}
+        for index in those.tolist():
+            frame = others.get(index, 0)
+            self.fresh.append(
+                RetransmittedBytes(int(sent.at[index]), int(sent.end[index]), int(sent.time[index]), frame)
+            )
         if new and self._holes:
             self._holes = fill_holes(self._holes, start, stop)
 
-    def _begin(self, sent: _SentSegments, a: int, hole: Hole | None) -> OpenRetransmission:
+    def _contradicts(self, sent: SentSegments, index: int) -> int:
+        """The frame of a segment that carries other bytes than before, as far as that is known; else 0."""
+        for part in reversed(self._parts):
+            other = differs(sent, index, part)
+            if other:
+                frame = int(sent.frame[index])
+                if len(self.contradicted) < MAX_CONTRADICTED:
+                    self.contradicted.append(frame)
+                self._mark(frame, CONTRADICTED)
+                return frame
+            if other is not None:
+                break
+        return 0
+
+    def _begin(self, sent: SentSegments, a: int, hole: Hole | None) -> OpenRetransmission:
         """Why the segment is retransmitted, as far as the capture shows."""
         start, frame, time = int(sent.at[a]), int(sent.frame[a]), int(sent.time[a])
         if hole is not None:
@@ -304,7 +324,7 @@ class TcpRetransmissions:
         """``(frame, time, checksum)`` of the last segment before ``frame`` that carried the byte."""
         for part in reversed(self._parts):
             stop = int(np.searchsorted(part.frame, frame))
-            low = max(0, stop - MAX_LOOKED_THROUGH)
+            low = max(0, stop - MAX_COMPARED)
             where = np.flatnonzero((part.at[low:stop] <= at) & (part.end[low:stop] > at))
             if len(where):
                 last = low + int(where[-1])

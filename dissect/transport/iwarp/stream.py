@@ -90,10 +90,10 @@ class ByteStream:
         """The first byte has sequence number ``seq``."""
         self.next = self.reference = self.first = self.retransmissions.head = seq
 
-    def feed(self, data: Bytes, rows: Rows, segments: int) -> list[Chunk]:
+    def feed(self, data: Bytes, rows: Rows, segments: int, sums: Int64s) -> list[Chunk]:
         """Take SEGMENT rows in capture order; give what is now in order.
 
-        ``segments``: of the connection, so far.
+        ``segments``: of the connection, so far; ``sums``: ``Checksums.payload`` of the rows.
         """
         seq = rows["seq"].astype(np.int64) + (rows["flags"] & SYN != 0)
         if self.next is None:
@@ -101,7 +101,7 @@ class ByteStream:
         position = TCP_SEQUENCE.unwrap_series(self.reference, seq)
         self.reference = int(position[-1])
         if not (carrying := rows["length"] > 0).all():
-            rows, position = rows[carrying], position[carrying]
+            rows, position, sums = rows[carrying], position[carrying], sums[carrying]
         if not len(rows):
             return []
         stretches = np.zeros(len(rows), STRETCH)
@@ -110,7 +110,7 @@ class ByteStream:
         stretches["at"] = position
         ends = position + rows["length"]
         self.largest = max(self.largest, int(rows["length"].max()))
-        self.retransmissions.feed(rows, position, ends)
+        self.retransmissions.feed(rows, position, ends, data, sums)
         joined = bool((position[1:] == ends[:-1]).all())
         if joined and not self._held and int(position[0]) == self.next:
             self.next = int(ends[-1])

@@ -207,8 +207,9 @@ class TcpConnection:
         first, second = (Endpoint(self.names[one], 0, port=self.ports[one]) for one in (active, 1 - active))
         connection = Connection(0, "iWARP", (first, second), paired_by="TCP", service_port=second.port)
         connection.evidence = self._evidence
-        ledgers = [one.stream.retransmissions.ledger for one in self.directions]
-        connection.ledgers = ledgers[active], ledgers[1 - active]
+        mine, theirs = (self.directions[one].stream.retransmissions for one in (active, 1 - active))
+        connection.ledgers = mine.ledger, theirs.ledger
+        connection.contradicted = mine.contradicted, theirs.contradicted
         if self.lifetime.first is not None:
             connection.first_frame, connection.first_time = self.lifetime.first
         for number, direction in enumerate(self.directions):

@@ -359,7 +359,9 @@ class RequestAssembly:
         reference = int(psns[0])
         if self.partial and reference >= self.partial[0][0]:
             self.partial_repeats += len(rows)
-            self.partial_contradicted = self.partial_contradicted or other_bytes(self.partial, data, rows)
+            if not self.partial_contradicted:
+                self.partial_contradicted = other_bytes(self.partial, data, rows)
+                self.connection.contradict(self.sender, self.partial_contradicted)
             return
         self.expand()
         recent = self.recent.list(self.out)
@@ -379,3 +381,4 @@ class RequestAssembly:
             operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
             if not operation.contradicted and operation.kind in (Kind.SEND, Kind.WRITE):
                 operation.contradicted = other_bytes(operation.payload.runs, data, rows[mine])
+                self.connection.contradict(self.sender, operation.contradicted)

@@ -125,7 +125,9 @@ class RcReads:
         if repeated:
             operation.retransmissions += repeated
             operation.last_sent = int(rows["time"][-1])
-            operation.contradicted = operation.contradicted or other_bytes(operation.payload.runs, data, rows)
+            if not operation.contradicted:
+                operation.contradicted = other_bytes(operation.payload.runs, data, rows)
+                self.connection.contradict(1 - self.sender, operation.contradicted)
         payload = operation.payload
         for start, end in fresh:
             part = rows[start - low : end - low]
