@@ -103,7 +103,7 @@ class Session:
         """
         for batch in self.decoded():
             with uncollected():
-                rpcs = self.analyzer.feed_decoded(batch)
+                rpcs = self.analyzer.feed_table(batch)
             yield from rpcs
             del rpcs  # Or they would live until the next batch is analysed.
             if self.analyzer.evicted.connections and (gone := self.analyzer.evicted_since()):

@@ -35,3 +35,30 @@ def some(mask: NDArray[Any]) -> bool:
 def extremes(values: NDArray[Any]) -> tuple[int, int]:
     """The smallest and the largest; the same of ``min`` and ``max``."""
     return int(values[values.argmin()]), int(values[values.argmax()])
+
+
+def windows(data: Bytes, width: int) -> NDArray[np.uint8]:
+    """Row ``i`` is the ``width`` bytes from byte ``i`` on, a view; there are none of the last ``width - 1`` bytes."""
+    count = max(0, len(data) - width + 1)
+    step = data.strides[0]
+    found: NDArray[np.uint8] = np.lib.stride_tricks.as_strided(data, (count, width), (step, step), writeable=False)
+    return found
+
+
+def big_endian_words(rows: NDArray[np.uint8]) -> Int64s:
+    """Rows of bytes, four to a word, as rows of unsigned words."""
+    return np.ascontiguousarray(rows).view(">u4").astype(np.int64)
+
+
+def distinct(*columns: NDArray[Any]) -> tuple[Int64s, Int64s]:
+    """Of the distinct combinations of values the index of their first row; and for each row which of these it has.
+
+    Values are integers of 64 bits at most.
+    """
+    inverse: Int64s = np.zeros(len(columns[0]), np.int64)
+    first: Int64s = inverse[:1]
+    for column in columns:
+        _, codes = np.unique(column, return_inverse=True)
+        both = inverse * (int(codes.max(initial=0)) + 1) + codes
+        _, first, inverse = np.unique(both, return_index=True, return_inverse=True)
+    return first, inverse

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,16 @@ from ..transport.health import TransportHealth
 from ..transport.operations import Operation
 from ..transport.rc.link import RcLink
 from ..transport.rc.observer import LinkRun, RcObserver
+from .answered import RpcNumbers
 from .conversation import Conversation
 from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
 from .listeners import Listener
 from .matching import LINGER, MAX_OUTSTANDING, Matching
 from .pairing_evidence import RPC_SENDS
+from .plain import PlainWay
+from .plain_batch import Event, Link, PlainBatch
+from .rpc_table import RpcTable
 from .rpcs import Rpc
 
 if TYPE_CHECKING:
@@ -40,9 +43,6 @@ SWEEP = 1_000_000_000
 MAX_LEAVING = 1 << 14
 """Evicted conversations that wait to be asked for."""
 
-Event = tuple[int, "RcLink | TcpConnection", Operation]
-"""Frame number in whose place it stands, where, what."""
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -56,6 +56,8 @@ class Options:
     """Keep the payload references of finished Rpcs; without, they are dropped when an Rpc ends."""
     icrc: bool = False
     """``Analyzer.health`` counts wrong invariant CRCs also of hosts that never send a right one."""
+    columns: bool = True
+    """Plain RPCs are decoded and matched in columns; without, all one by one, with the same result."""
     outstanding: int = MAX_OUTSTANDING
     """Calls without a reply that are remembered, per connection and direction."""
     ended: int = 4096
@@ -96,7 +98,8 @@ class Analyzer:
         self._watch_fpdus: Callable[[TcpConnection, int, Fpdus], None] | None = None
         self._swept = 0
         self._dispatchers: dict[int, Dispatcher] = {}
-        self._numbers = count(1)
+        self._numbers = RpcNumbers()
+        self._plain = PlainWay(self._dispatcher)
         self._done: list[Rpc] = []
 
     def watch_fpdus(self, watch: Callable[[TcpConnection, int, Fpdus], None]) -> None:
@@ -157,10 +160,10 @@ class Analyzer:
 
     def feed(self, batch: FrameBatch) -> list[Rpc]:
         """Take a batch, give the Rpcs that ended in it."""
-        return self.feed_decoded(self.decoder.take(batch)) if len(batch) else []
+        return [*self.feed_table(self.decoder.take(batch))] if len(batch) else []
 
-    def feed_decoded(self, decoded: DecodedFrames) -> list[Rpc]:
-        """The same, of a batch that was decoded by a ``FrameDecoder`` whose addresses are known here."""
+    def feed_table(self, decoded: DecodedFrames) -> RpcTable:
+        """The same as a table, of a batch that was decoded by a ``FrameDecoder`` whose addresses are known here."""
         batch, packets = decoded.batch, decoded.packets
         self.frames += len(batch)
         self.truncated_frames += int(np.count_nonzero(batch.rows["captured"] < batch.rows["original"]))
@@ -170,19 +173,24 @@ class Analyzer:
         self.last_time = int(times[-1])
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
-        runs: list[LinkRun] = []
-        events: Sequence[Event] = self._observer.feed(packets, runs) if len(packets) else ()
-        if runs:
-            expanded = [(order, link, operation) for link, run in runs for order, operation in run.delivered()]
-            events = sorted([*events, *expanded], key=itemgetter(0))
+        runs: list[LinkRun] | None = [] if self.options.columns else None
+        events: list[Event] = [*self._observer.feed(packets, runs)] if len(packets) else []
         if decoded.tcp:
-            events = self._feed_iwarp(batch, decoded.tcp, events)
-        self._take(events)
+            events = [*self._feed_iwarp(batch, decoded.tcp, events)]
+        plain: PlainBatch | None = None
+        if runs:
+            events, plain = self._plain.take(runs, events)
+        if plain is not None:
+            plain.happen(
+                events, lambda link, operation: self._dispatcher(link).take(operation), self._numbers, self._done
+            )
+        else:
+            self._take(events)
         frame = int(batch.rows["number"][-1])
         for dispatcher in self._dispatchers.values():
             if dispatcher.matching.waiting:
                 dispatcher.matching.settle(self.last_time, frame, self._open_since(dispatcher))
-        return self._collect() + self._evict()
+        return RpcTable.joined(self._collect(plain), self._evict())
 
     def tick(self, now: int) -> list[Rpc]:
         """Time has come to ``now`` (ns since the epoch), and nothing older will be fed: let go of what waits for it.
@@ -201,14 +209,14 @@ class Analyzer:
                 connection = dispatcher.conversation.connection
                 if connection.ended_by and now - connection.last_time >= AFTERMATH:
                     dispatcher.finish()
-        return self._collect() + self._evict()
+        return [*self._collect(), *self._evict()]
 
     def evicted_since(self) -> list[Conversation]:
         """Those that were evicted since the last call; no Rpc of them comes any more."""
         leaving, self._leaving = self._leaving, []
         return leaving
 
-    def _evict(self) -> list[Rpc]:
+    def _evict(self) -> Sequence[Rpc]:
         """Evict connections, so that memory does not grow with time; gives the Rpcs that thereby ended."""
         chosen = overdue(self.connections, self.last_time or 0, self.options.ended, self.options.max_connections)
         if not chosen:
@@ -267,7 +275,7 @@ class Analyzer:
         self._take(sorted(events, key=itemgetter(0)))
         for dispatcher in self._dispatchers.values():
             dispatcher.finish()
-        return self._collect()
+        return [*self._collect()]
 
     def _take(self, events: Sequence[Event]) -> None:
         self._count_iwarp()
@@ -277,7 +285,10 @@ class Analyzer:
                 before, take = link, self._dispatcher(link).take
             take(operation)
 
-    def _dispatcher(self, link: RcLink | TcpConnection) -> Dispatcher:
+    def _take_one(self, link: Link, operation: Operation) -> None:
+        self._dispatcher(link).take(operation)
+
+    def _dispatcher(self, link: Link) -> Dispatcher:
         connection = link.connection
         assert connection is not None
         dispatcher = self._dispatchers.get(connection.number)
@@ -298,7 +309,7 @@ class Analyzer:
             link = self._iwarp.connections.get(number)
         return (None, None) if link is None else (link.open_since(0), link.open_since(1))
 
-    def _collect(self) -> list[Rpc]:
+    def _collect(self, plain: PlainBatch | None = None) -> RpcTable:
         """The Rpcs that ended since the last call."""
         done = self._done[:]
         self._done.clear()
@@ -311,10 +322,16 @@ class Analyzer:
                 known[number] = links[number].health.delays if number in links else iwarp[number].health.delays
             if delays := known[number]:
                 rpc.retransmission_delay = delays.of(rpc.data_operations)
+        if plain is not None:
+            for number in plain.plain.conversations:
+                if waits := links[number].health.delays:
+                    plain.plain.delayed(number, waits)
         if not self.options.contents:
             for rpc in done:
                 drop_contents(rpc)
-        return done
+            if plain is not None:
+                plain.plain.drop_contents()
+        return plain.table(done) if plain is not None else RpcTable(done)
 
 
 def drop_contents(rpc: Rpc) -> None:

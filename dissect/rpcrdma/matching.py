@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR
+from .answered import AnsweredXids
 from .conversation import Conversation
 from .listeners import Listener
 from .memory import REORDERED, AdvertisedMemory
@@ -27,9 +28,6 @@ MAX_REPLIES = 4096
 """Replies that wait for their calls."""
 MAX_OUTSTANDING = 1 << 16
 """Calls without a reply that are kept per direction."""
-
-MAX_ANSWERED = 4096
-"""XIDs of answered calls that are remembered per direction."""
 
 MATCHED_AMONG = "reply matched among"
 BY_XID_ALONE = "reply matched by its XID alone: its RPC header is truncated"
@@ -66,8 +64,8 @@ class Matching:
         self.last_answered = [0, 0]
         self.in_order = [True, True]
         """Each reply answered a later call than the reply before it."""
-        self.answered: tuple[dict[int, int], ...] = ({}, {})
-        """Number of the latest answered RPC of each XID, one table per caller."""
+        self.answered = AnsweredXids(), AnsweredXids()
+        """By caller."""
         self.reply_xids: Counter[tuple[int, int]] = Counter()
         """Sender and XID of the replies whose call was not seen yet."""
         self.replies: deque[tuple[int, Message, int | None]] = deque()
@@ -257,7 +255,7 @@ class Matching:
         if rpc.chunks:
             self.memory.returned(rpc, header)
         self._close(1 - sender, rpc)
-        self._remember_answered(caller, rpc)
+        self.answered[caller].add(rpc.xid, rpc.number)
         if self.listener is not None:
             self.listener.reply_sent(rpc)
         if doubtful:
@@ -269,13 +267,6 @@ class Matching:
             self.lingering.append(rpc)
         else:
             self._conclude(rpc)
-
-    def _remember_answered(self, caller: int, rpc: Rpc) -> None:
-        answered = self.answered[caller]
-        answered.pop(rpc.xid, None)
-        answered[rpc.xid] = rpc.number
-        if len(answered) > MAX_ANSWERED:
-            del answered[next(iter(answered))]
 
     def _choose(self, caller: int, candidates: list[Rpc], message: Message) -> tuple[Rpc, bool]:
         """The call that a reply answers, of several with its XID, and whether a reply to another may contradict it."""

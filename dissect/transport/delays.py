@@ -26,14 +26,15 @@ class RcDelays:
         self._retransmissions = sorted(
             (one for one in retransmissions if one.loss_to_retransmission and one.cause != DUPLICATE), key=_moment
         )
-        self._times = [_moment(one) for one in self._retransmissions]
+        self.moments = [_moment(one) for one in self._retransmissions]
+        """Times of the retransmissions, ascending, in nanoseconds."""
 
     def __bool__(self) -> bool:
         return bool(self._retransmissions)
 
     def of(self, operations: Sequence[Operation]) -> int:
         waits: dict[int, int] = {}
-        times = self._times
+        times = self.moments
         for operation in operations:
             first, last = operation.first_time, operation.last_time
             if operation.last_sent > last:

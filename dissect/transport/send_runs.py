@@ -32,7 +32,7 @@ _FIELDS = ("frame", "time", "length", "r_key", "va", "psn", "immediate", "opcode
 class SendRun:
     """Rows of one sender in PSN order, which is the order of frames."""
 
-    __slots__ = ("__weakref__", "_made", "data", "rows", "sender")
+    __slots__ = ("__weakref__", "_made", "data", "rows", "sender", "unusual")
 
     def __init__(self, data: Bytes, rows: Rows, sender: int) -> None:
         """``rows``: PACKET rows, each a Send Only with all of its bytes and headers in ``data``."""
@@ -41,6 +41,8 @@ class SendRun:
         self.sender = sender
         self._made: dict[int, Operation] = {}
         """Of the last rows, which may still be found retransmitted: their Operation is always the same object."""
+        self.unusual: set[int] = set()
+        """Rows whose Operation knows more than the row."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -106,12 +108,13 @@ class _Tail:
         self.frames = run.rows["frame"][self.first :].copy()
         self.psns = run.rows["psn"][self.first :].copy()
 
-    def operation(self, index: int) -> Operation | None:
+    def charged(self, index: int) -> Operation | None:
         """None where nothing holds it, so that nothing would see what is noted in it."""
-        made = self.made.get(self.first + index)
-        if made is None and (run := self.run()) is not None:
-            made = run.operation(self.first + index)
-        return made
+        run = self.run()
+        if run is None:
+            return self.made.get(self.first + index)
+        run.unusual.add(self.first + index)
+        return run.operation(self.first + index)
 
 
 def in_order(delivered: Delivered, runs: Iterable[SendRun]) -> Delivered:
@@ -133,9 +136,9 @@ class RecentOperation:
         self._of = of
         self._index = index
 
-    def operation(self) -> Operation | None:
-        """None where nothing holds it any more."""
-        return self._of.operation(self._index) if isinstance(self._of, _Tail) else self._of
+    def charged(self) -> Operation | None:
+        """It, to note in it what was seen again; None where nothing holds it any more."""
+        return self._of.charged(self._index) if isinstance(self._of, _Tail) else self._of
 
 
 class RecentOperations:
@@ -165,8 +168,13 @@ class RecentOperations:
     def clear(self) -> None:
         self._parts.clear()
 
-    def list(self, delivered: Delivered) -> list[RecentOperation]:
-        """With those of ``delivered``, which came after them."""
+    def with_fresh(self, delivered: Delivered, runs: list[SendRun]) -> list[RecentOperation]:
+        """With those of a batch that is not over, which came after them."""
+        newest = RecentOperations()
+        newest.add(delivered, runs)
+        return self._all() + newest._all()
+
+    def _all(self) -> list[RecentOperation]:
         found: list[RecentOperation] = []
         for fresh, tails, _ in self._parts:
             part = [
@@ -178,6 +186,4 @@ class RecentOperations:
             if tails:
                 part.sort(key=attrgetter("order"))
             found += part
-        return found[-RECENT:] + [
-            RecentOperation(order, one.psn, one.packets, one) for order, one in delivered[-RECENT:]
-        ]
+        return found[-RECENT:]

@@ -13,7 +13,7 @@ from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection
 from ..operations import Kind, Operation, Payload
-from ..send_runs import EXTRA, IMMEDIATE, INVALIDATE, Delivered, RecentOperations, SendRun, in_order
+from ..send_runs import EXTRA, IMMEDIATE, INVALIDATE, Delivered, RecentOperations, SendRun
 from .copies import other_bytes
 from .reads import DEFAULT_MTU, READ_REQUEST, RcReads
 
@@ -69,12 +69,6 @@ class RequestAssembly:
                 operation.reused = self.reused.pop(operation.psn, 0)
         self.recent.add(out, runs)
         return out, runs
-
-    def expand(self) -> None:
-        """Make Operations of all runs."""
-        if self.runs:
-            self.out = in_order(self.out, self.runs)
-            self.runs = []
 
     def gap(self, start: int, end: int, opcode: int) -> None:
         """PSNs [start, end) were sent but not captured; the packet behind them has ``opcode``."""
@@ -363,8 +357,7 @@ class RequestAssembly:
                 self.partial_contradicted = other_bytes(self.partial, data, rows)
                 self.connection.contradict(self.sender, self.partial_contradicted)
             return
-        self.expand()
-        recent = self.recent.list(self.out)
+        recent = self.recent.with_fresh(self.out, self.runs)
         if not recent:
             return
         starts = PSN.unwrap_near(reference, np.array([one.psn for one in recent]))
@@ -374,7 +367,7 @@ class RequestAssembly:
         owners = starts.searchsorted(psns, side="right") - 1
         for owner in np.unique(owners[owners >= 0]).tolist():
             mine = places((owners == owner) & (psns < starts[owner] + recent[owner].packets))
-            operation = recent[owner].operation() if len(mine) else None
+            operation = recent[owner].charged() if len(mine) else None
             if operation is None:
                 continue
             operation.retransmissions += len(mine)

@@ -1,0 +1,131 @@
+"""The operations of many COMPOUNDs at once, in columns: one step over an operation of all of them after the other.
+
+``compound.compound_call`` walks one COMPOUND, and says why where it cannot; a property test holds the two equal.  What
+this walk cannot step over as that one does, it leaves alone.
+"""
+
+from __future__ import annotations
+
+from struct import error as StructError
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, big_endian_words, windows
+from .nfs4_args import ARGUMENTS, BITMAP, CALLBACK_ARGUMENTS
+from .xdr import Malformed, Shape, opaque
+
+MAX_OPERATIONS = 64
+"""Of a COMPOUND that is walked in columns."""
+MAX_SEQUENCES = 1 << 14
+"""Sequences of operations that are remembered."""
+
+_SHAPES: tuple[dict[int, Shape], ...] = (
+    {number: shape for number, (_, shape) in ARGUMENTS.items()},
+    {number: shape for number, (_, shape) in CALLBACK_ARGUMENTS.items()},
+)
+
+
+class OperationSequences:
+    """Sequences of operation numbers, as indices; the first one is the empty one."""
+
+    def __init__(self) -> None:
+        self.sequences: list[tuple[int, ...]] = [()]
+        self._longer: dict[tuple[int, int], int] = {}
+
+    @property
+    def full(self) -> bool:
+        """There are so many of them that another collection should take over."""
+        return len(self.sequences) >= MAX_SEQUENCES
+
+    def longer(self, sequence: int, number: int) -> int:
+        """The index of a sequence with one more operation."""
+        key = sequence, number
+        found = self._longer.get(key)
+        if found is None:
+            found = self._longer[key] = len(self.sequences)
+            self.sequences.append((*self.sequences[sequence], number))
+        return found
+
+
+class CompoundColumns(NamedTuple):
+    """One row for each COMPOUND."""
+
+    walked: NDArray[np.bool_]
+    """All operations were stepped over; where not, the other columns say nothing."""
+    minor_versions: Int64s
+    sequences: Int64s
+    """Indices into ``OperationSequences.sequences``."""
+
+
+def compound_calls(
+    data: Bytes, starts: Int64s, ends: Int64s, known: OperationSequences, callback: bool = False
+) -> CompoundColumns:
+    """Walk the COMPOUND4args, or CB_COMPOUND4args, at ``data[starts[i]:ends[i]]``, none of them reduced to chunks."""
+    words = windows(data, 4)
+    head = 12 if callback else 8
+    walked = ends - starts >= 12
+    at = starts + 4
+    rows = walked.nonzero()[0]
+    at[rows] += big_endian_words(words[starts[rows]])[:, 0] + 3 & -4  # the tag
+    walked &= at + head <= ends
+    rows = walked.nonzero()[0]
+    minor = np.zeros(len(starts), np.int64)
+    count = np.zeros(len(starts), np.int64)
+    minor[rows] = big_endian_words(words[at[rows]])[:, 0]
+    count[rows] = big_endian_words(words[at[rows] + head - 4])[:, 0]
+    at += head
+    walked &= count <= MAX_OPERATIONS
+    sequences = np.zeros(len(starts), np.int64)
+    shapes = _SHAPES[callback]
+    rows = (walked & (count > 0)).nonzero()[0]
+    step = 0
+    while len(rows):
+        rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
+        numbers = big_endian_words(words[at[rows]])[:, 0]
+        at[rows] += 4
+        codes, inverse = np.unique(sequences[rows] << 32 | numbers, return_inverse=True)
+        longer = [known.longer(code >> 32, code & 0xFFFFFFFF) for code in codes.tolist()]
+        sequences[rows] = np.array(longer, np.int64)[inverse]
+        for number in np.unique(codes & 0xFFFFFFFF).tolist():
+            mine = rows[numbers == number]
+            shape = shapes.get(number)
+            if shape is None:
+                walked[mine] = False
+            elif isinstance(shape, int):
+                at[mine] += shape
+            elif shape is opaque or shape is BITMAP:
+                mine = _dropped(walked, mine, at[mine] + 4 > ends[mine])
+                length = big_endian_words(words[at[mine]])[:, 0]
+                at[mine] += 4 + (length + 3 & -4 if shape is opaque else 4 * length)
+            else:
+                _step_singly(data, shape, walked, mine, starts, at, ends)
+        walked[rows[at[rows] > ends[rows]]] = False
+        step += 1
+        rows = rows[walked[rows] & (count[rows] > step)]
+    return CompoundColumns(walked, minor, sequences)
+
+
+def _dropped(walked: NDArray[np.bool_], rows: Int64s, ended: NDArray[np.bool_]) -> Int64s:
+    """The rows that go on."""
+    walked[rows[ended]] = False
+    return rows[~ended]
+
+
+def _step_singly(
+    data: Bytes, shape: Shape, walked: NDArray[np.bool_], rows: Int64s, starts: Int64s, at: Int64s, ends: Int64s
+) -> None:
+    """Step over arguments whose size is not one word's to tell."""
+    assert not isinstance(shape, int)
+    view = data.data
+    for row, start, place, end in zip(
+        rows.tolist(), starts[rows].tolist(), at[rows].tolist(), ends[rows].tolist(), strict=True
+    ):
+        try:
+            behind = start + shape(view[start:end], place - start)
+        except (StructError, Malformed):
+            walked[row] = False
+        else:
+            # What an array counts may reach further than a column can tell.
+            at[row] = min(behind, end + 1)

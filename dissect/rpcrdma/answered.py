@@ -1,0 +1,136 @@
+"""Which XIDs were answered last: what a reply without a call may be another reply to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..arrays import Int64s
+
+MAX_ANSWERED = 4096
+"""XIDs of answered calls that are remembered per direction."""
+
+
+class RpcNumbers:
+    """The numbers of RPCs, in the order of their calls, over all connections."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        self.last += 1
+        return self.last
+
+
+class AnsweredXids:
+    """Of one direction: the numbers of the RPCs that were answered last, by XID; of each XID the latest.
+
+    The plain RPCs of a batch come in columns, beside those that come one by one.  As one is rarely asked for, they are
+    sorted in only then.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+        self._later: list[tuple[Int64s, Int64s]] = []
+        """What was answered after all of ``_known``: XIDs and numbers."""
+        self._waiting: tuple[list[int], list[int]] | None = None
+        """Of the batch's plain replies, while its other events happen: places in the order of events, and XIDs."""
+        self._singly: list[tuple[int, int, int]] = []
+        """Place, XID and number of those that came one by one in the meantime."""
+        self._next = self._next_single = 0
+        """The first of either that is not in ``_known``."""
+        self.now = 0
+        """The place of the event that happens."""
+
+    def add(self, xid: int, number: int) -> None:
+        """It was answered now."""
+        if self._waiting is not None:
+            self._singly.append((self.now, xid, number))
+            return
+        if self._later:
+            self._sort_in()
+        self._add(xid, number)
+
+    def get(self, xid: int) -> int | None:
+        """The number of the RPC, where it is among the last."""
+        if self._later:
+            self._sort_in()
+        if self._waiting is not None:
+            self._merge(self.now)
+        return self._known.get(xid)
+
+    def __contains__(self, xid: int) -> bool:
+        return self.get(xid) is not None
+
+    def begin(self, orders: Int64s, xids: Int64s) -> None:
+        """Plain replies of this batch: their places, ascending, and XIDs, none of which will be asked for in it."""
+        self._waiting = orders.tolist(), xids.tolist()
+
+    def end(self, numbers: Int64s) -> None:
+        """The batch is over; ``numbers`` of the same."""
+        assert self._waiting is not None
+        orders, xids = self._waiting
+        if self._next or self._next_single:
+            self._merge(1 << 62)
+            for xid, number in self._known.items():
+                if number < 0:
+                    self._known[xid] = int(numbers[-1 - number])
+        elif self._singly:
+            singly = np.array(self._singly, np.int64)
+            places = np.concatenate((np.array(orders, np.int64), singly[:, 0])).argsort(kind="stable")
+            self.extend(
+                np.concatenate((np.array(xids, np.int64), singly[:, 1]))[places],
+                np.concatenate((numbers, singly[:, 2]))[places],
+            )
+        else:
+            self.extend(np.array(xids, np.int64), numbers)
+        self._waiting = None
+        self._singly.clear()
+        self._next = self._next_single = 0
+
+    def extend(self, xids: Int64s, numbers: Int64s) -> None:
+        """They were answered one after the other."""
+        self._later.append((xids, numbers))
+        if sum([len(one) for one, _ in self._later]) > 4 * MAX_ANSWERED:
+            self._later = [self._last()]
+
+    def _last(self) -> tuple[Int64s, Int64s]:
+        """The last of ``_later``, each XID once."""
+        xids = np.concatenate([one for one, _ in self._later])
+        numbers = np.concatenate([one for _, one in self._later])
+        _, behind = np.unique(xids[::-1], return_index=True)
+        kept = np.sort(len(xids) - 1 - behind)[-MAX_ANSWERED:]
+        return xids[kept], numbers[kept]
+
+    def _sort_in(self) -> None:
+        xids, numbers = self._last()
+        self._later.clear()
+        for xid, number in zip(xids.tolist(), numbers.tolist(), strict=True):
+            self._add(xid, number)
+
+    def _merge(self, now: int) -> None:
+        """Sort in what was answered up to ``now``; plain ones with a negative number, which ``end`` knows."""
+        assert self._waiting is not None
+        orders, xids = self._waiting
+        while True:
+            plain = orders[self._next] if self._next < len(orders) else now + 1
+            single = self._singly[self._next_single][0] if self._next_single < len(self._singly) else 1 << 63
+            if single < plain and single <= now:
+                self._add(*self._singly[self._next_single][1:])
+                self._next_single += 1
+            elif plain <= now:
+                self._add(xids[self._next], -1 - self._next)
+                self._next += 1
+            else:
+                return
+
+    def _add(self, xid: int, number: int) -> None:
+        known = self._known
+        known.pop(xid, None)
+        known[xid] = number
+        if len(known) > MAX_ANSWERED:
+            del known[next(iter(known))]

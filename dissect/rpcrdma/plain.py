@@ -1,0 +1,320 @@
+"""Plain RPCs in columns: calls and replies of a whole batch decoded and matched at once, without an object each.
+
+Two ways lead from Operations to RPCs.  ``Dispatcher`` and ``Matching`` take one Operation after the other, and
+know everything that may happen; they are the reference.  This module takes what nearly all metadata traffic is: a call
+and its reply in one batch, each one packet and without chunks, of an XID that nothing else in the batch has, on
+a connection on which nothing unusual is under way.  All else goes the first way, and what depends on the order of
+events (numbers of RPCs, places among calls, credits) is kept as if the plain RPCs had gone that way, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, Rows
+from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..onc.xdr import words2
+from ..transport.operations import SEND, Operation
+from ..transport.rc.link import RcLink
+from ..transport.rc.observer import LinkRun
+from ..transport.send_runs import EXTRA, INVALIDATE, SendRun
+from .dispatch import Dispatcher
+from .plain_batch import Event, Link, PlainBatch, connection_number
+from .plain_sends import HEADER, PlainNames, PlainSends, read_sends
+from .rpc_table import RPC, STATES, PlainRpcs
+
+MIN_ROWS = 64
+"""Sends of a batch from which on columns take less time than objects."""
+_FIRST_RESULT = 13
+"""The word of a plain reply with which its results begin."""
+
+
+NEVER = 1 << 62
+
+Others = dict[int, list[tuple[int, Operation]]]
+"""By connection number: Sends that are in no run, with their places in the order of events."""
+
+
+class _Sends(NamedTuple):
+    """All Sends in the runs of a batch, a row each."""
+
+    rows: Rows
+    """PACKET rows."""
+    link: Int64s
+    """Index of the connection."""
+    sender: Int64s
+    run: Int64s
+    row: Int64s
+    """Index in the run."""
+    unusual: NDArray[np.bool_]
+    """Its Operation knows more than the row."""
+
+    @property
+    def directions(self) -> Int64s:
+        """The upper bits of a key of connection, sender and XID."""
+        return (self.link << 1 | self.sender) << 32
+
+
+class _Pairs(NamedTuple):
+    """Plain RPCs, a row each; calls and replies are indices of Sends."""
+
+    call: Int64s
+    reply: Int64s
+    procedures: Int64s
+    statuses: Int64s
+
+
+class PlainWay:
+    """Of one Analyzer."""
+
+    def __init__(self, dispatcher: Callable[[Link], Dispatcher]) -> None:
+        """``dispatcher`` gives that of a connection."""
+        self._dispatcher = dispatcher
+        self._names = PlainNames()
+
+    def take(self, runs: list[LinkRun], events: list[Event]) -> tuple[list[Event], PlainBatch | None]:
+        """The events of a batch with what of ``runs`` is not plain among them, in their order; and what is plain."""
+        if sum([len(run) for _, run in runs]) < MIN_ROWS:
+            return _merged(events, runs), None
+        if self._names.full:
+            self._names = PlainNames()
+        self._know(runs, events)
+        links, sends = self._quiet(runs, events)
+        if not links:
+            return _merged(events, runs), None
+        index = {link.connection.number: place for place, link in enumerate(links)}
+        rest = [one for one in runs if one[0].connection.number not in index]
+        mine = [one for one in runs if one[0].connection.number in index]
+        columns = _columns(mine, index)
+        data = mine[0][1].data
+        assert data is not None
+        rows = columns.rows
+        read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64))
+        usable = rows["frame"] > self._settled(links, columns, read, sends)[columns.link]
+        usable &= ~columns.unusual
+        pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))
+        if not len(pairs.call):
+            return _merged(events, runs), None
+        single = np.ones(len(rows), np.bool_)
+        single[pairs.call] = single[pairs.reply] = False
+        events = _merged(events, rest, [(*one, part) for one, part in zip(mine, _parts(mine, single), strict=True)])
+        return events, self._batch(data, [run for _, run in mine], links, columns, read, pairs, events)
+
+    def _know(self, runs: list[LinkRun], events: list[Event]) -> None:
+        """Make the dispatchers of new connections, in the order of their first events."""
+        firsts: dict[int, tuple[int, Link]] = {}
+        for place, link in [(int(run.rows["frame"][0]), link) for link, run in runs] + [one[:2] for one in events]:
+            known = firsts.get(id(link))
+            if known is None or place < known[0]:
+                firsts[id(link)] = place, link
+        for _, link in sorted(firsts.values(), key=itemgetter(0)):
+            self._dispatcher(link)
+
+    def _quiet(self, runs: list[LinkRun], events: list[Event]) -> tuple[list[RcLink], Others]:
+        """The connections on which nothing unusual is under way, and the other Sends of all."""
+        counts: dict[int, int] = {}
+        links: dict[int, RcLink] = {}
+        for link, run in runs:
+            number = link.connection.number
+            links[number] = link
+            counts[number] = counts.get(number, 0) + len(run)
+        sends: Others = {}
+        for place, where, operation in events:
+            if operation.kind is SEND and (number := connection_number(where)) in links:
+                sends.setdefault(number, []).append((place, operation))
+        quiet: list[RcLink] = []
+        for number, link in links.items():
+            dispatcher = self._dispatcher(link)
+            matching, conversation = dispatcher.matching, dispatcher.conversation
+            others = sends.get(number, [])
+            if (
+                (conversation.protocol == "rpcrdma" or dispatcher.untouched)
+                and (matching.settled == 1 or not (matching.settled or conversation.negotiation.refused))
+                and matching.listener is None
+                and not (matching.replies or dispatcher.undirected[0] or dispatcher.undirected[1])
+                and max(matching.outstanding) + counts[number] + len(others) <= matching.maximum
+                and all(_usual(operation) for _, operation in others)
+            ):
+                quiet.append(link)
+        return quiet, sends
+
+    def _settled(self, links: list[RcLink], columns: _Sends, read: PlainSends, sends: Others) -> Int64s:
+        """Of each connection the frame from which on all is settled: protocol and version."""
+        since = np.zeros(len(links), np.int64)
+        # Other versions and errors change what is settled.
+        since[columns.link[~read.usual]] = NEVER
+        plain = read.call | read.reply
+        frames = columns.rows["frame"]
+        for place, link in enumerate(links):
+            dispatcher = self._dispatcher(link)
+            known = dispatcher.conversation.protocol == "rpcrdma"
+            if since[place] or (known and dispatcher.matching.settled):
+                continue
+            mine = (columns.link == place).nonzero()[0]
+            first = int(mine[frames[mine].argmin()])
+            others = min([one for one, _ in sends.get(link.connection.number, ())], default=NEVER)
+            answers = mine[plain[mine] & (columns.sender[mine] == 1)]
+            # A plain message makes known what the protocol is, and the server's first the version.
+            if len(answers) and (known or (plain[first] and frames[first] < others)):
+                since[place] = frames[answers].min()
+            else:
+                since[place] = NEVER
+        return since
+
+    def _other_keys(self, links: list[RcLink], sends: Others) -> Int64s:
+        """Connection, sender and XID of open calls and of Sends that are in no run."""
+        keys: list[int] = []
+        for place, link in enumerate(links):
+            for caller, table in enumerate(self._dispatcher(link).matching.calls):
+                direction = (place << 1 | caller) << 32
+                keys += [direction | xid for xid in table]
+            for _, operation in sends.get(link.connection.number, ()):
+                data, start, _ = operation.payload.first()
+                if operation.start_known:
+                    keys.append((place << 1 | operation.initiator) << 32 | words2(data, start)[0])
+        return np.array(keys, np.int64)
+
+    def _pairs(
+        self, data: Bytes, columns: _Sends, read: PlainSends, usable: NDArray[np.bool_], others: Int64s
+    ) -> _Pairs:
+        """Match the plain replies with the plain calls."""
+        rows = columns.rows
+        keys = columns.directions | read.xids
+        usable &= _unique(keys, others)
+        call, reply = (read.call & usable).nonzero()[0], (read.reply & usable).nonzero()[0]
+        wanted = keys[reply] ^ 1 << 32  # A reply has the key of its call, but for the sender.
+        ascending = wanted.argsort()
+        places = wanted[ascending].searchsorted(keys[call])
+        places[places == len(wanted)] = 0
+        found = wanted[ascending][places] == keys[call] if len(wanted) else np.zeros(len(call), np.bool_)
+        call, reply = call[found], reply[ascending[places[found]]] if len(wanted) else reply
+        waited = rows["time"][reply] - rows["time"][call]
+        # Centuries apart the difference wraps around.
+        right = (
+            (rows["frame"][reply] > rows["frame"][call]) & (rows["time"][reply] >= rows["time"][call]) & (waited >= 0)
+        )
+        call, reply = call[right], reply[right]
+        ends = rows["payload"][call] + rows["captured"][call]
+        procedures = self._names.procedures(data, read, call, ends)
+        named = procedures >= 0
+        call, reply, procedures = call[named], reply[named], procedures[named]
+        statuses = self._names.statuses(procedures, read.words[reply, _FIRST_RESULT], rows["captured"][reply])
+        known = statuses >= 0
+        return _Pairs(call[known], reply[known], procedures[known], statuses[known])
+
+    def _batch(
+        self,
+        data: Bytes,
+        runs: list[SendRun],
+        links: list[RcLink],
+        columns: _Sends,
+        read: PlainSends,
+        pairs: _Pairs,
+        events: list[Event],
+    ) -> PlainBatch:
+        directions = columns.directions[pairs.call]
+        order = np.lexsort((columns.rows["frame"][pairs.call], directions))
+        pairs = _Pairs(*(column[order] for column in pairs))
+        directions = directions[order]
+        rows = self._rows(links, columns, read, pairs)
+        starts = np.append(0, (directions[1:] != directions[:-1]).nonzero()[0] + 1)
+        chosen = [links[one] for one in columns.link[pairs.call[starts]].tolist()]
+        matchings = [(link, self._dispatcher(link).matching) for link in chosen]
+        conversations = {link.connection.number: matching.conversation for link, matching in matchings}
+        plain = PlainRpcs(rows, data, runs, conversations, self._names.names)
+        busy = {connection_number(link) for _, link, operation in events if operation.kind is SEND}
+        return PlainBatch(plain, starts, matchings, busy)
+
+    def _rows(self, links: list[RcLink], columns: _Sends, read: PlainSends, pairs: _Pairs) -> Rows:
+        rows = np.zeros(len(pairs.call), RPC)
+        numbers = np.array([link.connection.number for link in links])
+        failed = np.array([failed for _, failed in self._names.names.statuses])
+        rows["connection"] = numbers[columns.link[pairs.call]]
+        rows["caller"] = columns.sender[pairs.call]
+        rows["xid"] = read.xids[pairs.call]
+        rows["procedure"] = pairs.procedures
+        rows["status"] = pairs.statuses
+        rows["state"] = np.where(failed[pairs.statuses], STATES.index("error"), STATES.index("complete"))
+        for side, sends in (("call", pairs.call), ("reply", pairs.reply)):
+            packets = columns.rows.take(sends)
+            first = side == "call"
+            rows["call_frame" if first else "reply_first_frame"] = packets["frame"]
+            rows["call_last_frame" if first else "reply_frame"] = packets["frame"]
+            rows[f"{side}_time"] = rows[f"{side}_end"] = packets["time"]
+            rows["credits_requested" if first else "credits_granted"] = read.credits[sends]
+            rows[f"{side}_send"] = packets["length"]
+            rows[f"{side}_inline"] = packets["length"] - HEADER
+            rows[f"{side}_at"] = packets["payload"]
+            rows[f"{side}_run"], rows[f"{side}_row"] = columns.run[sends], columns.row[sends]
+            if not first:
+                names = EXTRA[packets["opcode"]] == INVALIDATE
+                rows["invalidated"] = np.where(names, packets["immediate"].astype(np.int64), -1)
+        rows["latency"] = rows["latency_server"] = rows["reply_time"] - rows["call_time"]
+        return rows
+
+
+def _usual(operation: Operation) -> bool:
+    """Whether a Send has a transport header as all others of version 1."""
+    if not operation.start_known:
+        return True
+    data, start, end = operation.payload.first()
+    if end - start < 16:
+        return False
+    return words2(data, start + 4)[0] == 1 and words2(data, start + 8)[1] <= RDMA_NOMSG
+
+
+def _columns(runs: list[LinkRun], index: dict[int, int]) -> _Sends:
+    counts = np.array([len(run) for _, run in runs])
+    rows = runs[0][1].rows if len(runs) == 1 else np.concatenate([run.rows for _, run in runs])
+    firsts = np.cumsum(counts) - counts
+    unusual = np.zeros(len(rows), np.bool_)
+    for first, (_, run) in zip(firsts.tolist(), runs, strict=True):
+        if run.unusual:
+            unusual[[first + row for row in run.unusual]] = True
+    return _Sends(
+        rows,
+        np.repeat(np.array([index[link.connection.number] for link, _ in runs]), counts),
+        np.repeat(np.array([run.sender for _, run in runs]), counts),
+        np.repeat(np.arange(len(runs)), counts),
+        np.arange(len(rows)) - np.repeat(firsts, counts),
+        unusual,
+    )
+
+
+def _unique(keys: Int64s, others: Int64s) -> NDArray[np.bool_]:
+    """Which keys occur only once among themselves and the others."""
+    both = np.concatenate((keys, others)) if len(others) else keys
+    ascending = both.argsort()
+    ordered = both[ascending]
+    again = ordered[1:] == ordered[:-1]
+    single = np.ones(len(both), np.bool_)
+    single[ascending[1:][again]] = False
+    single[ascending[:-1][again]] = False
+    return single[: len(keys)]
+
+
+def _parts(runs: list[LinkRun], chosen: NDArray[np.bool_]) -> list[Int64s]:
+    """Of each run the rows that are chosen among the rows of all."""
+    parts: list[Int64s] = []
+    first = 0
+    for _, run in runs:
+        parts.append(chosen[first : first + len(run)].nonzero()[0])
+        first += len(run)
+    return parts
+
+
+def _merged(
+    events: list[Event], runs: list[LinkRun], parts: list[tuple[RcLink, SendRun, Int64s]] | None = None
+) -> list[Event]:
+    """The events with all Sends of these runs, and of some a part, as objects among them."""
+    expanded: list[Event] = [(place, link, operation) for link, run in runs for place, operation in run.delivered()]
+    for link, run, part in parts or ():
+        if len(part):
+            expanded += [(place, link, operation) for place, operation in run.delivered(part)]
+    # Where two have one place, the second waited for the packet of the first, which is that of a run.
+    return sorted([*expanded, *events], key=itemgetter(0)) if expanded else events

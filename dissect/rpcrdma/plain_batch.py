@@ -1,0 +1,197 @@
+"""The plain RPCs of one batch beside its other events, as if all had happened one after the other."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+
+from ..arrays import Int64s, Rows
+from ..transport.connection import Connection
+from ..transport.operations import SEND, Operation
+from ..transport.rc.link import RcLink
+from .answered import RpcNumbers
+from .matching import Matching
+from .rpc_table import PlainRpcs, RpcTable
+from .rpcs import Rpc
+
+
+class Link(Protocol):
+    """Who observes a connection, whichever transport it has."""
+
+    @property
+    def connection(self) -> Connection | None: ...
+
+
+Event = tuple[int, Link, Operation]
+"""Frame number in whose place it stands, where, what."""
+
+
+class PlainBatch:
+    """Has the order of events of a batch; its plain RPCs are counted in where their calls and replies are.
+
+    Where another event has the place of a plain message, it waited for the packet of that one, and comes second.
+    """
+
+    def __init__(
+        self, plain: PlainRpcs, starts: Int64s, links: Sequence[tuple[RcLink, Matching]], busy: set[int]
+    ) -> None:
+        """``plain.rows``: by direction, and in it by call, still without ``number`` and ``order``.
+
+        ``starts``: of the directions, with their connections in ``links``; ``busy``: connection numbers of those that
+        have other events, too.
+        """
+        rows = plain.rows
+        self.plain = plain
+        self._calls: Int64s = rows["call_frame"].astype(np.int64)
+        self._sorted_calls = np.sort(self._calls)
+        self._all: list[PlainDirection] = []
+        self._beside: dict[int, list[PlainDirection]] = {}
+        """Of the busy connections, by number."""
+        for (first, behind), (link, matching) in zip(pairwise([*starts.tolist(), len(rows)]), links, strict=True):
+            direction = PlainDirection(matching, rows[first:behind])
+            self._all.append(direction)
+            if link.connection.number in busy:
+                self._beside.setdefault(link.connection.number, []).append(direction)
+        self._note_credits(starts, links)
+        self._ended: Int64s = np.empty(0, np.int64)
+
+    def _note_credits(self, starts: Int64s, links: Sequence[tuple[RcLink, Matching]]) -> None:
+        rows = self.plain.rows
+        extremes = [
+            one.reduceat(rows[name], starts).tolist()
+            for name in ("credits_requested", "credits_granted")
+            for one in (np.minimum, np.maximum)
+        ]
+        callers = rows["caller"][starts].tolist()
+        for (_, matching), caller, lowest, highest, lowest_granted, highest_granted in zip(
+            links, callers, *extremes, strict=True
+        ):
+            if not caller:
+                conversation = matching.conversation
+                conversation.note_requested(lowest)
+                conversation.note_requested(highest)
+                conversation.note_granted(lowest_granted)
+                conversation.note_granted(highest_granted)
+
+    def happen(
+        self,
+        events: Sequence[Event],
+        take: Callable[[Link, Operation], None],
+        numbers: RpcNumbers,
+        done: list[Rpc],
+    ) -> None:
+        """Let the other events of the batch happen; ``done`` is where RPCs that they end are put."""
+        places = np.array([place for place, _, _ in events], np.int64)
+        before = self._sorted_calls.searchsorted(places, side="right")
+        called = 0
+        drawn, ended = [numbers.last], [len(done)]
+        for (place, link, operation), ahead in zip(events, before.tolist(), strict=True):
+            if ahead != called:
+                numbers.last += ahead - called
+                called = ahead
+            directions = self._beside.get(connection_number(link)) if operation.kind is SEND else None
+            if directions is None:
+                take(link, operation)
+            else:
+                for direction in directions:
+                    direction.advance(place)
+                take(link, operation)
+                for direction in directions:
+                    direction.happened(place)
+            drawn.append(numbers.last - called)
+            ended.append(len(done))
+        numbers.last += len(self._calls) - called
+        rows = self.plain.rows
+        rows["number"] = (
+            np.array(drawn)[places.searchsorted(self._calls)] + 1 + self._sorted_calls.searchsorted(self._calls)
+        )
+        rows["order"] = np.concatenate([direction.finish() for direction in self._all])
+        first = 0
+        for direction in self._all:
+            direction.settle(rows["number"][first : first + len(direction)])
+            first += len(direction)
+        self._ended = np.repeat(places, np.diff(ended))
+
+    def table(self, done: list[Rpc]) -> RpcTable:
+        """The RPCs of the batch; of ``done`` those that did not end by an event ended after all of them."""
+        rows = self.plain.rows
+        self.plain.rows = rows = rows.take(rows["reply_frame"].argsort())
+        places = rows["reply_frame"].searchsorted(self._ended, side="right") + np.arange(len(self._ended))
+        late = np.arange(len(self._ended), len(done)) + len(rows)
+        return RpcTable(done, self.plain, np.concatenate((places, late)))
+
+
+def connection_number(link: Link) -> int:
+    """Of a link that has events."""
+    assert link.connection is not None
+    return link.connection.number
+
+
+class PlainDirection:
+    """The plain RPCs of one direction of a connection, and what ``Matching`` knows of them."""
+
+    def __init__(self, matching: Matching, rows: Rows) -> None:
+        """``rows``: RPC rows in the order of calls."""
+        self._matching = matching
+        self._caller = caller = int(rows["caller"][0])
+        self._calls: Int64s = rows["call_frame"].astype(np.int64)
+        self._ranks: Int64s = rows["reply_frame"].argsort()
+        """Of the calls that were answered, in the order of replies."""
+        answers = rows.take(self._ranks)
+        self._answers: Int64s = answers["reply_frame"].astype(np.int64)
+        self._granted = answers["credits_granted"]
+        self._backwards: Int64s = np.append(0, np.cumsum(self._ranks[1:] < self._ranks[:-1]))
+        """How many replies up to each answer an earlier call than the one before them."""
+        self._called = self._answered = 0
+        self._first = self._sent = matching.sent[caller]
+        self._others: list[int] = []
+        """Places of the direction's other calls in the order of events."""
+        matching.answered[caller].begin(self._answers, answers["xid"].astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def advance(self, place: int) -> None:
+        """What happens next is at ``place`` in the order of events: all before it has happened."""
+        self._matching.answered[self._caller].now = place
+        called, answered = bisect_right(self._calls, place), bisect_right(self._answers, place)
+        if called != self._called or answered != self._answered:
+            self._advance(called, answered)
+
+    def _advance(self, called: int, answered: int) -> None:
+        matching, caller = self._matching, self._caller
+        matching.sent[caller] += called - self._called
+        matching.outstanding[caller] += called - self._called - (answered - self._answered)
+        if answered > self._answered:
+            first, last = self._answered, answered - 1
+            if self._order(first) < matching.last_answered[caller] or self._backwards[last] > self._backwards[first]:
+                matching.in_order[caller] = False
+            matching.last_answered[caller] = self._order(last)
+            matching.granted[caller] = int(self._granted[last])
+        self._called, self._answered = called, answered
+        self._sent = matching.sent[caller]
+
+    def happened(self, place: int) -> None:
+        """The event at ``place`` did."""
+        sent = self._matching.sent[self._caller]
+        self._others += [place] * (sent - self._sent)
+        self._sent = sent
+
+    def _order(self, answer: int) -> int:
+        """``Rpc.order`` of the call that this reply answers."""
+        rank = int(self._ranks[answer])
+        return self._first + rank + 1 + bisect_left(self._others, self._calls[rank])
+
+    def finish(self) -> Int64s:
+        """The batch is over; gives ``Rpc.order`` of its RPCs."""
+        self._advance(len(self._calls), len(self._answers))
+        orders: Int64s = self._first + 1 + np.arange(len(self._calls))
+        return orders + np.searchsorted(self._others, self._calls) if self._others else orders
+
+    def settle(self, numbers: Int64s) -> None:
+        """``numbers``: of the RPCs, in the order of their calls."""
+        self._matching.answered[self._caller].end(numbers[self._ranks])

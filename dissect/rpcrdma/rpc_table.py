@@ -1,0 +1,415 @@
+"""RpcTable: the RPCs that ended in one batch, in columns, in the order in which they ended.
+
+Plain RPCs (``plain.py``) exist as rows only, and an ``Rpc`` is made of one when it is wanted; the others come as the
+objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows`` (NumPy, native order):
+
+    number                int64   ``Rpc.number``
+    connection            int32   number of the connection; see ``RpcTable.conversation``
+    caller                uint8   0: forward; 1: backward, the call came from the passive side
+    xid                   uint32
+    procedure             int32   index into ``names.procedures``: program, version, minor version, procedure,
+                                  operation names, procedure name
+    status                int32   index into ``names.statuses``: (status, failed)
+    state                 uint8   index into STATES
+    order                 int64   ``Rpc.order``: place among the calls of its direction; 0 without a call
+    call_frame            int64   first frame of the call's Send; 0 without a call
+    call_last_frame       int64   last frame of the call's Send
+    reply_first_frame     int64   first frame of the reply's Send
+    reply_frame           int64   last frame of the reply's Send; 0 without a reply
+    call_time             int64   ns since the epoch, first packet of the call; 0 without a call
+    call_end              int64   last packet of the call
+    reply_time            int64   first packet of the reply; 0 without a reply
+    reply_end             int64   last packet of the reply
+    latency               int64   ns; -1 where it is not known.  Its parts add up to it:
+    latency_call, latency_reads, latency_server, latency_writes, latency_reply   int64   ns; 0 where unknown
+    credits_requested     int64   credit value of the call; -1 for none
+    credits_granted       int64   credit value of the reply; -1 for none
+    call_send, reply_send         int64   bytes of the whole Send; 0 without one
+    call_inline, reply_inline     int64   bytes of the Payload stream in the Send
+    read_bytes, write_bytes, reply_chunk_bytes        int64   bytes transferred by chunks of this kind
+    read_chunks, write_chunks, reply_chunks           int32   chunks that the call advertised
+    read_segments, write_segments, reply_segments     int32   their segments
+    retransmissions       int32   packets of it that were retransmitted
+    retransmission_delay  int64   ns
+    invalidated           int64   handle that the reply's Send With Invalidate names; -1 for none
+    flags                 uint8   FLAG_ bits below
+    call_at, reply_at     int64   plain rows: offset of the Send's first byte in
+                                  ``RpcTable.data``; -1 in others
+    call_run, call_row, reply_run, reply_row          int32   plain rows: where their Sends are
+                                  among the runs of Sends of the batch; else -1
+
+A plain row has both messages, each version 1, RDMA_MSG, without chunks, in one packet, whole in the capture, with its
+RPC header's XID equal to rdma_xid and a status that was read; its state is 'complete' or 'error'; its credential is not
+RPCSEC_GSS; nothing is damaged, noted or ambiguous, and its latency is all server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, Rows
+from ..layers.rpcrdma_codes import RDMA_MSG
+from ..transport.delays import RcDelays
+from ..transport.operations import Operation
+from ..transport.send_runs import SendRun
+from .conversation import Conversation
+from .messages import Message, TransportHeader
+from .rpcs import DUPLICATE_REPLY, Latency, Rpc
+
+STATES = ("complete", "error", "damaged", "undecidable", "no reply", "no call", DUPLICATE_REPLY)
+
+FLAG_DAMAGE, FLAG_NOTES, FLAG_TRUNCATED, FLAG_MISSING, FLAG_AMBIGUOUS = 1, 2, 4, 8, 16
+"""It has ``damage``; it has ``notes``; ``contents`` is 'truncated'; it is 'missing'; ``ambiguous``."""
+
+RPC = np.dtype(
+    [
+        ("number", "i8"),
+        ("connection", "i4"),
+        ("caller", "u1"),
+        ("xid", "u4"),
+        ("procedure", "i4"),
+        ("status", "i4"),
+        ("state", "u1"),
+        ("order", "i8"),
+        ("call_frame", "i8"),
+        ("call_last_frame", "i8"),
+        ("reply_first_frame", "i8"),
+        ("reply_frame", "i8"),
+        ("call_time", "i8"),
+        ("call_end", "i8"),
+        ("reply_time", "i8"),
+        ("reply_end", "i8"),
+        ("latency", "i8"),
+        ("latency_call", "i8"),
+        ("latency_reads", "i8"),
+        ("latency_server", "i8"),
+        ("latency_writes", "i8"),
+        ("latency_reply", "i8"),
+        ("credits_requested", "i8"),
+        ("credits_granted", "i8"),
+        ("call_send", "i8"),
+        ("reply_send", "i8"),
+        ("call_inline", "i8"),
+        ("reply_inline", "i8"),
+        ("read_bytes", "i8"),
+        ("write_bytes", "i8"),
+        ("reply_chunk_bytes", "i8"),
+        ("read_chunks", "i4"),
+        ("write_chunks", "i4"),
+        ("reply_chunks", "i4"),
+        ("read_segments", "i4"),
+        ("write_segments", "i4"),
+        ("reply_segments", "i4"),
+        ("retransmissions", "i4"),
+        ("retransmission_delay", "i8"),
+        ("invalidated", "i8"),
+        ("flags", "u1"),
+        ("call_at", "i8"),
+        ("reply_at", "i8"),
+        ("call_run", "i4"),
+        ("call_row", "i4"),
+        ("reply_run", "i4"),
+        ("reply_row", "i4"),
+    ]
+)
+
+
+COLUMNS: tuple[str, ...] = RPC.names or ()
+PLACES = ("call_at", "reply_at", "call_run", "call_row", "reply_run", "reply_row")
+"""Columns that only plain rows have."""
+
+
+class ProcedureNames(NamedTuple):
+    """What an Rpc was called for; all of it as in ``Rpc``."""
+
+    program: int | None
+    version: int | None
+    minor_version: int | None
+    procedure: int | None
+    operations: tuple[str, ...]
+    name: str
+
+
+class RpcNames:
+    """What the rows of many tables share: distinct procedures and statuses."""
+
+    def __init__(self) -> None:
+        self.procedures: list[ProcedureNames] = []
+        self.statuses: list[tuple[str, bool]] = []
+        self._procedures: dict[ProcedureNames, int] = {}
+        self._statuses: dict[tuple[str, bool], int] = {}
+
+    def procedure(self, names: ProcedureNames) -> int:
+        """Its index."""
+        found = self._procedures.get(names)
+        if found is None:
+            found = self._procedures[names] = len(self.procedures)
+            self.procedures.append(names)
+        return found
+
+    def status(self, status: str, failed: bool) -> int:
+        """Its index."""
+        found = self._statuses.get((status, failed))
+        if found is None:
+            found = self._statuses[status, failed] = len(self.statuses)
+            self.statuses.append((status, failed))
+        return found
+
+
+@dataclass(slots=True)
+class PlainRpcs:
+    """The plain RPCs of one batch, in the order in which they ended."""
+
+    rows: Rows
+    """RPC rows."""
+    data: Bytes
+    """The bytes of the batch."""
+    runs: list[SendRun]
+    conversations: dict[int, Conversation]
+    """By connection number."""
+    names: RpcNames
+    dropped: bool = False
+    """The bytes are not held any more."""
+
+    def delayed(self, number: int, delays: RcDelays) -> None:
+        """Note what RPCs of connection ``number`` waited for retransmissions."""
+        moments = np.array(delays.moments, np.int64)
+        rows = self.rows
+        there = np.isin(rows["call_time"], moments) | np.isin(rows["reply_time"], moments)
+        for row in (there & (rows["connection"] == number)).nonzero()[0].tolist():
+            rows["retransmission_delay"][row] = delays.of(_made(self, rows[row : row + 1])[0].data_operations)
+
+    def drop_contents(self) -> None:
+        """Let go of the bytes."""
+        self.dropped = True
+        self.data = np.empty(0, np.uint8)
+        for run in self.runs:
+            run.drop()
+
+
+class RpcTable(Sequence[Rpc]):
+    """The RPCs of one batch.  As a sequence it makes Rpcs of plain rows, a new one each time."""
+
+    def __init__(
+        self,
+        objects: list[Rpc],
+        plain: PlainRpcs | None = None,
+        places: Int64s | None = None,
+        names: RpcNames | None = None,
+    ) -> None:
+        """``places``: of ``objects``, in the table."""
+        self.names = plain.names if plain is not None else names or RpcNames()
+        self._from = plain
+        count = len(objects) + (len(plain.rows) if plain is not None else 0)
+        self.places: Int64s = np.arange(count) if places is None else places
+        """Rows of the RPCs that are objects, ascending."""
+        self.objects = objects
+        """Those RPCs."""
+        self.is_plain: NDArray[np.bool_] = np.ones(count, np.bool_)
+        self.is_plain[self.places] = False
+        self.plain: Int64s = self.is_plain.nonzero()[0]
+        """Rows of the others, ascending."""
+        self.plain_rows: Rows = plain.rows if plain is not None else np.empty(0, RPC)
+        """RPC rows of these alone."""
+        self._rows: Rows | None = None
+
+    @staticmethod
+    def joined(table: RpcTable, later: Sequence[Rpc]) -> RpcTable:
+        """With RPCs that ended after all of the table, which are objects."""
+        if not later:
+            return table
+        places = np.arange(len(later)) + len(table)
+        return RpcTable([*table.objects, *later], table._from, np.concatenate((table.places, places)), table.names)
+
+    @property
+    def rows(self) -> Rows:
+        """RPC rows of all."""
+        if self._rows is None:
+            if len(self.objects):
+                self._rows = np.zeros(len(self.is_plain), RPC)
+                self._rows[self.plain] = self.plain_rows
+                for place, rpc in zip(self.places.tolist(), self.objects, strict=True):
+                    self._rows[place] = rpc_row(rpc, self.names)
+            else:
+                self._rows = self.plain_rows
+        return self._rows
+
+    def conversation(self, number: int) -> Conversation:
+        """Of the connection with this number, of which an RPC is in the table."""
+        found = self._from.conversations.get(number) if self._from is not None else None
+        if found is None:
+            found = next(rpc.conversation for rpc in self.objects if rpc.connection.number == number)
+        return found
+
+    @property
+    def data(self) -> Bytes:
+        """What ``call_at`` and ``reply_at`` of plain rows are offsets in; empty where contents are not kept."""
+        return self._from.data if self._from is not None else np.empty(0, np.uint8)
+
+    def rpc(self, index: int) -> Rpc:
+        """The RPC of a row."""
+        if not self.is_plain[index]:
+            return self.objects[int(self.places.searchsorted(index))]
+        assert self._from is not None
+        place = int(self.plain.searchsorted(index))
+        return _made(self._from, self.plain_rows[place : place + 1])[0]
+
+    def __len__(self) -> int:
+        return len(self.is_plain)
+
+    @overload
+    def __getitem__(self, index: int) -> Rpc: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Rpc]: ...
+
+    def __getitem__(self, index: int | slice) -> Rpc | list[Rpc]:
+        if isinstance(index, slice):
+            return [self.rpc(one) for one in range(len(self))[index]]
+        return self.rpc(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[Rpc]:
+        objects = iter(self.objects)
+        done = 0
+        for first in range(0, len(self.is_plain), TOGETHER):
+            plain = self.is_plain[first : first + TOGETHER]
+            count = int(np.count_nonzero(plain))
+            made = iter(_made(self._from, self.plain_rows[done : done + count]) if self._from and count else ())
+            done += count
+            for one in plain.tolist():
+                yield next(made) if one else next(objects)
+
+
+TOGETHER = 1024
+"""Rpcs that are made at once where all are wanted."""
+HEADER = 28
+"""Bytes of a transport header without chunks (RFC 8166, 4.2)."""
+_EMPTY = memoryview(b"")
+_MADE_OF = (
+    "number", "connection", "caller", "xid", "procedure", "status", "state", "order", "latency",
+    "retransmission_delay", "credits_requested", "credits_granted", "call_inline", "reply_inline",
+    "call_at", "reply_at",
+)  # fmt: skip
+
+
+def _made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
+    """The Rpcs of plain rows."""
+    data = _EMPTY if plain.dropped else plain.data.data
+    procedures, statuses = plain.names.procedures, plain.names.statuses
+    calls = _operations(plain.runs, rows["call_run"], rows["call_row"])
+    replies = _operations(plain.runs, rows["reply_run"], rows["reply_row"])
+    made = []
+    for call, reply, (
+        number,
+        connection,
+        caller,
+        xid,
+        procedure,
+        status,
+        state,
+        order,
+        latency,
+        delay,
+        requested,
+        granted,
+        called,
+        replied,
+        call_at,
+        reply_at,
+    ) in zip(calls, replies, zip(*(rows[name].tolist() for name in _MADE_OF), strict=True), strict=True):
+        asked = TransportHeader(xid, 1, requested, RDMA_MSG, length=HEADER)
+        answered = TransportHeader(xid, 1, granted, RDMA_MSG, length=HEADER)
+        call_at += HEADER
+        reply_at += HEADER
+        names = procedures[procedure]
+        result, failed = statuses[status]
+        made.append(
+            Rpc(
+                number,
+                plain.conversations[connection],
+                caller == 1,
+                xid,
+                Message(call, asked, data, call_at, call_at + called, called),
+                Message(reply, answered, data, reply_at, reply_at + replied, replied),
+                names.program,
+                names.version,
+                names.procedure,
+                names.minor_version,
+                None,
+                names.operations,
+                names.name,
+                result,
+                failed,
+                STATES[state],
+                latency=Latency(latency, 0, 0, latency, 0, 0),
+                order=order,
+                retransmission_delay=delay,
+            )
+        )
+    return made
+
+
+def _operations(runs: list[SendRun], run: NDArray[np.int32], row: NDArray[np.int32]) -> list[Operation]:
+    if len(run) == 1:
+        return [runs[int(run[0])].operation(int(row[0]))]
+    found: list[Operation] = [None] * len(run)  # type: ignore[list-item]
+    for one in np.unique(run).tolist():
+        places = (run == one).nonzero()[0]
+        for place, operation in zip(places.tolist(), runs[one].operations(row[places]), strict=True):
+            found[place] = operation
+    return found
+
+
+def rpc_row(rpc: Rpc, names: RpcNames) -> tuple[int, ...]:
+    """The row of an Rpc that is an object."""
+    call, reply = rpc.call, rpc.reply
+    sent = call.operation if call is not None else None
+    answer = reply.operation if reply is not None else None
+    latency = rpc.latency
+    chunks = {kind: [chunk for chunk in rpc.chunks if chunk.kind == kind] for kind in ("read", "write", "reply")}
+    procedure = ProcedureNames(rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.name)
+    flags = (
+        (FLAG_DAMAGE if rpc.damage else 0)
+        | (FLAG_NOTES if rpc.notes else 0)
+        | (FLAG_TRUNCATED if rpc.contents == "truncated" else 0)
+        | (FLAG_MISSING if rpc.contents == "missing" else 0)
+        | (FLAG_AMBIGUOUS if rpc.ambiguous else 0)
+    )
+    return (
+        rpc.number,
+        rpc.connection.number,
+        int(rpc.backward),
+        rpc.xid,
+        names.procedure(procedure),
+        names.status(rpc.status, rpc.failed),
+        STATES.index(rpc.state),
+        rpc.order,
+        rpc.call_frame,
+        sent.last_frame if sent is not None else 0,
+        answer.first_frame if answer is not None else 0,
+        rpc.reply_frame,
+        sent.first_time if sent is not None else 0,
+        sent.last_time if sent is not None else 0,
+        answer.first_time if answer is not None else 0,
+        answer.last_time if answer is not None else 0,
+        *(latency if latency is not None else (-1, 0, 0, 0, 0, 0)),
+        -1 if call is None or call.header.credits is None else call.header.credits,
+        -1 if reply is None or reply.header.credits is None else reply.header.credits,
+        sent.length if sent is not None else 0,
+        answer.length if answer is not None else 0,
+        call.inline_length if call is not None else 0,
+        reply.inline_length if reply is not None else 0,
+        *(sum([chunk.transferred for chunk in chunks[kind]]) for kind in chunks),
+        *(len(chunks[kind]) for kind in chunks),
+        *(sum([len(chunk.segments) for chunk in chunks[kind]]) for kind in chunks),
+        rpc.retransmissions,
+        rpc.retransmission_delay,
+        -1 if answer is None or answer.invalidate is None else answer.invalidate,
+        flags,
+        *(-1, -1, -1, -1, -1, -1),
+    )

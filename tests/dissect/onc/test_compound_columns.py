@@ -1,0 +1,54 @@
+"""Many COMPOUNDs walked at once: what ``compound.compound_call`` says of each, or nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmascope.dissect.onc import compound as nfs4
+from rdmascope.dissect.onc.compound_columns import OperationSequences, compound_calls
+
+from .test_compound import ARGUMENTS, CALLBACKS, QUICK, compound, rows, words
+
+
+def check(messages: list[bytes], callback: bool = False) -> list[bool]:
+    """Which were walked; those as ``compound_call`` does, and of the others it says what is wrong or they are long."""
+    lengths = np.array([len(one) for one in messages], np.int64)
+    ends = lengths.cumsum()
+    data = np.frombuffer(b"".join(messages), np.uint8)
+    known = OperationSequences()
+    found = compound_calls(data, ends - lengths, ends, known, callback)
+    for one, walked, minor, sequence in zip(messages, *(column.tolist() for column in found), strict=True):
+        right = nfs4.compound_call(one, 0, len(one), callback=callback)
+        assert walked == (right.complete and not right.problem and len(right.operations) <= 64)
+        if walked:
+            assert (minor, known.sequences[sequence]) == (right.minor_version, right.operations)
+    return [bool(walked) for walked in found.walked]
+
+
+@QUICK
+@given(st.lists(st.tuples(rows(ARGUMENTS), st.binary(max_size=7), st.integers(0, 2), st.integers(0, 60)), max_size=8))
+def test_any_calls(calls: list[tuple[list[tuple[int, bytes]], bytes, int, int]]) -> None:
+    """Some truncated at their end."""
+    whole = [compound(found, tag, minor) for found, tag, minor, _ in calls]
+    assert all(check(whole)) or not calls
+    check([one[: len(one) - less // 4] for one, (*_, less) in zip(whole, calls, strict=True)])
+
+
+@QUICK
+@given(st.lists(rows({number: arguments for number, (arguments, _) in CALLBACKS.items()}), max_size=4))
+def test_any_callbacks(calls: list[list[tuple[int, bytes]]]) -> None:
+    heads = [words(0, 1, 7, len(found)) for found in calls]
+    bodies = [b"".join(words(number) + body for number, body in found) for found in calls]
+    assert all(check([head + body for head, body in zip(heads, bodies, strict=True)], callback=True)) or not calls
+
+
+@QUICK
+@given(st.lists(st.lists(st.sampled_from([0, 1, 2, 9, 10, 18, 22, 53, 99, 2**31, 2**32 - 1]), max_size=20), max_size=9))
+def test_any_words(messages: list[list[int]]) -> None:
+    check([words(*message) for message in messages])
+
+
+def test_more_operations_than_are_walked() -> None:
+    assert check([words(0, 1, count) + words(10) * count for count in (64, 65)]) == [True, False]

@@ -1,0 +1,200 @@
+"""Plain RPCs in columns are the same RPCs, with the same state left behind, as one Operation after the other gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbook import Capture, Wire, call, faults, nfs3, nfs4, reply
+from playbook.capture import frame_batches
+from playbook.samples import MANIFEST, SAMPLES
+from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
+from rdmascope.captures.formats.streams import Limits
+from rdmascope.captures.session import Session
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.measure.statistics import Statistics
+from rdmascope.dissect.rpcrdma import plain
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
+from rdmascope.dissect.rpcrdma.matching import Matching
+from rdmascope.dissect.rpcrdma.messages import Message
+from rdmascope.dissect.rpcrdma.rpc_table import COLUMNS, PLACES, RPC, RpcNames, RpcTable, rpc_row
+from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Rpc
+from rdmascope.dissect.transport.operations import Operation
+from rdmascope.dissect.transport.rc import assembly
+
+from .test_analyzer_playbook import QUICK
+
+CUTS = st.lists(st.integers(0, 1000), max_size=4)
+
+
+@pytest.fixture(autouse=True)
+def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "MIN_ROWS", 1)
+    monkeypatch.setattr(assembly, "MIN_RUN", 1)
+
+
+def plainly(value: object) -> Any:
+    """What a noun says, in what can be compared."""
+    match value:
+        case Operation():
+            payload = value.payload
+            only = payload.only and (payload.only[0][payload.only[1] : payload.only[2]].tobytes(), *payload.only[1:])
+            runs = [(at, rows["frame"].tolist(), rows["payload"].tolist()) for at, _, rows in payload.runs]
+            own = [getattr(value, one.name) for one in fields(value) if one.name != "payload"]
+            return own, payload.length, payload.seen, payload.truncated, runs, only
+        case Message():
+            header = [getattr(value.header, one.name) for one in fields(value.header)]
+            data = value.data[value.start : value.end].tobytes()
+            return plainly(value.operation), header, data, value.start, value.end, value.inline_length
+        case ChunkUse():
+            uses = [(use.advertised, use.returned, use.contested, plainly(use.operations)) for use in value.segments]
+            return value.kind, value.position, uses
+        case Rpc():
+            said = {one.name: plainly(getattr(value, one.name)) for one in fields(value) if one.name != "conversation"}
+            return value.connection.number, said
+        case list():
+            return [plainly(one) for one in value]
+        case _:
+            return value
+
+
+def matched(matching: Matching) -> dict[str, object]:
+    """What is known about what comes next."""
+    conversation = matching.conversation
+    for answered in matching.answered:
+        answered.get(0)
+    return {
+        "outstanding": matching.outstanding,
+        "sent": matching.sent,
+        "granted": matching.granted,
+        "last answered": matching.last_answered,
+        "in order": matching.in_order,
+        "answered": [list(answered._known.items()) for answered in matching.answered],
+        "calls": [{xid: [rpc.number for rpc in rpcs] for xid, rpcs in table.items()} for table in matching.calls],
+        "replies": [(sender, message.frame, earlier) for sender, message, earlier in matching.replies],
+        "settled": matching.settled,
+        "waiting": [rpc.number for rpc in (*matching.lingering, *matching.doubtful)],
+        "credits": (conversation.credits_requested, conversation.credits_granted),
+        "protocol": (conversation.protocol, conversation.recognised_by),
+        "answers": conversation.negotiation.answers,
+        "unread": conversation.connection.unread_messages,
+    }
+
+
+class Way:
+    """One of the two."""
+
+    def __init__(self, columns: bool, contents: bool = True) -> None:
+        self.analyzer = Analyzer(Options(columns=columns, contents=contents))
+        self.kept: list[Sequence[Rpc]] = []
+        self.plain = 0
+        self.seen: list[object] = []
+        self.statistics = Statistics(3)
+
+    def feed(self, batches: Iterable[FrameBatch]) -> Way:
+        analyzer = self.analyzer
+        for batch in batches:
+            table = analyzer.feed_table(analyzer.decoder.take(batch))
+            self.plain += len(table.plain)
+            self._take(table)
+            self.seen.append([matched(one.matching) for one in analyzer._dispatchers.values()])
+            self.seen.append(analyzer._numbers.last)
+        self._take(RpcTable(analyzer.finish()))
+        # What was retransmitted after its RPC had ended is noted in it all the same.
+        self.seen.append([plainly(rpc) for table in self.kept for rpc in table])
+        self.seen.append([(analyzer.undecoded, analyzer.unplaced)])
+        return self
+
+    def _take(self, table: RpcTable) -> None:
+        self.kept.append(table)
+        self.seen.append([plainly(rpc) for rpc in table])
+        self.seen.append([plainly(table[index]) for index in range(len(table))][-3:])
+        self.seen.append(rows(table))
+
+
+def rows(table: RpcTable) -> list[dict[str, object]]:
+    """The rows of a table, without what only plain ones have."""
+    found = []
+    for row in table.rows:
+        one = {name: row[name].item() for name in COLUMNS if name not in PLACES}
+        one["procedure"] = table.names.procedures[int(row["procedure"])]
+        one["status"] = table.names.statuses[int(row["status"])]
+        found.append(one)
+    return found
+
+
+def compare(batches: Sequence[FrameBatch], contents: bool = True) -> int:
+    """Both ways give the same; how many RPCs were plain."""
+    columns, reference = Way(True, contents).feed(batches), Way(False, contents).feed(batches)
+    assert not reference.plain
+    assert len(columns.seen) == len(reference.seen)
+    for one, other in zip(columns.seen, reference.seen, strict=True):
+        assert one == other
+    return columns.plain
+
+
+def sample_batches(name: str, limits: Limits | None = None) -> Iterator[FrameBatch]:
+    return Session(str(SAMPLES / MANIFEST[name]["file"]), limits=limits).batches()
+
+
+@pytest.mark.parametrize("name", [*MANIFEST])
+def test_every_sample(name: str) -> None:
+    compare([*sample_batches(name)])
+
+
+@pytest.mark.parametrize("frames", [50, 333, 5000])
+@pytest.mark.parametrize("contents", [True, False])
+def test_batches_of_any_size(frames: int, contents: bool) -> None:
+    assert compare([*sample_batches("meta-rxe", Limits(frames=frames))], contents) > frames // 5
+
+
+@QUICK
+@given(faulty(WIRE_FAULTS + CAPTURE_FAULTS, conversations()), CUTS, st.integers(0, 20))
+def test_any_conversation_with_any_fault(conversation: Conversation, cuts: list[int], start: int) -> None:
+    capture = Capture(conversation.wire, faults.cut(conversation.packets, start))
+    compare(frame_batches(capture.frames, cuts))
+
+
+@QUICK
+@given(st.lists(st.tuples(st.integers(1, 400), st.integers(40, 240), st.integers(0, 255)), min_size=1, max_size=40))
+def test_any_bytes_in_the_messages(changes: list[tuple[int, int, int]]) -> None:
+    """Lengths, versions, counts, types: what one way does not understand, the other does not either."""
+    batch = next(sample_batches("meta-rxe", Limits(frames=800)))
+    data = batch.data.copy()
+    for frame, at, value in changes:
+        row = batch.rows[frame]
+        data[int(row["offset"]) + at % int(row["captured"])] = value
+    compare([FrameBatch(data, batch.rows[:200]), FrameBatch(data, batch.rows[200:])])
+
+
+def test_nothing_but_plain_calls() -> None:
+    wire = Wire()
+    conn = wire.connect()
+    open_calls = [call(conn, nfs3.getattr_()) for _ in range(3)]
+    for one in open_calls:
+        reply(one, nfs3.getattr_reply())
+    for number in range(20):
+        ops = nfs4.sequence(), nfs4.putfh(), nfs4.getattr_()
+        done = nfs4.sequence_done(), nfs4.putfh_done(), nfs4.getattr_done()
+        reply(call(conn, nfs4.compound(*ops, tag=b"t" * number)), nfs4.compound_reply(*done, tag=b"t" * number))
+    # The first call and its answer settle what is spoken.
+    assert compare(frame_batches(Capture(wire).frames, [])) == 20
+
+
+def test_a_row_of_an_object_is_that_of_the_plain_rpc() -> None:
+    names = RpcNames()
+    for batch in sample_batches("meta-rxe"):
+        analyzer = Analyzer()
+        table = analyzer.feed_table(analyzer.decoder.take(batch))
+        assert len(table.plain)
+        for index in table.plain[:50].tolist():
+            row, again = table.rows[index], np.array(rpc_row(table[index], names), RPC)
+            for name in set(COLUMNS) - {*PLACES, "procedure", "status"}:
+                assert row[name] == again[name], name
+        break
