@@ -59,6 +59,13 @@ In all of them:
 - Byte strings are hexadecimal.
 - `a.b` is the key `b` of the object `a`, `a[].b` the key `b` of each object in the array `a`, and `a{}.b` the key `b`
   of each object in the map `a`. The keys of a map are data.
+
+`credential`, `arguments` and `results` of `show --json` are values of the types in [nfs.md](nfs.md): a structure or a
+union is an object with the RFC's names (of a union the discriminant comes first), an array or a linked list an array,
+an enum its name or, without one, its number, a bool a boolean, a mask of flags an integer, a bitmap4 an array of the
+names of its bits, text a string, other opaque data hexadecimal, an optional value that is absent null. What a file
+holds, and bytes that are missing or were not decoded, are not repeated: there stands an object with their `offset` and
+`length` in the message, and a `note`.
 """
 
 
@@ -202,12 +209,15 @@ def made() -> Iterator[tuple[str, set[str], bool]]:
                         yield type, names, len(names) < len(node.keywords)
 
 
+CONTENTS = ("credential", "arguments", "arguments_problem", "results", "results_problem")
+
+
 def test_the_code_makes_what_is_declared() -> None:
     seen = set()
     for type, names, more in made():
         seen.add(type)
         declared = {path for path in RECORD_TYPES[type].fields if not re.search(r"[.\[{]", path)}
-        optional = {"file", "extracted", "holes", "call_message", "reply_message", "comment"}
+        optional = {"file", "extracted", "holes", "call_message", "reply_message", "comment", *CONTENTS}
         assert names <= declared, type
         assert more or declared - names <= optional, type
     assert seen == set(VERSIONS)

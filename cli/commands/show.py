@@ -12,8 +12,11 @@ from rdmascope.captures.ladder import packet_batches, segment_steps, steps
 from rdmascope.captures.lookup import find_frame, find_rpcs, no_frame
 from rdmascope.captures.session import rereadable
 from rdmascope.dissect.measure.selection import FrameRange
+from rdmascope.dissect.onc.shapes.decode import MAX_NODES as ALL_NODES
 from rdmascope.dissect.records.rpc import reassembled_fields, rpc_record
+from rdmascope.dissect.records.rpc_contents import contents_fields
 from rdmascope.dissect.records.schema import record
+from rdmascope.dissect.rpcrdma.message_trees import DecodedMessage, decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -21,6 +24,7 @@ from ..options import FRAMES, XID
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import console, print_json, show
 from ..views import rpc as views
+from ..views.rpc_contents import MAX_NODES, field_bytes, message_tree
 from ..views.rpcs import frames, title
 from ..views.tables import heading
 
@@ -40,7 +44,8 @@ MAX_FRAMES = 100
     metavar="F",
     help="Frame F, frames F-G or a list of them, and the RPCs they belong to.",
 )
-@click.option("--full", is_flag=True, help="Every packet, every segment, every byte.")
+@click.option("--full", is_flag=True, help="Every packet, every segment, every field, every byte.")
+@click.option("--bytes", "field", metavar="FIELD", help="Only the bytes of this field: --bytes cookie.")
 @click.option("--json", "as_json", is_flag=True, help="Objects of type rpc, with contents if --full, or of type frame.")
 @recognition_options
 def command(
@@ -49,12 +54,13 @@ def command(
     xids: tuple[int, ...],
     ranges: tuple[tuple[FrameRange, ...], ...],
     full: bool,
+    field: str | None,
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
 ) -> None:
     """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, the use of
-    every chunk, and the whole call and reply as bytes with the frames that carried them.  Or one frame in full.
+    every chunk, and every field of the call and the reply under its RFC's name.  Or one frame in full.
     Each choice may be repeated.
 
     Example: where did the 45 ms of this READLINK go?
@@ -83,10 +89,22 @@ def command(
             0x00000879 0x34a82abb1fe95000  4,096   40       40 107-108
             0x000007e4 0x34a82abbc49e2078      4    0        0       -
     \b
-      ── 0 to 160: reply chunk
-      000000 34a8 2abb 0000 0001 0000 0000 0000 0000 4·*············· frame 106
+      The reply  160 bytes, whole, in reply chunk
       ...
-      000078 2f61 2f6c 6f6e 672f 7461 7267 6574 2f70 /a/long/target/p frame 107
+      results (READLINK3res)
+      ├── status: NFS3_OK (0)
+      ...
+      └── data: /a/long/target/path/for/readlink/test
+
+    --bytes prints the bytes of a field, wherever in the call and the reply it stands, with their frames:
+
+    \b
+      $ rdmascope show rxe-nfs-all.pcap.zst --rpc 13 --bytes data
+      The reply of RPC 13
+      data: bytes 116 to 160  /a/long/target/path/for/readlink/test
+        000074 0000 0025                               ···%             frame 106
+        000078 2f61 2f6c 6f6e 672f 7461 7267 6574 2f70 /a/long/target/p frame 107
+      ...
     """
     if sum(map(bool, (numbers, xids, ranges))) != 1:
         raise click.UsageError("give one of --rpc, --xid and --frame", click.get_current_context())
@@ -96,7 +114,7 @@ def command(
         for at, number in enumerate(wanted):
             _show_frame(Reading(paths, options), number, as_json, at)
         if not wanted:
-            _show_rpcs(Reading(paths, options), lambda: Reading(paths, options), numbers, xids, full, as_json)
+            _show_rpcs(Reading(paths, options), lambda: Reading(paths, options), numbers, xids, full, field, as_json)
 
 
 def _each(frames: FrameRange) -> range:
@@ -113,15 +131,17 @@ def _show_rpcs(
     numbers: tuple[int, ...],
     xids: tuple[int, ...],
     full: bool,
+    field: str | None,
     as_json: bool,
 ) -> None:
     found = find_rpcs(reading, numbers, xids)
     if not found.rpcs:
         reading.refuse(found.problem)
     out = console()
+    lacking: list[int] = []
     for at, rpc in enumerate(found.rpcs):
         if as_json:
-            record = rpc_record(rpc)
+            record = {**rpc_record(rpc), **contents_fields(rpc)}
             if full:
                 record["call_message"] = reassembled_fields(reassembled_call(rpc))
                 record["reply_message"] = reassembled_fields(reassembled_reply(rpc))
@@ -129,10 +149,15 @@ def _show_rpcs(
             continue
         if at:
             show(out, Text())
+        if field is not None:
+            lacking += [] if _print_bytes(out, rpc, field) else [rpc.number]
+            continue
         _print_rpc(out, rpc, reading, again(), full)
         if others := found.others.get(rpc.xid):
             show(out, Text())
             show(out, Text(f"The same xid: RPC {', '.join(map(str, others))}", "dim"))
+    if lacking:
+        reading.refuse(f"no field {field} in RPC {', '.join(map(str, lacking))}")
     reading.refuse(found.problem)
     reading.check()
 
@@ -156,14 +181,35 @@ def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: b
         show(out, Text())
         show(out, heading("Chunks", "bytes advertised, transferred, and returned in the reply"))
         show(out, views.chunk_map(rpc.chunks, out.width, full))
-    for reassembled, name in ((reassembled_call(rpc), "call"), (reassembled_reply(rpc), "reply")):
+    for decoded, name in zip(_messages(rpc, full), ("call", "reply"), strict=True):
         show(out, Text())
-        if reassembled is None:
+        if decoded is None:
             show(out, heading(f"The {name}", "no RPC message"))
             continue
-        whole = "whole" if reassembled.complete else "with bytes missing"
-        show(out, heading(f"The {name}", f"{reassembled.length:,} bytes, {whole}"))
-        show(out, views.contents(reassembled, full))
+        whole = "whole" if decoded.bytes.complete else "with bytes missing"
+        origin = decoded.origin(decoded.tree.header)
+        carrier = f", in {origin}" if origin else ""
+        show(out, heading(f"The {name}", f"{decoded.bytes.length:,} bytes, {whole}{carrier}"))
+        show(out, message_tree(decoded, full))
+        if full:
+            show(out, views.contents(decoded.bytes, full))
+
+
+def _messages(rpc: Rpc, full: bool) -> tuple[DecodedMessage | None, DecodedMessage | None]:
+    nodes = ALL_NODES if full else MAX_NODES
+    return decoded_call(rpc, nodes), decoded_reply(rpc, nodes)
+
+
+def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
+    """The bytes of the fields of one name, in the call and in the reply; whether there are any."""
+    found = False
+    for message, name in zip(_messages(rpc, True), ("call", "reply"), strict=True):
+        parts = field_bytes(message, field) if message is not None else []
+        if parts:
+            show(out, heading(f"The {name} of RPC {rpc.number}"))
+            show(out, *parts)
+            found = True
+    return found
 
 
 def _show_frame(reading: Reading, number: int, as_json: bool, at: int) -> None:

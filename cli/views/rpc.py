@@ -264,14 +264,14 @@ def contents(reassembled: Reassembled, full: bool = False) -> RenderableType:
 def _hex_rows(reassembled: Reassembled, extent: Extent, limit: int, mark: str) -> Iterator[Text]:
     end = min(extent.start + extent.length, limit)
     if extent.missing:
-        yield _hex_row(extent.start, bytes(min(ROW, end - extent.start)), True, mark)
+        yield hex_row(extent.start, bytes(min(ROW, end - extent.start)), True, mark)
         return
     for at in range(extent.start, end, ROW):
-        yield _hex_row(at, reassembled.captured(at, min(at + ROW, end)).tobytes(), False, mark)
+        yield hex_row(at, reassembled.captured(at, min(at + ROW, end)).tobytes(), False, mark)
         mark = ""
 
 
-def _hex_row(at: int, row: bytes, missing: bool, mark: str) -> Text:
+def hex_row(at: int, row: bytes, missing: bool, mark: str) -> Text:
     digits = "--" * len(row) if missing else row.hex()
     words = " ".join(digits[place : place + 4] for place in range(0, len(digits), 4))
     printable = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)

@@ -17,7 +17,7 @@ from .xdr import Data, Malformed, hyper, opaque, opaque_at, word
 _STABLE = {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"}
 
 
-def handle_hash(handle: bytes) -> int:
+def handle_hash(handle: bytes | memoryview) -> int:
     """The number that tshark prints for a file handle: its CRC-32."""
     return crc32(handle)
 

@@ -128,6 +128,20 @@ TYPES = {
             "retransmission_delay_ns": ("integer", "time it waited for retransmissions"),
             "damage": ("array of string", "what is missing or malformed"),
             "notes": ("array of string", "what else is worth knowing"),
+            "credential": (
+                "any|absent",
+                "only from show: flavor and body of the call's credential; null without a call",
+            ),
+            "arguments": ("any|absent", "only from show: the arguments, see above; null where there are none"),
+            "arguments_problem": (
+                "string|null|absent",
+                "only from show: why not all of the call is in arguments; null where all is",
+            ),
+            "results": ("any|absent", "only from show: the results, see above; null where there are none"),
+            "results_problem": (
+                "string|null|absent",
+                "only from show: why not all of the reply is in results; null where all is",
+            ),
             **objects("call_message", "object|null|absent", "only with --full: the RPC call's bytes", REASSEMBLED),
             **objects("reply_message", "object|null|absent", "only with --full: the RPC reply's bytes", REASSEMBLED),
         },

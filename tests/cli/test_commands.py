@@ -234,11 +234,28 @@ class TestShow:
             "104", "105", "106", "107", "108", "109", "110",
         ]  # fmt: skip
         assert "├── rdma_proc 1 (RDMA_NOMSG)" in page
-        assert "── 0 to 160: reply chunk" in page
-        assert "2f61 2f6c 6f6e 672f 7461 7267 6574 2f70 /a/long/target/p frame 107" in page
+        assert "The reply  160 bytes, whole, in reply chunk" in page
+        assert "├── status: NFS3_OK (0)" in page
+        assert "└── data: /a/long/target/path/for/readlink/test" in page
         (pad,) = (line for line in page.splitlines() if "0x000007e4" in line and "offset" not in line)
         assert pad.split()[-4:] == ["4", "0", "0", "-"]
         assert max(map(len, page.splitlines())) <= 100
+
+    def test_the_bytes_of_a_field(self) -> None:
+        page = run("show", EVERYTHING, "--rpc", "13", "--bytes", "data").stdout
+        assert page.splitlines()[1] == "data: bytes 116 to 160  /a/long/target/path/for/readlink/test"
+        assert "2f61 2f6c 6f6e 672f 7461 7267 6574 2f70 /a/long/target/p frame 107" in page
+        lacking = run("show", EVERYTHING, "--rpc", "13", "--bytes", "offset")
+        assert lacking.exit_code != 0 and "no field offset in RPC 13" in lacking.stderr
+
+    def test_arguments_and_results_as_json(self) -> None:
+        (record,) = objects("show", EVERYTHING, "--rpc", "71")
+        assert record["credential"]["body"]["machinename"] == "client"
+        putfh, opened, *_ = record["arguments"]["argarray"]
+        assert putfh == {"argop": "PUTFH", "object": "0100010000000000"}
+        assert (opened["share_access"], opened["claim"]) == (1, {"claim": "CLAIM_NULL", "file": "hello.txt"})
+        assert record["results"]["resarray"][1] == {"resop": "OPEN", "status": "NFS4ERR_GRACE"}
+        assert record["arguments_problem"] is record["results_problem"] is None
 
     def test_by_xid(self) -> None:
         assert run("show", EVERYTHING, "--xid", "0x34a82abb").stdout == run("show", EVERYTHING, "--rpc", "13").stdout
@@ -246,7 +263,8 @@ class TestShow:
     def test_long_ones_are_folded_unless_full(self) -> None:
         short = run("show", EVERYTHING, "--xid", "0xe16103b9")
         assert "⋮ 62 more, 248 KiB" in short.stdout
-        assert "262,048 more bytes (--full shows all)" in short.stdout
+        assert "data: 262,144 bytes  in read chunk at 144" in short.stdout
+        assert "262,112 more bytes (--full shows all)" in short.stdout
         full = run("show", EVERYTHING, "--xid", "0xe16103b9", "--full")
         assert "more" not in full.stdout
         assert len(full.stdout.splitlines()) > 262_304 // 16

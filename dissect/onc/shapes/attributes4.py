@@ -59,7 +59,7 @@ FS_LOCATIONS_SERVER4 = struct(
 FS_LOCATIONS_ITEM4 = struct("fs_locations_item4", fli_entries=array(FS_LOCATIONS_SERVER4), fli_rootpath=PATHNAME4)
 FS_LOCATIONS_INFO4 = struct(
     "fs_locations_info4",
-    fli_flags=flags("uint32_t", {1: "FSLI4IF_VAR_SUB"}),
+    fli_flags=flags("fli_flags", {1: "FSLI4IF_VAR_SUB"}),
     fli_valid_for=INT32,
     fli_fs_root=PATHNAME4,
     fli_items=array(FS_LOCATIONS_ITEM4),

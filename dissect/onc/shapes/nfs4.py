@@ -14,7 +14,7 @@ OPERATIONS: dict[int, OperationShape] = dict(
 )
 CALLBACK_OPERATIONS: dict[int, OperationShape] = nfs_cb.OPERATIONS
 
-rfc8881.OPERATION_NAMES.update({number: one.name for number, one in OPERATIONS.items()})
+rfc8881.OPERATION_NAMES.update({number: one.name for number, one in OPERATIONS.items() if one.name != "ILLEGAL"})
 
 
 def _choice(name: str, discriminant: str, operations: Mapping[int, OperationShape], results: bool) -> XdrUnion:

@@ -45,7 +45,7 @@ RPC_GSS_CRED_VERS_1_T = struct(
 RPC_GSS_CRED_T = union(
     "rpc_gss_cred_t",
     "version",
-    enum("unsigned int", {1: "RPCSEC_GSS_VERS_1", 2: "RPCSEC_GSS_VERS_2", 3: "RPCSEC_GSS_VERS_3"}),
+    enum("rpc_gss_version", {1: "RPCSEC_GSS_VERS_1", 2: "RPCSEC_GSS_VERS_2", 3: "RPCSEC_GSS_VERS_3"}),
     {1: RPC_GSS_CRED_VERS_1_T, 2: RPC_GSS_CRED_VERS_1_T, 3: RPC_GSS_CRED_VERS_1_T},
 )
 
@@ -94,7 +94,7 @@ RPC_GSS_INIT_ARG = struct("rpc_gss_init_arg", gss_token=_OPAQUE)
 RPC_GSS_INIT_RES = struct(
     "rpc_gss_init_res",
     handle=_OPAQUE,
-    gss_major=XdrInteger("unsigned int", form=HEXADECIMAL, values={0: "GSS_S_COMPLETE", 1: "GSS_S_CONTINUE_NEEDED"}),
+    gss_major=XdrInteger("gss_major", form=HEXADECIMAL, values={0: "GSS_S_COMPLETE", 1: "GSS_S_CONTINUE_NEEDED"}),
     gss_minor=UINT32,
     seq_window=UINT32,
     gss_token=_OPAQUE,

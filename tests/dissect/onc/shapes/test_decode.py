@@ -72,7 +72,7 @@ def plain(node: Node, type: XdrType) -> Any:
 def test_what_was_encoded_comes_back(name: str) -> None:
     type = SHAPES[name]
 
-    @settings(max_examples=8)
+    @settings(max_examples=5)
     @given(values(type), st.binary(min_size=4, max_size=8))
     def check(drawn: tuple[Any, bytes], behind: bytes) -> None:
         value, data = drawn

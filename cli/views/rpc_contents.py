@@ -1,0 +1,166 @@
+"""The contents of a call or a reply: a tree of its fields, and the bytes of those that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from rdmascope.dissect.onc.programs import procedure_name, program_name
+from rdmascope.dissect.onc.shapes.decode import Node
+from rdmascope.dissect.onc.shapes.text import is_line, time_of, value_text
+from rdmascope.dissect.onc.shapes.types import DATA, XdrArray, XdrList, XdrOpaque
+from rdmascope.dissect.rpcrdma.message_trees import DecodedMessage
+from rdmascope.dissect.units import count, moment
+
+from .rpc import ROW, hex_row
+
+MAX_NODES = 400
+"""Elements beyond are counted only, unless all of them are asked for."""
+DATA_ROWS = 2
+MAX_FIELD_BYTES = 4096
+
+
+def message_tree(message: DecodedMessage, full: bool = False) -> RenderableType:
+    """The header on a line for each of its parts, then the arguments or results to the last field."""
+    header, body, rest, problem = message.tree
+    parts: list[RenderableType] = [*_header_lines(header)]
+    if body is not None:
+        tree = Tree(Text(f"{body.name}{_type_name(body)}", "bold"), guide_style="dim")
+        for child in body.children:
+            _add(tree, child, message, full)
+        parts.append(tree)
+    elif not problem:
+        parts.append(Text("no arguments or results", "dim"))
+    if problem:
+        parts.append(Text(f"not decoded any further: {problem}", "red"))
+    if rest is not None:
+        parts += list(_rows(message, rest.offset, rest.offset + rest.length, 4 * ROW))
+    return Group(*parts)
+
+
+def field_bytes(message: DecodedMessage, name: str) -> list[RenderableType]:
+    """The bytes of every field of this name, each with its place in the message; empty without such a field."""
+    roots = [root for root in (message.tree.header, message.tree.body) if root is not None]
+    found = [node for root in roots for node in root.walk() if node.name == name]
+    parts: list[RenderableType] = []
+    for node in found:
+        end = node.offset + node.length
+        where = f"{name}: bytes {node.offset:,} to {end:,}{_carrier(message, node)}"
+        parts.append(Text.assemble((where, "yellow"), f"  {value_text(node)}"))
+        parts += list(_rows(message, node.offset, end, MAX_FIELD_BYTES))
+    return parts
+
+
+def _header_lines(header: Node) -> Iterator[Text]:
+    """Of the RPC header: xid to procedure, then credential and verifier."""
+    words = [child for child in header.children if not child.children]
+    yield _line("", ", ".join(_word(child, header) for child in words), header.note)
+    for child in header.children:
+        if child.children:
+            yield _line(child.name, _inline(child), child.note)
+
+
+def _word(node: Node, header: Node) -> str:
+    named = {child.name: child.value for child in header.children}
+    text = f"{node.name} {value_text(node)}"
+    program, version, procedure = (named.get(name) for name in ("prog", "vers", "proc"))
+    if node.name == "prog" and isinstance(program, int):
+        return f"{text} ({program_name(program)})"
+    if node.name == "proc" and isinstance(program, int) and isinstance(version, int) and isinstance(procedure, int):
+        return f"{text} ({procedure_name(program, version, procedure)})"
+    return text
+
+
+def _inline(node: Node) -> str:
+    """A value and all below it on one line."""
+    leaves = [leaf for leaf in node.walk() if not leaf.children and leaf.name]
+    return ", ".join(f"{leaf.name} {value_text(leaf)}" for leaf in leaves)
+
+
+def _line(name: str, text: str, note: str) -> Text:
+    line = Text.assemble((f"{name}: " if name else "", "cyan"), text)
+    if note:
+        line.append(f"  [{note}]", "red")
+    return line
+
+
+def _type_name(node: Node) -> str:
+    return f" ({node.type.name})" if node.type is not None else ""
+
+
+def _add(parent: Tree, node: Node, message: DecodedMessage, full: bool) -> None:
+    label = _label(node, message)
+    branch = parent.add(label)
+    if isinstance(node.type, XdrOpaque) and node.type.form == DATA:
+        start = node.offset + 4 if node.type.size is None else node.offset
+        size = len(node.value) if isinstance(node.value, memoryview) else 0
+        if size:
+            branch.add(Group(*_rows(message, start, start + size, size if full else DATA_ROWS * ROW)))
+        return
+    if is_line(node):
+        return
+    if isinstance(node.type, XdrArray | XdrList):
+        for child in node.children:
+            _add_element(branch, child, message, full)
+        return
+    for child in node.children:
+        _add(branch, child, message, full)
+
+
+def _add_element(parent: Tree, node: Node, message: DecodedMessage, full: bool) -> None:
+    """An element of an array; of a COMPOUND's under the name of its operation."""
+    first = node.children[0] if node.children else None
+    if first is None or first.name not in ("argop", "resop"):
+        _add(parent, node, message, full)
+        return
+    label = Text(value_text(first), "bold")
+    rest = node.children[1:]
+    if rest and rest[0].name == "status":
+        label.append(f"  {value_text(rest[0])}", "red" if rest[0].value else "green")
+        rest = rest[1:]
+    if first.note:
+        label.append(f"  [{first.note}]", "red")
+    branch = parent.add(label)
+    for child in rest:
+        _add(branch, child, message, full)
+
+
+def _label(node: Node, message: DecodedMessage) -> Text:
+    time = time_of(node)
+    text = value_text(node)
+    if time is not None:
+        text += f" ({moment(time)})"
+    line = Text.assemble((node.name, "cyan"), f": {text}" if text else "")
+    data = isinstance(node.type, XdrOpaque) and node.type.form == DATA
+    if data or not node.children:
+        line.append(_carrier(message, node), "dim")
+    if node.note:
+        line.append(f"  [{node.note}]", "red")
+    return line
+
+
+def _carrier(message: DecodedMessage, node: Node) -> str:
+    """What carried it, where that is not what carried the whole message."""
+    origin = message.origin(node)
+    return f"  in {origin}" if origin and origin != message.origin(message.tree.header) else ""
+
+
+def _rows(message: DecodedMessage, start: int, end: int, limit: int) -> Iterator[Text]:
+    """A hexdump of bytes [start, end), of at most ``limit`` of them; with gaps where bytes are missing."""
+    stop = min(end, start + limit)
+    for extent in message.bytes.extents:
+        first, last = max(start, extent.start), min(stop, extent.start + extent.length)
+        if first >= last:
+            continue
+        mark = f"frame {extent.frame}" if extent.frame else ""
+        if extent.missing:
+            yield hex_row(first, bytes(min(ROW, last - first)), True, extent.missing)
+            continue
+        for at in range(first, last, ROW):
+            yield hex_row(at, message.bytes.captured(at, min(at + ROW, last)).tobytes(), False, mark)
+            mark = ""
+    if stop < end:
+        yield Text(f"  … {count(end - stop)} more bytes (--full shows all)", "dim")

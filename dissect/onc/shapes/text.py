@@ -1,0 +1,96 @@
+"""A value of a tree as one line of text."""
+
+from __future__ import annotations
+
+from ..summary import handle_hash
+from .decode import Node
+from .types import (
+    BOOL,
+    DATA,
+    HANDLE,
+    HEXADECIMAL,
+    OCTAL,
+    TEXT,
+    XdrArray,
+    XdrBitmap,
+    XdrInteger,
+    XdrList,
+    XdrOpaque,
+    XdrOptional,
+    XdrSelected,
+)
+
+MAX_HEX = 32
+"""Bytes of an opaque that are printed."""
+
+TIMES = {"nfstime4": 1, "nfstime3": 1, "timeval": 1000}
+"""Structures of seconds and a fraction, which counts so many nanoseconds."""
+_SHORT = {"stateid4", "specdata3", "specdata4", "fsid4", "change_info4", "labelformat_spec4", "io_info4"}
+"""Structures that fit on one line."""
+
+
+def time_of(node: Node) -> int | None:
+    """Nanoseconds since 1970 of a time, None where it is none."""
+    unit = TIMES.get(node.type.name) if node.type is not None else None
+    if unit is None or len(node.children) != 2:
+        return None
+    seconds, fraction = (child.value for child in node.children)
+    return seconds * 1_000_000_000 + fraction * unit if isinstance(seconds, int) and isinstance(fraction, int) else None
+
+
+def is_line(node: Node) -> bool:
+    """Whether its text says all of it, so that its children need no lines of their own."""
+    return not node.children or (
+        node.type is not None and (node.type.name in _SHORT or node.type.name in TIMES) and not node.note
+    )
+
+
+def value_text(node: Node) -> str:
+    """'NF4REG (1)', '0x00000003 (…)', '4096', 'name'; '' for what has only children."""
+    type, value = node.type, node.value
+    match type:
+        case XdrInteger() if isinstance(value, int):
+            return integer_text(type, value)
+        case XdrOpaque() | XdrSelected() if isinstance(value, memoryview):
+            return "" if node.children else opaque_text(type if isinstance(type, XdrOpaque) else type.otherwise, value)
+        case XdrBitmap() if isinstance(value, tuple):
+            return ", ".join(type.bits.get(bit) or f"bit {bit}" for bit in value) or "none"
+        case XdrArray() | XdrList():
+            return f"{value:,}" if isinstance(value, int) else ""
+        case XdrOptional():
+            return "no value"
+        case None if isinstance(value, memoryview):
+            return _hex(value)
+    if node.children and is_line(node):
+        time = time_of(node)
+        if time is not None:
+            return f"{time // 1_000_000_000}.{time % 1_000_000_000:09d}"
+        return ", ".join(f"{child.name} {value_text(child)}" for child in node.children)
+    return ""
+
+
+def integer_text(type: XdrInteger, value: int) -> str:
+    if type.values:
+        name = type.values.get(value)
+        return str(value) if name is None else name if type is BOOL else f"{name} ({value})"
+    if type.flags:
+        names = [name for mask, name in type.flags.items() if value & mask]
+        return f"{value:#010x}" + (f" ({', '.join(names)})" if names else "")
+    if type.form == HEXADECIMAL:
+        return f"{value:#0{2 + 2 * type.size}x}"
+    return f"0{value:o}" if type.form == OCTAL else str(value)
+
+
+def opaque_text(type: XdrOpaque, value: memoryview) -> str:
+    if type.form == TEXT and value:
+        return bytes(value).decode("utf-8", "backslashreplace")
+    if type.form == HANDLE:
+        return f"{handle_hash(value):#010x} ({len(value)} bytes) {_hex(value)}"
+    return f"{len(value):,} bytes" if type.form == DATA else _hex(value)
+
+
+def _hex(value: memoryview) -> str:
+    if not value:
+        return "empty"
+    more = f" and {len(value) - MAX_HEX:,} more bytes" if len(value) > MAX_HEX else ""
+    return value[:MAX_HEX].hex() + more
