@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import duckdb
 import numpy as np
@@ -35,6 +35,8 @@ SQL_TYPES = {
 
 MEMORY = 1 << 30
 """Bytes that DuckDB may use; what is more goes to the temporary folder."""
+FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".arrow": "arrow"}
+"""Suffix of a file that a result is written to -> its format."""
 FETCHED = 1000
 """Rows of a result that are held at a time."""
 
@@ -60,18 +62,23 @@ class QueryResult(NamedTuple):
 
 
 class Database:
-    """Tables in a temporary folder, which ``close`` removes.
+    """Tables in a temporary folder, which ``close`` removes; or saved ones, where ``saved`` is their file or folder.
 
-    A query can neither read nor write files, nor load extensions, unless ``files`` is set.
+    A query can neither read nor write files, nor load extensions, unless ``files`` is set.  Raises CaptureError for
+    what holds no tables of this program.
     """
 
-    def __init__(self, fill: Fill, *, files: bool = False, memory: int = MEMORY) -> None:
+    def __init__(
+        self, fill: Fill | None = None, *, saved: str | None = None, files: bool = False, memory: int = MEMORY
+    ) -> None:
         self._fill = fill
-        self._filled: set[str] = set()
+        self._filled: set[str] = set() if saved is None else set(TABLES)
         self.folder = Path(tempfile.mkdtemp(prefix="rdmascope-"))
+        in_file = saved is not None and not os.path.isdir(saved)
         try:
             self.connection = duckdb.connect(
-                str(self.folder / "tables.duckdb"),
+                str(saved if in_file else self.folder / "tables.duckdb"),
+                read_only=in_file,
                 config={
                     "memory_limit": f"{memory >> 20}MiB",
                     "temp_directory": str(self.folder / "spilled"),
@@ -79,10 +86,18 @@ class Database:
                     "python_enable_replacements": "false",
                 },
             )
-            self._make_tables()
+            allowed = [f"{self.folder}{os.sep}"]
+            if saved is None:
+                self._make_tables()
+            elif not in_file:
+                allowed.append(os.path.join(os.path.abspath(saved), ""))
+                self._make_views(saved)
             if not files:
-                self.connection.execute(f"SET allowed_directories = [{_quoted(f'{self.folder}{os.sep}')}]")
+                self.connection.execute(f"SET allowed_directories = [{', '.join(map(quoted, allowed))}]")
                 self.connection.execute("SET enable_external_access = false")
+        except duckdb.Error as error:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise CaptureError(f"{saved}: {_first_line(error)}") from None
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -104,16 +119,24 @@ class Database:
         for table in TABLES.values():
             listed = ", ".join(f'"{column.name}" {SQL_TYPES[column.type]}' for column in table.columns)
             self.connection.execute(f"CREATE TABLE {table.name} ({listed})")
-            self.connection.execute(f"COMMENT ON TABLE {table.name} IS {_quoted(f'A row is {table.meaning}.')}")
+            self.connection.execute(f"COMMENT ON TABLE {table.name} IS {quoted(f'A row is {table.meaning}.')}")
             for column in table.columns:
                 place = f'{table.name}."{column.name}"'
-                self.connection.execute(f"COMMENT ON COLUMN {place} IS {_quoted(column.meaning)}")
+                self.connection.execute(f"COMMENT ON COLUMN {place} IS {quoted(column.meaning)}")
+
+    def _make_views(self, folder: str) -> None:
+        """Of the Parquet files in a folder."""
+        for path in sorted(Path(folder).glob("*.parquet")):
+            self.connection.execute(
+                f"CREATE VIEW {named(path.stem)} AS FROM read_parquet({quoted(os.path.abspath(path))})"
+            )
 
     def fill(self, names: Collection[str]) -> None:
         """Fill those of the tables that are empty yet, in one pass over the capture."""
         wanted = [name for name in TABLES if name in names and name not in self._filled]
         if not wanted:
             return
+        assert self._fill is not None
         self._filled.update(wanted)
         for name, columns in self._fill(wanted):
             self._insert(name, columns)
@@ -131,7 +154,7 @@ class Database:
 
         The first statement is tried on empty tables before anything is read.  Raises QueryError.
         """
-        statements = _statements(query)
+        statements = statements_of(query)
         if statements[0].selects:
             self._run(statements[0].text)
             self.connection.abort()
@@ -144,12 +167,12 @@ class Database:
 
     def _kept(self, statement: Statement) -> QueryResult:
         """The rows as a table of its own: it has every name once, can be counted, and be read twice."""
-        self._run(f"CREATE TEMP TABLE result_of_query AS\n{statement.text}", 1)
+        self._run(f"CREATE OR REPLACE TEMP TABLE result_of_query AS\n{statement.text}", 1)
         described = self.connection.execute("DESCRIBE temp.result_of_query").fetchall()
         names, types = tuple(one[0] for one in described), tuple(one[1] for one in described)
         (count,) = self.connection.execute("SELECT count(*) FROM temp.result_of_query").fetchone() or (0,)
         listed = ", ".join(
-            f"CAST({_name(name)} AS VARCHAR)" if type.startswith("TIMESTAMP") else _name(name)
+            f"CAST({named(name)} AS VARCHAR)" if type.startswith("TIMESTAMP") else named(name)
             for name, type in zip(names, types, strict=True)
         )
         self._run(f"SELECT {listed} FROM temp.result_of_query")
@@ -164,6 +187,42 @@ class Database:
         return QueryResult(
             tuple(one[0] for one in described), tuple(str(one[1]) for one in described), len(rows), iter(rows)
         )
+
+    def write_result(self, file: BinaryIO, format: str) -> None:
+        """Write the rows of the result that ``results`` gave last, in one of ``FORMATS``."""
+        self.connection.abort()
+        # Parquet and Arrow have no integers of 128 bits, which sums are.
+        listed = "COLUMNS(*)" if format in ("csv", "json") else self._with_decimals()
+        if format == "arrow":
+            _write_arrow(self.connection.sql(f"SELECT {listed} FROM temp.result_of_query"), file)
+            return
+        self.copy(f"(SELECT {listed} FROM temp.result_of_query)", file, f"FORMAT {format}")
+
+    def _with_decimals(self) -> str:
+        described = self.connection.execute("DESCRIBE temp.result_of_query").fetchall()
+        return ", ".join(
+            f"CAST({named(name)} AS DECIMAL(38, 0)) AS {named(name)}" if type.endswith("HUGEINT") else named(name)
+            for name, type, *_ in described
+        )
+
+    def copy(self, what: str, file: BinaryIO, options: str) -> None:
+        """Write a table or a query in brackets, as COPY does with these options."""
+        self.connection.abort()
+        path = self.folder / "copied"
+        try:
+            self.connection.execute(f"COPY {what} TO {quoted(str(path))} ({options})")
+        except duckdb.Error as error:
+            raise QueryError(_first_line(error)) from None
+        with path.open("rb") as copied:
+            shutil.copyfileobj(copied, file)
+        path.unlink()
+
+    def copy_all(self, file: BinaryIO) -> None:
+        """Write the whole database."""
+        self.connection.abort()
+        self.connection.execute("CHECKPOINT")
+        with (self.folder / "tables.duckdb").open("rb") as whole:
+            shutil.copyfileobj(whole, file)
 
     def _rows(self) -> Iterator[tuple[Any, ...]]:
         while rows := self.connection.fetchmany(FETCHED):
@@ -191,7 +250,7 @@ class Statement(NamedTuple):
     gives_rows: bool
 
 
-def _statements(query: str) -> Sequence[Statement]:
+def statements_of(query: str) -> Sequence[Statement]:
     try:
         found = duckdb.extract_statements(query)
     except duckdb.Error as error:
@@ -222,12 +281,27 @@ def _make_encodable(texts: np.ndarray[Any, np.dtype[Any]]) -> None:
             texts[at] = text.encode("utf-8", "backslashreplace").decode()
 
 
-def _quoted(text: str) -> str:
+def _write_arrow(relation: duckdb.DuckDBPyRelation, file: BinaryIO) -> None:
+    try:
+        import pyarrow
+    except ImportError:
+        raise CaptureError("Arrow files take pyarrow, which is not installed: pip install 'rdmascope[arrow]'") from None
+    reader = relation.to_arrow_reader()
+    with pyarrow.ipc.new_file(file, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+
+
+def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _name(name: str) -> str:
+def named(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return " ".join(str(error).split("\n\n")[0].split())
 
 
 _PLACE = re.compile(r"\n+LINE (\d+): ?(.*)\n( *)\^", re.DOTALL)

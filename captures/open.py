@@ -29,6 +29,8 @@ HEAD = 8
 ERF_PROBE = 1 << 16
 """Bytes that tell whether it is ERF, which has no magic number."""
 
+DUCKDB = b"DUCK"
+"""At byte 8 of a DuckDB database."""
 OTHERS = {  # first bytes: what it is
     b"BZh": "a bzip2 file; unpack it first",
     b"PK\x03\x04": "a Zip archive; unpack it first",
@@ -278,6 +280,8 @@ def _resemblance(head: bytes) -> str:
     """What a file that begins like this probably is."""
     if compression := compression_of(head):
         return f"something compressed twice (by {compression} inside); unpack it first"
+    if head[8:12] == DUCKDB:
+        return "a DuckDB database"
     for magic, what in OTHERS.items():
         if head.startswith(magic):
             return what

@@ -28,6 +28,7 @@ from .merge import MergedCaptures, first_of, open_captures
 from .open import CaptureFile, Follow
 from .places import Places
 from .read_ahead import ahead, processors
+from .saved import holds_tables
 
 if TYPE_CHECKING:
     from rdmascope.dissect.records.packets import Packet
@@ -151,8 +152,16 @@ class Session:
                         self._progress(capture.position, capture.size, frames)
         except CaptureError as error:
             if not frames:
+                self._look_for_tables()
                 raise
             self.damage = error
+
+    def _look_for_tables(self) -> None:
+        """Raise CaptureError where the paths are no captures, but tables that were made of some."""
+        for path in filter(holds_tables, self.paths):
+            from .saved_tables import packets_elsewhere
+
+            raise CaptureError(packets_elsewhere(path)) from None
 
     def check(self) -> None:
         """Raise CaptureError for what was wrong with the capture, after what it gave was used."""

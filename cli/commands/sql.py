@@ -10,9 +10,15 @@ from itertools import islice
 
 import click
 
-from rdmascope.captures.database import Database, QueryResult
+from rdmascope.captures.database import FORMATS, Database, QueryResult, statements_of
+from rdmascope.captures.output import open_output, refuse_inputs
+from rdmascope.captures.saved import holds_tables
+from rdmascope.captures.saved_tables import check_target, open_saved, origin
+from rdmascope.captures.saved_tables import save as save_tables
 from rdmascope.captures.table_pass import needs_contents, table_batches
 from rdmascope.dissect.records.table import Columns
+from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.units import plural
 
 from ..plain import harmless
 from ..reading import Reading, analyzer_options, recognition_options
@@ -28,6 +34,12 @@ SHOWN = 40
 @click.option("-q", "--query", help="The query, where the last argument is a FILE.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a row, its keys the names of the columns.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, the names of the columns first.")
+@click.option("-o", "--output", metavar="FILE", help=f"Write the result into a file; it ends in {', '.join(FORMATS)}.")
+@click.option(
+    "--save",
+    metavar="PATH",
+    help="Keep all tables in PATH: a database where it ends in .duckdb, else a folder of Parquet files.",
+)
 @click.option("--allow-files", is_flag=True, help="Let the query read and write files, and load extensions.")
 @recognition_options
 def command(
@@ -35,6 +47,8 @@ def command(
     query: str | None,
     as_json: bool,
     as_csv: bool,
+    output: str | None,
+    save: str | None,
     allow_files: bool,
     ports: tuple[int, ...],
     force: str | None,
@@ -60,9 +74,23 @@ def command(
     A terminal gets the first rows of a long result, and rows that are too wide for it as lists; --json, --csv and
     pipes get all of it. A query reads no other files and writes none, unless --allow-files is given.
     """
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv: choose one", click.get_current_context())
-    captures, text = _query_among(files, query)
+    if as_json + as_csv + (output is not None) > 1:
+        raise click.UsageError("--json, --csv and -o: choose one", click.get_current_context())
+    captures, text = _query_among(files, query, save is not None)
+    format = None if output is None else _format(output, text)
+    if output is not None:
+        refuse_inputs(output, captures)
+    if any(map(holds_tables, captures)):
+        if len(captures) > 1 or save is not None:
+            raise click.ClickException("saved tables stand alone: without other files, and without --save")
+        with open_saved(captures[0], files=allow_files) as database:
+            _answer(database, text, as_json, as_csv, output, format, captures)
+            damage = origin(database).damage
+        if damage:
+            raise click.ClickException(damage)
+        return
+    if save is not None:
+        check_target(save, captures)
     reading: Reading | None = None
 
     def fill(names: Collection[str]) -> Iterator[tuple[str, Columns]]:
@@ -73,21 +101,57 @@ def command(
             reading.check()
 
     with Database(fill, files=allow_files) as database:
-        for number, result in enumerate(database.results(text)):
-            if number and not as_json:
-                say("")
-            _print(result, as_json, as_csv)
+        if save is not None:
+            database.fill(TABLES)
+        _answer(database, text, as_json, as_csv, output, format, captures)
+        if save is not None:
+            save_tables(database, save, captures, str(reading.damage or "") if reading is not None else "")
     if reading is not None:
         reading.check()
 
 
-def _query_among(arguments: tuple[str, ...], query: str | None) -> tuple[tuple[str, ...], str]:
-    """The files and the query."""
+def _answer(
+    database: Database,
+    text: str,
+    as_json: bool,
+    as_csv: bool,
+    output: str | None,
+    format: str | None,
+    captures: tuple[str, ...],
+) -> None:
+    """Print or write what the query gives, if there is one."""
+    for number, result in enumerate(database.results(text) if text else ()):
+        if output is not None and format is not None:
+            with open_output(output, captures) as file:
+                database.write_result(file, format)
+            say(f"{output}: {plural(result.length, 'row')}")
+            continue
+        if number and not as_json:
+            say("")
+        _print(result, as_json, as_csv)
+
+
+def _format(output: str, text: str) -> str:
+    """Of the file that the result is written to."""
+    format = FORMATS.get(os.path.splitext(output)[1].lower())
+    if format is None:
+        known = ", ".join(FORMATS)
+        raise click.UsageError(f"-o {output}: no such format; there are {known}", click.get_current_context())
+    statements = statements_of(text)
+    if len(statements) != 1 or not statements[0].selects:
+        raise click.ClickException("-o takes a single query, a SELECT")
+    return format
+
+
+def _query_among(arguments: tuple[str, ...], query: str | None, optional: bool) -> tuple[tuple[str, ...], str]:
+    """The files and the query, which may be '' where it is optional."""
     context = click.get_current_context()
     if query is not None:
         return arguments, query
     *files, last = arguments
     if last == "-" or os.path.exists(last):
+        if optional:
+            return arguments, ""
         if sys.stdin.isatty() or "-" in arguments:
             raise click.UsageError("no query: give one as the last argument", context)
         return arguments, sys.stdin.read()

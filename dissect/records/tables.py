@@ -168,3 +168,6 @@ def _within_64_bits(value: int | None) -> int | None:
 
 TABLES = {table.name: table for table in (*RPC_TABLES, _PACKETS, _CONNECTIONS, _FINDINGS, _FILES)}
 """The tables by name."""
+
+VERSION = 1
+"""Rises when a column goes away or changes its meaning, not when one is added."""

@@ -1,0 +1,107 @@
+"""Tables that are kept: a DuckDB database, or a folder of Parquet files, with what they were made from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+
+from rdmascope.dissect.records.tables import TABLES, VERSION
+
+from .database import Database, named, quoted
+from .errors import CaptureError
+from .output import input_files, open_output, refuse_inputs
+
+DATABASE = (".duckdb", ".db")
+"""Suffixes of databases; another name is that of a folder of Parquet files."""
+
+
+class Origin(NamedTuple):
+    """What saved tables were made from."""
+
+    program_version: str
+    schema_version: int
+    damage: str
+    """Why the capture was not read to its end; '' where it was."""
+    sources: tuple[str, ...]
+    """Paths of the captures."""
+
+
+def open_saved(path: str, *, files: bool = False) -> Database:
+    """The tables in ``path``.  Raises CaptureError where they are none of this program, or of a later version."""
+    database = Database(saved=path, files=files)
+    try:
+        found = origin(database).schema_version
+    except duckdb.Error:
+        database.close()
+        raise CaptureError(f"{path}: tables that rdmascope did not save") from None
+    if found > VERSION:
+        database.close()
+        raise CaptureError(f"{path}: tables of version {found}; this program reads up to version {VERSION}")
+    return database
+
+
+def origin(database: Database) -> Origin:
+    """What saved tables were made from."""
+    connection = database.connection
+    row = connection.execute("SELECT program_version, schema_version, damage FROM metadata").fetchall()[0]
+    sources = connection.execute("SELECT path FROM sources").fetchall()
+    return Origin(row[0], row[1], row[2] or "", tuple(path for (path,) in sources))
+
+
+def packets_elsewhere(path: str) -> str:
+    """Why a command that reads packets cannot read ``path``, and where they are."""
+    with open_saved(path) as database:
+        sources = origin(database).sources
+    return f"{path}: holds tables, which 'rdmascope sql' reads, but no packets: they are in {' and '.join(sources)}"
+
+
+def save(database: Database, path: str, captures: Sequence[str], damage: str) -> None:
+    """Keep all tables of ``captures`` in ``path``: in a database, or in a folder of Parquet files."""
+    check_target(path, captures)
+    database.fill(TABLES)
+    _note_origin(database, captures, damage)
+    if path.endswith(DATABASE):
+        with open_output(path, captures) as file:
+            database.copy_all(file)
+        return
+    folder = Path(path)
+    folder.mkdir(exist_ok=True)
+    for name in (*TABLES, "sources", "metadata"):
+        with open_output(folder / f"{name}.parquet", captures) as file:
+            database.copy(name, file, f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{_meanings(name)}}}")
+
+
+def check_target(path: str, captures: Sequence[str]) -> None:
+    """Raise CaptureError where nothing should be saved: before a capture is read."""
+    refuse_inputs(path, captures)
+    if path.endswith(DATABASE):
+        return
+    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise CaptureError(f"{path}: is there, and is no empty folder; a database ends in {DATABASE[0]}")
+
+
+def _meanings(name: str) -> str:
+    """Of the columns, for the Parquet file's own metadata."""
+    columns = TABLES[name].columns if name in TABLES else ()
+    return ", ".join(f"{named(column.name)}: {quoted(column.meaning)}" for column in columns) or "tables: 'rdmascope'"
+
+
+def _note_origin(database: Database, captures: Sequence[str], damage: str) -> None:
+    connection = database.connection
+    connection.abort()
+    columns = "program_version VARCHAR, schema_version INTEGER, damage VARCHAR"
+    connection.execute(f"CREATE OR REPLACE TABLE metadata ({columns})")
+    connection.execute("INSERT INTO metadata VALUES (?, ?, ?)", [version("rdmascope"), VERSION, damage or None])
+    connection.execute("CREATE OR REPLACE TABLE sources (path VARCHAR, size_bytes BIGINT, modified TIMESTAMP)")
+    files = [path for path in dict.fromkeys(input_files(captures)) if os.path.isfile(path)]
+    for path in files or captures:
+        there = os.stat(path) if os.path.isfile(path) else None
+        modified = None if there is None else datetime.fromtimestamp(there.st_mtime, UTC).replace(tzinfo=None)
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        connection.execute("INSERT INTO sources VALUES (?, ?, ?)", [shown, there and there.st_size, modified])

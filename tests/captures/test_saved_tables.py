@@ -1,0 +1,160 @@
+"""Tables that are kept give the answers that the capture gives, and say where they are from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from playbook.commands import BOTH_WAYS, run, unpacked
+from rdmascope.captures.database import Database
+from rdmascope.captures.errors import CaptureError
+from rdmascope.captures.saved import holds_tables
+from rdmascope.captures.saved_tables import open_saved, origin, save
+from rdmascope.captures.session import Session
+from rdmascope.captures.table_pass import table_batches
+from rdmascope.dissect.records.table import Columns
+from rdmascope.dissect.records.tables import TABLES, VERSION
+
+KINDS = ["tables.duckdb", "tables"]
+Rows = list[tuple[object, ...]]
+
+
+def fill(names: Collection[str]) -> Iterator[tuple[str, Columns]]:
+    yield from table_batches(Session(BOTH_WAYS), names)
+
+
+def contents(database: Database) -> dict[str, Rows]:
+    return {name: list(next(database.results(f"FROM {name}")).rows) for name in TABLES}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path = str(tmp_path_factory.mktemp("saved") / request.param)
+    with Database(fill) as database:
+        save(database, path, [BOTH_WAYS], "")
+    yield path
+
+
+def test_saved_tables_are_those_of_the_capture(saved: str) -> None:
+    assert holds_tables(saved)
+    with Database(fill) as fresh, open_saved(saved) as kept:
+        assert contents(kept) == contents(fresh)
+
+
+def test_they_say_what_they_were_made_from(saved: str) -> None:
+    with open_saved(saved) as database:
+        found = origin(database)
+        assert (found.schema_version, found.damage, found.sources) == (VERSION, "", (BOTH_WAYS,))
+        ((size,),) = next(database.results("SELECT size_bytes FROM sources")).rows
+    assert size == os.path.getsize(BOTH_WAYS)
+
+
+def test_columns_keep_their_meanings(saved: str) -> None:
+    if os.path.isdir(saved):
+        query = "SELECT value FROM parquet_kv_metadata(?) WHERE key = 'xid'"
+        (found,) = duckdb.execute(query, [f"{saved}/rpcs.parquet"]).fetchone() or ("",)
+        assert found == b"RPC transaction ID"
+    else:
+        with duckdb.connect(saved, read_only=True) as connection:
+            found = connection.execute(
+                "SELECT comment FROM duckdb_columns() WHERE table_name = 'rpcs' AND column_name = 'xid'"
+            ).fetchall()
+        assert found == [("RPC transaction ID",)]
+
+
+def test_sql_takes_them_in_place_of_a_capture(saved: str) -> None:
+    query = "SELECT state, count(*) AS n, max(latency_us) AS longest FROM rpcs GROUP BY ALL ORDER BY 1"
+    for option in ((), ("--json",), ("--csv",)):
+        assert run("sql", saved, query, *option).stdout == run("sql", BOTH_WAYS, query, *option).stdout != ""
+    refused = run("sql", saved, BOTH_WAYS, query)
+    assert (refused.exit_code, refused.stdout) == (2, "") and "stand alone" in refused.stderr
+    refused = run("sql", saved, "FROM read_text('/etc/passwd')")
+    assert refused.exit_code == 2 and "Cannot access file" in refused.stderr
+    refused = run("sql", saved, "DELETE FROM rpcs")
+    assert refused.exit_code == 2 and len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["packets", "transport", "audit"])
+def test_what_takes_packets_says_where_they_are(command: str, saved: str) -> None:
+    result = run(command, saved)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"rdmascope: {saved}: holds tables, which 'rdmascope sql' reads, but no packets: they are in {BOTH_WAYS}\n"
+    )
+
+
+def test_tables_of_others_and_of_later_versions(tmp_path: Path) -> None:
+    path = tmp_path / "other.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE rpcs (x INTEGER)")
+    with pytest.raises(CaptureError, match="did not save"):
+        open_saved(str(path))
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"CREATE TABLE metadata AS SELECT '9' program_version, {VERSION + 1} schema_version, '' damage"
+        )
+        connection.execute("CREATE TABLE sources AS SELECT 'x.pcap' AS path")
+    with pytest.raises(CaptureError, match=f"version {VERSION + 1}; this program reads up to version {VERSION}"):
+        open_saved(str(path))
+
+
+def test_a_database_that_is_cut_short_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "tables.duckdb"
+    with Database(fill) as database:
+        save(database, str(path), [BOTH_WAYS], "")
+    path.write_bytes(path.read_bytes()[:5000])
+    result = run("sql", str(path), "FROM rpcs")
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+
+
+def test_damage_is_kept_and_said_again(tmp_path: Path) -> None:
+    capture = tmp_path / "damaged.pcap"
+    capture.write_bytes(unpacked(BOTH_WAYS)[:-40])
+    for kind in KINDS:
+        result = run("sql", str(capture), "--save", str(tmp_path / kind))
+        assert (result.exit_code, "truncated in frame" in result.stderr) == (2, True)
+        again = run("sql", str(tmp_path / kind), "SELECT count(*) AS n FROM rpcs")
+        assert (again.exit_code, again.stderr) == (2, result.stderr)
+        assert again.stdout == run("sql", str(capture), "SELECT count(*) AS n FROM rpcs").stdout
+
+
+def test_nothing_is_overwritten_by_accident(tmp_path: Path) -> None:
+    capture = tmp_path / "capture.duckdb"
+    shutil.copy(BOTH_WAYS, capture)
+    before = capture.read_bytes()
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "notes.txt").write_text("mine")
+    for options in (("--save", str(capture)), ("--save", str(full)), ("SELECT 1", "-o", str(tmp_path / "x.txt"))):
+        result = run("sql", str(capture), *options)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), options
+    assert run("sql", str(tmp_path / "capture.duckdb"), "SELECT 1", "-o", str(full / "no" / "x.csv")).exit_code == 2
+    assert capture.read_bytes() == before and os.listdir(full) == ["notes.txt"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet", "arrow"])
+def test_a_result_in_a_file(suffix: str, tmp_path: Path) -> None:
+    if suffix == "arrow":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"out.{suffix}"
+    query = "SELECT number, time, sum(number) OVER () AS total, 18446744073709551615::UBIGINT AS huge FROM rpcs"
+    result = run("sql", BOTH_WAYS, query, "-o", str(path))
+    with Database(fill) as database:
+        wanted = list(next(database.results(query)).rows)
+    assert result.stdout.split() == [f"{path}:", str(len(wanted)), "rows"]
+    if suffix == "arrow":
+        import pyarrow.ipc
+
+        table = pyarrow.ipc.open_file(path).read_all()
+        found = [(row["number"], row["total"], row["huge"]) for row in table.to_pylist()]
+        assert str(table.schema.field("time").type) == "timestamp[ns]"
+    else:
+        found = duckdb.execute(f"SELECT number, total, huge FROM '{path}'").fetchall()
+    assert found == [(number, total, huge) for number, _, total, huge in wanted]
+    two = run("sql", BOTH_WAYS, "SELECT 1; SELECT 2", "-o", str(path))
+    assert two.exit_code == 2 and "a single query" in two.stderr
