@@ -27,7 +27,7 @@ from rdmascope.dissect.measure.file_contents import (
 )
 from rdmascope.dissect.measure.files import ALTERED, READ, TRUNCATED, WRITE, ZEROS, FileTransfer, MissingRange
 
-from .output import input_files
+from .output import create_within, input_files
 
 KINDS = (READ, WRITE, ZEROS, TRUNCATED, ALTERED)
 
@@ -157,20 +157,7 @@ class Target:
 
     def create(self, name: str) -> int:
         """A new file, open for writing; one that was there is replaced, never written into."""
-        where = str(self.path / name)
-        if name in ("", ".", "..") or "/" in name or "\0" in name:
-            raise ValueError(f"{name!r} is no name in a directory")
-        try:
-            there = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-            if any(os.path.samestat(there, capture) for capture in self._captures):
-                raise FileExistsError(errno.EEXIST, "is the capture itself", where)
-            os.unlink(name, dir_fd=self._fd)
-        except FileNotFoundError:
-            pass
-        except IsADirectoryError:
-            raise IsADirectoryError(errno.EISDIR, "is there and is a directory", where) from None
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        return os.open(name, flags, 0o666, dir_fd=self._fd)
+        return create_within(self._fd, name, self.path, self._captures)
 
     def write(self, name: str, contents: Contents, length: int) -> Written:
         """The regions at their offsets, and nothing between them."""

@@ -14,9 +14,8 @@ from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_r
 from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
 from rdmascope.dissect.transport.connection import Connection
 
-from .errors import CaptureError
 from .export import TcpExport, TcpStreamPair
-from .output import open_output, refuse_inputs
+from .output import check_outputs, open_output
 from .session import Session
 
 NFS_TCP_PORT = 2049
@@ -42,10 +41,8 @@ def export_tcp(session: Session, output: Path | BinaryIO, skip_incomplete: bool 
     """Write every call and reply of a session.  Raises CaptureError where ``output`` is what is read."""
     directory: Path | None = None
     if isinstance(output, Path):
-        refuse_inputs(output, session.paths)
+        check_outputs([output], session.paths)
         directory = output.parent
-        if not directory.is_dir():
-            raise CaptureError(f"{directory}: no such directory")
     export = TcpExport(directory)
     skipped = lost = 0
     nfs: set[int] = set()

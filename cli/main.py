@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from .terminal import EXIT_BAD_INPUT, EXIT_FAULT, EXIT_INTERRUPTED, complain, settle_streams
+from .exit_status import EXIT_BAD_INPUT, EXIT_CLOSED, EXIT_INTERNAL, EXIT_INTERRUPTED
+from .terminal import complain, settle_streams
 
 COMMANDS = {
     "info": "A capture file at a glance: format, interfaces, time span, drops, truncation, protocols.",
@@ -33,6 +34,10 @@ COMMANDS = {
     "verify": "Compare with Wireshark, and explain where the two differ.",
 }
 """Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""
+
+
+class ClosedOutputError(Exception):
+    """The reader of the output went away."""
 
 
 class Commands(click.Group):
@@ -66,6 +71,13 @@ class Commands(click.Group):
             raise click.UsageError(f"no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; click would end with 1 where the output is closed, as if something was found."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ClosedOutputError from None
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -81,10 +93,10 @@ class Commands(click.Group):
         try:
             status = super().main(args, prog_name or "rdmascope", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
-        except BrokenPipeError:
+        except (BrokenPipeError, ClosedOutputError):
             # The reader of the output closed it; Python would complain once more at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(EXIT_FAULT)
+            sys.exit(EXIT_CLOSED)
         except (KeyboardInterrupt, click.Abort):
             sys.exit(EXIT_INTERRUPTED)
         except click.UsageError as error:
@@ -111,7 +123,7 @@ class Commands(click.Group):
             if os.environ.get("RDMASCOPE_TRACEBACK"):
                 raise
             complain(f"internal error, please report it: {type(error).__name__}: {error}")
-            sys.exit(EXIT_FAULT)
+            sys.exit(EXIT_INTERNAL)
         if "duckdb" not in sys.modules:  # Which complains about what is left of it.
             gc.freeze()  # The interpreter would look through all that is left once more.
         sys.exit(status if isinstance(status, int) else 0)

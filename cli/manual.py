@@ -7,6 +7,8 @@ from inspect import cleandoc
 
 import click
 
+from .exit_status import EXIT_STATUS
+
 SECTION = "1"
 UNWRAPPED = "\b"
 """click's mark for a paragraph whose lines stay as they are."""
@@ -40,6 +42,9 @@ def manual(group: click.Group, context: click.Context) -> str:
         ]
         lines += _paragraphs(cleandoc(command.help or ""))
         lines += _options(command, below)
+    lines.append(".SH EXIT STATUS")
+    for status, meaning in EXIT_STATUS.items():
+        lines += [".TP", f"\\fB{status}\\fR", _escape(meaning)]
     return "\n".join(lines) + "\n"
 
 

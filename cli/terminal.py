@@ -16,10 +16,6 @@ from .plain import harmless, harmless_line, is_unicode, json_escaped, take_any_t
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-EXIT_FAULT = 1
-EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
-
 PIPE_WIDTH = 120
 """Columns of output that no terminal limits."""
 

@@ -18,6 +18,7 @@ from rdmascope.dissect.rpcrdma.transport_header import decode_header
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
 from ..live import CaptureSettings, Keep, Keeper, Live, open_live
+from ..output import open_output
 from ..synth.wire import IwarpLink, Path, Rocev2Link, Tape
 from ..verbs import interface as verbs
 from ..verbs.devices import devices as all_devices
@@ -121,7 +122,7 @@ class Built:
 
     def finish(self) -> str:
         try:
-            with open(self._file, "wb") as file:
+            with open_output(self._file, ()) as file:
                 writer = PcapngWriter(file, LINKTYPE_ETHERNET, application=APPLICATION)
                 for frame, comment in zip(self.tape.frames, self._comments, strict=True):
                     writer.write(frame.time, frame.data, comment=comment)

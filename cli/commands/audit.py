@@ -6,7 +6,7 @@ import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.audit_settings import read_settings
-from rdmascope.captures.output import refuse_inputs, write_output
+from rdmascope.captures.output import check_outputs, write_output
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.audit.rule import LEVELS, ROLES
@@ -18,13 +18,11 @@ from rdmascope.dissect.records.ci import junit, sarif
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY
 
+from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import connection_option
 from ..reading import Reading, analyzer_options, recognition_options
-from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
+from ..terminal import complain, console, print_json, show
 from ..views import audit as views
-
-EXIT_VIOLATIONS = 1
-EXIT_NOTHING_JUDGED = 3
 
 FAIL_ON = {"MUST": 0, "SHOULD": 1, "STATED": 2, "NOTE": 3, "NEVER": -1}
 """The least of Tally.worst that passes, less one."""
@@ -124,8 +122,7 @@ def command(
     )
     limit = FAIL_ON[(fail_on or settings.fail_on).upper()]
     chosen = frozenset(connections or settings.connection)
-    for output in filter(None, (junit_file, sarif_file)):
-        refuse_inputs(output, files)
+    check_outputs((junit_file, sarif_file), files)
     results: list[Result] = []
     failed = False
     out = console()
@@ -164,6 +161,6 @@ def command(
     if failed:
         ctx.exit(EXIT_BAD_INPUT)
     if any(tally.worst <= limit for result in results for tally in result.auditor.tallies.values() if tally.violated):
-        ctx.exit(EXIT_VIOLATIONS)
+        ctx.exit(EXIT_FOUND)
     if not any(result.judged for result in results):
         ctx.exit(EXIT_NOTHING_JUDGED)

@@ -11,7 +11,8 @@ from rdmascope.captures.survey import Survey, survey_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
 
-from ..terminal import EXIT_BAD_INPUT, complain, console, meter, print_json, show
+from ..exit_status import EXIT_BAD_INPUT
+from ..terminal import complain, console, meter, print_json, show
 from ..views import info as views
 
 

@@ -16,15 +16,15 @@ from rdmascope.captures.live import CaptureSettings, Keep, Keeper, open_live
 from rdmascope.dissect.audit.selection import matching_rules
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 
+from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..live_session import Ending, LiveSession
 from ..options import DURATION
 from ..reading import analyzer_options, recognition_options
-from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
+from ..terminal import complain, console, print_json, show
 from ..views.dashboard import Dashboard
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look, capture_view
 from .report import print_page, print_records
 
-EXIT_FOUND = 1
 SECOND = 1_000_000_000
 BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
 """What is remembered of a capture without end."""
@@ -140,6 +140,8 @@ def command(
     """
     if not as_json and not path and wanted is None and duration is None and not sys.stdout.isatty() and until is None:
         complain("standard output is no terminal: the report comes with Ctrl-C")
+    if path == "-":
+        raise click.UsageError("--write: name a file: standard output has the report", ctx)
     rules = matching_rules(until) if until else frozenset()
     options = replace(
         analyzer_options(ports, force),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..terminal import EXIT_BAD_INPUT, EXIT_FAULT, complain, console, print_json, show
+from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
+from ..terminal import complain, console, print_json, show
 
 if TYPE_CHECKING:
     from rdmascope.captures.probe.ping import PingPlan
@@ -144,13 +145,17 @@ def command(
         raise click.UsageError("--fault is for --serve", ctx)
     if (faults or names or path or junit_file) and not suite:
         raise click.UsageError("--faults, --check, --file and --junit are for --suite", ctx)
+    if "-" in (write_file, junit_file):
+        raise click.UsageError("name a file: standard output has the results", ctx)
     if ipv4 and ipv6:
         raise click.UsageError("-4 or -6, not both", ctx)
     target = PeerAddress(host or "", port, source, device, 4 if ipv4 else 6 if ipv6 else 0)
     from rdmascope.captures.errors import CaptureError
+    from rdmascope.captures.output import check_outputs
 
     wanted = _wanted(faults, names) if suite else []
     try:
+        check_outputs((write_file, junit_file))
         require()
         devices = _devices()
         recorder = None
@@ -237,7 +242,7 @@ def _ping(devices: Verbs, target: PeerAddress, plan: PingPlan, as_json: bool) ->
             show(out, views.rounds_summary(rounds))
     if as_json and rounds:
         print_json(records.summary(rounds, target))
-    return 0 if answered and all(one.time is not None for one in rounds) else EXIT_FAULT
+    return 0 if answered and all(one.time is not None for one in rounds) else EXIT_FOUND
 
 
 def _suite(
@@ -275,7 +280,7 @@ def _suite(
         from rdmascope.captures.output import write_output
 
         write_output(junit_file, records.junit(results, target), ())
-    return EXIT_FAULT if any(one.failed for one in results) else 0
+    return EXIT_FOUND if any(one.failed for one in results) else 0
 
 
 def _serve(devices: Verbs, target: PeerAddress, fault: str | None, highest: int, as_json: bool) -> int:

@@ -14,8 +14,9 @@ from rdmascope.dissect.records.report import report_records
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
+from ..exit_status import EXIT_BAD_INPUT
 from ..reading import Reading, analyzer_options, follow_options, following, recognition_options
-from ..terminal import EXIT_BAD_INPUT, complain, console, print_json, show
+from ..terminal import complain, console, print_json, show
 
 
 @click.command("report")

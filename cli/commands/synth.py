@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.output import open_output, refuse_inputs
+from rdmascope.captures.output import check_outputs, open_output
 from rdmascope.captures.synth.shipped import read_script, shipped_scripts, write_capture
 from rdmascope.dissect.records.schema import record, schema
 from rdmascope.dissect.units import plural
 
-from ..terminal import EXIT_FAULT, binary_output, complain, console, print_json, say, show
+from ..exit_status import EXIT_FOUND
+from ..terminal import binary_output, complain, console, print_json, say, show
 
 if TYPE_CHECKING:
     from rdmascope.captures.synth.wire.play import Played
@@ -115,8 +116,7 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
     if fault is not None:
         script = _spoiled(script, fault)
     to_stdout = str(output) == "-"
-    if not to_stdout:
-        refuse_inputs(output, (name,))
+    check_outputs([output], (name,))
     frames, played = play_script(script)
     kept = captured(script, frames)
     with nullcontext(binary_output()) if to_stdout else open_output(output, (name,)) as target:
@@ -157,7 +157,7 @@ def _play(name: str, output: Path, fault: str | None, as_json: bool) -> None:
     for line in idle:
         complain(line)
     if idle:
-        sys.exit(EXIT_FAULT)
+        sys.exit(EXIT_FOUND)
 
 
 def _text(name: str) -> str:

@@ -17,11 +17,11 @@ from rdmascope.dissect.records.verification import difference_record, verificati
 from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, tshark_fields
 from rdmascope.dissect.verify.second_opinion import Comparison, Difference, OtherMessages, Ours
 
+from ..exit_status import EXIT_FOUND
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views import verify as views
 
-EXIT_AGREE, EXIT_DIFFER = 0, 1
 MAX_LISTED = 10
 MAX_IN_WORDS = 100
 """Frames that Wireshark is asked to describe."""
@@ -115,7 +115,7 @@ def _verify(
         words = _in_words(kinds.undecided(), tshark, readable.path)
         show(console(), views.verification(name, str(tshark), comparison.tallies, kinds, words))
     reading.check()
-    return EXIT_AGREE if agree else EXIT_DIFFER
+    return 0 if agree else EXIT_FOUND
 
 
 def _ours(reading: Reading, readable: TsharkInput) -> Ours:

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rdmascope.dissect.measure.connection_counts import connection_counts
 from rdmascope.dissect.measure.statistics import PARTS, Procedure, Share, SlowRpc, Statistics, TransferTotals
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.percentiles import Distribution
@@ -62,9 +63,9 @@ def summary(
     if first_time is not None and last_time is not None:
         lines.append(Text(f"{duration(last_time - first_time)} from {moment(first_time)}"))
     line = Text()
-    carriers = evicted.carriers + sum(one.protocol == "rpcrdma" for one in conversations)
+    connections = connection_counts(conversations, evicted)
     line.append(plural(statistics.calls, "RPC"), "bold")
-    line.append(f" on {plural(carriers, 'RPC-over-RDMA connection')}")
+    line.append(f" on {plural(connections.rpcrdma, 'RPC-over-RDMA connection')}")
     for at, (state, number) in enumerate(statistics.states.items()):
         line.append(": " if not at else ", ")
         line.append(f"{count(number)} {state}", STATE_STYLES.get(state, ""))
@@ -72,6 +73,11 @@ def summary(
         line.append("; beside them ")
         line.append("1 duplicate reply" if number == 1 else f"{count(number)} duplicate replies", "yellow")
     lines.append(line)
+    if connections.total != connections.rpcrdma:
+        parts = [f"{count(connections.rpcrdma)} RPC-over-RDMA"]
+        parts += [f"{count(connections.refused)} refused"] if connections.refused else []
+        parts += [f"{count(connections.others)} of another or an unknown protocol"] if connections.others else []
+        lines.append(Text(f"{plural(connections.total, 'connection')}: {', '.join(parts)}"))
     return Group(*lines)
 
 

@@ -8,6 +8,8 @@ from ..link.packets import skipped_words
 from ..rpcrdma.analyzer import Analyzer
 from .statistics import Statistics
 
+REFUSED = "refused by an end"
+IDLE = "with no packet of RDMA beyond connection management"
 UNIDENTIFIED = "with too little traffic to identify"
 
 
@@ -23,6 +25,9 @@ def undecoded(analyzer: Analyzer, statistics: Statistics, error: str | None = No
             unit, sent = (
                 ("segments", connection.segments) if any(connection.segments) else ("packets", connection.packets)
             )
+            if not sum(sent):
+                others["connections", REFUSED if connection.refused else IDLE] += 1
+                continue
             kind = f"of another protocol: {name}" if conversation.protocol == "other" else UNIDENTIFIED
             others[unit, f"connections {kind}"] += sum(sent)
     rows += [(unit, reason, number) for (unit, reason), number in others.items()]

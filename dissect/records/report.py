@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..measure.connection_counts import ConnectionCounts, connection_counts
 from ..measure.statistics import Procedure, ProcedureKey, SlowRpc, Statistics, TransferTotals
 from ..measure.time_series import Bin
 from ..measure.undecoded import undecoded
@@ -23,7 +24,7 @@ def capture_record(
     packets: int,
     first_time: int | None,
     last_time: int | None,
-    connections: int,
+    connections: ConnectionCounts,
     states: dict[str, int],
     duplicate_replies: int,
     error: str | None,
@@ -36,7 +37,9 @@ def capture_record(
         packets=packets,
         first_time_ns=first_time,
         last_time_ns=last_time,
-        connections=connections,
+        connections=connections.total,
+        rpcrdma_connections=connections.rpcrdma,
+        refused_connections=connections.refused,
         rpcs=sum(states.values()),
         states=states,
         duplicate_replies=duplicate_replies,
@@ -149,7 +152,7 @@ def report_records(analyzer: Analyzer, statistics: Statistics, error: str | None
         packets=analyzer.packets,
         first_time=analyzer.first_time,
         last_time=analyzer.last_time,
-        connections=len(analyzer.connections) + analyzer.evicted.connections,
+        connections=connection_counts(analyzer.conversations, analyzer.evicted),
         states=statistics.states,
         duplicate_replies=statistics.duplicate_replies,
         error=error,

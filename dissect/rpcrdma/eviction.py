@@ -19,6 +19,8 @@ class Evicted:
     connections: int = 0
     carriers: int = 0
     """Those that carried RPC-over-RDMA."""
+    refused: int = 0
+    """Those that the passive side refused."""
     packets: int = 0
     segments: int = 0
     fpdus: int = 0
@@ -34,7 +36,8 @@ class Evicted:
     def add(self, conversation: Conversation, undecoded: int = 0, unplaced: int = 0) -> None:
         connection = conversation.connection
         self.connections += 1
-        self.carriers += conversation.protocol == "rpcrdma"
+        self.carriers += conversation.protocol == "rpcrdma" and not connection.refused
+        self.refused += connection.refused
         self.packets += sum(connection.packets)
         self.segments += sum(connection.segments)
         self.fpdus += sum(connection.fpdus)

@@ -120,6 +120,11 @@ class Connection:
         return self.ledgers[0].retransmitted.packets, self.ledgers[1].retransmitted.packets
 
     @property
+    def refused(self) -> bool:
+        """An end refused it, and nothing was transferred."""
+        return self.ended_by.startswith(("REJ", "MPA reject")) and not any(self.bytes)
+
+    @property
     def start_known(self) -> bool:
         """Its beginning is in the capture."""
         return all(end.private_data_frame for end in self.endpoints)

@@ -47,6 +47,29 @@ def test_every_output_is_known() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["audit", "{file}", "--junit", "{new}", "--sarif", "{new}"], "two outputs cannot be one file"),
+        (["probe", "127.0.0.1", "--suite", "conformance", "--write", "{new}", "--junit", "{new}"], "two outputs"),
+        (["audit", "{file}", "--junit", "{none}/x"], "no such directory"),
+        (["export", "{file}", "-o", "{file}/x"], "is no directory"),
+        (["export", "{file}", "-o", "{folder}"], "is a directory"),
+        (["synth", "v2-settles", "-o", "{folder}"], "is a directory"),
+        (["probe", "127.0.0.1", "--write", "{none}/x"], "no such directory"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_is_done(
+    arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    file = shutil.copy(SAMPLES / "bidir-rxe.pcap.zst", tmp_path / "a.pcap.zst")
+    names = {"file": file, "folder": tmp_path, "new": tmp_path / "new", "none": tmp_path / "none"}
+    result = CliRunner().invoke(main, [argument.format(**names) for argument in arguments])
+    message = str(result.exception) if isinstance(result.exception, CaptureError) else result.stderr
+    assert words in message and result.exit_code, result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pcap.zst"] and not result.stdout
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["audit", "{file}", "--junit", "{file}"],
