@@ -147,6 +147,18 @@ class Samples:
         return np.concatenate((middles, values)), np.concatenate((self._bins[there], counts))
 
 
+NO_SAMPLES = Samples()
+"""Stands for samples of which there are none so far, and takes none: see ``added``."""
+
+
+def added(samples: Samples, durations: Int64s) -> Samples:
+    """``samples`` with more durations; in place of NO_SAMPLES new ones, where there is something to add."""
+    if len(durations):
+        samples = Samples() if samples is NO_SAMPLES else samples
+        samples.add(durations)
+    return samples
+
+
 def distribution(durations: Int64s) -> Distribution | None:
     """Of a few durations at once."""
     samples = Samples(exact=len(durations))

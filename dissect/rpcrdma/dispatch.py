@@ -50,6 +50,8 @@ class Undecoded(NamedTuple):
 class Dispatcher:
     """Of one conversation; fed Operations in the order of events."""
 
+    __slots__ = ("conversation", "matching", "recogniser", "undecided", "undecoded", "undirected")
+
     def __init__(self, conversation: Conversation, matching: Matching, ports: frozenset[int], force: bool) -> None:
         self.conversation = conversation
         self.matching = matching

@@ -6,7 +6,7 @@ connection, or when more calls are open than can be.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..layers.characteristics_codes import option_name
@@ -42,6 +42,28 @@ MAX_DOUBTFUL = 64
 class Matching:
     """Of one conversation; fed calls and replies in the order of events."""
 
+    __slots__ = (
+        "answered",
+        "calls",
+        "conversation",
+        "detached",
+        "done",
+        "doubtful",
+        "granted",
+        "in_order",
+        "last_answered",
+        "lingering",
+        "listener",
+        "maximum",
+        "memory",
+        "numbers",
+        "outstanding",
+        "replies",
+        "reply_xids",
+        "sent",
+        "settled",
+    )
+
     def __init__(
         self, conversation: Conversation, numbers: Iterator[int], done: list[Rpc], maximum: int = MAX_OUTSTANDING
     ) -> None:
@@ -68,11 +90,11 @@ class Matching:
         """By caller."""
         self.reply_xids: Counter[tuple[int, int]] = Counter()
         """Sender and XID of the replies whose call was not seen yet."""
-        self.replies: deque[tuple[int, Message, int | None]] = deque()
+        self.replies: list[tuple[int, Message, int | None]] = []
         """Replies whose call was not seen yet: sender, message, number of an answered RPC with the XID."""
         self.lingering: list[Rpc] = []
         """Answered Rpcs with responses to RDMA Reads outstanding."""
-        self.doubtful: deque[Rpc] = deque()
+        self.doubtful: list[Rpc] = []
         """Answered Rpcs, chosen among several with their XID by what is no proof."""
         self.settled = 0
         """The version in which the server answers."""
@@ -101,9 +123,9 @@ class Matching:
                     waiting.append(rpc)
             self.lingering = waiting
         while self.doubtful and now - _answer_time(self.doubtful[0]) > DOUBT:
-            self._conclude(self.doubtful.popleft())
+            self._conclude(self.doubtful.pop(0))
         while self.replies and frame - self.replies[0][1].frame > REORDERED and not self._call_open(open_since):
-            self._no_call(*self.replies.popleft())
+            self._no_call(*self.replies.pop(0))
 
     def idle(self, now: int, open_since: Sequence[int | None] = (None, None)) -> None:
         """It is ``now`` (ns), and all that came before was fed: end what waited long enough."""
@@ -112,7 +134,7 @@ class Matching:
             waited = now - self.replies[0][1].operation.last_time
             if waited <= (MAX_OPEN if self._call_open(open_since) else LINGER):
                 break
-            self._no_call(*self.replies.popleft())
+            self._no_call(*self.replies.pop(0))
 
     def _call_open(self, open_since: Sequence[int | None]) -> bool:
         """Whether the call of the first reply that waits may be a Send that is not complete."""
@@ -139,7 +161,7 @@ class Matching:
         self.lingering.clear()
         self.doubtful.clear()
         while self.replies:
-            self._no_call(*self.replies.popleft())
+            self._no_call(*self.replies.pop(0))
 
     def finish_calls(self) -> None:
         """The connection is over: end the calls without a reply."""
@@ -233,7 +255,7 @@ class Matching:
             self.reply_xids[sender, header.xid] += 1
             self.replies.append((sender, message, self.answered[1 - sender].get(header.xid)))
             if len(self.replies) > MAX_REPLIES:
-                self._no_call(*self.replies.popleft())
+                self._no_call(*self.replies.pop(0))
             return
         caller, doubtful = 1 - sender, False
         if len(candidates) > 1:
@@ -262,7 +284,7 @@ class Matching:
             rpc.detach()  # it may wait for long
             self.doubtful.append(rpc)
             if len(self.doubtful) > MAX_DOUBTFUL:
-                self._conclude(self.doubtful.popleft())
+                self._conclude(self.doubtful.pop(0))
         elif rpc.chunks and not _reads_closed(rpc):
             self.lingering.append(rpc)
         else:

@@ -5,8 +5,6 @@ By owner, handle and address, and only while the call is open: never by packet c
 
 from __future__ import annotations
 
-from collections import deque
-
 from ..intervals import IntervalSet
 from ..transport.operations import READ, Operation
 from .messages import TransportHeader
@@ -26,10 +24,12 @@ MAX_COMPARED = 1 << 16
 class AdvertisedMemory:
     """Of one connection."""
 
+    __slots__ = ("contested", "contested_count", "segments", "unplaced", "unplaced_count")
+
     def __init__(self) -> None:
         self.segments = SegmentTable(), SegmentTable()
         """Open segments, by owner."""
-        self.unplaced: deque[Operation] = deque(maxlen=REORDERED)
+        self.unplaced: list[Operation] = []
         """The last Reads and Writes outside all advertised memory."""
         self.unplaced_count = 0
         self.contested: tuple[dict[int, dict[Operation, None]], ...] = ({}, {})
@@ -51,7 +51,7 @@ class AdvertisedMemory:
     def forget(self, before: int) -> None:
         """No call will show up any more that advertised memory for Operations before that time (ns)."""
         while self.unplaced and self.unplaced[0].last_time < before:
-            self.unplaced.popleft()
+            del self.unplaced[0]
 
     def release(self, owner: int) -> None:
         """No more replies come: an Operation that no call claimed belongs to each that may have it."""
@@ -95,6 +95,8 @@ class AdvertisedMemory:
         """A Read or Write was issued: find the segments it touches."""
         if not self._place(operation):
             self.unplaced.append(operation)
+            if len(self.unplaced) > REORDERED:
+                del self.unplaced[0]
             self.unplaced_count += 1
 
     def _place(self, operation: Operation) -> bool:

@@ -6,7 +6,6 @@ Version negotiation: version-two-01, 5.  Characteristics: xcharext-02.  ``Conver
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -146,9 +145,7 @@ class Negotiation:
     option_refusals: list[OptionRefusal] = field(default_factory=list)
     overflow: int = 0
     """Frame of the first thing that could not be kept; from there on nothing is known.  0: all was kept."""
-    _options: tuple[OrderedDict[int, tuple[int, int | None]], ...] = field(
-        default_factory=lambda: (OrderedDict(), OrderedDict())
-    )
+    _options: tuple[dict[int, tuple[int, int | None]], ...] = field(default_factory=lambda: ({}, {}))
     """Frame and rdma_opttype of each RDMA2_OPTIONAL, by XID, of either end, that an error may still answer."""
     _latest: dict[tuple[int, int], list[Announcement]] = field(default_factory=dict)
     """The announcements by endpoint and characteristic."""
@@ -209,10 +206,10 @@ class Negotiation:
         """An RDMA2_OPTIONAL; returns what is wrong with it, '' where nothing is."""
         header, frame = message.header, message.frame
         options = self._options[sender]
+        options.pop(header.xid, None)
         options[header.xid] = frame, header.option
-        options.move_to_end(header.xid)
         if len(options) > MAX_KEPT:
-            options.popitem(last=False)
+            del options[next(iter(options))]
         if header.option is None:
             return ""
         noun = decode_option(header.option, header.optinfo, header.truncated)

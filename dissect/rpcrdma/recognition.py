@@ -16,12 +16,16 @@ follows (RFC 4391, 6; RFC 4755, 4); ARP has none."""
 FOREIGN_PORTS = {4420: "NVMe/RDMA", 3260: "iSER", 5445: "SMB Direct"}
 """Service ports of other storage protocols (IANA)."""
 
+BOTH = 3
+
 TRIALS = 16
 """So many Sends that do not fit make it something else."""
 
 
 class Recogniser:
     """Looks at the Sends of a connection until it knows."""
+
+    __slots__ = ("conversation", "internet", "misfits", "ports", "truncated", "valid")
 
     def __init__(self, conversation: Conversation, ports: frozenset[int], force: bool) -> None:
         self.conversation = conversation
@@ -30,8 +34,8 @@ class Recogniser:
         self.internet = 0
         """Misfits that begin as IP over InfiniBand does."""
         self.valid = 0
-        self.cut: tuple[set[int], set[int]] = set(), set()
-        """XIDs of Sends whose header is cut, by sender."""
+        self.truncated: dict[int, int] = {}
+        """XIDs of Sends whose header is truncated, and by whom: 1 the active side, 2 the passive side, 3 both."""
         if force:
             self._accept("forced")
         elif conversation.connection.service_port in ports:
@@ -48,8 +52,8 @@ class Recogniser:
         """Judge a Send: its decoded header, and where its captured Payload stream is."""
         known_format = header.version in (1, 2) and header.length >= 8
         if header.truncated and known_format and header.procedure in (None, RDMA_MSG, RDMA_NOMSG):
-            self.cut[sender].add(header.xid)
-            if len(self.cut[0] & self.cut[1]) >= 2:
+            self.truncated[header.xid] = self.truncated.get(header.xid, 0) | 1 << sender
+            if self._answered() >= 2:
                 self._accept("XIDs called and answered")
         elif header.problem or not known_format:
             self.misfits += 1
@@ -76,10 +80,14 @@ class Recogniser:
             return
         if self.valid and not self.misfits:
             self._accept("header validation")
-        elif self.cut[0] & self.cut[1] and not self.misfits:
+        elif self._answered() and not self.misfits:
             self._accept("XIDs called and answered")
         elif self.misfits:
             self._reject()
+
+    def _answered(self) -> int:
+        """XIDs that both ends sent."""
+        return sum(senders == BOTH for senders in self.truncated.values())
 
     def _private_data(self) -> bool:
         return any(self.conversation.private_data(end) for end in (0, 1))

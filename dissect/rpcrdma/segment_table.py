@@ -40,6 +40,8 @@ _number = attrgetter("rpc.number")
 class SegmentTable:
     """Of one end of a connection."""
 
+    __slots__ = ("_indices", "_lists")
+
     def __init__(self) -> None:
         self._lists: dict[int, list[AdvertisedSegment]] = {}
         self._indices: dict[int, _HandleIndex] = {}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, places, some
 from ..layers import opcodes
-from ..percentiles import Samples
+from ..percentiles import NO_SAMPLES, added
 
 MAX_PENDING = 16384
 """Requests whose acknowledgement is waited for."""
@@ -17,6 +17,9 @@ MAX_PENDING = 16384
 _READ_REQUEST = 0x0C
 
 Value = TypeVar("Value", np.int64, np.bool_)
+
+_NONE = np.empty(0, np.int64)
+_NO_READS = np.empty(0, np.bool_)
 
 
 class PacketColumns(NamedTuple):
@@ -39,12 +42,29 @@ class PacketColumns(NamedTuple):
 class Acknowledgements:
     """The answers to what one end initiates."""
 
+    __slots__ = (
+        "_open_reads",
+        "_psns",
+        "_reads",
+        "_times",
+        "acked",
+        "acknowledged",
+        "acks",
+        "advancing",
+        "delay",
+        "last_answer",
+        "max_acknowledged",
+        "read_delay",
+        "reads_outstanding",
+        "turnaround",
+    )
+
     def __init__(self) -> None:
-        self.delay = Samples()
+        self.delay = NO_SAMPLES
         """From a Send or Write packet to what acknowledges it."""
-        self.turnaround = Samples()
+        self.turnaround = NO_SAMPLES
         """The same, only where the packet was the one that caused the ACK."""
-        self.read_delay = Samples()
+        self.read_delay = NO_SAMPLES
         """From a Read request to its first response."""
         self.acks = 0
         """ACK packets."""
@@ -55,10 +75,10 @@ class Acknowledgements:
         """Highest PSN that was acknowledged."""
         self.last_answer = 0
         """Nanoseconds; of the last response of any kind."""
-        self._psns = np.empty(0, np.int64)
-        self._times = np.empty(0, np.int64)
-        self._reads = np.empty(0, np.bool_)
-        self._open_reads = np.empty(0, np.int64)
+        self._psns = _NONE
+        self._times = _NONE
+        self._reads = _NO_READS
+        self._open_reads = _NONE
         """PSN behind the last response of each Read under way."""
 
     def feed(
@@ -125,11 +145,11 @@ class Acknowledgements:
         delays = np.maximum(positive.times[by] - times, 0)
         if some(reads):
             answered = positive.psns[by] == psns
-            self.read_delay.add(delays[reads & answered])
+            self.read_delay = added(self.read_delay, delays[reads & answered])
             delays, by, psns = delays[~reads], by[~reads], psns[~reads]
-        self.delay.add(delays)
+        self.delay = added(self.delay, delays)
         ack = is_ack[by]
-        self.turnaround.add(delays[ack & (positive.psns[by] == psns)])
+        self.turnaround = added(self.turnaround, delays[ack & (positive.psns[by] == psns)])
         by = by[ack]
         if len(by):
             starts = places(by[1:] != by[:-1]) + 1
@@ -137,7 +157,10 @@ class Acknowledgements:
             self.advancing += len(sizes)
             self.acknowledged += len(by)
             self.max_acknowledged = max(self.max_acknowledged, int(sizes.max()))
-        self._psns, self._times, self._reads = self._psns[covered:], self._times[covered:], self._reads[covered:]
+        if covered == len(self._psns):
+            self._psns, self._times, self._reads = _NONE, _NONE, _NO_READS
+        else:
+            self._psns, self._times, self._reads = self._psns[covered:], self._times[covered:], self._reads[covered:]
 
     def _count_reads(
         self, reads: PacketColumns | None, positive: PacketColumns | None, reached: Int64s | None, before: int

@@ -144,6 +144,8 @@ class RecentOperation:
 class RecentOperations:
     """The last ``RECENT`` Operations of a send queue, in PSN order."""
 
+    __slots__ = "_parts"
+
     def __init__(self) -> None:
         self._parts: list[tuple[Delivered, list[_Tail], int]] = []
         """What one batch delivered after the other: Operations, ends of runs, and how many these are together."""

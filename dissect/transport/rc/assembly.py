@@ -35,6 +35,22 @@ MIN_RUN = 4
 class RequestAssembly:
     """Messages of one send queue.  What becomes complete is appended to ``out``."""
 
+    __slots__ = (
+        "_taken",
+        "columns",
+        "connection",
+        "order",
+        "out",
+        "partial",
+        "partial_contradicted",
+        "partial_repeats",
+        "reads",
+        "recent",
+        "reused",
+        "runs",
+        "sender",
+    )
+
     def __init__(self, connection: Connection, sender: int, reads: RcReads) -> None:
         self.connection = connection
         self.sender = sender

@@ -27,6 +27,8 @@ _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
 class DetachedMessages:
     """Of one send queue."""
 
+    __slots__ = ("_next", "_reusing", "assembly", "connection", "frames", "reused", "sender")
+
     def __init__(self, connection: Connection, sender: int, reads: RcReads) -> None:
         self.connection, self.sender = connection, sender
         self.assembly = RequestAssembly(connection, sender, reads)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...arrays import Int64s, Rows, some
 from ...layers import opcodes
-from ...percentiles import Distribution, Samples
+from ...percentiles import NO_SAMPLES, Distribution, Samples, added
 from ...serial import PSN
 from ..acknowledgements import Acknowledgements, PacketColumns
 from ..capture_point import capture_point
@@ -33,6 +33,9 @@ CONGESTION_EXPERIENCED = 3
 """IP ECN field (RFC 3168, 5)."""
 
 
+_NONE = np.empty(0, np.int64)
+
+
 class _Batch(NamedTuple):
     """One send queue's packets of a batch."""
 
@@ -47,16 +50,33 @@ class _Batch(NamedTuple):
 class _EndpointCounts:
     """What one endpoint sent, beside the order of its packets."""
 
+    __slots__ = (
+        "active",
+        "bytes",
+        "cnp_delay",
+        "cnp_gap",
+        "cnps",
+        "failure_count",
+        "failures",
+        "last_cnp",
+        "last_payload",
+        "last_time",
+        "marked",
+        "marks",
+        "notices",
+        "packets",
+    )
+
     def __init__(self) -> None:
         self.packets = self.bytes = self.active = self.marked = self.cnps = 0
         self.last_payload: int | None = None
         self.last_time: int | None = None
-        self.marks = np.empty(0, np.int64)
+        self.marks = _NONE
         """Times of the last marked packets."""
-        self.notices = np.empty(0, np.int64)
+        self.notices = _NONE
         """Times of CNPs not yet compared with the marks."""
         self.last_cnp: int | None = None
-        self.cnp_gap, self.cnp_delay = Samples(), Samples()
+        self.cnp_gap = self.cnp_delay = NO_SAMPLES
         self.failures: list[tuple[int, int, int]] = []
         """``(frame, PSN, time)`` of packets with a wrong invariant CRC."""
         self.failure_count = 0
@@ -93,7 +113,7 @@ class _EndpointCounts:
         self.notices = np.concatenate((self.notices, times))
         if self.last_cnp is not None:
             times = np.concatenate(([self.last_cnp], times))
-        self.cnp_gap.add(np.diff(times))
+        self.cnp_gap = added(self.cnp_gap, np.diff(times))
         self.last_cnp = int(times[-1])
 
     def settle(self, marks: Int64s) -> None:
@@ -103,11 +123,13 @@ class _EndpointCounts:
         notices, self.notices = self.notices, self.notices[:0]
         at = marks.searchsorted(notices, side="right") - 1
         caused = at >= 0
-        self.cnp_delay.add(notices[caused] - marks[at[caused]])
+        self.cnp_delay = added(self.cnp_delay, notices[caused] - marks[at[caused]])
 
 
 class RcHealth:
     """Of one connection; feed it what the connection's observers are fed."""
+
+    __slots__ = ("_delays", "_waiting", "_waiting_packets", "answers", "connection", "retransmissions", "sent")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

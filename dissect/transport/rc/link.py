@@ -21,6 +21,8 @@ SETTLED = 10_000_000_000
 class RcLink:
     """A connection and the observers of its two send queues."""
 
+    __slots__ = ("connection", "forgotten", "health", "packets", "queues", "request", "waiting")
+
     def __init__(self, connection: Connection, request: ConnectionRequest | None) -> None:
         self.connection = connection
         self.queues = tuple(
@@ -66,7 +68,7 @@ class RcLink:
                 runs += plain
             else:
                 self.waiting += in_order(delivered, plain) if plain else delivered
-        self.health.feed(sent, split, (self.queues[0].detached.frames, self.queues[1].detached.frames))
+        self.health.feed(sent, split, (self.queues[0].reusing, self.queues[1].reusing))
         return self._release()
 
     def _release(self) -> Delivered:

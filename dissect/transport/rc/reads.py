@@ -47,6 +47,8 @@ class _RcRead:
 class RcReads:
     """The Reads that one send queue issued and that are not complete."""
 
+    __slots__ = ("connection", "reads", "sender")
+
     def __init__(self, connection: Connection, sender: int) -> None:
         self.connection = connection
         self.sender = sender

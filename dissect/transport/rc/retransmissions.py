@@ -36,6 +36,8 @@ _READ_REQUEST = 0x0C
 class _History:
     """The last packets that went one way."""
 
+    __slots__ = ("_count", "_joined", "_parts")
+
     def __init__(self) -> None:
         self._parts: list[PacketColumns] = []
         self._count = 0
@@ -84,6 +86,27 @@ class _Nak(NamedTuple):
 
 class RcRetransmissions:
     """The retransmissions of one send queue.  ``head``: the PSN expected first, where it is known."""
+
+    __slots__ = (
+        "_answered",
+        "_answers",
+        "_expected",
+        "_holes",
+        "_naks",
+        "_open",
+        "_sent",
+        "_stray",
+        "fatal_naks",
+        "head",
+        "initiator",
+        "read_head",
+        "requests",
+        "responses",
+        "rnr_count",
+        "rnr_naks",
+        "sequence_naks",
+        "started",
+    )
 
     def __init__(self, initiator: int, head: int | None, requests: SenderLedger, responses: SenderLedger) -> None:
         """``requests``, ``responses``: where those of the initiator and of the responder are counted."""

@@ -8,6 +8,7 @@ InfiniBand Architecture, volume 1, 9.7 (requester and responder) and 9.9.2 (retr
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Collection
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -60,7 +61,7 @@ class SendQueue:
         """Unwrapped PSN of the next request to deliver; None until one was seen."""
         self.base = start_psn
         """The first PSN known; what lies before it was sent before the capture began."""
-        self.before_base = IntervalSet()
+        self.before_base: IntervalSet | None = None
         self.acked = -1
         """Unwrapped PSN up to which (exclusively) the responder acknowledged; -1 for none."""
         self.held: list[_Held] = []
@@ -74,7 +75,7 @@ class SendQueue:
         self.responses: list[tuple[Bytes, Rows, Int64s]] = []
         """Read responses that have not found their Read."""
         self.messages = RequestAssembly(connection, sender, self.reads)
-        self.detached = DetachedMessages(connection, sender, self.reads)
+        self._detached: DetachedMessages | None = None
         self.sent = SentRequests()
         self.packets = 0
         """Packets of the connection so far, the clock of the grace period."""
@@ -114,10 +115,23 @@ class SendQueue:
             self.stray = None
         return self._take()
 
+    @property
+    def detached(self) -> DetachedMessages:
+        """Made where it is needed: few connections have any."""
+        if self._detached is None:
+            self._detached = DetachedMessages(self.connection, self.sender, self.reads)
+        return self._detached
+
+    @property
+    def reusing(self) -> Collection[int]:
+        """The packets among the last batch that reuse a PSN."""
+        return self._detached.frames if self._detached is not None else ()
+
     def forget(self) -> None:
         """No packet will be retransmitted."""
         self.messages.recent.clear()
-        self.detached.forget()
+        if self._detached is not None:
+            self._detached.forget()
         self.sent.forget()
         self.reads.forget()
 
@@ -130,12 +144,13 @@ class SendQueue:
 
     def _take(self) -> Delivered:
         """What became complete."""
-        return self.messages.take()[0] + self.detached.assembly.take()[0]
+        delivered = self.messages.take()[0]
+        return delivered if self._detached is None else delivered + self._detached.assembly.take()[0]
 
     def open_since(self) -> int | None:
         """Frame number of the first packet of a message whose end, or whose front, may still come."""
-        open_messages = [assembly.partial for assembly in (self.messages, self.detached.assembly) if assembly.partial]
-        marks = [*(held.frame for held in self.held), *(int(partial[0][2]["frame"][0]) for partial in open_messages)]
+        partials = [self.messages.partial, self._detached.assembly.partial if self._detached is not None else []]
+        marks = [*(held.frame for held in self.held), *(int(one[0][2]["frame"][0]) for one in partials if one)]
         return min(marks, default=None)
 
     def waiting_since(self) -> int | None:
@@ -175,7 +190,8 @@ class SendQueue:
         ends = psns + spans(self.connection, rows)
         breaks = places(psns[1:] != ends[:-1]) + 1
         edges = [0, *breaks.tolist(), len(rows)]
-        self.detached.frames.clear()
+        if self._detached is not None:
+            self._detached.frames.clear()
         self.sent.begin(data, rows, psns, ends)
         if self.head is None and len(breaks):
             self.head = self.base = _first_psn(psns[edges[:-1]], ends[breaks - 1])
@@ -196,7 +212,7 @@ class SendQueue:
             self._begin_at(start)
         assert self.head is not None
         taken = self._before_base(data, rows, psns) if self.base is not None and start < self.base else 0
-        if taken < len(rows) and (psns[taken] < self.head or self.detached.goes_on(psns[taken], rows["opcode"][taken])):
+        if taken < len(rows) and (psns[taken] < self.head or self._goes_on(psns[taken], rows["opcode"][taken])):
             taken += self._seen(data, rows[taken:], psns[taken:])
         if taken == len(rows):
             return
@@ -209,6 +225,9 @@ class SendQueue:
             self._resume(int(rows["frame"][-1]))
         else:
             self._hold(start, end, data, rows, psns)
+
+    def _goes_on(self, psn: int, opcode: int) -> bool:
+        return self._detached is not None and self._detached.goes_on(psn, opcode)
 
     def _begin_at(self, start: int) -> None:
         """The first PSN is smaller than it seemed: the PSN of the CM exchange, and a start in mid-stream, are hints."""
@@ -224,7 +243,8 @@ class SendQueue:
         """
         assert self.base is not None and self.head is not None
         before = int(psns.searchsorted(self.base))
-        fresh = np.array([bool(self.before_base.add(psn, psn + 1)) for psn in psns[:before].tolist()], np.bool_)
+        self.before_base = known = IntervalSet() if self.before_base is None else self.before_base
+        fresh = np.array([bool(known.add(psn, psn + 1)) for psn in psns[:before].tolist()], np.bool_)
         taken = before
         if fresh[-1]:
             taken += _rest_of_message(rows[before : int(psns.searchsorted(self.head))])
@@ -243,7 +263,7 @@ class SendQueue:
         assert self.head is not None
         known = int(psns.searchsorted(self.head))
         opcode = rows["opcode"]
-        goes_on = self.detached.goes_on(psns[0], opcode[0])
+        goes_on = self._goes_on(psns[0], opcode[0])
         taken = self.sent.taken(data, rows[:known], psns[:known]) if known else {}
         if not taken and not goes_on:
             self._repeated(data, rows[:known], psns[:known])
@@ -273,7 +293,8 @@ class SendQueue:
         while self.held:
             self._skip_hole()
         self.messages.close()
-        self.detached.assembly.close()
+        if self._detached is not None:
+            self._detached.assembly.close()
         self._place_responses()
         self.responses.clear()
         self.reads.give_up()
@@ -291,7 +312,9 @@ class SendQueue:
                 return False
         self._give_up()
         self.acked = -1
-        self.before_base, self.detached.reused = IntervalSet(), IntervalSet()
+        self.before_base = None
+        if self._detached is not None:
+            self._detached.reused = IntervalSet()
         self.sent.forget()
         stray, self.stray = self.stray, None
         if stray is not None and stray.end == start:
@@ -422,7 +445,7 @@ class SendQueue:
 
     def _repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Requests seen before: retransmitted, or copied by the network."""
-        again = self.detached.holds(psns)
+        again = self._detached.holds(psns) if self._detached is not None else None
         if again is not None:
             self.detached.assembly.repeated(data, take(rows, again), psns[again])
             self.messages.repeated(data, take(rows, ~again), psns[~again])
