@@ -19,6 +19,7 @@ from rdmascope.dissect.records.places import placed
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
@@ -102,16 +103,22 @@ class Session:
 
         ``on_eviction`` is given conversations of which no more RPC comes, where they are too many to be kept.
         """
+        for table in self.tables(on_eviction):
+            yield from table
+            del table  # Or its RPCs would live until the next batch is analysed.
+
+    def tables(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[RpcTable]:
+        """The same, a table for each batch."""
         for batch in self.decoded():
             with uncollected():
-                rpcs = self.analyzer.feed_table(batch)
-            yield from rpcs
-            del rpcs  # Or they would live until the next batch is analysed.
+                table = self.analyzer.feed_table(batch)
+            yield table
+            del table
             if self.analyzer.evicted.connections and (gone := self.analyzer.evicted_since()):
                 if on_eviction is not None:
                     on_eviction(gone)
                 gc.collect()
-        yield from self.analyzer.finish()
+        yield RpcTable(self.analyzer.finish())
 
     def packets(
         self, first: int = 1, last: int = 1 << 62, on_rpcs: Callable[[list[Rpc]], None] | None = None

@@ -108,6 +108,8 @@ class Samples:
 
     def _at(self, ranks: list[int]) -> list[int]:
         """By their places in ascending order, from 0."""
+        if not ranks:
+            return []
         recent = _numbers(self.recent)
         if self._bins is None:
             found: list[int] = np.partition(recent, ranks)[ranks].tolist()

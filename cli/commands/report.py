@@ -95,9 +95,8 @@ def command(
         reading = Reading(source, analyzer_options(ports, force), follow=following(follow, idle))
         try:
             statistics = Statistics(max_slowest=top)
-            add = statistics.add
-            for rpc in reading.rpcs(statistics.evict):
-                add(rpc)
+            for table in reading.tables(statistics.evict):
+                statistics.add_table(table)
             if as_json:
                 print_records(reading, statistics)
             else:

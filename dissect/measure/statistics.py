@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Int64s
+from ..arrays import Int64s, Rows, distinct
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..percentiles import Distribution, Samples, histogram
 from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
 from .reasons import ReasonCounts
 from .time_series import Timeline
@@ -282,6 +283,111 @@ class Statistics:
             elif slowest and total > slowest[0][0]:
                 heapq.heapreplace(slowest, (total, -rpc.number, _slow(rpc, entry.key, call_bytes, reply_bytes)))
 
+    def add_table(self, table: RpcTable) -> None:
+        """Take the RPCs of a batch: with the same result as one after the other."""
+        rows = table.plain_rows
+        groups = _PlainGroups(table, rows) if len(rows) else None
+        if groups is None or any(
+            len(entry._latency.recent) + len(table) >= EXACT for entry in self._procedures.values()
+        ):  # Some latencies may become a histogram, which ones is told one by one.
+            for rpc in table if groups is not None else table.objects:
+                self.add(rpc)
+            return
+        # In the order in which the RPCs ended: what is the first of its kind, what may be slow, and what is no row.
+        steps: list[tuple[int, int, int]] = [
+            *((int(table.plain[first]), 0, group) for group, first in enumerate(groups.firsts)),
+            *((int(table.plain[row]), 1, row) for row in self._candidates(rows)),
+            *((place, 2, index) for index, place in enumerate(table.places.tolist())),
+        ]
+        for _, kind, index in sorted(steps):
+            if kind == 0:
+                self._begin(groups, index)
+            elif kind == 1:
+                self._add_slow(groups, rows, index)
+            else:
+                self.add(table.objects[index])
+        self._add_groups(groups, rows)
+
+    def _begin(self, groups: _PlainGroups, group: int) -> None:
+        """The first RPC of a procedure, status and connection in a batch."""
+        procedure, number, status, failed = groups.kinds[group]
+        key = groups.keys[procedure]
+        entry = self._procedures.get(key) or self._new_procedure(key)
+        groups.entries[procedure] = entry
+        self.connections.setdefault(number, Share())
+        entry.states.setdefault("error" if failed else "complete", 0)
+        if failed:
+            entry.statuses.setdefault(status, 0)
+
+    def _add_groups(self, groups: _PlainGroups, rows: Rows) -> None:
+        counts = np.bincount(groups.inverse).tolist()
+        called, replied = (
+            np.bincount(groups.inverse, rows[name]).astype(np.int64).tolist()
+            for name in ("call_inline", "reply_inline")
+        )
+        for (procedure, number, status, failed), count, call_bytes, reply_bytes in zip(
+            groups.kinds, counts, called, replied, strict=True
+        ):
+            entry, share = groups.entries[procedure], self.connections[number]
+            entry.calls += count
+            entry.states["error" if failed else "complete"] += count
+            if failed:
+                entry.failed += count
+                entry.statuses[status] += count
+                share.failed += count
+            share.calls += count
+            share.backward += count if entry.key.backward else 0
+            for one in (entry, share):
+                one.call_bytes += call_bytes
+                one.reply_bytes += reply_bytes
+        for totals, name in ((self._inline_call, "call_inline"), (self._inline_reply, "reply_inline")):
+            totals.messages += int(np.count_nonzero(rows[name]))
+            totals.transferred += int(rows[name].sum())
+        self.timeline.add_all(rows["reply_end"], rows["call_inline"], rows["reply_inline"])
+        order = groups.procedures.argsort(kind="stable")
+        latencies = rows["latency"][order]
+        starts = groups.procedures[order].searchsorted(np.arange(len(groups.keys) + 1)).tolist()
+        for entry, first, behind in zip(groups.entries, starts[:-1], starts[1:], strict=True):
+            mine = latencies[first:behind]
+            entry._latency.recent.frombytes(mine.tobytes())
+            server = mine[mine != 0].astype(np.float64).astype(np.float32)
+            entry._parts[PARTS.index("server")].recent.frombytes(server.tobytes())
+
+    def _candidates(self, rows: Rows) -> list[int]:
+        """Those of the rows that may be among the slowest."""
+        latencies, count = rows["latency"], self._max_slowest
+        if not count:
+            return []
+        least = np.partition(latencies, -count)[-count] if len(latencies) > count else -1
+        if len(self._slowest) >= count:
+            least = max(least, self._slowest[0][0])
+        slow: list[int] = (latencies > least).nonzero()[0].tolist()
+        slow += (latencies == least).nonzero()[0][:count].tolist()
+        return slow
+
+    def _add_slow(self, groups: _PlainGroups, rows: Rows, index: int) -> None:
+        row = rows[index]
+        total = int(row["latency"])
+        if len(self._slowest) >= self._max_slowest and total <= self._slowest[0][0]:
+            return
+        procedure, number, status, failed = groups.kinds[int(groups.inverse[index])]
+        slow = SlowRpc(
+            Latency(total, 0, 0, total, 0, 0),
+            int(row["number"]),
+            number,
+            int(row["xid"]),
+            groups.entries[procedure].key,
+            "error" if failed else "complete",
+            status,
+            int(row["call_frame"]),
+            int(row["reply_frame"]),
+            int(row["call_inline"]),
+            int(row["reply_inline"]),
+            0,
+        )
+        replace = heapq.heappush if len(self._slowest) < self._max_slowest else heapq.heapreplace
+        replace(self._slowest, (total, -slow.number, slow))
+
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """These end: only the sum of them is kept."""
         for conversation in conversations:
@@ -327,6 +433,36 @@ class Statistics:
             totals.transferred += transferred
             if not transferred:
                 totals.unused += 1
+
+
+class _PlainGroups:
+    """The plain RPCs of a table by what they are counted under."""
+
+    def __init__(self, table: RpcTable, rows: Rows) -> None:
+        names = table.names
+        codes = rows["procedure"].astype(np.int64) << 1 | rows["caller"]
+        found, self.procedures = np.unique(codes, return_inverse=True)
+        self.keys = [_key(names.procedures[code >> 1], code & 1 == 1) for code in found.tolist()]
+        """Of the procedures; ``procedures`` has their index for each row."""
+        self.entries: list[Procedure] = [None] * len(self.keys)  # type: ignore[list-item]
+        """Of the same, once the first RPC of each is counted."""
+        first, self.inverse = distinct(self.procedures, rows["connection"], rows["status"])
+        self.firsts: list[int] = first.tolist()
+        """The first row of each combination of procedure, connection and status; ``inverse`` has its index."""
+        self.kinds = [
+            (procedure, number, *names.statuses[status])
+            for procedure, number, status in zip(
+                self.procedures[first].tolist(),
+                rows["connection"][first].tolist(),
+                rows["status"][first].tolist(),
+                strict=True,
+            )
+        ]
+
+
+def _key(names: ProcedureNames, backward: bool) -> ProcedureKey:
+    program, version, minor_version, procedure, operations, name = names
+    return ProcedureKey(program, version, minor_version, procedure, operations, backward, name)
 
 
 def _slow(rpc: Rpc, key: ProcedureKey, call_bytes: int, reply_bytes: int) -> SlowRpc:

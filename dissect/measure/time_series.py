@@ -39,6 +39,13 @@ class Timeline:
         if len(self._waiting) >= 4 * TOGETHER:
             self._fold()
 
+    def add_all(self, times: Int64s, call_bytes: Int64s, reply_bytes: Int64s) -> None:
+        """The same of many."""
+        columns = np.column_stack((times, np.ones_like(times), call_bytes, reply_bytes))
+        self._waiting.frombytes(columns.astype(np.int64).tobytes())
+        if len(self._waiting) >= 4 * TOGETHER:
+            self._fold()
+
     @property
     def width(self) -> int:
         """Of a bin, in nanoseconds."""

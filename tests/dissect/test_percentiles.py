@@ -92,3 +92,11 @@ def test_durations_beyond_what_a_float_holds_exactly() -> None:
         found = samples.distribution()
     assert found is not None
     assert found.minimum >= 1 and found.maximum > 2**62
+
+
+def test_fewer_samples_than_any_percentile_needs_the_rest_zeros() -> None:
+    samples = Samples()
+    samples.append(7)
+    found = samples.distribution(1000)
+    assert found is not None
+    assert (found.median, found.p99, found.maximum, found.count) == (0, 0, 7, 1000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conve
 from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.session import Session
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.measure import statistics
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
@@ -87,6 +88,24 @@ def matched(matching: Matching) -> dict[str, object]:
     }
 
 
+def counted(sums: Statistics) -> dict[str, object]:
+    """Everything that statistics say, and in which order."""
+    return {
+        "transfers": {way: asdict(totals) for way, totals in sums.transfers.items()},
+        "connections": [(number, asdict(share)) for number, share in sums.connections.items()],
+        "reasons": [sums.damage.items(), sums.notes.items()],
+        "counts": (sums.calls, sums.truncated, sums.duplicate_replies, [*sums.states.items()]),
+        "timeline": (sums.timeline.width, sums.timeline.bins),
+        "slowest": sums.slowest(),
+        "histogram": sums.histogram(),
+        "procedures": [
+            (one.key, one.calls, one.failed, one.call_bytes, one.reply_bytes, [*one.states.items()],
+             [*one.statuses.items()], one.latency(), one.parts(), one.waited)
+            for one in sums._procedures.values()
+        ],
+    }  # fmt: skip
+
+
 class Way:
     """One of the two."""
 
@@ -96,6 +115,7 @@ class Way:
         self.plain = 0
         self.seen: list[object] = []
         self.statistics = Statistics(3)
+        self.columns = columns
 
     def feed(self, batches: Iterable[FrameBatch]) -> Way:
         analyzer = self.analyzer
@@ -113,6 +133,12 @@ class Way:
 
     def _take(self, table: RpcTable) -> None:
         self.kept.append(table)
+        if self.columns:
+            self.statistics.add_table(table)
+        else:
+            for rpc in table:
+                self.statistics.add(rpc)
+        self.seen.append(counted(self.statistics))
         self.seen.append([plainly(rpc) for rpc in table])
         self.seen.append([plainly(table[index]) for index in range(len(table))][-3:])
         self.seen.append(rows(table))
@@ -152,6 +178,12 @@ def test_every_sample(name: str) -> None:
 @pytest.mark.parametrize("contents", [True, False])
 def test_batches_of_any_size(frames: int, contents: bool) -> None:
     assert compare([*sample_batches("meta-rxe", Limits(frames=frames))], contents) > frames // 5
+
+
+def test_statistics_whose_latencies_become_a_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "EXACT", 700)
+    monkeypatch.setattr(statistics, "MAX_PROCEDURES", 9)
+    compare([*sample_batches("meta-rxe", Limits(frames=1500))])
 
 
 @QUICK
