@@ -59,6 +59,8 @@ class QueryResult(NamedTuple):
     """Rows."""
     rows: Iterator[tuple[Any, ...]]
     """Ends when the next statement runs.  Times are text, for Python's have no nanoseconds."""
+    columns: Callable[[], Columns]
+    """All of it as masked NumPy arrays, in place of ``rows``."""
 
 
 class Database:
@@ -137,9 +139,15 @@ class Database:
         if not wanted:
             return
         assert self._fill is not None
+        try:
+            for name, columns in self._fill(wanted):
+                self._insert(name, columns)
+        except BaseException:  # Half a table would answer wrongly.
+            self.connection.abort()
+            for name in wanted:
+                self.connection.execute(f"DELETE FROM {name}")
+            raise
         self._filled.update(wanted)
-        for name, columns in self._fill(wanted):
-            self._insert(name, columns)
 
     def _insert(self, name: str, columns: Columns) -> None:
         for column in TABLES[name].columns:
@@ -176,7 +184,11 @@ class Database:
             for name, type in zip(names, types, strict=True)
         )
         self._run(f"SELECT {listed} FROM temp.result_of_query")
-        return QueryResult(names, types, count, self._rows())
+        return QueryResult(names, types, count, self._rows(), self._columns)
+
+    def _columns(self) -> Columns:
+        self._run(f"SELECT {self._listed('DOUBLE')} FROM temp.result_of_query")
+        return {name: np.ma.asarray(values) for name, values in self.connection.fetchnumpy().items()}
 
     def _fetched(self, statement: Statement) -> QueryResult | None:
         self._run(statement.text)
@@ -184,26 +196,29 @@ class Database:
         if not statement.gives_rows or not described:
             return None
         rows = self.connection.fetchall()
-        return QueryResult(
-            tuple(one[0] for one in described), tuple(str(one[1]) for one in described), len(rows), iter(rows)
-        )
+        names, types = tuple(one[0] for one in described), tuple(str(one[1]) for one in described)
+        return QueryResult(names, types, len(rows), iter(rows), lambda: _as_columns(names, rows))
 
     def write_result(self, file: BinaryIO, format: str) -> None:
         """Write the rows of the result that ``results`` gave last, in one of ``FORMATS``."""
         self.connection.abort()
-        # Parquet and Arrow have no integers of 128 bits, which sums are.
-        listed = "COLUMNS(*)" if format in ("csv", "json") else self._with_decimals()
+        listed = "COLUMNS(*)" if format in ("csv", "json") else self._listed("DECIMAL(38, 0)")
         if format == "arrow":
             _write_arrow(self.connection.sql(f"SELECT {listed} FROM temp.result_of_query"), file)
             return
         self.copy(f"(SELECT {listed} FROM temp.result_of_query)", file, f"FORMAT {format}")
 
-    def _with_decimals(self) -> str:
-        described = self.connection.execute("DESCRIBE temp.result_of_query").fetchall()
-        return ", ".join(
-            f"CAST({named(name)} AS DECIMAL(38, 0)) AS {named(name)}" if type.endswith("HUGEINT") else named(name)
-            for name, type, *_ in described
-        )
+    def _listed(self, wide: str) -> str:
+        """The columns of the result; integers of 128 bits, which sums are, as 64 bits where they fit, else ``wide``."""
+        listed = []
+        for name, type, *_ in self.connection.execute("DESCRIBE temp.result_of_query").fetchall():
+            column = named(name)
+            if type.endswith("HUGEINT"):
+                fits = f"SELECT count(*) = 0 FROM temp.result_of_query WHERE TRY_CAST({column} AS BIGINT) IS NULL"
+                ((narrow,),) = self.connection.execute(f"{fits} AND {column} IS NOT NULL").fetchall()
+                column = f"CAST({column} AS {'BIGINT' if narrow else wide}) AS {column}"
+            listed.append(column)
+        return ", ".join(listed)
 
     def copy(self, what: str, file: BinaryIO, options: str) -> None:
         """Write a table or a query in brackets, as COPY does with these options."""
@@ -272,6 +287,15 @@ def _tables_of(connection: duckdb.DuckDBPyConnection, text: str) -> set[str]:
     except duckdb.Error:  # PIVOT is several statements in one, which are not looked into.
         named = set(re.findall(r"\w+", text.lower()))
     return named & TABLES.keys()
+
+
+def _as_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Columns:
+    found: Columns = {}
+    for at, name in enumerate(names):
+        values = np.empty(len(rows), object)
+        values[:] = [row[at] for row in rows]
+        found[name] = np.ma.MaskedArray(values, mask=[row[at] is None for row in rows])
+    return found
 
 
 def _make_encodable(texts: np.ndarray[Any, np.dtype[Any]]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.finding import Finding
@@ -20,11 +21,15 @@ from rdmascope.dissect.rpcrdma.listeners import Listener
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 
+from .column_table import ColumnTable
 from .errors import CaptureError
 from .formats.streams import Limits
 from .open import Follow
 from .session import Paths, Progress, Session
 from .table_pass import needs_contents, table_batches
+
+if TYPE_CHECKING:
+    from .database import Database
 
 Given = TypeVar("Given")
 
@@ -77,6 +82,8 @@ class Capture:
         self._last: Session | None = None
         self._read_whole = False
         self._running: list[Iterator[object]] = []
+        self._database: Database | None = None
+        """Has the tables that queries have named; made by the first."""
 
     def __enter__(self) -> Capture:
         return self
@@ -90,11 +97,14 @@ class Capture:
         return self.rpcs()
 
     def close(self) -> None:
-        """End the passes that were not read to their end, and close their files."""
+        """End the passes that were not read to their end, close their files, and drop the tables of queries."""
         for one in self._running:
             if hasattr(one, "close"):
                 one.close()
         self._running.clear()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
 
     def session(self, contents: bool = True) -> Session:
         """A new pass over the files, for programs that look at its state between batches.
@@ -175,7 +185,7 @@ class Capture:
         """Raise CaptureError where the capture is damaged, or holds no RDMA."""
         self._finished().check()
 
-    def table(self, name: str) -> Columns:
+    def table(self, name: str) -> ColumnTable:
         """A table as columns, by their names: masked NumPy arrays, in which what is not known is masked.
 
         ``rdmascope.TABLES`` has the tables and their columns.  A table is held in memory whole.  Raises KeyError for a
@@ -185,7 +195,32 @@ class Capture:
         session = self.session(needs_contents((name,)))
         batches = [batch for _, batch in table_batches(session, (name,))]
         self._read_whole = True
-        return joined(table, batches)
+        return ColumnTable(joined(table, batches))
+
+    def sql(self, query: str) -> ColumnTable:
+        """What a query over ``rdmascope.TABLES`` gives; of several statements, what the last of them gives.
+
+        The first query that names a table makes it, in one pass for all that it names.  A query can neither read nor
+        write files.  Raises QueryError (a CaptureError) for one that cannot be answered.
+        """
+        if self._database is None:
+            from .database import Database
+
+            fill = weakref.WeakMethod(self._table_batches)  # Or the two would keep each other.
+
+            def batches(names: Collection[str]) -> Iterator[tuple[str, Columns]]:
+                made = fill()
+                return iter(()) if made is None else made(names)
+
+            self._database = Database(batches)
+            weakref.finalize(self, self._database.close)
+        answer: Columns = {}
+        for result in self._database.results(query):
+            answer = result.columns()
+        return ColumnTable(answer)
+
+    def _table_batches(self, names: Collection[str]) -> Iterator[tuple[str, Columns]]:
+        return table_batches(self.session(needs_contents(names)), names)
 
     def _kept(self, given: Iterator[Given]) -> Iterator[Given]:
         self._running.append(given)

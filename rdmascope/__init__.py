@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rdmascope.captures import CaptureError, Follow, Limits
+    from rdmascope.captures.column_table import ColumnTable
     from rdmascope.captures.library import Capture, read
     from rdmascope.captures.session import Session
     from rdmascope.dissect.audit.finding import Finding
@@ -40,6 +41,7 @@ _PLACES = {
     "Capture": "captures.library",
     "CaptureError": "captures",
     "ChunkUse": "dissect.rpcrdma.rpcs",
+    "ColumnTable": "captures.column_table",
     "TableColumn": "dissect.records.table",
     "Connection": "dissect.transport.connection",
     "Conversation": "dissect.rpcrdma.conversation",
@@ -71,6 +73,7 @@ __all__ = [
     "Capture",
     "CaptureError",
     "ChunkUse",
+    "ColumnTable",
     "Connection",
     "Conversation",
     "Endpoint",

@@ -106,7 +106,7 @@ _CONNECTIONS = Table(
 _FINDINGS = Table(
     "findings",
     "finding",
-    "a violation that the audit finds",
+    "a violation that the audit finds, or a note",
     (
         TableColumn("rule", "text", "id of the rule", lambda finding: finding.rule.id),
         TableColumn("level", "text", "MUST, SHOULD or STATED", lambda finding: finding.rule.level.value),
