@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rdmascope.captures import CaptureError, Follow, Limits
     from rdmascope.captures.column_table import ColumnTable
     from rdmascope.captures.library import Capture, read
+    from rdmascope.captures.live.session import LiveSession, watch
     from rdmascope.captures.session import Session
     from rdmascope.dissect.audit.finding import Finding
     from rdmascope.dissect.frames import Frame, Place
@@ -51,6 +52,7 @@ _PLACES = {
     "Frame": "dissect.frames",
     "Latency": "dissect.rpcrdma.rpcs",
     "Limits": "captures",
+    "LiveSession": "captures.live.session",
     "Message": "dissect.rpcrdma.messages",
     "Operation": "dissect.transport.operations",
     "Place": "dissect.frames",
@@ -65,6 +67,7 @@ _PLACES = {
     "read": "captures.library",
     "reassembled_call": "dissect.rpcrdma.reassembly",
     "reassembled_reply": "dissect.rpcrdma.reassembly",
+    "watch": "captures.live.session",
 }
 """Name -> the module that has it, imported when the name is used first."""
 
@@ -82,6 +85,7 @@ __all__ = [
     "Frame",
     "Latency",
     "Limits",
+    "LiveSession",
     "Message",
     "Operation",
     "Packet",
@@ -97,6 +101,7 @@ __all__ = [
     "read",
     "reassembled_call",
     "reassembled_reply",
+    "watch",
 ]
 
 

@@ -6,18 +6,21 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from importlib.metadata import version
 
 import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, open_live
+from rdmascope.captures.live.session import Ending, LiveSession, bounded
+from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import matching_rules
-from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
+from rdmascope.dissect.records.audit import finding_record
+from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
-from ..live_session import Ending, LiveSession
 from ..options import DURATION
 from ..reading import analyzer_options, recognition_options
 from ..terminal import complain, console, print_json, show
@@ -26,8 +29,6 @@ from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look, capture_view
 from .report import print_page, print_records
 
 SECOND = 1_000_000_000
-BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
-"""What is remembered of a capture without end."""
 
 
 @click.command("live")
@@ -143,12 +144,7 @@ def command(
     if path == "-":
         raise click.UsageError("--write: name a file: standard output has the report", ctx)
     rules = matching_rules(until) if until else frozenset()
-    options = replace(
-        analyzer_options(ports, force),
-        outstanding=BOUNDS.outstanding,
-        ended=BOUNDS.ended,
-        max_connections=BOUNDS.max_connections,
-    )
+    options = bounded(analyzer_options(ports, force))
     settings = CaptureSettings(
         tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, buffer << 20, not no_promiscuous
     )
@@ -156,7 +152,16 @@ def command(
     ending = Ending()
     try:
         with _stoppable(ending), closing(open_live(device, settings)) as live:
-            session = LiveSession(live, options, as_json, wanted, rules, ending)
+            session = LiveSession(
+                live,
+                options,
+                wanted=wanted,
+                until=rules,
+                ending=ending,
+                on_rpcs=_print_rpcs if as_json else None,
+                on_finding=_print_finding if as_json else None,
+                on_turn=sys.stdout.flush,
+            )
             if live.device.note:
                 complain(live.device.note)
             if keep is not None:
@@ -175,6 +180,15 @@ def command(
         ctx.exit(EXIT_BAD_INPUT)
     if ending.why == "finding":
         ctx.exit(EXIT_FOUND)
+
+
+def _print_rpcs(rpcs: list[Rpc]) -> None:
+    for rpc in rpcs:
+        print_json(rpc_record(rpc))
+
+
+def _print_finding(finding: Finding) -> None:
+    print_json(finding_record(finding))
 
 
 @contextmanager

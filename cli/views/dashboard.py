@@ -10,10 +10,10 @@ from typing import Self, TypeVar
 from rich.console import RenderableType
 from rich.live import Live as Screen
 
+from rdmascope.captures.live.session import LiveSession
 from rdmascope.dissect.audit.result import who
 
 from ..keys import keyboard, pressed
-from ..live_session import LiveSession
 from ..terminal import console
 from .live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
 from .report import agreed

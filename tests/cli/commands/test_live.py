@@ -108,7 +108,7 @@ def plain(value: Any) -> Any:
         return {
             name: plain(one)
             for name, one in value.items()
-            if not name.endswith(("_ns", "_frame")) and name != "latency"
+            if not name.endswith(("_ns", "_frame", "_place")) and name != "latency"
         }
     return [plain(one) for one in value] if isinstance(value, list) else value
 

@@ -1,32 +1,32 @@
-"""A live capture from its beginning to its report: what is counted, judged and printed on the way."""
+"""A live capture from its beginning to its end: what is counted, judged and given on the way."""
 
 from __future__ import annotations
 
 import gc
 import select
-import sys
 import time
 from collections import deque
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Protocol
 
-from rdmascope.captures import CaptureError
-from rdmascope.captures.live import Keeper, Live
 from rdmascope.dissect.audit.auditor import Auditor, RuleTally
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.live_window import LiveWindow
 from rdmascope.dissect.measure.statistics import Statistics
-from rdmascope.dissect.records.audit import finding_record
-from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.records.schema import Record, record
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
+from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listeners
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
-from .terminal import print_json
+from ..errors import CaptureError
+from . import CaptureSettings, open_live
+from .keep import Keeper
+from .source import Live
 
 WAIT = 50
 """Milliseconds that a frame may wait for others."""
@@ -36,7 +36,9 @@ SECOND = 1_000_000_000
 TIDY = 60
 """Seconds between two searches for memory that can be given back."""
 EXAMPLES = 3
-"""Findings of a rule at an end that --json gives, as audit does."""
+"""Findings of a rule at an end that are given, as the audit does."""
+BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
+"""What is remembered of a capture without end."""
 
 
 class Ending:
@@ -66,9 +68,29 @@ class LiveSession:
     """One capture from its beginning to its report."""
 
     def __init__(
-        self, live: Live, options: Options, as_json: bool, wanted: int | None, until: frozenset[str], ending: Ending
+        self,
+        live: Live,
+        options: Options,
+        *,
+        wanted: int | None = None,
+        until: frozenset[str] = frozenset(),
+        ending: Ending | None = None,
+        on_rpcs: Callable[[list[Rpc]], None] | None = None,
+        on_finding: Callable[[Finding], None] | None = None,
+        on_turn: Callable[[], None] | None = None,
     ) -> None:
-        """``wanted``: end after so many RPCs; ``until``: rules that end it when they are found broken."""
+        """The functions are called while ``run`` runs.
+
+        Args:
+            live: where the frames come from.
+            options: of the analysis; ``bounded`` keeps its memory within bounds.
+            wanted: end after so many RPCs.
+            until: rules that end it when they are found broken.
+            ending: ends it from outside.
+            on_rpcs: is given RPCs as they end; without it ``recent`` has the latest.
+            on_finding: is given the first findings of each rule at each end.
+            on_turn: after everything that was there has been given.
+        """
         self.live = live
         self.path = str(live.device)
         self.damage: CaptureError | None = None
@@ -80,14 +102,14 @@ class LiveSession:
         self.recent = LiveWindow()
         self.picked: int | None = None
         self.keeper: Keeper | None = None
-        self.ending = ending
-        self.found: deque[Finding] = deque(maxlen=1 << 14)
-        """What is to be printed."""
+        self.ending = ending or Ending()
+        self._waiting: deque[Finding] = deque(maxlen=1 << 14)
+        """Findings to be given."""
         self.last_found: dict[str, Finding] = {}
         """By rule, the last one last."""
         self.findings = 0
         self.rpcs = self.failed = 0
-        self._as_json = as_json
+        self._on_rpcs, self._on_finding, self._on_turn = on_rpcs, on_finding, on_turn
         self._wanted = wanted
         self._until = until
         self.began = time.monotonic()
@@ -134,8 +156,9 @@ class LiveSession:
         gone = self.analyzer.evicted_since()
         if gone:
             self._evict(gone)
-        self._print_findings()
-        sys.stdout.flush()
+        self._give_findings()
+        if self._on_turn is not None:
+            self._on_turn()
         self.seconds = time.monotonic() - self.began
         if time.monotonic() - self._tidied >= TIDY:
             self._tidied = time.monotonic()
@@ -157,9 +180,8 @@ class LiveSession:
         for rpc in rpcs:
             add(rpc)
             self.failed += rpc.failed
-        if self._as_json:
-            for rpc in rpcs:
-                print_json(rpc_record(rpc))
+        if self._on_rpcs is not None:
+            self._on_rpcs(rpcs)
         else:
             self.recent.add(rpcs, self.picked)
         if self.rpcs == self._wanted:
@@ -176,7 +198,7 @@ class LiveSession:
         self.seconds = time.monotonic() - self.began
         self._ended(self.analyzer.finish())
         self.auditor.finish(self.analyzer.conversations)
-        self._print_findings()
+        self._give_findings()
         with suppress(OSError):
             self.live.count()
         if self.keeper is not None:
@@ -192,14 +214,14 @@ class LiveSession:
         id = finding.rule.id
         self.last_found.pop(id, None)
         self.last_found[id] = finding
-        if self._as_json and tally.violated <= EXAMPLES:
-            self.found.append(finding)
+        if self._on_finding is not None and tally.violated <= EXAMPLES:
+            self._waiting.append(finding)
         if id in self._until:
             self.ending.because("finding")
 
-    def _print_findings(self) -> None:
-        while self.found:
-            print_json(finding_record(self.found.popleft()))
+    def _give_findings(self) -> None:
+        while self._waiting and self._on_finding is not None:
+            self._on_finding(self._waiting.popleft())
 
     def breaches(self) -> list[tuple[Finding, int]]:
         """The last finding of each rule that was broken, the last one first, and how often it was."""
@@ -234,3 +256,39 @@ class LiveSession:
             ended_by=self.ending.why,
             error=None if self.damage is None else str(self.damage),
         )
+
+
+def bounded(options: Options) -> Options:
+    """The options, with as much remembered as a capture without end allows."""
+    return replace(options, outstanding=BOUNDS.outstanding, ended=BOUNDS.ended, max_connections=BOUNDS.max_connections)
+
+
+def watch(
+    device: str,
+    *,
+    duration: float | None = None,
+    count: int | None = None,
+    on_rpcs: Callable[[list[Rpc]], None] | None = None,
+    on_finding: Callable[[Finding], None] | None = None,
+    ports: Iterable[int] = (),
+) -> LiveSession:
+    """Capture on a network interface or RDMA device, and analyse at once, until it is over.
+
+    Args:
+        device: an interface, 'any', an rxe or siw device, or an mlx5 adapter.
+        duration: seconds.
+        count: RPCs.
+        on_rpcs: is given RPCs as they end.
+        on_finding: is given violations as they are found, at most 3 of a rule at an end.
+        ports: more service ports of RPC-over-RDMA beside 20049.
+
+    The session that comes back has ``statistics``, ``analyzer`` and ``auditor``; ``damage`` says why it ended early.
+    Without ``duration`` and ``count`` it runs until one of the functions raises.  Raises CaptureError where the device
+    cannot be captured on.
+    """
+    every = frozenset({NFS_RDMA_PORT, *ports})
+    with closing(open_live(device, CaptureSettings(tuple(sorted(every))))) as live:
+        options = bounded(Options(ports=every))
+        session = LiveSession(live, options, wanted=count, on_rpcs=on_rpcs, on_finding=on_finding)
+        session.run(None if duration is None else round(duration * SECOND))
+    return session
