@@ -6,7 +6,7 @@ Memory is bounded by what an AuditListener remembers of a connection, and by the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -103,6 +103,18 @@ class RuleSlot:
         self.tallies: list[RuleTally] = []
 
 
+class SubjectClass:
+    """Nouns of a connection of which every rule says the same: either that they pass, or nothing."""
+
+    __slots__ = ("count", "tallies")
+
+    def __init__(self, tallies: list[RuleTally]) -> None:
+        self.tallies = tallies
+        """Of the rules by which they pass."""
+        self.count = 0
+        """How many are not in the tallies yet."""
+
+
 class Auditor:
     """Give ``listener`` to the Analyzer; at the end of the capture call ``finish``."""
 
@@ -113,12 +125,14 @@ class Auditor:
         keep: Callable[[Finding], bool] | None = None,
         on_finding: Callable[[Finding, RuleTally], None] | None = None,
         release: Callable[[Rpc], None] | None = None,
+        one_by_one: bool = False,
     ) -> None:
         """``rules``: those to judge by, all by default.  ``keep``: which findings count; the others are waived.
 
         ``on_finding`` is given each finding that counts, with its tally, when it is found; ``release`` each Rpc whose
-        contents no rule will look at any more.
+        contents no rule will look at any more.  ``one_by_one``: judge each noun by itself, and none by its class.
         """
+        self.one_by_one = one_by_one
         self.rules = {rule.id: rule for rule in (all_rules().values() if rules is None else rules)}
         self.examples = examples
         self.keep = keep
@@ -134,6 +148,8 @@ class Auditor:
         """By connection number."""
         self._listeners: dict[int, AuditListener] = {}
         """By connection number."""
+        self._classes: dict[int, dict[Hashable, SubjectClass | None]] = {}
+        """By connection number and class; None for one whose nouns are judged one by one after all."""
         self._set_up: set[int] = set()
         """Connections whose private data was judged."""
         self._refusals = VersionRefusals()
@@ -141,12 +157,14 @@ class Auditor:
         """Connections whose traffic shows which end is the client."""
 
     def listener(self, conversation: Conversation) -> AuditListener:
-        listener = AuditListener(conversation, self._judge, self.sides_known, self._refusals, self.release)
+        by_class = None if self.one_by_one else self._judge_class
+        listener = AuditListener(conversation, self._judge, self.sides_known, self._refusals, self.release, by_class)
         self._listeners[conversation.connection.number] = listener
         return listener
 
     def tick(self, now: int) -> None:
         """Time has come to ``now`` (ns), and nothing older will come: judge what need not wait."""
+        self._count_classes()
         for listener in self._listeners.values():
             listener.idle(now - listener.connection.last_time)
             if any(listener.last_answered):
@@ -162,6 +180,8 @@ class Auditor:
             if listener is not None:
                 listener.finish()
             self._judge_setup(conversation)
+            self._count_classes(connection.number)
+            self._classes.pop(connection.number, None)
             self._set_up.discard(connection.number)
             self._seats.pop(connection.number, None)
             self.sides_known.discard(connection.number)
@@ -177,6 +197,7 @@ class Auditor:
             listener.finish()
         for conversation in conversations:
             self._judge_setup(conversation)
+        self._count_classes()
 
     def _judge_setup(self, conversation: Conversation) -> None:
         connection = conversation.connection
@@ -207,6 +228,45 @@ class Auditor:
             if judgement.verdict == VIOLATION and (doubt := self._doubt(seat.rule, subject)):
                 judgement = undecidable(doubt)
             self._count(seat.rule, subject, judgement)
+
+    def _judge_class(self, key: Hashable, subject: Callable[[], Subject], connection: int) -> None:
+        """Judge a noun by its class on that connection; ``subject`` makes it where it is the first of them."""
+        classes = self._classes.get(connection)
+        if classes is None:
+            classes = self._classes[connection] = {}
+        found = classes.get(key)
+        if found is not None:
+            found.count += 1
+        elif key in classes:
+            self._judge(subject())
+        else:
+            classes[key] = self._judge_first(subject())
+
+    def _judge_first(self, subject: Subject) -> SubjectClass | None:
+        """Judge the first noun of a class; None where a rule finds something, or cannot decide."""
+        passed: list[RuleTally] = []
+        plain = True
+        for seat in self._seats_for(subject):
+            judgement = seat.judge(subject)
+            if judgement is PASSED:
+                passed += seat.tallies or self._open(seat, subject)
+            elif judgement is not None:
+                plain = False
+        if not plain:
+            self._judge(subject)
+            return None
+        for tally in passed:
+            tally.passed += 1
+        return SubjectClass(passed)
+
+    def _count_classes(self, connection: int | None = None) -> None:
+        """Add what was counted by class to the tallies, of one connection or all."""
+        for number in self._classes if connection is None else (connection,):
+            for one in self._classes.get(number, {}).values():
+                if one is not None and one.count:
+                    for tally in one.tallies:
+                        tally.passed += one.count
+                    one.count = 0
 
     def _seats_for(self, subject: Subject) -> list[RuleSlot]:
         """The rules for a noun of such a kind, shape and role, with what they found at its ends."""
@@ -293,6 +353,7 @@ class Auditor:
             if len(tally.examples) < self.examples:
                 tally.examples.append(finding)
             if self.on_finding is not None:
+                self._count_classes(subject.connection.number)
                 self.on_finding(finding, tally)
 
     def _finding(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> Finding:

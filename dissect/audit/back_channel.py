@@ -16,6 +16,8 @@ from .transaction import Transaction
 COMPOUND = 1
 _COMPOUND_CALL = pack(">III", NFS, 4, COMPOUND)
 """Program, version and procedure."""
+_GSS = pack(">I", RPCSEC_GSS)
+_OFFERING = (pack(">I", nfs4.OP_CREATE_SESSION), pack(">I", nfs4.OP_BIND_CONN_TO_SESSION))
 UNREAD = "a call before it cannot be read"
 
 
@@ -76,9 +78,13 @@ def _offers(transaction: Transaction, call: Message) -> bool | str:
     """Whether a call offers the back channel; in words why that is not known."""
     if call.header.problem:
         return UNREAD
-    if call.header.procedure == RDMA_MSG and call.end - call.start >= 24:
+    if call.header.procedure == RDMA_MSG and call.end - call.start >= 28:
         at = call.start + 12
-        if bytes(call.data[at : at + 12]) != _COMPOUND_CALL:
+        behind = bytes(call.data[at : call.end])
+        if not behind.startswith(_COMPOUND_CALL):
+            return False
+        whole = len(behind) == call.inline_length - 12
+        if whole and behind[12:16] != _GSS and not any(one in behind for one in _OFFERING):
             return False
     stream = transaction.call_stream
     head = call_header(stream, 0, len(stream))

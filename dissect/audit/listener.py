@@ -6,8 +6,9 @@ Memory is bounded by what may still be out of order and by a number of remembere
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 
 from ..layers.oncrpc_codes import REPLY
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL
@@ -22,6 +23,7 @@ from .back_channel import BackChannel
 from .grants import CreditGrants
 from .memory import AdvertisedHistory
 from .nouns import RdmaOperation, RefusableMessage, SentMessage
+from .plain import message_class, plain_message, rpc_class
 from .remembered import remember
 from .settling import Settling
 from .subject import Subject
@@ -30,6 +32,10 @@ from .transaction import Transaction
 
 MAX_UNREAD = 256
 """Messages of an end whose chunk lists cannot be read, that are remembered."""
+
+
+ClassJudge = Callable[[Hashable, Callable[[], Subject], int], None]
+"""Judges a noun by its class on a connection, whose number it is given; the noun is made where it is needed."""
 
 
 @dataclass(slots=True)
@@ -52,14 +58,19 @@ class AuditListener:
         sides_known: set[int],
         refusals: VersionRefusals,
         release: Callable[[Rpc], None] | None = None,
+        by_class: ClassJudge | None = None,
     ) -> None:
-        """``release`` is given every Rpc whose contents no rule will look at any more."""
+        """``release`` is given every Rpc whose contents no rule will look at any more.
+
+        ``by_class``, where given, judges plain nouns by their class.
+        """
         self.conversation = conversation
         self.connection = conversation.connection
         self.release = release
         self.sides_known = sides_known
         self._judge = judge
-        self.settling = Settling(self.connection, self._settled, self._place)
+        self._by_class = by_class
+        self.settling = Settling(self.connection, self._settled, self._place, self._settled_plain)
         self.memory = AdvertisedHistory(self.connection)
         self.grants = CreditGrants()
         self.terms = VersionTwoState(conversation, refusals)
@@ -100,6 +111,13 @@ class AuditListener:
             self.memory.advertise(transaction, caller, self.open[caller])
         remember(self.xids[caller], rpc.xid, None)
         self.errored[caller].pop(rpc.xid, None)
+        if self._plain(message) and not rpc.backward and not rpc.notes:
+            self.terms.sent[0] += 1
+            if not self.back_channel.offered:
+                self.back_channel.call_sent(transaction)
+            self.answers.note_version(0, message)
+            self.settling.add_plain(rpc, True)
+            return
         sent = self._sent(SentMessage(self.conversation, message, caller, True, rpc))
         if rpc.backward:
             self.back_channel.calls_back = True
@@ -113,6 +131,24 @@ class AuditListener:
         assert rpc.reply is not None
         message, caller = rpc.reply, int(rpc.backward)
         self.settling.reach(message.operation)
+        if (
+            rpc.call is not None
+            and not rpc.backward
+            and rpc in self.open[0]
+            and rpc.call.header.reply is None
+            and rpc.call.header.procedure != RDMA_OPTIONAL
+            and not self.answers.messages[0]
+            and not self.unread_calls[0]
+            and self._plain(message)
+        ):
+            self.terms.sent[1] += 1
+            remember(self.xids[1], rpc.xid, None)
+            self.answers.note_version(1, message)
+            self.answered[rpc] = self.open[0].pop(rpc)
+            self.last_answered[0] = max(self.last_answered[0], rpc.call.frame)
+            self.grants.replied(0, message)
+            self.settling.add_plain(rpc, False)
+            return
         sent = self._sent(SentMessage(self.conversation, message, 1 - caller, False, rpc))
         sent.errored = self.errored[caller].get(rpc.xid) if rpc.call is None else None
         sent.xid_seen = rpc.call is not None or rpc.xid in self.xids[caller]
@@ -144,9 +180,14 @@ class AuditListener:
             self.sides_known.add(self.connection.number)
         if not rpc.backward:
             self.back_channel.ended(transaction)
+        if self._by_class is not None and (key := rpc_class(rpc, transaction.flow)) is not None:
+            self.answered.pop(rpc, None)
+            self._by_class(key, lambda: transaction, self.connection.number)
+            if self.release is not None:
+                self.release(rpc)
+            return
         self.answered[rpc] = transaction
         self.settling.add(transaction)
-        self.settling.settle()
 
     def _filled(self, caller: int, rpc: Rpc) -> Rpc | None:
         """The open call whose Reply chunk a reply without a call returns."""
@@ -202,7 +243,30 @@ class AuditListener:
         self.terms.promises.clear()
         self.answers.finish()
 
+    def _plain(self, message: Message) -> bool:
+        """Whether a message is judged by its class, and changes nothing here but counts."""
+        return self._by_class is not None and self.terms.settled and plain_message(message)
+
     # Before and after a judgement
+
+    def _settled_plain(self, messages: list[tuple[Rpc, bool]]) -> None:
+        """Judge plain messages by what is known of the connection now."""
+        assert self._by_class is not None
+        keys = message_class(self.conversation, False), message_class(self.conversation, True)
+        for rpc, is_call in messages:
+            key = keys[is_call]
+            if key is None:
+                one = self._message(rpc, is_call)
+                self.settling.follow(one, one.message.frame)
+                self._judge(one)
+            else:
+                self._by_class(key, partial(self._message, rpc, is_call), self.connection.number)
+
+    def _message(self, rpc: Rpc, is_call: bool) -> SentMessage:
+        """A plain message."""
+        message = rpc.call if is_call else rpc.reply
+        assert message is not None
+        return SentMessage(self.conversation, message, 0 if is_call else 1, is_call, rpc)
 
     def _place(self, moved: RdmaOperation) -> None:
         moved.calls_truncated = self.calls_truncated

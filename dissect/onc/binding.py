@@ -15,7 +15,7 @@ reduced.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import error as StructError
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ from .compound import (
     compound_reply,
     join_problems,
     operation_counts,
+    operation_names,
     result_item,
 )
 from .nfs3 import holds_arguments, nfs3_procedure
@@ -65,6 +66,7 @@ _MAX_PATH2 = 1024
 """Bytes of a READLINK's path at most (RFC 1094, 2.3.1)."""
 _STATED_COUNTS = {OP_READDIR: 20, OP_GETDEVICEINFO: 20, OP_LAYOUTGET: 52, OP_READ_PLUS: 24, OP_LISTXATTRS: 8}
 """NFS version 4: where the arguments of an operation say how many bytes of results, not eligible, they ask for."""
+_STATING = frozenset(operation_names(tuple(_STATED_COUNTS)))
 _ENTRIES_BOUNDS2: dict[int, Skip] = {16: as_skip(_FH2 + 4)}  # 2.2.17: READDIR, cookie before count
 
 
@@ -218,6 +220,11 @@ def result_bounds(
     row = nfs3_procedure(procedure) if version == 3 else None
     before = _RESULT_BOUNDS2.get(procedure) if version == 2 else row and row.result_bound
     return (_word_behind(before, memoryview(data)[header.body : end]),)
+
+
+def states_bytes(operations: Iterable[str]) -> bool:
+    """Whether a COMPOUND of these operations may say how many bytes of results, not eligible, it asks for."""
+    return not _STATING.isdisjoint(operations)
 
 
 def reply_bound(

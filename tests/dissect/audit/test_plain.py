@@ -1,0 +1,91 @@
+"""Judging plain messages and RPCs by their class says the same as judging each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+
+from playbook import Capture, Wire, call, nfs3, reply
+from playbook.audits import JUDGED, late, play
+from playbook.capture import frame_batches
+from playbook.samples import MANIFEST, SAMPLES
+from playbook.strategies import Conversation, faulty
+from playbook.violations import hello
+from rdmascope.captures import open_capture
+from rdmascope.dissect.audit.auditor import Auditor, TallyKey
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, drop_contents
+
+Said = tuple[str, tuple[int, ...], int | None, str, str]
+Tallies = dict[TallyKey, tuple[int, int, int, int, dict[str, int]]]
+
+
+def audited(batches: Iterable[FrameBatch], one_by_one: bool) -> tuple[Tallies, list[Said], Auditor]:
+    """Judgements by rule and end, and what is said of the violations."""
+    auditor = Auditor(release=drop_contents, one_by_one=one_by_one)
+    analyzer = Analyzer(listener=auditor.listener)
+    for batch in batches:
+        analyzer.feed(batch)
+    analyzer.finish()
+    auditor.finish(analyzer.conversations)
+    tallies = {
+        place: (one.passed, one.violated, one.notes, one.undecidable, dict(one.reasons))
+        for place, one in auditor.tallies.items()
+        if one.opportunities
+    }
+    found = [(one.rule.id, one.frames, one.rpc, one.observed, one.required) for one in auditor.findings]
+    return tallies, sorted(found), auditor
+
+
+def compare(batches: list[FrameBatch]) -> Auditor:
+    by_class, one_by_one = audited(batches, False), audited(batches, True)
+    assert by_class[:2] == one_by_one[:2]
+    return by_class[2]
+
+
+@pytest.mark.parametrize("name", MANIFEST)
+def test_samples_are_judged_alike(name: str) -> None:
+    with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
+        compare(list(capture.batches()))
+
+
+@pytest.mark.parametrize("lacking", (False, True))
+@pytest.mark.parametrize("rule", JUDGED)
+def test_conversations_that_break_a_rule_are_judged_alike(rule: str, lacking: bool) -> None:
+    wire, _ = play(rule)
+    for _ in range(3):
+        hello(wire.connections[0])
+    compare(frame_batches(Capture(wire, late(wire) if lacking else wire.packets).frames, []))
+
+
+@given(faulty())
+def test_conversations_with_faults_are_judged_alike(conversation: Conversation) -> None:
+    frames = Capture(conversation.wire, conversation.packets).frames
+    compare(frame_batches(frames, range(20, len(frames), 20)))
+
+
+def test_plain_rpcs_are_judged_once_for_all() -> None:
+    wire = Wire()
+    connection = wire.connect()
+    for _ in range(400):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply(), credits=8)
+    auditor = compare(frame_batches(Capture(wire).frames, []))
+    judged = {seat.rule.id for seats in auditor._seats[1].values() for seat in seats}
+    assert "V1-CREDIT-EXCEEDED" in judged
+    assert auditor.tally("V1-CREDIT-EXCEEDED", 1, 0).passed == 399
+    assert len(auditor._classes[1]) == 3
+
+
+def test_a_plain_call_beyond_the_credits_is_found() -> None:
+    wire = Wire()
+    connection = wire.connect()
+    hello(connection, credits=8)
+    calls = [call(connection, nfs3.getattr_()) for _ in range(9)]
+    wire.pause(1_000_000)
+    for one in calls:
+        reply(one, nfs3.getattr_reply(), credits=8)
+    hello(connection, credits=8)
+    auditor = compare(frame_batches(Capture(wire).frames, []))
+    assert [one.rule.id for one in auditor.findings] == ["V1-CREDIT-EXCEEDED"]
