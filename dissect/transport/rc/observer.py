@@ -18,7 +18,7 @@ from ..operations import Operation
 from ..send_runs import SendRun
 from .bindings import Binding, Bindings
 from .cm import read_cm
-from .flow_keys import flow_key
+from .flow_keys import flow_key, flow_keys
 from .flow_notes import FlowNotes
 from .link import RcLink
 from .management import ConnectionRequest, DisconnectRequested, Established, Management, Refused
@@ -199,16 +199,18 @@ class RcObserver:
             old = self.bindings.current(key)
             start = index
             if old is None or old.link.connection.ended_by:
-                # A capture may show the first packets before the REP; before the REQ there were none.
-                start = bisect_left(rows["frame"], request.frame, 0, index)
-                self._early(link, sender, self.unpaired.release(key), request.frame)
+                start = _first_after(request, key, rows[:index])
+                self._early(link, sender, self.unpaired.release(key), request)
             self.bindings.change(key, start, Binding(link, sender))
             self.management.half_known.pop(key, None)
 
-    def _early(self, link: RcLink, sender: int, flow: Flow | None, since: int) -> None:
-        """Packets of a flow from frame ``since`` on belong to the link; what is older does not."""
+    def _early(self, link: RcLink, sender: int, flow: Flow | None, request: ConnectionRequest) -> None:
+        """Packets of a flow from its REQ on belong to the link; what is older waits on."""
         for data, rows in flow.pieces if flow else []:
-            part = rows[rows["frame"] >= since]
+            later = _since(request, rows)
+            part, before = rows[later], rows[~later]
+            if flow and len(before):
+                self.unpaired.hold(flow.key, data, before)
             if len(part):
                 self.replayed.append((link, data, (part[: len(part) * (1 - sender)], part[: len(part) * sender])))
 
@@ -251,7 +253,8 @@ class RcObserver:
         )
         link = self._link(connection, known[0][2] if known[0] else None)
         for key, sender in ((to_passive, 0), (to_active, 1)):
-            self.bindings.bound[key] = Binding(link, sender)
+            # A CM exchange may have bound the flow to a later connection since.
+            self.bindings.bound.setdefault(key, Binding(link, sender))
             self.unpaired.release(key)
         self.notes.settle(self.bindings.bound)
         return self._replay(link, active, passive)
@@ -287,6 +290,27 @@ class RcObserver:
         )
         link = self._link(connection, known[2] if known else None)
         return self._replay(link, flow if from_active else None, None if from_active else flow)
+
+
+def _since(request: ConnectionRequest, rows: Rows) -> Rows:
+    """Which packets may be of the connection that ``request`` asked for.
+
+    A capture of several interfaces may have them in the file before the REQ, though their time is later.
+    """
+    later: Rows = (rows["frame"] >= request.frame) | (rows["time"] >= request.time)
+    return later
+
+
+def _first_after(request: ConnectionRequest, key: int, rows: Rows) -> int:
+    """The first of ``rows`` that is a packet of flow ``key`` and of the connection that ``request`` asked for.
+
+    A capture may show the first packets before the REP; before the REQ there were none.
+    """
+    start = bisect_left(rows["frame"], request.frame)
+    early = places(rows["time"][:start] >= request.time)
+    keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])[early] if len(early) else early
+    same = early[keys == key]
+    return int(same[0]) if len(same) else start
 
 
 def _transport(row: Rows) -> str:

@@ -11,6 +11,7 @@ from playbook.capture import Capture, frame_batches
 from playbook.judge import analyze, judge_whole
 from playbook.shapes import read, write
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 
 @pytest.mark.parametrize("shift", [1, 2, 5, 100])
@@ -70,3 +71,41 @@ def test_a_capture_that_begins_between_a_loss_and_the_return_to_it(
     assert all(one.start_known and one.end_known and one.payload.whole for one in replies)
     expected = sum(packet.sender == 1 for packet in again)
     assert 0 < rpcs[0].connection.retransmitted_packets[1] <= expected
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("cuts", [[], range(1, 60, 7)])
+def test_interfaces_one_after_the_other(first: int, cuts: list[int]) -> None:
+    """Each direction was recorded by an interface of its own, and stands in the file as a whole: times tell that all
+    of it came after the REQ."""
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    write(conn)
+    read(conn)
+    conn.disconnect()
+    capture = Capture(wire, sorted(wire.packets, key=lambda packet: packet.sender != first))
+    capture.frames = [
+        replace(frame, time=packet.time) for frame, packet in zip(capture.frames, capture.packets, strict=True)
+    ]
+    rpcs = analyze(capture, cuts)
+    judge_whole(capture, rpcs)
+    assert [rpc.state for rpc in rpcs] == ["complete", "complete"]
+    assert len({rpc.connection.number for rpc in rpcs}) == 1 and rpcs[0].connection.paired_by == "CM"
+
+
+@pytest.mark.parametrize("cut", range(0, 56, 4))
+def test_queue_pairs_that_are_used_again_after_a_connection_that_began_earlier(cut: int) -> None:
+    """Of the first connection no CM exchange is in the capture, and it may not be paired yet when the second begins."""
+    wire = Wire(mtu=1024)
+    for cm in (False, True):
+        conn = wire.connect(cm=cm, client_qpn=0x11, server_qpn=0x12)
+        write(conn)
+        read(conn)
+    capture = Capture(wire)
+    rpcs = analyze(capture, [cut])
+    judge_whole(capture, rpcs)
+    assert [rpc.connection.paired_by for rpc in sorted(rpcs, key=call_frame)] == ["inferred"] * 2 + ["CM"] * 2
+
+
+def call_frame(rpc: Rpc) -> int:
+    return rpc.call.frame if rpc.call else 0
