@@ -6,7 +6,7 @@
 ``nfs3.py``             the procedures of NFS version 3, in one table (RFC 1813)
 ``status.py``           where a reply carries a program-level status
 ``xdr.py``              shapes: how many bytes a value takes (RFC 4506)
-``compound.py``         COMPOUNDs, walked with the shapes of ``nfs4_args.py`` and ``nfs4_results.py``
+``compound.py``         COMPOUNDs, walked with the steps of ``nfs4_skips.py``
 ``filehandles.py``      the current and the saved filehandle along a COMPOUND
 ``binding.py``          the upper-layer binding: which items may travel in chunks, and where they sit (RFC 8267)
 ``file_events.py``      names, offsets and lengths in NFS calls and replies

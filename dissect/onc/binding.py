@@ -40,34 +40,34 @@ from .compound import (
 from .nfs3 import holds_arguments, nfs3_procedure
 from .programs import NFS, NFS_CALLBACK, NFSACL
 from .rpc_header import GssCredential, call_header, reply_header
-from .xdr import Data, Malformed, Skip, as_skip, opaque, round_up, struct, word
+from .shapes import rfc1094
+from .shapes.skips import steps_to
+from .xdr import Data, Malformed, Skip, round_up, word
 
 _BOUND = frozenset(((NFS, 2), (NFS, 3), (NFS, 4), (NFSACL, 2), (NFSACL, 3), (NFS_CALLBACK, 1)))
 
 ENDS_INSIDE = "the bytes end inside "
 """What the problem of arguments says that go on behind the end of the stream."""
 
-_FH2, _FATTR2 = 32, 68  # RFC 1094, 2.3.3 and 2.3.5
-
 # procedure: name, and what stands before the count word of the eligible argument (RFC 1094)
 _ARGUMENTS2: dict[int, tuple[str, Skip]] = {
-    8: ("WRITE", as_skip(_FH2 + 12)),  # 2.2.9
-    13: ("SYMLINK", as_skip(struct(_FH2, opaque))),  # 2.2.14
+    8: ("WRITE", steps_to(rfc1094.WRITEARGS, "data")),  # 2.2.9
+    13: ("SYMLINK", steps_to(rfc1094.SYMLINKARGS, "to")),  # 2.2.14
 }
 # procedure: name, and what stands between the status and the count word of the eligible result
 _RESULTS2: dict[int, tuple[str, Skip]] = {
-    5: ("READLINK", as_skip(0)),  # 2.2.6
-    6: ("READ", as_skip(_FATTR2)),  # 2.2.7
+    5: ("READLINK", steps_to(rfc1094.READLINKRES, "data")),  # 2.2.6
+    6: ("READ", steps_to(rfc1094.READRES, "data")),  # 2.2.7
 }
 _BEHIND_ARGUMENT = {(2, "SYMLINK"): 32}
 """Bytes of the arguments behind the eligible one (RFC 1094, 2.3.6)."""
-_RESULT_BOUNDS2: dict[int, Skip] = {6: as_skip(_FH2 + 4)}  # 2.2.7: READ, offset before count
+_RESULT_BOUNDS2: dict[int, Skip] = {6: steps_to(rfc1094.READARGS, "count")}  # 2.2.7
 _MAX_PATH2 = 1024
 """Bytes of a READLINK's path at most (RFC 1094, 2.3.1)."""
 _STATED_COUNTS = {OP_READDIR: 20, OP_GETDEVICEINFO: 20, OP_LAYOUTGET: 52, OP_READ_PLUS: 24, OP_LISTXATTRS: 8}
 """NFS version 4: where the arguments of an operation say how many bytes of results, not eligible, they ask for."""
 _STATING = frozenset(operation_names(tuple(_STATED_COUNTS)))
-_ENTRIES_BOUNDS2: dict[int, Skip] = {16: as_skip(_FH2 + 4)}  # 2.2.17: READDIR, cookie before count
+_ENTRIES_BOUNDS2: dict[int, Skip] = {16: steps_to(rfc1094.READDIRARGS, "count")}  # 2.2.17
 
 
 def _argument(version: int, procedure: int) -> tuple[str, Skip] | None:

@@ -1,7 +1,7 @@
 """NFSv4 COMPOUND and CB_COMPOUND: which operations, which statuses, and where their bulk data sit.
 
 RFC 7530 (4.0), RFC 8881 (4.1), RFC 7862 (4.2), RFC 8276 (extended attributes).  The walk steps over arguments
-and results with the shapes declared in ``nfs4_args`` and ``nfs4_results``; it decodes no more than it needs
+and results with the shapes declared in ``shapes``; it decodes no more than it needs
 to go on, and stops, saying so, at an operation that is in neither table.
 """
 
@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from .nfs4_args import ARGUMENTS, CALLBACK_ARGUMENTS, FATTR
-from .nfs4_results import ALWAYS, CALLBACK_RESULTS, FAILURES, RESULTS
+from .nfs4_skips import ALWAYS, ARGUMENTS, CALLBACK_ARGUMENTS, CALLBACK_RESULTS, FAILURES, FATTR, RESULTS
 from .xdr import Data, Malformed, Shape, as_skip, opaque, round_up, struct, word, words2, words3
 
 OP_COMMIT, OP_CREATE, OP_GETATTR, OP_GETFH, OP_LINK, OP_LOOKUP, OP_LOOKUPP, OP_OPEN, OP_OPENATTR = (

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, big_endian_words, windows
-from .nfs4_args import ARGUMENTS, BITMAP, CALLBACK_ARGUMENTS
+from .nfs4_skips import ARGUMENTS, BITMAP, CALLBACK_ARGUMENTS
 from .xdr import Malformed, Shape, opaque
 
 MAX_OPERATIONS = 64

@@ -33,10 +33,10 @@ from .compound import (
     compound_reply,
 )
 from .filehandles import ATTRIBUTE_FILEHANDLE, ATTRIBUTE_SIZE, CompoundStep, FileObject, attribute_at, walk_filehandles
-from .nfs4_args import BITMAP, OPEN_HEAD
+from .nfs4_skips import BITMAP, TO_OPEN_HOW
 from .programs import NFS
 from .rpc_header import CallHeader, call_header, results_at
-from .xdr import Data, Malformed, as_skip, hyper, opaque, opaque_at, word
+from .xdr import Data, Malformed, hyper, opaque, opaque_at, word
 
 NAMED, REMOVED, RENAMED, ROOT = "named", "removed", "renamed", "root"
 READ, WRITE, HOLE, RESIZED, ALTERED = "read", "write", "hole", "resized", "altered"
@@ -221,7 +221,7 @@ def _named(step: CompoundStep, _: memoryview, __: memoryview, pending: _Pending)
 
 
 def _open(step: CompoundStep, call: memoryview, answer: memoryview, pending: _Pending) -> None:
-    at = as_skip(OPEN_HEAD)(call, step.arguments)
+    at = TO_OPEN_HOW(call, step.arguments)
     opentype, mode = word(call, at)[0], word(call, at + 4)[0]
     size = attribute_at(call, at + 8, ATTRIBUTE_SIZE) if opentype == 1 and mode in (0, 1) else None
     _named(step, call, answer, pending)

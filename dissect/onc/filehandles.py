@@ -21,8 +21,8 @@ from .compound import (
     Compound,
     CompoundReply,
 )
-from .nfs4_args import ACE, BITMAP, CREATE_TYPE, OPEN_HEAD, OPEN_HOW
-from .xdr import Malformed, array, as_skip, opaque_at, word
+from .nfs4_skips import ATTRIBUTES, BITMAP, TO_CREATE_NAME, TO_OPEN_CLAIM
+from .xdr import Malformed, opaque_at, word
 
 _UNNAMED = frozenset((OP_LOOKUPP, OP_OPENATTR, OP_PUTPUBFH, OP_PUTROOTFH))
 """Operations whose new object is none that a name in the arguments stands for."""
@@ -32,8 +32,6 @@ SETS_FILEHANDLE = frozenset((*_UNNAMED, OP_PUTFH, OP_RESTOREFH, OP_SAVEFH, OP_GE
 _CLAIM_NULL, _CLAIM_DELEGATE_CUR, _CLAIM_DELEGATE_PREV = 0, 2, 3  # open_claim_type4 (RFC 8881, 18.16)
 
 ATTRIBUTE_TYPE, ATTRIBUTE_SIZE, ATTRIBUTE_FILEHANDLE = 1, 4, 19  # RFC 8881, 5.8
-# Shapes of the attributes 0 to 18, which stand before the filehandle in a fattr4
-_ATTRIBUTES = [as_skip(shape) for shape in (BITMAP, 4, 4, 8, 8, 4, 4, 4, 16, 4, 4, 4, array(ACE), 4, 4, 4, 4, 4, 4)]
 
 
 class FileObject:
@@ -128,9 +126,9 @@ def _name_of_object(operation: int, call: memoryview, at: int) -> bytes | None:
     if operation == OP_LOOKUP:
         return opaque_at(call, at)[0]
     if operation == OP_CREATE:
-        return opaque_at(call, CREATE_TYPE(call, at))[0]
+        return opaque_at(call, TO_CREATE_NAME(call, at))[0]
     if operation == OP_OPEN:
-        at = OPEN_HOW(call, as_skip(OPEN_HEAD)(call, at))
+        at = TO_OPEN_CLAIM(call, at)
         claim = word(call, at)[0]
         if claim in (_CLAIM_NULL, _CLAIM_DELEGATE_PREV):
             return opaque_at(call, at + 4)[0]
@@ -156,5 +154,5 @@ def attribute_at(view: memoryview, at: int, number: int) -> int | None:
     place = BITMAP(view, at) + 4
     for lower in range(number):
         if mask >> lower & 1:
-            place = _ATTRIBUTES[lower](view, place)
+            place = ATTRIBUTES[lower](view, place)
     return place

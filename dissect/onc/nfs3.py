@@ -9,19 +9,18 @@ from __future__ import annotations
 from struct import error as StructError
 from typing import NamedTuple
 
-from .xdr import Skip, as_skip, opaque, opaque_at, struct, union, word
+from .shapes import rfc1813
+from .shapes.skips import skip_of, steps_to
+from .xdr import Skip, as_skip, opaque, opaque_at, word
 
-FATTR = 84
-"""Bytes of fattr3 (2.6): type, mode, nlink, uid, gid, size, …"""
-SIZE_IN_FATTR = 20
-
-PRE_OP_ATTR = union({1: 24, 0: 0})  # 2.6
-POST_OP_ATTR = union({1: FATTR, 0: 0})
-WCC_DATA = as_skip(struct(PRE_OP_ATTR, POST_OP_ATTR))
-POST_OP_FH = union({1: opaque, 0: 0})
-MODE_TO_GID = as_skip(struct(*[union({1: 4, 0: 0})] * 3))
-"""What stands before the size in sattr3 (2.6)."""
-SATTR = struct(MODE_TO_GID, union({1: 8, 0: 0}), *[union({0: 0, 1: 0, 2: 8})] * 2)
+# 2.6
+SIZE_IN_FATTR = steps_to(rfc1813.FATTR3, "size")(memoryview(b""), 0)
+PRE_OP_ATTR = steps_to(rfc1813.WCC_DATA, "after")
+POST_OP_ATTR = as_skip(skip_of(rfc1813.POST_OP_ATTR))
+WCC_DATA = as_skip(skip_of(rfc1813.WCC_DATA))
+POST_OP_FH = as_skip(skip_of(rfc1813.POST_OP_FH3))
+MODE_TO_GID = steps_to(rfc1813.SATTR3, "size")
+"""What stands before the size in sattr3."""
 
 GETATTR, SETATTR, LOOKUP, READLINK, READ, WRITE = 1, 2, 3, 5, 6, 7
 CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK = 8, 9, 10, 11, 12, 13, 14, 15
@@ -48,35 +47,33 @@ class Nfs3Procedure(NamedTuple):
     """Steps from the arguments to the count that limits the entries of a directory."""
 
 
-def _after(*fields: int | Skip) -> Skip:
-    return as_skip(struct(*fields))
-
-
 PROCEDURES = (
     Nfs3Procedure("NULL"),  # 3.3.0
     Nfs3Procedure("GETATTR", HANDLE, BARE),  # 3.3.1
     Nfs3Procedure("SETATTR", HANDLE, AFTER),  # 3.3.2
     Nfs3Procedure("LOOKUP", HANDLE_AND_NAME, FOUND),  # 3.3.3
     Nfs3Procedure("ACCESS", HANDLE, FIRST),  # 3.3.4
-    Nfs3Procedure("READLINK", HANDLE, FIRST, result_data=_after(POST_OP_ATTR)),  # 3.3.5
+    Nfs3Procedure("READLINK", HANDLE, FIRST, result_data=steps_to(rfc1813.READLINK3RESOK, "data")),  # 3.3.5
     Nfs3Procedure(
-        "READ",  # 3.3.6: handle, offset, count; attributes, count, eof, data
+        "READ",  # 3.3.6
         HANDLE,
         FIRST,
-        result_data=_after(POST_OP_ATTR, 8),
-        result_bound=_after(opaque, 8),
+        result_data=steps_to(rfc1813.READ3RESOK, "data"),
+        result_bound=steps_to(rfc1813.READ3ARGS, "count"),
     ),
-    Nfs3Procedure("WRITE", HANDLE, AFTER, argument_data=_after(opaque, 16)),  # 3.3.7: handle, offset, count, stable
+    Nfs3Procedure("WRITE", HANDLE, AFTER, argument_data=steps_to(rfc1813.WRITE3ARGS, "data")),  # 3.3.7
     Nfs3Procedure("CREATE", HANDLE_AND_NAME, MADE),  # 3.3.8
     Nfs3Procedure("MKDIR", HANDLE_AND_NAME, MADE),  # 3.3.9
-    Nfs3Procedure("SYMLINK", HANDLE_AND_NAME, MADE, argument_data=_after(opaque, opaque, SATTR)),  # 3.3.10
+    Nfs3Procedure(
+        "SYMLINK", HANDLE_AND_NAME, MADE, argument_data=steps_to(rfc1813.SYMLINK3ARGS, "symlink", "symlink_data")
+    ),  # 3.3.10
     Nfs3Procedure("MKNOD", HANDLE_AND_NAME, MADE),  # 3.3.11
     Nfs3Procedure("REMOVE", HANDLE_AND_NAME),  # 3.3.12: wcc_data of the directory
     Nfs3Procedure("RMDIR", HANDLE_AND_NAME),  # 3.3.13
     Nfs3Procedure("RENAME", TWO_NAMES),  # 3.3.14
     Nfs3Procedure("LINK", HANDLE_TO_NAME),  # 3.3.15
-    Nfs3Procedure("READDIR", HANDLE, FIRST, entries_bound=_after(opaque, 16)),  # 3.3.16: cookie, verifier, count
-    Nfs3Procedure("READDIRPLUS", HANDLE, FIRST, entries_bound=_after(opaque, 20)),  # 3.3.17: dircount, maxcount
+    Nfs3Procedure("READDIR", HANDLE, FIRST, entries_bound=steps_to(rfc1813.READDIR3ARGS, "count")),  # 3.3.16
+    Nfs3Procedure("READDIRPLUS", HANDLE, FIRST, entries_bound=steps_to(rfc1813.READDIRPLUS3ARGS, "maxcount")),  # 3.3.17
     Nfs3Procedure("FSSTAT", HANDLE),  # 3.3.18
     Nfs3Procedure("FSINFO", HANDLE),  # 3.3.19
     Nfs3Procedure("PATHCONF", HANDLE),  # 3.3.20
