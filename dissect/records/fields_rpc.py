@@ -26,6 +26,7 @@ SEGMENT = {
     "returned": ("integer|null", "length that the reply returned; null for Read chunks or without a reply"),
     "transferred": ("integer", "bytes that RDMA Reads or Writes transferred"),
     "operations": ("integer", "RDMA Reads or Writes that used it"),
+    "late_operations": ("integer", "RDMA Writes on it that followed the reply, and do not count as transferred"),
 }
 
 CHUNK = {
@@ -114,7 +115,8 @@ TYPES = {
             "failed": ("boolean", "the reply reports an error"),
             "contents": (
                 "string",
-                "whole; truncated where the capture truncated frames; missing where bytes are not in it",
+                "whole; truncated where the capture truncated frames; missing where bytes are not in it; undecidable"
+                " where all are there, but which of them the receiver took is not known",
             ),
             "call_frame": ("integer|null", "first frame of the call"),
             "reply_frame": ("integer|null", "last frame of the reply"),

@@ -109,4 +109,5 @@ def _segment(use: SegmentUse) -> Record:
         "returned": use.returned,
         "transferred": use.transferred,
         "operations": len(use.operations),
+        "late_operations": len(use.late),
     }

@@ -147,7 +147,7 @@ _RPCS = Table(
         ),
         TableColumn("status", "text", "OK, or the name of the failure", _of(lambda rpc: rpc.status or None)),
         TableColumn("failed", "bool", "the reply reports an error", _of(lambda rpc: rpc.failed)),
-        TableColumn("contents", "text", "whole, truncated or missing", _of(lambda rpc: rpc.contents)),
+        TableColumn("contents", "text", "whole, truncated, missing or undecidable", _of(lambda rpc: rpc.contents)),
         TableColumn("call_frame", "int", "first frame of the call", _of(lambda rpc: rpc.call_frame or None)),
         TableColumn("reply_frame", "int", "last frame of the reply", _of(lambda rpc: rpc.reply_frame or None)),
         TableColumn("latency_us", "float", "first packet of the call to last packet of the reply",

@@ -37,6 +37,8 @@ DOUBT = 300_000_000_000
 """Nanoseconds for which a reply to another call of the XID may show that a reply was matched with the wrong one."""
 MAX_DOUBTFUL = 64
 """RPCs that wait for that."""
+MAX_UNWRITTEN = 256
+"""RPCs that wait for RDMA Writes behind their replies."""
 
 
 class Matching:
@@ -62,6 +64,7 @@ class Matching:
         "reply_xids",
         "sent",
         "settled",
+        "unwritten",
     )
 
     def __init__(
@@ -94,6 +97,8 @@ class Matching:
         """Replies whose call was not seen yet: sender, message, number of an answered RPC with the XID."""
         self.lingering: list[Rpc] = []
         """Answered Rpcs with responses to RDMA Reads outstanding."""
+        self.unwritten: list[Rpc] = []
+        """Answered Rpcs with bytes of Write or Reply chunks that were not written yet."""
         self.doubtful: list[Rpc] = []
         """Answered Rpcs, chosen among several with their XID by what is no proof."""
         self.settled = 0
@@ -105,7 +110,7 @@ class Matching:
     @property
     def waiting(self) -> bool:
         """There is something to settle."""
-        return bool(self.lingering or self.replies or self.doubtful)
+        return bool(self.lingering or self.unwritten or self.replies or self.doubtful)
 
     def settle(self, now: int, frame: int, open_since: Sequence[int | None] = (None, None)) -> None:
         """It is ``now`` (ns), and the capture is at ``frame``: end what waited long enough.
@@ -122,6 +127,8 @@ class Matching:
                 else:
                     waiting.append(rpc)
             self.lingering = waiting
+        if self.unwritten:
+            self._settle_unwritten(now, frame)
         while self.doubtful and now - _answer_time(self.doubtful[0]) > DOUBT:
             self._conclude(self.doubtful.pop(0))
         while self.replies and frame - self.replies[0][1].frame > REORDERED and not self._call_open(open_since):
@@ -156,9 +163,11 @@ class Matching:
 
     def finish_replies(self) -> None:
         """The connection is over: end what has a reply."""
-        for rpc in (*self.lingering, *self.doubtful):
+        self.memory.place_late(self.unwritten)
+        for rpc in (*self.lingering, *self.unwritten, *self.doubtful):
             self._conclude(rpc)
         self.lingering.clear()
+        self.unwritten.clear()
         self.doubtful.clear()
         while self.replies:
             self._no_call(*self.replies.pop(0))
@@ -287,8 +296,26 @@ class Matching:
                 self._conclude(self.doubtful.pop(0))
         elif rpc.chunks and not _reads_closed(rpc):
             self.lingering.append(rpc)
+        elif rpc.chunks and _unwritten(rpc):
+            self.unwritten.append(rpc)
+            if len(self.unwritten) > MAX_UNWRITTEN:
+                oldest = self.unwritten.pop(0)
+                self.memory.place_late((oldest,))
+                self._conclude(oldest)
         else:
             self._conclude(rpc)
+
+    def _settle_unwritten(self, now: int, frame: int) -> None:
+        """End Rpcs whose RDMA Writes came behind the reply, or did not come."""
+        self.memory.place_late(self.unwritten)
+        waiting: list[Rpc] = []
+        for rpc in self.unwritten:
+            assert rpc.reply is not None
+            if frame - rpc.reply.frame > REORDERED or now - _answer_time(rpc) > LINGER:
+                self._conclude(rpc)
+            else:
+                waiting.append(rpc)
+        self.unwritten = waiting
 
     def _choose(self, caller: int, candidates: list[Rpc], message: Message) -> tuple[Rpc, bool]:
         """The call that a reply answers, of several with its XID, and whether a reply to another may contradict it."""
@@ -360,6 +387,16 @@ def _note_version_2(rpc: Rpc) -> None:
 def _answer_time(rpc: Rpc) -> int:
     assert rpc.reply is not None
     return rpc.reply.operation.last_time
+
+
+def _unwritten(rpc: Rpc) -> bool:
+    """Whether the reply returns bytes of memory that were not written, as far as the capture shows."""
+    return any(
+        sum([operation.length for operation in use.operations]) < min(use.returned, use.advertised.length)
+        for chunk in rpc.chunks
+        for use in chunk.segments
+        if use.returned and not use.contested
+    )
 
 
 def _reads_closed(rpc: Rpc) -> bool:

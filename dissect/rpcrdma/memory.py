@@ -5,8 +5,10 @@ By owner, handle and address, and only while the call is open: never by packet c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..intervals import IntervalSet
-from ..transport.operations import READ, Operation
+from ..transport.operations import READ, WRITE, Operation
 from .messages import TransportHeader
 from .rpcs import ChunkUse, Rpc, SegmentUse
 from .segment_table import MAX_TOUCHED, SegmentTable
@@ -98,6 +100,36 @@ class AdvertisedMemory:
             if len(self.unplaced) > REORDERED:
                 del self.unplaced[0]
             self.unplaced_count += 1
+
+    def place_late(self, rpcs: Iterable[Rpc]) -> None:
+        """Find RDMA Writes that followed the replies of these: nothing was advertised any more when they came."""
+        if not self.unplaced or not rpcs:
+            return
+        writes: dict[tuple[int, int], list[Operation]] = {}
+        for operation in self.unplaced:
+            if operation.kind is WRITE:
+                writes.setdefault((operation.initiator, operation.handle), []).append(operation)
+        placed: set[Operation] = set()
+        for rpc in rpcs:
+            assert rpc.reply is not None
+            reply = rpc.reply.operation
+            for chunk in rpc.chunks:
+                for use in chunk.segments if chunk.kind != "read" else ():
+                    handle, length, start = use.advertised
+                    late = tuple(
+                        one
+                        for one in writes.get((reply.initiator, handle), ())
+                        if one.address < start + length
+                        and start < one.address + one.length
+                        and one.first_frame > reply.first_frame
+                    )
+                    use.late += late
+                    placed.update(late)
+        if placed:
+            self.unplaced_count -= len(placed)
+            remaining = [one for one in self.unplaced if one not in placed]
+            self.unplaced.clear()
+            self.unplaced.extend(remaining)
 
     def _place(self, operation: Operation) -> bool:
         """Attach a Read or Write to the segments it touches; False where no call advertised them."""

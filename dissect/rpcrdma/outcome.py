@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..intervals import IntervalSet
 from ..layers.oncrpc_codes import CALL, REPLY
@@ -15,6 +15,7 @@ from .latency import latency
 from .messages import Message, WriteChunk
 from .reassembly import (
     CONTESTED,
+    LATE,
     PADDED,
     call_counts,
     call_stream_prefix,
@@ -24,6 +25,8 @@ from .reassembly import (
 )
 from .rpcs import DUPLICATE_REPLY, ChunkUse, Rpc, SegmentUse
 
+_UNDECIDABLE = CONTESTED, PADDED, LATE
+"""In reasons why bytes are not known that the capture may hold."""
 LONG_CALL = 1 << 20
 """Bytes of a long call that are decoded for its operations."""
 SUCCESS_END = 28
@@ -145,12 +148,14 @@ def finish_state(rpc: Rpc) -> None:
             _message_damage(rpc, side, message, damage)
     if rpc.chunks and rpc.reply is not None and rpc.call is not None:
         _chunk_damage(rpc, damage)
-    missing = any(CONTESTED not in reason and PADDED not in reason for reason in damage)
+    missing = any(not any(one in reason for one in _UNDECIDABLE) for reason in damage)
     if missing and rpc.contents == "whole":
         rpc.contents = "missing"
     if damage and rpc.connection.damaged:
         damage += _arrived_damaged(rpc)
     damage += _contradictions(rpc)
+    if damage and rpc.contents == "whole":
+        rpc.contents = "undecidable"
     if rpc.ambiguous:
         damage.append("undecidable which of several calls with its XID a reply answers")
     rpc.damage = tuple(damage)
@@ -354,10 +359,32 @@ def _missing(rpc: Rpc, kind: str, use: SegmentUse, length: int, at: int, label: 
             reached = operation.address + end
         covered.add(reached, operation.address + operation.length)
     why = CONTESTED if use.contested else f"not in this capture{_unplaced(rpc, kind)}"
-    damage += [
-        f"{label}: bytes {at + start - offset}-{at + end - offset - 1} {why}"
-        for start, end in covered.missing(offset, offset + length)
-    ]
+    for start, end in covered.missing(offset, offset + length):
+        for first, last, late in _by_lateness(use, start, end):
+            reason = f"{LATE} ({_frames(late)})" if late else why
+            damage.append(f"{label}: bytes {at + first - offset}-{at + last - offset - 1} {reason}")
+
+
+def _by_lateness(use: SegmentUse, start: int, end: int) -> Iterator[tuple[int, int, list[Operation]]]:
+    """Addresses [start, end) in parts, with the RDMA Writes that came after the reply to each."""
+    covered = IntervalSet()
+    for operation in use.late:
+        covered.add(operation.address, operation.address + operation.length)
+    absent = covered.missing(start, end)
+    for low, high in [*absent, (end, end)]:
+        if low > start:
+            late = [one for one in use.late if one.address < low and one.address + one.length > start]
+            yield start, low, late
+        if high > low:
+            yield low, high, []
+        start = high
+
+
+def _frames(operations: Sequence[Operation]) -> str:
+    """Their frames, from the first to the last."""
+    first = min(operation.first_frame for operation in operations)
+    last = max(operation.last_frame for operation in operations)
+    return f"frame {first}" if first == last else f"frames {first}-{last}"
 
 
 def _unplaced(rpc: Rpc, kind: str) -> str:

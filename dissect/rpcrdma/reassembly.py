@@ -27,6 +27,9 @@ NOT_ADVERTISED = "not advertised in this capture"
 NOT_TRANSFERRED = "not transferred in this capture"
 CONTESTED = "undecidable: several open calls share this memory"
 """Why bytes of a segment are missing although Operations on its memory may be in the capture."""
+CONTRADICTED = "undecidable: retransmitted with other bytes"
+LATE = "undecidable: written after the reply"
+"""Why bytes are taken for missing of which the capture has two versions, or which may have come too late."""
 PADDED = "undecidable: RDMA_MSGP has alignment padding that no document places (RFC 8166, 4.6)"
 """Why arguments and results of an RDMA_MSGP are missing: the message does not say where its padding stands."""
 
@@ -331,15 +334,30 @@ def _returned_parts(chunk: ChunkUse, returned: WriteChunk) -> Iterator[Part]:
 def segment_parts(use: SegmentUse, length: int) -> Iterator[Part]:
     """The first ``length`` bytes of a segment, as Reads or Writes transferred them; of two the later counts."""
     start = use.advertised.offset
-    missing = CONTESTED if use.contested else NOT_TRANSFERRED
     reached = 0
     for low, high, operation in _transferred(use, start, start + length):
         if low - start > reached:
-            yield b"", low - start - reached, 0, missing
+            yield from _untransferred(use, reached, low - start)
         yield from _operation_parts(operation, low - operation.address, high - operation.address)
         reached = high - start
     if reached < length:
-        yield b"", length - reached, 0, missing
+        yield from _untransferred(use, reached, length)
+
+
+def _untransferred(use: SegmentUse, first: int, last: int) -> Iterator[Part]:
+    """Bytes [first, last) of a segment that nothing transferred before the reply."""
+    missing = CONTESTED if use.contested else NOT_TRANSFERRED
+    covered = IntervalSet()
+    start = use.advertised.offset
+    for operation in use.late:
+        covered.add(operation.address - start, operation.address - start + operation.length)
+    for low, high in covered.missing(first, last):
+        if low > first:
+            yield b"", low - first, use.late[0].first_frame, LATE
+        yield b"", high - low, 0, missing
+        first = high
+    if first < last:
+        yield b"", last - first, use.late[0].first_frame, LATE
 
 
 def _transferred(use: SegmentUse, start: int, end: int) -> list[tuple[int, int, Operation]]:
@@ -373,7 +391,9 @@ def _operation_parts(operation: Operation, start: int, end: int) -> Iterator[Par
         if low > reached:
             yield b"", low - reached, 0, "not captured"
         there = max(low, min(high, piece.at + piece.captured))
-        if there > low:
+        if piece.frame in operation.doubtful:
+            yield b"", there - low, piece.frame, CONTRADICTED
+        elif there > low:
             offset = piece.offset + low - piece.at
             yield piece.data[offset : offset + there - low].tobytes(), there - low, piece.frame, ""
         if high > there:

@@ -81,6 +81,8 @@ class SegmentUse:
     returned: int | None = None
     """Write and Reply chunks: the length that the reply gave back."""
     operations: list[Operation] = field(default_factory=list)
+    late: tuple[Operation, ...] = ()
+    """RDMA Writes on it that followed the reply: whether its receiver had read the memory before is undecidable."""
     contested: bool = False
     """Open calls shared the memory, and which of them an Operation on it was for is undecidable."""
 
@@ -188,7 +190,8 @@ class Rpc:
     """The reply reports an error."""
     state: str = ""
     contents: str = "whole"
-    """'whole'; 'truncated' where the capture truncated frames; 'missing' where bytes are not in it at all."""
+    """'whole'; 'truncated' where the capture truncated frames; 'missing' where bytes are not in it at all;
+    'undecidable' where all are there, but which of them the receiver took is not known."""
     damage: tuple[str, ...] = ()
     """What is missing or contradictory, in words."""
     notes: tuple[str, ...] = ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from .retransmissions import SenderLedger
@@ -109,10 +111,10 @@ class Connection:
     stray_packets: list[int] = field(default_factory=lambda: [0, 0])
     """Packets whose PSN fits nothing before or after them."""
 
-    def contradict(self, sender: int, frame: int) -> None:
-        """A frame of ``sender`` retransmits with other bytes than before; 0 for none."""
-        if frame and len(self.contradicted[sender]) < MAX_CONTRADICTED:
-            self.contradicted[sender].append(frame)
+    def contradict(self, sender: int, frames: Iterable[int]) -> None:
+        """Frames of ``sender`` retransmit with other bytes than before."""
+        room = MAX_CONTRADICTED - len(self.contradicted[sender])
+        self.contradicted[sender].extend(islice(frames, room))
 
     @property
     def retransmitted_packets(self) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -185,7 +185,9 @@ class Operation:
     retransmissions: int = 0
     """Packets of it seen again."""
     contradicted: int = 0
-    """A frame that retransmits one of its packets with other bytes; 0 for none."""
+    """The first frame that retransmits one of its packets with other bytes; 0 for none."""
+    doubtful: frozenset[int] = frozenset()
+    """The frames whose bytes those that came later contradict."""
     reused: int = 0
     """The frame of an earlier request that has the PSN of this one, its sender's error (InfiniBand); 0 for none."""
     start_known: bool = True
@@ -194,6 +196,12 @@ class Operation:
     """False where its last packet is not in the capture; ``length`` is then the least it can be."""
     closed: bool = True
     """False while bytes may still come (a Read whose responses are outstanding)."""
+
+    def contradict(self, found: Mapping[int, int]) -> None:
+        """Frames of it, and those that retransmit the same with other bytes."""
+        if found:
+            self.contradicted = self.contradicted or min(found.values())
+            self.doubtful |= found.keys()
 
     @property
     def holes(self) -> list[tuple[int, int]]:

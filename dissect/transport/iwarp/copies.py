@@ -30,8 +30,8 @@ class SentSegments(NamedTuple):
     """None for those of earlier batches."""
 
 
-def differs(sent: SentSegments, index: int, earlier: SentSegments) -> bool | None:
-    """Whether a segment carries other bytes than those of ``earlier`` before it; None where none has any of them.
+def contradicted(sent: SentSegments, index: int, earlier: SentSegments) -> tuple[int, ...] | None:
+    """The frames of ``earlier`` of which a segment carries some bytes that are others; None where none has any of them.
 
     Segments of one batch are compared byte for byte as far as captured; those of an earlier batch, whose bytes are
     gone, by the sums of their words where they begin and end alike.
@@ -44,8 +44,10 @@ def differs(sent: SentSegments, index: int, earlier: SentSegments) -> bool | Non
         return None
     if earlier.data is None or sent.data is None:
         same = mine[(earlier.at[mine] == start) & (earlier.end[mine] == end) & (earlier.sums[mine] >= 0)]
-        return bool(len(same)) and 0 <= int(sent.sums[index]) != int(earlier.sums[same[-1]])
+        others = same[earlier.sums[same] != sent.sums[index]] if sent.sums[index] >= 0 else same[:0]
+        return tuple(earlier.frame[others].tolist())
     reached = start + int(sent.captured[index])
+    found: list[int] = []
     for one in mine.tolist():
         left = max(start, int(earlier.at[one]))
         right = min(reached, int(earlier.at[one]) + int(earlier.captured[one]))
@@ -54,5 +56,5 @@ def differs(sent: SentSegments, index: int, earlier: SentSegments) -> bool | Non
             there = int(earlier.payload[one]) + left - int(earlier.at[one])
             size = right - left
             if sent.data[here : here + size].tobytes() != earlier.data[there : there + size].tobytes():
-                return True
-    return False
+                found.append(int(earlier.frame[one]))
+    return tuple(found)

@@ -140,7 +140,7 @@ class IwarpHealth:
                     operation.last_sent = max(operation.last_sent, one.time)
                     if not self.directions[direction].framing.checks.crc:
                         # Where CRCs are in use, other bytes have a wrong one, and end the connection.
-                        operation.contradicted = operation.contradicted or one.contradicted
+                        operation.contradict(one.contradicted)
 
     # Results
 

@@ -8,6 +8,7 @@ RFC 9293 (TCP), RFC 5681 (fast retransmit), RFC 6298 (timeout), RFC 2018 and 288
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from ...serial import TCP_SEQUENCE
 from ..connection import MAX_CONTRADICTED
 from ..gaps import Hole, add_hole, fill_holes
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Tally
-from .copies import MAX_COMPARED, SentSegments, differs
+from .copies import MAX_COMPARED, SentSegments, contradicted
 
 KEPT = 2048
 """Segments behind the last one among which an earlier transmission is looked for."""
@@ -55,8 +56,8 @@ class RetransmittedBytes(NamedTuple):
     start: int
     stop: int
     time: int
-    contradicted: int
-    """The frame, where it carries other bytes than it did before; else 0."""
+    contradicted: Mapping[int, int]
+    """Frames that carried other bytes before, and the one that carries these."""
 
 
 class _Complaint(NamedTuple):
@@ -265,26 +266,26 @@ class TcpRetransmissions:
         again = places(~fresh) + a
         others = {index: self._contradicts(sent, index) for index in again.tolist()}
         for index in those.tolist():
-            frame = others.get(index, 0)
+            found = others.get(index, {})
             self.fresh.append(
-                RetransmittedBytes(int(sent.at[index]), int(sent.end[index]), int(sent.time[index]), frame)
+                RetransmittedBytes(int(sent.at[index]), int(sent.end[index]), int(sent.time[index]), found)
             )
         if new and self._holes:
             self._holes = fill_holes(self._holes, start, stop)
 
-    def _contradicts(self, sent: SentSegments, index: int) -> int:
-        """The frame of a segment that carries other bytes than before, as far as that is known; else 0."""
+    def _contradicts(self, sent: SentSegments, index: int) -> dict[int, int]:
+        """The frames that carried other bytes than a segment, as far as that is known, and its own."""
         for part in reversed(self._parts):
-            other = differs(sent, index, part)
-            if other:
+            others = contradicted(sent, index, part)
+            if others:
                 frame = int(sent.frame[index])
                 if len(self.contradicted) < MAX_CONTRADICTED:
                     self.contradicted.append(frame)
                 self._mark(frame, CONTRADICTED)
-                return frame
-            if other is not None:
+                return dict.fromkeys(others, frame)
+            if others is not None:
                 break
-        return 0
+        return {}
 
     def _begin(self, sent: SentSegments, a: int, hole: Hole | None) -> OpenRetransmission:
         """Why the segment is retransmitted, as far as the capture shows."""

@@ -14,7 +14,7 @@ from ...serial import PSN
 from ..connection import Connection
 from ..operations import Kind, Operation, Payload
 from ..send_runs import EXTRA, IMMEDIATE, INVALIDATE, Delivered, RecentOperations, SendRun
-from .copies import other_bytes
+from .copies import contradictions
 from .reads import DEFAULT_MTU, READ_REQUEST, RcReads
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
@@ -42,7 +42,7 @@ class RequestAssembly:
         "order",
         "out",
         "partial",
-        "partial_contradicted",
+        "partial_contradictions",
         "partial_repeats",
         "reads",
         "recent",
@@ -58,7 +58,7 @@ class RequestAssembly:
         self.partial: list[tuple[int, Bytes, Rows]] = []
         """Packets of the message that is not yet complete: PSN of the first row, rows."""
         self.partial_repeats = 0
-        self.partial_contradicted = 0
+        self.partial_contradictions: dict[int, int] = {}
         self.recent = RecentOperations()
         """What was delivered last, in PSN order: repetitions are charged to it."""
         self.reused: dict[int, int] = {}
@@ -345,7 +345,6 @@ class RequestAssembly:
             PSN.wrap(psn),
             packets,
             retransmissions=self.partial_repeats,
-            contradicted=self.partial_contradicted,
             start_known=start_known and bool(first["headers"][0]),
             end_known=end_known or (kind is Kind.WRITE and has_address),
         )
@@ -358,7 +357,8 @@ class RequestAssembly:
             operation.immediate = int(last["immediate"][-1])
         if kind is Kind.WRITE and not has_address:
             self.connection.unplaced_writes[self.sender] += payload.seen
-        self.partial_repeats = self.partial_contradicted = 0
+        self._contradict(operation, self.partial_contradictions)
+        self.partial_repeats, self.partial_contradictions = 0, {}
         self.order = max(self.order, operation.last_frame)
         self.out.append((self.order, operation))
 
@@ -369,9 +369,7 @@ class RequestAssembly:
         reference = int(psns[0])
         if self.partial and reference >= self.partial[0][0]:
             self.partial_repeats += len(rows)
-            if not self.partial_contradicted:
-                self.partial_contradicted = other_bytes(self.partial, data, rows)
-                self.connection.contradict(self.sender, self.partial_contradicted)
+            self.partial_contradictions |= contradictions(self.partial, data, rows)
             return
         recent = self.recent.with_fresh(self.out, self.runs)
         if not recent:
@@ -388,6 +386,9 @@ class RequestAssembly:
                 continue
             operation.retransmissions += len(mine)
             operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
-            if not operation.contradicted and operation.kind in (Kind.SEND, Kind.WRITE):
-                operation.contradicted = other_bytes(operation.payload.runs, data, rows[mine])
-                self.connection.contradict(self.sender, operation.contradicted)
+            if operation.kind in (Kind.SEND, Kind.WRITE):
+                self._contradict(operation, contradictions(operation.payload.runs, data, rows[mine]))
+
+    def _contradict(self, operation: Operation, found: dict[int, int]) -> None:
+        operation.contradict(found)
+        self.connection.contradict(self.sender, found.values())

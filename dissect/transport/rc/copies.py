@@ -11,14 +11,15 @@ MAX_RUNS = 16
 """Runs of packets among which the first transmission is looked for."""
 
 
-def other_bytes(runs: Sequence[tuple[int, Bytes, Rows]], data: Bytes, rows: Rows) -> int:
-    """The frame of the first of ``rows`` whose payload is not that of its first transmission; 0 for none.
+def contradictions(runs: Sequence[tuple[int, Bytes, Rows]], data: Bytes, rows: Rows) -> dict[int, int]:
+    """Which of ``rows`` have another payload than their first transmission: the frame of that, and theirs.
 
     ``rows`` retransmit packets of ``runs``, of which each is in PSN order without a gap.  Damaged packets are not
     among them: their receiver drops them.
     """
+    found: dict[int, int] = {}
     if len(runs) > MAX_RUNS:
-        return 0
+        return found
     firsts = [int(run["psn"][0]) for _, _, run in runs]
     for psn, frame, length, captured, start in zip(
         rows["psn"].tolist(),
@@ -36,7 +37,7 @@ def other_bytes(runs: Sequence[tuple[int, Bytes, Rows]], data: Bytes, rows: Rows
             known = min(captured, int(one["captured"]))
             place = int(one["payload"])
             same = data[start : start + known].tobytes() == where[place : place + known].tobytes()
-            if int(one["psn"]) == psn and (length != int(one["length"]) or not same):
-                return int(frame)
+            if int(one["psn"]) == psn and int(one["frame"]) != frame and (length != int(one["length"]) or not same):
+                found.setdefault(int(one["frame"]), frame)
             break
-    return 0
+    return found

@@ -10,7 +10,7 @@ from ...arrays import Bytes, Int64s, Rows, places, some
 from ...intervals import IntervalSet
 from ..connection import Connection
 from ..operations import Operation
-from .copies import other_bytes
+from .copies import contradictions
 
 READ_REQUEST = 0x0C
 DEFAULT_MTU = 4096
@@ -127,9 +127,9 @@ class RcReads:
         if repeated:
             operation.retransmissions += repeated
             operation.last_sent = int(rows["time"][-1])
-            if not operation.contradicted:
-                operation.contradicted = other_bytes(operation.payload.runs, data, rows)
-                self.connection.contradict(1 - self.sender, operation.contradicted)
+            found = contradictions(operation.payload.runs, data, rows)
+            operation.contradict(found)
+            self.connection.contradict(1 - self.sender, found.values())
         payload = operation.payload
         for start, end in fresh:
             part = rows[start - low : end - low]

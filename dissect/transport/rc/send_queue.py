@@ -23,6 +23,7 @@ from ..send_runs import Delivered, SendRun
 from .assembly import RequestAssembly
 from .detached import DetachedMessages
 from .reads import READ_REQUEST, RcReads, spans
+from .runs import RESTART, first_inside, first_psn, rest_of_message, stretches
 from .sent import SentRequests
 
 GRACE_PACKETS = 256
@@ -30,8 +31,9 @@ GRACE_PACKETS = 256
 captures reorder neighbours, not whole stretches."""
 HELD_PACKETS = 1 << 16
 """Without any proof, so many packets wait behind a hole before it is given up."""
-RESTART = 1 << 16
-"""A step back of more PSNs than can be outstanding is no repetition: the queue pair number was used again."""
+
+MAX_GIVEN_UP = 4096
+"""Gaps whose packets are recognised where they come late."""
 
 PATH_MTUS = tuple(opcodes.PATH_MTU.values())
 _FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
@@ -62,6 +64,8 @@ class SendQueue:
         self.base = start_psn
         """The first PSN known; what lies before it was sent before the capture began."""
         self.before_base: IntervalSet | None = None
+        self.given_up: IntervalSet | None = None
+        """PSNs of packets that are taken as missing from the capture."""
         self.acked = -1
         """Unwrapped PSN up to which (exclusively) the responder acknowledged; -1 for none."""
         self.held: list[_Held] = []
@@ -194,7 +198,7 @@ class SendQueue:
             self._detached.frames.clear()
         self.sent.begin(data, rows, psns, ends)
         if self.head is None and len(breaks):
-            self.head = self.base = _first_psn(psns[edges[:-1]], ends[breaks - 1])
+            self.head = self.base = first_psn(psns[edges[:-1]], ends[breaks - 1])
         for first, last in pairwise(edges):
             self._run(int(psns[first]), int(ends[last - 1]), data, rows[first:last], psns[first:last])
         self.sent.settle()
@@ -212,7 +216,7 @@ class SendQueue:
             self._begin_at(start)
         assert self.head is not None
         taken = self._before_base(data, rows, psns) if self.base is not None and start < self.base else 0
-        if taken < len(rows) and (psns[taken] < self.head or self._goes_on(psns[taken], rows["opcode"][taken])):
+        while taken < len(rows) and (psns[taken] < self.head or self._goes_on(psns[taken], rows["opcode"][taken])):
             taken += self._seen(data, rows[taken:], psns[taken:])
         if taken == len(rows):
             return
@@ -247,8 +251,8 @@ class SendQueue:
         fresh = np.array([bool(known.add(psn, psn + 1)) for psn in psns[:before].tolist()], np.bool_)
         taken = before
         if fresh[-1]:
-            taken += _rest_of_message(rows[before : int(psns.searchsorted(self.head))])
-        for first, last in _stretches(np.concatenate((fresh, np.full(taken - before, fresh[-1])))):
+            taken += rest_of_message(rows[before : int(psns.searchsorted(self.head))])
+        for first, last in stretches(np.concatenate((fresh, np.full(taken - before, fresh[-1])))):
             if fresh[first]:
                 self.detached.deliver(data, rows[first:last], psns[first:last])
             else:
@@ -262,6 +266,14 @@ class SendQueue:
         """
         assert self.head is not None
         known = int(psns.searchsorted(self.head))
+        if known and self.given_up is not None:
+            known, behind = first_inside(self.given_up, psns[:known])
+            if not known:  # They are not missing, but come late.
+                self.given_up.remove(int(psns[0]), int(psns[behind - 1]) + 1)
+                missing = self.connection.missing_packets
+                missing[self.sender] = max(0, missing[self.sender] - behind)
+                self.detached.deliver(data, rows[:behind], psns[:behind])
+                return behind
         opcode = rows["opcode"]
         goes_on = self._goes_on(psns[0], opcode[0])
         taken = self.sent.taken(data, rows[:known], psns[:known]) if known else {}
@@ -277,7 +289,7 @@ class SendQueue:
             goes_on = goes_on and not _ENDS[opcode[index]]
         else:
             index = len(rows)
-        for first, last in _stretches(new[:index]):
+        for first, last in stretches(new[:index]):
             if not new[first]:
                 self._repeated(data, rows[first:last], psns[first:last])
                 continue
@@ -312,7 +324,7 @@ class SendQueue:
                 return False
         self._give_up()
         self.acked = -1
-        self.before_base = None
+        self.before_base = self.given_up = None
         if self._detached is not None:
             self._detached.reused = IntervalSet()
         self.sent.forget()
@@ -390,6 +402,10 @@ class SendQueue:
         assert self.head is not None
         held = self._take_held()
         self.connection.missing_packets[self.sender] += self._packets_between(self.head, held.start)
+        self.given_up = self.given_up or IntervalSet()
+        self.given_up.add(self.head, held.start)
+        if len(self.given_up.starts) > MAX_GIVEN_UP:
+            del self.given_up.starts[0], self.given_up.ends[0]
         self.messages.gap(self.head, held.start, int(held.rows["opcode"][0]))
         self.messages.deliver(held.data, held.rows, held.psns)
         self.head = held.end
@@ -467,28 +483,3 @@ class SendQueue:
 
 def _held_start(held: _Held) -> int:
     return held.start
-
-
-def _first_psn(starts: Int64s, ends: Int64s) -> int:
-    """Where a send queue begins whose first runs of requests have these PSNs; ``ends`` lacks that of the last run.
-
-    A capture may begin between a loss and the return to the lost packet, or with packets out of order.
-    """
-    first = int(starts[0])
-    far = places(np.abs(starts - first) > RESTART)
-    starts = starts[: far[0]] if len(far) else starts
-    ends = np.append(ends, first)[: len(starts)]
-    near = starts[(starts < first) & ((ends >= first) | (first - starts <= GRACE_PACKETS))]
-    return int(near.min()) if len(near) else first
-
-
-def _rest_of_message(rows: Rows) -> int:
-    """How many rows still belong to the message before them."""
-    behind = places(_STARTS[rows["opcode"]])
-    ends = places(_ENDS[rows["opcode"]]) + 1
-    return int(min([len(rows), *behind[:1].tolist(), *ends[:1].tolist()]))
-
-
-def _stretches(flags: Rows) -> list[tuple[int, int]]:
-    """``(first, behind)`` of the stretches of equal flags."""
-    return list(pairwise([0, *(places(np.diff(flags)) + 1).tolist(), len(flags)])) if len(flags) else []

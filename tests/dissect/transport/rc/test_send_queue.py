@@ -27,3 +27,20 @@ def test_a_starting_psn_of_the_cm_that_is_too_high_loses_nothing(ahead: int) -> 
     exchange = [replace(packet, time=start - 1000 + index) for index, packet in enumerate(management.packets)]
     capture = Capture(wire, [*exchange, *wire.packets])
     judge_whole(capture, analyze(capture))
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_packets_that_come_behind_the_grace_period_are_not_missing(together: bool) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    read(conn)
+    whole = len(wire.packets)
+    for _ in range(60):
+        read(conn)
+    packets = list(wire.packets)
+    late = [at for at, packet in enumerate(packets) if at > whole and packet.sender == 0 and packet.kind == "send"][0]
+    packets = [*packets[:late], *packets[late + 1 : -5], packets[late], *packets[-5:]]
+    capture = Capture(wire, packets)
+    rpcs = analyze(capture, range(1, len(packets)) if not together else ())
+    assert rpcs[0].connection.missing_packets == [0, 0]
+    assert sum(rpc.call is not None for rpc in rpcs) == 61

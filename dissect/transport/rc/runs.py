@@ -1,0 +1,54 @@
+"""Where runs of requests begin and end in the space of PSNs."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+
+import numpy as np
+
+from ...arrays import Int64s, Rows, places
+from ...intervals import IntervalSet
+from ...layers import opcodes
+
+RESTART = 1 << 16
+"""A step back of more PSNs than can be outstanding is no repetition: the queue pair number was used again."""
+NEAR = 256
+"""PSNs by which captures reorder neighbours."""
+
+_STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
+_ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
+
+
+def first_psn(starts: Int64s, ends: Int64s) -> int:
+    """Where a send queue begins whose first runs of requests have these PSNs; ``ends`` lacks that of the last run.
+
+    A capture may begin between a loss and the return to the lost packet, or with packets out of order.
+    """
+    first = int(starts[0])
+    far = places(np.abs(starts - first) > RESTART)
+    starts = starts[: far[0]] if len(far) else starts
+    ends = np.append(ends, first)[: len(starts)]
+    near = starts[(starts < first) & ((ends >= first) | (first - starts <= NEAR))]
+    return int(near.min()) if len(near) else first
+
+
+def rest_of_message(rows: Rows) -> int:
+    """How many rows still belong to the message before them."""
+    behind = places(_STARTS[rows["opcode"]])
+    ends = places(_ENDS[rows["opcode"]]) + 1
+    return int(min([len(rows), *behind[:1].tolist(), *ends[:1].tolist()]))
+
+
+def stretches(flags: Rows) -> list[tuple[int, int]]:
+    """``(first, behind)`` of the stretches of equal flags."""
+    return list(pairwise([0, *(places(np.diff(flags)) + 1).tolist(), len(flags)])) if len(flags) else []
+
+
+def first_inside(intervals: IntervalSet, psns: Int64s) -> tuple[int, int]:
+    """Index of the first of some ascending PSNs inside one of the intervals, and behind the last inside the same."""
+    place = bisect_right(intervals.ends, int(psns[0]))
+    if place == len(intervals.starts):
+        return len(psns), len(psns)
+    first, behind = psns.searchsorted((intervals.starts[place], intervals.ends[place])).tolist()
+    return first, behind
