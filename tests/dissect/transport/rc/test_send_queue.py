@@ -38,7 +38,7 @@ def test_packets_that_come_behind_the_grace_period_are_not_missing(together: boo
     for _ in range(60):
         read(conn)
     packets = list(wire.packets)
-    late = [at for at, packet in enumerate(packets) if at > whole and packet.sender == 0 and packet.kind == "send"][0]
+    late = next(at for at, packet in enumerate(packets) if at > whole and packet.sender == 0 and packet.kind == "send")
     packets = [*packets[:late], *packets[late + 1 : -5], packets[late], *packets[-5:]]
     capture = Capture(wire, packets)
     rpcs = analyze(capture, range(1, len(packets)) if not together else ())
