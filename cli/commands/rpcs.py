@@ -15,6 +15,7 @@ from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
 from rdmascope.dissect.measure.moments import Moment
 from rdmascope.dissect.measure.selection import RpcFilter
 from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -117,7 +118,11 @@ def command(
             place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
         return views.line(rpc, reading.first_time, narrow, place)
 
-    rows = _rows(reading, wanted, row, sort)
+    rows: Iterator[str | Text]
+    if as_json and sort is None and wanted == RpcFilter():
+        rows = _all_lines(reading, lambda rpc: json_line(reading.placed(rpc_record(rpc))))
+    else:
+        rows = _rows(reading, wanted, row, sort)
     first = next(rows, None)
     problem = wanted.problem(reading.extent()) if first is None else ""
     if not as_json and not problem and (first is not None or reading.damage is None):
@@ -147,6 +152,21 @@ def _rows(
     yield from order.rest()
     if sort is not None:
         yield from map(row, sorted(kept, key=SORT_KEYS[sort]))
+
+
+def _all_lines(reading: Reading, line: Callable[[Rpc], str]) -> Iterator[str | Text]:
+    """The lines of all RPCs in the order of their calls, those of a batch in one."""
+    order: CallOrder[str] = CallOrder(0 if reading.follow else MAX_HELD)
+    lines = RpcLines(line)
+    for table in reading.tables():
+        if reading.several:  # The files of frames stand in the lines.
+            given = order.add_all((rpc.number, line(rpc)) for rpc in table)
+        else:
+            given = order.add_all(lines.of(table))
+        if given:
+            yield "\n".join(given)
+    if rest := [*order.rest()]:
+        yield "\n".join(rest)
 
 
 def _print_line(out: Console, line: str | Text) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
@@ -32,6 +32,18 @@ class CallOrder(Generic[Row]):
         heappush(self._held, (number, self._arrivals, row))
         while self._held and (self._held[0][0] <= self._next or len(self._held) > self._max_held):
             yield from self._first()
+
+    def add_all(self, rows: Iterable[tuple[int, Row | None]]) -> list[Row]:
+        """The same of many."""
+        given: list[Row] = []
+        for number, row in rows:
+            if number == self._next and not self._held:
+                self._next = number + 1
+                if row is not None:
+                    given.append(row)
+            else:
+                given += self.add(number, row)
+        return given
 
     def rest(self) -> Iterator[Row]:
         """The others, when no RPC comes any more."""

@@ -22,7 +22,7 @@ from ..onc.xdr import words2
 from ..transport.operations import SEND, Operation
 from ..transport.rc.link import RcLink
 from ..transport.rc.observer import LinkRun
-from ..transport.send_runs import EXTRA, INVALIDATE, SendRun
+from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
 from .dispatch import Dispatcher
 from .plain_batch import Event, Link, PlainBatch, connection_number
 from .plain_sends import HEADER, PlainNames, PlainSends, read_sends
@@ -186,7 +186,9 @@ class PlainWay:
         rows = columns.rows
         keys = columns.directions | read.xids
         usable &= _unique(keys, others)
-        call, reply = (read.call & usable).nonzero()[0], (read.reply & usable).nonzero()[0]
+        extra = EXTRA[rows["opcode"]]
+        call = (read.call & usable & (extra == 0)).nonzero()[0]
+        reply = (read.reply & usable & (extra != IMMEDIATE)).nonzero()[0]
         wanted = keys[reply] ^ 1 << 32  # A reply has the key of its call, but for the sender.
         ascending = wanted.argsort()
         places = wanted[ascending].searchsorted(keys[call])

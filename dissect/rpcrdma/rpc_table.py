@@ -40,7 +40,8 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
 
 A plain row has both messages, each version 1, RDMA_MSG, without chunks, in one packet, whole in the capture, with its
 RPC header's XID equal to rdma_xid and a status that was read; its state is 'complete' or 'error'; its credential is not
-RPCSEC_GSS; nothing is damaged, noted or ambiguous, and its latency is all server.
+RPCSEC_GSS; neither message has immediate data, and the call invalidates no handle; nothing is damaged, noted or
+ambiguous, and its latency is all server.
 """
 
 from __future__ import annotations
