@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import places
 from ..layers import opcodes
 from ..layers.icrc import RIGHT, UNVERIFIED, WRONG, icrc_verdicts
-from .packets import IcrcCheck, PacketBatch
+from .packets import IcrcCheck, PacketBatch, is_management
 
 
 class DamageDetector:
@@ -34,5 +34,7 @@ class DamageDetector:
         self.trusted.update(np.unique(rows["source"][verdicts == RIGHT]).tolist())
         if not len(wrong):
             return IcrcCheck(verified, wrong, wrong)
-        dropped = np.isin(rows["source"][wrong], list(self.trusted)) & opcodes.IS_RC[rows["opcode"][wrong]]
+        dropped = np.isin(rows["source"][wrong], list(self.trusted)) & (
+            opcodes.IS_RC[rows["opcode"][wrong]] | is_management(rows[wrong])
+        )
         return IcrcCheck(verified, wrong, wrong[dropped])

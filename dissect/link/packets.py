@@ -46,6 +46,10 @@ PACKET = np.dtype(
     ]
 )
 
+_UD_SEND_ONLY = 0x64
+_GSI = 1
+"""The queue pair of the General Services Interface (IBA 3.9)."""
+
 FLAG_ACK_REQUEST = 1
 FLAG_SOLICITED = 2
 FLAG_BECN = 4
@@ -66,7 +70,13 @@ class IcrcCheck:
     wrong: Int64s = field(default_factory=_none)
     """Packets with a wrong one, whatever their host's others are."""
     damaged: Int64s = field(default_factory=_none)
-    """Those of Reliable Connection whose host sends right ones: their receiver drops them."""
+    """Those of Reliable Connection, and Management Datagrams, of hosts that send right ones: receivers drop them."""
+
+
+def is_management(rows: Rows) -> Rows:
+    """Which PACKET rows carry Management Datagrams to the General Services Interface, as CM does (IBA 3.9)."""
+    managing: Rows = (rows["opcode"] == _UD_SEND_ONLY) & (rows["dest_qp"] == _GSI)
+    return managing
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class FlowNotes:
         rows, icrc = batch.rows, batch.icrc
         self.verified += icrc.verified
         self._take(rows[rows["opcode"] == opcodes.CNP], bound, NOTICE)
-        self._take(rows[icrc.damaged], bound, DAMAGED)
+        self._take(rows[icrc.damaged[opcodes.IS_RC[rows["opcode"][icrc.damaged]]]], bound, DAMAGED)
         if self.every_wrong and len(icrc.wrong) != len(icrc.damaged):
             self._take(rows[np.setdiff1d(icrc.wrong, icrc.damaged)], bound, WRONG)
 

@@ -12,7 +12,7 @@ from ...arrays import Bytes, Int64s, Rows, places, take
 from ...layers import opcodes
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
-from ...link.packets import PacketBatch
+from ...link.packets import PacketBatch, is_management
 from ..connection import Connection, Endpoint, Registry
 from ..operations import Operation
 from ..send_runs import SendRun
@@ -29,10 +29,6 @@ UNPAIRED = 30_000_000_000
 HELD_IN_ALL = 1 << 19
 """Packets of flows without a partner; then the oldest go on without."""
 MAX_FLOWS = 4096
-
-_UD_SEND_ONLY = 0x64
-_GSI = 1
-"""The queue pair of the General Services Interface, where CM messages go (IBA 3.9)."""
 
 
 Event = tuple[int, RcLink, Operation]
@@ -70,11 +66,14 @@ class RcObserver:
         rows = batch.rows
         opcode = rows["opcode"]
         reliable = opcodes.IS_RC[opcode]
-        managing = (opcode == _UD_SEND_ONLY) & (rows["dest_qp"] == _GSI)
+        managing = is_management(rows)
         for link in self.closing:
             link.forget()
         self.closing.clear()
-        for index in places(managing).tolist():
+        datagrams = places(managing)
+        if len(batch.icrc.damaged):
+            datagrams = np.setdiff1d(datagrams, batch.icrc.damaged)
+        for index in datagrams.tolist():
             self._manage(batch, index)
         unreliable = opcode[~(reliable | managing)]
         if len(unreliable):
