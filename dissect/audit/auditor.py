@@ -5,9 +5,9 @@ Memory is bounded by what an AuditListener remembers of a connection, and by the
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..rpcrdma.conversation import Conversation
@@ -29,6 +29,7 @@ RANKS = ("error", "warning", "notice", "note")
 
 
 MAX_REASONS = 100
+NO_REASONS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -41,9 +42,9 @@ class RuleTally:
     notes: int = 0
     """Those of them that are notes, not faults."""
     undecidable: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
+    reasons: Mapping[str, int] = field(default_factory=lambda: NO_REASONS)
     """Why it was undecidable."""
-    examples: list[Finding] = field(default_factory=list)
+    examples: Sequence[Finding] = ()
     """The first violations."""
 
     worst: int = 4
@@ -56,10 +57,23 @@ class RuleTally:
         self.notes += other.notes
         self.undecidable += other.undecidable
         for reason, count in other.reasons.items():
-            if len(self.reasons) < MAX_REASONS or reason in self.reasons:
-                self.reasons[reason] += count
-        self.examples += other.examples[: examples - len(self.examples)]
+            self.add_reason(reason, count)
+        self.add_examples(other.examples[: examples - len(self.examples)])
         self.worst = min(self.worst, other.worst)
+
+    def add_reason(self, reason: str, count: int = 1) -> None:
+        """It was undecidable for that; most tallies have no reason, and share one empty mapping."""
+        if not isinstance(self.reasons, dict):
+            self.reasons = {}
+        if len(self.reasons) < MAX_REASONS or reason in self.reasons:
+            self.reasons[reason] = self.reasons.get(reason, 0) + count
+
+    def add_examples(self, findings: Sequence[Finding]) -> None:
+        """Most tallies have none, and share one empty sequence."""
+        if findings and not isinstance(self.examples, list):
+            self.examples = []
+        if isinstance(self.examples, list):
+            self.examples += findings
 
     @property
     def only_notes(self) -> bool:
@@ -100,7 +114,7 @@ class RuleSlot:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.judge = rule.judge
-        self.tallies: list[RuleTally] = []
+        self.tallies: Sequence[RuleTally] = ()
 
 
 class SubjectClass:
@@ -214,7 +228,7 @@ class Auditor:
         return sorted(found, key=lambda finding: (finding.frames[:1], finding.rule.id))
 
     def tally(self, rule: str, connection: int, endpoint: int) -> RuleTally:
-        return self.tallies.get(TallyKey(rule, connection, endpoint), RuleTally())
+        return self.tallies.get(TallyKey(rule, connection, endpoint)) or RuleTally()
 
     def _judge(self, subject: Subject) -> None:
         for seat in self._seats_for(subject):
@@ -286,12 +300,12 @@ class Auditor:
             ]
         return found
 
-    def _open(self, seat: RuleSlot, subject: Subject) -> list[RuleTally]:
+    def _open(self, seat: RuleSlot, subject: Subject) -> Sequence[RuleTally]:
         """The tallies that a rule counts at, of such a noun."""
         connection = subject.connection
         self.connections.setdefault(connection.number, connection)
-        for endpoint in self._ends(seat.rule, subject, ""):
-            seat.tallies.append(self._tally(TallyKey(seat.rule.id, connection.number, endpoint)))
+        ends = self._ends(seat.rule, subject, "")
+        seat.tallies = tuple(self._tally(TallyKey(seat.rule.id, connection.number, end)) for end in ends)
         return seat.tallies
 
     def _tally(self, place: TallyKey) -> RuleTally:
@@ -338,8 +352,7 @@ class Auditor:
             tally.passed += 1
         elif judgement.verdict == UNDECIDABLE:
             tally.undecidable += 1
-            if len(tally.reasons) < MAX_REASONS or judgement.reason in tally.reasons:
-                tally.reasons[judgement.reason] += 1
+            tally.add_reason(judgement.reason)
         else:
             finding = self._finding(rule, subject, judgement, endpoint)
             if self.keep is not None and not self.keep(finding):
@@ -351,7 +364,7 @@ class Auditor:
             tally.notes += judgement.note
             tally.worst = min(tally.worst, RANKS.index(finding.severity))
             if len(tally.examples) < self.examples:
-                tally.examples.append(finding)
+                tally.add_examples([finding])
             if self.on_finding is not None:
                 self._count_classes(subject.connection.number)
                 self.on_finding(finding, tally)

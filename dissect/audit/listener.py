@@ -5,7 +5,7 @@ Memory is bounded by what may still be out of order and by a number of remembere
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
@@ -86,7 +86,7 @@ class AuditListener:
         """Calls of either end that an RDMA_ERROR answered."""
         self.last_answered = [0, 0]
         """Frame of the last call of either end that was answered."""
-        self.unread_calls: tuple[deque[UnreadCall], ...] = (deque(maxlen=MAX_UNREAD), deque(maxlen=MAX_UNREAD))
+        self.unread_calls: tuple[list[UnreadCall], ...] = ([], [])
         """Messages of either end whose chunk lists cannot be read."""
         self.calls_truncated = False
         """Some could not be for the capture's sake."""
@@ -106,7 +106,7 @@ class AuditListener:
         if message.header.truncated:
             self.calls_truncated = True
         if message.header.problem:
-            self.unread_calls[caller].append(UnreadCall(rpc.xid, message.frame))
+            self._unread(caller, UnreadCall(rpc.xid, message.frame))
         if rpc.chunks:
             self.memory.advertise(transaction, caller, self.open[caller])
         remember(self.xids[caller], rpc.xid, None)
@@ -215,7 +215,7 @@ class AuditListener:
         if header.procedure == RDMA_ERROR:
             self._answered(1 - sender, header.xid, message.frame)
         elif header.problem or header.truncated:
-            self.unread_calls[sender].append(UnreadCall(header.xid, message.frame))
+            self._unread(sender, UnreadCall(header.xid, message.frame))
         self.back_channel.other_sent(sender, message)
         self.settling.add(sent)
         self.answers.sent(sender, message, None)
@@ -267,6 +267,10 @@ class AuditListener:
         message = rpc.call if is_call else rpc.reply
         assert message is not None
         return SentMessage(self.conversation, message, 0 if is_call else 1, is_call, rpc)
+
+    def _unread(self, sender: int, call: UnreadCall) -> None:
+        self.unread_calls[sender].append(call)
+        del self.unread_calls[sender][:-MAX_UNREAD]
 
     def _place(self, moved: RdmaOperation) -> None:
         moved.calls_truncated = self.calls_truncated

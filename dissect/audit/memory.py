@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Container
 
 from ..intervals import IntervalSet
@@ -28,7 +28,7 @@ class AdvertisedHistory:
         self.connection = connection
         self.segments = SegmentTable(), SegmentTable()
         """By owner."""
-        self.advertisers: tuple[deque[Rpc], ...] = (deque(), deque())
+        self.advertisers: tuple[list[Rpc], ...] = ([], [])
         self.handles: tuple[OrderedDict[int, tuple[int, int]], ...] = (OrderedDict(), OrderedDict())
         """Handle -> how many calls in a row advertised it, and the last of them, counted in calls with chunks."""
         self.chunked = [0, 0]
@@ -55,7 +55,7 @@ class AdvertisedHistory:
         advertisers = self.advertisers[owner]
         advertisers.append(rpc)
         while len(advertisers) > REMEMBERED and advertisers[0] not in unanswered:
-            self.segments[owner].remove(advertisers.popleft())
+            self.segments[owner].remove(advertisers.pop(0))
 
     def _step(self, rpc: Rpc, owner: int) -> HandleStep:
         """The step from each new handle to the next, and how many in a row it was, this call's included."""

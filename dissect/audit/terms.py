@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from ..layers.characteristics_codes import XCHAR_RBSIZ
 from ..layers.rpcrdma_codes import ERR_VERS, RDMA_ERROR, RDMA_OPTIONAL
 from ..rpcrdma.characteristics import RespXch, decode_option
@@ -28,7 +26,7 @@ class VersionTwoState:
         self.refusals = refusals
         self.sent = [0, 0]
         """Messages of either end."""
-        self.opening: deque[SentMessage] = deque(maxlen=REMEMBERED)
+        self.opening: list[SentMessage] = []
         """Messages of the client that nothing has answered, before an answer that is no error."""
         self.waiting = 0
         """How many they are."""
@@ -38,7 +36,7 @@ class VersionTwoState:
         """A larger Receive Buffer Size of either end that its peer may go by until that time, ns."""
         self.options: tuple[set[int], set[int]] = (set(), set())
         """The rdma_opttypes that either end sent."""
-        self.promises: deque[SentOption] = deque()
+        self.promises: list[SentOption] = []
         """ROPT_RESPXCHs by which a change is pending."""
 
     def see(self, sent: SentMessage) -> None:
@@ -54,6 +52,7 @@ class VersionTwoState:
             return
         if sender == 0:
             self.opening.append(sent)
+            del self.opening[:-REMEMBERED]
             self.waiting += 1
             return
         for one in self.opening:
@@ -100,4 +99,4 @@ class VersionTwoState:
         if not isinstance(option.content, RespXch) or not option.content.pending:
             return [option]
         self.promises.append(option)
-        return [self.promises.popleft()] if len(self.promises) > REMEMBERED else []
+        return [self.promises.pop(0)] if len(self.promises) > REMEMBERED else []
