@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from playbook.wireshark_names import WIRESHARK_NAMES
 from rdmascope.dissect.onc.programs import PROCEDURES, program_name
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
 from rdmascope.dissect.onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
@@ -47,7 +48,8 @@ each arm follows the values of the discriminant that choose it.
 
 def generated() -> str:
     return HEAD + "".join(
-        f"\n{part}\n" for part in (*programs(), *operations(), attributes(), "## Types\n\n" + "\n".join(types()))
+        f"\n{part}\n"
+        for part in (*programs(), *operations(), attributes(), wireshark(), "## Types\n\n" + "\n".join(types()))
     )
 
 
@@ -93,6 +95,18 @@ def section(number: int, one: OperationShape, table: Mapping[int, OperationShape
 def attributes() -> str:
     rows = "".join(f"| {number} | {name} | {named(type)} |\n" for number, (name, type) in sorted(NUMBERED.items()))
     return f"## Attributes of NFS version 4\n\n| number | attribute | type |\n| --- | --- | --- |\n{rows}".rstrip()
+
+
+def wireshark() -> str:
+    head = """## Wireshark's names
+
+`tests/test_tshark.py` holds that every field which Wireshark finds in the samples is one of these at the same place,
+with the same bytes.
+
+| Wireshark | here |
+| --- | --- |
+"""
+    return head + "\n".join(f"| {name} | {', '.join(ours)} |" for name, ours in WIRESHARK_NAMES.items())
 
 
 def named(type: XdrType | None) -> str:
