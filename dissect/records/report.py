@@ -150,7 +150,7 @@ def report_records(analyzer: Analyzer, statistics: Statistics, error: str | None
         frames=analyzer.frames,
         truncated_frames=analyzer.truncated_frames,
         packets=analyzer.packets,
-        first_time=analyzer.first_time,
+        first_time=analyzer.earliest_time,
         last_time=analyzer.last_time,
         connections=connection_counts(analyzer.conversations, analyzer.evicted),
         states=statistics.states,

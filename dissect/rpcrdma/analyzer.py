@@ -84,8 +84,12 @@ class Analyzer:
         self.skipped: Counter[str] = Counter()
         """Frames that are no RDMA packet, by what they are."""
         self.first_time: int | None = None
-        """Nanoseconds since the epoch; None before the first frame."""
+        """Nanoseconds since the epoch, of the first batch; what moments are counted from.  None before any frame."""
+        self.earliest_time: int | None = None
         self.last_time: int | None = None
+        """The earliest and the latest of all frames."""
+        self._now = 0
+        """Time of the last frame."""
         self.connections: list[Connection] = []
         """Those that were not evicted, in order of appearance."""
         self.evicted = Evicted()
@@ -168,9 +172,12 @@ class Analyzer:
         self.frames += len(batch)
         self.truncated_frames += int(np.count_nonzero(batch.rows["captured"] < batch.rows["original"]))
         times = batch.rows["time"]
-        if self.first_time is None:
-            self.first_time = int(times[0])
-        self.last_time = int(times[-1])
+        low, high = int(times.min()), int(times.max())
+        if self.first_time is None or self.earliest_time is None or self.last_time is None:
+            self.first_time, self.earliest_time, self.last_time = low, low, high
+        # A capture of several interfaces may have their frames one behind the other.
+        self.earliest_time, self.last_time = min(self.earliest_time, low), max(self.last_time, high)
+        self._now = int(times[-1])
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
         runs: list[LinkRun] | None = [] if self.options.columns else None
@@ -189,7 +196,7 @@ class Analyzer:
         frame = int(batch.rows["number"][-1])
         for dispatcher in self._dispatchers.values():
             if dispatcher.matching.waiting:
-                dispatcher.matching.settle(self.last_time, frame, self._open_since(dispatcher))
+                dispatcher.matching.settle(self._now, frame, self._open_since(dispatcher))
         return RpcTable.joined(self._collect(plain), self._evict())
 
     def tick(self, now: int) -> list[Rpc]:
@@ -218,7 +225,7 @@ class Analyzer:
 
     def _evict(self) -> Sequence[Rpc]:
         """Evict connections, so that memory does not grow with time; gives the Rpcs that thereby ended."""
-        chosen = overdue(self.connections, self.last_time or 0, self.options.ended, self.options.max_connections)
+        chosen = overdue(self.connections, self._now, self.options.ended, self.options.max_connections)
         if not chosen:
             return []
         numbers = {connection.number for connection in chosen}

@@ -38,6 +38,9 @@ class Established(NamedTuple):
 
     request: ConnectionRequest
     passive: Endpoint
+    frame: int
+    time: int
+    """Of the first of the two in the capture."""
 
 
 class Refused(NamedTuple):
@@ -69,8 +72,9 @@ class Management:
         self.addresses = addresses
         self.requests: dict[tuple[int, int, int], ConnectionRequest] = {}
         """By source, destination and local communication id."""
-        self.replies: dict[tuple[int, int, int], Endpoint] = {}
-        """REPs whose REQ was not seen: by source and destination of the REQ, and its communication id."""
+        self.replies: dict[tuple[int, int, int], tuple[Endpoint, int, int]] = {}
+        """REPs whose REQ was not seen, with frame and time: by source and destination of the REQ, and its communication
+        id."""
         self.half_known: dict[int, HalfKnown] = {}
         """By key of the flow that goes to the endpoint."""
 
@@ -91,8 +95,8 @@ class Management:
         if message.kind == "REP" and message.local_qpn is not None:
             passive = self._endpoint(source, message, int(row["frame"]))
             if request_seen is not None:
-                return Established(request_seen, passive)
-            _remember(self.replies, name, passive)
+                return Established(request_seen, passive, request_seen.frame, request_seen.time)
+            _remember(self.replies, name, (passive, int(row["frame"]), int(row["time"])))
             _remember(self.half_known, flow_key(destination, source, passive.qpn), HalfKnown(passive, 1, None))
         elif message.kind == "REJ" and request_seen is not None:
             del self.requests[name]
@@ -118,9 +122,9 @@ class Management:
             return None
         self.requests.pop(name, None)
         _remember(self.requests, name, request)
-        passive = self.replies.pop(name, None)
-        if passive is not None:
-            return Established(request, passive)
+        earlier = self.replies.pop(name, None)
+        if earlier is not None:
+            return Established(request, *earlier)
         key = flow_key(request.destination, request.source, request.endpoint.qpn)
         _remember(self.half_known, key, HalfKnown(request.endpoint, 0, request))
         return None

@@ -180,7 +180,7 @@ class RcObserver:
                     self.management.forget(link.request)
 
     def _established(self, event: Established, rows: Rows, index: int) -> None:
-        request, passive = event
+        request, passive = event.request, event.passive
         active = request.endpoint
         to_passive = flow_key(request.source, request.destination, passive.qpn)
         to_active = flow_key(request.destination, request.source, active.qpn)
@@ -194,6 +194,7 @@ class RcObserver:
             return  # the REP again
         link = self._link(Connection(0, _transport(rows[index]), (active, passive)), request)
         link.connection.path_mtu = request.message.path_mtu
+        link.connection.first_frame, link.connection.first_time = event.frame, event.time
         for key, sender in ((to_passive, 0), (to_active, 1)):
             old = self.bindings.current(key)
             start = index

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from playbook import Capture, Wire
+from playbook import Capture, Frame, Packet, Wire
+from playbook.capture import frame_batches
 from playbook.judge import analyze, judge_whole
 from playbook.shapes import read, write
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 
 @pytest.mark.parametrize("message", [0, 1])
@@ -40,3 +43,36 @@ def test_a_damaged_disconnect_request_ends_nothing(damaged: bool) -> None:
     packets = [replace(packet, corrupt=damaged) if packet.kind == "cm" else packet for packet in wire.packets[3:]]
     (rpc,) = analyze(Capture(wire, [*wire.packets[:3], *packets]))
     assert rpc.connection.ended_by == ("" if damaged else "DREQ from the active side")
+
+
+def one_side_first(packets: Sequence[Packet], frames: Sequence[Frame], count: int) -> list[Frame]:
+    """Frames of two interfaces: of each ``count``, those from the server stand before those from the client."""
+    found: list[Frame] = []
+    for start in range(0, len(frames), count):
+        part = list(zip(packets[start : start + count], frames[start : start + count], strict=True))
+        found += [frame for packet, frame in part if packet.sender == 1]
+        found += [frame for packet, frame in part if packet.sender == 0]
+    return found
+
+
+@pytest.mark.parametrize("cm", [False, True])
+@pytest.mark.parametrize("count", [5, 16, 60, 1000])
+@pytest.mark.parametrize("batch", [40, 1000])
+def test_interfaces_one_behind_the_other(cm: bool, count: int, batch: int) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect(cm=cm)
+    for _ in range(5):
+        read(conn)
+        write(conn)
+    capture = Capture(wire, wire.packets)
+    expected = {rpc.xid: rpc.latency for rpc in analyze(capture)}
+    frames = one_side_first(wire.packets, capture.frames, count)
+    analyzer = Analyzer()
+    rpcs = [rpc for part in frame_batches(frames, range(batch, len(frames), batch)) for rpc in analyzer.feed(part)]
+    rpcs += analyzer.finish()
+    assert {rpc.xid: rpc.latency for rpc in rpcs} == expected
+    assert {rpc.state for rpc in rpcs} == {"complete"}
+    (connection,) = analyzer.connections
+    assert (connection.first_frame, connection.first_time) == (1, frames[0].time)
+    times = [frame.time for frame in frames]
+    assert (analyzer.earliest_time, analyzer.last_time) == (min(times), max(times))
