@@ -56,8 +56,9 @@ class PcapngWriter:
         self._block(INTERFACE, struct.pack("<HxxI", link_type, snaplen) + about)
 
     def write(self, time: int, frame: bytes, original_length: int | None = None, comment: str | None = None) -> None:
-        """One frame; ``time`` is nanoseconds since the epoch, not negative."""
+        """One frame; ``time`` is nanoseconds since the epoch, where one before it cannot be written: it becomes 0."""
         original = len(frame) if original_length is None else original_length
+        time = max(time, 0)
         head = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, len(frame), original)
         options = b""
         if comment is not None:

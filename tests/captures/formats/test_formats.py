@@ -416,3 +416,12 @@ def test_damage_to_a_followed_stream_is_reported(tmp_path: Path) -> None:
     frames, problem = read(path, follow=Follow(0))
     assert len(frames) == 9
     assert "the gzip stream is corrupt" in problem
+
+
+def test_a_time_before_1970_is_written_as_1970(tmp_path: Path) -> None:
+    path = tmp_path / "old.pcapng"
+    with path.open("wb") as file:
+        writer = PcapngWriter(file, 1)
+        for time in -(1 << 63), -1, 5:
+            writer.write(time, b"frame")
+    assert [time for time, _, _ in read(path)[0]] == [0, 0, 5]

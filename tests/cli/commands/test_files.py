@@ -198,3 +198,30 @@ def test_what_is_no_capture_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no capture")
     assert run(tmp_path / "notes.txt", "--extract", tmp_path / "out").exit_code == 2
     assert not (tmp_path / "out").exists()
+
+
+def test_several_captures_are_extracted_as_one(tmp_path: Path) -> None:
+    names = "ipv6-rxe", "bidir-rxe"
+    result = run(*map(sample, names), "--extract", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    together = json.loads((tmp_path / "out" / "manifest.json").read_text())["files"]
+    assert all(hashlib.md5((tmp_path / "out" / one["name"]).read_bytes()).hexdigest() == one["md5"] for one in together)
+    apart = [one["md5"] for name in names for one in extract(sample(name), tmp_path / name).values()]
+    assert len(apart) > 1
+    assert sorted(one["md5"] for one in together) == sorted(apart)
+
+
+def test_nothing_is_written_over_the_capture_that_is_read(tmp_path: Path) -> None:
+    wire = Wire()
+    conn = wire.connect()
+    reply(call(conn, nfs3.read(0, 4096), writes=[conn.register(4096)]), nfs3.read_reply(DATA[:4096]))
+    name = next(iter(extract(made(tmp_path / "capture.pcap", wire), tmp_path / "first")))
+    directory = tmp_path / "inputs"
+    directory.mkdir()
+    capture = made(directory / name, wire)
+    before = capture.read_bytes()
+    for given in capture, directory:
+        refused = run(given, "--extract", directory, "--force")
+        assert refused.exit_code != 0
+        assert "is the capture itself" in refused.stderr
+        assert capture.read_bytes() == before
