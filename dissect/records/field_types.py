@@ -101,7 +101,7 @@ SENT: Fields = {
     "packets": ("integer|null", "packets it sent; null with iWARP"),
     "segments": ("integer|null", "TCP segments with payload it sent; null without iWARP"),
     "fpdus": ("integer|null", "FPDUs it sent, each counted once; null without iWARP"),
-    "bytes": ("integer", "payload bytes it sent, retransmissions included"),
+    "bytes": ("integer", "payload bytes it sent, retransmissions included (iWARP: these as TCP payload)"),
     "retransmitted_packets": ("integer|null", "packets it retransmitted; null with iWARP"),
     "retransmitted_segments": ("integer|null", "TCP segments it retransmitted; null without iWARP"),
     "retransmitted_bytes": ("integer", "payload bytes it retransmitted"),

@@ -89,7 +89,8 @@ class Connection:
     fpdus: list[int] = field(default_factory=lambda: [0, 0])
     """iWARP: FPDUs sent by each endpoint, each counted once."""
     bytes: list[int] = field(default_factory=lambda: [0, 0])
-    """RDMA payload bytes sent by each endpoint, retransmissions included."""
+    """RDMA payload bytes sent by each endpoint, retransmissions included; iWARP: the payload of each FPDU once, and the
+    TCP payload of segments seen twice, with the headers of FPDUs in it."""
     missing_packets: list[int] = field(default_factory=lambda: [0, 0])
     """Packets that were sent but are not in the capture; TCP segments with iWARP, at least so many."""
     unread_packets: list[int] = field(default_factory=lambda: [0, 0])
