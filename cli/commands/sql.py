@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Collection, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 import click
 
@@ -72,19 +73,20 @@ def command(
       ...
 
     A terminal gets the first rows of a long result, and rows that are too wide for it as lists; --json, --csv and
-    pipes get all of it. A query reads no other files and writes none, unless --allow-files is given.
+    pipes get all of it. Without a query, a terminal gets a prompt that completes tables and columns, and standard input
+    is read elsewhere. A query reads no other files and writes none, unless --allow-files is given.
     """
     if as_json + as_csv + (output is not None) > 1:
         raise click.UsageError("--json, --csv and -o: choose one", click.get_current_context())
     captures, text = _query_among(files, query, save is not None)
-    format = None if output is None else _format(output, text)
     if output is not None:
         refuse_inputs(output, captures)
+    printer = _Printer(as_json, as_csv, output, "" if output is None else _format(output, text), captures)
     if any(map(holds_tables, captures)):
         if len(captures) > 1 or save is not None:
             raise click.ClickException("saved tables stand alone: without other files, and without --save")
         with open_saved(captures[0], files=allow_files) as database:
-            _answer(database, text, as_json, as_csv, output, format, captures)
+            printer.answer(database, text)
             damage = origin(database).damage
         if damage:
             raise click.ClickException(damage)
@@ -103,32 +105,40 @@ def command(
     with Database(fill, files=allow_files) as database:
         if save is not None:
             database.fill(TABLES)
-        _answer(database, text, as_json, as_csv, output, format, captures)
+        if text or save is None:
+            printer.answer(database, text)
         if save is not None:
             save_tables(database, save, captures, str(reading.damage or "") if reading is not None else "")
     if reading is not None:
         reading.check()
 
 
-def _answer(
-    database: Database,
-    text: str,
-    as_json: bool,
-    as_csv: bool,
-    output: str | None,
-    format: str | None,
-    captures: tuple[str, ...],
-) -> None:
-    """Print or write what the query gives, if there is one."""
-    for number, result in enumerate(database.results(text) if text else ()):
-        if output is not None and format is not None:
-            with open_output(output, captures) as file:
-                database.write_result(file, format)
-            say(f"{output}: {plural(result.length, 'row')}")
-            continue
-        if number and not as_json:
-            say("")
-        _print(result, as_json, as_csv)
+class _Printer(NamedTuple):
+    """What becomes of the results."""
+
+    as_json: bool
+    as_csv: bool
+    output: str | None
+    format: str
+    """Of ``output``."""
+    captures: tuple[str, ...]
+
+    def answer(self, database: Database, text: str) -> None:
+        """Print or write what a query gives; ask for queries where there is none."""
+        if not text:
+            from ..sql_prompt import ask
+
+            ask(lambda typed: self.answer(database, typed), views.described)
+            return
+        for number, result in enumerate(database.results(text)):
+            if self.output is not None:
+                with open_output(self.output, self.captures) as file:
+                    database.write_result(file, self.format)
+                say(f"{self.output}: {plural(result.length, 'row')}")
+                continue
+            if number and not self.as_json:
+                say("")
+            _print(result, self.as_json, self.as_csv)
 
 
 def _format(output: str, text: str) -> str:
@@ -144,13 +154,15 @@ def _format(output: str, text: str) -> str:
 
 
 def _query_among(arguments: tuple[str, ...], query: str | None, optional: bool) -> tuple[tuple[str, ...], str]:
-    """The files and the query, which may be '' where it is optional."""
+    """The files and the query; '' where there is none: it is optional, or to be asked for."""
     context = click.get_current_context()
     if query is not None:
         return arguments, query
     *files, last = arguments
     if last == "-" or os.path.exists(last):
         if optional:
+            return arguments, ""
+        if sys.stdin.isatty() and sys.stdout.isatty() and "-" not in arguments:
             return arguments, ""
         if sys.stdin.isatty() or "-" in arguments:
             raise click.UsageError("no query: give one as the last argument", context)

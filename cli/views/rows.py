@@ -13,7 +13,10 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
+from rdmascope.dissect.records.tables import TABLES
+
 from ..plain import harmless_line
+from .tables import Grid
 
 NUMERIC = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
@@ -87,6 +90,14 @@ def lines(
         yield Text(_row(one, widths, right))
     for one in following:
         yield Text(_row(one, widths, right))
+
+
+def described(name: str) -> Grid:
+    """The columns of a table; of '', the tables."""
+    if not name:
+        return Grid(["table", "a row is"], [], [(one.name, one.meaning) for one in TABLES.values()], flexible=1)
+    rows = [(column.name, column.type, column.meaning) for column in TABLES[name].columns]
+    return Grid(["column", "type", "what"], [], rows, flexible=2)
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
