@@ -17,15 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows
-from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc.xdr import words2
 from ..transport.operations import SEND, Operation
 from ..transport.rc.link import RcLink
 from ..transport.rc.observer import LinkRun
 from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
 from .dispatch import Dispatcher
+from .messages import TransportHeader
 from .plain_batch import Event, Link, PlainBatch, connection_number
-from .plain_sends import HEADER, PlainNames, PlainSends, read_sends
+from .plain_long_replies import LongReply, Place, Transfer, advertised, header_of, quiet, transfers
+from .plain_sends import HEADER, LONG_HEADER, SHORTEST_REPLY, PlainNames, PlainSends, read_sends
 from .rpc_table import RPC, STATES, PlainRpcs
 
 MIN_ROWS = 64
@@ -35,6 +37,8 @@ _FIRST_RESULT = 13
 
 
 NEVER = 1 << 62
+
+Long = tuple[LongReply, Transfer]
 
 Others = dict[int, list[tuple[int, Operation]]]
 """By connection number: Sends that are in no run, with their places in the order of events."""
@@ -67,6 +71,8 @@ class _Pairs(NamedTuple):
     reply: Int64s
     procedures: Int64s
     statuses: Int64s
+    transfers: Int64s
+    """Index of the transfer of a long reply; -1 for the others."""
 
 
 class PlainWay:
@@ -91,6 +97,7 @@ class PlainWay:
         rest = [one for one in runs if one[0].connection.number not in index]
         mine = [one for one in runs if one[0].connection.number in index]
         columns = _columns(mine, index)
+        self._runs = [run for _, run in mine]
         data = mine[0][1].data
         assert data is not None
         rows = columns.rows
@@ -98,12 +105,17 @@ class PlainWay:
         usable = rows["frame"] > self._settled(links, columns, read, sends)[columns.link]
         usable &= ~columns.unusual
         pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))
+        pairs, long = self._long(columns, read, pairs, links, sends, events)
+        pairs = self._answered(read, pairs, rows["captured"], long)
         if not len(pairs.call):
             return _merged(events, runs), None
+        taken = {id(long[one][1].operation) for one in pairs.transfers[pairs.transfers >= 0].tolist()}
+        if taken:
+            events = [event for event in events if id(event[2]) not in taken]
         single = np.ones(len(rows), np.bool_)
         single[pairs.call] = single[pairs.reply] = False
         events = _merged(events, rest, [(*one, part) for one, part in zip(mine, _parts(mine, single), strict=True)])
-        return events, self._batch(data, [run for _, run in mine], links, columns, read, pairs, events)
+        return events, self._batch(data, [run for _, run in mine], links, columns, read, pairs, long, events)
 
     def _know(self, runs: list[LinkRun], events: list[Event]) -> None:
         """Make the dispatchers of new connections, in the order of their first events."""
@@ -148,7 +160,7 @@ class PlainWay:
         since = np.zeros(len(links), np.int64)
         # Other versions and errors change what is settled.
         since[columns.link[~read.usual]] = NEVER
-        plain = read.call | read.reply
+        plain = (read.call | read.reply) & (read.words[:, 3] == RDMA_MSG)
         frames = columns.rows["frame"]
         for place, link in enumerate(links):
             dispatcher = self._dispatcher(link)
@@ -204,10 +216,74 @@ class PlainWay:
         ends = rows["payload"][call] + rows["captured"][call]
         procedures = self._names.procedures(data, read, call, ends)
         named = procedures >= 0
-        call, reply, procedures = call[named], reply[named], procedures[named]
-        statuses = self._names.statuses(procedures, read.words[reply, _FIRST_RESULT], rows["captured"][reply])
-        known = statuses >= 0
-        return _Pairs(call[known], reply[known], procedures[known], statuses[known])
+        transfers = np.full(len(call), -1, np.int64)
+        return _Pairs(call[named], reply[named], procedures[named], transfers[named], transfers[named])
+
+    def _answered(self, read: PlainSends, pairs: _Pairs, sizes: Rows, long: list[Long]) -> _Pairs:
+        """The pairs with a status that can be read."""
+        results = np.where(sizes[pairs.reply] >= SHORTEST_REPLY + 4, read.words[pairs.reply, _FIRST_RESULT], -1)
+        if long:
+            through = pairs.transfers >= 0
+            results[through] = np.array([transfer.result for _, transfer in long])[pairs.transfers[through]]
+        statuses = self._names.statuses(pairs.procedures, results)
+        return _chosen(pairs._replace(statuses=statuses), statuses >= 0)
+
+    def _long(
+        self,
+        columns: _Sends,
+        read: PlainSends,
+        pairs: _Pairs,
+        links: list[RcLink],
+        sends: Others,
+        events: list[Event],
+    ) -> tuple[_Pairs, list[Long]]:
+        """The pairs without those of long replies that are not plain, and the others of these."""
+        places = read.long[pairs.call].nonzero()[0]
+        if not len(places):
+            return pairs, []
+        foreign = self._foreign(columns, read, pairs, links, sends)
+        replies = _long_replies(columns, read, pairs, places)
+        index = {link.connection.number: place for place, link in enumerate(links)}
+        operations: dict[Place, list[tuple[int, Operation]]] = {}
+        for at, where, operation in events:
+            if operation.kind is not SEND and (link := index.get(connection_number(where), -1)) >= 0:
+                operations.setdefault((link, 1 - operation.initiator, operation.handle), []).append((at, operation))
+        memories = [self._dispatcher(link).matching.memory for link in links]
+        known = [
+            None
+            if foreign is None
+            or place in foreign
+            or not quiet(memories[place[0]])
+            or place[2] in memories[place[0]].segments[place[1]]
+            else place
+            for place, _ in replies
+        ]
+        usable = [one for one, place in zip(replies, known, strict=True) if place is not None]
+        found = iter(transfers(usable, operations))
+        long: list[Long] = []
+        for at, (_, reply), place in zip(places.tolist(), replies, known, strict=True):
+            transfer = next(found) if place is not None else None
+            if transfer is not None:
+                pairs.transfers[at] = len(long)
+                long.append((reply, transfer))
+        return _chosen(pairs, ~read.long[pairs.call] | (pairs.transfers >= 0)), long
+
+    def _foreign(
+        self, columns: _Sends, read: PlainSends, pairs: _Pairs, links: list[RcLink], sends: Others
+    ) -> set[Place] | None:
+        """Memory that other messages name; None where it cannot be told."""
+        plain = (read.call | read.reply) & ~read.long
+        plain[pairs.call] = plain[pairs.reply] = True
+        headers: list[tuple[int, int, TransportHeader]] = []
+        for row in (~plain).nonzero()[0].tolist():
+            run = self._runs[int(columns.run[row])]
+            operation = run.operation(int(columns.row[row]))
+            headers.append((int(columns.link[row]), int(columns.sender[row]), header_of(operation)))
+        for place, link in enumerate(links):
+            for _, operation in sends.get(link.connection.number, ()):
+                if operation.start_known:
+                    headers.append((place, operation.initiator, header_of(operation)))
+        return advertised(headers)
 
     def _batch(
         self,
@@ -217,11 +293,12 @@ class PlainWay:
         columns: _Sends,
         read: PlainSends,
         pairs: _Pairs,
+        long: list[Long],
         events: list[Event],
     ) -> PlainBatch:
         directions = columns.directions[pairs.call]
         order = np.lexsort((columns.rows["frame"][pairs.call], directions))
-        pairs = _Pairs(*(column[order] for column in pairs))
+        pairs = _chosen(pairs, order)
         directions = directions[order]
         rows = self._rows(links, columns, read, pairs)
         starts = np.append(0, (directions[1:] != directions[:-1]).nonzero()[0] + 1)
@@ -230,7 +307,9 @@ class PlainWay:
         conversations = {link.connection.number: matching.conversation for link, matching in matchings}
         plain = PlainRpcs(rows, data, runs, conversations, self._names.names)
         busy = {connection_number(link) for _, link, operation in events if operation.kind is SEND}
-        return PlainBatch(plain, starts, matchings, busy)
+        return PlainBatch(
+            plain, starts, matchings, busy, [long[one] if one >= 0 else None for one in pairs.transfers.tolist()]
+        )
 
     def _rows(self, links: list[RcLink], columns: _Sends, read: PlainSends, pairs: _Pairs) -> Rows:
         rows = np.zeros(len(pairs.call), RPC)
@@ -250,7 +329,7 @@ class PlainWay:
             rows[f"{side}_time"] = rows[f"{side}_end"] = packets["time"]
             rows["credits_requested" if first else "credits_granted"] = read.credits[sends]
             rows[f"{side}_send"] = packets["length"]
-            rows[f"{side}_inline"] = packets["length"] - HEADER
+            rows[f"{side}_inline"] = packets["length"] - np.where(read.long[sends], LONG_HEADER, HEADER)
             rows[f"{side}_at"] = packets["payload"]
             rows[f"{side}_run"], rows[f"{side}_row"] = columns.run[sends], columns.row[sends]
             if not first:
@@ -258,6 +337,36 @@ class PlainWay:
                 rows["invalidated"] = np.where(names, packets["immediate"].astype(np.int64), -1)
         rows["latency"] = rows["latency_server"] = rows["reply_time"] - rows["call_time"]
         return rows
+
+
+def _chosen(pairs: _Pairs, chosen: Rows) -> _Pairs:
+    return _Pairs(*(column[chosen] for column in pairs))
+
+
+def _long_replies(columns: _Sends, read: PlainSends, pairs: _Pairs, places: Int64s) -> list[tuple[Place, LongReply]]:
+    """What these pairs say of their Reply chunks."""
+    call, reply = pairs.call[places], pairs.reply[places]
+    asked, given = read.words[call], read.words[reply]
+    same = (asked[:, 8] == given[:, 8]) & (asked[:, 10:12] == given[:, 10:12]).all(axis=1)
+    frames, times = columns.rows["frame"], columns.rows["time"]
+    return [
+        (
+            (link, sender, handle),
+            LongReply(asked_at, given_at, began, ended, xid, handle, length, high << 32 | low, returned, right),
+        )
+        for link, sender, asked_at, given_at, began, ended, xid, handle, length, high, low, returned, right in zip(
+            columns.link[call].tolist(),
+            columns.sender[call].tolist(),
+            frames[call].tolist(),
+            frames[reply].tolist(),
+            times[call].tolist(),
+            times[reply].tolist(),
+            *(asked[:, word].tolist() for word in (0, 8, 9, 10, 11)),
+            given[:, 9].tolist(),
+            same.tolist(),
+            strict=True,
+        )
+    ]
 
 
 def _usual(operation: Operation) -> bool:

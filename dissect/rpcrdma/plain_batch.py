@@ -9,14 +9,18 @@ from typing import Protocol
 
 import numpy as np
 
-from ..arrays import Int64s, Rows
+from ..arrays import Int64s, Rows, some
 from ..transport.connection import Connection
 from ..transport.operations import SEND, Operation
 from ..transport.rc.link import RcLink
 from .answered import RpcNumbers
 from .matching import Matching
-from .rpc_table import PlainRpcs, RpcTable
+from .plain_long_replies import LongReply, Transfer, complete
+from .rpc_table import PlainRpcs, RpcTable, made
 from .rpcs import Rpc
+
+LATE = 1 << 62
+"""A place behind all events."""
 
 
 class Link(Protocol):
@@ -37,15 +41,21 @@ class PlainBatch:
     """
 
     def __init__(
-        self, plain: PlainRpcs, starts: Int64s, links: Sequence[tuple[RcLink, Matching]], busy: set[int]
+        self,
+        plain: PlainRpcs,
+        starts: Int64s,
+        links: Sequence[tuple[RcLink, Matching]],
+        busy: set[int],
+        long: Sequence[tuple[LongReply, Transfer] | None],
     ) -> None:
         """``plain.rows``: by direction, and in it by call, still without ``number`` and ``order``.
 
         ``starts``: of the directions, with their connections in ``links``; ``busy``: connection numbers of those that
-        have other events, too.
+        have other events, too.  ``long``: what came through Reply chunks, one for each row.
         """
         rows = plain.rows
         self.plain = plain
+        self._long = long
         self._calls: Int64s = rows["call_frame"].astype(np.int64)
         self._sorted_calls = np.sort(self._calls)
         self._all: list[PlainDirection] = []
@@ -116,13 +126,30 @@ class PlainBatch:
             first += len(direction)
         self._ended = np.repeat(places, np.diff(ended))
 
-    def table(self, done: list[Rpc]) -> RpcTable:
-        """The RPCs of the batch; of ``done`` those that did not end by an event ended after all of them."""
+    def finish(self, done: list[Rpc]) -> list[Rpc]:
+        """The RPCs of the batch that are objects, in their order.
+
+        Of ``done`` those that did not end by an event ended after all of them.
+        """
         rows = self.plain.rows
+        long = np.array([one is not None for one in self._long])
+        places = np.concatenate((self._ended, np.full(len(done) - len(self._ended), LATE)))
+        if some(long):
+            objects = made(self.plain, rows[long])
+            for rpc, one in zip(objects, filter(None, self._long), strict=True):
+                complete(rpc, one[0], one[1].operation)
+            places = np.concatenate((rows["reply_frame"][long], places))
+            done = objects + done
+            order = places.argsort(kind="stable")
+            places, done = places[order], [done[one] for one in order.tolist()]
+            rows = rows[~long]
         self.plain.rows = rows = rows.take(rows["reply_frame"].argsort())
-        places = rows["reply_frame"].searchsorted(self._ended, side="right") + np.arange(len(self._ended))
-        late = np.arange(len(self._ended), len(done)) + len(rows)
-        return RpcTable(done, self.plain, np.concatenate((places, late)))
+        self._places = rows["reply_frame"].searchsorted(places, side="right") + np.arange(len(places))
+        return done
+
+    def table(self, objects: list[Rpc]) -> RpcTable:
+        """All RPCs of the batch; ``objects`` as ``finish`` gave them."""
+        return RpcTable(objects, self.plain, self._places)
 
 
 def connection_number(link: Link) -> int:

@@ -24,10 +24,13 @@ from .rpc_table import ProcedureNames, RpcNames
 
 HEADER = 28
 """Bytes of a transport header without chunks (RFC 8166, 4.2)."""
-SHORTEST_CALL = HEADER + 40
+LONG_HEADER = HEADER + 20
+"""The same with a Reply chunk of one segment."""
+SHORTEST_CALL = 40
+"""Of the RPC message."""
 SHORTEST_REPLY = HEADER + 24
-_WORDS = 15
-"""That are read of every Send: to the length of a call's credential, or the first word of a reply's results."""
+_WORDS = 20
+"""That are read of every Send: to the length of a call's credential behind either header."""
 MAX_NAMES = 1 << 14
 """Distinct procedures and statuses that are remembered."""
 
@@ -36,13 +39,17 @@ class PlainSends(NamedTuple):
     """One row for each Send."""
 
     words: Int64s
-    """The first words, (n, 15); zeros where the bytes of all frames end."""
+    """The first words, (n, 20); zeros where the bytes of all frames end."""
     usual: NDArray[np.bool_]
     """An RDMA_MSG or RDMA_NOMSG of version 1."""
     call: NDArray[np.bool_]
     """A plain call; its arguments begin at ``arguments``."""
     reply: NDArray[np.bool_]
-    """A plain reply: accepted, and executed."""
+    """A plain reply: accepted, and executed; or one through a Reply chunk of one segment."""
+    long: NDArray[np.bool_]
+    """It has a Reply chunk of one segment."""
+    procedures: Int64s
+    """Of calls: program, version and procedure, (n, 3)."""
     arguments: Int64s
 
     @property
@@ -59,11 +66,17 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s) -> PlainSends:
     """Read the Sends at ``data[at[i]:at[i] + size[i]]``, each of them whole."""
     words = _first_words(data, at)
     usual = (words[:, 1] == 1) & (words[:, 3] <= RDMA_NOMSG) & (size >= HEADER)
-    plain = usual & (words[:, 3] == RDMA_MSG) & ~words[:, 4:7].any(axis=1) & (words[:, 7] == words[:, 0])
-    call = plain & (words[:, 8] == CALL) & (size >= SHORTEST_CALL)
-    call &= (words[:, 9] == RPC_VERSION) & (words[:, 13] != RPCSEC_GSS) & (words[:, 14] <= MAX_AUTH)
+    inline = words[:, 3] == RDMA_MSG
+    bare = usual & ~words[:, 4:6].any(axis=1)
+    long = bare & (words[:, 6] == 1) & (words[:, 7] == 1) & (size >= LONG_HEADER)
+    bare &= words[:, 6] == 0
+    rpc = np.where(long[:, None], words[:, 12:20], words[:, 7:15])
+    call = inline & (bare | long) & (rpc[:, 0] == words[:, 0]) & (rpc[:, 1] == CALL)
+    call &= (rpc[:, 2] == RPC_VERSION) & (rpc[:, 6] != RPCSEC_GSS) & (rpc[:, 7] <= MAX_AUTH)
+    header = np.where(long, LONG_HEADER, HEADER)
+    call &= size >= header + SHORTEST_CALL
     end = at + size
-    arguments = at + (HEADER + 32) + (words[:, 14] + 3 & -4)
+    arguments = at + header + 32 + (rpc[:, 7] + 3 & -4)
     call &= arguments + 8 <= end
     rows = call.nonzero()[0]
     verifier = np.zeros(len(at), np.int64)
@@ -71,9 +84,11 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s) -> PlainSends:
     call &= verifier <= MAX_AUTH
     arguments += 8 + (verifier + 3 & -4)
     call &= arguments <= end
-    reply = plain & (words[:, 8] == REPLY) & (size >= SHORTEST_REPLY) & (words[:, 9] == MSG_ACCEPTED)
-    reply &= ~words[:, 10:13].any(axis=1)  # an empty AUTH_NONE verifier, and SUCCESS
-    return PlainSends(words, usual, call, reply, arguments)
+    reply = inline & bare & (words[:, 7] == words[:, 0]) & (words[:, 8] == REPLY) & (size >= SHORTEST_REPLY)
+    # Accepted, with an empty AUTH_NONE verifier, and SUCCESS.
+    reply &= (words[:, 9] == MSG_ACCEPTED) & ~words[:, 10:13].any(axis=1)
+    reply |= ~inline & long & (size == LONG_HEADER)
+    return PlainSends(words, usual, call, reply, long, rpc[:, 3:6], arguments)
 
 
 assert SUCCESS == 0
@@ -111,9 +126,9 @@ class PlainNames:
 
         ``ends``: of the Sends in ``data``, one for each of these rows.
         """
-        words = sends.words[calls]
-        first, which = distinct(words[:, 10], words[:, 11], words[:, 12])
-        kinds = words[first, 10:13].tolist()
+        called = sends.procedures[calls]
+        first, which = distinct(called[:, 0], called[:, 1], called[:, 2])
+        kinds = called[first].tolist()
         minor = np.full(len(calls), -1, np.int64)
         sequence = np.zeros(len(calls), np.int64)
         walked = np.ones(len(calls), np.bool_)
@@ -145,17 +160,15 @@ class PlainNames:
             found = self._procedures[key] = self.names.procedure(names)
         return found
 
-    def statuses(self, procedures: Int64s, results: Int64s, sizes: Int64s) -> Int64s:
+    def statuses(self, procedures: Int64s, results: Int64s) -> Int64s:
         """The index into ``names.statuses``; -1 where the reply is not plain.
 
-        Of replies to ``procedures``, by the first word of their ``results`` and the bytes of their Sends.
+        Of replies to ``procedures``, by the first word of their ``results``; -1 where they have none.
         """
-        there = sizes >= SHORTEST_REPLY + 4
-        words = np.where(there, results, -1)
-        first, each = distinct(procedures, words)
+        first, each = distinct(procedures, results)
         indices = [
             self._status(procedure, word)
-            for procedure, word in zip(procedures[first].tolist(), words[first].tolist(), strict=True)
+            for procedure, word in zip(procedures[first].tolist(), results[first].tolist(), strict=True)
         ]
         return np.array(indices, np.int64)[each]
 

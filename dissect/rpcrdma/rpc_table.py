@@ -183,7 +183,7 @@ class PlainRpcs:
         rows = self.rows
         there = np.isin(rows["call_time"], moments) | np.isin(rows["reply_time"], moments)
         for row in (there & (rows["connection"] == number)).nonzero()[0].tolist():
-            rows["retransmission_delay"][row] = delays.of(_made(self, rows[row : row + 1])[0].data_operations)
+            rows["retransmission_delay"][row] = delays.of(made(self, rows[row : row + 1])[0].data_operations)
 
     def drop_contents(self) -> None:
         """Let go of the bytes."""
@@ -258,7 +258,7 @@ class RpcTable(Sequence[Rpc]):
             return self.objects[int(self.places.searchsorted(index))]
         assert self._from is not None
         place = int(self.plain.searchsorted(index))
-        return _made(self._from, self.plain_rows[place : place + 1])[0]
+        return made(self._from, self.plain_rows[place : place + 1])[0]
 
     def __len__(self) -> int:
         return len(self.is_plain)
@@ -280,10 +280,10 @@ class RpcTable(Sequence[Rpc]):
         for first in range(0, len(self.is_plain), TOGETHER):
             plain = self.is_plain[first : first + TOGETHER]
             count = int(np.count_nonzero(plain))
-            made = iter(_made(self._from, self.plain_rows[done : done + count]) if self._from and count else ())
+            rpcs = iter(made(self._from, self.plain_rows[done : done + count]) if self._from and count else ())
             done += count
             for one in plain.tolist():
-                yield next(made) if one else next(objects)
+                yield next(rpcs) if one else next(objects)
 
 
 TOGETHER = 1024
@@ -298,13 +298,13 @@ _MADE_OF = (
 )  # fmt: skip
 
 
-def _made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
+def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
     """The Rpcs of plain rows."""
     data = _EMPTY if plain.dropped else plain.data.data
     procedures, statuses = plain.names.procedures, plain.names.statuses
     calls = _operations(plain.runs, rows["call_run"], rows["call_row"])
     replies = _operations(plain.runs, rows["reply_run"], rows["reply_row"])
-    made = []
+    found = []
     for call, reply, (
         number,
         connection,
@@ -329,7 +329,7 @@ def _made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
         reply_at += HEADER
         names = procedures[procedure]
         result, failed = statuses[status]
-        made.append(
+        found.append(
             Rpc(
                 number,
                 plain.conversations[connection],
@@ -352,7 +352,7 @@ def _made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
                 retransmission_delay=delay,
             )
         )
-    return made
+    return found
 
 
 def _operations(runs: list[SendRun], run: NDArray[np.int32], row: NDArray[np.int32]) -> list[Operation]:

@@ -20,7 +20,7 @@ from rdmascope.captures.session import Session
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure import statistics
 from rdmascope.dissect.measure.statistics import Statistics
-from rdmascope.dissect.rpcrdma import plain
+from rdmascope.dissect.rpcrdma import plain, plain_long_replies
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.matching import Matching
 from rdmascope.dissect.rpcrdma.messages import Message
@@ -230,3 +230,30 @@ def test_a_row_of_an_object_is_that_of_the_plain_rpc() -> None:
             for name in set(COLUMNS) - {*PLACES, "procedure", "status"}:
                 assert row[name] == again[name], name
         break
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("overlapping", [False, True])
+def test_replies_through_reply_chunks(shared: bool, overlapping: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One Write, one segment; where open calls share a segment, whose Write it is is not plain."""
+    found: list[bool] = []
+
+    def counted_transfers(*given: Any) -> list[Any]:
+        made = plain_long_replies.transfers(*given)
+        found.extend(one is not None for one in made)
+        return made
+
+    monkeypatch.setattr(plain, "transfers", counted_transfers)
+    wire = Wire()
+    conn = wire.connect()
+    reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+    chunk = conn.register(2000)
+    waiting = []
+    for number in range(6):
+        waiting.append(call(conn, nfs3.readdirplus(), reply_chunk=chunk if shared else conn.register(2000)))
+        if not overlapping or number % 2:
+            for one in waiting:
+                reply(one, nfs3.readdirplus_reply([b"name"] * number), long=True)
+            waiting.clear()
+    assert compare(frame_batches(Capture(wire).frames, [])) == 0
+    assert found == ([not (shared and overlapping)] * 6)
