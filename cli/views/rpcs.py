@@ -95,5 +95,8 @@ def line(rpc: Rpc, first_time: int, narrow: bool = False, place: str | None = No
     if rpc.state != "complete":
         text.append_text(outcome(rpc))
         text.append("  ")
+    if rpc.psn_errors:
+        text.append("PSN reused", "red")
+        text.append("  ")
     text.append(title(rpc, full=not narrow))
     return text

@@ -135,9 +135,8 @@ def _check_direction(rpc: Rpc, message: Message, data: memoryview, taken: int) -
 def finish_state(rpc: Rpc) -> None:
     """State, damage and latency."""
     call, reply = rpc.call, rpc.reply
-    for side, message in (("call", call), ("reply", reply)):
-        if message is not None and message.operation.reused:
-            rpc.notes += (_reused_psn(side, message.operation),)
+    if rpc.connection.reused_psns:
+        rpc.notes += tuple(_reused_psns(rpc))
     if call and reply and not (rpc.chunks or rpc.damage or rpc.ambiguous or _unsound(call) or _unsound(reply)):
         rpc.state = "error" if rpc.failed else "complete"
         rpc.latency = latency(rpc, call.operation, reply.operation)
@@ -203,12 +202,18 @@ def _contradictions(rpc: Rpc) -> list[str]:
     ]
 
 
-def _reused_psn(side: str, operation: Operation) -> str:
-    """Note on a Send that reuses a PSN, which the sender's peer drops (IBA 9.7.5.1.5)."""
-    return (
-        f"the {side}'s Send in frame {operation.first_frame} has the PSN of the request in frame {operation.reused}:"
-        " its sender's error; its receiver takes it for a duplicate"
-    )
+def _reused_psns(rpc: Rpc) -> Iterator[str]:
+    """Notes on requests that reuse a PSN, so that the sender's peer drops them (IBA 9.7.5.1.5)."""
+    for operation in rpc.psn_errors:
+        sent = (rpc.call, rpc.reply)
+        name = next(
+            (kind for kind, one in zip(("call", "reply"), sent, strict=True) if one and one.operation is operation), ""
+        )
+        verb = f"the {name}'s Send" if name else f"the RDMA {operation.kind.name.title()}"
+        yield (
+            f"{verb} in frame {operation.first_frame} has the PSN of the request in frame {operation.reused}:"
+            " its sender's error; its receiver takes it for a duplicate"
+        )
 
 
 def _label(rpc: Rpc, chunk: ChunkUse) -> str:

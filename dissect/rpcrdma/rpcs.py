@@ -220,6 +220,13 @@ class Rpc:
                     operation.payload.detach()
 
     @property
+    def psn_errors(self) -> list[Operation]:
+        """Those of its Operations whose sender reused a PSN for them."""
+        if not self.connection.reused_psns:
+            return []
+        return [operation for operation in self.data_operations if operation.reused]
+
+    @property
     def call_bytes(self) -> int:
         """RPC bytes of the call: inline and by Read chunk."""
         inline = self.call.inline_length if self.call is not None else 0

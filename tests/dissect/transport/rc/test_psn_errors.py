@@ -112,4 +112,5 @@ def test_a_read_request_with_the_psn_of_a_send_is_answered() -> None:
     judge_whole(capture, rpcs)
     errors = [(one.sender, one.verb, one.earlier_verb) for one in rpcs[0].connection.reused_psns]
     assert errors == [(1, "RDMA Read", "Send")]
+    assert [any("the RDMA Read in frame" in note for note in rpc.notes) for rpc in rpcs] == [False, True]
     assert rpcs[0].connection.missing_packets == [0, 0]
