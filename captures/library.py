@@ -127,7 +127,7 @@ class Capture:
 
     def packets(self, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
         """The RDMA packets of frames ``first`` to ``last`` (of iWARP: TCP segments), with the RPCs they belong to."""
-        return self._kept(self.session(contents=False).packets(first, last))
+        return self._kept(self.session().packets(first, last))
 
     def findings(self, *rules: str, examples: int = 1 << 20) -> Iterator[Finding]:
         """The violations that the audit finds, in the order in which they are found.

@@ -209,7 +209,7 @@ def made() -> Iterator[tuple[str, set[str], bool]]:
                         yield type, names, len(names) < len(node.keywords)
 
 
-CONTENTS = ("credential", "arguments", "arguments_problem", "results", "results_problem")
+CONTENTS = ("fields", "credential", "arguments", "arguments_problem", "results", "results_problem")
 
 
 def test_the_code_makes_what_is_declared() -> None:

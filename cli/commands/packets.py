@@ -75,7 +75,7 @@ def command(
       ...
       └── icrc 0xb381ef8b (good)
     """
-    options = analyzer_options(ports, force, contents=False)
+    options = analyzer_options(ports, force)
     reading = Reading(files, options, streaming=True, follow=following(follow, idle))
     wanted = [one for frames in ranges for one in frames]
     first, last = min((one.first for one in wanted), default=1), max((one.last for one in wanted), default=MAX_FRAME)

@@ -10,9 +10,15 @@ from . import nfs3
 from .compound import compound_call, compound_reply, operation_names
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
 from .rpc_header import CallHeader, GssCredential, call_header, message_type, reply_header
+from .shapes.decode import SparseBytes, decode
+from .shapes.flat import flat_fields
+from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS
 from .status import nfs4_status, reply_status
 from .statuses import OK
 from .xdr import Data, Malformed, hyper, opaque, opaque_at, word
+
+MAX_NODES = 200
+"""Values of a COMPOUND that are looked at for its line."""
 
 _STABLE = {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"}
 
@@ -38,7 +44,7 @@ def call_summary(data: Data, start: int, end: int, reduced: Sequence[tuple[int, 
         callback = header.program == NFS_CALLBACK
         call = compound_call(data, header.body, end, reduced, origin=start, callback=callback)
         minor = call.minor_version
-        detail = _operations(call.operations, call.complete, callback)
+        detail = _operations(call.operations, call.complete, callback) + _call4(header, memoryview(data)[:end])
     elif header.program == NFS and header.version == 3:
         detail = _call3(header, memoryview(data)[:end])
     return f"{_title(header.program, header.version, header.procedure, minor)} Call{detail}"
@@ -113,8 +119,25 @@ def _handle(view: memoryview, at: int) -> str:
 
 def _name(view: memoryview, at: int) -> str:
     length = word(view, at)[0]
-    text = bytes(view[at + 4 : at + 4 + min(length, 255)]).decode("utf-8", "backslashreplace")
+    return _printable(bytes(view[at + 4 : at + 4 + min(length, 255)]).decode("utf-8", "backslashreplace"))
+
+
+def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _call4(header: CallHeader, view: memoryview) -> str:
+    """The first handle, name, offset and length of a COMPOUND's operations."""
+    shape = CB_COMPOUND4ARGS if header.program == NFS_CALLBACK else COMPOUND4ARGS
+    data = SparseBytes([(0, view)], len(view))
+    found = flat_fields(decode(shape, "", data, header.body, len(view), MAX_NODES).root)
+    detail = f", FH: {handle_hash(bytes.fromhex(found['handle'])):#010x}" if "handle" in found else ""
+    if "name" in found:
+        detail += f"/{_printable(found['name'][:255])}"
+    if "offset" in found:
+        detail += f" Offset: {found['offset']}"
+        detail += f" Len: {found['count']}" if "count" in found else ""
+    return detail
 
 
 def _call3(header: CallHeader, view: memoryview) -> str:

@@ -53,6 +53,22 @@ REASSEMBLED = {
     "extents[].missing": ("string|null", "why the bytes are missing; null where they are there"),
 }
 
+FLAT = {
+    "handle": ("string|null", "first file handle of the call, hexadecimal"),
+    "name": ("string|null", "first name of a file in the call"),
+    "offset": ("integer|null", "first offset in a file"),
+    "count": ("integer|null", "first count or length of bytes that the call asks for"),
+    "eof": ("boolean|null", "the reply says that the file or directory ends here"),
+    "stateid": ("string|null", "first stateid, of the call or else of the reply, hexadecimal: seqid, then other"),
+    "slot": ("integer|null", "slot of SEQUENCE or CB_SEQUENCE"),
+    "session": ("string|null", "session, hexadecimal"),
+    "client": ("string|null", "client ID, hexadecimal"),
+    "uid": ("integer|null", "user ID of an AUTH_SYS credential"),
+    "gid": ("integer|null", "group ID of an AUTH_SYS credential"),
+    "machine_name": ("string|null", "machine name of an AUTH_SYS credential"),
+}
+"""``onc.shapes.flat``."""
+
 FPDU = {
     "offset": ("integer", "where it starts in the segment's payload"),
     "length": ("integer", "bytes of it in this segment"),
@@ -130,6 +146,7 @@ TYPES = {
             "retransmission_delay_ns": ("integer", "time it waited for retransmissions"),
             "damage": ("array of string", "what is missing or malformed"),
             "notes": ("array of string", "what else is worth knowing"),
+            **objects("fields", "object|absent", "only from show: what most questions are about", FLAT),
             "credential": (
                 "any|absent",
                 "only from show: flavor and body of the call's credential; null without a call",

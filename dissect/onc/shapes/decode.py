@@ -191,7 +191,7 @@ class _Walk:
         inside = inner or type.inner
         if inside is not None and view is not None:
             self._inside(node, end, [("", inside)])
-        self.at = min(round_up(end), self.limit)
+        self.at = min(start + round_up(size), self.limit)
 
     def _inside(self, node: Node, end: int, values: Sequence[tuple[str, XdrType]], whole: bool = True) -> None:
         """Values that an opaque is made of, ``whole`` to its end; what does not fit ends with it."""
@@ -298,9 +298,9 @@ class _Walk:
             size = self._word(values)
             if self.at + size > self.limit:
                 raise self._stop(values, f"{size:,} bytes, of which {self.limit - self.at:,} are there")
-            end = self.at + size
+            start, end = self.at, self.at + size
             self._attribute_values(values, type, numbers, end)
-            self.at = min(round_up(end), self.limit)
+            self.at = min(start + round_up(size), self.limit)
         finally:
             values.length = self.at - values.offset
 

@@ -232,7 +232,7 @@ def test_holes_and_changes_that_cross_no_wire() -> None:
 def test_a_failed_lookup_names_nothing() -> None:
     assert file_events(LOOKUP40_CALL, LOOKUP40_REPLY) == FileEvents()
     line = summary.call_summary(LOOKUP40_CALL, 0, len(LOOKUP40_CALL))
-    assert line == "NFS V4.0 COMPOUND Call PUTFH | LOOKUP | GETFH | GETATTR"
+    assert line == "NFS V4.0 COMPOUND Call PUTFH | LOOKUP | GETFH | GETATTR, FH: 0xbc3d25ef/w4.0"
     line = summary.reply_summary(100003, 4, 1, LOOKUP40_REPLY, 0, len(LOOKUP40_REPLY), (), 0)
     assert line == "NFS V4.0 COMPOUND Reply PUTFH | LOOKUP NFS4ERR_NOENT"
 

@@ -81,6 +81,8 @@ def test_what_was_encoded_comes_back(name: str) -> None:
         assert plain(found.root, type) == value
         assert not [node.note for node in found.root.walk() if node.note]
         assert xdr.as_skip(skip_of(type))(memoryview(data + behind), 0) == len(data)
+        moved = SparseBytes([(0, b"abc" + data + behind)], 3 + len(data) + len(behind))
+        assert decode(type, "it", moved, 3, moved.length).end == 3 + len(data)  # at any address
 
     check()
 
