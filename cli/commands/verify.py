@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.second_opinion import compare
 from rdmascope.captures.session import rereadable
-from rdmascope.captures.wireshark import Tshark, TsharkInput, UnknownFields, field_lines, find_tshark, in_words
-from rdmascope.dissect.link.locate import locate
-from rdmascope.dissect.link.packets import decode
+from rdmascope.captures.wireshark import Tshark, TsharkInput, find_tshark, in_words
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.records.verification import difference_record, verification_record
-from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, tshark_fields
-from rdmascope.dissect.verify.second_opinion import Comparison, Difference, OtherMessages, Ours
+from rdmascope.dissect.verify.second_opinion import Difference
 
 from ..exit_status import EXIT_FOUND
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
@@ -87,61 +84,23 @@ def command(files: tuple[str, ...], limit: int | None, as_json: bool, ports: tup
 def _verify(
     name: str, reading: Reading, readable: TsharkInput, tshark: Tshark, limit: int | None, as_json: bool
 ) -> int:
-    ours = _ours(reading, readable)
     kinds = views.Kinds((0 if as_json else MAX_LISTED) if limit is None else limit)
 
-    def compare(unknown: frozenset[str]) -> Comparison:
-        comparison = Comparison(ours, unknown)
-        known = [name for name in ASKED if name not in unknown]
-        damaged = reading.damage is not None
-        with closing(field_lines(tshark, readable.path, known, DISPLAY_FILTER, damaged)) as lines:
-            for difference in comparison.run(_sighting(known, line) for line in lines):
-                listed = kinds.add(difference)
-                if as_json and listed:
-                    print_json(reading.placed(difference_record(difference)))
-        return comparison
+    def found(difference: Difference) -> None:
+        listed = kinds.add(difference)
+        if as_json and listed:
+            print_json(reading.placed(difference_record(difference)))
 
-    try:
-        comparison = compare(frozenset())
-    except UnknownFields as lacking:
-        if FRAME in lacking.names:
-            raise
-        complain(f"{tshark} does not know {', '.join(sorted(lacking.names))}, so this is not compared")
-        comparison = compare(lacking.names)
-    agree = not any(tally.unexplained for tally in comparison.tallies.values())
+    comparison = compare(reading, readable, tshark, found)
+    if comparison.unknown:
+        complain(f"{tshark} does not know {', '.join(sorted(comparison.unknown))}, so this is not compared")
     if as_json:
-        print_json(verification_record(name, tshark.version, comparison, agree))
+        print_json(verification_record(name, tshark.version, comparison, comparison.agree))
     else:
         words = _in_words(kinds.undecided(), tshark, readable.path)
         show(console(), views.verification(name, str(tshark), comparison.tallies, kinds, words))
     reading.check()
-    return 0 if agree else EXIT_FOUND
-
-
-def _ours(reading: Reading, readable: TsharkInput) -> Ours:
-    """Our reading of the capture; on the way, tshark's copy of it is written where one is needed."""
-    ours = Ours()
-    analyzer = reading.analyzer
-    analyzer.listener = lambda conversation: OtherMessages(ours)
-    analyzer.watch_fpdus(ours.add_fpdus)
-    for batch in reading.batches():
-        readable.add(batch)
-        for rpc in analyzer.feed(batch):
-            ours.add_rpc(rpc)
-        ours.add_packets(batch, decode(batch, locate(batch, analyzer.addresses)))
-    for rpc in analyzer.finish():
-        ours.add_rpc(rpc)
-    if analyzer.iwarp is not None:
-        ours.streams.known |= dict.fromkeys(analyzer.iwarp.connections.values())
-    readable.finish()
-    return ours
-
-
-def _sighting(names: Sequence[str], line: Sequence[str]) -> FrameFields:
-    try:
-        return tshark_fields(line, names)
-    except ValueError as error:
-        raise CaptureError(f"what tshark printed is not what was asked for: {error}") from None
+    return 0 if comparison.agree else EXIT_FOUND
 
 
 def _in_words(differences: Sequence[Difference], tshark: Tshark, path: str) -> dict[int, list[str]]:

@@ -283,7 +283,7 @@ class Comparison:
 
     def __init__(self, ours: Ours, unknown: frozenset[str] = frozenset()) -> None:
         """``unknown``: fields that this Wireshark has not."""
-        self._unknown = unknown
+        self.unknown = unknown
         self.tallies = {what: ComparisonTally() for what in THINGS}
         self._ours = ours
         self._datagrams: set[int] = set()
@@ -292,14 +292,19 @@ class Comparison:
         self._offered_again = ours.circumstances.offered_again()
         self._psns_alike = ours.circumstances.psns_alike()
 
+    @property
+    def agree(self) -> bool:
+        """Every difference is explained."""
+        return not any(tally.unexplained for tally in self.tallies.values())
+
     def run(self, theirs: Iterable[FrameFields]) -> Iterator[Difference]:
         """Every difference; ``theirs`` are Wireshark's frame_fields in frame order."""
         shown: list[ComparedMessage] = []
         for frame, mine, other in _side_by_side(self._ours.frame_fields(), theirs):
             header, spots = self._ours.headers.get(frame, NO_HEADER)
-            if self._unknown:
-                mine = {name: values for name, values in mine.items() if name not in self._unknown}
-                header = {name: values for name, values in header.items() if name not in self._unknown}
+            if self.unknown:
+                mine = {name: values for name, values in mine.items() if name not in self.unknown}
+                header = {name: values for name, values in header.items() if name not in self.unknown}
             their_header = {name: other[name] for name in HEADER_FIELDS if name in other}
             their_packet = {name: other[name] for name in PACKET_NAMES if name in other}
             if mine or their_packet:
