@@ -42,7 +42,7 @@ class Survey:
     last_time: int | None = None
     backwards: int = 0
     """Frames that are earlier than the one before."""
-    cut: int = 0
+    truncated: int = 0
     """Frames of which the file does not hold all bytes."""
     longest: int = 0
     """Captured bytes of the largest frame."""
@@ -73,7 +73,7 @@ class Survey:
         self.frames += len(rows)
         self.captured += int(rows["captured"].sum(dtype=np.int64))
         self.original += int(rows["original"].sum(dtype=np.int64))
-        self.cut += int(np.count_nonzero(rows["captured"] < rows["original"]))
+        self.truncated += int(np.count_nonzero(rows["captured"] < rows["original"]))
         self.longest = max(self.longest, int(rows["captured"].max()))
         low, high = int(times.min()), int(times.max())
         self.first_time = low if self.first_time is None else min(self.first_time, low)
@@ -141,13 +141,13 @@ def survey_record(survey: Survey, capture: CaptureFile) -> Record:
         frames=survey.frames,
         captured_bytes=survey.captured,
         original_bytes=survey.original,
-        cut_frames=survey.cut,
+        truncated_frames=survey.truncated,
         longest_captured=survey.longest,
         snaplen=capture.snaplen or None,
         first_time_ns=survey.first_time,
         last_time_ns=survey.last_time,
         duration_ns=survey.duration,
-        backward_times=survey.backwards,
+        out_of_order_frames=survey.backwards,
         frames_per_second=survey.frames / seconds if seconds else None,
         bits_per_second=survey.original * 8 / seconds if seconds else None,
         decoded=dict(survey.decoders),

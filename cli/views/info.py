@@ -110,7 +110,11 @@ def _truncated(survey: Survey, capture: CaptureFile) -> str:
     snaplen = f"; snaplen {count(capture.snaplen)}" if capture.snaplen else ""
     if not survey.frames:
         return f"no frames{snaplen}"
-    truncated = f"{plural(survey.cut, 'frame')} ({share(survey.cut, survey.frames)})" if survey.cut else "none"
+    truncated = (
+        f"{plural(survey.truncated, 'frame')} ({share(survey.truncated, survey.frames)})"
+        if survey.truncated
+        else "none"
+    )
     return f"{truncated}, the largest frame in the file has {count(survey.longest)} bytes{snaplen}"
 
 

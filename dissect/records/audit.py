@@ -25,7 +25,7 @@ def audit_records(result: Result) -> Iterator[Record]:
             connection=row.connection.number,
             endpoint=side(row.endpoint),
             address=str(row.connection.endpoints[row.endpoint]),
-            verdict="unjudgeable" if rule.unjudgeable else tally.verdict,
+            verdict="not judged" if rule.unjudgeable else tally.verdict,
             passed=tally.passed,
             violated=tally.violated,
             notes=tally.notes,
@@ -95,6 +95,6 @@ def rule_record(rule: Rule) -> Record:
         document=rule.document,
         section=rule.section,
         final=rule.final,
-        unjudgeable=rule.unjudgeable or None,
+        not_judged=rule.unjudgeable or None,
         **{name.lower(): text for name, text in facts(rule) if name in ("What", "Why", "Right", "Wrong")},
     )

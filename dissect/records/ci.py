@@ -27,7 +27,7 @@ def sentence(finding: Finding) -> str:
 
 
 def junit(results: Sequence[Result]) -> str:
-    """A test suite for each end of a connection, a test case for each rule; undecidable and unmet ones are skipped."""
+    """A test suite for each end of a connection, a test case for each rule; those without a verdict are skipped."""
     root = ElementTree.Element("testsuites", name="rdmascope audit")
     for result in results:
         suites: dict[tuple[int, int], ElementTree.Element] = {}

@@ -22,8 +22,8 @@ def credits_record(one: CreditDirection) -> Record:
         granted=_range(one.granted),
         max_outstanding=one.max_outstanding,
         mean_outstanding=round(one.mean, 3),
-        blocked_ns=one.blocked,
-        blockages=one.blockages,
+        at_limit_ns=one.blocked,
+        at_limit_count=one.blockages,
         exceeded=one.exceeded,
         first_time_ns=one.first_time,
         last_time_ns=one.last_time,
@@ -34,7 +34,7 @@ def credits_record(one: CreditDirection) -> Record:
                 "requested": interval.requested,
                 "granted": interval.granted,
                 "outstanding": interval.outstanding,
-                "blocked_ns": interval.blocked,
+                "at_limit_ns": interval.blocked,
             }
             for number, interval in enumerate(intervals)
             if interval is not None

@@ -76,7 +76,7 @@ FPDU = {
     "after": ("integer", "bytes of it in later segments"),
     "what": (
         "string",
-        "mpa (setup frame), fpdu, ready (RTR), wrong_crc, wrong_markers, wrong_headers, not_believed (an FPDU in doubt)"
+        "mpa (setup frame), fpdu, ready (RTR), wrong_crc, wrong_markers, wrong_headers, rejected (an FPDU in doubt)"
         " or unknown",
     ),
     "request": ("boolean|absent", "mpa: a request, not a reply"),
@@ -116,7 +116,7 @@ TYPES = {
         "A call and its reply, with their chunks.",
         "`rpcs`, `show --rpc`, `show --xid`, `live`",
         {
-            "number": ("integer", "number of the RPC, from 1 in the order in which they ended"),
+            "number": ("integer", "number of the RPC, from 1 in the order of the calls"),
             **common("connection"),
             "direction": RPC_NAMES["direction"],
             **common("xid"),

@@ -142,7 +142,7 @@ def packet_info(data: Bytes, packet: SimpleNamespace, conversation: Conversation
             return _cm_info(message)
     info = f"{name} QP={packet.dest_qp:#08x} PSN={packet.psn}"
     if not packet.headers:
-        info += " [headers cut by the capture]"
+        info += " [headers truncated by the capture]"
     if opcodes.HAS_RETH[opcode]:
         info += f" va={packet.va:#x} R_key={packet.r_key:#010x} length={count(packet.dma_length)}"
     elif opcodes.HAS_ATOMICETH[opcode]:

@@ -159,7 +159,7 @@ FAULTS = {
     WRONG_CRC: "wrong_crc",
     WRONG_MARKERS: "wrong_markers",
     WRONG_HEADERS: "wrong_headers",
-    DOUBTED: "not_believed",
+    DOUBTED: "rejected",
 }
 
 

@@ -82,12 +82,12 @@ def transport_record(conversation: Conversation, health: TransportHealth, paid: 
         nak_to_retransmission=_spread(health.nak_to_retransmission),
         loss_to_retransmission=_spread(health.loss_to_retransmission),
         retransmissions=[_retransmission(one, health.segments) for one in health.retransmissions],
-        paid=[
+        delayed_rpcs=[
             {
                 "rpc": one.number,
                 "xid": one.xid,
                 "name": one.name,
-                "waited_ns": one.waited,
+                "delay_ns": one.waited,
                 "latency_ns": one.latency,
                 "retransmissions": one.retransmissions,
             }
@@ -117,7 +117,7 @@ def _retransmission(one: Retransmission, segments: bool) -> Record:
         "initiator": ("active", "passive")[one.initiator],
         "cause": one.cause,
         "lost": one.lost,
-        "seen_before": one.seen_before,
+        "lost_packet_captured": one.seen_before,
         "psn": None if segments else one.psn,
         "sequence": one.psn if segments else None,
         **(_segments if segments else _packets)(Tally(one.packets, one.bytes)),
@@ -143,8 +143,8 @@ def _endpoint(connection: Connection, health: TransportHealth, end: int) -> Reco
         "unique_bytes": one.unique_bytes,
         "active_time_ns": one.active_time,
         "goodput_bps": None if one.goodput is None else round(one.goodput),
-        "seen_twice": tally(one.seen_twice),
-        "seen_once": tally(one.seen_once),
+        "original_captured": tally(one.seen_twice),
+        "original_missing": tally(one.seen_once),
         "causes": {cause: tally(number) for cause, number in one.causes.items()},
         "reordered": one.reordered,
         "acknowledgements": one.acknowledgements,
@@ -168,14 +168,14 @@ def _endpoint(connection: Connection, health: TransportHealth, end: int) -> Reco
         "unanswered": one.unanswered,
         "duplicate_acks": one.duplicate_acks,
         "selective_acks": one.selective_acks,
-        "reported_twice": one.reported_twice,
+        "duplicate_sacks": one.reported_twice,
         "zero_windows": one.zero_windows,
         "congestion_echoes": one.congestion_echoes,
         "damaged_segments": one.damaged_segments,
         "mpa_crc_failure_count": one.crc_failure_count,
         "mpa_crc_failures": list(one.crc_failures),
         "mpa_marker_failures": one.marker_failures,
-        "mpa_doubted_fpdus": one.doubted_fpdus,
+        "mpa_rejected_fpdus": one.doubted_fpdus,
     }
 
 

@@ -355,7 +355,7 @@ class TestTransport:
 
     def test_rpcs_tell_what_they_paid(self) -> None:
         delays = {record["number"]: record["retransmission_delay_ns"] for record in objects("rpcs", LOSS)}
-        paid = {one["rpc"]: one["waited_ns"] for record in objects("transport", LOSS) for one in record["paid"]}
+        paid = {one["rpc"]: one["delay_ns"] for record in objects("transport", LOSS) for one in record["delayed_rpcs"]}
         assert paid == {number: delay for number, delay in delays.items() if delay}
         assert len(paid) > 20
 

@@ -239,9 +239,9 @@ def test_what_is_rejected_is_said(tmp_path: Path) -> None:
     assert "FPDU with markers that point elsewhere" in lines[7]
     assert "FPDU rejected: no CRC, behind markers or headers that are wrong" in lines[8]
     parts = [json.loads(line)["segment"]["parts"] for line in run("packets", str(path), "--json").stdout.splitlines()]
-    assert [one[0]["what"] for one in parts[5:8]] == ["fpdu", "wrong_markers", "not_believed"]
+    assert [one[0]["what"] for one in parts[5:8]] == ["fpdu", "wrong_markers", "rejected"]
     tree = run("packets", str(path), "--frame", "8", "-V").stdout
     assert "not decoded, since its bytes cannot be trusted" in tree and "DDP" not in tree.split("TCP\n")[1]
     assert "FPDUs rejected without a CRC" in run("transport", str(path)).stdout
     record = json.loads(run("transport", str(path), "--json").stdout.splitlines()[0])
-    assert record["passive"]["mpa_marker_failures"] and record["passive"]["mpa_doubted_fpdus"]
+    assert record["passive"]["mpa_marker_failures"] and record["passive"]["mpa_rejected_fpdus"]

@@ -19,8 +19,8 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     yield Check("netem drops frames of both", " and ".join(dropped), min(map(int, dropped)) > 0)
     for role, sender, side in (("client", "server", "passive"), ("server", "client", "active")):
         unit = "packets" if outcome.transport == "rxe" else "segments"
-        twice = sum(one[side]["seen_twice"][unit] for one in health)
-        once = sum(one[side]["seen_once"][unit] for one in health)
+        twice = sum(one[side]["original_captured"][unit] for one in health)
+        once = sum(one[side]["original_missing"][unit] for one in health)
         if outcome.transport == "rxe":
             counters = {name: int(value) for name, value in outcome.those("counter", role).items()}
             seen = received(outcome, role)
