@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from rdmascope.dissect.measure.selection import CaptureExtent
 from rdmascope.dissect.records.tables import TABLES, VERSION
 
 from .database import Database, named, quoted
@@ -30,6 +31,10 @@ class Origin(NamedTuple):
     """Why the capture was not read to its end; '' where it was."""
     sources: tuple[str, ...]
     """Paths of the captures."""
+    frames: int
+    first_time: int
+    """Nanoseconds since the Unix epoch, of the first frame."""
+    last_time: int
 
 
 def open_saved(path: str, *, files: bool = False) -> Database:
@@ -49,23 +54,24 @@ def open_saved(path: str, *, files: bool = False) -> Database:
 def origin(database: Database) -> Origin:
     """What saved tables were made from."""
     connection = database.connection
-    row = connection.execute("SELECT program_version, schema_version, damage FROM metadata").fetchall()[0]
+    query = "SELECT program_version, schema_version, damage, frames, first_time_ns, last_time_ns FROM metadata"
+    row = connection.execute(query).fetchall()[0]
     sources = connection.execute("SELECT path FROM sources").fetchall()
-    return Origin(row[0], row[1], row[2] or "", tuple(path for (path,) in sources))
+    return Origin(row[0], row[1], row[2] or "", tuple(path for (path,) in sources), *row[3:])
 
 
 def packets_elsewhere(path: str) -> str:
     """Why a command that reads packets cannot read ``path``, and where they are."""
     with open_saved(path) as database:
-        sources = origin(database).sources
-    return f"{path}: holds tables, which 'rdmascope sql' reads, but no packets: they are in {' and '.join(sources)}"
+        sources = " and ".join(origin(database).sources)
+    return f"{path}: holds tables, for 'rdmascope sql' and 'rdmascope rpcs', but no packets: they are in {sources}"
 
 
-def save(database: Database, path: str, captures: Sequence[str], damage: str) -> None:
+def save(database: Database, path: str, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:
     """Keep all tables of ``captures`` in ``path``: in a database, or in a folder of Parquet files."""
     check_target(path, captures)
     database.fill(TABLES)
-    _note_origin(database, captures, damage)
+    _note_origin(database, captures, extent, damage)
     if path.endswith(DATABASE):
         with open_output(path, captures) as file:
             database.copy_all(file)
@@ -92,12 +98,14 @@ def _meanings(name: str) -> str:
     return ", ".join(f"{named(column.name)}: {quoted(column.meaning)}" for column in columns) or "tables: 'rdmascope'"
 
 
-def _note_origin(database: Database, captures: Sequence[str], damage: str) -> None:
+def _note_origin(database: Database, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:
     connection = database.connection
     connection.abort()
     columns = "program_version VARCHAR, schema_version INTEGER, damage VARCHAR"
+    columns += ", frames BIGINT, first_time_ns BIGINT, last_time_ns BIGINT"
     connection.execute(f"CREATE OR REPLACE TABLE metadata ({columns})")
-    connection.execute("INSERT INTO metadata VALUES (?, ?, ?)", [version("rdmascope"), VERSION, damage or None])
+    values = version("rdmascope"), VERSION, damage or None, extent.frames, extent.first_time, extent.last_time
+    connection.execute("INSERT INTO metadata VALUES (?, ?, ?, ?, ?, ?)", values)
     connection.execute("CREATE OR REPLACE TABLE sources (path VARCHAR, size_bytes BIGINT, modified TIMESTAMP)")
     files = [path for path in dict.fromkeys(input_files(captures)) if os.path.isfile(path)]
     for path in files or captures:

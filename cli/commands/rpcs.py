@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from rdmascope.captures.saved import holds_tables
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
 from rdmascope.dissect.measure.moments import Moment
 from rdmascope.dissect.measure.selection import RpcFilter
@@ -24,6 +25,9 @@ from ..plain import harmless_line
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
 from ..terminal import console, json_line
 from ..views import rpcs as views
+
+if TYPE_CHECKING:
+    from rdmascope.captures.saved_session import SavedSession
 
 SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
     "time": views.begin,
@@ -105,28 +109,38 @@ def command(
       ...
     """
     options = analyzer_options(ports, force, contents=False)
-    reading = Reading(files, options, streaming=sort is None, follow=following(follow, idle))
+    reading: Reading | SavedSession
+    if len(files) == 1 and holds_tables(files[0]):
+        from rdmascope.captures.saved_session import SavedSession
+
+        reading = SavedSession(files[0])
+        if as_json:
+            reading.lacks("the transport headers of --json")
+    else:
+        reading = Reading(files, options, streaming=sort is None, follow=following(follow, idle))
     wanted = RpcFilter(names, xids, connections, slower_than, errors, since, until)
     out = console()
     narrow = out.is_terminal and out.width < views.NARROW
 
     def row(rpc: Rpc) -> str | Text:
-        if as_json:
-            return json_line(reading.placed(rpc_record(rpc)))
         place = None
-        if reading.several:
+        if as_json and isinstance(reading, Reading):
+            return json_line(reading.placed(rpc_record(rpc)))
+        if isinstance(reading, Reading) and reading.several:
             place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
         return views.line(rpc, reading.first_time, narrow, place)
 
     rows: Iterator[str | Text]
-    if as_json and sort is None and wanted == RpcFilter():
-        rows = _all_lines(reading, lambda rpc: json_line(reading.placed(rpc_record(rpc))))
+    if as_json and sort is None and wanted == RpcFilter() and isinstance(reading, Reading):
+        placed = reading.placed
+        rows = _all_lines(reading, lambda rpc: json_line(placed(rpc_record(rpc))))
     else:
         rows = _rows(reading, wanted, row, sort)
     first = next(rows, None)
     problem = wanted.problem(reading.extent()) if first is None else ""
+    width = reading.place_width(13) if isinstance(reading, Reading) and reading.several else 0
     if not as_json and not problem and (first is not None or reading.damage is None):
-        _print_line(out, Text(views.header(narrow, reading.place_width(13) if reading.several else 0).plain, "dim"))
+        _print_line(out, Text(views.header(narrow, width).plain, "dim"))
     for one in rows if first is None else chain((first,), rows):
         _print_line(out, one)
     reading.refuse(wanted.problem(reading.extent()))
@@ -134,7 +148,7 @@ def command(
 
 
 def _rows(
-    reading: Reading, wanted: RpcFilter, row: Callable[[Rpc], str | Text], sort: str | None
+    reading: Reading | SavedSession, wanted: RpcFilter, row: Callable[[Rpc], str | Text], sort: str | None
 ) -> Iterator[str | Text]:
     """What is printed of the RPCs that pass, in the order that is asked for."""
     order: CallOrder[str | Text] = CallOrder(0 if reading.follow else MAX_HELD)
@@ -151,7 +165,8 @@ def _rows(
             kept.append(rpc)
     yield from order.rest()
     if sort is not None:
-        yield from map(row, sorted(kept, key=SORT_KEYS[sort]))
+        kept.sort(key=lambda rpc: (SORT_KEYS[sort](rpc), rpc.number))  # Of equals, the earliest call first.
+        yield from map(row, kept)
 
 
 def _all_lines(reading: Reading, line: Callable[[Rpc], str]) -> Iterator[str | Text]:

@@ -108,7 +108,8 @@ def command(
         if text or save is None:
             printer.answer(database, text)
         if save is not None:
-            save_tables(database, save, captures, str(reading.damage or "") if reading is not None else "")
+            assert reading is not None
+            save_tables(database, save, captures, reading.extent(), str(reading.damage or ""))
     if reading is not None:
         reading.check()
 

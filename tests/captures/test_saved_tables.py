@@ -10,16 +10,18 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from playbook.commands import BOTH_WAYS, run, unpacked
+from playbook.commands import BOTH_WAYS, LONG_CALLS, LOSS, run, unpacked
 from rdmascope.captures.database import Database
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.saved_tables import open_saved, origin, save
 from rdmascope.captures.session import Session
 from rdmascope.captures.table_pass import table_batches
+from rdmascope.dissect.measure.selection import CaptureExtent
 from rdmascope.dissect.records.table import Columns
 from rdmascope.dissect.records.tables import TABLES, VERSION
 
+EXTENT = CaptureExtent(1, frozenset(), 0, 2, 3)
 KINDS = ["tables.duckdb", "tables"]
 Rows = list[tuple[object, ...]]
 
@@ -36,7 +38,7 @@ def contents(database: Database) -> dict[str, Rows]:
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = str(tmp_path_factory.mktemp("saved") / request.param)
     with Database(fill) as database:
-        save(database, path, [BOTH_WAYS], "")
+        save(database, path, [BOTH_WAYS], EXTENT, "")
     yield path
 
 
@@ -79,12 +81,34 @@ def test_sql_takes_them_in_place_of_a_capture(saved: str) -> None:
     assert refused.exit_code == 2 and len(refused.stderr.splitlines()) == 1
 
 
+SAMPLES = [BOTH_WAYS, LONG_CALLS, LOSS, LOSS.replace("rxe", "siw"), LOSS.replace("loss-rxe", "v2-settles")]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: Path(path).name.partition(".")[0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rpcs_lists_what_it_lists_of_the_capture(sample: str, kind: str, tmp_path: Path) -> None:
+    path = str(tmp_path / kind)
+    assert run("sql", sample, "--save", path).exit_code == 0
+    for options in ("", "--sort latency", "--procedure WRITE,READ", "--errors", "--since 1 --until 20", "--sort size"):
+        kept, fresh = run("rpcs", path, *options.split()), run("rpcs", sample, *options.split())
+        assert (kept.stdout, kept.exit_code) == (fresh.stdout, fresh.exit_code), options
+    refused = run("rpcs", path, "--connection", "99")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.partition(": no")[2] == run("rpcs", sample, "--connection", "99").stderr.partition(": no")[2]
+    refused = run("rpcs", path, "--json")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        f"rdmascope: {path}: holds tables, in which the transport headers of --json are not; they are in {sample}\n"
+    )
+
+
 @pytest.mark.parametrize("command", ["packets", "transport", "audit"])
 def test_what_takes_packets_says_where_they_are(command: str, saved: str) -> None:
     result = run(command, saved)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        f"rdmascope: {saved}: holds tables, which 'rdmascope sql' reads, but no packets: they are in {BOTH_WAYS}\n"
+        f"rdmascope: {saved}: holds tables, for 'rdmascope sql' and 'rdmascope rpcs', but no packets: "
+        f"they are in {BOTH_WAYS}\n"
     )
 
 
@@ -96,7 +120,8 @@ def test_tables_of_others_and_of_later_versions(tmp_path: Path) -> None:
         open_saved(str(path))
     with duckdb.connect(str(path)) as connection:
         connection.execute(
-            f"CREATE TABLE metadata AS SELECT '9' program_version, {VERSION + 1} schema_version, '' damage"
+            f"CREATE TABLE metadata AS SELECT '9' program_version, {VERSION + 1} schema_version, '' damage,"
+            " 0 frames, 0 first_time_ns, 0 last_time_ns"
         )
         connection.execute("CREATE TABLE sources AS SELECT 'x.pcap' AS path")
     with pytest.raises(CaptureError, match=f"version {VERSION + 1}; this program reads up to version {VERSION}"):
@@ -106,7 +131,7 @@ def test_tables_of_others_and_of_later_versions(tmp_path: Path) -> None:
 def test_a_database_that_is_cut_short_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "tables.duckdb"
     with Database(fill) as database:
-        save(database, str(path), [BOTH_WAYS], "")
+        save(database, str(path), [BOTH_WAYS], EXTENT, "")
     path.write_bytes(path.read_bytes()[:5000])
     result = run("sql", str(path), "FROM rpcs")
     assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
