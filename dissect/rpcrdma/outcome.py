@@ -238,7 +238,7 @@ def _unsound(message: Message) -> bool:
 
 def _message_damage(rpc: Rpc, side: str, message: Message, damage: list[str]) -> None:
     operation, header = message.operation, message.header
-    for start, end in operation.holes:
+    for start, end in operation.gaps:
         damage.append(f"{side}: bytes {start}-{end - 1} of the Send not captured")
     if not operation.end_known:
         damage.append(f"{side}: the end of the Send not captured")
@@ -359,7 +359,7 @@ def _missing(rpc: Rpc, kind: str, use: SegmentUse, length: int, at: int, label: 
         if operation.payload.truncated:
             rpc.contents = "truncated"
         reached = operation.address
-        for start, end in operation.holes:
+        for start, end in operation.gaps:
             covered.add(reached, operation.address + start)
             reached = operation.address + end
         covered.add(reached, operation.address + operation.length)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MAX_HOLES = 256
+MAX_GAPS = 256
 
 
-class Hole(NamedTuple):
+class Gap(NamedTuple):
     """PSNs or bytes [start, end) that were not seen; ``frame`` and ``time`` of the packet that showed it."""
 
     start: int
@@ -16,18 +16,18 @@ class Hole(NamedTuple):
     time: int
 
 
-def add_hole(holes: list[Hole], hole: Hole) -> None:
-    """Put ``hole`` behind the others; the oldest go where there are too many."""
-    del holes[: max(0, len(holes) - MAX_HOLES + 1)]
-    holes.append(hole)
+def add_gap(gaps: list[Gap], gap: Gap) -> None:
+    """Put ``gap`` behind the others; the oldest go where there are too many."""
+    del gaps[: max(0, len(gaps) - MAX_GAPS + 1)]
+    gaps.append(gap)
 
 
-def fill_holes(holes: list[Hole], start: int, stop: int) -> list[Hole]:
+def fill_gaps(gaps: list[Gap], start: int, stop: int) -> list[Gap]:
     """What is left of them when [start, stop) was seen."""
-    left: list[Hole] = []
-    for hole in holes:
-        if hole.start < start:
-            left.append(Hole(hole.start, min(hole.end, start), hole.frame, hole.time))
-        if hole.end > stop:
-            left.append(Hole(max(hole.start, stop), hole.end, hole.frame, hole.time))
+    left: list[Gap] = []
+    for gap in gaps:
+        if gap.start < start:
+            left.append(Gap(gap.start, min(gap.end, start), gap.frame, gap.time))
+        if gap.end > stop:
+            left.append(Gap(max(gap.start, stop), gap.end, gap.frame, gap.time))
     return left

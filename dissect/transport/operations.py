@@ -31,7 +31,7 @@ class Piece(NamedTuple):
     length: int
     """Bytes on the wire."""
     captured: int
-    """Bytes in the capture; fewer than ``length`` where the frame was cut."""
+    """Bytes in the capture; fewer than ``length`` where the frame was truncated."""
     frame: int
     data: Bytes
     offset: int
@@ -44,19 +44,19 @@ class Payload:
 
     length: int = 0
     seen: int = 0
-    """Bytes that captured frames carried, each counted once; below ``length`` there are holes."""
+    """Bytes that captured frames carried, each counted once; below ``length`` there are gaps."""
     truncated: bool = False
-    """Some frame was cut short by the capture (snaplen)."""
+    """The capture truncated some frame (snaplen)."""
     stretch: tuple[Bytes, Rows, int, int] | None = None
     """``(data, rows, first, behind)``: rows [first, behind) carry it from byte 0 on.  It becomes a run when runs are
-    read: those of most payloads never are, and to cut the rows out takes longer than all else here."""
+    read: those of most payloads never are, and to take the rows out takes longer than all else here."""
     only: tuple[memoryview, int, int] | None = None
-    """``(data, start, end)`` of the captured bytes where a single packet carries all, a short cut to them."""
+    """``(data, start, end)`` of the captured bytes where a single packet carries all, the short way to them."""
     _runs: list[tuple[int, Bytes, Rows]] | None = None
 
     @property
     def runs(self) -> list[tuple[int, Bytes, Rows]]:
-        """``(at, data, rows)``: PACKET rows that follow each other without a hole, the first of them at byte ``at``.
+        """``(at, data, rows)``: PACKET rows that follow each other without a gap, the first of them at byte ``at``.
 
         Runs do not overlap.  The list is the payload's own.
         """
@@ -86,7 +86,7 @@ class Payload:
                 yield Piece(place, length, captured, frame, data, offset)
                 place += length
 
-    def holes(self) -> list[tuple[int, int]]:
+    def gaps(self) -> list[tuple[int, int]]:
         """Byte ranges [start, end) that no captured frame carried, ascending."""
         if self.seen == self.length:
             return []
@@ -120,7 +120,7 @@ class Payload:
 
     @property
     def whole(self) -> bool:
-        """Every byte is in the capture: no hole, no cut frame."""
+        """Every byte is in the capture: no gap, no truncated frame."""
         return self.seen == self.length and not self.truncated
 
     def first(self) -> tuple[memoryview, int, int]:
@@ -137,7 +137,7 @@ class Payload:
         return piece.data.data, piece.offset, piece.offset + piece.captured
 
     def prefix(self) -> tuple[memoryview, int, int]:
-        """``(data, start, end)`` of the bytes available from the start on, without a hole.
+        """``(data, start, end)`` of the bytes available from the start on, without a gap.
 
         Copies only where more than one frame carried them.
         """
@@ -204,6 +204,6 @@ class Operation:
             self.doubtful |= found.keys()
 
     @property
-    def holes(self) -> list[tuple[int, int]]:
+    def gaps(self) -> list[tuple[int, int]]:
         """Byte ranges that the capture misses."""
-        return self.payload.holes()
+        return self.payload.gaps()

@@ -55,7 +55,7 @@ def late(wire: Wire) -> list[Packet]:
     return wire.packets[3:]
 
 
-def holed(wire: Wire) -> list[Packet]:
+def gapped(wire: Wire) -> list[Packet]:
     """A reply is not in the capture."""
     for _ in range(3):
         hello(wire.connections[0])

@@ -18,7 +18,7 @@ from ...arrays import Bytes, Int64s, Rows, places
 from ...link.tcp import ACK, ECE, FIN, HEADER, RST, SACK, SYN, sack_blocks
 from ...serial import TCP_SEQUENCE
 from ..connection import MAX_CONTRADICTED
-from ..gaps import Hole, add_hole, fill_holes
+from ..gaps import Gap, add_gap, fill_gaps
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Tally
 from .copies import MAX_COMPARED, SentSegments, contradicted
 
@@ -27,7 +27,7 @@ KEPT = 2048
 MAX_COMPLAINTS = 256
 MAX_MARKS = 1 << 16
 TIMEOUT_LEAST = 1_000_000
-"""Nanoseconds; what fills a hole or comes again sooner, and without being asked for, was no timeout."""
+"""Nanoseconds; what fills a gap or comes again sooner, and without being asked for, was no timeout."""
 PAUSE = 200_000_000
 """Nanoseconds; repetitions that follow each other belong together where no more than this is between them."""
 ENOUGH = 3
@@ -91,7 +91,7 @@ class TcpRetransmissions:
         """The first frames that carry other bytes than before."""
         self.fresh: list[RetransmittedBytes] = []
         """Until the health takes it."""
-        self._holes: list[Hole] = []
+        self._gaps: list[Gap] = []
         self._complaints: deque[_Complaint] = deque(maxlen=MAX_COMPLAINTS)
         self._open: OpenRetransmission | None = None
         self._parts: deque[SentSegments] = deque()
@@ -107,7 +107,7 @@ class TcpRetransmissions:
 
     @property
     def troubled(self) -> bool:
-        return bool(self.ledger or self._holes)
+        return bool(self.ledger or self._gaps)
 
     # What the receiver says
 
@@ -217,7 +217,7 @@ class TcpRetransmissions:
         start, stop, frame, time = int(sent.at[a]), int(sent.end[b - 1]), int(sent.frame[a]), int(sent.time[a])
         if start >= self.head:
             if start > self.head:
-                add_hole(self._holes, Hole(self.head, start, frame, time))
+                add_gap(self._gaps, Gap(self.head, start, frame, time))
                 self._mark(frame, GAP)
             self.head = stop
             return
@@ -237,17 +237,17 @@ class TcpRetransmissions:
         start, stop = int(sent.at[a]), int(sent.end[c - 1])
         time = int(sent.time[a])
         fresh = sent.end[a:c] > self.head
-        hole = None
-        for known in self._holes:
+        gap = None
+        for known in self._gaps:
             if known.end <= start or known.start >= stop:
                 continue
             inside = (sent.at[a:c] < known.end) & (sent.end[a:c] > known.start)
             if inside.any():
                 fresh |= inside
-                hole = hole or known
+                gap = gap or known
         one = self._open
         if one is None or start != one.end or time - one.last_time > PAUSE:
-            one = self._open = self._begin(sent, a, hole)
+            one = self._open = self._begin(sent, a, gap)
             self.ledger.begin(one)
         if one.cause == DUPLICATE and (c - a > 1 or start > one.start):
             self.ledger.recast(one, UNKNOWN)
@@ -270,8 +270,8 @@ class TcpRetransmissions:
             self.fresh.append(
                 RetransmittedBytes(int(sent.at[index]), int(sent.end[index]), int(sent.time[index]), found)
             )
-        if new and self._holes:
-            self._holes = fill_holes(self._holes, start, stop)
+        if new and self._gaps:
+            self._gaps = fill_gaps(self._gaps, start, stop)
 
     def _contradicts(self, sent: SentSegments, index: int) -> dict[int, int]:
         """The frames that carried other bytes than a segment, as far as that is known, and its own."""
@@ -287,13 +287,13 @@ class TcpRetransmissions:
                 break
         return {}
 
-    def _begin(self, sent: SentSegments, a: int, hole: Hole | None) -> OpenRetransmission:
+    def _begin(self, sent: SentSegments, a: int, gap: Gap | None) -> OpenRetransmission:
         """Why the segment is retransmitted, as far as the capture shows."""
         start, frame, time = int(sent.at[a]), int(sent.frame[a]), int(sent.time[a])
-        if hole is not None:
-            asked = self._asked(max(start, hole.start), hole.frame, frame)
-            cause = FAST if asked else TIMEOUT if time - hole.time >= TIMEOUT_LEAST else LATE
-            seen: tuple[bool, int, int] = (False, hole.frame, hole.time)
+        if gap is not None:
+            asked = self._asked(max(start, gap.start), gap.frame, frame)
+            cause = FAST if asked else TIMEOUT if time - gap.time >= TIMEOUT_LEAST else LATE
+            seen: tuple[bool, int, int] = (False, gap.frame, gap.time)
             for at, end, damaged_frame, damaged_time in self._damaged:
                 if at <= start < end and damaged_frame < frame:
                     seen = True, damaged_frame, damaged_time

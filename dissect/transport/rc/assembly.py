@@ -1,4 +1,4 @@
-"""Cuts requests that follow each other in PSN order into messages, and those into Operations.
+"""Divides requests that follow each other in PSN order into messages, and those into Operations.
 
 InfiniBand Architecture, volume 1, 9.4 (message segmentation) and 9.7.2 (opcode sequence).
 """
@@ -103,7 +103,7 @@ class RequestAssembly:
             self.close()
 
     def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Cut a run of requests that follows the head into messages."""
+        """Divide a run of requests that follows the head into messages."""
         opcode = rows["opcode"]
         starts = places(_STARTS[opcode])
         ends = places(_ENDS[opcode])
@@ -185,8 +185,8 @@ class RequestAssembly:
             last_frames, last_times = last["frame"].tolist(), last["time"].tolist()
             sums = np.add.reduceat(rows["length"], starts)
         kinds = _KIND[first["opcode"]]
-        cut = rows["captured"] < rows["length"]
-        cuts = np.logical_or.reduceat(cut, starts).tolist() if some(cut) else [False] * len(starts)
+        short = rows["captured"] < rows["length"]
+        shorts = np.logical_or.reduceat(short, starts).tolist() if some(short) else [False] * len(starts)
         lengths = np.where(opcodes.HAS_RETH[first["opcode"]], first["dma_length"], sums).tolist()
         out, sender, order = self.out, self.sender, self.order
         view = data.data
@@ -219,7 +219,7 @@ class RequestAssembly:
             last_times,
             lengths,
             sums.tolist(),
-            cuts,
+            shorts,
             first["r_key"].tolist(),
             first["va"].tolist(),
             first["psn"].tolist(),
@@ -310,7 +310,7 @@ class RequestAssembly:
             self._emit_parts(parts, start_known=bool(_STARTS[int(parts[0][2]["opcode"][0])]), end_known=False)
 
     def _emit_parts(self, parts: list[tuple[int, Bytes, Rows]], start_known: bool, end_known: bool) -> None:
-        """A message whose packets came in several runs, perhaps with holes or without one of its ends."""
+        """A message whose packets came in several runs, perhaps with gaps or without one of its ends."""
         psn, _, first = parts[0]
         _, _, last = parts[-1]
         kind = _KINDS[int(_KIND[int(first["opcode"][0])])]

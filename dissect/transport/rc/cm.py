@@ -15,7 +15,7 @@ MAD_SIZE, MAD_HEADER_SIZE = 256, 24
 
 @dataclass(frozen=True, slots=True)
 class ManagementMessage:
-    """One Communication Management message.  None is: the message has no such field, or it was cut off."""
+    """One Communication Management message.  None is: the message has no such field, or it was truncated."""
 
     kind: str
     """REQ, REP, RTU, REJ, MRA, DREQ, DREP, LAP, APR, SIDR_REQ, SIDR_REP."""

@@ -39,7 +39,7 @@ class RcLink:
     def feed(self, data: Bytes, sent: tuple[Rows, Rows], runs: list[SendRun] | None = None) -> Delivered:
         """Packets of one batch, by sender, each in capture order; Operations in the order of events.
 
-        Where ``runs`` is given, plain Sends are put there as long as nothing waits behind a hole.
+        Where ``runs`` is given, plain Sends are put there as long as nothing waits behind a gap.
         """
         connection = self.connection
         split: list[tuple[Rows, Rows]] = []
@@ -72,15 +72,15 @@ class RcLink:
         return self._release()
 
     def _release(self) -> Delivered:
-        """What happened before the first packet that still waits behind a hole, on either queue."""
+        """What happened before the first packet that still waits behind a gap, on either queue."""
         self.waiting.sort(key=itemgetter(0))
         marks = [mark for queue in self.queues if (mark := queue.waiting_since()) is not None]
         if not marks:
             ready, self.waiting = self.waiting, []
             return ready
         mark = min(marks)
-        cut = next((index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting))
-        ready, self.waiting = self.waiting[:cut], self.waiting[cut:]
+        count = next((index for index, (order, _) in enumerate(self.waiting) if order >= mark), len(self.waiting))
+        ready, self.waiting = self.waiting[:count], self.waiting[count:]
         return ready
 
     def open_since(self, sender: int) -> int | None:
@@ -94,7 +94,7 @@ class RcLink:
             queue.forget()
 
     def idle(self, since: int) -> Delivered:
-        """No packet came for ``since`` nanoseconds: holes that are still open will not be filled."""
+        """No packet came for ``since`` nanoseconds: gaps that are still open will not be filled."""
         if since >= SETTLED and not self.forgotten:
             self.forgotten = True
             self.forget()
@@ -103,7 +103,7 @@ class RcLink:
         if since < PATIENCE or not any(queue.held for queue in self.queues):
             return []
         for queue in self.queues:
-            self.waiting += queue.give_up_holes()
+            self.waiting += queue.give_up_gaps()
         return self._release()
 
     def finish(self) -> Delivered:

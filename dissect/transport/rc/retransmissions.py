@@ -17,7 +17,7 @@ from ...arrays import Int64s, Rows, places, some
 from ...layers import opcodes
 from ...serial import PSN
 from ..acknowledgements import PacketColumns
-from ..gaps import Hole, add_hole, fill_holes
+from ..gaps import Gap, add_gap, fill_gaps
 from ..health import NegativeAcknowledgement
 from ..retransmissions import DUPLICATE, LATE, NONE, OpenRetransmission, Retransmission, SenderLedger, Tally
 
@@ -91,7 +91,7 @@ class RcRetransmissions:
         "_answered",
         "_answers",
         "_expected",
-        "_holes",
+        "_gaps",
         "_naks",
         "_open",
         "_sent",
@@ -120,7 +120,7 @@ class RcRetransmissions:
         self.sequence_naks = self.rnr_count = 0
         self.rnr_naks: list[NegativeAcknowledgement] = []
         self.fatal_naks: list[NegativeAcknowledgement] = []
-        self._holes: list[Hole] = []
+        self._gaps: list[Gap] = []
         self._naks: dict[int, _Nak] = {}
         self._open: OpenRetransmission | None = None
         self._expected: int | None = None
@@ -209,7 +209,7 @@ class RcRetransmissions:
         start, end = int(rows.psns[a]), int(rows.ends[b - 1])
         if self.head is None or (not self.started and not 0 <= start - self.head < RESTART):
             # Before it may be what was sent and lost before the capture began.
-            add_hole(self._holes, Hole(start - RESTART, start, int(rows.frames[a]), int(rows.times[a])))
+            add_gap(self._gaps, Gap(start - RESTART, start, int(rows.frames[a]), int(rows.times[a])))
             self.head = start
         self.started = True
         if abs(start - self.head) > RESTART:
@@ -217,11 +217,11 @@ class RcRetransmissions:
                 self._stray = end
                 return
             self.head = start
-            self._holes.clear()
+            self._gaps.clear()
             self._naks.clear()
         if start >= self.head:
             if start > self.head:
-                add_hole(self._holes, Hole(self.head, start, int(rows.frames[a]), int(rows.times[a])))
+                add_gap(self._gaps, Gap(self.head, start, int(rows.frames[a]), int(rows.times[a])))
             self._open = self._expected = None
             self.head = end
             return
@@ -235,19 +235,19 @@ class RcRetransmissions:
         psns = rows.psns[a:c]
         start, stop = int(psns[0]), int(rows.ends[c - 1])
         fresh = np.zeros(c - a, np.bool_)
-        hole = None
-        for known in self._holes:
+        gap = None
+        for known in self._gaps:
             if known.end <= start or known.start >= stop:
                 continue
             inside = (psns >= known.start) & (psns < known.end)
             if some(inside):
                 fresh |= inside
                 if known.start <= start < known.end:
-                    hole = known
+                    gap = known
         one = self._open
         if one is None or start != self._expected:
             nak = self._complaint(start, stop, maybe_more)
-            one = self._open = self._begin(rows, a, hole, nak)
+            one = self._open = self._begin(rows, a, gap, nak)
             one.end = stop
             self.requests.begin(one)
         if one.cause == LATE and not fresh.all():
@@ -261,7 +261,7 @@ class RcRetransmissions:
         seen_twice = Tally(c - a - new, int(lengths.sum()) - new_bytes)
         self.requests.grow(one, seen_twice, Tally(new, new_bytes))
         if new:
-            self._holes = fill_holes(self._holes, start, stop)
+            self._gaps = fill_gaps(self._gaps, start, stop)
 
     def _complaint(self, start: int, stop: int, maybe_more: bool) -> _Nak | None:
         """The NAK that retransmitted requests answer."""
@@ -273,15 +273,15 @@ class RcRetransmissions:
         self._naks.clear()
         return nak
 
-    def _begin(self, rows: PacketColumns, a: int, hole: Hole | None, nak: _Nak | None) -> OpenRetransmission:
+    def _begin(self, rows: PacketColumns, a: int, gap: Gap | None, nak: _Nak | None) -> OpenRetransmission:
         """Why the packet at ``a`` is retransmitted, as far as the capture shows."""
         start, frame, time = int(rows.psns[a]), int(rows.frames[a]), int(rows.times[a])
         if nak is not None:
             cause = "RNR NAK" if nak.waits else "NAK sequence error"
             return _opened(start, cause, nak.loss, nak, frame, time)
-        if hole is not None:
-            loss = _Loss("request", False, hole.frame, hole.time)
-            cause = "timeout" if self._timed_out(hole.time, time) else LATE
+        if gap is not None:
+            loss = _Loss("request", False, gap.frame, gap.time)
+            cause = "timeout" if self._timed_out(gap.time, time) else LATE
             return _opened(start, cause, loss, None, frame, time)
         before = self._sighting(start, frame)
         if before is None:
@@ -361,9 +361,9 @@ class RcRetransmissions:
 
     def _complained_of(self, psn: int, frame: int, waits: bool) -> _Loss:
         lost = "nothing" if waits else "request"
-        hole = next((one for one in self._holes if one.start <= psn < one.end), None)
-        if hole is not None:
-            return _Loss(lost, False, hole.frame, hole.time)
+        gap = next((one for one in self._gaps if one.start <= psn < one.end), None)
+        if gap is not None:
+            return _Loss(lost, False, gap.frame, gap.time)
         before = self._sighting(psn, frame)
         if before is not None:
             return _Loss(lost, True, before[1], before[2])

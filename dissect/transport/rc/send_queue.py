@@ -1,7 +1,7 @@
 """One send queue as an observer sees it: requests one way, their responses the other way, one space of PSNs.
 
 Requests are delivered in PSN order.  What is in order is found with NumPy; Python looks only at runs that begin
-somewhere else than expected: a hole (lost on the wire, or only in the capture), a repetition, a start in mid-stream.
+somewhere else than expected: a gap (lost on the wire, or only in the capture), a repetition, a start in mid-stream.
 InfiniBand Architecture, volume 1, 9.7 (requester and responder) and 9.9.2 (retransmission).
 """
 
@@ -30,7 +30,7 @@ GRACE_PACKETS = 256
 """So many packets of the connection after proof that a packet existed, it is taken as missing from the capture:
 captures reorder neighbours, not whole stretches."""
 HELD_PACKETS = 1 << 16
-"""Without any proof, so many packets wait behind a hole before it is given up."""
+"""Without any proof, so many packets wait behind a gap before it is given up."""
 
 MAX_GIVEN_UP = 4096
 """Gaps whose packets are recognised where they come late."""
@@ -43,7 +43,7 @@ _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
 
 
 class _Held(NamedTuple):
-    """Requests with PSNs [start, end) behind a hole."""
+    """Requests with PSNs [start, end) behind a gap."""
 
     start: int
     end: int
@@ -69,7 +69,7 @@ class SendQueue:
         self.acked = -1
         """Unwrapped PSN up to which (exclusively) the responder acknowledged; -1 for none."""
         self.held: list[_Held] = []
-        """Runs that wait behind a hole, ascending, disjoint."""
+        """Runs that wait behind a gap, ascending, disjoint."""
         self.held_packets = 0
         self.stray: _Held | None = None
         """A packet far from the head that nothing has confirmed yet."""
@@ -83,7 +83,7 @@ class SendQueue:
         self.sent = SentRequests()
         self.packets = 0
         """Packets of the connection so far, the clock of the grace period."""
-        self.hole_proved = 0
+        self.gap_proved = 0
 
     def feed(
         self, data: Bytes, requests: Rows, responses: Rows, seen_packets: int, runs: list[SendRun] | None = None
@@ -139,10 +139,10 @@ class SendQueue:
         self.sent.forget()
         self.reads.forget()
 
-    def give_up_holes(self) -> Delivered:
-        """What waits behind holes waits no longer."""
+    def give_up_gaps(self) -> Delivered:
+        """What waits behind gaps waits no longer."""
         while self.held:
-            self._skip_hole()
+            self._skip_gap()
         self._place_responses()
         return self._take()
 
@@ -158,7 +158,7 @@ class SendQueue:
         return min(marks, default=None)
 
     def waiting_since(self) -> int | None:
-        """Frame number of the first packet that waits behind a hole."""
+        """Frame number of the first packet that waits behind a gap."""
         return min((held.frame for held in self.held), default=None)
 
     # Path MTU
@@ -204,7 +204,7 @@ class SendQueue:
         self.sent.settle()
 
     def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Requests without a hole between them, PSNs [start, end)."""
+        """Requests without a gap between them, PSNs [start, end)."""
         if self.head is None:
             self.head = self.base = start
         if abs(start - self.head) > RESTART:
@@ -303,7 +303,7 @@ class SendQueue:
 
     def _give_up(self) -> None:
         while self.held:
-            self._skip_hole()
+            self._skip_gap()
         self.messages.close()
         if self._detached is not None:
             self._detached.assembly.close()
@@ -344,7 +344,7 @@ class SendQueue:
             self.stray = None
 
     def _hold(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Keep what lies behind a hole; PSNs that are held already are repetitions."""
+        """Keep what lies behind a gap; PSNs that are held already are repetitions."""
         place = bisect_right(self.held, start, key=_held_start)
         before = self.held[place - 1].end if place else start
         after = self.held[place].start if place < len(self.held) else end
@@ -357,7 +357,7 @@ class SendQueue:
         self.held.insert(place, _Held(start, end, data, rows, psns, int(rows["frame"][0])))
         self.held_packets += len(rows)
         if self.held_packets > HELD_PACKETS:
-            self._skip_hole()
+            self._skip_gap()
 
     def _hold_parts(self, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Hold what of ``rows`` is not held yet."""
@@ -382,7 +382,7 @@ class SendQueue:
 
     def _resume(self, frame: int) -> None:
         """The head moved: deliver what waited for it."""
-        self.hole_proved = 0
+        self.gap_proved = 0
         while self.held and self.head is not None and self.held[0].start <= self.head:
             held = self._take_held()
             self.messages.order = max(self.messages.order, frame)
@@ -397,8 +397,8 @@ class SendQueue:
             self.messages.deliver(held.data, held.rows[known:], held.psns[known:])
             self.head = held.end
 
-    def _skip_hole(self) -> None:
-        """Give up the hole before the first held run: the packets in it are not in the capture."""
+    def _skip_gap(self) -> None:
+        """Give up the gap before the first held run: the packets in it are not in the capture."""
         assert self.head is not None
         held = self._take_held()
         self.connection.missing_packets[self.sender] += self._packets_between(self.head, held.start)
@@ -423,7 +423,7 @@ class SendQueue:
                     count -= len(np.unique(psns[between])) - max(reads, 1)
         return max(count, 1)
 
-    # Responses, repetitions, holes
+    # Responses, repetitions, gaps
 
     def _responses(self, data: Bytes, rows: Rows) -> None:
         assert self.head is not None
@@ -438,7 +438,7 @@ class SendQueue:
             self.responses.append((data, take(rows, carrying), psns[carrying]))
 
     def _place_responses(self) -> None:
-        """Give the Reads their data; responses to requests behind a hole wait as long as those do."""
+        """Give the Reads their data; responses to requests behind a gap wait as long as those do."""
         if not self.responses or self.head is None:
             return
         waiting: list[tuple[Bytes, Rows, Int64s]] = []
@@ -473,11 +473,11 @@ class SendQueue:
     def _settle(self) -> None:
         """Gaps and Reads whose packets provably existed are given up after the grace period."""
         while self.held and self.head is not None and self.acked > self.head:
-            if not self.hole_proved:
-                self.hole_proved = self.packets
-            if self.packets - self.hole_proved < GRACE_PACKETS:
+            if not self.gap_proved:
+                self.gap_proved = self.packets
+            if self.packets - self.gap_proved < GRACE_PACKETS:
                 break
-            self._skip_hole()
+            self._skip_gap()
         self.reads.settle(self.acked, self.packets, GRACE_PACKETS)
 
 

@@ -1,4 +1,4 @@
-"""Packets in columns: what Scapy sees in each frame, and what is left of it when the capture cuts."""
+"""Packets in columns: what Scapy sees in each frame, and what is left of it when the capture truncates."""
 
 from __future__ import annotations
 

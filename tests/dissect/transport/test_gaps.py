@@ -5,36 +5,36 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.transport.gaps import MAX_HOLES, Hole, add_hole, fill_holes
+from rdmascope.dissect.transport.gaps import MAX_GAPS, Gap, add_gap, fill_gaps
 
 RANGE = st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-def members(holes: list[Hole]) -> set[int]:
-    return {position for hole in holes for position in range(hole.start, hole.end)}
+def members(gaps: list[Gap]) -> set[int]:
+    return {position for gap in gaps for position in range(gap.start, gap.end)}
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=8), st.lists(RANGE, max_size=5))
 def test_what_is_left_is_what_was_not_seen(steps: list[tuple[int, int]], seen: list[tuple[int, int]]) -> None:
-    holes: list[Hole] = []
+    gaps: list[Gap] = []
     at = 0
     for frame, (distance, length) in enumerate(steps, 1):
         at += distance
-        add_hole(holes, Hole(at, at + length, frame, 10 * frame))
+        add_gap(gaps, Gap(at, at + length, frame, 10 * frame))
         at += length
-    expected = members(holes)
-    places = {position: hole.frame for hole in holes for position in range(hole.start, hole.end)}
+    expected = members(gaps)
+    places = {position: gap.frame for gap in gaps for position in range(gap.start, gap.end)}
     for start, stop in seen:
-        holes = fill_holes(holes, start, stop)
+        gaps = fill_gaps(gaps, start, stop)
         expected -= set(range(start, stop))
-    assert members(holes) == expected
-    assert sum(hole.end - hole.start for hole in holes) == len(expected)
-    assert all(hole.start < hole.end and places[hole.start] == hole.frame for hole in holes)
+    assert members(gaps) == expected
+    assert sum(gap.end - gap.start for gap in gaps) == len(expected)
+    assert all(gap.start < gap.end and places[gap.start] == gap.frame for gap in gaps)
 
 
 def test_the_oldest_are_dropped() -> None:
-    holes: list[Hole] = []
-    for number in range(2 * MAX_HOLES):
-        add_hole(holes, Hole(2 * number, 2 * number + 1, number, number))
-    assert len(holes) == MAX_HOLES
-    assert holes[-1].frame == 2 * MAX_HOLES - 1 and holes[0].frame == MAX_HOLES
+    gaps: list[Gap] = []
+    for number in range(2 * MAX_GAPS):
+        add_gap(gaps, Gap(2 * number, 2 * number + 1, number, number))
+    assert len(gaps) == MAX_GAPS
+    assert gaps[-1].frame == 2 * MAX_GAPS - 1 and gaps[0].frame == MAX_GAPS

@@ -8,16 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from playbook import Wire, faults
-from playbook.audits import JUDGED, audit, broken_rules, holed, late, longer, play, short, shorter, total
+from playbook.audits import JUDGED, audit, broken_rules, gapped, late, longer, play, short, shorter, total
 from playbook.packets import Packet
 from playbook.violations import proper, proper_second
 
-DAMAGES = (late, holed, shorter, short, longer)
+DAMAGES = (late, gapped, shorter, short, longer)
 UNDECIDED = {
     late: "PD-AMBIGUOUS PD-INVALIDATE-AGREED PD-LENGTH PD-RESERVED PD-VERSION V1-BACKWARD-SIZE"
     " V1-BACKWARD-UNANNOUNCED V1-CREDIT-FIRST V1-ERROR-XID V1-FIRST-1024 V1-INLINE-EXCEEDED V1-RDMA-OUTSIDE"
     " V1-REPLY-USES-REPLY-CHUNK",
-    holed: "V1-BACKWARD-CREDIT-EXCEEDED V1-CREDIT-EXCEEDED V1-ERROR-FOR-HEADER V1-ERROR-FOR-RESERVED V1-ERROR-RETRY"
+    gapped: "V1-BACKWARD-CREDIT-EXCEEDED V1-CREDIT-EXCEEDED V1-ERROR-FOR-HEADER V1-ERROR-FOR-RESERVED V1-ERROR-RETRY"
     " V1-RDMA-AFTER-REPLY V1-WRITE-LENGTH-TRUE V1-WRITE-UNFILLED V1-XID-REUSED",
     short: "PD-INVALIDATE-ROLE PD-INVALIDATE-STAG V1-BACKWARD-CHUNKS V1-BACKWARD-CREDIT-ZERO V1-BACKWARD-PROC"
     " V1-CHUNK-LENGTH-MATCH V1-CREDIT-ZERO V1-DDP-ELIGIBLE V1-ERROR-FOR-VERSION V1-LONG-CALL-POSITION V1-NO-BINDING"

@@ -107,7 +107,7 @@ def test_a_missing_segment_is_a_gap_and_never_closed_up() -> None:
     for cuts in ((), range(len(made.segments))):
         observer, operations = observe(made, [*made.segments[:index], *made.segments[index + 1 :]], cuts)
         read = next(one for one in operations if one.kind is Kind.READ)
-        assert read.holes == [(7 * 1400, 8 * 1400)]
+        assert read.gaps == [(7 * 1400, 8 * 1400)]
         assert [piece.captured for piece in read.payload.pieces() if piece.at == 8 * 1400] == [1400]
         assert seen(operations)[:2] == WHOLE[:2] and seen(operations)[-1] == WHOLE[-1]
         assert observer.registry.connections[0].missing_packets == [1, 0]
@@ -121,7 +121,7 @@ def test_a_gap_inside_an_fpdu_does_not_lose_the_next_one() -> None:
     made.say(1, send(1, REPLY))
     del made.segments[-3]
     _, operations = observe(made)
-    assert operations[0].holes == [(1980, 2980)]
+    assert operations[0].gaps == [(1980, 2980)]
     assert seen(operations)[1:] == [Seen(Kind.SEND, 0, 0, 0, CALL), Seen(Kind.SEND, 1, 0, 0, REPLY)]
 
 
@@ -260,7 +260,7 @@ def test_reads_of_one_sink_are_answered_in_order() -> None:
 
 
 def test_a_lost_response_is_not_made_up_of_the_next() -> None:
-    """A Send behind the hole tells of it; the response behind that is of the Read that was asked for last."""
+    """A Send behind the gap tells of it; the response behind that is of the Read that was asked for last."""
     made = Talk()
     made.open()
     made.greet()

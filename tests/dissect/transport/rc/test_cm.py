@@ -1,4 +1,4 @@
-"""Communication Management as the observer reads it: whole messages, cut ones, and what is none."""
+"""Communication Management as the observer reads it: whole messages, truncated ones, and what is none."""
 
 from __future__ import annotations
 

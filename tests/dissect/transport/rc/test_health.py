@@ -419,13 +419,13 @@ def test_the_counts_are_those_of_the_driver() -> None:
     servers = [health.directions[1] for health in healths]
     assert sum(one.sequence_naks for one in clients) == CLIENT_COUNTERS["out_of_seq_request"]
 
-    # What comes behind a hole is recorded, but its receiver drops it: sent again after the NAK it is no duplicate.
-    behind_a_hole = 0
+    # What comes behind a gap is recorded, but its receiver drops it: sent again after the NAK it is no duplicate.
+    behind_a_gap = 0
     for one in servers:
         after_nak = one.causes.get("NAK sequence error", Tally()).packets
-        behind_a_hole += after_nak - one.seen_once.packets if after_nak else 0
+        behind_a_gap += after_nak - one.seen_once.packets if after_nak else 0
     repeated = sum(one.seen_twice.packets for one in servers)
-    assert repeated - behind_a_hole == CLIENT_COUNTERS["duplicate_request"]
+    assert repeated - behind_a_gap == CLIENT_COUNTERS["duplicate_request"]
 
     # What the client's network dropped is not recorded; what of it was missed, was sent again.  Nobody misses an ACK.
     dropped = CLIENT_COUNTERS["sent_pkts"] - CLIENT_MADS - sum(one.packets for one in clients)
