@@ -239,7 +239,9 @@ def _show_frame(reading: Reading, number: int, as_json: bool, at: int) -> None:
         out = console()
         if place := reading.place_words(number):
             show(out, Text(f"frame {number} is {place}"))
-        show(out, *([Text()] if at else []), frame_tree(frame, reading.first_time, found.begins_message, segment))
+        owner = rpcs[0] if len(rpcs) == 1 else None
+        page = frame_tree(frame, reading.first_time, found.begins_message, segment, owner)
+        show(out, *([Text()] if at else []), page)
         show(out, Text())
         if found.stray is not None:
             conversation, message = found.stray
@@ -248,9 +250,9 @@ def _show_frame(reading: Reading, number: int, as_json: bool, at: int) -> None:
         elif not rpcs:
             show(out, Text("It carries no part of an RPC.", "dim"))
         else:
-            owner, others = rpcs[0], [rpc.number for rpc in rpcs[1:]]
-            label = f"{title(owner)}, frames {frames(owner)}"
-            hint = f"rdmascope show FILE --rpc {owner.number}"
+            first, others = rpcs[0], [rpc.number for rpc in rpcs[1:]]
+            label = f"{title(first)}, frames {frames(first)}"
+            hint = f"rdmascope show FILE --rpc {first.number}"
             also = f", and to RPC {', '.join(map(str, others))}" if others else ""
-            show(out, Text(f"It belongs to RPC {owner.number} ({label}){also}: {hint}"))
+            show(out, Text(f"It belongs to RPC {first.number} ({label}){also}: {hint}"))
     reading.check()

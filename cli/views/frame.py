@@ -13,7 +13,10 @@ from rdmascope.dissect.records.fpdu_layers import Words
 from rdmascope.dissect.records.frame_layers import all_layers, fields_of, layers_of
 from rdmascope.dissect.units import count, seconds
 
+from .rpc_contents import inline_tree
+
 if TYPE_CHECKING:
+    from rdmascope.dissect.rpcrdma.rpcs import Rpc
     from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
 
 
@@ -22,27 +25,41 @@ MAX_VALUE = 96
 
 
 def frame_tree(
-    frame: Frame, first_time: int, rpcrdma: bool = False, segment: IwarpSegment | None = None
+    frame: Frame,
+    first_time: int,
+    rpcrdma: bool = False,
+    segment: IwarpSegment | None = None,
+    rpc: Rpc | None = None,
 ) -> RenderableType:
-    """``rpcrdma``: it begins a Send of RPC-over-RDMA; ``segment``: what it is to iWARP."""
+    """``rpcrdma``: it begins a Send of RPC-over-RDMA; ``segment``: what it is to iWARP; ``rpc``: what it belongs to."""
     truncated = "" if len(frame.data) >= frame.original else f", {count(len(frame.data))} of them captured"
     when = seconds(frame.time - first_time)
     parts: list[RenderableType] = [
         Text(f"Frame {frame.number}: {count(frame.original)} bytes{truncated}, at {when} s", "bold")
     ]
-    parts += layer_trees(frame, rpcrdma, segment)
+    parts += layer_trees(frame, rpcrdma, segment, rpc)
     return Group(*parts)
 
 
-def layer_trees(frame: Frame, rpcrdma: bool = False, segment: IwarpSegment | None = None) -> list[RenderableType]:
-    """A tree for each layer."""
+def layer_trees(
+    frame: Frame, rpcrdma: bool = False, segment: IwarpSegment | None = None, rpc: Rpc | None = None
+) -> list[RenderableType]:
+    """A tree for each layer; the last is of the arguments or results, where the procedure is known."""
+    from rdmascope.dissect.layers.oncrpc import ONCRPC
+
     trees: list[RenderableType] = []
+    message = b""
     for layer in all_layers(frame.data, frame.link_type, rpcrdma, segment):
         if isinstance(layer, Words):
             tree = Tree(Text(layer.text, "yellow"), guide_style="dim")
+        elif message and layer.name == "Raw" and (contents := inline_tree(message, frame.number, rpc)) is not None:
+            trees.append(contents)
+            continue
         else:
             tree = Tree(Text(layer.name, "bold cyan"), guide_style="dim")
             _add_fields(tree, layer)
+            if isinstance(layer, ONCRPC):
+                message = layer.original
         trees.append(tree)
     return trees
 

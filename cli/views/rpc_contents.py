@@ -9,10 +9,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from rdmascope.dissect.onc.programs import procedure_name, program_name
-from rdmascope.dissect.onc.shapes.decode import Node
+from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes
+from rdmascope.dissect.onc.shapes.messages import call_tree, reply_tree
 from rdmascope.dissect.onc.shapes.text import is_line, time_of, value_text
 from rdmascope.dissect.onc.shapes.types import DATA, XdrArray, XdrList, XdrOpaque
 from rdmascope.dissect.rpcrdma.message_trees import DecodedMessage
+from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled, Rpc
 from rdmascope.dissect.units import count, moment
 
 from .rpc import ROW, hex_row
@@ -28,10 +30,7 @@ def message_tree(message: DecodedMessage, full: bool = False) -> RenderableType:
     header, body, rest, problem = message.tree
     parts: list[RenderableType] = [*_header_lines(header)]
     if body is not None:
-        tree = Tree(Text(f"{body.name}{_type_name(body)}", "bold"), guide_style="dim")
-        for child in body.children:
-            _add(tree, child, message, full)
-        parts.append(tree)
+        parts.append(_body(message, full))
     elif not problem:
         parts.append(Text("no arguments or results", "dim"))
     if problem:
@@ -39,6 +38,34 @@ def message_tree(message: DecodedMessage, full: bool = False) -> RenderableType:
     if rest is not None:
         parts += list(_rows(message, rest.offset, rest.offset + rest.length, 4 * ROW))
     return Group(*parts)
+
+
+def inline_tree(data: bytes, frame: int, rpc: Rpc | None) -> RenderableType | None:
+    """Arguments or results of the RPC message in one frame; what moved by chunks is not in it.  None where they cannot
+    be told, as those of a reply whose ``rpc`` is not known."""
+    bytes_ = SparseBytes([(0, data)], len(data))
+    tree = call_tree(bytes_, MAX_NODES)
+    if tree.header.note or _is_reply(data):
+        if rpc is None or rpc.program is None:
+            return None
+        tree = reply_tree(bytes_, rpc.program, rpc.version, rpc.procedure, rpc.gss, MAX_NODES)
+    if tree.body is None:
+        return None
+    message = DecodedMessage(Reassembled((Extent(0, len(data), "inline", frame, ""),), ((0, data),)), tree)
+    return _body(message, False)
+
+
+def _is_reply(data: bytes) -> bool:
+    return data[4:8] == b"\0\0\0\1"
+
+
+def _body(message: DecodedMessage, full: bool) -> Tree:
+    body = message.tree.body
+    assert body is not None
+    tree = Tree(Text(f"{body.name}{_type_name(body)}", "bold"), guide_style="dim")
+    for child in body.children:
+        _add(tree, child, message, full)
+    return tree
 
 
 def field_bytes(message: DecodedMessage, name: str) -> list[RenderableType]:

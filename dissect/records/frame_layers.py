@@ -28,7 +28,7 @@ def dissect(data: bytes, link_type: int, rpcrdma: bool = False) -> Any:
     from scapy.layers.vxlan import VXLAN  # noqa: F401, importing binds it to its port
     from scapy.packet import Raw
 
-    from ..layers import lrh, roce
+    from ..layers import cm, lrh, roce  # noqa: F401, importing cm binds it
     from ..layers.rpcrdma import RPCRDMA
 
     roce.bind()

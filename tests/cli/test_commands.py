@@ -248,6 +248,15 @@ class TestShow:
         lacking = run("show", EVERYTHING, "--rpc", "13", "--bytes", "offset")
         assert lacking.exit_code != 0 and "no field offset in RPC 13" in lacking.stderr
 
+    def test_the_arguments_and_results_in_a_frame(self) -> None:
+        call = run("show", EVERYTHING, "--frame", "178").stdout
+        assert "arguments (READ3args)" in call and "└── count: 262144" in call
+        assert "results (ACCESS3res)" in run("show", EVERYTHING, "--frame", "86").stdout
+        written = run("show", EVERYTHING, "--frame", "509").stdout  # the data are in a Read chunk
+        assert "data  [262,144 bytes, of which 0 are there]" in written
+        listed = run("packets", EVERYTHING, "-V", "--frame", "1881").stdout
+        assert "└── newname: w4.0" in listed
+
     def test_arguments_and_results_as_json(self) -> None:
         (record,) = objects("show", EVERYTHING, "--rpc", "71")
         assert record["credential"]["body"]["machinename"] == "client"
