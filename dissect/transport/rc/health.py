@@ -334,13 +334,14 @@ def read_depth(initiator: Endpoint, responder: Endpoint) -> int | None:
 
 
 def _columns(rows: Rows, psns: Int64s, ends: Int64s) -> PacketColumns:
+    """Copies, which do not keep the rows."""
     return PacketColumns(
         psns,
         ends,
-        np.ascontiguousarray(rows["time"]),
-        np.ascontiguousarray(rows["frame"]),
-        np.ascontiguousarray(rows["length"]),
-        np.ascontiguousarray(rows["opcode"]),
+        rows["time"].copy(),
+        rows["frame"].copy(),
+        rows["length"].copy(),
+        rows["opcode"].copy(),
     )
 
 
