@@ -81,6 +81,7 @@ def command(
     first, last = min((one.first for one in wanted), default=1), max((one.last for one in wanted), default=MAX_FRAME)
     chosen = (one for one in reading.packets(first, last) if includes(wanted, one.frame))
     out = console()
+    in_terminal = out.is_terminal
     listed = 0
     for listed, packet in enumerate(chosen, 1):
         if as_json:
@@ -93,7 +94,7 @@ def command(
             text = views.packet_line(packet.frame, when, packet.wire, packet.source, packet.destination, shown)
             if reading.several:
                 text = f"{reading.place_words(packet.frame):<{reading.place_width(7)}} {text}"
-            if out.is_terminal:
+            if in_terminal:
                 style = views.PROTOCOL_STYLES.get(packet.protocol, "")
                 out.print(Text(text, style), no_wrap=True, overflow="ellipsis")
             else:

@@ -187,6 +187,8 @@ class Statistics:
         self._procedures: dict[ProcedureKey, Procedure] = {}
         self._slowest: list[tuple[int, int, SlowRpc]] = []
         self._max_slowest = max_slowest
+        self._room = 0
+        """RPCs that can at least be added before the latencies of a procedure become a histogram."""
         self._inline_call = self.transfers["inline call"]
         self._inline_reply = self.transfers["inline reply"]
 
@@ -205,6 +207,7 @@ class Statistics:
 
     def add(self, rpc: Rpc) -> None:
         """Take one RPC that has ended."""
+        self._room = 0
         if rpc.state == DUPLICATE_REPLY:
             self.duplicate_replies += 1
             self.notes.add(rpc.notes)
@@ -286,13 +289,15 @@ class Statistics:
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch: with the same result as one after the other."""
         rows = table.plain_rows
-        groups = _PlainGroups(table, rows) if len(rows) else None
-        if groups is None or any(
-            len(entry._latency.recent) + len(table) >= EXACT for entry in self._procedures.values()
-        ):  # Some latencies may become a histogram, which ones is told one by one.
-            for rpc in table if groups is not None else table.objects:
+        # Where latencies may become a histogram, it is told one by one which ones.
+        room = self._room
+        if room <= len(table):
+            room = EXACT - max([len(entry._latency.recent) for entry in self._procedures.values()], default=0)
+        if not len(rows) or room <= len(table):
+            for rpc in table:
                 self.add(rpc)
             return
+        groups = _PlainGroups(table, rows)
         # In the order in which the RPCs ended: what is the first of its kind, what may be slow, and what is no row.
         steps: list[tuple[int, int, int]] = [
             *((int(table.plain[first]), 0, group) for group, first in enumerate(groups.firsts)),
@@ -307,6 +312,7 @@ class Statistics:
             else:
                 self.add(table.objects[index])
         self._add_groups(groups, rows)
+        self._room = room - len(table)
 
     def _begin(self, groups: _PlainGroups, group: int) -> None:
         """The first RPC of a procedure, status and connection in a batch."""

@@ -381,7 +381,10 @@ def _usual(operation: Operation) -> bool:
 
 def _columns(runs: list[LinkRun], index: dict[int, int]) -> _Sends:
     counts = np.array([len(run) for _, run in runs])
-    rows = runs[0][1].rows if len(runs) == 1 else np.concatenate([run.rows for _, run in runs])
+    rows = runs[0][1].rows
+    if len(runs) > 1:  # As pieces of bytes: NumPy takes long to find out that all have the same fields.
+        piece = np.dtype((np.void, rows.itemsize))
+        rows = np.concatenate([run.rows.view(piece) for _, run in runs]).view(rows.dtype)
     firsts = np.cumsum(counts) - counts
     unusual = np.zeros(len(rows), np.bool_)
     for first, (_, run) in zip(firsts.tolist(), runs, strict=True):
