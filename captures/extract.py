@@ -131,7 +131,10 @@ class Target:
     """The directory; made where there is none."""
 
     def __init__(self, path: Path, captures: Sequence[str], force: bool = False) -> None:
-        """Raises OSError where it is no directory, a symbolic link, or, without ``force``, not empty."""
+        """Raises OSError where it is no directory, a symbolic link, one of those that ``captures`` names, or, without
+        ``force``, not empty."""
+        if any(os.path.isdir(one) and os.path.exists(path) and os.path.samefile(one, path) for one in captures):
+            raise FileExistsError(errno.EEXIST, "its captures are read; extract into another directory", str(path))
         self.path = path
         self.made = False
         self._captures = [os.stat(file) for file in input_files(captures) if os.path.isfile(file)]
