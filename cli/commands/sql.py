@@ -39,7 +39,7 @@ SHOWN = 40
 @click.option(
     "--save",
     metavar="PATH",
-    help="Keep all tables in PATH: a database where it ends in .duckdb, else a folder of Parquet files.",
+    help="Keep all tables in PATH, which then stands for FILE: a database (.duckdb), or a folder of Parquet files.",
 )
 @click.option("--allow-files", is_flag=True, help="Let the query read and write files, and load extensions.")
 @recognition_options
