@@ -34,10 +34,16 @@ from .types import (
 
 _OPAQUE = XdrOpaque("opaque")
 
+_LATER_PROCEDURES = {
+    4: "RPCSEC_GSS_BIND_CHANNEL",  # RFC 5403, 5.1
+    5: "RPCSEC_GSS_CREATE",  # RFC 7861, 2.6
+    6: "RPCSEC_GSS_LIST",
+}
+
 # RFC 2203, 5.3.1
 RPC_GSS_CRED_VERS_1_T = struct(
     "rpc_gss_cred_vers_1_t",
-    gss_proc=enum("rpc_gss_proc_t", GSS_PROCEDURE_NAMES),
+    gss_proc=enum("rpc_gss_proc_t", {**GSS_PROCEDURE_NAMES, **_LATER_PROCEDURES}),
     seq_num=UINT32,
     service=RPC_GSS_SVC,
     handle=_OPAQUE,
