@@ -147,7 +147,7 @@ class Capture:
         )
         session = self.session()
         session.analyzer.listener = auditor.listener
-        for _ in session.rpcs(auditor.evict):
+        for _ in session.tables(auditor.evict):
             yield from found
             found.clear()
         auditor.finish(session.analyzer.conversations)

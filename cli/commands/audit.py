@@ -132,7 +132,9 @@ def command(
         reading = Reading(file, analyzer_options(ports, force))
         reading.analyzer.listener = auditor.listener
         try:
-            rpcs = sum(rpc.state != DUPLICATE_REPLY for rpc in reading.rpcs(auditor.evict))
+            rpcs = 0
+            for table in reading.tables(auditor.evict):
+                rpcs += len(table) - sum(rpc.state == DUPLICATE_REPLY for rpc in table.objects)
             auditor.finish(reading.analyzer.conversations)
             for place in list(auditor.tallies):
                 if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):

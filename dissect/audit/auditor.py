@@ -5,7 +5,7 @@ Memory is bounded by what an AuditListener remembers of a connection, and by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -243,18 +243,26 @@ class Auditor:
                 judgement = undecidable(doubt)
             self._count(seat.rule, subject, judgement)
 
-    def _judge_class(self, key: Hashable, subject: Callable[[], Subject], connection: int) -> None:
-        """Judge a noun by its class on that connection; ``subject`` makes it where it is the first of them."""
+    def _judge_class(
+        self, key: Hashable, subjects: Callable[[], Iterator[Subject]], connection: int, count: int = 1
+    ) -> None:
+        """Judge ``count`` nouns by their class on that connection; ``subjects`` makes them where they are needed."""
         classes = self._classes.get(connection)
         if classes is None:
             classes = self._classes[connection] = {}
         found = classes.get(key)
         if found is not None:
-            found.count += 1
-        elif key in classes:
-            self._judge(subject())
+            found.count += count
+            return
+        made = subjects()
+        if key not in classes:
+            found = classes[key] = self._judge_first(next(made))
+            count -= 1
+        if found is not None:
+            found.count += count
         else:
-            classes[key] = self._judge_first(subject())
+            for subject in made:
+                self._judge(subject)
 
     def _judge_first(self, subject: Subject) -> SubjectClass | None:
         """Judge the first noun of a class; None where a rule finds something, or cannot decide."""

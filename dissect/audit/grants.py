@@ -27,32 +27,37 @@ class CreditGrants:
         """A call takes a credit; ``outstanding`` counts it."""
         message = transaction.rpc.call
         assert message is not None
-        transaction.flow = self._flow(caller, message, outstanding)
+        transaction.flow = self.flow(caller, message.header.credits or 0, message.time, outstanding)
         self.unrelieved[caller].append(transaction)
         if len(self.unrelieved[caller]) > REMEMBERED:
             del self.unrelieved[caller][: REMEMBERED // 2]
 
-    def _flow(self, caller: int, message: Message, outstanding: int) -> CreditState:
+    def flow(self, caller: int, credits: int, time: int, outstanding: int) -> CreditState:
+        """Of a call that requests ``credits`` at ``time`` (ns)."""
         grant = self.granted[caller]
-        requested = max(1, message.header.credits or 1, self.requested[caller])
-        self.requested[caller] = message.header.credits or 0
+        requested = max(1, credits or 1, self.requested[caller])
+        self.requested[caller] = credits
         if grant is None:
             return CreditState(outstanding, None, None, None)
         before, until = self.higher[caller]
-        highest = max(grant, before) if message.time < until else grant
+        highest = max(grant, before) if time < until else grant
         return CreditState(outstanding, min(requested, max(1, grant)), min(requested, max(1, highest)), grant)
+
+    def grant(self, caller: int, credits: int, time: int) -> None:
+        """A reply grants ``credits`` at ``time`` (ns)."""
+        old = self.granted[caller]
+        if old is not None and credits < old:
+            before, until = self.higher[caller]
+            highest = max(old, before) if time < until else old
+            self.higher[caller] = highest, time + LOWERING
+        self.granted[caller] = credits
 
     def replied(self, caller: int, message: Message) -> None:
         """A reply grants credits; an RDMA_ERROR's word is not counted on."""
         credits, header = message.header.credits, message.header
         if credits is None or header.problem or header.procedure == RDMA_ERROR:
             return
-        old = self.granted[caller]
-        if old is not None and credits < old:
-            before, until = self.higher[caller]
-            highest = max(old, before) if message.time < until else old
-            self.higher[caller] = highest, message.time + LOWERING
-        self.granted[caller] = credits
+        self.grant(caller, credits, message.time)
         for transaction in self.unrelieved[caller]:
             assert transaction.rpc.call is not None
             transaction.relieved = message.time - transaction.rpc.call.time

@@ -5,16 +5,24 @@ Memory is bounded by what may still be out of order and by a number of remembere
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Rows
 from ..layers.oncrpc_codes import REPLY
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.listeners import PlainPairs
 from ..rpcrdma.messages import Message
+from ..rpcrdma.rpc_table import PlainRpcs, RpcNames, made
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.operations import Operation
@@ -24,18 +32,23 @@ from .grants import CreditGrants
 from .memory import AdvertisedHistory
 from .nouns import RdmaOperation, RefusableMessage, SentMessage
 from .plain import message_class, plain_message, rpc_class
+from .plain_columns import PlainRows, accepted
 from .remembered import remember
 from .settling import Settling
 from .subject import Subject
 from .terms import VersionTwoState
-from .transaction import Transaction
+from .transaction import CreditState, Transaction
 
 MAX_UNREAD = 256
 """Messages of an end whose chunk lists cannot be read, that are remembered."""
 
 
-ClassJudge = Callable[[Hashable, Callable[[], Subject], int], None]
-"""Judges a noun by its class on a connection, whose number it is given; the noun is made where it is needed."""
+class ClassJudge(Protocol):
+    """Judges ``count`` nouns by their class on a connection; they are made where they are needed."""
+
+    def __call__(
+        self, key: Hashable, subjects: Callable[[], Iterator[Subject]], connection: int, count: int = 1
+    ) -> None: ...
 
 
 @dataclass(slots=True)
@@ -88,6 +101,8 @@ class AuditListener:
         """Frame of the last call of either end that was answered."""
         self.unread_calls: tuple[list[UnreadCall], ...] = ([], [])
         """Messages of either end whose chunk lists cannot be read."""
+        self.plain: PlainRows | None = None
+        """Those of the batch."""
         self.calls_truncated = False
         """Some could not be for the capture's sake."""
 
@@ -102,7 +117,8 @@ class AuditListener:
         transaction.version_supported = message.header.version in versions
         transaction.responder_seen = bool(self.settling.last_sent[1 - caller])
         self.open[caller][rpc] = transaction
-        self.grants.called(caller, transaction, len(self.open[caller]))
+        outstanding = len(self.open[caller]) + (0 if caller or self.plain is None else self.plain.outstanding)
+        self.grants.called(caller, transaction, outstanding)
         if message.header.truncated:
             self.calls_truncated = True
         if message.header.problem:
@@ -182,7 +198,7 @@ class AuditListener:
             self.back_channel.ended(transaction)
         if self._by_class is not None and (key := rpc_class(rpc, transaction.flow)) is not None:
             self.answered.pop(rpc, None)
-            self._by_class(key, lambda: transaction, self.connection.number)
+            self._by_class(key, lambda: iter((transaction,)), self.connection.number)
             if self.release is not None:
                 self.release(rpc)
             return
@@ -247,6 +263,76 @@ class AuditListener:
         """Whether a message is judged by its class, and changes nothing here but counts."""
         return self._by_class is not None and self.terms.settled and plain_message(message)
 
+    # Plain RPCs in columns
+
+    @property
+    def outstanding(self) -> int:
+        """Forward calls without a reply that are objects."""
+        return len(self.open[0])
+
+    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
+        if self._by_class is None or message_class(self.conversation, True) is None:
+            return np.zeros(len(pairs.caller), np.bool_)
+        return accepted(pairs, names)
+
+    def plain_begins(self, calls: Rows, replies: Rows) -> None:
+        self.plain = PlainRows(self, calls, replies)
+
+    def plain_advanced(self, called: int, answered: int) -> None:
+        rows = self.plain
+        assert rows is not None
+        calls, replies = range(rows.called, called), range(rows.answered, answered)
+        rows.advance(called, answered)
+        for xid in rows.call_xids[calls.start : calls.stop]:
+            remember(self.xids[0], xid, None)
+        for xid in rows.reply_xids[replies.start : replies.stop]:
+            remember(self.xids[1], xid, None)
+        if self.errored[0]:
+            for xid in rows.call_xids[calls.start : calls.stop]:
+                self.errored[0].pop(xid, None)
+        if replies:
+            self.last_answered[0] = max(self.last_answered[0], *rows.answered_calls[replies.start : replies.stop])
+        self.terms.plain_sent(len(calls), rows.reply_times[replies.start : replies.stop])
+        self.answers.versions[0].add(1)
+        self.answers.versions[1].add(1)
+
+    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
+        assert self._by_class is not None and self.plain is not None
+        number, exceeding = self.connection.number, self.plain.exceeding
+        for is_call in (True, False):
+            key = message_class(self.conversation, is_call)
+            messages = partial(self._made_messages, rpcs, rows, is_call)
+            if key is not None:
+                self._by_class(key, messages, number, len(rows))
+            else:
+                for sent in messages():
+                    self._judge(sent)
+        within = np.ones(len(rows), np.bool_)
+        within[list(exceeding)] = False
+        procedures, counts = np.unique(rows["procedure"][within], return_counts=True)
+        for procedure, count in zip(procedures.tolist(), counts.tolist(), strict=True):
+            names = rpcs.names.procedures[procedure]
+            if names.program == NFS:
+                self.sides_known.add(number)
+            mine = rows[within & (rows["procedure"] == procedure)]
+            self._by_class(names[:2] + names[3:5], partial(self._made_transactions, rpcs, mine), number, count)
+        for place, flow in exceeding.items():
+            (rpc,) = made(rpcs, rows[place : place + 1])
+            transaction = Transaction(self.conversation, rpc, flow)
+            assert rpc.call is not None
+            answer = bisect_right(self.plain.reply_frames, rpc.call.frame)
+            transaction.relieved = self.plain.reply_times[answer] - rpc.call.time
+            self.settling.add(transaction)
+
+    def _made_messages(self, rpcs: PlainRpcs, rows: Rows, is_call: bool) -> Iterator[SentMessage]:
+        for first in range(len(rows)):
+            yield from self._messages(made(rpcs, rows[first : first + 1]), is_call)
+
+    def _made_transactions(self, rpcs: PlainRpcs, rows: Rows) -> Iterator[Transaction]:
+        for first in range(len(rows)):
+            (rpc,) = made(rpcs, rows[first : first + 1])
+            yield Transaction(self.conversation, rpc, CreditState(1, 1, 1, 1))
+
     # Before and after a judgement
 
     def _settled_plain(self, messages: list[tuple[Rpc, bool]]) -> None:
@@ -256,17 +342,18 @@ class AuditListener:
         for rpc, is_call in messages:
             key = keys[is_call]
             if key is None:
-                one = self._message(rpc, is_call)
-                self.settling.follow(one, one.message.frame)
-                self._judge(one)
+                self._judge(next(self._messages([rpc], is_call)))
             else:
-                self._by_class(key, partial(self._message, rpc, is_call), self.connection.number)
+                self._by_class(key, partial(self._messages, [rpc], is_call), self.connection.number)
 
-    def _message(self, rpc: Rpc, is_call: bool) -> SentMessage:
-        """A plain message."""
-        message = rpc.call if is_call else rpc.reply
-        assert message is not None
-        return SentMessage(self.conversation, message, 0 if is_call else 1, is_call, rpc)
+    def _messages(self, rpcs: list[Rpc], is_call: bool) -> Iterator[SentMessage]:
+        """Plain messages."""
+        for rpc in rpcs:
+            message = rpc.call if is_call else rpc.reply
+            assert message is not None
+            sent = SentMessage(self.conversation, message, 0 if is_call else 1, is_call, rpc)
+            self.settling.follow(sent, message.frame)
+            yield sent
 
     def _unread(self, sender: int, call: UnreadCall) -> None:
         self.unread_calls[sender].append(call)

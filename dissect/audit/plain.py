@@ -69,7 +69,7 @@ def rpc_class(rpc: Rpc, flow: CreditState | None) -> Hashable:
         or reply.end - reply.start != reply.inline_length
         or not plain_message(call)
         or not plain_message(reply)
-        or not _plain_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
+        or not plain_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
         or (rpc.version == 3 and rpc.program == NFS and not _holds_arguments(rpc, call))
     ):
         return None
@@ -77,7 +77,7 @@ def rpc_class(rpc: Rpc, flow: CreditState | None) -> Hashable:
 
 
 @lru_cache(maxsize=4096)
-def _plain_procedure(
+def plain_procedure(
     program: int | None, version: int | None, procedure: int | None, operations: tuple[str, ...]
 ) -> bool:
     """Whether nothing in the arguments makes a difference: neither a number of bytes that is asked for, nor data."""

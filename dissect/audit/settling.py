@@ -45,7 +45,7 @@ class Settling:
         """The last frame that was reached."""
         self.last_sent = [0, 0]
         """Frame of the last message of either end."""
-        self._next = 0
+        self.next = 0
         """The frame from which on there is enough to settle."""
         self._waiting: deque[tuple[int, Subject | None, Rpc | None, bool]] = deque()
         """Frame and noun, or instead of it a plain message."""
@@ -58,7 +58,7 @@ class Settling:
             self.last_sent[sender] = max(self.last_sent[sender], operation.last_frame)
         if operation.last_frame > self.frame:
             self.frame = operation.last_frame
-            if self.frame >= self._next:
+            if self.frame >= self.next:
                 self.settle()
 
     def add(self, subject: Subject) -> None:
@@ -83,7 +83,7 @@ class Settling:
 
     def settle(self, before: int | None = None) -> None:
         """Judge what is older than frame ``before``; by default, what nothing can change any more."""
-        self._next = self.frame + STRIDE
+        self.next = self.frame + STRIDE
         limit = self.frame - REORDERED if before is None else before
         while self._operations and self._operations[0][0] < limit:
             frame, moved = self._operations.popleft()

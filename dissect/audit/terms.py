@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..layers.characteristics_codes import XCHAR_RBSIZ
 from ..layers.rpcrdma_codes import ERR_VERS, RDMA_ERROR, RDMA_OPTIONAL
 from ..rpcrdma.characteristics import RespXch, decode_option
@@ -60,6 +62,18 @@ class VersionTwoState:
         self.settled = bool(self.waiting) and header.procedure != RDMA_ERROR and not header.problem
         self.opening.clear()
         self.waiting = 0
+
+    def plain_sent(self, calls: int, replies: Sequence[int]) -> None:
+        """Plain messages of version 1 pass; ``replies`` are the times of those of the server, ns."""
+        self.sent[0] += calls
+        self.sent[1] += len(replies)
+        if self.settled or not replies:
+            return
+        for one in self.opening:
+            one.relieved = replies[0] - one.message.time
+        self.opening.clear()
+        self.waiting = 0
+        self.settled = True
 
     def _standing(self, sender: int, message: Message) -> MessageOrder:
         larger, until = self.larger[1 - sender]

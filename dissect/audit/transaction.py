@@ -256,7 +256,7 @@ class Transaction(Subject):
         call = self._bound_call
         return binding.result_bounds(*call, self.reduced) if call is not None else ()
 
-    @property
+    @cached_property
     def asked_bytes(self) -> int | None:
         """The bytes of results that the call asks for inline or in the Reply chunk, where it states how many."""
         call = self._bound_call

@@ -194,6 +194,18 @@ def call_items(
     return _unplaced((), "", True, reduced)
 
 
+def holds_data(version: int, procedure: int, arguments: memoryview) -> bool:
+    """Whether the eligible argument of NFS version 2 or 3, which is not reduced, ends inside the ``arguments``."""
+    argument = _argument(version, procedure)
+    if argument is None:
+        return False
+    try:
+        at = argument[1](arguments, 0)
+        return at + 4 + word(arguments, at)[0] <= len(arguments)
+    except (StructError, Malformed):
+        return False
+
+
 def result_bounds(
     program: int,
     version: int,

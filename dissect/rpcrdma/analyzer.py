@@ -23,7 +23,7 @@ from .answered import RpcNumbers
 from .conversation import Conversation
 from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
-from .listeners import Listener
+from .listeners import ColumnListener, Listener
 from .matching import LINGER, MAX_OUTSTANDING, Matching
 from .pairing_evidence import RPC_SENDS
 from .plain import PlainWay
@@ -303,7 +303,8 @@ class Analyzer:
             options, conversation = self.options, self.conversation(connection)
             matching = Matching(conversation, self._numbers, self._done, options.outstanding)
             if self.listener is not None:
-                matching.listener = self.listener(conversation)
+                matching.listener = listener = self.listener(conversation)
+                matching.columns = listener if isinstance(listener, ColumnListener) else None
             dispatcher = Dispatcher(conversation, matching, options.ports, options.force)
             self._dispatchers[connection.number] = dispatcher
         return dispatcher

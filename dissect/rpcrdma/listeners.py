@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, Rows
 from ..transport.operations import Operation
 from .messages import Message
+from .rpc_table import PlainRpcs, RpcNames
 from .rpcs import Rpc
 
 
@@ -26,6 +31,47 @@ class Listener(Protocol):
 
     def data_transferred(self, operation: Operation) -> None:
         """An RDMA Read or Write was issued."""
+
+
+class PlainPairs(NamedTuple):
+    """Plain RPCs of a connection, a row each, before they are taken for such."""
+
+    caller: Int64s
+    procedure: Int64s
+    """Index into ``RpcNames.procedures``."""
+    call_send: Int64s
+    """Bytes of the Send."""
+    reply_send: Int64s
+    credits_requested: Int64s
+    credits_granted: Int64s
+    invalidates: NDArray[np.bool_]
+    """Call or reply is a Send With Invalidate."""
+    data: Bytes
+    arguments: Int64s
+    """Offset of the call's arguments in ``data``."""
+    call_end: Int64s
+    """Offset of the call's end."""
+
+
+@runtime_checkable
+class ColumnListener(Listener, Protocol):
+    """One that takes plain RPCs in columns, and is called for none of their events.
+
+    For each batch and direction: ``plain_begins``, then ``plain_advanced`` before each other event of the connection
+    and at last for all, and ``plain_ended``.
+    """
+
+    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
+        """Which rows it takes in columns; the others happen one after the other."""
+
+    def plain_begins(self, calls: Rows, replies: Rows) -> None:
+        """A batch: RPC rows of one direction in the order of calls, and in that of replies."""
+
+    def plain_advanced(self, called: int, answered: int) -> None:
+        """So many of the batch's calls and replies have happened."""
+
+    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
+        """The batch is over; ``rows``, in the order of calls, have their numbers now."""
 
 
 class Listeners:

@@ -13,7 +13,7 @@ from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR
 from .answered import AnsweredXids
 from .conversation import Conversation
-from .listeners import Listener
+from .listeners import ColumnListener, Listener
 from .memory import REORDERED, AdvertisedMemory
 from .messages import Message
 from .outcome import conclude, finish_state
@@ -47,6 +47,7 @@ class Matching:
     __slots__ = (
         "answered",
         "calls",
+        "columns",
         "conversation",
         "detached",
         "done",
@@ -106,6 +107,8 @@ class Matching:
         self.detached = 0
         """Number of the last Rpc that holds copies of its bytes."""
         self.listener: Listener | None = None
+        self.columns: ColumnListener | None = None
+        """The same, where it takes plain RPCs in columns."""
 
     @property
     def waiting(self) -> bool:

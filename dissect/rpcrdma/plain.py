@@ -24,6 +24,7 @@ from ..transport.rc.link import RcLink
 from ..transport.rc.observer import LinkRun
 from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
 from .dispatch import Dispatcher
+from .listeners import PlainPairs
 from .messages import TransportHeader
 from .plain_batch import Event, Link, PlainBatch, connection_number
 from .plain_long_replies import LongReply, Place, Transfer, advertised, header_of, quiet, transfers
@@ -107,6 +108,7 @@ class PlainWay:
         pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))
         pairs, long = self._long(columns, read, pairs, links, sends, events)
         pairs = self._answered(read, pairs, rows["captured"], long)
+        pairs = self._accepted(data, links, columns, read, pairs)
         if not len(pairs.call):
             return _merged(events, runs), None
         taken = {id(long[one][1].operation) for one in pairs.transfers[pairs.transfers >= 0].tolist()}
@@ -147,7 +149,7 @@ class PlainWay:
             if (
                 (conversation.protocol == "rpcrdma" or dispatcher.untouched)
                 and (matching.settled == 1 or not (matching.settled or conversation.negotiation.refused))
-                and matching.listener is None
+                and (matching.listener is None or matching.columns is not None)
                 and not (matching.replies or dispatcher.undirected[0] or dispatcher.undirected[1])
                 and max(matching.outstanding) + counts[number] + len(others) <= matching.maximum
                 and all(_usual(operation) for _, operation in others)
@@ -212,6 +214,9 @@ class PlainWay:
         right = (
             (rows["frame"][reply] > rows["frame"][call]) & (rows["time"][reply] >= rows["time"][call]) & (waited >= 0)
         )
+        right &= (
+            read.long[call] | ~read.long[reply]
+        )  # What fills a Reply chunk that the call did not give is not plain.
         call, reply = call[right], reply[right]
         ends = rows["payload"][call] + rows["captured"][call]
         procedures = self._names.procedures(data, read, call, ends)
@@ -285,6 +290,31 @@ class PlainWay:
                     headers.append((place, operation.initiator, header_of(operation)))
         return advertised(headers)
 
+    def _accepted(self, data: Bytes, links: list[RcLink], columns: _Sends, read: PlainSends, pairs: _Pairs) -> _Pairs:
+        """The pairs that the listeners take in columns."""
+        accepted = np.ones(len(pairs.call), np.bool_)
+        rows = columns.rows
+        for place, link in enumerate(links):
+            listener = self._dispatcher(link).matching.columns
+            if listener is None:
+                continue
+            mine = (columns.link[pairs.call] == place).nonzero()[0]
+            call, reply = pairs.call[mine], pairs.reply[mine]
+            found = PlainPairs(
+                columns.sender[call],
+                pairs.procedures[mine],
+                rows["length"][call].astype(np.int64),
+                rows["length"][reply].astype(np.int64),
+                read.credits[call],
+                read.credits[reply],
+                (EXTRA[rows["opcode"][call]] == INVALIDATE) | (EXTRA[rows["opcode"][reply]] == INVALIDATE),
+                data,
+                read.arguments[call],
+                rows["payload"][call].astype(np.int64) + rows["captured"][call],
+            )
+            accepted[mine] = listener.plain_accepted(found, self._names.names) & ~read.long[call]
+        return _chosen(pairs, accepted)
+
     def _batch(
         self,
         data: Bytes,
@@ -306,10 +336,10 @@ class PlainWay:
         matchings = [(link, self._dispatcher(link).matching) for link in chosen]
         conversations = {link.connection.number: matching.conversation for link, matching in matchings}
         plain = PlainRpcs(rows, data, runs, conversations, self._names.names)
-        busy = {connection_number(link) for _, link, operation in events if operation.kind is SEND}
-        return PlainBatch(
-            plain, starts, matchings, busy, [long[one] if one >= 0 else None for one in pairs.transfers.tolist()]
-        )
+        listened = any(matching.columns is not None for _, matching in matchings)
+        busy = {connection_number(link) for _, link, operation in events if listened or operation.kind is SEND}
+        transfers = [long[one] if one >= 0 else None for one in pairs.transfers.tolist()]
+        return PlainBatch(plain, starts, matchings, busy, transfers, listened)
 
     def _rows(self, links: list[RcLink], columns: _Sends, read: PlainSends, pairs: _Pairs) -> Rows:
         rows = np.zeros(len(pairs.call), RPC)

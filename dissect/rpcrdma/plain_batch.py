@@ -47,13 +47,16 @@ class PlainBatch:
         links: Sequence[tuple[RcLink, Matching]],
         busy: set[int],
         long: Sequence[tuple[LongReply, Transfer] | None],
+        listened: bool = False,
     ) -> None:
         """``plain.rows``: by direction, and in it by call, still without ``number`` and ``order``.
 
         ``starts``: of the directions, with their connections in ``links``; ``busy``: connection numbers of those that
-        have other events, too.  ``long``: what came through Reply chunks, one for each row.
+        have other events, too.  ``long``: what came through Reply chunks, one for each row.  ``listened``: a listener
+        follows the order of all events.
         """
         rows = plain.rows
+        self._listened = listened
         self.plain = plain
         self._long = long
         self._calls: Int64s = rows["call_frame"].astype(np.int64)
@@ -103,7 +106,8 @@ class PlainBatch:
             if ahead != called:
                 numbers.last += ahead - called
                 called = ahead
-            directions = self._beside.get(connection_number(link)) if operation.kind is SEND else None
+            happens = self._listened or operation.kind is SEND
+            directions = self._beside.get(connection_number(link)) if happens else None
             if directions is None:
                 take(link, operation)
             else:
@@ -122,7 +126,7 @@ class PlainBatch:
         rows["order"] = np.concatenate([direction.finish() for direction in self._all])
         first = 0
         for direction in self._all:
-            direction.settle(rows["number"][first : first + len(direction)])
+            direction.settle(rows[first : first + len(direction)], self.plain)
             first += len(direction)
         self._ended = np.repeat(places, np.diff(ended))
 
@@ -178,6 +182,8 @@ class PlainDirection:
         self._others: list[int] = []
         """Places of the direction's other calls in the order of events."""
         matching.answered[caller].begin(self._answers, answers["xid"].astype(np.int64))
+        if matching.columns is not None:
+            matching.columns.plain_begins(rows, answers)
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -191,6 +197,8 @@ class PlainDirection:
 
     def _advance(self, called: int, answered: int) -> None:
         matching, caller = self._matching, self._caller
+        if matching.columns is not None:
+            matching.columns.plain_advanced(called, answered)
         matching.sent[caller] += called - self._called
         matching.outstanding[caller] += called - self._called - (answered - self._answered)
         if answered > self._answered:
@@ -219,6 +227,8 @@ class PlainDirection:
         orders: Int64s = self._first + 1 + np.arange(len(self._calls))
         return orders + np.searchsorted(self._others, self._calls) if self._others else orders
 
-    def settle(self, numbers: Int64s) -> None:
-        """``numbers``: of the RPCs, in the order of their calls."""
-        self._matching.answered[self._caller].end(numbers[self._ranks])
+    def settle(self, rows: Rows, plain: PlainRpcs) -> None:
+        """``rows``: those of its RPCs, in the order of calls, with their numbers."""
+        self._matching.answered[self._caller].end(rows["number"][self._ranks])
+        if self._matching.columns is not None:
+            self._matching.columns.plain_ended(rows, plain)

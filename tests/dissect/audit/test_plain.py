@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import given
@@ -15,17 +15,32 @@ from playbook.strategies import Conversation, faulty
 from playbook.violations import hello
 from rdmascope.captures import open_capture
 from rdmascope.dissect.audit.auditor import Auditor, TallyKey
+from rdmascope.dissect.audit.plain_columns import PlainRows
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer, drop_contents
+from rdmascope.dissect.rpcrdma import plain
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
+from rdmascope.dissect.transport.rc import assembly
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_batches() -> Iterator[None]:
+    """Columns are made of few Sends, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain, "MIN_ROWS", 1)
+        patch.setattr(assembly, "MIN_RUN", 1)
+        yield
+
 
 Said = tuple[str, tuple[int, ...], int | None, str, str]
 Tallies = dict[TallyKey, tuple[int, int, int, int, dict[str, int]]]
 
 
-def audited(batches: Iterable[FrameBatch], one_by_one: bool) -> tuple[Tallies, list[Said], Auditor]:
+def audited(
+    batches: Iterable[FrameBatch], one_by_one: bool, columns: bool = False
+) -> tuple[Tallies, list[Said], Auditor]:
     """Judgements by rule and end, and what is said of the violations."""
     auditor = Auditor(release=drop_contents, one_by_one=one_by_one)
-    analyzer = Analyzer(listener=auditor.listener)
+    analyzer = Analyzer(Options(columns=columns), listener=auditor.listener)
     for batch in batches:
         analyzer.feed(batch)
     analyzer.finish()
@@ -40,9 +55,11 @@ def audited(batches: Iterable[FrameBatch], one_by_one: bool) -> tuple[Tallies, l
 
 
 def compare(batches: list[FrameBatch]) -> Auditor:
-    by_class, one_by_one = audited(batches, False), audited(batches, True)
+    one_by_one = audited(batches, True)
+    by_class, in_columns = audited(batches, False), audited(batches, False, True)
     assert by_class[:2] == one_by_one[:2]
-    return by_class[2]
+    assert in_columns[:2] == one_by_one[:2]
+    return in_columns[2]
 
 
 @pytest.mark.parametrize("name", MANIFEST)
@@ -76,6 +93,24 @@ def test_plain_rpcs_are_judged_once_for_all() -> None:
     assert "V1-CREDIT-EXCEEDED" in judged
     assert auditor.tally("V1-CREDIT-EXCEEDED", 1, 0).passed == 399
     assert len(auditor._classes[1]) == 3
+
+
+def test_plain_rpcs_are_taken_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    advance = PlainRows.advance
+
+    def noted(self: PlainRows, called: int, answered: int) -> None:
+        taken.append(called)
+        advance(self, called, answered)
+
+    monkeypatch.setattr(PlainRows, "advance", noted)
+    wire = Wire()
+    connection = wire.connect()
+    for number in range(100):
+        rpc = call(connection, nfs3.getattr_(), reply_chunk=None if number % 9 else connection.register(256))
+        reply(rpc, nfs3.getattr_reply(), credits=8)
+    compare(frame_batches(Capture(wire).frames, []))
+    assert len(taken) > 10 and max(taken) > 80
 
 
 def test_a_plain_call_beyond_the_credits_is_found() -> None:
