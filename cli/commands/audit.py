@@ -83,8 +83,8 @@ def command(
       MUST)
       ...
         MUST  PD-INVALIDATE-AGREED  14 times
-          Send With Invalidate only after both ends set R (cm-pvt-data-08, 4.1;
-          RFC 8797, 4.1)
+          Send With Invalidate only after both ends set R (cm-pvt-data-08 and RFC
+          8797, 4.1)
           server 10.77.0.1:20049, connection 1: 7 of 7
             frame 29, RPC 2, XID 0xaea615e0
               found     a Send With Invalidate, and the passive side did not set R

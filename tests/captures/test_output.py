@@ -23,6 +23,7 @@ OUTPUTS = {
     ("live", "path"),
     ("probe", "junit_file"),
     ("probe", "write_file"),
+    ("sql", "output"),
     ("synth", "output"),
 }
 """Every option that names something to be written.  A new one is listed here and goes through ``open_output``."""
