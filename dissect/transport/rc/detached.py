@@ -1,6 +1,7 @@
 """Messages of a send queue that stand outside the order of its PSNs.
 
-Those from before the first PSN known, and new ones whose PSNs their sender had used before.
+Those from before the first PSN known, those that come when they were taken as missing, and new ones whose PSNs their
+sender had used before.
 """
 
 from __future__ import annotations
