@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
 
 def requirements() -> dict[str, str]:
-    return {"requirements": " ".join(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])}
+    return {"requirements": "\n".join(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])}
 
 
 def sources() -> Iterator[Path]:
@@ -95,7 +95,7 @@ def read(path: Path) -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Of everything that is run here: nobody is there to answer questions."""
+    """Of everything that is run here, without questions, which have no answer here."""
     return {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PIP_ROOT_USER_ACTION": "ignore", "LC_ALL": "C.UTF-8"}
 
 
