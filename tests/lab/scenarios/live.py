@@ -17,7 +17,9 @@ MISSING = ("damaged", "no reply", "no call")
 def judge(outcome: Outcome) -> Iterator[Check]:
     calm, flood = (lines(outcome.text(f"{name}.jsonl")) for name in ("calm", "flood"))
     outside = [told(one) for one in records(outcome, "rpcs")]
-    inside = [told(one) for one in calm if one["type"] == "rpc"]
+    # Live prints an RPC when it ends; rpcs lists them in the order of their calls.
+    ended = [one for one in calm if one["type"] == "rpc"]
+    inside = [told(one) for one in sorted(ended, key=lambda one: one["number"])]
     capture = calm[-1]
     yield equal("live ended by", "SIGINT", capture["ended_by"])
     yield Check("the kernel dropped nothing", str(capture["kernel_dropped"]), capture["kernel_dropped"] == 0)
