@@ -12,6 +12,7 @@ from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
 from .rpc_header import CallHeader, GssCredential, call_header, message_type, reply_header
 from .shapes.decode import SparseBytes, decode
 from .shapes.flat import flat_fields
+from .shapes.learned import Layouts
 from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS
 from .status import nfs4_status, reply_status
 from .statuses import OK
@@ -126,11 +127,43 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
+_FIELDS = ("handle", "name", "offset", "count")
+_LAYOUTS = {
+    False: Layouts(COMPOUND4ARGS, _FIELDS, MAX_NODES),
+    True: Layouts(CB_COMPOUND4ARGS, _FIELDS, MAX_NODES),
+}
+"""By whether it is a callback."""
+
+
 def _call4(header: CallHeader, view: memoryview) -> str:
     """The first handle, name, offset and length of a COMPOUND's operations."""
-    shape = CB_COMPOUND4ARGS if header.program == NFS_CALLBACK else COMPOUND4ARGS
-    data = SparseBytes([(0, view)], len(view))
-    found = flat_fields(decode(shape, "", data, header.body, len(view), MAX_NODES).root)
+    callback = header.program == NFS_CALLBACK
+    body = view[header.body :]
+    layouts = _LAYOUTS[callback]
+    layout = layouts.of(body, 0)
+    if layout is None:
+        layouts.learn(body, 0)
+        return _call4_decoded(body, callback)
+    places = layout.places
+    detail = ""
+    if "handle" in places:
+        detail = f", FH: {handle_hash(body[slice(*places['handle'])]):#010x}"
+    if "name" in places:
+        name = bytes(body[slice(*places["name"])]).decode("utf-8", "backslashreplace")
+        detail += f"/{_printable(name[:255])}"
+    if "offset" in places:
+        detail += f" Offset: {_number(body, places['offset'])}"
+        detail += f" Len: {_number(body, places['count'])}" if "count" in places else ""
+    return detail
+
+
+def _number(view: memoryview, place: tuple[int, int]) -> int:
+    return int.from_bytes(view[slice(*place)])
+
+
+def _call4_decoded(body: memoryview, callback: bool) -> str:
+    shape = CB_COMPOUND4ARGS if callback else COMPOUND4ARGS
+    found = flat_fields(decode(shape, "", SparseBytes([(0, body)], len(body)), 0, len(body), MAX_NODES).root)
     detail = f", FH: {handle_hash(bytes.fromhex(found['handle'])):#010x}" if "handle" in found else ""
     if "name" in found:
         detail += f"/{_printable(found['name'][:255])}"

@@ -99,20 +99,25 @@ class _Stop(Exception):
 
 def decode(type: XdrType, name: str, data: SparseBytes, start: int, end: int, max_nodes: int = MAX_NODES) -> Decoded:
     """The value at ``start``, as far as it can be decoded; never raises on what the bytes hold."""
-    walk = _Walk(data, start, end, max_nodes)
-    top = Node("", None, start)
-    problem = ""
-    try:
-        walk.read(top, name, type)
-    except _Stop as stop:
-        problem = str(stop)
-    return Decoded(top.children[0], walk.at, problem)
+    return Walk(data, start, end, max_nodes).decoded(type, name)
 
 
-class _Walk:
+class Walk:
+    """One walk over the bytes [at, limit)."""
+
     def __init__(self, data: SparseBytes, at: int, limit: int, max_nodes: int) -> None:
         self.data, self.at, self.limit, self.left = data, at, limit, max_nodes
         self.enclosing: list[Node] = []
+
+    def decoded(self, type: XdrType, name: str) -> Decoded:
+        """The value where the walk stands, as far as it can be decoded."""
+        top = Node("", None, self.at)
+        problem = ""
+        try:
+            self.read(top, name, type)
+        except _Stop as stop:
+            problem = str(stop)
+        return Decoded(top.children[0], self.at, problem)
 
     def read(self, parent: Node, name: str, type: XdrType) -> Node:
         node = Node(name, type, self.at)

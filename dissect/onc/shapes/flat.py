@@ -55,10 +55,7 @@ def flat_fields(arguments: Node | None, results: Node | None = None, header: Nod
     """
     found: dict[str, Any] = {}
     if arguments is not None:
-        for node in arguments.walk():
-            name = _name(node)
-            if name is not None and name not in found and (value := _value(node)) is not None:
-                found[name] = value
+        found = {name: _value(node) for name, node in flat_nodes(arguments).items()}
     if results is not None:
         for node in results.walk():
             name = _name(node)
@@ -73,6 +70,16 @@ def flat_fields(arguments: Node | None, results: Node | None = None, header: Nod
             if flat is not None and flat not in found and (value := _value(node)) is not None:
                 found[flat] = value
     return {name: found[name] for name in FLAT_NAMES if name in found}
+
+
+def flat_nodes(arguments: Node) -> dict[str, Node]:
+    """The first node of each whose bytes are there."""
+    found: dict[str, Node] = {}
+    for node in arguments.walk():
+        name = _name(node)
+        if name is not None and name not in found and _value(node) is not None:
+            found[name] = node
+    return found
 
 
 def _name(node: Node) -> str | None:
