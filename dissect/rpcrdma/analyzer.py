@@ -180,7 +180,7 @@ class Analyzer:
         self._now = int(times[-1])
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
-        runs: list[LinkRun] | None = [] if self.options.columns else None
+        runs: list[LinkRun] | None = [] if self.options.columns and self._plain.wanted() else None
         events: list[Event] = [*self._observer.feed(packets, runs)] if len(packets) else []
         if decoded.tcp:
             events = [*self._feed_iwarp(batch, decoded.tcp, events)]

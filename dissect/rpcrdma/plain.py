@@ -33,6 +33,10 @@ from .rpc_table import RPC, STATES, PlainRpcs
 
 MIN_ROWS = 64
 """Sends of a batch from which on columns take less time than objects."""
+MIN_SHARE = 8
+"""Columns take less time than objects where at least one of so many Sends is a plain call, and one a plain reply."""
+PAUSE = 8
+"""Batches, behind one in which columns did not pay, that go the first way."""
 _FIRST_RESULT = 13
 """The word of a plain reply with which its results begin."""
 
@@ -83,6 +87,12 @@ class PlainWay:
         """``dispatcher`` gives that of a connection."""
         self._dispatcher = dispatcher
         self._names = PlainNames()
+        self._paused = 0
+
+    def wanted(self) -> bool:
+        """Whether the Sends of the next batch should come in runs; asked once for each batch."""
+        self._paused -= self._paused > 0
+        return not self._paused
 
     def take(self, runs: list[LinkRun], events: list[Event]) -> tuple[list[Event], PlainBatch | None]:
         """The events of a batch with what of ``runs`` is not plain among them, in their order; and what is plain."""
@@ -103,6 +113,9 @@ class PlainWay:
         assert data is not None
         rows = columns.rows
         read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64))
+        if MIN_SHARE * min(int(np.count_nonzero(read.call)), int(np.count_nonzero(read.reply))) < len(rows):
+            self._paused = PAUSE + 1
+            return _merged(events, runs), None
         usable = rows["frame"] > self._settled(links, columns, read, sends)[columns.link]
         usable &= ~columns.unusual
         pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))

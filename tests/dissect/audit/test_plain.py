@@ -27,6 +27,7 @@ def small_batches() -> Iterator[None]:
     """Columns are made of few Sends, too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plain, "MIN_ROWS", 1)
+        patch.setattr(plain, "MIN_SHARE", 1 << 30)
         patch.setattr(assembly, "MIN_RUN", 1)
         yield
 

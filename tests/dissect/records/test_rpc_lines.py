@@ -23,6 +23,7 @@ def line(rpc: Rpc) -> str:
 @pytest.mark.parametrize("name", ["meta-rxe", "loss-rxe", "rxe-nfs-all"])
 def test_every_line_is_that_of_its_rpc(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "MIN_ROWS", 1)
+    monkeypatch.setattr(plain, "MIN_SHARE", 1 << 30)
     lines = RpcLines(line)
     made = 0
     for table in Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=3000)).tables():

@@ -31,12 +31,15 @@ from rdmascope.dissect.transport.rc import assembly
 
 from .test_analyzer_playbook import QUICK
 
+ANY_SHARE = 1 << 30
+"""In place of ``MIN_SHARE``: one plain call and one plain reply are enough."""
 CUTS = st.lists(st.integers(0, 1000), max_size=4)
 
 
 @pytest.fixture(autouse=True)
 def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "MIN_ROWS", 1)
+    monkeypatch.setattr(plain, "MIN_SHARE", ANY_SHARE)
     monkeypatch.setattr(assembly, "MIN_RUN", 1)
 
 
@@ -111,7 +114,7 @@ class Way:
 
     def __init__(self, columns: bool, contents: bool = True) -> None:
         self.analyzer = Analyzer(Options(columns=columns, contents=contents))
-        self.kept: list[Sequence[Rpc]] = []
+        self.kept: list[RpcTable] = []
         self.plain = 0
         self.seen: list[object] = []
         self.statistics = Statistics(3)
@@ -191,6 +194,32 @@ def test_statistics_whose_latencies_become_a_histogram(monkeypatch: pytest.Monke
 def test_any_conversation_with_any_fault(conversation: Conversation, cuts: list[int], start: int) -> None:
     capture = Capture(conversation.wire, faults.cut(conversation.packets, start))
     compare(frame_batches(capture.frames, cuts))
+
+
+@QUICK
+@given(conversations(), CUTS, st.sampled_from([1, 3]), st.integers(0, 2))
+def test_batches_that_go_either_way(conversation: Conversation, cuts: list[int], share: int, pause: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain, "MIN_SHARE", share)
+        patch.setattr(plain, "PAUSE", pause)
+        compare(frame_batches(Capture(conversation.wire, conversation.packets).frames, cuts))
+
+
+def test_batches_behind_one_with_few_plain_calls_go_the_first_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "MIN_SHARE", 4)
+    monkeypatch.setattr(plain, "PAUSE", 3)
+    wire = Wire()
+    conn = wire.connect()
+    cuts = []
+    for number in range(8):
+        for _ in range(6):
+            if number:
+                reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+            else:
+                reply(call(conn, nfs3.read(0, 100), writes=[conn.register(100)]), nfs3.read_reply(b"data"))
+        cuts.append(len(Capture(wire).frames))
+    way = Way(True).feed(frame_batches(Capture(wire).frames, cuts))
+    assert [len(table.plain) for table in way.kept] == [0, 0, 0, 0, 6, 6, 6, 6, 0]
 
 
 @QUICK
