@@ -311,7 +311,7 @@ class Statistics:
                 self._add_slow(groups, rows, index)
             else:
                 self.add(table.objects[index])
-        self._add_groups(groups, rows)
+        self._add_groups(groups, table)
         self._room = room - len(table)
 
     def _begin(self, groups: _PlainGroups, group: int) -> None:
@@ -325,11 +325,11 @@ class Statistics:
         if failed:
             entry.statuses.setdefault(status, 0)
 
-    def _add_groups(self, groups: _PlainGroups, rows: Rows) -> None:
-        counts = np.bincount(groups.inverse).tolist()
+    def _add_groups(self, groups: _PlainGroups, table: RpcTable) -> None:
+        rows, counts = table.plain_rows, np.bincount(groups.inverse).tolist()
         called, replied = (
-            np.bincount(groups.inverse, rows[name]).astype(np.int64).tolist()
-            for name in ("call_inline", "reply_inline")
+            np.bincount(groups.inverse, column).astype(np.int64).tolist()
+            for column in (rows["call_inline"], groups.reply_bytes)
         )
         for (procedure, number, status, failed), count, call_bytes, reply_bytes in zip(
             groups.kinds, counts, called, replied, strict=True
@@ -349,15 +349,24 @@ class Statistics:
         for totals, name in ((self._inline_call, "call_inline"), (self._inline_reply, "reply_inline")):
             totals.messages += int(np.count_nonzero(rows[name]))
             totals.transferred += int(rows[name].sum())
-        self.timeline.add_all(rows["reply_end"], rows["call_inline"], rows["reply_inline"])
+        # Something came through each Reply chunk, which has one segment.
+        chunks, count = self.transfers["reply chunk"], len(table.transfers)
+        chunks.messages += count
+        chunks.chunks += count
+        chunks.segments += count
+        chunks.advertised += sum(reply.length for reply, _ in table.transfers)
+        chunks.transferred += int(rows["reply_chunk_bytes"].sum())
+        self.timeline.add_all(rows["reply_end"], rows["call_inline"], groups.reply_bytes)
         order = groups.procedures.argsort(kind="stable")
         latencies = rows["latency"][order]
+        parts = [(PARTS.index(name), rows[f"latency_{name}"][order]) for name in ("server", "writes")]
         starts = groups.procedures[order].searchsorted(np.arange(len(groups.keys) + 1)).tolist()
         for entry, first, behind in zip(groups.entries, starts[:-1], starts[1:], strict=True):
-            mine = latencies[first:behind]
-            entry._latency.recent.frombytes(mine.tobytes())
-            server = mine[mine != 0].astype(np.float64).astype(np.float32)
-            entry._parts[PARTS.index("server")].recent.frombytes(server.tobytes())
+            entry._latency.recent.frombytes(latencies[first:behind].tobytes())
+            for index, part in parts:
+                mine = part[first:behind]
+                mine = mine[mine != 0].astype(np.float64).astype(np.float32)
+                entry._parts[index].recent.frombytes(mine.tobytes())
 
     def _candidates(self, rows: Rows) -> list[int]:
         """Those of the rows that may be among the slowest."""
@@ -378,7 +387,7 @@ class Statistics:
             return
         procedure, number, status, failed = groups.kinds[int(groups.inverse[index])]
         slow = SlowRpc(
-            Latency(total, 0, 0, total, 0, 0),
+            Latency(total, 0, 0, int(row["latency_server"]), int(row["latency_writes"]), 0),
             int(row["number"]),
             number,
             int(row["xid"]),
@@ -388,8 +397,8 @@ class Statistics:
             int(row["call_frame"]),
             int(row["reply_frame"]),
             int(row["call_inline"]),
-            int(row["reply_inline"]),
-            0,
+            int(groups.reply_bytes[index]),
+            int(row["retransmissions"]),
         )
         replace = heapq.heappush if len(self._slowest) < self._max_slowest else heapq.heapreplace
         replace(self._slowest, (total, -slow.number, slow))
@@ -446,6 +455,7 @@ class _PlainGroups:
 
     def __init__(self, table: RpcTable, rows: Rows) -> None:
         names = table.names
+        self.reply_bytes: Int64s = rows["reply_inline"] + rows["reply_chunk_bytes"]
         codes = rows["procedure"].astype(np.int64) << 1 | rows["caller"]
         found, self.procedures = np.unique(codes, return_inverse=True)
         self.keys = [_key(names.procedures[code >> 1], code & 1 == 1) for code in found.tolist()]

@@ -10,8 +10,7 @@ import numpy as np
 from ..arrays import distinct
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.messages import Message, TransportHeader
-from ..rpcrdma.plain_sends import HEADER
+from ..rpcrdma.messages import HEADER, Message, TransportHeader
 from ..rpcrdma.rpc_table import STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Latency, Rpc
 from ..transport.connection import Connection, Endpoint
@@ -40,7 +39,11 @@ class RpcLines:
         lines: list[tuple[int, str]] = [(0, "")] * len(table)
         for place, rpc in zip(table.places.tolist(), table.objects, strict=True):
             lines[place] = rpc.number, self._line(rpc)
-        rows = table.plain_rows
+        rows, places = table.plain_rows, table.plain
+        through = rows["transfer"] >= 0
+        for place, rpc in zip(places[through].tolist(), table.plain_rpcs(rows[through]), strict=True):
+            lines[place] = rpc.number, self._line(rpc)
+        rows, places = rows[~through], places[~through]
         if not len(rows):
             return lines
         if len(self._templates) > MAX_TEMPLATES:
@@ -59,7 +62,7 @@ class RpcLines:
             )
             columns = {name: rows[name][part].tolist() for name in {*names, "number"}}
             filled = [template % values for values in zip(*(columns[name] for name in names), strict=True)]
-            for place, number, line in zip(table.plain[part].tolist(), columns["number"], filled, strict=True):
+            for place, number, line in zip(places[part].tolist(), columns["number"], filled, strict=True):
                 lines[place] = number, line
         return lines
 

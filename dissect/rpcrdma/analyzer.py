@@ -322,7 +322,7 @@ class Analyzer:
         done = self._done[:]
         self._done.clear()
         if plain is not None:
-            done = plain.finish(done)
+            plain.finish(done)
         links = self._observer.links
         iwarp = self._iwarp.connections if self._iwarp else {}
         known: dict[int, RetransmissionDelays | None] = {}

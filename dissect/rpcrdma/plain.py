@@ -2,9 +2,10 @@
 
 Two ways lead from Operations to RPCs.  ``Dispatcher`` and ``Matching`` take one Operation after the other, and
 know everything that may happen; they are the reference.  This module takes what nearly all metadata traffic is: a call
-and its reply in one batch, each one packet and without chunks, of an XID that nothing else in the batch has, on
-a connection on which nothing unusual is under way.  All else goes the first way, and what depends on the order of
-events (numbers of RPCs, places among calls, credits) is kept as if the plain RPCs had gone that way, too.
+and its reply in one batch, each one packet and without chunks, or with a Reply chunk of one segment that one RDMA
+Write used, of an XID that nothing else in the batch has, on a connection on which nothing unusual is under way.  All
+else goes the first way, and what depends on the order of events (numbers of RPCs, places among calls, credits) is kept
+as if the plain RPCs had gone that way, too.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from ..transport.rc.observer import LinkRun
 from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
 from .dispatch import Dispatcher
 from .listeners import PlainPairs
-from .messages import TransportHeader
+from .messages import HEADER, LONG_HEADER, TransportHeader
 from .plain_batch import Event, Link, PlainBatch, connection_number
 from .plain_long_replies import LongReply, Place, Transfer, advertised, header_of, quiet, transfers
-from .plain_sends import HEADER, LONG_HEADER, SHORTEST_REPLY, PlainNames, PlainSends, read_sends
+from .plain_sends import SHORTEST_REPLY, PlainNames, PlainSends, read_sends
 from .rpc_table import RPC, STATES, PlainRpcs
 
 MIN_ROWS = 64
@@ -348,11 +349,17 @@ class PlainWay:
         chosen = [links[one] for one in columns.link[pairs.call[starts]].tolist()]
         matchings = [(link, self._dispatcher(link).matching) for link in chosen]
         conversations = {link.connection.number: matching.conversation for link, matching in matchings}
-        plain = PlainRpcs(rows, data, runs, conversations, self._names.names)
+        through = pairs.transfers >= 0
+        taken = [long[one] for one in pairs.transfers[through].tolist()]
+        transfers = [(reply, transfer.operation) for reply, transfer in taken]
+        rows["transfer"] = -1
+        if transfers:
+            rows["transfer"][through] = np.arange(len(transfers))
+            _note_transfers(rows, through, transfers)
+        plain = PlainRpcs(rows, data, runs, conversations, self._names.names, transfers)
         listened = any(matching.columns is not None for _, matching in matchings)
         busy = {connection_number(link) for _, link, operation in events if listened or operation.kind is SEND}
-        transfers = [long[one] if one >= 0 else None for one in pairs.transfers.tolist()]
-        return PlainBatch(plain, starts, matchings, busy, transfers, listened)
+        return PlainBatch(plain, starts, matchings, busy, listened)
 
     def _rows(self, links: list[RcLink], columns: _Sends, read: PlainSends, pairs: _Pairs) -> Rows:
         rows = np.zeros(len(pairs.call), RPC)
@@ -380,6 +387,17 @@ class PlainWay:
                 rows["invalidated"] = np.where(names, packets["immediate"].astype(np.int64), -1)
         rows["latency"] = rows["latency_server"] = rows["reply_time"] - rows["call_time"]
         return rows
+
+
+def _note_transfers(rows: Rows, through: NDArray[np.bool_], transfers: list[tuple[LongReply, Operation]]) -> None:
+    """What RPC rows say of their Reply chunks."""
+    found = [(reply.returned, one.last_time - one.first_time, one.retransmissions) for reply, one in transfers]
+    returned, writes, retransmissions = np.array(found, np.int64).T
+    rows["reply_chunk_bytes"][through] = returned
+    rows["reply_chunks"][through] = rows["reply_segments"][through] = 1
+    rows["latency_server"][through] -= writes
+    rows["latency_writes"][through] = writes
+    rows["retransmissions"][through] = retransmissions
 
 
 def _chosen(pairs: _Pairs, chosen: Rows) -> _Pairs:

@@ -9,14 +9,13 @@ from typing import Protocol
 
 import numpy as np
 
-from ..arrays import Int64s, Rows, some
+from ..arrays import Int64s, Rows
 from ..transport.connection import Connection
 from ..transport.operations import SEND, Operation
 from ..transport.rc.link import RcLink
 from .answered import RpcNumbers
 from .matching import Matching
-from .plain_long_replies import LongReply, Transfer, complete
-from .rpc_table import PlainRpcs, RpcTable, made
+from .rpc_table import PlainRpcs, RpcTable
 from .rpcs import Rpc
 
 LATE = 1 << 62
@@ -46,19 +45,16 @@ class PlainBatch:
         starts: Int64s,
         links: Sequence[tuple[RcLink, Matching]],
         busy: set[int],
-        long: Sequence[tuple[LongReply, Transfer] | None],
         listened: bool = False,
     ) -> None:
         """``plain.rows``: by direction, and in it by call, still without ``number`` and ``order``.
 
         ``starts``: of the directions, with their connections in ``links``; ``busy``: connection numbers of those that
-        have other events, too.  ``long``: what came through Reply chunks, one for each row.  ``listened``: a listener
-        follows the order of all events.
+        have other events, too.  ``listened``: a listener follows the order of all events.
         """
         rows = plain.rows
         self._listened = listened
         self.plain = plain
-        self._long = long
         self._calls: Int64s = rows["call_frame"].astype(np.int64)
         self._sorted_calls = np.sort(self._calls)
         self._all: list[PlainDirection] = []
@@ -130,29 +126,15 @@ class PlainBatch:
             first += len(direction)
         self._ended = np.repeat(places, np.diff(ended))
 
-    def finish(self, done: list[Rpc]) -> list[Rpc]:
-        """The RPCs of the batch that are objects, in their order.
-
-        Of ``done`` those that did not end by an event ended after all of them.
-        """
+    def finish(self, done: list[Rpc]) -> None:
+        """All has ended; of ``done``, which are those that are objects, what did not by an event after all events."""
         rows = self.plain.rows
-        long = np.array([one is not None for one in self._long])
         places = np.concatenate((self._ended, np.full(len(done) - len(self._ended), LATE)))
-        if some(long):
-            objects = made(self.plain, rows[long])
-            for rpc, one in zip(objects, filter(None, self._long), strict=True):
-                complete(rpc, one[0], one[1].operation)
-            places = np.concatenate((rows["reply_frame"][long], places))
-            done = objects + done
-            order = places.argsort(kind="stable")
-            places, done = places[order], [done[one] for one in order.tolist()]
-            rows = rows[~long]
         self.plain.rows = rows = rows.take(rows["reply_frame"].argsort())
         self._places = rows["reply_frame"].searchsorted(places, side="right") + np.arange(len(places))
-        return done
 
     def table(self, objects: list[Rpc]) -> RpcTable:
-        """All RPCs of the batch; ``objects`` as ``finish`` gave them."""
+        """All RPCs of the batch; ``objects`` as ``finish`` took them."""
         return RpcTable(objects, self.plain, self._places)
 
 

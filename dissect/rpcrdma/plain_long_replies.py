@@ -14,9 +14,8 @@ from ..layers.oncrpc_codes import MSG_ACCEPTED, REPLY
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..transport.operations import WRITE, Operation
 from .memory import AdvertisedMemory
-from .messages import Segment, TransportHeader, WriteChunk
-from .plain_sends import HEADER, LONG_HEADER
-from .rpcs import ChunkUse, Latency, Rpc, SegmentUse
+from .messages import HEADER, LONG_HEADER, Segment, TransportHeader, WriteChunk
+from .rpcs import ChunkUse, Rpc, SegmentUse
 from .transport_header import decode_header
 
 _REPLY = Struct(">7I").unpack_from
@@ -124,7 +123,7 @@ def _result(reply: LongReply, operation: Operation) -> int | None:
 
 def complete(rpc: Rpc, reply: LongReply, operation: Operation) -> None:
     """Give an Rpc that was made as if its Sends had no chunks what makes it one with a Reply chunk."""
-    assert rpc.call is not None and rpc.reply is not None and rpc.latency is not None
+    assert rpc.call is not None and rpc.reply is not None
     segment = Segment(reply.handle, reply.length, reply.offset)
     returned = segment._replace(length=reply.returned)
     for message, one in ((rpc.call, segment), (rpc.reply, returned)):
@@ -134,6 +133,3 @@ def complete(rpc: Rpc, reply: LongReply, operation: Operation) -> None:
         message.header.reply = WriteChunk((one,))
     rpc.reply.header.procedure = RDMA_NOMSG
     rpc.chunks = [ChunkUse("reply", None, [SegmentUse(segment, reply.returned, [operation])])]
-    total = rpc.latency.total
-    writes = operation.last_time - operation.first_time
-    rpc.latency = Latency(total, 0, 0, total - writes, writes, 0)

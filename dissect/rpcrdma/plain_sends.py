@@ -20,12 +20,9 @@ from ..onc.compound_columns import OperationSequences, compound_calls
 from ..onc.programs import NLM, procedure_name
 from ..onc.rpc_header import MAX_AUTH
 from ..onc.status import reply_status
+from .messages import HEADER, LONG_HEADER
 from .rpc_table import ProcedureNames, RpcNames
 
-HEADER = 28
-"""Bytes of a transport header without chunks (RFC 8166, 4.2)."""
-LONG_HEADER = HEADER + 20
-"""The same with a Reply chunk of one segment."""
 SHORTEST_CALL = 40
 """Of the RPC message."""
 SHORTEST_REPLY = HEADER + 24

@@ -37,11 +37,14 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
                                   ``RpcTable.data``; -1 in others
     call_run, call_row, reply_run, reply_row          int32   plain rows: where their Sends are
                                   among the runs of Sends of the batch; else -1
+    transfer              int32   plain rows: index into ``PlainRpcs.transfers``; -1 without a Reply chunk, and in
+                                  others
 
-A plain row has both messages, each version 1, RDMA_MSG, without chunks, in one packet, whole in the capture, with its
-RPC header's XID equal to rdma_xid and a status that was read; its state is 'complete' or 'error'; its credential is not
-RPCSEC_GSS; neither message has immediate data, and the call invalidates no handle; nothing is damaged, noted or
-ambiguous, and its latency is all server.
+A plain row has both messages, each version 1 and in one packet, whole in the capture, with its RPC header's XID equal
+to rdma_xid and a status that was read; its state is 'complete' or 'error'; its credential is not RPCSEC_GSS; neither
+message has immediate data, and the call invalidates no handle; nothing is damaged, noted or ambiguous.  Its messages
+are RDMA_MSG without chunks, and its latency is all server; or the reply came by one RDMA Write through a Reply chunk
+of one segment, which then is its only chunk.
 """
 
 from __future__ import annotations
@@ -59,7 +62,8 @@ from ..transport.delays import RcDelays
 from ..transport.operations import Operation
 from ..transport.send_runs import SendRun
 from .conversation import Conversation
-from .messages import Message, TransportHeader
+from .messages import HEADER, Message, TransportHeader
+from .plain_long_replies import LongReply, complete
 from .rpcs import DUPLICATE_REPLY, Latency, Rpc
 
 STATES = ("complete", "error", "damaged", "undecidable", "no reply", "no call", DUPLICATE_REPLY)
@@ -116,12 +120,13 @@ RPC = np.dtype(
         ("call_row", "i4"),
         ("reply_run", "i4"),
         ("reply_row", "i4"),
+        ("transfer", "i4"),
     ]
 )
 
 
 COLUMNS: tuple[str, ...] = RPC.names or ()
-PLACES = ("call_at", "reply_at", "call_run", "call_row", "reply_run", "reply_row")
+PLACES = ("call_at", "reply_at", "call_run", "call_row", "reply_run", "reply_row", "transfer")
 """Columns that only plain rows have."""
 
 
@@ -174,6 +179,8 @@ class PlainRpcs:
     conversations: dict[int, Conversation]
     """By connection number."""
     names: RpcNames
+    transfers: list[tuple[LongReply, Operation]]
+    """What came through Reply chunks, and the RDMA Write of each."""
     dropped: bool = False
     """The bytes are not held any more."""
 
@@ -181,7 +188,7 @@ class PlainRpcs:
         """Note what RPCs of connection ``number`` waited for retransmissions."""
         moments = np.array(delays.moments, np.int64)
         rows = self.rows
-        there = np.isin(rows["call_time"], moments) | np.isin(rows["reply_time"], moments)
+        there = np.isin(rows["call_time"], moments) | np.isin(rows["reply_time"], moments) | (rows["transfer"] >= 0)
         for row in (there & (rows["connection"] == number)).nonzero()[0].tolist():
             rows["retransmission_delay"][row] = delays.of(made(self, rows[row : row + 1])[0].data_operations)
 
@@ -191,6 +198,8 @@ class PlainRpcs:
         self.data = np.empty(0, np.uint8)
         for run in self.runs:
             run.drop()
+        for _, operation in self.transfers:
+            operation.payload.drop()
 
 
 class RpcTable(Sequence[Rpc]):
@@ -248,6 +257,11 @@ class RpcTable(Sequence[Rpc]):
         return found
 
     @property
+    def transfers(self) -> list[tuple[LongReply, Operation]]:
+        """What came through the Reply chunks of plain rows, and the RDMA Write of each."""
+        return self._from.transfers if self._from is not None else []
+
+    @property
     def data(self) -> Bytes:
         """What ``call_at`` and ``reply_at`` of plain rows are offsets in; empty where contents are not kept."""
         return self._from.data if self._from is not None else np.empty(0, np.uint8)
@@ -259,6 +273,10 @@ class RpcTable(Sequence[Rpc]):
         assert self._from is not None
         place = int(self.plain.searchsorted(index))
         return made(self._from, self.plain_rows[place : place + 1])[0]
+
+    def plain_rpcs(self, rows: Rows) -> list[Rpc]:
+        """The RPCs of some of ``plain_rows``."""
+        return made(self._from, rows) if self._from is not None else []
 
     def __len__(self) -> int:
         return len(self.is_plain)
@@ -288,13 +306,11 @@ class RpcTable(Sequence[Rpc]):
 
 TOGETHER = 1024
 """Rpcs that are made at once where all are wanted."""
-HEADER = 28
-"""Bytes of a transport header without chunks (RFC 8166, 4.2)."""
 _EMPTY = memoryview(b"")
 _MADE_OF = (
     "number", "connection", "caller", "xid", "procedure", "status", "state", "order", "latency",
-    "retransmission_delay", "credits_requested", "credits_granted", "call_inline", "reply_inline",
-    "call_at", "reply_at",
+    "latency_server", "latency_writes", "retransmission_delay", "credits_requested", "credits_granted",
+    "call_inline", "reply_inline", "call_at", "reply_at", "transfer",
 )  # fmt: skip
 
 
@@ -315,6 +331,8 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
         state,
         order,
         latency,
+        server,
+        writes,
         delay,
         requested,
         granted,
@@ -322,6 +340,7 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
         replied,
         call_at,
         reply_at,
+        transfer,
     ) in zip(calls, replies, zip(*(rows[name].tolist() for name in _MADE_OF), strict=True), strict=True):
         asked = TransportHeader(xid, 1, requested, RDMA_MSG, length=HEADER)
         answered = TransportHeader(xid, 1, granted, RDMA_MSG, length=HEADER)
@@ -347,11 +366,13 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
                 result,
                 failed,
                 STATES[state],
-                latency=Latency(latency, 0, 0, latency, 0, 0),
+                latency=Latency(latency, 0, 0, server, writes, 0),
                 order=order,
                 retransmission_delay=delay,
             )
         )
+        if transfer >= 0:
+            complete(found[-1], *plain.transfers[transfer])
     return found
 
 
@@ -412,5 +433,5 @@ def rpc_row(rpc: Rpc, names: RpcNames) -> tuple[int, ...]:
         rpc.retransmission_delay,
         -1 if answer is None or answer.invalidate is None else answer.invalidate,
         flags,
-        *(-1, -1, -1, -1, -1, -1),
+        *([-1] * len(PLACES)),
     )
