@@ -81,6 +81,8 @@ def command(
     captures, text = _query_among(files, query, save is not None)
     if output is not None:
         refuse_inputs(output, captures)
+        if os.path.isdir(output):
+            raise click.ClickException(f"{output}: is a directory")
     printer = _Printer(as_json, as_csv, output, "" if output is None else _format(output, text), captures)
     if any(map(holds_tables, captures)):
         if len(captures) > 1 or save is not None:
@@ -157,6 +159,9 @@ def _format(output: str, text: str) -> str:
 def _query_among(arguments: tuple[str, ...], query: str | None, optional: bool) -> tuple[tuple[str, ...], str]:
     """The files and the query; '' where there is none: it is optional, or to be asked for."""
     context = click.get_current_context()
+    for path in arguments if query is not None else arguments[:-1]:
+        if path != "-" and not os.path.exists(path):
+            raise click.ClickException(f"{path}: no such file")
     if query is not None:
         return arguments, query
     *files, last = arguments
@@ -167,7 +172,10 @@ def _query_among(arguments: tuple[str, ...], query: str | None, optional: bool) 
             return arguments, ""
         if sys.stdin.isatty() or "-" in arguments:
             raise click.UsageError("no query: give one as the last argument", context)
-        return arguments, sys.stdin.read()
+        text = sys.stdin.read()
+        if not text.strip():
+            raise click.UsageError("no query: give one as the last argument", context)
+        return arguments, text
     if not any(letter.isspace() for letter in last):
         raise click.UsageError(f"{last!r} is neither a file that exists nor a query", context)
     if not files:

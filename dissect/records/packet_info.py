@@ -82,7 +82,8 @@ def _title(rpc: Rpc, what: str) -> str:
         return what
     version = f"V{rpc.version}" + ("" if rpc.minor_version is None else f".{rpc.minor_version}")
     operations = f" {' | '.join(rpc.operations)}" if rpc.operations else ""
-    return f"{program_name(rpc.program)} {version} {rpc.name} {what}{operations}"
+    name = f"{rpc.name} " if rpc.name else ""
+    return f"{program_name(rpc.program)} {version} {name}{what}{operations}"
 
 
 def _rpc_shown(rpc: Rpc, message: Message, summary: str, other: str) -> Shown:

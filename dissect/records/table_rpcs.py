@@ -116,7 +116,7 @@ _RPCS = Table(
     "rpc",
     "a call, its reply, or both",
     (
-        TableColumn("number", "int", "counted from 1 in the order in which RPCs ended", _of(lambda rpc: rpc.number)),
+        TableColumn("number", "int", "counted from 1 in the order of the calls", _of(lambda rpc: rpc.number)),
         TableColumn("connection", "int", "number of the connection", _of(lambda rpc: rpc.connection.number)),
         TableColumn("direction", "text", "forward (called by the active side) or backward",
                _of(lambda rpc: "backward" if rpc.backward else "forward")),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR
@@ -18,7 +19,7 @@ from .memory import REORDERED, AdvertisedMemory
 from .messages import Message
 from .outcome import conclude, finish_state
 from .rpcs import DUPLICATE_REPLY, Rpc
-from .xid_reuse import NOT_EXPECTED, XID_IN_USE, XID_USED_AGAIN, DirectionState, choose_call
+from .xid_reuse import NOT_EXPECTED, XID_IN_USE, XID_USED_AGAIN, DirectionState, choose_call, returns_other_memory
 
 LINGER = 1_000_000_000
 """Nanoseconds an answered RPC waits for outstanding Read responses."""
@@ -39,6 +40,15 @@ MAX_DOUBTFUL = 64
 """RPCs that wait for that."""
 MAX_UNWRITTEN = 256
 """RPCs that wait for RDMA Writes behind their replies."""
+
+
+class _WaitingReply(NamedTuple):
+    sender: int
+    message: Message
+    earlier: int | None
+    """Number of an answered RPC with its XID."""
+    other_memory: bool = False
+    """The open calls with its XID did not offer the memory that it returns."""
 
 
 class Matching:
@@ -94,8 +104,8 @@ class Matching:
         """By caller."""
         self.reply_xids: Counter[tuple[int, int]] = Counter()
         """Sender and XID of the replies whose call was not seen yet."""
-        self.replies: list[tuple[int, Message, int | None]] = []
-        """Replies whose call was not seen yet: sender, message, number of an answered RPC with the XID."""
+        self.replies: list[_WaitingReply] = []
+        """Replies whose call was not seen yet."""
         self.lingering: list[Rpc] = []
         """Answered Rpcs with responses to RDMA Reads outstanding."""
         self.unwritten: list[Rpc] = []
@@ -134,23 +144,23 @@ class Matching:
             self._settle_unwritten(now, frame)
         while self.doubtful and now - _answer_time(self.doubtful[0]) > DOUBT:
             self._conclude(self.doubtful.pop(0))
-        while self.replies and frame - self.replies[0][1].frame > REORDERED and not self._call_open(open_since):
-            self._no_call(*self.replies.pop(0))
+        while self.replies and frame - self.replies[0].message.frame > REORDERED and not self._call_open(open_since):
+            self._end_wait(self.replies.pop(0))
 
     def idle(self, now: int, open_since: Sequence[int | None] = (None, None)) -> None:
         """It is ``now`` (ns), and all that came before was fed: end what waited long enough."""
         self.settle(now, 0)
         while self.replies:
-            waited = now - self.replies[0][1].operation.last_time
+            waited = now - self.replies[0].message.operation.last_time
             if waited <= (MAX_OPEN if self._call_open(open_since) else LINGER):
                 break
-            self._no_call(*self.replies.pop(0))
+            self._end_wait(self.replies.pop(0))
 
     def _call_open(self, open_since: Sequence[int | None]) -> bool:
         """Whether the call of the first reply that waits may be a Send that is not complete."""
-        sender, message, _ = self.replies[0]
-        since = open_since[1 - sender]
-        return since is not None and since <= message.frame
+        waiting = self.replies[0]
+        since = open_since[1 - waiting.sender]
+        return since is not None and since <= waiting.message.frame
 
     def detach(self, before: int) -> None:
         """Calls open since before that time (ns) hold their own bytes, not the batches they came in."""
@@ -166,14 +176,18 @@ class Matching:
 
     def finish_replies(self) -> None:
         """The connection is over: end what has a reply."""
+        self._conclude_answered()
+        while self.replies:
+            self._end_wait(self.replies.pop(0))
+        self._conclude_answered()
+
+    def _conclude_answered(self) -> None:
         self.memory.place_late(self.unwritten)
         for rpc in (*self.lingering, *self.unwritten, *self.doubtful):
             self._conclude(rpc)
         self.lingering.clear()
         self.unwritten.clear()
         self.doubtful.clear()
-        while self.replies:
-            self._no_call(*self.replies.pop(0))
 
     def finish_calls(self) -> None:
         """The connection is over: end the calls without a reply."""
@@ -252,7 +266,7 @@ class Matching:
         assert rpc.call is not None
         if rpc.xid in self.answered[1 - sender]:
             return
-        for index, (replier, message, _) in enumerate(self.replies):
+        for index, (replier, message, *_) in enumerate(self.replies):
             near = rpc.call.operation.first_frame - message.frame <= REORDERED
             if replier == sender and message.header.xid == rpc.xid and near:
                 del self.replies[index]
@@ -264,11 +278,21 @@ class Matching:
         header = message.header
         candidates = self.calls[1 - sender].get(header.xid)
         if not candidates:
-            self.reply_xids[sender, header.xid] += 1
-            self.replies.append((sender, message, self.answered[1 - sender].get(header.xid)))
-            if len(self.replies) > MAX_REPLIES:
-                self._no_call(*self.replies.pop(0))
-            return
+            self._wait(_WaitingReply(sender, message, self.answered[1 - sender].get(header.xid)))
+        elif (header.writes or header.reply) and all(returns_other_memory(rpc, message) for rpc in candidates):
+            self._wait(_WaitingReply(sender, message, None, True))
+        else:
+            self._answer(sender, message, candidates)
+
+    def _wait(self, reply: _WaitingReply) -> None:
+        self.reply_xids[reply.sender, reply.message.header.xid] += 1
+        self.replies.append(reply)
+        if len(self.replies) > MAX_REPLIES:
+            self._end_wait(self.replies.pop(0))
+
+    def _answer(self, sender: int, message: Message, candidates: list[Rpc]) -> None:
+        """The reply is to one of these open calls."""
+        header = message.header
         caller, doubtful = 1 - sender, False
         if len(candidates) > 1:
             rpc, doubtful = self._choose(caller, candidates, message)
@@ -349,10 +373,29 @@ class Matching:
         if self.reply_xids[key] <= 0:
             del self.reply_xids[key]
 
-    def _no_call(self, sender: int, message: Message, earlier: int | None) -> None:
+    def _end_wait(self, reply: _WaitingReply) -> None:
         """The call was sent before the capture began, or is missing from it."""
+        sender, message, earlier, other_memory = reply
         self._forget_reply(sender, message)
+        if not other_memory:
+            self._no_call(sender, message, earlier)
+            return
+        caller, xid = 1 - sender, message.header.xid
+        candidates = [
+            rpc
+            for rpc in self.calls[caller].get(xid, ())
+            if rpc.call is not None and rpc.call.operation.first_frame < message.frame
+        ]
+        if candidates and not self.conversation.connection.missing_packets[caller]:
+            self._answer(sender, message, candidates)  # It returns the wrong memory.
+            return
+        number = candidates[0].number if candidates else self.answered[caller].get(xid)
+        note = f"RPC {number} has this XID, but did not offer the memory that this reply returns: its call is missing"
+        self._no_call(sender, message, None, () if number is None else (note,))
+
+    def _no_call(self, sender: int, message: Message, earlier: int | None, notes: tuple[str, ...] = ()) -> None:
         rpc = Rpc(next(self.numbers), self.conversation, sender == 0, message.header.xid, reply=message)
+        rpc.notes += notes
         if earlier is not None and not sum(self.conversation.connection.missing_packets):
             rpc.state = DUPLICATE_REPLY
             rpc.notes += (f"another reply to RPC {earlier}",)

@@ -169,9 +169,9 @@ class AdvertisedMemory:
             for handle in _handles(rpc):
                 waiting = self.contested[rpc.call.operation.initiator].get(handle)
                 if waiting:
-                    self._claim(rpc, handle, waiting)
+                    self._claim(rpc.call.operation.initiator, rpc, handle, waiting)
 
-    def _claim(self, rpc: Rpc, handle: int, waiting: dict[Operation, None]) -> None:
+    def _claim(self, owner: int, rpc: Rpc, handle: int, waiting: dict[Operation, None]) -> None:
         """Several open calls advertised the same memory: the first one answered takes the Operations."""
         uses = [
             (chunk.kind, use, IntervalSet())
@@ -182,6 +182,9 @@ class AdvertisedMemory:
         if len(uses) * len(waiting) > MAX_COMPARED:
             _mark_contested(rpc, handle)
             return
+        written = [use for kind, use, _ in uses if kind != "read" and use.returned]
+        if self._contest_rewritten(owner, written, waiting):
+            return
         for operation in list(waiting):
             start, end = operation.address, operation.address + operation.length
             taken = False
@@ -190,11 +193,8 @@ class AdvertisedMemory:
                 if (kind == "read") is not (operation.kind is READ) or start >= high or end <= low:
                     continue
                 # Read twice: the second time for another of the calls.  Nothing returned: nothing of it was written.
-                again = reached.missing(start, end) != [(start, end)]
-                if (kind == "read" and again) or (kind != "read" and not use.returned):
+                if reached.missing(start, end) != [(start, end)] if kind == "read" else not use.returned:
                     continue
-                if again and SHARED_AND_REWRITTEN not in rpc.damage:
-                    rpc.damage += (SHARED_AND_REWRITTEN,)
                 reached.add(start, end)
                 use.operations.append(operation)
                 taken = True
@@ -205,8 +205,30 @@ class AdvertisedMemory:
             if reached:
                 use.operations.sort(key=_first_frame)
 
+    def _contest_rewritten(self, owner: int, written: list[SegmentUse], waiting: dict[Operation, None]) -> bool:
+        """Where shared memory was written more than once, which RDMA Write is for which of the calls is undecidable."""
+        rewritten = False
+        for use in written:
+            low, high = use.advertised.offset, use.advertised.offset + use.advertised.length
+            shared = [one for one in waiting if one.kind is WRITE and one.address < high and low < _end(one)]
+            reached = IntervalSet()
+            for one in (*use.operations, *shared):
+                if reached.missing(one.address, _end(one)) != [(one.address, _end(one))]:
+                    break
+                reached.add(one.address, _end(one))
+            else:
+                continue
+            rewritten = True
+            last = max((one.first_frame for one in shared), default=0)
+            use.operations[:] = [one for one in use.operations if one.first_frame > last]
+            for one in shared:
+                for entry in self.segments[owner].touched(one):
+                    entry.use.contested = True
+        return rewritten
 
-SHARED_AND_REWRITTEN = "several open calls offered the same memory, and it was written more than once"
+
+def _end(operation: Operation) -> int:
+    return operation.address + operation.length
 
 
 def _handles(rpc: Rpc) -> set[int]:

@@ -166,7 +166,7 @@ class Rpc:
     """
 
     number: int
-    """1-based, in the order in which RPCs ended."""
+    """1-based, in the order of the calls."""
     conversation: Conversation
     backward: bool
     """The call came from the passive side (RFC 8167)."""

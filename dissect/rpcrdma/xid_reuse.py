@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
-from .messages import Message, WriteChunk
+from .messages import Message, TransportHeader, WriteChunk
 from .rpcs import Rpc
 
 XID_IN_USE = "its XID was in use by an earlier call without a reply"
@@ -78,6 +78,21 @@ def _returns_handles(rpc: Rpc, reply: Message) -> bool:
     if asked.reply is not None and answered.reply is not None:
         pairs.append((asked.reply, answered.reply))
     return all(_places(one) == _places(other) for one, other in pairs)
+
+
+def returns_other_memory(rpc: Rpc, reply: Message) -> bool:
+    """The reply returns memory, none of which the call offered for it."""
+    asked, answered = rpc.call, reply.header
+    if asked is None or asked.header.problem or answered.problem or answered.procedure == RDMA_ERROR:
+        return False
+    returned = _memory(answered)
+    return bool(returned) and returned.isdisjoint(_memory(asked.header))
+
+
+def _memory(header: TransportHeader) -> set[tuple[int, int]]:
+    """Of its Write list and Reply chunk."""
+    chunks = [*header.writes, header.reply] if header.reply is not None else header.writes
+    return {place for chunk in chunks for place in _places(chunk)}
 
 
 def _places(chunk: WriteChunk) -> list[tuple[int, int]]:

@@ -271,7 +271,8 @@ class UnpairedFlows:
         for key in list(rivals):
             self._compare(key, scores, rivals, compared)
         pairs: list[Pair] = []
-        taken: set[int] = set()
+        taken: dict[int, float] = {}
+        """Flows that have a partner, and how sure that is."""
         for (key, other), (weight, share, evidence) in sorted(scores.items(), key=lambda item: -item[1].weight):
             if key in taken or other in taken:
                 continue
@@ -282,10 +283,13 @@ class UnpairedFlows:
                 if one != partner and one not in taken
             ]
             rival = max(against, default=0.0)
+            passed = [one for mine in (key, other) for value, one in rivals[mine] if value * 2 > weight]
             if not last_chance and (weight < CONVINCING or rival * 2 > weight):
                 continue
-            taken |= {key, other}
             confidence = round(min(0.99, max(0.05, share * (1 - rival / (2 * weight)) * (1 - 0.5 / (1 + weight)))), 2)
+            # What is left over is no surer than what else it might have been paired with.
+            confidence = min([confidence, *[taken[one] for one in passed if one in taken]])
+            taken[key] = taken[other] = confidence
             pairs.append(_oriented(self.flows[key], self.flows[other], confidence, evidence))
         return pairs
 

@@ -43,11 +43,17 @@ def test_the_query_is_the_last_argument_an_option_or_standard_input() -> None:
         ((EVERYTHING, "my capture.pcap"), 'syntax error at or near "my"'),
         ((EVERYTHING, "SELECT nothing FROM rpcs"), "did you mean"),
         (("none.pcap", "SELECT 1 FROM rpcs"), "none.pcap: no such file"),
+        (("none.pcap", "SELECT 1"), "none.pcap: no such file"),
+        (("none.pcap", EVERYTHING), "none.pcap: no such file"),
+        ((EVERYTHING,), "no query"),
+        ((EVERYTHING, QUESTION, "-o", "PLACE"), "is a directory"),
         ((EVERYTHING, "FROM read_text('/etc/passwd')"), "Cannot access file"),
     ],
 )
-def test_one_line_and_a_status(arguments: tuple[str, ...], words: str) -> None:
-    result = run("sql", *arguments)
+def test_one_line_and_a_status(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    place = tmp_path / "folder.csv"
+    place.mkdir()
+    result = run("sql", *[str(place) if one == "PLACE" else one for one in arguments])
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1

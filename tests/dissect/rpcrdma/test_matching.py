@@ -10,7 +10,7 @@ from playbook import Capture, Exchange, Wire, call, fetch, nfs3, reply
 from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.judge import analyze, judge
-from playbook.rpc import reply_parts, whole
+from playbook.rpc import reduced, reply_parts, whole
 from playbook.rpcrdma import MSG, NOMSG, header
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -264,3 +264,51 @@ def test_an_rdma_xid_that_is_not_the_xid_of_the_rpc_is_noted(long: bool) -> None
     (rpc,) = analyze(Capture(wire))
     assert rpc.reply is not None and first is not None
     assert rpc.notes == ("the reply's rdma_xid 0x00000007 is not the XID of its RPC message, 0x00000008",)
+
+
+@pytest.mark.parametrize("step", [3, 100_000])
+@pytest.mark.parametrize("more", [False, True])
+def test_a_reply_that_returns_memory_of_another_call_is_not_taken_for_that_of_this_one(step: int, more: bool) -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    first = call(connection, nfs3.read(0, 1200), writes=[connection.register(1200)], xid=7)
+    missing = call(connection, nfs3.read(4096, 1200), writes=[connection.register(1200)], xid=7)
+    for one in (missing, first):
+        reply(one, nfs3.read_reply(bytes(1200)))
+    if more:
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    packets = [one for one in wire.packets if one.operation != missing.true.call_operation]
+    found = analyzed(Capture(wire, packets), step)
+    (answered,) = [rpc for rpc in found if rpc.name == "READ"]
+    assert (answered.state, answered.chunks[0].transferred) == ("complete", 1200)
+    (other,) = [rpc for rpc in found if rpc.call is None]
+    assert other.state == "no call"
+    reason = "but did not offer the memory that this reply returns: its call is missing"
+    assert other.notes == (f"RPC {answered.number} has this XID, {reason}",)
+
+
+def test_where_no_other_reply_comes_the_server_returned_the_wrong_memory() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    call(connection, nfs3.read(0, 1200), writes=[connection.register(1200)], xid=7)
+    text = header(7, MSG, writes=[connection.register(1200)])
+    connection.send(1, text + reduced(reply_parts(nfs3.read_reply(bytes(1200)), 7), {0})[0])
+    (found,) = analyze(Capture(wire))
+    assert found.reply is not None and found.state == "damaged"
+
+
+def test_memory_that_two_calls_share_and_was_written_twice_before_a_reply_is_undecidable() -> None:
+    wire = Wire(mtu=512)
+    connection = wire.connect()
+    chunk = connection.register(1001)
+    for xid in (7, 8):
+        call(connection, nfs3.read(0, 1001), writes=[chunk], xid=xid)
+    for content in (b"a", b"b"):
+        connection.write(1, chunk[0].handle, chunk[0].offset, content * 1001)
+    for xid in (7, 8):
+        text = reduced(reply_parts(nfs3.read_reply(bytes(1001)), xid), {0})[0]
+        connection.send(1, header(xid, MSG, writes=[chunk]) + text)
+    for rpc in analyze(Capture(wire)):
+        assert (rpc.state, rpc.contents) == ("undecidable", "undecidable")
+        assert rpc.damage == ("Write chunk 1: bytes 0-1000 undecidable: several open calls share this memory",)
+        assert rpc.chunks[0].transferred == 0

@@ -81,7 +81,7 @@ def matched(matching: Matching) -> dict[str, object]:
         "in order": matching.in_order,
         "answered": [list(answered._known.items()) for answered in matching.answered],
         "calls": [{xid: [rpc.number for rpc in rpcs] for xid, rpcs in table.items()} for table in matching.calls],
-        "replies": [(sender, message.frame, earlier) for sender, message, earlier in matching.replies],
+        "replies": [(sender, message.frame, earlier) for sender, message, earlier, _ in matching.replies],
         "settled": matching.settled,
         "waiting": [rpc.number for rpc in (*matching.lingering, *matching.doubtful)],
         "credits": (conversation.credits_requested, conversation.credits_granted),

@@ -65,3 +65,13 @@ def test_the_evidence_counts_what_was_called_and_answered() -> None:
     (found,) = observed(wire, mixed=False)
     assert "4 XIDs called and answered" in found.evidence
     assert "1 handle advertised and used" in found.evidence
+
+
+def test_the_last_of_three_alike_is_no_surer_than_the_others() -> None:
+    wire = Wire()
+    for _ in range(3):
+        conn = wire.connect(cm=False, client_psn=100, server_psn=500)
+        reply(call(conn, nfs3.getattr_(), xid=7), nfs3.getattr_reply())
+    found = observed(wire, mixed=False)
+    assert len(found) == 3 and {one.paired_by for one in found} == {"inferred"}
+    assert max(one.confidence for one in found) < 0.5
