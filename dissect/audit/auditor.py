@@ -20,6 +20,7 @@ from .judgement import PASS, PASSED, UNDECIDABLE, VIOLATION, Judgement, undecida
 from .listener import AuditListener
 from .nouns import ConnectionSetup, SentMessage
 from .rule import Level, Rule, all_rules
+from .shape import INVALIDATE
 from .subject import Subject
 from .transaction import Transaction
 
@@ -118,13 +119,15 @@ class RuleSlot:
 
 
 class SubjectClass:
-    """Nouns of a connection of which every rule says the same: either that they pass, or nothing."""
+    """Nouns of a connection of which most rules say the same: either that they pass, or nothing."""
 
-    __slots__ = ("count", "tallies")
+    __slots__ = ("count", "others", "tallies")
 
-    def __init__(self, tallies: list[RuleTally]) -> None:
+    def __init__(self, tallies: list[RuleTally], others: list[RuleSlot]) -> None:
         self.tallies = tallies
         """Of the rules by which they pass."""
+        self.others = others
+        """The rules that judge each of them: they found something, could not decide, or look at handles."""
         self.count = 0
         """How many are not in the tallies yet."""
 
@@ -162,8 +165,8 @@ class Auditor:
         """By connection number."""
         self._listeners: dict[int, AuditListener] = {}
         """By connection number."""
-        self._classes: dict[int, dict[Hashable, SubjectClass | None]] = {}
-        """By connection number and class; None for one whose nouns are judged one by one after all."""
+        self._classes: dict[int, dict[Hashable, SubjectClass]] = {}
+        """By connection number and class."""
         self._set_up: set[int] = set()
         """Connections whose private data was judged."""
         self._refusals = VersionRefusals()
@@ -231,7 +234,10 @@ class Auditor:
         return self.tallies.get(TallyKey(rule, connection, endpoint)) or RuleTally()
 
     def _judge(self, subject: Subject) -> None:
-        for seat in self._seats_for(subject):
+        self._judge_by(self._seats_for(subject), subject)
+
+    def _judge_by(self, seats: list[RuleSlot], subject: Subject) -> None:
+        for seat in seats:
             judgement = seat.judge(subject)
             if judgement is None:
                 continue
@@ -251,41 +257,36 @@ class Auditor:
         if classes is None:
             classes = self._classes[connection] = {}
         found = classes.get(key)
-        if found is not None:
+        if found is not None and not found.others:
             found.count += count
             return
         made = subjects()
-        if key not in classes:
-            found = classes[key] = self._judge_first(next(made))
-            count -= 1
-        if found is not None:
-            found.count += count
-        else:
+        if found is None:
+            first = next(made)
+            found = classes[key] = self._class_of(first)
+            self._judge_by(found.others, first)
+        found.count += count
+        if found.others:
             for subject in made:
-                self._judge(subject)
+                self._judge_by(found.others, subject)
 
-    def _judge_first(self, subject: Subject) -> SubjectClass | None:
-        """Judge the first noun of a class; None where a rule finds something, or cannot decide."""
+    def _class_of(self, subject: Subject) -> SubjectClass:
+        """The class that a noun is the first of."""
         passed: list[RuleTally] = []
-        plain = True
+        others: list[RuleSlot] = []
         for seat in self._seats_for(subject):
             judgement = seat.judge(subject)
-            if judgement is PASSED:
+            if seat.rule.needs & INVALIDATE or (judgement is not None and judgement is not PASSED):
+                others.append(seat)
+            elif judgement is PASSED:
                 passed += seat.tallies or self._open(seat, subject)
-            elif judgement is not None:
-                plain = False
-        if not plain:
-            self._judge(subject)
-            return None
-        for tally in passed:
-            tally.passed += 1
-        return SubjectClass(passed)
+        return SubjectClass(passed, others)
 
     def _count_classes(self, connection: int | None = None) -> None:
         """Add what was counted by class to the tallies, of one connection or all."""
         for number in self._classes if connection is None else (connection,):
             for one in self._classes.get(number, {}).values():
-                if one is not None and one.count:
+                if one.count:
                     for tally in one.tallies:
                         tally.passed += one.count
                     one.count = 0

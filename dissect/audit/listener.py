@@ -31,7 +31,7 @@ from .back_channel import BackChannel
 from .grants import CreditGrants
 from .memory import AdvertisedHistory
 from .nouns import RdmaOperation, RefusableMessage, SentMessage
-from .plain import message_class, plain_message, rpc_class
+from .plain import message_class, plain_call, plain_message, rpc_class, settled_class
 from .plain_columns import PlainRows, accepted
 from .remembered import remember
 from .settling import Settling
@@ -127,7 +127,7 @@ class AuditListener:
             self.memory.advertise(transaction, caller, self.open[caller])
         remember(self.xids[caller], rpc.xid, None)
         self.errored[caller].pop(rpc.xid, None)
-        if self._plain(message) and not rpc.backward and not rpc.notes:
+        if self._plain(message, plain_call) and not rpc.backward and not rpc.notes:
             self.terms.sent[0] += 1
             if not self.back_channel.offered:
                 self.back_channel.call_sent(transaction)
@@ -155,7 +155,7 @@ class AuditListener:
             and rpc.call.header.procedure != RDMA_OPTIONAL
             and not self.answers.messages[0]
             and not self.unread_calls[0]
-            and self._plain(message)
+            and self._plain(message, plain_message)
         ):
             self.terms.sent[1] += 1
             remember(self.xids[1], rpc.xid, None)
@@ -259,9 +259,9 @@ class AuditListener:
         self.terms.promises.clear()
         self.answers.finish()
 
-    def _plain(self, message: Message) -> bool:
+    def _plain(self, message: Message, plain: Callable[[Message], bool]) -> bool:
         """Whether a message is judged by its class, and changes nothing here but counts."""
-        return self._by_class is not None and self.terms.settled and plain_message(message)
+        return self._by_class is not None and self.terms.settled and plain(message)
 
     # Plain RPCs in columns
 
@@ -371,7 +371,10 @@ class AuditListener:
         """Judge a noun.  The last one of an Rpc is its Transaction."""
         if isinstance(subject, Transaction):
             self.answered.pop(subject.rpc, None)
-        self._judge(subject)
+        if self._by_class is not None and (key := settled_class(subject)) is not None:
+            self._by_class(key, lambda: iter((subject,)), self.connection.number)
+        else:
+            self._judge(subject)
         if self.release is not None and isinstance(subject, Transaction):
             self.release(subject.rpc)
 

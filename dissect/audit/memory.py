@@ -17,6 +17,10 @@ from .remembered import REMEMBERED, remember
 from .subject import precedes
 from .transaction import HandleStep, Transaction, delivers
 
+PERSISTENT = 16
+"""Calls in a row that advertise a handle, from which on it is persistent."""
+PREDICTABLE = 32
+"""Handles in a row of one step, from which on they are predictable."""
 NEARBY = 128
 """Calls with chunks within which a handle that comes back is the same registration."""
 

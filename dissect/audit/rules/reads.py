@@ -6,13 +6,11 @@ from itertools import pairwise
 
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..judgement import PASSED, Judgement, undecidable, violation
+from ..memory import PERSISTENT, PREDICTABLE
 from ..nouns import SentMessage
 from ..rule import Level, rule
 from ..shape import CALL, CHUNKS, READS, REPLY
 from ..transaction import Transaction, inside
-
-PREDICTABLE = 32
-"""Steps of one size in a row."""
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
@@ -160,7 +158,7 @@ def handle_persistent(transaction: Transaction) -> Judgement | None:
     if transaction.persistent is None:
         return None
     handle, run = transaction.persistent
-    if run < 16:
+    if run < PERSISTENT:
         return PASSED
     return violation(f"call {run} in a row that advertises handle 0x{handle:08x}", "a fresh handle for each call",
                      transaction.frames[0])  # fmt: skip

@@ -6,13 +6,17 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from playbook import Capture, Wire, call, nfs3, reply
+from playbook import Capture, Wire, call, cm, nfs3, nfs4, reply
 from playbook.audits import JUDGED, late, play
 from playbook.capture import frame_batches
+from playbook.rpcrdma import NOMSG
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import Conversation, faulty
 from playbook.violations import hello
+from playbook.violations.scripts import answer, returned
+from playbook.wire import Connection
 from rdmascope.captures import open_capture
 from rdmascope.dissect.audit.auditor import Auditor, TallyKey
 from rdmascope.dissect.audit.plain_columns import PlainRows
@@ -82,6 +86,91 @@ def test_conversations_that_break_a_rule_are_judged_alike(rule: str, lacking: bo
 def test_conversations_with_faults_are_judged_alike(conversation: Conversation) -> None:
     frames = Capture(conversation.wire, conversation.packets).frames
     compare(frame_batches(frames, range(20, len(frames), 20)))
+
+
+TURNS = (
+    *("through the Reply chunk", "inline", "two segments", "two Writes", "the Reply chunk is not used", "readdir"),
+    *("another handle returned", "a handle that persists", "invalidates", "invalidates another", "a late Write"),
+    *("more than there is room", "no credits", "fewer credits", "long Send", "not answered", "written elsewhere"),
+    *("fewer bytes are returned than written", "more bytes are returned than written"),
+)
+"""What may happen to a call with a Reply chunk."""
+
+
+def happens(connection: Connection, turn: str) -> None:
+    """A call of NFS version 4 and what becomes of it."""
+    sizes = (64, 192) if turn == "two segments" else (256,)
+    chunk = connection.register(*sizes, handle=0x77 if turn == "a handle that persists" else None)
+    credits = {"no credits": 0, "fewer credits": 1}.get(turn, 32)
+    if turn == "readdir":
+        rpc = call(connection, nfs3.readdirplus(4096), reply_chunk=connection.register(4096))
+        reply(rpc, nfs3.readdirplus_reply([]))
+        return
+    asked = nfs4.compound(nfs4.sequence(), nfs4.putfh(), nfs4.getattr_(), tag=b"a" * (1200 * (turn == "long Send")))
+    rpc = call(connection, asked, reply_chunk=None if turn == "inline" else chunk)
+    if turn == "not answered":
+        return
+    if turn == "another handle returned":
+        rpc.reply_chunk = [chunk[0]._replace(handle=chunk[0].handle + 1)]
+    if turn == "more than there is room":
+        rpc.reply_chunk = [chunk[0]._replace(length=4096)]
+    answered = nfs4.compound_reply(nfs4.sequence_done(), nfs4.putfh_done(), nfs4.getattr_done())
+    if turn.endswith("than written"):
+        data = answer(answered, rpc.true.xid)
+        connection.write(1, chunk[0].handle, chunk[0].offset, data)
+        length = len(data) + (-4 if turn.startswith("fewer") else 4)
+        returned(rpc, answered, reply=[chunk[0]._replace(length=length)], procedure=NOMSG)
+        return
+    tag = b"b" * 300 if turn == "more than there is room" else b""
+    if turn == "written elsewhere":
+        rpc.reply_chunk = [chunk[0]._replace(offset=chunk[0].offset + 8)]
+    reply(
+        rpc,
+        nfs4.compound_reply(nfs4.sequence_done(), nfs4.putfh_done(), nfs4.getattr_done(), tag=tag),
+        long=False if turn == "the Reply chunk is not used" else None,
+        split=40 if turn == "two Writes" else None,
+        credits=credits,
+        invalidate={"invalidates": chunk[0].handle, "invalidates another": 0x99}.get(turn),
+    )
+    if turn == "a late Write":
+        connection.write(1, chunk[0].handle, chunk[0].offset + 240, bytes(16))
+
+
+@given(
+    st.lists(st.sampled_from(TURNS) | st.just(TURNS[0]), min_size=1, max_size=60),
+    st.sampled_from((b"", cm.private_data())),
+    st.booleans(),
+)
+def test_rpcs_with_a_reply_chunk_are_judged_alike(turns: list[str], private: bytes, lacking: bool) -> None:
+    wire = Wire()
+    connection = wire.connect(client_private=private, server_private=private)
+    hello(connection)
+    for turn in turns:
+        happens(connection, turn)
+    hello(connection)
+    compare(frame_batches(Capture(wire, late(wire) if lacking else wire.packets).frames, range(40, 400, 40)))
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_rpcs_with_a_reply_chunk_that_have_one_thing_in_common_are_judged_alike(turn: str) -> None:
+    wire = Wire()
+    connection = wire.connect()
+    hello(connection)
+    for number in range(90):
+        happens(connection, TURNS[0] if number % 30 < 20 else turn)
+    hello(connection)
+    compare(frame_batches(Capture(wire).frames, []))
+
+
+def test_rpcs_with_a_reply_chunk_are_judged_once_for_all() -> None:
+    wire = Wire()
+    connection = wire.connect()
+    for _ in range(100):
+        happens(connection, TURNS[0])
+    auditor = compare(frame_batches(Capture(wire).frames, []))
+    long = [one for key, one in auditor._classes[1].items() if isinstance(key, tuple) and key[0] == "long"]
+    assert sum(sum(tally.passed for tally in one.tallies[:1]) for one in long) > 90
+    assert auditor.tally("V1-WRITE-LENGTH-TRUE", 1, 1).passed == 100
 
 
 def test_plain_rpcs_are_judged_once_for_all() -> None:
