@@ -79,9 +79,12 @@ def command(
     reading = Reading(files, options, streaming=True, follow=following(follow, idle))
     wanted = [one for frames in ranges for one in frames]
     first, last = min((one.first for one in wanted), default=1), max((one.last for one in wanted), default=MAX_FRAME)
-    chosen = (one for one in reading.packets(first, last) if includes(wanted, one.frame))
+    chosen = reading.packets(first, last)
+    if wanted:
+        chosen = (one for one in chosen if includes(wanted, one.frame))
     out = console()
     in_terminal = out.is_terminal
+    write = sys.stdout.write
     listed = 0
     for listed, packet in enumerate(chosen, 1):
         if as_json:
@@ -98,9 +101,9 @@ def command(
                 style = views.PROTOCOL_STYLES.get(packet.protocol, "")
                 out.print(Text(text, style), no_wrap=True, overflow="ellipsis")
             else:
-                sys.stdout.write(harmless_line(text) + "\n")
-            if packet.comment:
-                sys.stdout.write(harmless_line(views.comment_line(packet.comment)) + "\n")
+                write(harmless_line(text) + "\n")
+            if packet.batch.comments and packet.comment:
+                write(harmless_line(views.comment_line(packet.comment)) + "\n")
             if trees:
                 from ..views.frame import layer_trees
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import error as StructError
 from zlib import crc32
 
 from . import nfs3
 from .compound import compound_call, compound_reply, operation_names
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
-from .rpc_header import CallHeader, GssCredential, call_header, message_type, reply_header
+from .rpc_header import GssCredential, call_head, call_header, message_type, reply_header
 from .shapes.decode import SparseBytes, decode
 from .shapes.flat import flat_fields
 from .shapes.learned import Layouts
@@ -34,21 +35,24 @@ def call_summary(data: Data, start: int, end: int, reduced: Sequence[tuple[int, 
 
     ``reduced`` are the Read chunks as (Position, length), as in ``compound_call``.
     """
-    header = call_header(data, start, end)
-    if header is None:
+    head = call_head(data, start, end)
+    if head is None:
         return ""
+    program, version, procedure, _, offset = head
+    body = start + offset
     detail = ""
     minor: int | None = None
-    if header.body < 0:
-        detail = f" [{header.reason}]" if header.reason else ""
-    elif _compound(header.program, header.version, header.procedure):
-        callback = header.program == NFS_CALLBACK
-        call = compound_call(data, header.body, end, reduced, origin=start, callback=callback)
+    if not offset:
+        header = call_header(data, start, end)
+        detail = f" [{header.reason}]" if header is not None and header.reason else ""
+    elif _compound(program, version, procedure):
+        callback = program == NFS_CALLBACK
+        call = compound_call(data, body, end, reduced, origin=start, callback=callback)
         minor = call.minor_version
-        detail = _operations(call.operations, call.complete, callback) + _call4(header, memoryview(data)[:end])
-    elif header.program == NFS and header.version == 3:
-        detail = _call3(header, memoryview(data)[:end])
-    return f"{_title(header.program, header.version, header.procedure, minor)} Call{detail}"
+        detail = _operations(call.operations, call.complete, callback) + _call4(memoryview(data)[body:end], callback)
+    elif program == NFS and version == 3:
+        detail = _call3(procedure, body, memoryview(data)[:end])
+    return f"{_title(program, version, procedure, minor)} Call{detail}"
 
 
 def reply_summary(
@@ -104,6 +108,7 @@ def _compound(program: int, version: int, procedure: int) -> bool:
     return procedure == 1 and ((program == NFS and version == 4) or (program == NFS_CALLBACK and version == 1))
 
 
+@lru_cache(maxsize=1024)
 def _title(program: int, version: int, procedure: int, minor: int | None) -> str:
     number = str(version) if minor is None or program != NFS else f"{version}.{minor}"
     return f"{program_name(program)} V{number} {procedure_name(program, version, procedure)}"
@@ -135,10 +140,8 @@ _LAYOUTS = {
 """By whether it is a callback."""
 
 
-def _call4(header: CallHeader, view: memoryview) -> str:
+def _call4(body: memoryview, callback: bool) -> str:
     """The first handle, name, offset and length of a COMPOUND's operations."""
-    callback = header.program == NFS_CALLBACK
-    body = view[header.body :]
     layouts = _LAYOUTS[callback]
     layout = layouts.of(body, 0)
     if layout is None:
@@ -173,17 +176,17 @@ def _call4_decoded(body: memoryview, callback: bool) -> str:
     return detail
 
 
-def _call3(header: CallHeader, view: memoryview) -> str:
+def _call3(number: int, body: int, view: memoryview) -> str:
     """Handles, names, offsets and lengths of the arguments (RFC 1813, 3.3)."""
-    procedure = nfs3.nfs3_procedure(header.procedure)
+    procedure = nfs3.nfs3_procedure(number)
     if procedure is None or not procedure.arguments:
         return ""
     try:
-        handle = _handle(view, header.body)
-        at = opaque(view, header.body)
-        if header.procedure == nfs3.READ:
+        handle = _handle(view, body)
+        at = opaque(view, body)
+        if number == nfs3.READ:
             return f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
-        if header.procedure == nfs3.WRITE:
+        if number == nfs3.WRITE:
             stable = word(view, at + 12)[0]
             return (
                 f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"

@@ -9,7 +9,7 @@ from ..layers import opcodes
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, error_name, procedure_name
 from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
 from ..onc.programs import program_name
-from ..onc.rpc_header import call_header
+from ..onc.rpc_header import call_head
 from ..onc.summary import call_summary, reply_summary
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message, TransportHeader
@@ -41,6 +41,7 @@ PROTOCOLS = "RRoCE", "RoCE", "InfiniBand"
 
 Shown = tuple[str, str]
 """Protocol and info column."""
+InfoParts = tuple[str, str, str | None]
 
 
 def call_shown(rpc: Rpc) -> Shown:
@@ -60,7 +61,7 @@ def reply_shown(rpc: Rpc) -> Shown:
     summary = ""
     known = rpc.program is not None and rpc.version is not None and rpc.procedure is not None
     if known and message.header.procedure == RDMA_MSG:
-        call = rpc.call and call_header(rpc.call.data, rpc.call.start, rpc.call.end)
+        call = rpc.call and call_head(rpc.call.data, rpc.call.start, rpc.call.end)
         summary = reply_summary(
             rpc.program or 0,
             rpc.version or 0,
@@ -70,7 +71,7 @@ def reply_shown(rpc: Rpc) -> Shown:
             message.end,
             [chunk.returned or 0 for chunk in rpc.chunks if chunk.kind == "write"],
             rpc.minor_version,
-            call.gss if call else None,
+            call[3] if call else None,
         )
     status = f" {rpc.status}" if not summary and rpc.status not in ("", "OK") else ""
     call_in = f" (Call In {rpc.call.frame})" if rpc.call else ""
@@ -125,10 +126,10 @@ def alone_shown(
     info = transport_info(header, conversation.negotiation.answered_by(frame))
     body = start + header.length
     if header.procedure == RDMA_MSG and not header.problem:
-        call = call_header(data, body, end)
+        call = call_head(data, body, end)
         summary = call_summary(data, body, end, header.reduced)
         if call is not None and summary:
-            protocol = program_name(call.program)
+            protocol = program_name(call[0])
             return protocol, f"{summary.removeprefix(protocol + ' ')}; {info}"
     return "RPCoRDMA", info
 
@@ -136,20 +137,35 @@ def alone_shown(
 def packet_info(data: Bytes, packet: SimpleNamespace, conversation: Conversation | None, use: str) -> str:
     """What the transport headers say; ``use`` says what the operation is for, where that is known."""
     opcode = packet.opcode
-    name = opcodes.opcode_name(opcode)
     if opcodes.HAS_DETH[opcode] and packet.dest_qp == GENERAL_SERVICES_QP:
         message = read_cm(data, packet.payload, packet.payload + packet.captured)
         if message is not None:
             return _cm_info(message)
-    info = f"{name} QP={packet.dest_qp:#08x} PSN={packet.psn}"
+    info = info_of(info_parts(packet, conversation), packet.psn, packet.msn)
+    return f"{info}; {use}" if use else info
+
+
+def info_of(parts: InfoParts, psn: int, msn: int) -> str:
+    """The info column made of what ``info_parts`` gives."""
+    before, between, behind = parts
+    return f"{before}{psn}{between}" if behind is None else f"{before}{psn}{between}{msn}{behind}"
+
+
+def info_parts(packet: SimpleNamespace, conversation: Conversation | None) -> InfoParts:
+    """The words before the PSN, those between it and the MSN, and those behind the MSN; None where there is no MSN."""
+    opcode = packet.opcode
+    before = f"{opcodes.opcode_name(opcode)} QP={packet.dest_qp:#08x} PSN="
+    between = ""
+    info = ""
     if not packet.headers:
         info += " [headers truncated by the capture]"
     if opcodes.HAS_RETH[opcode]:
         info += f" va={packet.va:#x} R_key={packet.r_key:#010x} length={count(packet.dma_length)}"
     elif opcodes.HAS_ATOMICETH[opcode]:
         info += f" va={packet.va:#x} R_key={packet.r_key:#010x}"
-    if opcodes.IS_ACKNOWLEDGE[opcode]:
-        info += f" {opcodes.syndrome_name(packet.syndrome)} MSN={packet.msn}"
+    acknowledges = bool(opcodes.IS_ACKNOWLEDGE[opcode])
+    if acknowledges:
+        between, info = f"{info} {opcodes.syndrome_name(packet.syndrome)} MSN=", ""
     if opcodes.HAS_IETH[opcode]:
         info += f" invalidates {packet.immediate:#010x}"
     elif opcodes.HAS_IMMDT[opcode]:
@@ -167,7 +183,7 @@ def packet_info(data: Bytes, packet: SimpleNamespace, conversation: Conversation
         info += f" conn {conversation.connection.number}"
         if conversation.protocol_name:
             info += f", {conversation.protocol_name}"
-    return f"{info}; {use}" if use else info
+    return (before, between, info) if acknowledges else (before, info, None)
 
 
 def _cm_info(message: ManagementMessage) -> str:

@@ -16,7 +16,16 @@ from ..link.packets import PACKET, decode
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpcs import Rpc
-from .packet_info import PROTOCOLS, alone_shown, call_shown, packet_info, reply_shown
+from .packet_info import (
+    PROTOCOLS,
+    InfoParts,
+    alone_shown,
+    call_shown,
+    info_of,
+    info_parts,
+    packet_info,
+    reply_shown,
+)
 from .schema import Record, record
 
 if TYPE_CHECKING:
@@ -150,28 +159,57 @@ def _batch_packets(
     rows = decode(batch, locate(batch, addresses)).rows
     rows = rows[(rows["frame"] >= first) & (rows["frame"] <= last)]
     ends = _ends(analyzer)
+    alike: dict[tuple[int, ...], InfoParts] = {}
     for at in range(0, len(rows), SLICE):
         for packet in _headers(rows[at : at + SLICE]):
             source, destination = addresses.name(packet.source), addresses.name(packet.destination)
-            connection = ends.get((destination, packet.dest_qp))
             opcode = packet.opcode
             rpc: int | None = None
-            carrier = connection is not None and connection.protocol == "rpcrdma"
-            alone = bool(opcodes.IS_ONLY[opcode])
-            begins = carrier and bool(opcodes.IS_SEND[opcode]) and (alone or bool(opcodes.IS_FIRST[opcode]))
+            connection: Conversation | None = None
+            begins = False
+            if _BEGINS_SEND[opcode]:
+                connection = ends.get((destination, packet.dest_qp))
+                begins = connection is not None and connection.protocol == "rpcrdma"
             if packet.frame in sends:
                 protocol, info, rpc = sends.pop(packet.frame)
-            elif connection is not None and begins and alone:
+            elif connection is not None and begins and _IS_ONLY[opcode]:
                 payload = packet.payload, packet.payload + packet.captured, packet.length
                 protocol, info = alone_shown(batch.data, *payload, packet.frame, connection)
             else:
-                use, rpc = uses.pop(packet.frame, ("", None))
-                protocol, info = (
-                    PROTOCOLS[packet.transport],
-                    packet_info(batch.data, packet, connection, use),
-                )
+                use, rpc = uses.pop(packet.frame, _NO_USE)
+                protocol = PROTOCOLS[packet.transport]
+                if _HAS_MORE[opcode]:
+                    connection = ends.get((destination, packet.dest_qp))
+                    info = packet_info(batch.data, packet, connection, use)
+                else:
+                    kind = (
+                        opcode,
+                        packet.dest_qp,
+                        packet.destination,
+                        packet.flags,
+                        packet.length,
+                        packet.syndrome,
+                        packet.ecn,
+                        packet.headers,
+                    )
+                    parts = alike.get(kind)
+                    if parts is None:
+                        connection = ends.get((destination, packet.dest_qp))
+                        parts = alike[kind] = info_parts(packet, connection)
+                    info = info_of(parts, packet.psn, packet.msn)
+                    if use:
+                        info += f"; {use}"
             place = packet.frame, packet.time, packet.wire
             yield Packet(*place, packet, None, source, destination, protocol, info, rpc, begins, batch)
+
+
+_NO_USE = "", None
+_IS_ONLY: list[bool] = opcodes.IS_ONLY.tolist()
+_BEGINS_SEND: list[bool] = (opcodes.IS_SEND & (opcodes.IS_ONLY | opcodes.IS_FIRST)).tolist()
+_HAS_MORE: list[bool] = (
+    opcodes.HAS_RETH | opcodes.HAS_ATOMICETH | opcodes.HAS_DETH | opcodes.HAS_IETH | opcodes.HAS_IMMDT
+).tolist()
+"""The opcodes whose info column says more than what makes packets alike, the PSN and the MSN."""
 
 
 def _segment_packets(batch: FrameBatch, segments: SegmentLines, first: int, last: int) -> Iterator[Packet]:
@@ -195,7 +233,9 @@ def _ends(analyzer: Analyzer) -> dict[tuple[str, int], Conversation]:
 def _headers(rows: Rows) -> Iterator[SimpleNamespace]:
     names = PACKET.names or ()
     for values in rows.tolist():
-        yield SimpleNamespace(**dict(zip(names, values, strict=True)))
+        header = SimpleNamespace()
+        header.__dict__.update(zip(names, values, strict=True))
+        yield header
 
 
 def packet_record(line: Packet) -> Record:
