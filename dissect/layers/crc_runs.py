@@ -64,14 +64,16 @@ def find_right(data: Bytes, begin: Int64s, end: Int64s, headers: NDArray[np.uint
     joined &= (begin[1:] - begin[0]) // RUN_BYTES == (begin[:-1] - begin[0]) // RUN_BYTES
     edges = [0, *(places(~joined) + 1).tolist(), len(begin)]
     masked = np.ascontiguousarray(headers).view(np.dtype((np.void, size)))[:, 0]
-    for first, last in pairwise(edges):
-        if last - first < MIN_PACKETS:
-            continue
+    runs = [(first, last) for first, last in pairwise(edges) if last - first >= MIN_PACKETS]
+    # All in the same memory: to get some for each takes as long as its CRC.
+    buffer = np.empty(max([int(end[last - 1] - begin[first]) for first, last in runs], default=0), np.uint8)
+    for first, last in runs:
         origin = int(begin[first])
-        run = data[origin : int(end[last - 1])].copy()
+        run = buffer[: int(end[last - 1]) - origin]
+        run[:] = data[origin : origin + len(run)]
         _place(run, begin[first:last] - origin, masked[first:last], size)
         gaps, after = between[first : last - 1], end[first : last - 1] - origin
-        for gap in np.unique(gaps).tolist():
+        for gap in places(np.bincount(gaps)).tolist():
             filling = np.frombuffer(bridge(gap, start), np.dtype((np.void, gap)))
             _place(run, after[gaps == gap], filling, gap)
         if crc32(run.data, start) != RESIDUE:
