@@ -24,6 +24,7 @@ _WHOLE = np.dtype((np.void, PACKET.itemsize))
 _LEADING = np.arange(LEADING)
 _PLACES = np.arange(KEPT)
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
+_BEGINS_SEND = opcodes.IS_SEND & _STARTS
 
 
 class Taken(NamedTuple):
@@ -162,9 +163,10 @@ def _another(data: Bytes, row: Rows, psn: int, earlier: _Packets) -> Taken | Non
 
 
 def _detached(packets: _Packets) -> _Packets:
-    """Copies, with the first bytes of each payload alone."""
+    """Copies, with the first bytes of each payload alone; of one that starts no Send with any bytes."""
     rows = take(packets.rows, _PLACES[: len(packets.rows)])
-    offsets = rows["payload"].repeat(LEADING).reshape(-1, LEADING) + _LEADING
+    # Any are as good where none are compared, and pages of the capture that are read for them count as memory.
+    offsets = np.where(_BEGINS_SEND[rows["opcode"]], rows["payload"], 0).repeat(LEADING).reshape(-1, LEADING) + _LEADING
     data = packets.data.take(offsets.reshape(-1), mode="clip")
     rows["payload"] = _PLACES[: len(rows)] * LEADING
     return _Packets(rows, data, packets.psns.copy(), packets.ends.copy())
