@@ -34,6 +34,8 @@ SUCCESS_END = 28
 REPLY_START = 1024
 """Bytes of a long reply that are decoded for its status."""
 
+OTHER_XID = "is not the XID of its RPC message"
+"""In the note on such an rdma_xid."""
 MAX_FRAMES = 4
 """That are named."""
 
@@ -76,7 +78,7 @@ def _check_xid(rpc: Rpc, side: str, data: memoryview, start: int) -> None:
     """Note where the XID of the RPC message, at ``start``, is not rdma_xid (RFC 8166, 4.2.1)."""
     xid = word(data, start)[0]
     if xid != rpc.xid:
-        rpc.notes += (f"the {side}'s rdma_xid 0x{rpc.xid:08x} is not the XID of its RPC message, 0x{xid:08x}",)
+        rpc.notes += (f"the {side}'s rdma_xid 0x{rpc.xid:08x} {OTHER_XID}, 0x{xid:08x}",)
 
 
 def _status(rpc: Rpc, message: Message) -> None:

@@ -39,7 +39,7 @@ from .frame_fields import (
     mpa_fields,
     packet_block,
 )
-from .weak_spots import LATE, explain, touched, touched_message
+from .weak_spots import LATE, MATCH_FIELDS, RETRANSMITTED, explain, touched, touched_message
 
 PACKET, HEADER, CALL, REPLY = "packet", "transport header", "call", "reply"
 THINGS = (PACKET, HEADER, CALL, REPLY)
@@ -379,6 +379,8 @@ class Comparison:
         for name, mine, theirs in pairs:
             late = message is not None and _is_late(message, name, theirs)
             verdict = LATE if late else explain(name, mine, theirs, spots)
+            if verdict is None and name in MATCH_FIELDS and mine and theirs and self._retransmitted >= {*mine, *theirs}:
+                verdict = RETRANSMITTED
             found.append(Difference(what, frame, name, mine, theirs, *(verdict or ())))
         if all(one.explained for one in found):
             tally.explained += 1

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import PROCEDURE_NAMES, RDMA_NOMSG
 from ..rpcrdma.messages import Message, TransportHeader
+from ..rpcrdma.outcome import OTHER_XID
 from ..rpcrdma.rpcs import Rpc
 from ..serial import PSN
 from ..transport.operations import Operation
@@ -94,6 +95,11 @@ def unknown_version(rpc: Rpc) -> bool:
 
 def unknown_procedure(rpc: Rpc) -> bool:
     return any(header.version == 1 and header.procedure not in PROCEDURE_NAMES for header in _headers(rpc))
+
+
+def other_rdma_xid(rpc: Rpc) -> bool:
+    """The rdma_xid of its call or reply is not the XID of the RPC message behind it."""
+    return any(OTHER_XID in note for note in rpc.notes)
 
 
 def malformed_header(rpc: Rpc) -> bool:
@@ -216,6 +222,14 @@ TABLE = (
         "unknown procedure",
         unknown_procedure,
         "no document defines its rdma_proc, and Wireshark does not take it for RPC-over-RDMA",
+        CHUNKS,
+        names=MESSAGE,
+    ),
+    WeakSpot(
+        "other rdma_xid",
+        other_rdma_xid,
+        "an rdma_xid of it is not the XID of the RPC message behind it, and Wireshark does not take such a Send for"
+        " RPC-over-RDMA",
         CHUNKS,
         names=MESSAGE,
     ),
@@ -384,6 +398,10 @@ LATE = Explanation(
     " from the Send",
     CHUNKS,
 )
+
+
+MATCH_FIELDS = "rpc.reqframe", "rpc.repframe"
+RETRANSMITTED = next(Explanation(row.right, row.reason, row.reference) for row in TABLE if row.name == "retransmitted")
 
 
 def touched(rpc: Rpc) -> frozenset[str]:

@@ -7,6 +7,7 @@ import shutil
 import stat
 import struct
 import subprocess
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
-from playbook import Capture, Wire, cm, faults, write_pcap
+from playbook import Capture, Wire, call, cm, faults, nfs3, reply, write_pcap
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.shapes import read, write
 from rdmascope.captures import wireshark
@@ -88,6 +89,23 @@ class TestAgreement:
         lines = run(LONG_CALLS, columns=columns).stdout.splitlines()
         assert max(map(len, lines)) <= columns
         assert not [line for line in lines if line != line.rstrip()]
+
+    def test_a_reply_whose_first_packet_arrived_damaged(self, tmp_path: Path) -> None:
+        wire = Wire(mtu=1024, seed=1)
+        conn = wire.connect()
+        for _ in range(2):
+            answered = call(conn, nfs3.getattr_())
+            reply(answered, nfs3.getattr_reply())
+        number = answered.true.reply_operation
+        index = next(at for at, packet in enumerate(wire.packets) if packet.operation == number)
+        frames = Capture(wire, faults.ghost(wire.packets, index, 0)).frames
+        data = frames[index].data
+        frames[index] = replace(frames[index], data=data[:-1] + bytes([data[-1] ^ 1]))  # of its ICRC
+        path = tmp_path / "first-damaged.pcap"
+        write_pcap(frames, path)
+        result = run(str(path))
+        assert result.exit_code == 0, result.output
+        assert f"rpc.reqframe {index + 2}" in " ".join(result.stdout.split())
 
     def test_nothing_to_explain(self) -> None:
         result = run(BOTH_WAYS)

@@ -11,7 +11,8 @@ import pytest
 from playbook import Capture, Wire, call, error, faults, fetch, nfs3, nfs4, reply
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.opinions import RPC_NAMES, compare, conversation, echo, ours
-from playbook.rpc import call_parts, u32, whole
+from playbook.rpc import call_parts, reply_parts, u32, whole
+from playbook.rpcrdma import MSG, header
 from playbook.shapes import DATA, read, write
 from playbook.tcp import TcpSegment
 from rdmascope.dissect.verify import weak_spots
@@ -152,7 +153,15 @@ def low_port() -> Capture:
     return Capture(wire)
 
 
+def other_xid(wire: Wire) -> None:
+    conn = wire.connect()
+    call(conn, nfs3.getattr_(), xid=7)
+    conn.send(1, header(7, MSG) + whole(reply_parts(nfs3.getattr_reply(), 8)))
+    reply(call(conn, nfs3.null()), nfs3.null_reply())
+
+
 TOUCHED: dict[str, Callable[[], Capture]] = {
+    "other rdma_xid": plain(other_xid),
     "truncated": snapped,
     "version 2": plain(version_2),
     "unfinished": plain(unread),
