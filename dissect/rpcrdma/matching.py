@@ -279,7 +279,12 @@ class Matching:
         candidates = self.calls[1 - sender].get(header.xid)
         if not candidates:
             self._wait(_WaitingReply(sender, message, self.answered[1 - sender].get(header.xid)))
-        elif (header.writes or header.reply) and all(returns_other_memory(rpc, message) for rpc in candidates):
+        elif (
+            (header.writes or header.reply)
+            # Where no packet is missing the server returns the wrong memory, and its reply keeps its place.
+            and self.conversation.connection.missing_packets[1 - sender]
+            and all(returns_other_memory(rpc, message) for rpc in candidates)
+        ):
             self._wait(_WaitingReply(sender, message, None, True))
         else:
             self._answer(sender, message, candidates)

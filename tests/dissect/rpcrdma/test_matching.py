@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from playbook import Capture, Exchange, Wire, call, fetch, nfs3, reply
+from playbook import Capture, Connection, Exchange, Wire, call, fetch, nfs3, reply
 from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.judge import analyze, judge
@@ -266,25 +266,47 @@ def test_an_rdma_xid_that_is_not_the_xid_of_the_rpc_is_noted(long: bool) -> None
     assert rpc.notes == ("the reply's rdma_xid 0x00000007 is not the XID of its RPC message, 0x00000008",)
 
 
+def two_under_one_xid(connection: Connection) -> tuple[Exchange, Exchange]:
+    first = call(connection, nfs3.read(0, 1200), writes=[connection.register(1200)], xid=7)
+    second = call(connection, nfs3.read(4096, 1200), writes=[connection.register(1200)], xid=7)
+    for one in (second, first):
+        reply(one, nfs3.read_reply(bytes(1200)))
+    return first, second
+
+
 @pytest.mark.parametrize("step", [3, 100_000])
-@pytest.mark.parametrize("more", [False, True])
-def test_a_reply_that_returns_memory_of_another_call_is_not_taken_for_that_of_this_one(step: int, more: bool) -> None:
+def test_a_reply_that_returns_memory_of_another_call_is_not_taken_for_that_of_this_one(step: int) -> None:
+    """Packets of the caller are known to be missing, and the second call is one of them."""
     wire = Wire(mtu=1024)
     connection = wire.connect()
-    first = call(connection, nfs3.read(0, 1200), writes=[connection.register(1200)], xid=7)
-    missing = call(connection, nfs3.read(4096, 1200), writes=[connection.register(1200)], xid=7)
-    for one in (missing, first):
-        reply(one, nfs3.read_reply(bytes(1200)))
-    if more:
+    lost = [call(connection, nfs3.getattr_())]
+    reply(lost[0], nfs3.getattr_reply())
+    for _ in range(100):
         reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
-    packets = [one for one in wire.packets if one.operation != missing.true.call_operation]
-    found = analyzed(Capture(wire, packets), step)
+    lost.append(two_under_one_xid(connection)[1])
+    gone = {one.true.call_operation for one in lost}
+    found = analyzed(Capture(wire, [one for one in wire.packets if one.operation not in gone]), step)
     (answered,) = [rpc for rpc in found if rpc.name == "READ"]
     assert (answered.state, answered.chunks[0].transferred) == ("complete", 1200)
-    (other,) = [rpc for rpc in found if rpc.call is None]
+    (other,) = [rpc for rpc in found if rpc.call is None and rpc.xid == 7]
     assert other.state == "no call"
     reason = "but did not offer the memory that this reply returns: its call is missing"
     assert other.notes == (f"RPC {answered.number} has this XID, {reason}",)
+
+
+@pytest.mark.parametrize("step", [3, 100_000])
+@pytest.mark.parametrize("more", [False, True])
+def test_without_known_losses_a_reply_that_returns_other_memory_leaves_its_call_undecidable(
+    step: int, more: bool
+) -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    _, missing = two_under_one_xid(connection)
+    if more:
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    packets = [one for one in wire.packets if one.operation != missing.true.call_operation]
+    (answered,) = [rpc for rpc in analyzed(Capture(wire, packets), step) if rpc.name == "READ"]
+    assert (answered.state, answered.chunks[0].transferred) == ("undecidable", 0)
 
 
 def test_where_no_other_reply_comes_the_server_returned_the_wrong_memory() -> None:
