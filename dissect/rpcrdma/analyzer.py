@@ -188,9 +188,7 @@ class Analyzer:
         if runs:
             events, plain = self._plain.take(runs, events)
         if plain is not None:
-            plain.happen(
-                events, lambda link, operation: self._dispatcher(link).take(operation), self._numbers, self._done
-            )
+            plain.happen(events, self._take_one, self._numbers, self._done)
         else:
             self._take(events)
         frame = int(batch.rows["number"][-1])

@@ -1,7 +1,7 @@
 """Plain messages in columns: what a batch's Sends of one packet say, all of them read at once.
 
-``header.decode_header``, ``onc.rpc_header``, ``outcome`` and ``onc.compound`` read one message, whatever is in it; a
-property test holds the two ways equal.  What is not plain here is left to them.
+``transport_header.decode_header``, ``onc.rpc_header``, ``outcome`` and ``onc.compound`` read one message, whatever is
+in it; a property test holds the two ways equal.  What is not plain here is left to them.
 """
 
 from __future__ import annotations
