@@ -264,7 +264,7 @@ def write_chunk_segments(on: RawConnection) -> CheckVerdict:
     found = into_write_chunk(on, lambda xid: read(xid, 4000))
     if isinstance(found, CheckVerdict):
         return found
-    if nfs_status(found.answer) and found.data:
+    if found.data and (nfs_status(found.answer) or rpc_error(found.answer)):
         return violation(f"a READ that failed returns {len(found.data)} bytes in its Write chunk")
     return passed(found.summary)
 
@@ -280,9 +280,8 @@ def write_chunk_used(on: RawConnection) -> CheckVerdict:
     found = into_write_chunk(on, lambda xid: reading(xid, 5000))
     if isinstance(found, CheckVerdict):
         return found
-    if status := nfs_status(found.answer):
-        reason = f"{on.file} cannot be read, status {status}" if on.file else "no file is known, --file names one"
-        return CheckVerdict(VerdictKind.SKIPPED, reason)
+    if nothing := unread(on, found.answer):
+        return nothing
     count = int.from_bytes(found.answer.payload[-4:], "big")
     if len(found.data) != count:
         return violation(f"{len(found.data)} bytes in the Write chunk, {count} in the reply")
@@ -431,9 +430,25 @@ def version_absurd(on: RawConnection) -> CheckVerdict:
     return refusal(on.receive(xid), xid, ABSURD_VERSION, ERR_VERS)
 
 
-def nfs_status(answer: Answer) -> int | None:
-    """The status of NFS in the reply."""
+def unread(on: RawConnection, answer: Answer) -> CheckVerdict | None:
+    """The verdict where the reply to a READ has no data; None where the READ succeeded."""
+    error, status = rpc_error(answer), nfs_status(answer)
+    if not error and status == 0:
+        return None
+    why = error or ("the reply ends before its status" if status is None else f"status {status}")
+    reason = f"{on.file} cannot be read, {why}" if on.file else "no file is known, --file names one"
+    return CheckVerdict(VerdictKind.SKIPPED, reason)
+
+
+def rpc_error(answer: Answer) -> str:
+    """Why the RPC program did not perform the call, 'PROG_MISMATCH (3 to 3)'; '' where it did."""
     reply = reply_header(answer.payload, 0, len(answer.payload))
-    if reply is None or reply.body < 0 or reply.body + 4 > len(answer.payload):
+    return "" if reply is None else reply.error
+
+
+def nfs_status(answer: Answer) -> int | None:
+    """The status of NFS in the reply; None where the reply has none."""
+    reply = reply_header(answer.payload, 0, len(answer.payload))
+    if reply is None or reply.error or reply.body < 0 or reply.body + 4 > len(answer.payload):
         return None
     return int.from_bytes(answer.payload[reply.body : reply.body + 4], "big")

@@ -190,9 +190,10 @@ class Client:
             self.take(event)
 
     def idle(self, deadline: int) -> None:
-        """Stay connected, and answer what the server may ask."""
-        while not self.driver.lost and (event := self.devices.poll(deadline)) is not None:
-            self.take(event)
+        """Let the time pass, and answer what the server may ask."""
+        while (event := self.devices.poll(deadline)) is not None:
+            if not self.driver.lost:
+                self.take(event)
 
     def take(self, event: verbs.Event) -> None:
         if not isinstance(event, verbs.ConnectRequested) and event.link is self.link:

@@ -7,7 +7,7 @@ from struct import pack
 from rdmascope.dissect.onc.programs import NFS
 
 from ..synth.endpoint import service
-from .checks import OP_LOOKUP, contents, message, nfs_status, read, read_path, replied, returned
+from .checks import OP_LOOKUP, contents, message, nfs_status, read, read_path, replied, returned, rpc_error, unread
 from .raw_connection import RawConnection
 from .serve import OP_GETATTR, OP_PUTROOTFH, OP_WRITE, SUPPORTED_ATTRS
 from .verdicts import CheckVerdict, VerdictKind, check, named, passed, violation
@@ -32,9 +32,8 @@ def write_chunk_odd(on: RawConnection) -> CheckVerdict:
         verdict = replied(answer)
         if verdict.kind is not VerdictKind.PASS or answer.header is None:
             return verdict
-        if status := nfs_status(answer):
-            reason = f"{on.file} cannot be read, status {status}" if on.file else "no file is known, --file names one"
-            return CheckVerdict(VerdictKind.SKIPPED, reason)
+        if nothing := unread(on, answer):
+            return nothing
         given = answer.header.writes[0] if answer.header.writes else None
         if problem := returned(chunk, given, "the Write chunk"):
             return problem
@@ -68,6 +67,8 @@ def inline_write_odd(on: RawConnection) -> CheckVerdict:
     verdict = replied(answer, parsed=True)
     if verdict.kind is not VerdictKind.PASS:
         return verdict
+    if error := rpc_error(answer):
+        return CheckVerdict(VerdictKind.SKIPPED, f"no COMPOUND is to be had: {error}")
     status = nfs_status(answer)
     if status == 0:
         return passed(f"{len(data)} bytes inline, and the GETATTR behind them")

@@ -125,14 +125,17 @@ def ping(devices: Verbs, target: PeerAddress, plan: PingPlan) -> Iterator[PingRe
         first = client.call(_null(next(xids), plan.program, plan.version), devices.now() + plan.timeout)
         yield _reached(client, first)
         for number in range(1, plan.count + 1):
-            if client.gone:
-                client.close()
-                client = Client(devices, target, plan.settings, devices.now() + plan.timeout)
             started = devices.now()
-            answer = client.call(_null(next(xids), plan.program, plan.version), started + plan.timeout)
-            yield _round(number, answer, devices.now() - started)
-            if plan.echo:
-                yield _echo(client, number, plan, xids)
+            try:
+                client = _connected(client, target, plan)
+            except VerbsError as error:
+                yield Round(number, None, str(error))
+            else:
+                called = devices.now()
+                answer = client.call(_null(next(xids), plan.program, plan.version), called + plan.timeout)
+                yield _round(number, answer, devices.now() - called)
+                if plan.echo:
+                    yield _echo(client, number, plan, xids)
             if number < plan.count:
                 client.idle(started + plan.interval)
         version_two = _speak(devices, target, plan, next(xids))
@@ -140,12 +143,22 @@ def ping(devices: Verbs, target: PeerAddress, plan: PingPlan) -> Iterator[PingRe
             version_two = _speak(devices, target, plan, next(xids))  # one lost message proves nothing
         yield version_two
         for program in plan.programs:
-            if client.gone:
-                client.close()
-                client = Client(devices, target, plan.settings, devices.now() + plan.timeout)
-            yield _program(client, program, xids, plan.timeout)
+            try:
+                client = _connected(client, target, plan)
+            except VerbsError as error:
+                yield Program(program, (), None, None, str(error))
+            else:
+                yield _program(client, program, xids, plan.timeout)
     finally:
         client.close()
+
+
+def _connected(client: Client, target: PeerAddress, plan: PingPlan) -> Client:
+    """The client, or where it is gone another; raises VerbsError where that cannot connect."""
+    if not client.gone:
+        return client
+    client.close()
+    return Client(client.devices, target, plan.settings, client.devices.now() + plan.timeout)
 
 
 def _null(xid: int, program: int, version: int) -> Call:

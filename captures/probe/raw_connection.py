@@ -112,10 +112,10 @@ class RawConnection:
         except LinkLost as error:
             self.lost = self.lost or str(error)
 
-    def receive(self, xid: int) -> Answer:
-        """The answer to the message of that XID."""
+    def receive(self, *xids: int) -> Answer:
+        """The first answer under one of the XIDs."""
         deadline = self.devices.now() + self.timeout
-        while xid not in self._early:
+        while not (there := [xid for xid in xids if xid in self._early]):
             if self.lost:
                 return Answer(Outcome.LOST, reason=self.lost)
             event = self.devices.poll(deadline)
@@ -125,7 +125,7 @@ class RawConnection:
                 self.lost = event.reason
             elif isinstance(event, MessageReceived) and event.link is self.link:
                 self._early.setdefault(int.from_bytes(event.data[:4], "big"), event)
-        got = self._early.pop(xid)
+        got = self._early.pop(there[0])
         header = decode_header(got.data, 0, len(got.data), len(got.data))
         return Answer(Outcome.ANSWER, header, got.data[header.length :], got.invalidated)
 

@@ -164,10 +164,10 @@ class Server:
                 return self._forget(event.link, event.reason)
 
     def close(self) -> None:
+        """End all connections; the devices stay open."""
         for driver in list(self._drivers.values()):
             driver.close()
             self._forget(driver.link, "closed")
-        self.devices.close()
 
     def _accept(self, event: ConnectRequested) -> ServerEvent:
         self.connections += 1

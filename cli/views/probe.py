@@ -108,6 +108,8 @@ def _rate(count: int, time: int) -> str:
 def rounds_summary(rounds: Sequence[Round]) -> RenderableType:
     answered = sum(one.time is not None for one in rounds)
     text = Text(f"  {plural(len(rounds), 'call')}, {plural(answered, 'reply', 'replies')}")
+    if lost := len(rounds) - answered:
+        text.append(f", {lost / len(rounds):.0%} lost", "red")
     if found := times(rounds):
         parts = {"min": found.minimum, "median": found.median, "p99": found.p99, "max": found.maximum}
         text.append("; " + ", ".join(f"{name} {duration(time)}" for name, time in parts.items()))

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from playbook.hosts import CLIENT, SECOND, TARGET, hosts, save
 from rdmascope.captures.probe.driver import Client
 from rdmascope.captures.probe.ping import PingPlan, PingResult, Program, Reached, Round, VersionTwoProbe, ping
-from rdmascope.captures.probe.serve import ECHO, echo
+from rdmascope.captures.probe.serve import ECHO, ServerEvent, echo
 from rdmascope.captures.synth.endpoint import Answered, Call, Chunks, EndpointSettings, Failed, service
 from rdmascope.captures.synth.faults import FAULTS
-from rdmascope.captures.verbs.interface import PeerAddress, VerbsError
+from rdmascope.captures.verbs.interface import ConnectRequested, Event, MessageReceived, PeerAddress, VerbsError
 from rdmascope.captures.verbs.memory import MemoryVerbs
 from rdmascope.cli.main import main
 from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
@@ -72,6 +72,38 @@ def test_rounds_keep_their_interval() -> None:
     began = client.now()
     findings(client, PingPlan(count=4, interval=SECOND))
     assert 3 * SECOND < client.now() - began < 4 * SECOND
+
+
+def test_a_call_without_an_answer_is_counted_and_the_rest_goes_on() -> None:
+    client, server = hosts()
+    take, calls = server.take, iter(range(100))
+
+    def lossy(event: Event) -> list[ServerEvent]:
+        return [] if isinstance(event, MessageReceived) and next(calls) == 2 else take(event)
+
+    server.take = lossy  # type: ignore[method-assign]
+    found = findings(client, PingPlan(count=4, timeout=SECOND // 2))
+    assert [one.problem for one in found if isinstance(one, Round)] == ["", "no answer", "", ""]
+    assert the(Program, found).status == "answers"
+
+
+def test_a_server_that_goes_away_is_tried_again_in_every_round() -> None:
+    client, server = hosts()
+    take, rounds = server.take, iter(range(100))
+
+    def ending(event: Event) -> list[ServerEvent]:
+        if isinstance(event, ConnectRequested) and server.connections:
+            event.request.reject()
+            return []
+        return [] if isinstance(event, MessageReceived) and next(rounds) >= 2 else take(event)
+
+    server.take = ending  # type: ignore[method-assign]
+    began = client.now()
+    found = findings(client, PingPlan(count=4, timeout=SECOND // 2, interval=SECOND))
+    assert [one.time is None for one in found if isinstance(one, Round)] == [False, True, True, True]
+    assert client.now() - began > 3 * SECOND
+    assert "refused" in the(Program, found).status
+    assert the(VersionTwoProbe, found).version is None
 
 
 def test_a_server_that_does_not_answer() -> None:

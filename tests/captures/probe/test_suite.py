@@ -20,7 +20,9 @@ from rdmascope.captures.verbs.interface import Event, MessageReceived, PeerAddre
 from rdmascope.captures.verbs.memory import MemoryLink, MemoryVerbs
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.rule import all_rules
-from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR
+from rdmascope.dissect.layers.oncrpc import ONCRPC, ONCRPCReply
+from rdmascope.dissect.layers.oncrpc_codes import GARBAGE_ARGS, PROG_MISMATCH, PROG_UNAVAIL
+from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG
 from rdmascope.dissect.rpcrdma.messages import WriteChunk
 
 TIMEOUT = 2 * SECOND
@@ -219,6 +221,36 @@ def test_the_exchange_can_be_looked_at_with_the_other_commands(tmp_path: Path) -
     lines = [line for line in shown.stdout.splitlines() if '"type":"rpc"' in line]
     assert len(lines) == 3
     assert all('"state":"complete"' in line for line in lines)
+
+
+@pytest.mark.parametrize("refusal", [PROG_MISMATCH, GARBAGE_ARGS, PROG_UNAVAIL])
+@pytest.mark.parametrize("name", ["write-chunk-used", "write-chunk-odd", "inline-write-odd", "write-chunk-segments"])
+def test_a_server_that_does_not_perform_the_call_breaks_no_rule_of_chunks(name: str, refusal: int) -> None:
+    client, server = hosts()
+    head = {"low": 3, "high": 3} if refusal == PROG_MISMATCH else {}
+    server.program = lambda message: (
+        bytes(ONCRPC(xid=int.from_bytes(message[:4], "big")) / ONCRPCReply(accept_stat=refusal, **head)),
+    )
+    found = verdict(client, name).verdict
+    if name == "write-chunk-segments":
+        assert found.kind is VerdictKind.PASS
+    elif (name, refusal) == ("inline-write-odd", GARBAGE_ARGS):
+        assert found.kind is VerdictKind.VIOLATION  # the arguments were right
+    else:
+        assert found.kind is VerdictKind.SKIPPED, found
+
+
+def _accept(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
+    """Instead of an RDMA_ERR_CHUNK a reply under the header's XID."""
+    plan.header.procedure, plan.header.error = RDMA_MSG, None
+    plan.payload = service.reply_head(plan.header.xid ^ 0x5A5A0000)
+    return True
+
+
+def test_a_call_under_two_xids_is_the_fault_of_the_client_alone() -> None:
+    client, _ = hosts(fault=server_fault(_accept))
+    accepted = verdict(client, "xid-mismatch").verdict
+    assert (accepted.kind, "accepted" in accepted.observed) == (VerdictKind.PASS, True)
 
 
 def test_a_server_that_writes_pads_is_found() -> None:

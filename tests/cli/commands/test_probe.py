@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 
 from playbook.hosts import hosts
+from rdmascope.captures.live import Device
+from rdmascope.captures.probe import record as recording
 from rdmascope.captures.probe.serve import ECHO, Server
 from rdmascope.captures.synth.endpoint import EndpointSettings, service
 from rdmascope.captures.synth.faults import FAULTS
@@ -140,6 +142,26 @@ class TestSuite:
         assert (result.exit_code, "no check 'nonesuch'" in result.stderr) == (2, True)
 
 
+class RecordedDevice:
+    """A device that can be captured on, and on which nothing passes."""
+
+    device, link_type, snaplen, words, received, dropped = Device("rxe0", "rxe", "eth0"), 1, 262144, "", 0, 0
+    closed = 0
+
+    def read(self) -> None:
+        assert not self.closed
+
+    def count(self) -> None:
+        assert not self.closed
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def interrupt() -> NoReturn:
+    raise KeyboardInterrupt
+
+
 class TestServe:
     def test_until_interrupted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         served(monkeypatch)
@@ -156,6 +178,17 @@ class TestServe:
         assert "versions 1 and 2" in result.stdout
         assert "grants no credit (V1-CREDIT-ZERO)" in result.stdout
         assert "0 connections, 0 calls; grant-nothing committed 0 times" in result.stdout
+
+    def test_what_is_recorded_is_closed_once(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        served(monkeypatch)
+        device = RecordedDevice()
+        monkeypatch.setattr(recording, "all_devices", lambda: {"rxe0": ["eth0"]})
+        monkeypatch.setattr(recording, "open_live", lambda name, settings: device)
+        monkeypatch.setattr(MemoryVerbs, "poll", lambda self, deadline: pytest.fail() if device.closed else interrupt())
+        result = run("--serve", "--write", str(tmp_path / "served.pcapng"))
+        assert (result.exit_code, device.closed) == (0, 1), result.output
+        assert "0 connections, 0 calls" in result.stdout
+        assert "served.pcapng: 0 frames, recorded on rxe0 (eth0)" in result.stderr
 
     def test_faults_that_there_are(self) -> None:
         listed = run("--fault", "list").stdout

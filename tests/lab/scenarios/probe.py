@@ -15,7 +15,6 @@ UNUSUAL = {
     "nomsg-without-chunks": "no answer",
     "unknown-option": "not applicable",  # version 1 alone is spoken
     "unknown-characteristic": "not applicable",
-    "xid-mismatch": "violation",  # the XID of the RPC message is what counts
     "inline-write-odd": "not applicable",  # the file may not be written
 }
 """In Linux 6.1."""
