@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -14,7 +16,8 @@ from rdmascope.dissect.frames import FrameBatch
 
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
-from ..output import open_output
+from ..open import open_capture
+from ..output import check_outputs, open_output
 from .source import Live
 
 SECOND = 1_000_000_000
@@ -28,7 +31,7 @@ class Keep:
     size: int = 100 << 20
     """Bytes of a file, after which the next one begins."""
     files: int = 10
-    """How many there are at most, that being written included; older ones are removed."""
+    """How many there are at most, that being written and those of earlier runs included; older ones are removed."""
     seconds: float | None = None
     """Seconds of the capture in a file."""
 
@@ -36,7 +39,8 @@ class Keep:
 class Keeper:
     """Writes ``keep.path``; a full one is renamed to NAME_NUMBER_TIME, as dumpcap names the files of a ring.
 
-    The names read as one capture: ``rdmascope report NAME*.pcapng``.
+    The names read as one capture: ``rdmascope report NAME*.pcapng``.  Files of an earlier run are the ring's first
+    ones: its last file gets its number and time, too, and the numbers go on.
     """
 
     def __init__(self, keep: Keep, live: Live, application: str) -> None:
@@ -50,7 +54,24 @@ class Keeper:
         """Files."""
         self._file: BinaryIO
         self._writer: PcapngWriter
+        self._resume()
         self._open()
+
+    def _resume(self) -> None:
+        """Take the files of an earlier run into the ring.  Raises CaptureError."""
+        check_outputs([self.path])
+        path = Path(self.path)
+        named = re.compile(re.escape(path.stem) + r"_(\d{5,})_\d{14}" + re.escape(path.suffix))
+        try:
+            there = ((named.fullmatch(one), path.parent / one) for one in os.listdir(path.parent))
+            numbered = sorted((int(match[1]), str(one)) for match, one in there if match)
+            self._full.extend(name for _, name in numbered)
+            self._number = numbered[-1][0] if numbered else 0
+            if path.is_file() and (first := _first_time(self.path)) is not None:
+                self._add(first)
+            self._remove()
+        except OSError as error:
+            raise CaptureError(f"{self.path}: {error.strerror}") from None
 
     def _open(self) -> None:
         live = self._live
@@ -94,16 +115,22 @@ class Keeper:
     def _turn(self) -> None:
         """Close a full file, give it its name, and remove what is too old."""
         self._finish()
+        self._add(self._began)
+        self._remove()
+        self._open()
+
+    def _add(self, began: int) -> None:
+        """Give the full file its name; ``began``: the time of its first frame, in ns."""
         self._number += 1
-        stem, extension = os.path.splitext(self._keep.path)
-        time = datetime.fromtimestamp(self._began // SECOND, UTC)
-        name = f"{stem}_{self._number:05d}_{time:%Y%m%d%H%M%S}{extension}"
-        os.replace(self._keep.path, name)
+        stem, extension = os.path.splitext(self.path)
+        name = f"{stem}_{self._number:05d}_{datetime.fromtimestamp(began // SECOND, UTC):%Y%m%d%H%M%S}{extension}"
+        os.replace(self.path, name)
         self._full.append(name)
+
+    def _remove(self) -> None:
         while len(self._full) >= self._keep.files:
             os.unlink(self._full.popleft())
             self.removed += 1
-        self._open()
 
     def _finish(self) -> None:
         live = self._live
@@ -118,3 +145,12 @@ class Keeper:
             self._finish()
         except OSError as error:
             raise CaptureError(f"{self._keep.path}: {error.strerror}") from None
+
+
+def _first_time(path: str) -> int | None:
+    """Of the first frame of a file, in ns; None where it has none, or is no capture."""
+    try:
+        with open_capture(path) as capture:
+            return next((int(batch.rows["time"][0]) for batch in capture.batches() if len(batch.rows)), None)
+    except CaptureError:
+        return None

@@ -1,7 +1,9 @@
 """Frames from a network interface, through a ring of memory that is shared with the kernel.
 
 Linux, Documentation/networking/packet_mmap.rst, TPACKET_V3; structures from linux/if_packet.h, in the machine's
-byte order.  The kernel fills block after block; a block is given over when it is full or ``BLOCK_TIMEOUT`` has passed.
+byte order.  The kernel fills block after block; a block is given over when it is full, and, if it has a frame, at every
+tick of a clock.  While nothing reads, the clock alone uses up the ring, however few frames come: so blocks are small,
+and the clock is slow.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ from ..formats.streams import gather
 from .device import EVERY, Device
 from .filter import SO_ATTACH, Filter
 
-BLOCK = 1 << 20
-"""Bytes; a frame never crosses a block, and the largest super-frame of segmentation offload has 512 KiB."""
-BLOCK_TIMEOUT = 40
-"""Milliseconds after which a block is given over that is not full."""
+BLOCK = 1 << 18
+"""Bytes; a frame never crosses a block: longer ones, super-frames of segmentation offload at most, are truncated."""
+LASTING = 20_000
+"""Milliseconds in which blocks that are given over early take half of the ring, if it is large enough."""
+SOONEST, LATEST = 40, 200
+"""Milliseconds after which a block is given over that is not full: later would show on a screen."""
 TOGETHER = 16 << 20
 """Bytes of blocks that become one batch."""
 
@@ -96,6 +100,7 @@ class PacketRing:
         self._cooked = not device.ethernet
         self.link_type = LINUX_SLL2 if self._cooked else ETHERNET
         self._blocks = max(2, buffer // BLOCK)
+        self._timeout = max(SOONEST, min(LATEST, 2 * LASTING // self._blocks))
         self._at = 0
         self._number = 0
         try:
@@ -122,7 +127,7 @@ class PacketRing:
             socket.SOL_SOCKET, SO_ATTACH, struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
         )
         packet.setsockopt(SOL_PACKET, VERSION, TPACKET_V3)
-        ring = struct.pack("7I", BLOCK, self._blocks, 2048, self._blocks * (BLOCK // 2048), BLOCK_TIMEOUT, 0, 0)
+        ring = struct.pack("7I", BLOCK, self._blocks, 2048, self._blocks * (BLOCK // 2048), self._timeout, 0, 0)
         packet.setsockopt(SOL_PACKET, RX_RING, ring)
         self._ring = mmap.mmap(packet.fileno(), BLOCK * self._blocks)
         if promiscuous and device.interface != EVERY:

@@ -30,7 +30,7 @@ from .source import Live
 
 WAIT = 50
 """Milliseconds that a frame may wait for others."""
-MARGIN = 200_000_000
+MARGIN = 400_000_000
 """Nanoseconds that a frame may need from the network to here."""
 SECOND = 1_000_000_000
 TIDY = 60

@@ -44,7 +44,7 @@ class Recorded:
         self._inner = inner
         self._live = live
         self._file = file
-        self._keeper = Keeper(Keep(str(file), _LARGEST), live, APPLICATION)
+        self._keeper = Keeper(Keep(str(file), _LARGEST, files=1), live, APPLICATION)
         self._frames = 0
 
     def now(self) -> int:

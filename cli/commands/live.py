@@ -130,7 +130,8 @@ def command(
     stays bounded: of connections that ended long ago, and of old latencies, only sums are kept.
 
     --write FILE keeps at most --ring-files files of --ring-size.  The newest is FILE itself, full ones get a number and
-    a time in their names, and each records what was dropped while it was written.
+    a time in their names, and each records what was dropped while it was written.  What an earlier run left under these
+    names counts, too: its FILE gets a number, and the oldest files are removed.
 
     \b
     With --json, while it happens:

@@ -132,6 +132,52 @@ def test_a_file_ends_with_its_time(tmp_path: Path) -> None:
     assert 2 <= len(list(tmp_path.glob("ring_*.pcapng"))) <= 3
 
 
+def test_a_second_run_goes_on_where_the_first_ended(tmp_path: Path) -> None:
+    path = tmp_path / "ring.pcapng"
+    other = tmp_path / "ring_of_mine_00001_20261122000000.pcapng"
+    other.write_bytes(b"kept")
+    fed = batches(20)
+    half = len(fed) // 2
+    removed = 0
+    for run in (fed[:half], fed[half:]):
+        keeper = Keeper(Keep(str(path), size=20_000, files=4), Source(), "test")
+        for batch in run:
+            keeper.write(batch)
+        keeper.close()
+        removed += keeper.removed
+    full = sorted(tmp_path.glob("ring_0*.pcapng"))
+    numbers = [int(one.name.split("_")[1]) for one in full]
+    assert numbers == [removed + 1, removed + 2, removed + 3]
+    kept = frames_of([*full, path])
+    everything = [
+        batch.data[int(row["offset"]) : int(row["offset"]) + int(row["captured"])].tobytes()
+        for batch in fed
+        for row in batch.rows
+    ]
+    assert everything[-len(kept) :] == kept
+    assert other.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("contents", [b"", b"no capture"])
+def test_what_is_no_capture_is_overwritten(contents: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "ring.pcapng"
+    path.write_bytes(contents)
+    keeper = Keeper(Keep(str(path)), Source(), "test")
+    keeper.write(batches(1)[0])
+    keeper.close()
+    assert [one.name for one in tmp_path.iterdir()] == ["ring.pcapng"]
+    assert frames_of([path])
+
+
+def test_a_ring_of_one_file_keeps_nothing_of_the_run_before(tmp_path: Path) -> None:
+    path = tmp_path / "one.pcapng"
+    for _ in range(2):
+        keeper = Keeper(Keep(str(path), files=1), Source(), "test")
+        keeper.write(batches(1)[0])
+        keeper.close()
+    assert [one.name for one in tmp_path.iterdir()] == ["one.pcapng"]
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="no such directory"):
         Keeper(Keep(str(tmp_path / "none" / "x.pcapng")), Source(), "test")
