@@ -49,7 +49,7 @@ def test_retransmissions_are_those_that_the_client_counted() -> None:
     health = [analyzer.health(connection.number) for connection in analyzer.connections]
     assert sum(one.directions[0].sequence_naks for one in health) == counters["out_of_seq_request"]
     # What came ahead of a lost packet was dropped, so it was sent again as well.
-    again = sum(one.directions[1].seen_twice.packets for one in health)
+    again = sum(one.directions[1].original_captured.packets for one in health)
     assert again == counters["duplicate_request"] + taken["ahead"]
 
 

@@ -199,7 +199,7 @@ def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     yield from row("unique payload", *(size(one.unique_bytes) for one in both), always=True)
     yield from row("goodput", *(_rate(one) for one in both), always=True)
     yield from row("retransmitted", *(_packets(one.retransmitted, one.packets) for one in both))
-    yield from row("  lost before capture point", *(_packets(one.seen_once) for one in both))
+    yield from row("  lost before capture point", *(_packets(one.original_missing) for one in both))
     yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
     yield from row("out of order", *(_number(one.reordered) for one in both))
     yield from row("missing from the capture", *(_number(one.missing) for one in both))
@@ -230,7 +230,7 @@ def _segment_rows(health: TransportHealth) -> Iterator[list[Cell]]:
     yield from row("unique RDMA payload", *(size(one.unique_bytes) for one in both), always=True)
     yield from row("goodput", *(_rate(one) for one in both), always=True)
     yield from row("retransmitted", *(_packets(one.retransmitted, one.segments) for one in both))
-    yield from row("  lost before capture point", *(_packets(one.seen_once) for one in both))
+    yield from row("  lost before capture point", *(_packets(one.original_missing) for one in both))
     yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
     yield from row("out of order", *(_number(one.reordered) for one in both))
     yield from row("missing from the capture, at least", *(_number(one.missing) for one in both))
@@ -312,7 +312,7 @@ def retransmissions_view(
         start, delay = [("client", "server")[one.initiator], one.cause, frames], _time(one.loss_to_retransmission)
         narrow_rows.append([*start, count(one.packets), delay])
         delays = [_time(one.loss_to_nak), _time(one.nak_to_retransmission), delay]
-        wide_rows.append([*start, one.lost, WHERE[one.seen_before], count(one.packets), *delays])
+        wide_rows.append([*start, one.lost, WHERE[one.lost_packet_captured], count(one.packets), *delays])
     columns = [unit, f"loss to {notice}", f"{notice} to retrans", "loss to retrans"]
     wide = Grid([*left, "lost", "where"], columns, wide_rows, gap=2)
     return wide if wide.width <= width else Grid(left, [unit, "loss to retrans"], narrow_rows, gap=2)

@@ -253,7 +253,7 @@ class Analyzer:
         return done
 
     def _feed_iwarp(self, batch: FrameBatch, tcp: list[Rows], events: Sequence[Event]) -> Sequence[Event]:
-        """The events of both transports, in their order."""
+        """The events of both transports, in their order; what was found to be iWARP is counted."""
         observer = self._iwarp
         if observer is None:
             # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
@@ -262,6 +262,7 @@ class Analyzer:
             observer = self._iwarp = IwarpObserver(self._registry, self.options.ports)
             observer.listener = self._watch_fpdus
         found = observer.feed(batch, tcp)
+        self._count_iwarp()
         return sorted([*events, *found], key=itemgetter(0)) if events else found
 
     def _count_iwarp(self) -> None:

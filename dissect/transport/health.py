@@ -36,14 +36,14 @@ class DirectionHealth:
     """Payload, retransmissions included."""
     retransmitted: Tally
     """Packets (iWARP: segments) that were retransmitted, wherever the first transmission was lost; no copies."""
-    seen_twice: Tally
+    original_captured: Tally
     """Those of which an earlier transmission is in the capture, and copies."""
-    seen_once: Tally
+    original_missing: Tally
     """Those whose earlier transmission was lost before the capture point."""
     reordered: int
     """Packets that came late although nothing shows that they were sent twice."""
     causes: Mapping[str, Tally]
-    """``seen_twice`` and ``seen_once`` by cause."""
+    """``original_captured`` and ``original_missing`` by cause."""
     missing: int
     """Packets that were sent but are not in the capture at all."""
     active_time: int
@@ -105,7 +105,7 @@ class DirectionHealth:
 
     @property
     def unique_bytes(self) -> int:
-        return max(0, self.bytes - self.seen_twice.bytes)
+        return max(0, self.bytes - self.original_captured.bytes)
 
     @property
     def goodput(self) -> float | None:

@@ -66,11 +66,11 @@ class Retransmission:
     lost: str
     """'request', 'response', 'acknowledgement', 'segment' (iWARP), 'nothing' (RNR NAK, a copy, what had arrived) or
     'unknown'."""
-    seen_before: bool | None
+    lost_packet_captured: bool | None
     """The lost packet is in the capture: it was lost behind the capture point; False: it was lost before it,
     or missed by the capture; None: not known."""
     lost_frame: int | None
-    """Where ``seen_before``: the lost packet.  Else: the first packet that shows it missing."""
+    """Where ``lost_packet_captured``: the lost packet.  Else: the first packet that shows it missing."""
     lost_time: int | None
     nak_frame: int | None
     """iWARP: of the first duplicate acknowledgement."""
@@ -109,7 +109,7 @@ class OpenRetransmission:
     end: int
     cause: str
     lost: str
-    seen_before: bool | None
+    lost_packet_captured: bool | None
     lost_frame: int | None
     lost_time: int | None
     nak_frame: int | None
@@ -119,21 +119,21 @@ class OpenRetransmission:
     time: int | None
     last_time: int = 0
     """Of the last one."""
-    seen_twice: Tally = NONE
+    original_captured: Tally = NONE
     """Packets of which an earlier transmission is in the capture."""
-    seen_once: Tally = NONE
+    original_missing: Tally = NONE
     """Packets of which the earlier transmission was lost before the capture point."""
 
     def noun(self, initiator: int, start: int) -> Retransmission:
         """``start``: the same, as the wire has it."""
-        total = self.seen_twice + self.seen_once
+        total = self.original_captured + self.original_missing
         return Retransmission(
             initiator,
             start,
             start + self.end - self.start,
             self.cause,
             self.lost,
-            self.seen_before,
+            self.lost_packet_captured,
             self.lost_frame,
             self.lost_time,
             self.nak_frame,
@@ -148,15 +148,15 @@ class OpenRetransmission:
 class SenderLedger:
     """What one end of a connection retransmitted, always up to date."""
 
-    __slots__ = ("_recent", "_seen_once", "_seen_twice", "counts", "late")
+    __slots__ = ("_original_captured", "_original_missing", "_recent", "counts", "late")
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         """Retransmissions by cause, however many packets each has."""
         self.late = 0
         """Packets that came late although nothing shows that they were sent twice."""
-        self._seen_twice: dict[str, Tally] = {}
-        self._seen_once: dict[str, Tally] = {}
+        self._original_captured: dict[str, Tally] = {}
+        self._original_missing: dict[str, Tally] = {}
         self._recent: deque[OpenRetransmission] | None = None
 
     @property
@@ -171,26 +171,26 @@ class SenderLedger:
         self.recent.append(one)
         self._count_one(one.cause, 1)
 
-    def grow(self, one: OpenRetransmission, seen_twice: Tally, seen_once: Tally) -> None:
+    def grow(self, one: OpenRetransmission, original_captured: Tally, original_missing: Tally) -> None:
         """More packets of it."""
-        one.seen_twice += seen_twice
-        one.seen_once += seen_once
-        self.add(one.cause, seen_twice, seen_once)
+        one.original_captured += original_captured
+        one.original_missing += original_missing
+        self.add(one.cause, original_captured, original_missing)
 
     def recast(self, one: OpenRetransmission, cause: str) -> None:
         """It has another cause than it seemed to have."""
-        self.add(one.cause, NONE - one.seen_twice, NONE - one.seen_once)
+        self.add(one.cause, NONE - one.original_captured, NONE - one.original_missing)
         self._count_one(one.cause, -1)
         one.cause = cause
-        self.add(cause, one.seen_twice, one.seen_once)
+        self.add(cause, one.original_captured, one.original_missing)
         self._count_one(cause, 1)
 
-    def add(self, cause: str, seen_twice: Tally, seen_once: Tally) -> None:
+    def add(self, cause: str, original_captured: Tally, original_missing: Tally) -> None:
         """Count packets, of responses for example, that are no retransmission by themselves."""
         if cause == LATE:
-            self.late += seen_once.packets
+            self.late += original_missing.packets
             return
-        for tallies, more in ((self._seen_twice, seen_twice), (self._seen_once, seen_once)):
+        for tallies, more in ((self._original_captured, original_captured), (self._original_missing, original_missing)):
             if more != NONE:
                 tallies[cause] = tallies.get(cause, NONE) + more
                 if tallies[cause] == NONE:
@@ -205,20 +205,20 @@ class SenderLedger:
     @property
     def causes(self) -> Mapping[str, Tally]:
         """Packets seen twice or known to have been lost, by cause; copies among them."""
-        found = dict(self._seen_twice)
-        for cause, tally in self._seen_once.items():
+        found = dict(self._original_captured)
+        for cause, tally in self._original_missing.items():
             found[cause] = found.get(cause, NONE) + tally
         return found
 
     @property
-    def seen_twice(self) -> Tally:
+    def original_captured(self) -> Tally:
         """Packets of which an earlier transmission is in the capture, copies among them."""
-        return sum(self._seen_twice.values(), NONE)
+        return sum(self._original_captured.values(), NONE)
 
     @property
-    def seen_once(self) -> Tally:
+    def original_missing(self) -> Tally:
         """Packets whose earlier transmission was lost before the capture point."""
-        return sum(self._seen_once.values(), NONE)
+        return sum(self._original_missing.values(), NONE)
 
     @property
     def retransmitted(self) -> Tally:
@@ -231,4 +231,4 @@ class SenderLedger:
 
     def __bool__(self) -> bool:
         """Something was seen twice, or late."""
-        return bool(self.counts or self._seen_twice or self._seen_once or self.late)
+        return bool(self.counts or self._original_captured or self._original_missing or self.late)

@@ -355,7 +355,7 @@ def _opened(
     start: int,
     cause: str,
     lost: str,
-    seen_before: bool | None,
+    lost_packet_captured: bool | None,
     lost_frame: int | None,
     lost_time: int | None,
     asked: _Complaint | None,
@@ -363,7 +363,7 @@ def _opened(
     time: int,
 ) -> OpenRetransmission:
     notice_frame, notice_time = (asked.frame, asked.time) if asked else (None, None)
-    lost_at = seen_before, lost_frame, lost_time
+    lost_at = lost_packet_captured, lost_frame, lost_time
     return OpenRetransmission(start, start, cause, lost, *lost_at, notice_frame, notice_time, frame, time, time)
 
 

@@ -256,7 +256,7 @@ class TcpConnection:
             retransmissions = one.stream.retransmissions
             connection.fpdus[one.sender] = one.fpdus
             connection.segments[one.sender] = retransmissions.segments
-            connection.bytes[one.sender] = one.payload_bytes + retransmissions.ledger.seen_twice.bytes
+            connection.bytes[one.sender] = one.payload_bytes + retransmissions.ledger.original_captured.bytes
             connection.missing_packets[one.sender] = one.stream.missing_segments
             connection.unplaced_reads[one.sender] = one.reads.stray
             connection.unread_packets[one.sender] = one.framing.unread + one.framing.lost

@@ -234,7 +234,7 @@ class RcHealth:
             for one in queue.nouns():
                 frame, time = damaged.get(one.psn, (0, 0))
                 if frame and one.lost == "request" and frame < (one.retransmission_frame or one.nak_frame or 0):
-                    one = replace(one, seen_before=True, lost_frame=frame, lost_time=time)
+                    one = replace(one, lost_packet_captured=True, lost_frame=frame, lost_time=time)
                 found.append(one)
         return sorted(found, key=_moment)
 
@@ -294,8 +294,8 @@ class RcHealth:
             fpdus=0,
             bytes=sent.bytes,
             retransmitted=ledger.retransmitted,
-            seen_twice=ledger.seen_twice,
-            seen_once=ledger.seen_once,
+            original_captured=ledger.original_captured,
+            original_missing=ledger.original_missing,
             reordered=ledger.late,
             causes=ledger.causes,
             missing=connection.missing_packets[end],

@@ -67,7 +67,7 @@ class _Loss(NamedTuple):
     """What is known of a loss when a NAK announces it."""
 
     lost: str
-    seen_before: bool | None
+    lost_packet_captured: bool | None
     frame: int | None
     time: int | None
 
@@ -258,8 +258,8 @@ class RcRetransmissions:
         lengths = rows.lengths[a:c]
         new = int(np.count_nonzero(fresh))
         new_bytes = int(lengths[fresh].sum())
-        seen_twice = Tally(c - a - new, int(lengths.sum()) - new_bytes)
-        self.requests.grow(one, seen_twice, Tally(new, new_bytes))
+        original_captured = Tally(c - a - new, int(lengths.sum()) - new_bytes)
+        self.requests.grow(one, original_captured, Tally(new, new_bytes))
         if new:
             self._gaps = fill_gaps(self._gaps, start, stop)
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook import Capture, Wire, call, faults, nfs3, nfs4, reply
-from playbook.capture import frame_batches
+from playbook.capture import frame_batch, frame_batches
+from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.samples import MANIFEST, SAMPLES
 from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
 from rdmascope.captures.formats.streams import Limits
@@ -286,3 +287,18 @@ def test_replies_through_reply_chunks(shared: bool, overlapping: bool, monkeypat
             waiting.clear()
     assert compare(frame_batches(Capture(wire).frames, [])) == sum(found)
     assert found == ([not (shared and overlapping)] * 6)
+
+
+def test_what_is_iwarp_is_counted_with_its_batch() -> None:
+    """Plain RPCs in the same batch make no difference."""
+    roce, iwarp = Wire(seed=1), IwarpWire(seed=1)
+    for wire in (roce, iwarp):
+        connection = wire.connect()
+        for _ in range(3):
+            reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    batch = frame_batch([*Capture(roce).frames, *IwarpCapture(iwarp).frames])
+    analyzers = [Analyzer(Options(columns=columns)) for columns in (True, False)]
+    for analyzer in analyzers:
+        assert len(analyzer.feed(batch)) == 6
+    assert analyzers[0].packets == analyzers[1].packets > len(Capture(roce).frames)
+    assert analyzers[0].skipped == analyzers[1].skipped

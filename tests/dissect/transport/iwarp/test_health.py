@@ -73,7 +73,7 @@ def test_a_conversation_without_trouble() -> None:
         assert one.segments == sum(segment.kind == "data" for segment in mine)
         assert one.acknowledgements == sum(segment.kind in ("ack", "fin") for segment in mine)
         assert one.fpdus == len(wire.connections[0].ends[sender].extents)  # type: ignore[attr-defined]
-        assert one.seen_twice == one.seen_once == Tally() and not one.causes
+        assert one.original_captured == one.original_missing == Tally() and not one.causes
         assert one.ack_delay is not None
     assert health.directions[1].bytes > 8192
     assert health.ended == "FIN from the active side"
@@ -98,14 +98,14 @@ def test_duplicate_acknowledgements_ask_for_a_segment(recorded: bool, isn: int |
     asking = [at for at, one in enumerate(segments) if one.kind == "ack" and one.ack == before[index].seq][1:]
     assert (one.initiator, one.cause, one.lost) == (1, "fast retransmit", "segment")
     assert one.psn == before[index].seq % (1 << 32) and one.end - one.psn == len(before[index].payload)
-    assert one.seen_before is recorded
+    assert one.lost_packet_captured is recorded
     lost = index if recorded else next(at for at in range(index, again[0]) if segments[at].kind == "data")
     assert (one.lost_frame, one.retransmission_frame) == (lost + 1, again[0] + 1)
     assert one.nak_frame == next(at for at in asking if at > lost) + 1
     client, server = health.directions
     assert client.duplicate_acks >= 3
     mine = Tally(len(again), len(before[index].payload))
-    assert (server.seen_twice, server.seen_once) == ((mine, Tally()) if recorded else (Tally(), mine))
+    assert (server.original_captured, server.original_missing) == ((mine, Tally()) if recorded else (Tally(), mine))
     assert server.causes == {"fast retransmit": mine}
     when = times(wire, segments)
     assert one.loss_to_retransmission == when[again[0]] - when[lost]
@@ -222,7 +222,7 @@ def test_a_damaged_segment_is_the_loss() -> None:
     health, _ = examine(wire, tcp_faults.corrupt(wire, before, index, 700, repaired=True))
     assert health.directions[1].damaged_segments == 1
     one = only(health)
-    assert (one.seen_before, one.lost_frame) == (True, index + 1)
+    assert (one.lost_packet_captured, one.lost_frame) == (True, index + 1)
 
 
 def test_a_wrong_crc_is_reported_with_its_frame() -> None:
@@ -260,7 +260,7 @@ def behind(segments: Sequence[TcpSegment], sender: int) -> int:
 
 
 def counted(one: DirectionHealth) -> int:
-    return one.seen_twice.packets + one.seen_once.packets + one.reordered
+    return one.original_captured.packets + one.original_missing.packets + one.reordered
 
 
 @QUICK

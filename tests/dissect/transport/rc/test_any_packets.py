@@ -63,16 +63,16 @@ def test_repetitions_are_counted_however_the_capture_is_cut(conversation: Conver
             )
             for end, direction in enumerate(health.directions):
                 again = seen_again(conversation.packets, number, end, conversation.wire.mtu)
-                assert direction.seen_twice.packets == again
+                assert direction.original_captured.packets == again
                 assert connection.retransmitted_packets[end] == direction.retransmitted.packets
                 assert direction.packets == connection.packets[end]
                 assert direction.bytes == connection.bytes[end]
                 assert direction.unique_bytes <= direction.bytes
     for whole, cut in zip(*results, strict=True):
         for one, other in zip(whole.directions, cut.directions, strict=True):
-            assert (one.seen_twice, one.seen_once, one.reordered) == (
-                other.seen_twice,
-                other.seen_once,
+            assert (one.original_captured, one.original_missing, one.reordered) == (
+                other.original_captured,
+                other.original_missing,
                 other.reordered,
             )
             assert (one.ack_delay, one.cnps, one.sequence_naks) == (other.ack_delay, other.cnps, other.sequence_naks)
@@ -114,6 +114,6 @@ def test_no_packets_at_all_make_it_fail(
         health.feed(sent, split)
         total += sum(map(len, sent))
         for one in health.result(now=frame * 1_000_000).directions:
-            assert 0 <= one.seen_twice.packets + one.seen_once.packets <= one.packets
+            assert 0 <= one.original_captured.packets + one.original_missing.packets <= one.packets
             assert 0 <= one.unique_bytes <= one.bytes
     assert sum(one.packets for one in health.result().directions) == total

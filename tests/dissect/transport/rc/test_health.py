@@ -155,7 +155,7 @@ def test_a_lost_write_is_reported_and_retransmitted(recorded: bool, psn: int | N
     lost = index  # not recorded: the packet behind it, that shows the gap, has taken its place
     episode = only(health)
     assert (episode.cause, episode.lost, episode.initiator) == ("NAK sequence error", "request", 1)
-    assert episode.seen_before is recorded
+    assert episode.lost_packet_captured is recorded
     assert episode.psn == wire.packets[index].psn
     assert (episode.lost_frame, episode.nak_frame, episode.retransmission_frame) == (lost + 1, nak + 1, again + 1)
     assert episode.loss_to_nak == stamps[nak] - stamps[lost]
@@ -165,7 +165,7 @@ def test_a_lost_write_is_reported_and_retransmitted(recorded: bool, psn: int | N
     repeats = [packet for packet in packets if packet.copy]
     assert (episode.packets, server.retransmitted.packets) == (len(repeats), len(repeats))
     assert server.retransmitted.bytes == sum(len(packet.payload) for packet in repeats)
-    assert server.seen_once.packets == (0 if recorded else 1)
+    assert server.original_missing.packets == (0 if recorded else 1)
     assert server.causes == {"NAK sequence error": server.retransmitted}
     assert health.directions[0].sequence_naks == 1 and server.sequence_naks == 0
     assert health.loss_to_nak is not None and health.loss_to_nak.median == episode.loss_to_nak
@@ -182,7 +182,7 @@ def test_a_lost_call_times_out() -> None:
     episode = only(health)
     stamps = times(wire, packets)
     again = next(at for at, packet in enumerate(packets) if packet.copy)
-    assert (episode.cause, episode.initiator, episode.seen_before) == ("timeout", 0, True)
+    assert (episode.cause, episode.initiator, episode.lost_packet_captured) == ("timeout", 0, True)
     assert episode.nak_frame is None and episode.loss_to_nak is None
     assert episode.loss_to_retransmission == stamps[again] - stamps[index]
     assert [rpc.retransmission_delay for rpc in sorted(rpcs, key=lambda rpc: rpc.number)][
@@ -226,14 +226,14 @@ def test_a_lost_read_response_is_requested_again(recorded: bool) -> None:
     health, rpcs = examine(wire, packets)
     episode = only(health)
     assert (episode.cause, episode.lost, episode.initiator) == ("implied NAK", "response", 1)
-    assert episode.seen_before is recorded
+    assert episode.lost_packet_captured is recorded
     assert (episode.psn, episode.lost_frame) == (wire.packets[index].psn, index + 1)
     assert episode.retransmission_frame == 1 + next(at for at, packet in enumerate(packets) if packet.copy)
     assert health.directions[1].causes == {"implied NAK": Tally(1, 0)}
     client = health.directions[0]
     responses = [packet for packet in packets if packet.kind == "response" and packet.copy]
     assert client.retransmitted.packets == len(responses) == 3
-    assert client.seen_once.packets == (0 if recorded else 1)
+    assert client.original_missing.packets == (0 if recorded else 1)
     write = next(rpc for rpc in rpcs if rpc.name == "WRITE")
     assert write.retransmission_delay == episode.loss_to_retransmission
 
@@ -348,7 +348,11 @@ def test_a_damaged_packet_is_named_by_its_frame(kind: str) -> None:
     assert health.icrc_checked == len(packets)
     if kind == "write":
         episode = only(health)
-        assert (episode.seen_before, episode.lost_frame, episode.cause) == (True, index + 1, "NAK sequence error")
+        assert (episode.lost_packet_captured, episode.lost_frame, episode.cause) == (
+            True,
+            index + 1,
+            "NAK sequence error",
+        )
 
 
 def test_notifications_find_a_connection_that_is_paired_later() -> None:
@@ -423,16 +427,16 @@ def test_the_counts_are_those_of_the_driver() -> None:
     behind_a_gap = 0
     for one in servers:
         after_nak = one.causes.get("NAK sequence error", Tally()).packets
-        behind_a_gap += after_nak - one.seen_once.packets if after_nak else 0
-    repeated = sum(one.seen_twice.packets for one in servers)
+        behind_a_gap += after_nak - one.original_missing.packets if after_nak else 0
+    repeated = sum(one.original_captured.packets for one in servers)
     assert repeated - behind_a_gap == CLIENT_COUNTERS["duplicate_request"]
 
     # What the client's network dropped is not recorded; what of it was missed, was sent again.  Nobody misses an ACK.
     dropped = CLIENT_COUNTERS["sent_pkts"] - CLIENT_MADS - sum(one.packets for one in clients)
     assert dropped == 18
-    assert sum(one.seen_once.packets for one in clients) == dropped - 2
+    assert sum(one.original_missing.packets for one in clients) == dropped - 2
     # One more than the driver counted: a retransmission that came for a queue pair no longer there.
     assert sum(one.packets for one in servers) + SERVER_MADS == CLIENT_COUNTERS["rcvd_pkts"] + 1
 
-    assert {episode.seen_before for health in healths for episode in health.retransmissions} == {False}
+    assert {episode.lost_packet_captured for health in healths for episode in health.retransmissions} == {False}
     assert {cause for health in healths for cause in health.causes} == {"implied NAK", "NAK sequence error"}
