@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
@@ -17,10 +17,11 @@ from typing import Any, BinaryIO, NamedTuple
 import duckdb
 import numpy as np
 
-from rdmascope.dissect.records.table import Columns
+from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 
 from .errors import CaptureError
+from .query_columns import named_columns
 from .read_ahead import processors
 
 SQL_TYPES = {
@@ -40,7 +41,7 @@ FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".arrow": "arr
 FETCHED = 1000
 """Rows of a result that are held at a time."""
 
-Fill = Callable[[Collection[str]], Iterator[tuple[str, Columns]]]
+Fill = Callable[[Wanted], Iterator[tuple[str, Columns]]]
 """Gives the rows of tables, in batches."""
 
 
@@ -74,7 +75,8 @@ class Database:
         self, fill: Fill | None = None, *, saved: str | None = None, files: bool = False, memory: int = MEMORY
     ) -> None:
         self._fill = fill
-        self._filled: set[str] = set() if saved is None else set(TABLES)
+        self._filled: dict[str, set[str]] = {}
+        """Names of tables, and the columns of each that are there."""
         self.folder = Path(tempfile.mkdtemp(prefix="rdmascope-"))
         in_file = saved is not None and not os.path.isdir(saved)
         try:
@@ -118,6 +120,7 @@ class Database:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _make_tables(self) -> None:
+        self.connection.execute("PRAGMA disable_checkpoint_on_shutdown; BEGIN TRANSACTION")
         for table in TABLES.values():
             listed = ", ".join(f'"{column.name}" {SQL_TYPES[column.type]}' for column in table.columns)
             self.connection.execute(f"CREATE TABLE {table.name} ({listed})")
@@ -125,6 +128,7 @@ class Database:
             for column in table.columns:
                 place = f'{table.name}."{column.name}"'
                 self.connection.execute(f"COMMENT ON COLUMN {place} IS {quoted(column.meaning)}")
+        self.connection.commit()
 
     def _make_views(self, folder: str) -> None:
         """Of the Parquet files in a folder."""
@@ -133,28 +137,41 @@ class Database:
                 f"CREATE VIEW {named(path.stem)} AS FROM read_parquet({quoted(os.path.abspath(path))})"
             )
 
-    def fill(self, names: Collection[str]) -> None:
-        """Fill those of the tables that are empty yet, in one pass over the capture."""
-        wanted = [name for name in TABLES if name in names and name not in self._filled]
-        if not wanted:
+    def fill(self, wanted: Wanted) -> None:
+        """Fill tables, those columns of them that are empty yet, in one pass over the capture."""
+        lacking: dict[str, set[str]] = {}
+        for name, table in TABLES.items():
+            there = self._filled.get(name)
+            columns = wanted.get(name, ())
+            names = {column.name for column in table.columns if columns is None or column.name in columns}
+            names.add(table.columns[0].name)  # Which is always there.
+            if name in wanted and (there is None or not names <= there):
+                lacking[name] = names | (there or set())
+        if not lacking or self._fill is None:
             return
-        assert self._fill is not None
+        for name in self._filled.keys() & lacking.keys():
+            self._empty(name)
         try:
-            for name, columns in self._fill(wanted):
+            for name, columns in self._fill(lacking):
                 self._insert(name, columns)
         except BaseException:  # Half a table would answer wrongly.
             self.connection.abort()
-            for name in wanted:
-                self.connection.execute(f"DELETE FROM {name}")
+            for name in lacking:
+                self._empty(name)
             raise
-        self._filled.update(wanted)
+        self._filled.update(lacking)
+
+    def _empty(self, name: str) -> None:
+        self._filled.pop(name, None)
+        self.connection.execute(f"DELETE FROM {name}")
 
     def _insert(self, name: str, columns: Columns) -> None:
         for column in TABLES[name].columns:
-            if column.type == "text":
+            if column.type == "text" and column.name in columns:
                 _make_encodable(columns[column.name].data)
+        listed = ", ".join(map(named, columns))
         self.connection.register("batch_of_rows", columns)
-        self.connection.execute(f"INSERT INTO {name} SELECT * FROM batch_of_rows")
+        self.connection.execute(f"INSERT INTO {name} ({listed}) SELECT {listed} FROM batch_of_rows")
         self.connection.unregister("batch_of_rows")
 
     def results(self, query: str) -> Iterator[QueryResult]:
@@ -166,12 +183,21 @@ class Database:
         if statements[0].selects:
             self._run(statements[0].text)
             self.connection.abort()
-        self.fill(set().union(*(_tables_of(self.connection, statement.text) for statement in statements)))
+        self.fill(self._wanted(statements))
         for statement in statements:
             result = self._kept(statement) if statement.selects else self._fetched(statement)
             if result is not None:
                 yield result
             self._run("DROP TABLE IF EXISTS temp.result_of_query")
+
+    def _wanted(self, statements: Sequence[Statement]) -> Wanted:
+        """What the statements together read."""
+        wanted: dict[str, set[str] | None] = {}
+        for statement in statements:
+            for table, columns in named_columns(self.connection, statement.text, statement.selects).items():
+                before = wanted.get(table, set())
+                wanted[table] = None if columns is None or before is None else before | set(columns)
+        return wanted
 
     def _kept(self, statement: Statement) -> QueryResult:
         """The rows as a table of its own: it has every name once, can be counted, and be read twice."""
@@ -278,15 +304,6 @@ def statements_of(query: str) -> Sequence[Statement]:
 def _statement(text: str, type: duckdb.StatementType) -> Statement:
     reads = type in (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)
     return Statement(text, reads and not _ABOUT.match(text), reads or type == duckdb.StatementType.EXPLAIN)
-
-
-def _tables_of(connection: duckdb.DuckDBPyConnection, text: str) -> set[str]:
-    """The tables that a statement names."""
-    try:
-        named = {name.lower() for name in connection.get_table_names(text)}
-    except duckdb.Error:  # PIVOT is several statements in one, which are not looked into.
-        named = set(re.findall(r"\w+", text.lower()))
-    return named & TABLES.keys()
 
 
 def _as_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Columns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -13,7 +13,7 @@ from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import select_rules
 from rdmascope.dissect.frames import Place
 from rdmascope.dissect.records.packets import Packet
-from rdmascope.dissect.records.table import Columns, joined
+from rdmascope.dissect.records.table import Columns, Wanted, joined
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -192,8 +192,9 @@ class Capture:
         name that no table has.
         """
         table = TABLES[name]
-        session = self.session(needs_contents((name,)))
-        batches = [batch for _, batch in table_batches(session, (name,))]
+        wanted = {name: None}
+        session = self.session(needs_contents(wanted))
+        batches = [batch for _, batch in table_batches(session, wanted)]
         self._read_whole = True
         return ColumnTable(joined(table, batches))
 
@@ -208,9 +209,9 @@ class Capture:
 
             fill = weakref.WeakMethod(self._table_batches)  # Or the two would keep each other.
 
-            def batches(names: Collection[str]) -> Iterator[tuple[str, Columns]]:
+            def batches(wanted: Wanted) -> Iterator[tuple[str, Columns]]:
                 made = fill()
-                return iter(()) if made is None else made(names)
+                return iter(()) if made is None else made(wanted)
 
             self._database = Database(batches)
             weakref.finalize(self, self._database.close)
@@ -219,8 +220,8 @@ class Capture:
             answer = result.columns()
         return ColumnTable(answer)
 
-    def _table_batches(self, names: Collection[str]) -> Iterator[tuple[str, Columns]]:
-        return table_batches(self.session(needs_contents(names)), names)
+    def _table_batches(self, wanted: Wanted) -> Iterator[tuple[str, Columns]]:
+        return table_batches(self.session(needs_contents(wanted)), wanted)
 
     def _kept(self, given: Iterator[Given]) -> Iterator[Given]:
         self._running.append(given)

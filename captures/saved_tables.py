@@ -70,7 +70,7 @@ def packets_elsewhere(path: str) -> str:
 def save(database: Database, path: str, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:
     """Keep all tables of ``captures`` in ``path``: in a database, or in a folder of Parquet files."""
     check_target(path, captures)
-    database.fill(TABLES)
+    database.fill(dict.fromkeys(TABLES))
     _note_origin(database, captures, extent, damage)
     if path.endswith(DATABASE):
         with open_output(path, captures) as file:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.measure.files import FileTable
-from rdmascope.dissect.records.table import Columns, TableBuilder
-from rdmascope.dissect.records.table_rpcs import RpcInFiles
+from rdmascope.dissect.records.rpc_columns import RpcBatch
+from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from .session import Session
@@ -17,33 +18,33 @@ from .session import Session
 ROWS = 8192
 """Rows of a table that are held before they are given."""
 
-WITH_CONTENTS = {"rpc", "packet", "finding", "file"}
+WITH_CONTENTS = {"packet", "finding", "file"}
 """Nouns that are made of the bytes of messages."""
 
-WITH_FILES = {"rpcs", "operations", "files"}
-"""Tables with numbers of files."""
 
-
-def needs_contents(names: Collection[str]) -> bool:
+def needs_contents(wanted: Wanted) -> bool:
     """Whether these tables need RPCs that hold their bytes: the option of the analyzer."""
-    return any(TABLES[name].of in WITH_CONTENTS for name in names)
+    return any(
+        TABLES[name].of in WITH_CONTENTS or TableBuilder(TABLES[name], columns).needs("contents", "files")
+        for name, columns in wanted.items()
+    )
 
 
-def table_batches(session: Session, names: Collection[str]) -> Iterator[tuple[str, Columns]]:
-    """The rows of the tables ``names``, in one pass: name and columns, again and again.
+def table_batches(session: Session, wanted: Wanted) -> Iterator[tuple[str, Columns]]:
+    """The rows of tables, in one pass: name and columns, again and again.
 
     What is known only at the end (connections, files) comes last.  Memory holds a batch of each table, and what the
     analyzer holds anyway.
     """
-    table_pass = _TablePass(session, [TableBuilder(TABLES[name]) for name in names])
+    table_pass = _TablePass(session, [TableBuilder(TABLES[name], columns) for name, columns in wanted.items()])
     if table_pass.packets:
         for packet in session.packets(on_rpcs=table_pass.take):
             for builder in table_pass.packets:
                 builder.add(packet)
             yield from table_pass.full()
     else:
-        for rpc in session.rpcs(table_pass.evict):
-            table_pass.add(rpc)
+        for table in session.tables(table_pass.evict):
+            table_pass.add(table)
             yield from table_pass.full()
     table_pass.finish()
     yield from table_pass.full(1)
@@ -59,8 +60,10 @@ class _TablePass:
             [builder for builder in builders if builder.table.of == noun]
             for noun in ("packet", "rpc", "finding", "conversation", "file")
         )
-        self.names_files = any(builder.table.name in WITH_FILES for builder in builders)
+        self.names_files = bool(self.files) or any(builder.needs("files") for builder in self.rpcs)
         self.file_table = FileTable()
+        self.ended = 0
+        """RPCs that were added."""
         self.auditor: Auditor | None = None
         if self.findings:
             self.auditor = Auditor(examples=1)
@@ -74,15 +77,21 @@ class _TablePass:
 
     def take(self, rpcs: list[Rpc]) -> None:
         """RPCs that ended, where it is packets that the pass gives."""
-        for rpc in rpcs:
-            self.add(rpc)
+        self.add(RpcTable(rpcs))
         if self.session.analyzer.evicted.connections and (gone := self.session.analyzer.evicted_since()):
             self.evict(gone)
 
-    def add(self, rpc: Rpc) -> None:
+    def add(self, table: RpcTable) -> None:
+        """The RPCs that ended in a batch."""
+        if not len(table):
+            return
+        used = []
         if self.names_files:
-            self.file_table.add(rpc)
-        self._add_to(self.rpcs, RpcInFiles(rpc, self.file_table.used))
+            for rpc in table:
+                self.file_table.add(rpc)
+                used.append(self.file_table.used)
+        self._add_to(self.rpcs, RpcBatch(table, self.ended, used))
+        self.ended += len(table)
 
     def evict(self, conversations: list[Conversation]) -> None:
         """Nothing more comes of these."""

@@ -110,7 +110,7 @@ def test_the_reference_is_that_of_the_code() -> None:
 
 TABLES_HEAD = """# The tables
 
-Made from `dissect/records/tables.py` and `table_rpcs.py` by `python tests/test_library_papers.py`; a test compares
+Made from `dissect/records/table*.py` by `python tests/test_library_papers.py`; a test compares
 them.
 
 `rdmascope sql` asks these tables ([sql.md](sql.md)), and `Capture.table` of the library gives their columns as NumPy

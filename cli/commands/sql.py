@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.saved_tables import check_target, open_saved, origin
 from rdmascope.captures.saved_tables import save as save_tables
 from rdmascope.captures.table_pass import needs_contents, table_batches
-from rdmascope.dissect.records.table import Columns
+from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.units import plural
 
@@ -97,16 +97,16 @@ def command(
         check_target(save, captures)
     reading: Reading | None = None
 
-    def fill(names: Collection[str]) -> Iterator[tuple[str, Columns]]:
+    def fill(wanted: Wanted) -> Iterator[tuple[str, Columns]]:
         nonlocal reading
-        reading = Reading(captures, analyzer_options(ports, force, contents=needs_contents(names)))
-        yield from table_batches(reading, names)
+        reading = Reading(captures, analyzer_options(ports, force, contents=needs_contents(wanted)))
+        yield from table_batches(reading, wanted)
         if not reading.analyzer.packets:
             reading.check()
 
     with Database(fill, files=allow_files) as database:
         if save is not None:
-            database.fill(TABLES)
+            database.fill(dict.fromkeys(TABLES))
         if text or save is None:
             printer.answer(database, text)
         if save is not None:

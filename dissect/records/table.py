@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +11,9 @@ from numpy.ma import MaskedArray
 
 Columns = dict[str, MaskedArray]
 """By name, all of one length; what is not known is masked."""
+
+Wanted = Mapping[str, Collection[str] | None]
+"""Names of tables, and of the columns that are wanted of each; None: all."""
 
 
 class TableColumn(NamedTuple):
@@ -23,8 +26,12 @@ class TableColumn(NamedTuple):
     """'int' (64 bits), 'uint' (64 bits), 'float' (64 bits), 'bool', 'time' (nanoseconds, UTC) or 'text' (Python's str,
     in an array of objects)."""
     meaning: str
-    value: Callable[[Any], Any]
+    value: Callable[[Any], Any] | None
     """Of a row; None is: not known, and becomes masked."""
+    values: Callable[[Any], MaskedArray] | None = None
+    """In place of ``value``, for all columns of a table: of all rows of a noun, which is a batch."""
+    needs: str = ""
+    """'contents': the bytes of messages; 'files': those, and the files that they were about."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class Table:
 
     name: str
     of: str
-    """The noun: 'rpc', 'packet', 'finding', 'conversation' or 'file'."""
+    """The noun: 'rpc' (an ``RpcBatch``), 'packet', 'finding', 'conversation' or 'file'."""
     meaning: str
     columns: tuple[TableColumn, ...]
     rows: Callable[[Any], Iterable[Any]] = lambda noun: (noun,)
@@ -53,26 +60,44 @@ DTYPES: dict[str, tuple[Any, Any]] = {
 class TableBuilder:
     """Takes nouns, gives columns.  Holds values only, never the nouns."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, names: Collection[str] | None = None) -> None:
+        """``names``: of the columns that are wanted; all by default, the first column always."""
         self.table = table
-        self._values: list[list[Any]] = [[] for _ in table.columns]
+        self.columns = [
+            column for column in table.columns if names is None or column is table.columns[0] or column.name in names
+        ]
+        self._values: list[list[Any]] = [[] for _ in self.columns]
+        self._batches: list[Columns] = []
+        self._rows = 0
 
     def __len__(self) -> int:
         """Rows since the last ``take``."""
-        return len(self._values[0])
+        return self._rows
+
+    def needs(self, *what: str) -> bool:
+        """Whether one of its columns does."""
+        return any(column.needs in what for column in self.columns)
 
     def add(self, noun: object) -> None:
         """Take the rows of a noun."""
+        if self.columns[0].values is not None:
+            self._batches.append({column.name: column.values(noun) for column in self.columns if column.values})
+            self._rows += len(self._batches[-1][self.columns[0].name])
+            return
         for row in self.table.rows(noun):
-            for found, column in zip(self._values, self.table.columns, strict=True):
+            self._rows += 1
+            for found, column in zip(self._values, self.columns, strict=True):
+                assert column.value is not None
                 found.append(column.value(row))
 
     def take(self) -> Columns:
         """The rows since the last call."""
-        values, self._values = self._values, [[] for _ in self.table.columns]
-        return {
-            column.name: _array(column.type, found) for column, found in zip(self.table.columns, values, strict=True)
-        }
+        self._rows = 0
+        if self._batches:
+            batches, self._batches = self._batches, []
+            return joined(self.table, batches)
+        values, self._values = self._values, [[] for _ in self.columns]
+        return {column.name: column_of(column.type, found) for column, found in zip(self.columns, values, strict=True)}
 
 
 def joined(table: Table, batches: Sequence[Columns]) -> Columns:
@@ -84,10 +109,18 @@ def joined(table: Table, batches: Sequence[Columns]) -> Columns:
     return {
         column.name: np.ma.concatenate([batch[column.name] for batch in batches])  # type: ignore[no-untyped-call]
         for column in table.columns
+        if column.name in batches[0]
     }
 
 
-def _array(type: str, values: list[Any]) -> MaskedArray:
+def masked(values: Any, missing: Any = False) -> MaskedArray:
+    """A column; ``missing``: where nothing is known."""
+    mask = np.array(np.broadcast_to(missing, np.shape(values)), bool)
+    return np.ma.MaskedArray(values, mask=mask)
+
+
+def column_of(type: str, values: list[Any]) -> MaskedArray:
+    """A column of Python values; None is: not known."""
     mask = [value is None for value in values]
     dtype, filler = DTYPES[type]
     return np.ma.MaskedArray(

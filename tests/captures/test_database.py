@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from playbook.commands import EVERYTHING
 from rdmascope.captures.database import Database, QueryError, QueryResult
 from rdmascope.captures.session import Session
 from rdmascope.captures.table_pass import table_batches
-from rdmascope.dissect.records.table import Columns
+from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 
 
@@ -23,9 +23,9 @@ class Source:
     def __init__(self) -> None:
         self.passes: list[list[str]] = []
 
-    def fill(self, names: Collection[str]) -> Iterator[tuple[str, Columns]]:
-        self.passes.append(list(names))
-        yield from table_batches(Session(EVERYTHING), names)
+    def fill(self, wanted: Wanted) -> Iterator[tuple[str, Columns]]:
+        self.passes.append(list(wanted))
+        yield from table_batches(Session(EVERYTHING), wanted)
 
 
 def answers(database: Database, query: str) -> list[list[tuple[object, ...]]]:
@@ -45,12 +45,24 @@ def test_only_the_tables_that_are_named_are_made_in_one_pass() -> None:
         found = answers(database, "SELECT count(*) FROM RPCS; SELECT count(*) FROM main.files WHERE path IS NOT NULL")
         assert source.passes == [["rpcs", "files"]]
         assert found[0] == [(229,)]
-        query = "WITH x AS (SELECT * FROM chunks) SELECT count(*) FROM x WHERE rpc IN (SELECT number FROM rpcs)"
+        query = "WITH x AS (SELECT rpc FROM chunks) SELECT count(*) FROM x WHERE rpc IN (SELECT number FROM rpcs)"
         answers(database, query)
         assert source.passes[1:] == [["chunks"]]
         assert [row[0] for row in answers(database, "SHOW TABLES")[0]] == sorted(TABLES)
         (states,) = answers(database, "PIVOT rpcs ON state USING count(*) GROUP BY program")
         assert sorted(states) == [("NFS", 206, 18), ("NFSACL", 5, 0)]
+
+
+def test_further_columns_are_made_when_they_are_asked_for() -> None:
+    source = Source()
+    with Database(source.fill) as database:
+        assert one(database, "SELECT max(xid) > 0 FROM rpcs") is True
+        assert one(database, "SELECT count(file) FROM rpcs") == 200
+        assert one(database, "SELECT count(*) FROM rpcs WHERE xid IS NULL") == 0
+        assert source.passes == [["rpcs"], ["rpcs"]]
+        assert answers(database, "SELECT max(offset_bytes) FROM rpcs") == [[(786432,)]]
+        made = "CREATE TEMP VIEW mine AS SELECT name FROM operations; SELECT count(*) FROM mine"
+        assert answers(database, made) == [[(580,)]]
 
 
 def test_tables_are_those_of_the_library() -> None:
@@ -93,7 +105,7 @@ def test_names_that_no_utf_8_can_say_are_written_out() -> None:
         for column in TABLES["operations"].columns
     }
 
-    def fill(names: Collection[str]) -> Iterator[tuple[str, Columns]]:
+    def fill(wanted: Wanted) -> Iterator[tuple[str, Columns]]:
         yield "operations", columns
 
     with Database(fill) as database:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -18,7 +18,7 @@ from rdmascope.captures.saved_tables import open_saved, origin, save
 from rdmascope.captures.session import Session
 from rdmascope.captures.table_pass import table_batches
 from rdmascope.dissect.measure.selection import CaptureExtent
-from rdmascope.dissect.records.table import Columns
+from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES, VERSION
 
 EXTENT = CaptureExtent(1, frozenset(), 0, 2, 3)
@@ -26,8 +26,8 @@ KINDS = ["tables.duckdb", "tables"]
 Rows = list[tuple[object, ...]]
 
 
-def fill(names: Collection[str]) -> Iterator[tuple[str, Columns]]:
-    yield from table_batches(Session(BOTH_WAYS), names)
+def fill(wanted: Wanted) -> Iterator[tuple[str, Columns]]:
+    yield from table_batches(Session(BOTH_WAYS), wanted)
 
 
 def contents(database: Database) -> dict[str, Rows]:

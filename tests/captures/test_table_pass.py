@@ -16,7 +16,7 @@ IWARP = EVERYTHING.replace("rxe", "siw")
 
 def rows(path: str, names: list[str], options: Options | None = None) -> dict[str, list[tuple[object, ...]]]:
     found: dict[str, list[tuple[object, ...]]] = {name: [] for name in names}
-    for name, columns in table_batches(Session(path, options), names):
+    for name, columns in table_batches(Session(path, options), dict.fromkeys(names)):
         found[name] += zip(*(values.tolist() for values in columns.values()), strict=True)
     return found
 

@@ -1,0 +1,151 @@
+"""A batch of RPCs as the tables take it: mostly columns of ``RpcTable.rows``, without an object for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.ma import MaskedArray
+
+from ..arrays import Int64s
+from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
+from ..measure.files import File
+from ..onc.file_operations import FileOperation
+from ..rpcrdma.messages import HEADER, LONG_HEADER, Message
+from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
+from ..rpcrdma.rpcs import Rpc
+from ..transport.connection import Connection
+from .table import DTYPES, column_of, masked
+
+FileUse = tuple[File, FileOperation]
+"""A file, and what an RPC did with it."""
+
+
+class RpcBatch:
+    """The RPCs that ended in a batch, and what they did with which files: the noun of the tables of RPCs."""
+
+    def __init__(self, table: RpcTable, before: int = 0, used: Sequence[Sequence[FileUse]] = ()) -> None:
+        """``before``: RPCs that ended before these.  ``used``: as ``FileTable.used``, of each; none where not asked."""
+        self.table = table
+        self.rows = table.rows
+        self.before = before
+        self.used = used
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @cached_property
+    def called(self) -> Any:
+        """Whether the call is in the capture."""
+        return self.rows["call_frame"] != 0
+
+    @cached_property
+    def replied(self) -> Any:
+        """Whether the reply is."""
+        return self.rows["reply_frame"] != 0
+
+    @cached_property
+    def times(self) -> MaskedArray:
+        """Nanoseconds: first packet of the call, or of the reply where no call was seen."""
+        values = np.where(self.called, self.rows["call_time"], self.rows["reply_time"])
+        return masked(values, ~(self.called | self.replied))
+
+    def number(self, *names: str, missing: Any = False) -> MaskedArray:
+        """The sum of columns of ``rows``, as integers of 64 bits."""
+        values = np.zeros(len(self), np.int64)
+        for name in names:
+            values += self.rows[name]
+        return masked(values, missing)
+
+    def coded(self, type: str, name: str, value: Callable[[int], Any]) -> MaskedArray:
+        """What the values of a column of ``rows`` stand for."""
+        codes, inverse = np.unique(self.rows[name], return_inverse=True)
+        return _taken(column_of(type, [value(code) for code in codes.tolist()]), inverse)
+
+    def procedure(self, type: str, value: Callable[[ProcedureNames], Any]) -> MaskedArray:
+        """Of what each RPC was called for."""
+        names = self.table.names.procedures
+        return self.coded(type, "procedure", lambda code: value(names[code]))
+
+    def connection(self, type: str, value: Callable[[Connection], Any]) -> MaskedArray:
+        """Of the connection of each."""
+        return self.coded(type, "connection", lambda number: value(self.table.conversation(number).connection))
+
+    def objects(self, type: str, value: Callable[[Rpc], Any], plain: Any = None) -> MaskedArray:
+        """Of the RPCs that are objects; ``plain`` of all others."""
+        objects, places = self.table.objects, self.table.places
+        dtype, filler = DTYPES[type]
+        values = np.full(len(self), filler if plain is None else plain, dtype)
+        mask = np.full(len(self), plain is None)
+        if objects:
+            found = column_of(type, [value(rpc) for rpc in objects])
+            values[places], mask[places] = found.data, found.mask
+        return masked(values, mask)
+
+    def message(self, type: str, side: str, value: Callable[[Message], Any], plain: Any, long: Any) -> MaskedArray:
+        """Of the call or the reply; ``plain`` of plain RPCs, ``long`` of those with a Reply chunk."""
+
+        def of(rpc: Rpc) -> Any:
+            message = rpc.call if side == "call" else rpc.reply
+            return None if message is None else value(message)
+
+        found = self.objects(type, of, plain)
+        if long != plain:
+            found[self.table.is_plain & (self.rows["transfer"] >= 0)] = long
+        return found
+
+    def header_length(self, side: str) -> MaskedArray:
+        """Bytes of the transport header."""
+        return self.message("int", side, lambda message: message.header.length, HEADER, LONG_HEADER)
+
+    def rdma_procedure(self, type: str, side: str, value: Callable[[int, int | None], Any]) -> MaskedArray:
+        """Of version and number of the header's procedure."""
+        long = RDMA_MSG if side == "call" else RDMA_NOMSG
+        return self.message(
+            type,
+            side,
+            lambda message: value(message.header.version, message.header.procedure),
+            value(1, RDMA_MSG),
+            value(1, long),
+        )
+
+    def use(self, type: str, value: Callable[[File, FileOperation], Any]) -> MaskedArray:
+        """Of what each RPC is for: the first operation on a range of a file, else the last on any."""
+        return column_of(type, [None if use is None else value(*use) for use in self._main_uses])
+
+    @cached_property
+    def _main_uses(self) -> list[FileUse | None]:
+        return [
+            next((use for use in used if use[1].offset is not None), used[-1] if used else None) for used in self.used
+        ]
+
+    @cached_property
+    def with_chunks(self) -> list[Rpc]:
+        """Those that have chunks, in their order."""
+        has = np.flatnonzero(self.rows["read_chunks"] + self.rows["write_chunks"] + self.rows["reply_chunks"])
+        return [self.table.rpc(place) for place in has.tolist()]
+
+    @cached_property
+    def steps(self) -> list[tuple[str, ...]]:
+        """The operations of each COMPOUND."""
+        names = self.table.names.procedures
+        return [names[code].operations for code in self.rows["procedure"].tolist()]
+
+    @cached_property
+    def step_counts(self) -> Int64s:
+        """How many operations each RPC has."""
+        return np.array([len(one) for one in self.steps], np.int64)
+
+    def step_use(self, type: str, value: Callable[[File, FileOperation], Any]) -> MaskedArray:
+        """Of what each operation of each COMPOUND did with a file."""
+        found: list[Any] = []
+        for used, names in zip(self.used, self.steps, strict=True):
+            uses = {use[1].number: use for use in used}
+            found += [value(*uses[index]) if index in uses else None for index in range(len(names))]
+        return column_of(type, found)
+
+
+def _taken(column: MaskedArray, index: Any) -> MaskedArray:
+    return masked(column.data[index], np.ma.getmaskarray(column)[index])
