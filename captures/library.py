@@ -12,6 +12,7 @@ from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import select_rules
 from rdmascope.dissect.frames import Place
+from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.records.packets import Packet
 from rdmascope.dissect.records.table import Columns, Wanted, joined
 from rdmascope.dissect.records.tables import TABLES
@@ -139,6 +140,18 @@ class Capture:
         Raises UnknownRule (a ValueError) for a name that no rule has.
         """
         return self._kept(self._findings(Auditor(select_rules(rules), examples)))
+
+    def sessions(self) -> NfsStateHistory:
+        """NFSv4 clients and sessions, what they held and how they used their slots, at the end of the capture."""
+        history = NfsStateHistory()
+        session = self.session()
+        session.analyzer.listener = history.listener
+        for table in session.tables():
+            del table
+            history.advance()
+        history.finish()
+        self._read_whole = True
+        return history
 
     def _findings(self, auditor: Auditor) -> Iterator[Finding]:
         found: list[Finding] = []

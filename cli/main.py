@@ -25,6 +25,7 @@ COMMANDS = {
     "files": "The files that were read and written, and their contents.",
     "audit": "Check both ends against the specifications: each violation, by whom, and where.",
     "credits": "Flow control: credits requested and granted, calls outstanding, time at the limit.",
+    "sessions": "NFSv4 clients, sessions and slots, delegations, leases: what clients wait for.",
     "sql": "SQL over the tables of a capture: RPCs, operations, chunks, packets, findings, files.",
     "rules": "The rules of the audit.",
     "explain": "One rule in full.",

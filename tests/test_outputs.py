@@ -44,7 +44,8 @@ def pages(*arguments: str) -> list[Run]:
 
 def runs(sample: str) -> dict[str, list[Run]]:
     """What is run on a sample, by the name of the file that keeps it."""
-    found = {name: pages(name, sample) for name in ("info", "report", "rpcs", "transport", "files", "audit", "credits")}
+    commands = ("info", "report", "rpcs", "transport", "files", "audit", "credits", "sessions")
+    found = {name: pages(name, sample) for name in commands}
     found["packets"] = pages("packets", sample)
     found["show"] = [run for number in ("1", "7", "23") for run in pages("show", sample, "--rpc", number)]
     found["show"] += pages("show", sample, "--frame", "9")

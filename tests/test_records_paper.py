@@ -168,7 +168,17 @@ def check(records: list[dict[str, Any]]) -> None:
         assert [f"{one['type']}: {what}" for what in wrong(one)] == []
 
 
-COMMANDS = ["info --checksums", "report", "rpcs", "transport --icrc", "files", "audit", "credits", "packets"]
+COMMANDS = [
+    "info --checksums",
+    "report",
+    "rpcs",
+    "transport --icrc",
+    "files",
+    "audit",
+    "credits",
+    "sessions",
+    "packets",
+]
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name.partition(".")[0])

@@ -8,6 +8,7 @@ from .fields_connection import TYPES as CONNECTION
 from .fields_probe import TYPES as PROBE
 from .fields_report import TYPES as REPORT
 from .fields_rpc import TYPES as RPC
+from .fields_state import TYPES as STATE
 
-RECORD_TYPES: dict[str, RecordType] = {**RPC, **CONNECTION, **REPORT, **AUDIT, **PROBE}
+RECORD_TYPES: dict[str, RecordType] = {**RPC, **CONNECTION, **REPORT, **STATE, **AUDIT, **PROBE}
 """In the order of the reference."""

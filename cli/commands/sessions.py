@@ -1,0 +1,72 @@
+"""``rdmascope sessions``: the state that NFSv4 clients have on servers, and what they waited for."""
+
+from __future__ import annotations
+
+import click
+
+from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
+from rdmascope.dissect.records.nfs_state import state_records
+from rdmascope.dissect.records.schema import schema
+from rdmascope.dissect.units import plural
+
+from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..terminal import complain, console, print_json, show
+
+TYPES = ("nfs_client", "nfs_delegation", "nfs_session", "nfs_slot_event", "nfs_wait")
+
+
+@click.command("sessions")
+@file_argument
+@click.option("--all", "everything", is_flag=True, help="List every delegation, request out of order, and wait.")
+@click.option("--json", "as_json", is_flag=True, help=f"{', '.join(map(schema, TYPES))} objects.")
+@recognition_options
+def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
+    """NFSv4 clients, sessions, slots, delegations: what clients hold on servers, and what they wait for.
+
+    A client has a lease on a server, and with it opens, locks, delegations and layouts.  From NFSv4.1 on its calls
+    go through sessions: each takes a slot, so no more calls can be outstanding than there are slots, and the server
+    knows a retransmitted call by slot and sequence ID.  What began before the capture is marked so; what no message
+    shows is not guessed.
+
+    \b
+    Example: a connection broke.  What became of the calls that were outstanding?
+      $ rdmascope sessions loss-rxe.pcap.zst
+      Client 1  NFSv4.1  10.77.0.2 → 10.77.0.1
+        ...
+        Session 1  caf6006b9d04f13d0100000000000000, frame 40; ended by
+        ...
+          connections: 1 (CREATE_SESSION), 2 (BIND_CONN_TO_SESSION, fore and back)
+      ...
+
+    \b
+                requests  slots  most in use  highest  at the limit  retries  gaps
+          fore        71     30           24       24             -       14     -
+      ...
+
+    Fourteen were retransmitted on the connection that took its place, with the same slots and sequence IDs.  Six of
+    them the server had carried out already, without keeping the replies: NFS4ERR_RETRY_UNCACHED_REP.
+
+    "What clients waited for" has the time in which all slots of a session or all credits of a connection were in use,
+    the time from each recall of a delegation to its return, grace periods, and state lost and reclaimed.
+    """
+    from ..views import sessions as views
+
+    reading = Reading(files, analyzer_options(ports, force))
+    history = NfsStateHistory()
+    reading.analyzer.listener = history.listener
+    for table in reading.tables():
+        del table
+        history.advance()
+    history.finish()
+    if as_json:
+        for record in state_records(history):
+            print_json({**reading.placed(record), "file": reading.path})
+    elif history.clients:
+        show(console(), views.state_view(history, everything))
+    elif reading.analyzer.packets:
+        click.echo("no NFSv4 client, session or state in this capture")
+    if history.table.untracked:
+        complain(f"{plural(history.table.untracked, 'mention')} of further clients and sessions, too many to follow")
+    if history.undecoded:
+        complain(f"{plural(history.undecoded, 'COMPOUND')} that may change state could not be decoded to the end")
+    reading.check()

@@ -1,0 +1,311 @@
+"""NFSv4 state: a part for each client with its sessions, then requests out of order, delegations and waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from rdmascope.dissect.measure.nfs_slots import FALSE_RETRY, GAP, RETRY, SlotEvent, SlotTable, SlotUse
+from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession, StateTable, StatusTally, Wait
+from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
+from rdmascope.dissect.measure.nfs_waits import DELAY, NO_CREDIT, NO_SLOT, RECALL, waits
+from rdmascope.dissect.onc.names import procedure_label
+from rdmascope.dissect.onc.shapes.rfc8881 import SEQ4_STATUS
+from rdmascope.dissect.onc.summary import handle_hash
+from rdmascope.dissect.units import count, duration, plural
+
+from .tables import Cell, Grid, heading
+
+MAX_LISTED = 10
+"""Of one kind, unless all are asked for."""
+BEFORE = "before the capture"
+_RETURNED = {"opens": "closed", "locks": "unlocked", "delegations": "returned", "layouts": "returned"}
+UNCACHED = "NFS4ERR_RETRY_UNCACHED_REP"
+
+
+def state_view(history: NfsStateHistory, everything: bool = False) -> RenderableType:
+    """All of it."""
+    parts: list[RenderableType] = []
+    for client in history.clients:
+        parts += [client_view(client, history.last_time), Text()]
+        for session in history.sessions:
+            if session.client is client:
+                parts += [Padding(session_view(session), (0, 0, 0, 2)), Text()]
+    events = [
+        (session, "" if table is session.fore else "back ", event)
+        for session in history.sessions
+        for table in (session.fore, session.back)
+        for event in table.events
+    ]
+    if events:
+        parts += [events_view(events, everything), Text()]
+    delegations = [
+        (client, state)
+        for client in history.clients
+        for state in client.listed
+        if everything or state.recalled_frame or state.revoked or not state.returned_frame
+    ]
+    if delegations:
+        parts += [delegations_view(delegations, everything), Text()]
+    parts.append(waits_view(waits(history), history.clients[0].time if history.clients else 0, everything))
+    return Group(*parts)
+
+
+# Clients
+
+
+def client_view(client: NfsClient, last_time: int) -> RenderableType:
+    version = "NFSv4" + ("" if client.minor_version is None else f".{client.minor_version}")
+    ends = f"{', '.join(client.addresses) or '?'} → {client.server}"
+    title = Text.assemble((f"Client {client.number}", "bold"), f"  {version}  {ends}")
+    return Group(title, Grid(("", ""), (), list(_client_rows(client, last_time)), flexible=1, gap=2))
+
+
+def _client_rows(client: NfsClient, last_time: int) -> Iterator[list[Cell]]:
+    if client.owner is not None:
+        yield ["owner", client.owner.decode("utf-8", "backslashreplace")]
+    made = [text for text in (client.implementation, client.server_implementation) if text]
+    if made:
+        yield ["implementation", " / server: ".join(made)]
+    if client.roles:
+        yield ["server roles", ", ".join(client.roles)]
+    id = "not in the capture" if client.id is None else f"{client.id:016x}"
+    text = f"{id}, {f'frame {client.frame}' if client.frame else BEFORE}"
+    if client.ended_by:
+        text += f"; ended by {client.ended_by}, frame {client.ended_frame}"
+    yield ["client ID", text]
+    if client.before is not None:
+        yield ["before that", f"client {client.before.number}" + (f": {client.lost}" if client.lost else "")]
+    if client.lost_at is not None:
+        yield ["state lost", Text(f"frame {client.lost_at[1]}", "red")]
+    if client.reclaims or client.lost:
+        done = f"RECLAIM_COMPLETE in frame {client.reclaim_complete}" if client.reclaim_complete else "not completed"
+        yield ["reclaimed", f"{plural(client.reclaims, 'open or lock', 'opens and locks')}; {done}"]
+    if client.renewals:
+        yield ["lease", _lease(client, last_time)]
+    for kind, table in client.states():
+        if table.granted or table.returned or table.recalled:
+            yield [kind, _states(kind, table, client)]
+    if client.statuses:
+        yield ["failures", ", ".join(_tally(name, one) for name, one in client.statuses.items())]
+
+
+def _lease(client: NfsClient, last_time: int) -> Text:
+    known = f"{client.lease} s" if client.lease is not None else "not in the capture"
+    text = Text(f"{known}; renewed by {plural(client.renewals, 'reply', 'replies')}")
+    if client.longest is not None:
+        passed, first, last = client.longest
+        late = client.lease is not None and passed > client.lease * 1_000_000_000
+        text.append(f", longest interval {duration(passed)} (frames {first}-{last})", "red" if late else "")
+        if late:
+            text.append(": longer than the lease", "red")
+    if client.renewed is not None and not client.ended_frame and last_time > client.renewed[0]:
+        text.append(f", last {duration(last_time - client.renewed[0])} before the end")
+    return text
+
+
+def _states(kind: str, table: StateTable, client: NfsClient) -> str:
+    text = f"{count(table.granted)} granted, {count(table.returned)} {_RETURNED[kind]}"
+    if table.earlier:
+        text += f" ({count(table.earlier)} of them granted {BEFORE})"
+    if table.recalled:
+        text += f", {count(table.recalled)} recalled"
+    held = len(table.held) + table.untracked
+    if held:
+        text += f", {count(held)} held at the end"
+        named = [f"{handle_hash(one.handle):#010x}" for one in table.held.values() if one.handle is not None]
+        if named and kind == "opens":
+            text += f" (file handles {', '.join(named[:3])}{', …' if len(named) > 3 else ''})"
+    if kind == "locks" and client.denied:
+        text += f", {count(client.denied)} denied"
+    return text
+
+
+def _tally(name: str, one: StatusTally) -> str:
+    frames = str(one.first_frame) if one.first_frame == one.last_frame else f"{one.first_frame}-{one.last_frame}"
+    return f"{name} {count(one.count)} (frame{'s' if '-' in frames else ''} {frames})"
+
+
+# Sessions
+
+
+def session_view(session: NfsSession) -> RenderableType:
+    title = Text.assemble((f"Session {session.number}", "bold"), f"  {session.id.hex()}, ")
+    title.append(f"frame {session.frame}" if session.frame else f"created {BEFORE}")
+    if session.ended_by:
+        style = "" if session.ended_by == "DESTROY_SESSION" else "red"
+        title.append(f"; ended by {session.ended_by}, frame {session.ended_frame}", style)
+    names = ("", "requests", "slots", "most in use", "highest", "at the limit", "retries", "gaps")
+    rows = [_channel_row(name, one) for name, one in (("fore", session.fore), ("back", session.back)) if _seen(one)]
+    parts: list[RenderableType] = [title]
+    joined = ", ".join(f"{number} ({how})" for number, how in session.connections.items())
+    parts.append(Padding(Text(f"connections: {joined or 'none seen'}"), (0, 0, 0, 2)))
+    if session.flags:
+        flags = ", ".join(_tally(SEQ4_STATUS.flags.get(bit, hex(bit)), one) for bit, one in session.flags.items())
+        parts.append(Padding(Text(f"status flags: {flags}", "yellow"), (0, 0, 0, 2)))
+    if rows:
+        parts.append(Grid(names[:1], names[1:], rows, gap=2))
+    return Group(*parts)
+
+
+def _seen(table: SlotTable) -> bool:
+    return bool(table.requests) or table.agreed is not None
+
+
+def _channel_row(name: str, table: SlotTable) -> list[Cell]:
+    slots = "?" if table.agreed is None else str(table.agreed)
+    if table.targets is not None and (table.agreed is None or table.targets[0] + 1 < table.agreed):
+        low, high = table.targets
+        slots += f", allowed {low + 1}" + (f" to {high + 1}" if high != low else "")
+    limit = f"{duration(table.at_limit)}, {plural(table.at_limit_count, 'time')}" if table.at_limit_count else "-"
+    return [
+        name,
+        count(table.requests),
+        slots,
+        str(table.max_in_use) if table.requests else "-",
+        "-" if table.highest is None else str(table.highest),
+        Text(limit, "yellow" if table.at_limit else ""),
+        Text(count(table.retries) if table.retries else "-", "yellow" if table.retries else ""),
+        Text(count(table.gaps) if table.gaps else "-", "red" if table.gaps else ""),
+    ]
+
+
+# Requests that are not the next on their slot
+
+
+def events_view(events: Sequence[tuple[NfsSession, str, SlotEvent]], everything: bool) -> RenderableType:
+    shown = events if everything else events[:MAX_LISTED]
+    rows: list[list[Cell]] = []
+    for session, channel, event in shown:
+        use, earlier = event.use, event.earlier
+        good = use.status == "OK"
+        rows.append(
+            [
+                event.kind,
+                f"{session.number} {channel}".strip(),
+                str(event.slot),
+                str(use.sequence),
+                str(use.rpc),
+                _use_frames(use),
+                str(earlier.rpc) if earlier is not None else "-",
+                Text(use.status.removeprefix("NFS4ERR_") or "no reply", "" if good else "red"),
+                procedure_label("", use.operations),
+            ]
+        )
+    names = ("", "session", "slot", "seq", "RPC", "frames", "before", "answered", "operations")
+    parts: list[RenderableType] = [heading("Requests out of order on their slots")]
+    parts.append(Grid(names, (), rows, flexible=8))
+    parts += _more(len(events) - len(shown))
+    parts += [Padding(Text(line), (0, 0, 0, 2)) for line in explanations([event for *_, event in events])]
+    return Group(*parts)
+
+
+def _use_frames(use: SlotUse) -> str:
+    return f"{use.frame}-{use.reply_frame or ''}"
+
+
+def explanations(events: Sequence[SlotEvent]) -> Iterator[str]:
+    """What servers said to such requests, and why."""
+    if any(event.kind == RETRY for event in events):
+        yield "retry: the request before on that slot, retransmitted with its sequence ID."
+    uncached = [event for event in events if event.use.status == UNCACHED]
+    if uncached:
+        first = uncached[0]
+        earlier = first.earlier
+        text = "RETRY_UNCACHED_REP: the server had carried the request out, and kept no reply to give again"
+        if earlier is not None and not earlier.cached:
+            text += f", as RPC {earlier.rpc} had not asked for that (sa_cachethis FALSE)"
+        if earlier is not None and not earlier.reply_frame:
+            text += "; its reply was lost, or is not in the capture"
+        yield f"{text}.  The client must send the operations anew, with the next sequence ID."
+    if any(event.kind == FALSE_RETRY for event in events):
+        yield "false retry: other operations than before with that sequence ID."
+    if any(event.kind == GAP for event in events):
+        yield "gap: requests before it are not in the capture, or, where SEQ_MISORDERED answers it, the client erred."
+
+
+# Delegations
+
+
+def delegations_view(found: Sequence[tuple[NfsClient, HeldState]], everything: bool) -> RenderableType:
+    shown = found if everything else found[:MAX_LISTED]
+    rows: list[list[Cell]] = [
+        [
+            state.kind,
+            str(client.number),
+            f"{handle_hash(state.handle):#010x}" if state.handle is not None else "?",
+            str(state.frame) if state.frame else BEFORE,
+            str(state.recalled_frame) if state.recalled_frame else "-",
+            str(state.returned_frame) + (" (revoked)" if state.revoked else "") if state.returned_frame else "-",
+            _took(state),
+            count(state.delays) if state.delays else "-",
+        ]
+        for client, state in shown
+    ]
+    names = ("", "client", "handle", "granted", "recalled", "returned", "took", "calls delayed")
+    title = heading("Delegations", "in frames; those recalled, revoked or held at the end")
+    return Group(title, Grid(names[:3], names[3:], rows, gap=2), *_more(len(found) - len(shown)))
+
+
+def _took(state: HeldState) -> Cell:
+    if not state.recalled_frame:
+        return "-"
+    return Text("not returned", "red") if state.recall_time is None else duration(state.recall_time)
+
+
+# Waits
+
+
+def waits_view(found: Sequence[Wait], start: int, everything: bool) -> RenderableType:
+    title = heading("What clients waited for", "as far as messages show it")
+    if not found:
+        nothing = "nothing: no slot, credit or recall was waited for, no grace period, no NFS4ERR_DELAY"
+        return Group(title, Padding(Text(nothing), (0, 0, 0, 2)))
+    shown = found if everything else found[: 2 * MAX_LISTED]
+    rows: list[list[Cell]] = [
+        [
+            wait.reason,
+            _who(wait),
+            "-" if wait.duration is None else duration(wait.duration) + ("" if wait.ended else " so far"),
+            _occasions(wait),
+            _frames(wait),
+        ]
+        for wait in shown
+    ]
+    return Group(
+        title, Grid(("", "", "time", "", "frames"), (), rows, flexible=3, gap=2), *_more(len(found) - len(shown))
+    )
+
+
+def _who(wait: Wait) -> str:
+    if wait.session is not None:
+        return f"session {wait.session.number}"
+    return f"connection {wait.connection}" if wait.client is None else f"client {wait.client.number}"
+
+
+def _occasions(wait: Wait) -> str:
+    if wait.reason in (NO_SLOT, NO_CREDIT):
+        text = f"the limit was reached {plural(wait.count, 'time')}"
+        refilled = wait.session.fore.refilled if wait.session is not None else 0
+        return text + (f", {count(refilled)} of them right behind the reply that freed a slot" if refilled else "")
+    if wait.reason == RECALL:
+        return f"{plural(wait.count, 'call')} answered NFS4ERR_DELAY meanwhile" if wait.count else "a delegation"
+    if wait.reason == DELAY:
+        return f"{plural(wait.count, 'call')} answered NFS4ERR_DELAY"
+    if wait.reason == "grace":
+        return f"{plural(wait.count, 'call')} answered NFS4ERR_GRACE"
+    return f"{plural(wait.count, 'open or lock', 'opens and locks')} reclaimed"
+
+
+def _frames(wait: Wait) -> str:
+    if not wait.first_frame:
+        return "-"
+    last = wait.last_frame
+    return str(wait.first_frame) + ("" if last in (0, wait.first_frame) else f"-{last}")
+
+
+def _more(number: int) -> list[RenderableType]:
+    return [Padding(Text(f"{count(number)} more; --all lists them", "dim"), (0, 0, 0, 2))] if number else []

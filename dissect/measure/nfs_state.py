@@ -1,0 +1,240 @@
+"""What NFSv4 clients hold on a server: sessions, opens, locks, delegations and layouts (RFC 8881, 2.4, 2.10, 8 to 12).
+
+What began before the capture is marked: its ``frame`` is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .nfs_slots import SlotTable
+
+MAX_CLIENTS = MAX_SESSIONS = 4096
+"""That are followed; what else the capture names is counted."""
+MAX_HELD = 10_000
+"""States of one kind that a client holds at a time, and that are followed."""
+MAX_LISTED = 1000
+"""Delegations and waits that are listed of a client."""
+MAX_STATUSES = 64
+MAX_CONNECTIONS = 256
+"""That are listed of a session."""
+
+
+@dataclass(slots=True, eq=False)
+class HeldState:
+    """An open, a lock, a delegation or a layout."""
+
+    kind: str
+    """'read', 'write', 'read and write'; of a layout its type."""
+    stateid: bytes
+    """'other', without the sequence ID."""
+    handle: bytes | None
+    """None where no message of the capture has it."""
+    frame: int = 0
+    """In which it was granted; 0: before the capture."""
+    time: int = 0
+    reclaimed: bool = False
+    """Granted after a restart, or another loss of state."""
+    recalled_frame: int = 0
+    recalled_time: int = 0
+    returned_frame: int = 0
+    returned_time: int = 0
+    revoked: bool = False
+    delays: int = 0
+    """Calls that the server answered NFS4ERR_DELAY between the recall and the return."""
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+    """Of a lock: what of the file it covers, [start, end), ascending."""
+
+    @property
+    def recall_time(self) -> int | None:
+        """Nanoseconds from the recall to the return; None where one of them is missing."""
+        return self.returned_time - self.recalled_time if self.recalled_frame and self.returned_frame else None
+
+
+@dataclass(slots=True, eq=False)
+class StateTable:
+    """The states of one kind that a client holds."""
+
+    granted: int = 0
+    returned: int = 0
+    earlier: int = 0
+    """Of them, those granted before the capture."""
+    recalled: int = 0
+    untracked: int = 0
+    """Granted, but too many to be followed."""
+    held: dict[bytes, HeldState] = field(default_factory=dict)
+    """By stateid."""
+
+    def grant(self, state: HeldState) -> HeldState | None:
+        """None where it is held already, or they are too many."""
+        if state.stateid in self.held:
+            return None
+        self.granted += 1
+        if len(self.held) >= MAX_HELD:
+            self.untracked += 1
+            return None
+        self.held[state.stateid] = state
+        return state
+
+    def give_back(self, stateid: bytes) -> HeldState | None:
+        """None where it was not granted in the capture."""
+        self.returned += 1
+        state = self.held.pop(stateid, None)
+        self.earlier += state is None or not state.frame
+        return state
+
+
+@dataclass(slots=True, eq=False)
+class StatusTally:
+    """Replies with one status."""
+
+    count: int = 0
+    first_frame: int = 0
+    first_time: int = 0
+    last_frame: int = 0
+    last_time: int = 0
+
+    def add(self, frame: int, time: int) -> None:
+        if not self.count:
+            self.first_frame, self.first_time = frame, time
+        self.count += 1
+        self.last_frame, self.last_time = frame, time
+
+
+@dataclass(slots=True, eq=False)
+class NfsSession:
+    """A session (RFC 8881, 2.10)."""
+
+    number: int
+    """1-based, in order of appearance."""
+    client: NfsClient
+    id: bytes
+    frame: int = 0
+    """Of the reply to CREATE_SESSION; 0: it began before the capture."""
+    time: int = 0
+    ended_frame: int = 0
+    ended_time: int = 0
+    ended_by: str = ""
+    """DESTROY_SESSION, or the error that said it is gone; '' while it lives."""
+    fore: SlotTable = field(default_factory=lambda: SlotTable(False))
+    back: SlotTable = field(default_factory=lambda: SlotTable(False))
+    fore_sizes: tuple[int, int, int, int] | None = None
+    """ca_maxrequestsize, ca_maxresponsesize, ca_maxresponsesize_cached, ca_maxoperations."""
+    back_sizes: tuple[int, int, int, int] | None = None
+    persistent: bool | None = None
+    back_channel: bool | None = None
+    """The connection of CREATE_SESSION carries it; None: not known."""
+    connections: dict[int, str] = field(default_factory=dict)
+    """Number -> how it belongs to the session: 'CREATE_SESSION', 'BIND_CONN_TO_SESSION fore and back', 'used'."""
+    flags: dict[int, StatusTally] = field(default_factory=dict)
+    """By bit of sr_status_flags."""
+
+    def on(self, connection: int, how: str) -> None:
+        known = self.connections.get(connection)
+        if known is None and len(self.connections) >= MAX_CONNECTIONS:
+            return
+        if known in (None, USED, CALLED_BACK):
+            self.connections[connection] = how
+
+
+USED, CALLED_BACK = "used", "callbacks"
+
+
+@dataclass(slots=True, eq=False)
+class NfsClient:
+    """A client, as a server knows it by a client ID (RFC 8881, 2.4)."""
+
+    number: int
+    """1-based, in order of appearance."""
+    server: str
+    """Address."""
+    id: int | None
+    """clientid4; None where the capture does not have it."""
+    minor_version: int | None
+    addresses: dict[str, None] = field(default_factory=dict)
+    owner: bytes | None = None
+    """co_ownerid, or id of SETCLIENTID."""
+    verifier: bytes | None = None
+    implementation: str = ""
+    server_implementation: str = ""
+    roles: tuple[str, ...] = ()
+    """Of the server, by the flags of EXCHANGE_ID: 'pNFS metadata server', 'pNFS data server', 'no pNFS'."""
+    frame: int = 0
+    """Of the reply to EXCHANGE_ID or SETCLIENTID; 0: before the capture."""
+    time: int = 0
+    confirmed_frame: int = 0
+    ended_frame: int = 0
+    ended_time: int = 0
+    ended_by: str = ""
+    before: NfsClient | None = None
+    """The same owner's client ID before this."""
+    lost: str = ""
+    """Why it took a new one."""
+    lease: int | None = None
+    """Seconds, as the attribute lease_time says."""
+    renewals: int = 0
+    renewed: tuple[int, int] | None = None
+    """Time and frame of the latest renewal."""
+    longest: tuple[int, int, int] | None = None
+    """The longest interval without renewal: nanoseconds, frame before, frame behind."""
+    opens: StateTable = field(default_factory=StateTable)
+    locks: StateTable = field(default_factory=StateTable)
+    delegations: StateTable = field(default_factory=StateTable)
+    layouts: StateTable = field(default_factory=StateTable)
+    denied: int = 0
+    """Locks refused because another owner has them."""
+    reclaims: int = 0
+    """Opens and locks taken up again after state was lost."""
+    reclaim_complete: int = 0
+    """Frame of the reply to RECLAIM_COMPLETE; 0 without."""
+    reclaimed_time: int = 0
+    statuses: dict[str, StatusTally] = field(default_factory=dict)
+    """Failures that say something about state."""
+    listed: list[HeldState] = field(default_factory=list)
+    """Delegations, in the order of their grants, or of the first that is known of them."""
+    lost_at: tuple[int, int] | None = None
+    """Time and frame of the first reply that said that its state is lost."""
+    grace_ended: tuple[int, int] | None = None
+    """Time and frame of the first open or lock granted behind the last NFS4ERR_GRACE."""
+
+    def renew(self, time: int, frame: int) -> None:
+        self.renewals += 1
+        if self.renewed is not None:
+            passed = time - self.renewed[0]
+            if self.longest is None or passed > self.longest[0]:
+                self.longest = passed, self.renewed[1], frame
+        self.renewed = time, frame
+
+    def note_status(self, status: str, frame: int, time: int) -> None:
+        if status not in self.statuses and len(self.statuses) >= MAX_STATUSES:
+            return
+        self.statuses.setdefault(status, StatusTally()).add(frame, time)
+
+    def states(self) -> Iterable[tuple[str, StateTable]]:
+        return (
+            ("opens", self.opens),
+            ("locks", self.locks),
+            ("delegations", self.delegations),
+            ("layouts", self.layouts),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that kept a client from going on, and for how long."""
+
+    reason: str
+    """'no slot', 'no credit', 'recall', 'delay', 'grace', 'state lost'."""
+    client: NfsClient | None
+    session: NfsSession | None
+    connection: int | None
+    first_time: int
+    duration: int | None
+    """Nanoseconds; up to the end of the capture where it has no end.  None: no reply says how long."""
+    ended: bool
+    count: int
+    """Occasions, or calls that were answered so."""
+    first_frame: int
+    """0 where no frame is known."""
+    last_frame: int

@@ -1,0 +1,305 @@
+"""What single NFSv4 operations change in the state that clients hold (RFC 8881, 18; RFC 7530, 16)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..onc.filehandles import CompoundStep
+from ..onc.shapes.decode import Node, SparseBytes, decode
+from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
+from ..onc.shapes.nfs4_types import STATEID4
+from ..onc.shapes.types import XdrType
+from .nfs_state import MAX_HELD, MAX_LISTED, HeldState, NfsClient, NfsSession, StateTable
+
+MAX_NODES = 2000
+"""Values of one operation that are looked at."""
+MAX_RANGES = 1000
+"""Byte ranges of one lock."""
+WHOLE = 1 << 64
+_ACCESS = {1: "read", 2: "write", 3: "read and write"}
+_DELEGATIONS = {1: "read", 2: "write", 4: "read", 5: "write"}
+"""open_delegation_type4; 4 and 5 are those of RFC 9754."""
+_LOCKS = {1: "read", 2: "write", 3: "read", 4: "write"}
+_CLAIM_PREVIOUS = 1
+_NO_OPEN_STATEID = 0x10
+_ROLES = {0x10000: "no pNFS", 0x20000: "pNFS metadata server", 0x40000: "pNFS data server"}
+
+
+class Fields(NamedTuple):
+    """Arguments or results of an operation, decoded; what is missing is None."""
+
+    node: Node | None
+
+    def number(self, *path: str) -> int | None:
+        node = self.at(*path)
+        return node.value if node is not None and isinstance(node.value, int) else None
+
+    def octets(self, *path: str) -> bytes | None:
+        node = self.at(*path)
+        return bytes(node.value) if node is not None and isinstance(node.value, memoryview) else None
+
+    def at(self, *path: str) -> Node | None:
+        node = self.node
+        for name in path:
+            node = node.child(name) if node is not None else None
+        return node
+
+    def stateid(self, *path: str) -> bytes | None:
+        """'other' of the first stateid at or below the path."""
+        node = self.at(*path)
+        found = next((one for one in node.walk() if one.type is STATEID4), None) if node is not None else None
+        return Fields(found).octets("other")
+
+
+class StateChange(NamedTuple):
+    """One operation that succeeded, and what it was part of."""
+
+    step: CompoundStep
+    arguments: Fields
+    results: Fields
+    frame: int
+    """Of the reply; of a callback that of the call."""
+    time: int
+    connection: int
+    client: NfsClient
+    session: NfsSession | None
+
+
+def fields_of(type: XdrType | None, message: memoryview, at: int) -> Fields:
+    """The value that begins ``at``, as far as its bytes are there."""
+    if type is None or at < 0:
+        return Fields(None)
+    return Fields(decode(type, "", SparseBytes([(0, message)], len(message)), at, len(message), MAX_NODES).root)
+
+
+def decoded_step(step: CompoundStep, call: memoryview, reply: memoryview, callback: bool) -> tuple[Fields, Fields]:
+    """Arguments and results of an operation."""
+    shape = (CALLBACK_OPERATIONS if callback else OPERATIONS).get(step.operation)
+    if shape is None:
+        return Fields(None), Fields(None)
+    results = step.results - 4 if step.results >= 0 else -1
+    return fields_of(shape.arguments, call, step.arguments), fields_of(shape.results, reply, results)
+
+
+def roles_of(flags: int | None) -> tuple[str, ...]:
+    return tuple(name for bit, name in _ROLES.items() if (flags or 0) & bit)
+
+
+def text_of(node: Node | None) -> str:
+    """Characters of an opaque; '' where it is missing."""
+    value = node.value if node is not None else None
+    return bytes(value).decode("utf-8", "backslashreplace") if isinstance(value, memoryview) else ""
+
+
+def implementation(fields: Fields, name: str) -> str:
+    """nii_name of the first nfs_impl_id4."""
+    array = fields.at(name)
+    first = array.children[0] if array is not None and array.children else None
+    return text_of(Fields(first).at("nii_name"))
+
+
+# Opens, locks, delegations, layouts
+
+
+def _grant(change: StateChange, table: StateTable, kind: str, stateid: bytes | None, **more: Any) -> HeldState | None:
+    if stateid is None:
+        return None
+    state = HeldState(kind, stateid, change.step.current.handle, change.frame, change.time, **more)
+    return table.grant(state)
+
+
+def _grant_delegation(change: StateChange, type: int | None, stateid: bytes | None, reclaimed: bool = False) -> None:
+    if type is None or type not in _DELEGATIONS:
+        return
+    client = change.client
+    state = _grant(change, client.delegations, _DELEGATIONS[type], stateid, reclaimed=reclaimed)
+    if state is not None and len(client.listed) < MAX_LISTED:
+        client.listed.append(state)
+
+
+def _granted(change: StateChange, reclaimed: bool) -> None:
+    """An open or a lock: no grace period any more, or one that lets its owner take up what it had."""
+    client = change.client
+    if reclaimed:
+        client.reclaims += 1
+    elif "NFS4ERR_GRACE" in client.statuses and client.grace_ended is None:
+        client.grace_ended = change.time, change.frame
+
+
+def _open(change: StateChange) -> None:
+    asked, given = change.arguments, change.results
+    reclaimed = asked.number("claim", "claim") == _CLAIM_PREVIOUS
+    if not (given.number("rflags") or 0) & _NO_OPEN_STATEID:
+        access = _ACCESS.get((asked.number("share_access") or 0) & 3, "?")
+        _grant(change, change.client.opens, access, given.stateid("stateid"), reclaimed=reclaimed)
+    _granted(change, reclaimed)
+    type = given.number("delegation", "delegation_type")
+    _grant_delegation(change, type, given.stateid("delegation"), reclaimed)
+
+
+def _close(change: StateChange) -> None:
+    stateid = change.arguments.stateid("open_stateid")
+    if stateid is not None:
+        change.client.opens.give_back(stateid)
+
+
+def _lock(change: StateChange) -> None:
+    stateid = change.results.stateid("lock_stateid")
+    start, length = change.arguments.number("offset"), change.arguments.number("length")
+    if stateid is None or start is None or length is None:
+        return
+    client = change.client
+    _granted(change, change.arguments.number("reclaim") == 1)
+    state = client.locks.held.get(stateid)
+    if state is None:
+        kind = _LOCKS.get(change.arguments.number("locktype") or 0, "?")
+        state = _grant(change, client.locks, kind, stateid)
+    if state is not None and len(state.ranges) < MAX_RANGES:
+        state.ranges = sorted([*_without(state.ranges, start, length), (start, _end(start, length))])
+
+
+def _unlock(change: StateChange) -> None:
+    stateid = change.arguments.stateid("lock_stateid")
+    start, length = change.arguments.number("offset"), change.arguments.number("length")
+    if stateid is None or start is None or length is None:
+        return
+    locks = change.client.locks
+    state = locks.held.get(stateid)
+    if state is None:
+        locks.give_back(stateid)
+        return
+    state.ranges = _without(state.ranges, start, length)
+    if not state.ranges:
+        locks.give_back(stateid)
+
+
+def _end(start: int, length: int) -> int:
+    return min(start + length, WHOLE) if length < WHOLE - 1 else WHOLE
+
+
+def _without(ranges: list[tuple[int, int]], start: int, length: int) -> list[tuple[int, int]]:
+    end = _end(start, length)
+    left = [
+        part for low, high in ranges for part in ((low, min(high, start)), (max(low, end), high)) if part[0] < part[1]
+    ]
+    return sorted(set(left))
+
+
+def _delegation_back(change: StateChange) -> None:
+    stateid = change.arguments.stateid("deleg_stateid")
+    if stateid is not None:
+        _note_return(change, change.client.delegations.give_back(stateid))
+
+
+def _note_return(change: StateChange, state: HeldState | None) -> None:
+    if state is not None:
+        state.returned_frame, state.returned_time = change.frame, change.time
+
+
+def _free(change: StateChange) -> None:
+    """FREE_STATEID: what the server had revoked, or a lock that is no longer needed."""
+    stateid = change.arguments.stateid("fsa_stateid")
+    for kind, table in change.client.states():
+        if stateid is not None and stateid in table.held:
+            state = table.give_back(stateid)
+            _note_return(change, state)
+            if state is not None:
+                state.revoked = kind == "delegations"
+
+
+def _want(change: StateChange) -> None:
+    granted = change.results.at("wdr_resok4")
+    if granted is not None:
+        fields = Fields(granted)
+        _grant_delegation(change, fields.number("delegation_type"), fields.stateid())
+
+
+def _directory(change: StateChange) -> None:
+    stateid = change.results.stateid()
+    if stateid is not None:
+        _grant_delegation(change, 1, stateid)
+
+
+def _layout_type(fields: Fields, name: str) -> str:
+    node = fields.at(name)
+    names = getattr(node.type, "values", {}) if node is not None else {}
+    number = fields.number(name)
+    return str(names.get(number, number)).removeprefix("LAYOUT4_").lower().replace("_", " ")
+
+
+def _layout(change: StateChange) -> None:
+    kind = _layout_type(change.arguments, "loga_layout_type")
+    _grant(change, change.client.layouts, kind, change.results.stateid("logr_stateid"))
+
+
+def _layout_back(change: StateChange) -> None:
+    layouts = change.client.layouts
+    stateid = change.arguments.stateid("lora_layoutreturn")
+    if stateid is None:
+        for one in list(layouts.held):
+            _note_return(change, layouts.give_back(one))
+    elif change.results.number("lorr_stateid", "lrs_present") == 0:
+        _note_return(change, layouts.give_back(stateid))
+
+
+def _lease(change: StateChange) -> None:
+    node = change.results.at("obj_attributes", "attr_vals", "lease_time")
+    if node is not None and isinstance(node.value, int):
+        change.client.lease = node.value
+
+
+def _reclaim_complete(change: StateChange) -> None:
+    if change.arguments.number("rca_one_fs") == 0 and not change.client.reclaim_complete:
+        change.client.reclaim_complete = change.frame
+        change.client.reclaimed_time = change.time
+
+
+# Callbacks
+
+
+def recalled(client: NfsClient, operation: int, call: memoryview, at: int, frame: int, time: int) -> HeldState | None:
+    """CB_RECALL and CB_LAYOUTRECALL, with arguments ``at`` in the call: what is to be returned.
+
+    None where it was recalled before, or is a layout that was not granted in the capture.
+    """
+    layout = operation == OP_CB_LAYOUTRECALL
+    table = client.layouts if layout else client.delegations
+    table.recalled += 1
+    arguments = fields_of(CALLBACK_OPERATIONS[operation].arguments, call, at)
+    stateid = arguments.stateid("clora_recall" if layout else "stateid")
+    if stateid is None:
+        return None
+    state = table.held.get(stateid)
+    if state is None and not layout and len(table.held) < MAX_HELD:
+        # It was granted before the capture, or its OPEN is missing.
+        state = table.held[stateid] = HeldState("?", stateid, arguments.octets("fh"))
+        if len(client.listed) < MAX_LISTED:
+            client.listed.append(state)
+    if state is None or state.recalled_frame:
+        return None
+    state.recalled_frame, state.recalled_time = frame, time
+    return state
+
+
+OP_CB_RECALL, OP_CB_LAYOUTRECALL = 4, 5
+OP_GETATTR, OP_OPEN, OP_RENEW = 9, 18, 30
+LEASE_TIME = 10
+"""Number of the attribute."""
+
+HANDLERS: dict[int, Callable[[StateChange], None]] = {
+    4: _close,
+    8: _delegation_back,
+    OP_GETATTR: _lease,
+    12: _lock,
+    14: _unlock,
+    OP_OPEN: _open,
+    OP_RENEW: lambda change: None,
+    45: _free,
+    46: _directory,
+    50: _layout,
+    51: _layout_back,
+    56: _want,
+    58: _reclaim_complete,
+}
+"""By operation; those that make and end clients and sessions are in ``nfs_state_history``."""
