@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
 from rdmascope.dissect.arrays import Int64s, Rows, take
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.link.capture_points import OTHER_POINT, Hosts
 
+from .capture_points import other_points
 from .errors import CaptureError
 from .formats.streams import Limits
 from .open import CaptureFile, Follow, open_capture
@@ -23,7 +25,7 @@ FIRST = Limits(frames=1, bytes=1 << 16, window=1 << 16)
 TOGETHER = Limits(frames=1 << 13, bytes=8 << 20)
 """Of each file that is read at the same time as others."""
 PLACES = 256
-"""Capture points, and interfaces of one, that are told apart."""
+"""Interfaces of one capture point that are told apart; of capture points half as many, and as many others."""
 
 RING = re.compile(r"(.*)_\d{5,}_\d{14}")
 """dumpcap's names for the files of a ring: a number and the time."""
@@ -62,6 +64,11 @@ def expand(path: str) -> list[tuple[str, bool]]:
     if not found:
         raise CaptureError(f"{path}: no file in this directory")
     return [(name, True) for name in found]
+
+
+def _ring(path: str) -> str:
+    """What the files of one ring have in common."""
+    return match[1] if (match := RING.match(path)) else path
 
 
 @dataclass(slots=True)
@@ -109,7 +116,20 @@ class MergedCaptures:
         if not self.files:
             reason = f" ({self.passed_over[0]})" if self.passed_over else ""
             raise CaptureError(f"{self.path}: no capture in this directory{reason}")
+        rings: dict[str, str] = {}
+        for name in self.files:
+            rings.setdefault(_ring(name), name)
+        self.other_points = other_points(rings)
+        """Files whose traffic another file shows, too."""
+        self._offsets = {_ring(one.path): one.common.offset for one in self.other_points}
+        """How far the clocks of their rings are ahead."""
+        self._waiting = [(time - self._offsets.get(_ring(name), 0), name) for time, name in self._waiting]
         self._waiting.sort(key=lambda one: one[0], reverse=True)
+
+    @property
+    def hosts_elsewhere(self) -> frozenset[Hosts]:
+        """Whose packets are to be left out of frames of an ``OTHER_POINT``."""
+        return frozenset().union(*(one.common.hosts for one in self.other_points))
 
     def __enter__(self) -> Self:
         return self
@@ -169,9 +189,11 @@ class MergedCaptures:
         except CaptureError as error:
             self._errors.append(error)
             return
-        ring = match[1] if (match := RING.match(path)) else path
+        ring = _ring(path)
         used = {file.place: file.ring for file in self._open}
-        place = next((place for place in range(PLACES) if used.get(place, ring) == ring), 0)
+        begin = OTHER_POINT // PLACES if ring in self._offsets else 0
+        free = range(begin, begin + OTHER_POINT // PLACES)
+        place = next((place for place in free if used.get(place, ring) == ring), begin)
         file = _File(capture, capture.batches(), ring, place)
         self._open.append(file)
         self._advance(file)
@@ -188,6 +210,10 @@ class MergedCaptures:
             file.capture.close()
             self._open.remove(file)
             return
+        if offset := self._offsets.get(file.ring):
+            rows = batch.rows.copy()
+            rows["time"] -= offset
+            batch = replace(batch, rows=rows)
         file.batch = batch
         file.keys = np.maximum(np.maximum.accumulate(batch.rows["time"]), file.last)
         file.last = int(file.keys[-1])

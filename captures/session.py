@@ -23,6 +23,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
+from .capture_points import OtherPoint
 from .errors import CaptureError
 from .formats.streams import Limits
 from .merge import MergedCaptures, first_of, open_captures
@@ -60,6 +61,7 @@ class Session:
         analyzer: the state so far: frames, packets, times, connections, what was skipped.
         damage: why reading ended early; None where it did not.
         passed_over: files of a directory that are no captures, and why.
+        other_points: files whose traffic another one of them shows, too, captured at another point.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Session:
         self.path = self.paths[0] + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
         self.follow = follow
         self.passed_over: list[str] = []
+        self.other_points: list[OtherPoint] = []
         self.analyzer = Analyzer(options)
         self.damage: CaptureError | None = None
         self._places: Places | None = None
@@ -144,6 +147,8 @@ class Session:
             with open_captures(self.paths, self._limits, self.follow) as capture:
                 if isinstance(capture, MergedCaptures):
                     self.passed_over = capture.passed_over
+                    self.other_points = capture.other_points
+                    self.analyzer.decoder.hosts_elsewhere = capture.hosts_elsewhere
                     self._places = capture.places if len(capture.files) > 1 else None
                     self._files = capture.files
                     self._names = _short_names(capture.files)

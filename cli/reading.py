@@ -120,4 +120,6 @@ class Reading(Session):
     def check(self) -> None:
         if words := self.passed_over_words():
             complain(words)
+        for one in self.other_points:
+            complain(str(one))
         super().check()

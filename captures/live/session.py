@@ -23,6 +23,7 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listeners
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
+from ..capture_points import OtherPoint
 from ..errors import CaptureError
 from . import CaptureSettings, open_live
 from .keep import Keeper
@@ -94,6 +95,7 @@ class LiveSession:
         self.live = live
         self.path = str(live.device)
         self.damage: CaptureError | None = None
+        self.other_points: list[OtherPoint] = []
         self.analyzer = Analyzer(options, self._listeners)
         self.statistics = Statistics()
         self.auditor = Auditor(examples=EXAMPLES, on_finding=self._found, release=drop_contents)

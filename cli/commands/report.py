@@ -7,10 +7,11 @@ from typing import Protocol
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.captures.merge import expand
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.measure.undecoded import undecoded
-from rdmascope.dissect.records.report import report_records
+from rdmascope.dissect.records.report import capture_point_record, report_records
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
@@ -41,7 +42,8 @@ def command(
     """Summary of a capture: connections, procedures, latencies, payloads, and what was slow.
 
     FILE is a pcap, pcapng or ERF file, plain or compressed, a directory of such, or - for standard input.  Several
-    files are read as one capture in time order, unless --each is given.
+    files are read as one capture in time order, unless --each is given.  Where two show the same traffic, as captures
+    of client and server do, it is read from the file that is named first, and the clocks are compared.
 
     Example: a client lost packets.  What did it cost?
 
@@ -75,6 +77,8 @@ def command(
 
     \b
     With --json, for each capture in this order; "schema" is rdmascope.TYPE/N:
+      capture_point
+                   a file whose traffic another one shows: clocks, transit
       capture      frames, packets, times, RPCs by state
       connection   endpoints, queue pairs, what was agreed: private data,
                    version, characteristics, thresholds, credits
@@ -116,6 +120,7 @@ class Read(Protocol):
     """What it is called."""
     analyzer: Analyzer
     damage: CaptureError | None
+    other_points: list[OtherPoint]
 
     def placed(self, fields: Record) -> Record:
         """With the file of each frame, where there are several."""
@@ -170,7 +175,9 @@ def print_page(reading: Read, statistics: Statistics, everything: bool = False) 
 
 def print_records(reading: Read, statistics: Statistics) -> None:
     """The report for scripts."""
-    for record in report_records(reading.analyzer, statistics, _error(reading)):
+    names = reading.analyzer.addresses
+    points = [capture_point_record(one.path, one.first, one.common, names, one.whole) for one in reading.other_points]
+    for record in (*points, *report_records(reading.analyzer, statistics, _error(reading))):
         print_json({**reading.placed(record), "file": reading.path})
 
 

@@ -11,7 +11,7 @@ corresponds to the second on the other one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -100,6 +100,19 @@ class Duplicates:
             several = (rows["interface"] != first).any()
             self._interfaces |= set(np.unique(rows["interface"]).tolist()) if several else {int(first)}
         return len(self._interfaces) > 1 or bool(np.isin(rows["link_type"], (LINUX_SLL, LINUX_SLL2)).any())
+
+
+def sightings(batch: FrameBatch, located: Located) -> Iterator[tuple[Int64s, Rows, Rows | None]]:
+    """What packets are recognised by, in columns ``hash`` and ``time``.
+
+    First of ``located``: the indices of those that are whole enough, their rows, None; then of its TCP segments: the
+    same, and their WALK rows.
+    """
+    yield _whole(located), _seen(batch, located), None
+    if located.tcp:
+        walk = np.concatenate(located.tcp)
+        whole = _whole_tcp(walk)
+        yield whole, _seen_tcp(batch, located), take(walk, whole)
 
 
 def _whole(located: Located) -> Int64s:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ..arrays import Bytes, Rows
 from ..frames import FrameBatch
 from .addresses import AddressTable
+from .capture_points import Hosts, without_other_point
 from .damage import DamageDetector
 from .duplicates import Duplicates
 from .locate import locate
@@ -40,9 +41,14 @@ class FrameDecoder:
         self.addresses = AddressTable()
         self._duplicates = Duplicates()
         self._damage = DamageDetector()
+        self.hosts_elsewhere: frozenset[Hosts] = frozenset()
+        """Whose packets are left out of frames of an ``OTHER_POINT``."""
 
     def take(self, batch: FrameBatch) -> DecodedFrames:
         """Decode a batch that is not empty."""
-        located = self._duplicates.drop(batch, locate(batch, self.addresses))
+        located = locate(batch, self.addresses)
+        if self.hosts_elsewhere:
+            located = without_other_point(batch, located, self.addresses, self.hosts_elsewhere)
+        located = self._duplicates.drop(batch, located)
         packets = decode(batch, located)
         return DecodedFrames(batch, replace(packets, icrc=self._damage.check(packets)), located.tcp)

@@ -149,6 +149,27 @@ TYPES = {
             **common("file"),
         },
     ),
+    "capture_point": RecordType(
+        "A file whose traffic another of the files shows, too, captured at another point: it is read from that one.",
+        "`report`",
+        {
+            "capture": ("string", "the file, or the first of its ring"),
+            "first_capture": ("string", "the file that the traffic is read from"),
+            "hosts": ("array of array of string", "addresses of each two hosts whose packets both show"),
+            "packets_at_both": ("integer", "packets of these hosts that both show"),
+            "packets_only_here": ("integer", "that this capture alone shows"),
+            "packets_only_first": ("integer", "that the first one alone shows"),
+            "compared_whole": ("boolean", "both were compared to their ends, not at their beginnings"),
+            "clock_offset_ns": ("integer", "this capture's clock less the first one's"),
+            "clock_offset_error_ns": (
+                "integer|null",
+                "how far that may be wrong; null: from one direction",
+            ),
+            "transit_from_first_ns": ("integer|null", "median time from the first capture point to this one"),
+            "transit_to_first_ns": ("integer|null", "median time back"),
+            **common("file"),
+        },
+    ),
     "procedure": RecordType(
         "What RPCs of one procedure took; of an NFSv4 COMPOUND, of one sequence of operations.",
         "`report`, `live`",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..link.addresses import AddressTable
+from ..link.capture_points import CommonTraffic
 from ..measure.connection_counts import ConnectionCounts, connection_counts
 from ..measure.statistics import Procedure, ProcedureKey, SlowRpc, Statistics, TransferTotals
 from ..measure.time_series import Bin
@@ -44,6 +46,24 @@ def capture_record(
         states=states,
         duplicate_replies=duplicate_replies,
         error=error,
+    )
+
+
+def capture_point_record(path: str, first: str, common: CommonTraffic, names: AddressTable, whole: bool) -> Record:
+    """``path``: with traffic that is read from ``first``; ``whole``: both were compared to their ends."""
+    return record(
+        "capture_point",
+        capture=path,
+        first_capture=first,
+        hosts=sorted(sorted(names.name(names.id(end)) for end in pair) for pair in common.hosts),
+        packets_at_both=common.both,
+        packets_only_here=common.only_other,
+        packets_only_first=common.only_first,
+        compared_whole=whole,
+        clock_offset_ns=common.offset,
+        clock_offset_error_ns=common.error,
+        transit_from_first_ns=common.transit[0],
+        transit_to_first_ns=common.transit[1],
     )
 
 

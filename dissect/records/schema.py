@@ -14,6 +14,7 @@ Record = dict[str, Any]
 VERSIONS = {
     "audit": 1,
     "capture": 1,
+    "capture_point": 1,
     "connection": 2,
     "credits": 3,
     "difference": 1,

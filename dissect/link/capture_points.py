@@ -1,0 +1,199 @@
+"""The same traffic captured at two points, by two clocks: what both saw, and how far the clocks are apart.
+
+A packet is recognised by its headers and ICRC, or by its TCP header and IP identification, as ``duplicates`` does; one
+that came more than once is left out.  A packet that passes the first point first is later at the other by the offset
+of the clocks and its transit, one that passes the other point first is later by the offset less its transit.  So the
+offset lies between the least of the former differences and the greatest of the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Int64s, Rows, take
+from ..frames import FrameBatch
+from .addresses import AddressTable
+from .duplicates import WINDOW, sightings
+from .locate import Located, locate
+from .numbers import PROTOCOLS, TCP
+from .walk import fill_addresses
+
+OTHER_POINT = 1 << 15
+"""In ``FRAME.interface``: the frame is of a capture point that another one stands before."""
+SEEN_ELSEWHERE = "seen at another capture point"
+"""Key of the counts of frames that are passed over."""
+ENOUGH = 16
+"""Packets of two hosts that both points have to show."""
+SHARE = 0.5
+"""Of the packets of two hosts at the point that shows fewer: so many have to be at both."""
+
+Hosts = frozenset[bytes]
+"""The addresses of two hosts."""
+
+_SIGHT = np.dtype([("hash", "u8"), ("time", "i8"), ("source", "u4"), ("destination", "u4")])
+_ENDS = np.dtype([("source", "u4"), ("destination", "u4")])
+
+
+@dataclass(frozen=True, slots=True)
+class CommonTraffic:
+    """What two capture points have in common.  Times in nanoseconds."""
+
+    hosts: frozenset[Hosts]
+    """Whose packets both points show."""
+    both: int
+    """Packets that both points show."""
+    only_first: int
+    only_other: int
+    """Packets of the same hosts that one of them shows."""
+    offset: int
+    """The other point's clock less the first one's."""
+    error: int | None
+    """The offset is right to so much; None where packets of one direction alone are common."""
+    transit: tuple[int | None, int | None]
+    """Median, from the first point to the other and back, by that offset."""
+
+
+class Sightings:
+    """The packets of one capture point."""
+
+    def __init__(self, addresses: AddressTable) -> None:
+        """``addresses``: one table for all points."""
+        self.addresses = addresses
+        self._parts: list[Rows] = []
+
+    def add(self, batch: FrameBatch) -> None:
+        """Take note of a batch's packets."""
+        located = locate(batch, self.addresses)
+        for which, seen, ends in _seen(batch, located, self.addresses):
+            part = np.zeros(len(which), _SIGHT)
+            part["hash"], part["time"] = seen["hash"], seen["time"]
+            part["source"], part["destination"] = ends["source"], ends["destination"]
+            self._parts.append(part)
+
+    def rows(self) -> Rows:
+        """_SIGHT rows, without those packets that came more than once."""
+        rows = np.concatenate(self._parts) if self._parts else np.zeros(0, _SIGHT)
+        _, first, times = np.unique(rows["hash"], return_index=True, return_counts=True)
+        return take(rows, np.sort(first[times == 1]))
+
+
+def _seen(batch: FrameBatch, located: Located, addresses: AddressTable) -> Iterator[tuple[Int64s, Rows, Rows]]:
+    """Which packets and which segments are whole enough, their sightings, and their addresses."""
+    for which, seen, walk in sightings(batch, located):
+        ends = np.zeros(len(which), _ENDS)
+        if walk is None:
+            ends["source"], ends["destination"] = located.source[which], located.destination[which]
+        else:
+            fill_addresses(batch.data, walk, addresses, ends)
+        yield which, seen, ends
+
+
+def common_traffic(first: Sightings, other: Sightings) -> CommonTraffic | None:
+    """What two points have in common; None where it is not the traffic of the same hosts, seen at two places.
+
+    Two interfaces of one host, which show a packet within a moment, are no two places.
+    """
+    here, there = first.rows(), other.rows()
+    _, at_here, at_there = np.intersect1d(here["hash"], there["hash"], assume_unique=True, return_indices=True)
+    pairs = _pairs(here), _pairs(there)
+    common = _pairs(take(here, at_here))
+    shared: list[int] = []
+    for pair, both in zip(*np.unique(common, return_counts=True), strict=True):
+        least = min(int(np.count_nonzero(one == pair)) for one in pairs)
+        if both >= ENOUGH and both >= SHARE * least:
+            shared.append(int(pair))
+    chosen = np.isin(common, shared)
+    if not chosen.any():
+        return None
+    here_rows, there_rows = take(here, at_here[chosen]), take(there, at_there[chosen])
+    later = there_rows["time"] - here_rows["time"]
+    if np.abs(later).max() <= WINDOW:
+        return None
+    there_bound, back_bound = _directions(here_rows, later)
+    offset, error = _offset(there_bound, back_bound)
+    totals = [int(np.count_nonzero(np.isin(one, shared))) for one in pairs]
+    both = len(later)
+    names = [np.array([pair], np.uint64).view("u4").tolist() for pair in shared]
+    return CommonTraffic(
+        frozenset(frozenset(first.addresses.address(end) for end in pair) for pair in names),
+        both,
+        totals[0] - both,
+        totals[1] - both,
+        offset,
+        error,
+        (_median(there_bound - offset), _median(offset - back_bound)),
+    )
+
+
+def _pairs(rows: Rows) -> NDArray[np.uint64]:
+    """The two addresses of each row as one number, whichever of them sent."""
+    low: NDArray[np.uint64] = np.minimum(rows["source"], rows["destination"]).astype(np.uint64)
+    low |= np.maximum(rows["source"], rows["destination"]).astype(np.uint64) << np.uint64(32)
+    return low
+
+
+def _directions(rows: Rows, later: Int64s) -> tuple[Int64s, Int64s]:
+    """``later`` of the packets that came by the first point first, and of those that came by the other one first.
+
+    Of two directions between two hosts that is the one whose packets are the later ones at the other point.
+    """
+    there = np.ones(len(rows), np.bool_)
+    pairs = _pairs(rows)
+    for pair in np.unique(pairs):
+        mine = np.flatnonzero(pairs == pair)
+        forward = rows["source"][mine] < rows["destination"][mine]
+        if forward.all() or not forward.any():
+            continue
+        sooner = np.median(later[mine[forward]]) < np.median(later[mine[~forward]])
+        there[mine[forward == sooner]] = False
+    return later[there], later[~there]
+
+
+def _offset(there: Int64s, back: Int64s) -> tuple[int, int | None]:
+    """The offset of the clocks, and how far it may be wrong."""
+    if not len(there) or not len(back):
+        return int(np.median(np.concatenate((there, back)))), None
+    least, greatest = int(there.min()), int(back.max())
+    return (least + greatest) // 2, abs(least - greatest) // 2 + 1
+
+
+def _median(times: Int64s) -> int | None:
+    return int(np.median(times)) if len(times) else None
+
+
+def without_other_point(
+    batch: FrameBatch, located: Located, addresses: AddressTable, hosts: Iterable[Hosts]
+) -> Located:
+    """``located`` without packets of these hosts in frames of an ``OTHER_POINT``; they count in ``skipped``."""
+    if not (batch.rows["interface"] & OTHER_POINT).any():
+        return located
+    known = np.array([sorted(map(addresses.id, one)) for one in hosts], np.uint32).view(np.uint64).ravel()
+    left = np.ones(len(located), bool)
+    tcp = [walk.copy() for walk in located.tcp]
+    gone = segments = 0
+    away = np.flatnonzero(batch.rows["interface"][located.rows] & OTHER_POINT)
+    ends = np.zeros(len(away), _ENDS)
+    ends["source"], ends["destination"] = located.source[away], located.destination[away]
+    left[away[np.isin(_pairs(ends), known)]] = False
+    gone = int(np.count_nonzero(~left))
+    for number, walk in enumerate(tcp):
+        ends = np.zeros(len(walk), _ENDS)
+        fill_addresses(batch.data, walk, addresses, ends)
+        stay = ~np.isin(_pairs(ends), known) | (batch.rows["interface"][walk["row"]] & OTHER_POINT == 0)
+        segments += int(np.count_nonzero(~stay))
+        tcp[number] = take(walk, stay)
+    columns: dict[str, Any] = {
+        name: getattr(located, name)[left]
+        for name in located.__dataclass_fields__
+        if isinstance(getattr(located, name), np.ndarray)
+    }
+    skipped = dict(located.skipped)
+    skipped[SEEN_ELSEWHERE] = gone + segments
+    if segments:
+        skipped[PROTOCOLS[TCP]] -= segments
+    return replace(located, skipped={kind: number for kind, number in skipped.items() if number}, tcp=tcp, **columns)
