@@ -107,10 +107,10 @@ def gaps(connection: Connection, *senders: int) -> str:
 def precedes(connection: Connection, first: Operation, second: Operation) -> bool:
     """Whether one end certainly issued ``first`` before ``second``.
 
-    PSNs say so, whatever the order of the capture.  iWARP has none, and several FPDUs share a frame.
+    PSNs say so, or the places in the TCP stream, whatever the order of the capture.
     """
     if connection.transport == "iWARP":
-        return first.last_frame < second.first_frame
+        return first.position < second.position
     return PSN.distance(first.psn, second.psn) < PSN.half
 
 

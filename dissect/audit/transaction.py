@@ -185,7 +185,8 @@ class Transaction(Subject):
     @property
     def call_whole(self) -> bool:
         """``call_stream`` is all of it."""
-        return self.rpc.call is not None and len(self.call_stream) == self.call_length
+        message = self.rpc.call
+        return message is not None and _ends(message) and len(self.call_stream) == self.call_length
 
     @property
     def reply_whole(self) -> bool:
@@ -195,7 +196,11 @@ class Transaction(Subject):
             return False
         if message.header.procedure == RDMA_NOMSG:
             return chunk is not None and len(self.reply_stream) == (chunk.returned or 0)
-        return len(self.reply_stream) == message.inline_length
+        return _ends(message) and len(self.reply_stream) == message.inline_length
+
+    def lacks(self, message: Message) -> bool:
+        """Not all that a message carries is in the capture."""
+        return bool(message.header.truncated or not message.operation.payload.whole or gaps(self.connection))
 
     @cached_property
     def call_head(self) -> CallHeader | None:
@@ -291,6 +296,11 @@ class Transaction(Subject):
         if any("several open calls" in word for word in self.rpc.damage):
             return "several open calls offered the same memory"
         return ""
+
+
+def _ends(message: Message) -> bool:
+    """How long the inline Payload stream is is known."""
+    return message.header.procedure == RDMA_NOMSG or message.operation.end_known
 
 
 def inside(start: int, length: int, position: int) -> bool:

@@ -180,7 +180,10 @@ class Conversation:
         if self.connection.paired_by == "one direction only":
             return "only one direction was captured"
         missing = sum(self.connection.missing_packets)
-        return f"{missing:,} packets of the connection are not in the capture" if missing else ""
+        if missing:
+            return f"{missing:,} packets of the connection are not in the capture"
+        unread = sum(self.connection.unread_packets) + sum(self.connection.unread_messages)
+        return f"{unread:,} packets of the connection cannot be read" if unread else ""
 
 
 def _widened(known: tuple[int, int] | None, value: int) -> tuple[int, int]:

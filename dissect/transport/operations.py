@@ -196,6 +196,8 @@ class Operation:
     """False where its last packet is not in the capture; ``length`` is then the least it can be."""
     closed: bool = True
     """False while bytes may still come (a Read whose responses are outstanding)."""
+    position: int = 0
+    """iWARP: where it begins in the TCP stream of its initiator."""
 
     def contradict(self, found: Mapping[int, int]) -> None:
         """Frames of it, and those that retransmit the same with other bytes."""

@@ -7,7 +7,9 @@ from rdmascope.dissect.audit.rule import all_rules
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 from . import Capture, Wire, faults, frame_batch
+from .iwarp import IwarpCapture, IwarpWire
 from .packets import Packet
+from .tcp import TcpSegment
 from .violations import SCRIPTS, SERVER, Broken, hello
 
 RULES = all_rules()
@@ -15,9 +17,16 @@ JUDGED = [rule.id for rule in RULES.values() if not rule.unjudgeable]
 
 
 def audit(wire: Wire, packets: list[Packet] | None = None) -> Auditor:
+    return _audited(Capture(wire, packets))
+
+
+def audit_segments(wire: IwarpWire, segments: list[TcpSegment] | None = None) -> Auditor:
+    return _audited(IwarpCapture(wire, wire.sent() if segments is None else segments))
+
+
+def _audited(capture: Capture) -> Auditor:
     auditor = Auditor()
     analyzer = Analyzer(listener=auditor.listener)
-    capture = Capture(wire, packets)
     analyzer.feed(frame_batch(capture.frames))
     analyzer.finish()
     auditor.finish(analyzer.conversations)

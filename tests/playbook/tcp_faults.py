@@ -87,9 +87,13 @@ def repeat(wire: IwarpWire, segments: Segments, index: int, before: int, distanc
 
 
 def keepalive(wire: IwarpWire, segments: Segments, index: int) -> Segments:
-    """Behind the segment its sender asks whether the other end is alive: one byte that was acknowledged long ago."""
+    """Behind the segment its sender asks whether the other end is alive: one byte that was acknowledged long ago.
+
+    It is the last one sent so far (RFC 9293, 3.8.4).
+    """
     one = segments[index]
-    if one.kind != "data":
+    earlier = (other for other in segments[:index] if (other.connection, other.sender) == (one.connection, one.sender))
+    if one.kind != "data" or any(other.end > one.end for other in earlier):
         return segments
     asked = replace(one, kind="keepalive", seq=one.seq + len(one.payload) - 1, payload=b"\0", at=one.end - 1)
     asked = replace(asked, flags=t.ACK, corrupt=None, time=one.time + 200)

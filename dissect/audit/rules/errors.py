@@ -14,6 +14,8 @@ from ..transaction import Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
+LATE_START = "the connection began before the capture, and its versions may have been settled there"
+
 
 def _error(sent: SentMessage) -> bool:
     return sent.header.procedure == RDMA_ERROR
@@ -131,6 +133,8 @@ def _answered(refusable: RefusableMessage, code: int) -> Judgement:
             if header.error == code or header.problem:
                 return PASSED
             return violation(f"answered {ERROR_NAMES.get(header.error, header.error)}", wanted)
+        if header.procedure is None:
+            return undecidable("the answer is truncated in the capture")
         return violation("answered as if it were valid", wanted)
     if reason := silent(refusable):
         return undecidable(reason)
@@ -161,13 +165,16 @@ def error_for_version(refusable: RefusableMessage) -> Judgement | None:
         return None
     answer = refusable.answer
     version = refusable.message.header.version
-    if answer is not None and answer.header.procedure != RDMA_ERROR and answer.header.version == version:
-        return None  # it supports that version
+    if answer is not None and answer.header.procedure not in (None, RDMA_ERROR):
+        if answer.header.version == version:
+            return None  # it supports that version
+        if version == 2 and not refusable.start_known:
+            return undecidable(LATE_START)
     if answer is not None and version == 2 and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
         if refusable.message.header.problem:
             return None  # and then the header is what it minds
         if not refusable.start_known:
-            return undecidable("the connection began before the capture, and its versions were settled there")
+            return undecidable(LATE_START)
     return _answered(refusable, ERR_VERS)
 
 

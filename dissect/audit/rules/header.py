@@ -127,14 +127,16 @@ def xid_match(transaction: Transaction) -> Judgement | None:
 
     Wrong: rdma_xid 0x1234 before an RPC reply 0x1235.
     """
-    judged = None
+    judged: Judgement | None = None
     for message, stream in (
         (transaction.rpc.call, transaction.call_stream),
         (transaction.rpc.reply, transaction.reply_stream),
     ):
-        if message is None or message.header.problem or message.header.procedure not in (RDMA_MSG, RDMA_NOMSG):
+        if message is None or message.header.procedure not in (None, RDMA_MSG, RDMA_NOMSG):
             continue
         if len(stream) < 4:
+            if transaction.lacks(message):
+                judged = undecidable("the RPC message's XID is not in the capture")
             continue
         inside = word(memoryview(stream), 0)[0]
         if inside != message.header.xid:
@@ -143,7 +145,7 @@ def xid_match(transaction: Transaction) -> Judgement | None:
                 f"the {name}'s rdma_xid is 0x{message.header.xid:08x}, its RPC message's XID 0x{inside:08x}",
                 "the same XID", message.frame, by="requester" if name == "call" else "responder",
             )  # fmt: skip
-        judged = PASSED
+        judged = judged or PASSED
     return judged
 
 
@@ -231,6 +233,8 @@ def nomsg_chunk(sent: SentMessage) -> Judgement | None:
         return violation("a call without Read list", "a Read chunk that holds the Payload stream")
     if not sent.is_call and not header.reply:
         return violation("a reply without Reply chunk", "a Reply chunk that holds the Payload stream")
+    if sent.is_call and not sum(chunk.length for chunk in header.reads):
+        return violation("a Read list of 0 bytes", "a Read chunk that holds the Payload stream")
     if not sent.is_call and header.reply and not header.reply.length:
         return violation("a Reply chunk that returns 0 bytes", "a Reply chunk that holds the Payload stream")
     return PASSED

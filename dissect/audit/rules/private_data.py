@@ -47,7 +47,7 @@ def private_version(setup: ConnectionSetup) -> Judgement | None:
 
 @rule("PD-RESERVED", "The seven reserved bits are zero", MUST, "4", "RFC 8797, 4", ConnectionSetup)
 def private_reserved(setup: ConnectionSetup) -> Judgement | None:
-    """The bits beside the R flag are zero.
+    """The bits beside the R flag are zero.  What they mean in another version of the format is not known (PD-VERSION).
 
     Why: they are reserved for later versions; a sender that sets them may be misread then.
 
@@ -58,6 +58,8 @@ def private_reserved(setup: ConnectionSetup) -> Judgement | None:
     for found in setup.identifiers[:1]:
         if found.reserved is None:
             return undecidable(TRUNCATED) if setup.truncated else None
+        if found.version != 1:
+            return None
         return violation(f"reserved bits 0x{found.reserved:02x}", "0") if found.reserved else PASSED
     return _nothing(setup)
 

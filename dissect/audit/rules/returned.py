@@ -8,6 +8,7 @@ from ...rpcrdma.rpcs import ChunkUse
 from ..judgement import PASSED, Judgement, undecidable, violation
 from ..rule import Level, rule
 from ..shape import CHUNKS, NOMSG, RETURNS
+from ..subject import gaps
 from ..transaction import Transaction, delivers
 
 REPLY_HEADER = 24
@@ -429,6 +430,8 @@ def write_before_reply(transaction: Transaction) -> Judgement | None:
     if not any(chunk.returned for chunk in rpc.chunks if chunk.kind != "read"):
         return None
     late = [operation for operation in transaction.late if delivers(rpc, operation)]
+    if late and (damaged := gaps(transaction.connection, transaction.endpoint("responder"))):
+        return undecidable(damaged)
     if late:
         return violation(f"an RDMA Write of {late[0].length} bytes behind the reply that returns them", "before it",
                          rpc.reply.frame, late[0].first_frame)  # fmt: skip

@@ -85,7 +85,7 @@ def direction(transaction: Transaction) -> Judgement | None:
             continue
         stream = transaction.reply_stream if answers else transaction.call_stream
         if len(stream) < 8:
-            if message.header.truncated or not message.operation.payload.whole or gaps(transaction.connection):
+            if transaction.lacks(message):
                 judged = judged or undecidable("the RPC message's direction is not in the capture")
             continue
         inside, said = word(memoryview(stream), 4)[0], message.header.direction

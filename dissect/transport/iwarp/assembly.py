@@ -93,6 +93,7 @@ class MessageAssembly:
             fragment.key & 0xFFFFFF if send else 0,
             0,
             start_known=not (send and fragment.place) and not (fragment.broken and not send),
+            position=fragment.start,
         )
         self._extend(fpdus, fragment, operation)
         return operation
@@ -117,6 +118,7 @@ class MessageAssembly:
             0 if send else fragment.place,
             fragment.key & 0xFFFFFF if send else 0,
             fragment.packets,
+            position=fragment.start,
         )
         if fragment.opcode in codes.INVALIDATING:
             operation.invalidate = int(fpdus.rows["stag"][fragment.first])
@@ -168,6 +170,7 @@ class MessageAssembly:
             handle,
             address,
             fragment.key & 0xFFFFFF,
+            position=fragment.start,
         )
         self._complete.append((fragment.order, operation))
         return operation

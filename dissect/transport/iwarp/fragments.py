@@ -59,6 +59,8 @@ class Fragment(NamedTuple):
     """Of the first piece, in that."""
     captured: int
     """Bytes of the first piece."""
+    start: int
+    """Position in the stream."""
 
 
 def fragments(fpdus: Fpdus) -> list[Fragment]:
@@ -114,6 +116,7 @@ def fragments(fpdus: Fpdus) -> list[Fragment]:
             np.where(plain, chunk[low], -1).tolist(),
             offset[low].tolist(),
             captured[low].tolist(),
+            rows["start"][starts].tolist(),
             strict=True,
         )
     ]

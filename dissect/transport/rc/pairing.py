@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -105,6 +106,15 @@ class Flow:
         A requester sends requests, and never issues RDMA Reads or Writes.
         """
         return len(self.requests) - len(self.answers) - bool(self.used)
+
+    @property
+    def first_request(self) -> float:
+        """Frame of its first packet that is no response."""
+        for _, rows in self.pieces:
+            asked = rows[~opcodes.IS_RESPONSE[rows["opcode"]]]
+            if len(asked):
+                return int(asked["frame"][0])
+        return inf
 
     @property
     def psns(self) -> tuple[Int64s, Int64s, Int64s]:
@@ -375,7 +385,7 @@ def _plural(number: int, noun: str) -> str:
 
 
 def _oriented(one: Flow, other: Flow, confidence: float, evidence: tuple[str, ...]) -> Pair:
-    """The requester's flow first."""
-    if one.requester_score >= other.requester_score:
+    """The requester's flow first; where nothing tells them apart, the one that began."""
+    if (-one.requester_score, one.first_request) <= (-other.requester_score, other.first_request):
         return Pair(one, other, confidence, evidence)
     return Pair(other, one, confidence, evidence)

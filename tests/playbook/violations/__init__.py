@@ -5,9 +5,9 @@ Every script is named after its rule and gives who broke it, and in which of its
 
 from . import backward, bindings, characteristics, chunks, errors, headers, positions, sizes, version2
 from .kept import proper, proper_second
-from .scripts import CLIENT, SCRIPTS, SERVER, Broken, hello
+from .scripts import CLIENT, SCRIPTS, SERVER, Broken, hello, opened
 
 __all__ = [
-    "CLIENT", "SCRIPTS", "SERVER", "Broken", "backward", "bindings", "characteristics",
-    "chunks", "errors", "headers", "hello", "positions", "proper", "proper_second", "sizes", "version2",
+    "CLIENT", "SCRIPTS", "SERVER", "Broken", "backward", "bindings", "characteristics", "chunks", "errors",
+    "headers", "hello", "opened", "positions", "proper", "proper_second", "sizes", "version2",
 ]  # fmt: skip

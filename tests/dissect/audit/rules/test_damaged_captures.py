@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
-from playbook import Wire, faults
-from playbook.audits import JUDGED, audit, broken_rules, gapped, late, longer, play, short, shorter, total
+from playbook import Wire, call, faults, nfs3, nfs4, reply, rpc
+from playbook.audits import (
+    JUDGED,
+    audit,
+    audit_segments,
+    broken_rules,
+    gapped,
+    late,
+    longer,
+    play,
+    short,
+    shorter,
+    total,
+)
+from playbook.iwarp import IwarpWire
 from playbook.packets import Packet
-from playbook.violations import proper, proper_second
+from playbook.rpcrdma import header
+from playbook.tcp import TcpSegment
+from playbook.violations import hello, opened, proper, proper_second
+from rdmascope.dissect.audit.auditor import Auditor
 
 DAMAGES = (late, gapped, shorter, short, longer)
 UNDECIDED = {
@@ -25,6 +42,7 @@ UNDECIDED = {
     " V1-READ-ROUNDUP V1-REDUCE-REQUIRED V1-REPLY-CHUNK-MISSING V1-REPLY-CHUNK-SIZE V1-WRITE-FILL-ORDER"
     " V1-WRITE-NO-PAD V1-WRITE-SEGMENT-COPY V1-WRITE-SEGMENT-COUNT V1-WRITE-SEGMENT-LENGTH V1-WRITE-UNUSED",
     longer: "V1-WRITE-EXTRA",
+    shorter: "V1-XID-MATCH",
 }
 """What each damage leaves undecidable.  The other rules judge words that are there or not there."""
 CASES = [(rule, damage) for damage, rules in UNDECIDED.items() for rule in rules.split()]
@@ -62,10 +80,13 @@ def test_damage_to_a_proper_conversation_breaks_no_rule(
     assert broken_rules(audit(wire, damage(wire))) == set()
 
 
-def spoiled(wire: Wire, seed: int) -> list[Packet]:
+Sent = TypeVar("Sent", Packet, TcpSegment)
+
+
+def spoiled(sent: list[Sent], seed: int) -> list[Sent]:
     """Frames that are lost, out of order, cut short; and perhaps the beginning is missing."""
     draw = random.Random(seed)
-    packets = faults.drop(wire.packets, draw.sample(range(len(wire.packets)), draw.choice([1, 2, 3, 6])))
+    packets = faults.drop(sent, draw.sample(range(len(sent)), draw.choice([1, 2, 3, 6])))
     for _ in range(draw.choice([0, 2, 4])):
         packets = faults.swap(packets, draw.randrange(len(packets)), draw.randrange(1, 4))
     if draw.random() < 0.3:
@@ -78,7 +99,64 @@ def spoiled(wire: Wire, seed: int) -> list[Packet]:
 def test_a_spoiled_capture_of_a_proper_conversation_breaks_no_rule(seed: int, script: Callable[[Wire], None]) -> None:
     wire = Wire(seed=seed)
     script(wire)
-    assert broken_rules(audit(wire, spoiled(wire, seed))) == set()
+    assert broken_rules(audit(wire, spoiled(wire.packets, seed))) == set()
+
+
+@pytest.mark.parametrize("script", (proper, proper_second))
+@pytest.mark.parametrize("seed", range(40))
+def test_a_spoiled_iwarp_capture_of_a_proper_conversation_breaks_no_rule(
+    seed: int, script: Callable[[Wire], None]
+) -> None:
+    wire = IwarpWire(seed=seed)
+    script(wire)
+    assert broken_rules(audit_segments(wire, spoiled(wire.sent(), seed))) == set()
+
+
+@pytest.mark.parametrize("script", (proper, proper_second))
+@pytest.mark.parametrize("seed", range(20))
+def test_tcp_segments_out_of_order_break_no_rule(seed: int, script: Callable[[Wire], None]) -> None:
+    """What an end sent first is told by its stream, not by the order of the capture."""
+    wire = IwarpWire(seed=seed)
+    script(wire)
+    draw, segments = random.Random(seed), wire.sent()
+    for _ in range(30):
+        segments = faults.swap(segments, draw.randrange(len(segments)))
+    assert broken_rules(audit_segments(wire, segments)) == set()
+
+
+def long_lookup(wire: Wire) -> Auditor:
+    """The last packet of a Send is missing: the bytes end early, but not the caller's arguments."""
+    connection = opened(wire)
+    lookup = nfs4.Op(15, (rpc.opaque(b"n" * 3000),))
+    sent = call(connection, nfs4.compound(nfs4.sequence(), nfs4.putfh(), lookup))
+    reply(sent, nfs4.compound_reply(nfs4.sequence_done(), nfs4.putfh_done(), nfs4.failed(15, 2)))
+    hello(connection)
+    if isinstance(wire, IwarpWire):
+        segments = wire.sent()
+        longest = max(range(len(segments)), key=lambda index: len(segments[index].payload))
+        return audit_segments(wire, faults.drop(segments, [longest + 2]))
+    last = max(faults.where(wire.packets, operation=sent.true.call_operation))
+    return audit(wire, faults.drop(wire.packets, [last]))
+
+
+def test_arguments_of_an_incomplete_send_are_not_judged() -> None:
+    auditor = long_lookup(Wire(seed=2))
+    assert broken_rules(auditor) == set()
+    assert not total(auditor, "V1-GARBAGE-ARGS").violated
+
+
+def test_a_write_behind_the_reply_is_undecidable_where_one_before_it_may_be_missing() -> None:
+    wire = Wire(seed=3)
+    connection = opened(wire)
+    sent = call(connection, nfs3.read(0, 512), writes=[connection.register(512)])
+    reply(sent, nfs3.read_reply(bytes(512)))
+    [segment] = sent.writes[0]
+    connection.write(1, segment.handle, segment.offset, bytes(100))
+    hello(connection)
+    first = faults.where(wire.packets, operation=sent.true.operations[0])
+    auditor = audit(wire, faults.drop(wire.packets, first))
+    assert total(auditor, "V1-WRITE-BEFORE-REPLY").undecidable
+    assert broken_rules(auditor) == set()
 
 
 @pytest.mark.parametrize("script", (proper, proper_second))
@@ -92,3 +170,30 @@ def test_one_truncated_frame_of_a_proper_conversation_breaks_no_rule(seed: int, 
     packets = list(wire.packets)
     packets[at : at + 1] = faults.snap(packets[at : at + 1], draw.choice([56, 60, 66, 74, 90, 110, 130]))
     assert broken_rules(audit(wire, packets)) == set()
+
+
+def test_a_version_may_have_been_settled_before_the_capture() -> None:
+    wire = Wire(seed=4)
+    wire.version = 2
+    connection = opened(wire)
+    sent = call(connection, nfs3.getattr_())
+    sent.version = 1
+    reply(sent, nfs3.getattr_reply())
+    hello(connection)
+    auditor = audit(
+        wire, faults.drop(wire.packets, range(min(faults.where(wire.packets, operation=sent.true.call_operation))))
+    )
+    assert total(auditor, "V1-ERROR-FOR-VERSION").undecidable
+    assert broken_rules(auditor) <= {"V2-REPLY-VERSION"}
+
+
+def test_where_no_message_shows_the_direction_the_end_that_began_is_the_client() -> None:
+    for seed in range(6):
+        wire = Wire(seed=seed)
+        connection = opened(wire)
+        sent = call(connection, nfs3.getattr_())
+        connection.send(1, header(sent.true.xid, 3))
+        hello(connection)
+        auditor = audit(wire, faults.snap(wire.packets[3:], 14 + 20 + 8 + 12 + 16))
+        [finding] = [one for one in auditor.findings if one.rule.id == "V1-PROC-DONE"]
+        assert finding.endpoint == 1

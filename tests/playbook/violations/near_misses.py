@@ -1,0 +1,217 @@
+"""Conversations at the very limit of a rule, and just beyond it."""
+
+from __future__ import annotations
+
+import struct
+
+from .. import cm, nfs3, nfs4
+from ..rpc import u32
+from ..rpcrdma import MSG, NOMSG, REPLY, call, error, fetch, reply
+from ..shapes import DATA
+from ..wire import Wire
+from .scripts import (
+    CLIENT,
+    SERVER,
+    R,
+    announced,
+    callback,
+    create_session,
+    hello,
+    message,
+    opened,
+    push,
+    reading,
+    recalled,
+    refuse,
+    returned,
+    session_created,
+)
+from .variations import breaks, hdr
+
+FORMAT = 0xF6AB0E18
+
+
+def _private(version: int, flags: int) -> bytes:
+    return struct.pack(">IBBBB", FORMAT, version, flags, 3, 3)
+
+
+@breaks("V1-NOMSG-CHUNK")
+def long_call_of_nothing(wire: Wire) -> None:
+    """A Read list whose segments have no bytes holds no message."""
+    connection = opened(wire)
+    connection.send(CLIENT, hdr(connection, 7, NOMSG, reads=[(0, connection.register(0))]))
+    refuse(connection, 7)
+
+
+@breaks("PD-VERSION", versions=(1,))
+def bits_of_another_format(wire: Wire) -> None:
+    """What the bits beside R mean in version 2 of the format is not known."""
+    opened(wire, client_private=_private(2, 0xFE))
+
+
+@breaks("PD-RESERVED", versions=(1,))
+def lowest_reserved_bit(wire: Wire) -> None:
+    opened(wire, server_private=_private(1, 2))
+
+
+@breaks(versions=(1,))
+def smallest_size(wire: Wire) -> None:
+    """Size code 0, and Sends of exactly 1024 bytes."""
+    small = cm.private_data(1024, 1024)
+    connection = opened(wire, client_private=small, server_private=small)
+    room = 1024 - 28 - len(message(nfs3.write(0, b""), 0))
+    reply(call(connection, nfs3.write(0, bytes(room))), nfs3.write_reply(room))
+
+
+@breaks("V1-INLINE-EXCEEDED", versions=(1,))
+def smallest_size_overrun(wire: Wire) -> None:
+    small = cm.private_data(1024, 1024)
+    connection = opened(wire, client_private=small, server_private=small)
+    room = 1028 - 28 - len(message(nfs3.write(0, b""), 0))
+    reply(call(connection, nfs3.write(0, bytes(room))), nfs3.write_reply(room))
+
+
+@breaks(versions=(1,))
+def largest_size(wire: Wire) -> None:
+    """Size code 255, and a Send of exactly 262144 bytes."""
+    large = cm.private_data(262144, 262144)
+    connection = opened(wire, client_private=large, server_private=large)
+    room = 262144 - 28 - len(message(nfs3.write(0, b""), 0))
+    reply(call(connection, nfs3.write(0, bytes(room))), nfs3.write_reply(room))
+
+
+@breaks()
+def calls_to_the_last_credit(wire: Wire) -> None:
+    connection = opened(wire, credits=3)
+    for _ in range(2):
+        for rpc in reversed([call(connection, nfs3.getattr_()) for _ in range(3)]):
+            reply(rpc, nfs3.getattr_reply(), credits=3)
+
+
+@breaks()
+def callbacks_take_no_forward_credit(wire: Wire) -> None:
+    connection = announced(wire)
+    recalled(callback(connection))
+    waiting = [callback(connection) for _ in range(2)]
+    calls = [call(connection, nfs3.getattr_()) for _ in range(30)]
+    for rpc in waiting:
+        recalled(rpc)
+    for rpc in calls:
+        reply(rpc, nfs3.getattr_reply())
+
+
+@breaks()
+def pads_of_every_length(wire: Wire) -> None:
+    connection = opened(wire)
+    for size in range(1, 9):
+        rpc = call(connection, nfs3.write(0, DATA[:size]), reads={0: connection.register(size)})
+        fetch(rpc)
+        reply(rpc, nfs3.write_reply(size))
+        reply(reading(connection, size), nfs3.read_reply(DATA[:size], eof=True))
+        reply(call(connection, nfs3.write(0, DATA[:size])), nfs3.write_reply(size))
+        reply(call(connection, nfs3.read(0, size)), nfs3.read_reply(DATA[:size], eof=True))
+
+
+@breaks()
+def segments_of_no_bytes(wire: Wire) -> None:
+    """Between others, in a Write chunk."""
+    connection = opened(wire)
+    chunk = [*connection.register(100), *connection.register(0), *connection.register(156)]
+    rpc = call(connection, nfs3.read(0, 256), writes=[chunk])
+    push(rpc, 0, 0, DATA[:100])
+    push(rpc, 0, 2, DATA[100:256])
+    returned(rpc, nfs3.read_reply(DATA[:256]), writes=[chunk], left_out=[0])
+
+
+@breaks()
+def chunks_without_segments(wire: Wire) -> None:
+    connection = opened(wire)
+    rpc = call(connection, nfs3.read(0, 100), writes=[[]], reply_chunk=[])
+    returned(rpc, nfs3.read_reply(DATA[:100]), writes=[[]], reply=[])
+
+
+@breaks()
+def data_of_no_bytes(wire: Wire) -> None:
+    """READ and WRITE of nothing, with a chunk for it."""
+    connection = opened(wire)
+    rpc = reading(connection, 4096)
+    returned(rpc, nfs3.read_reply(b"", eof=True), writes=[[one._replace(length=0) for one in rpc.writes[0]]])
+    rpc = call(connection, nfs3.write(0, b""))
+    reply(rpc, nfs3.write_reply(0))
+
+
+@breaks()
+def rdma_of_no_bytes(wire: Wire) -> None:
+    """It touches no memory, wherever it points."""
+    connection = opened(wire)
+    rpc = reading(connection, 256)
+    push(rpc, 0, 0, DATA[:256])
+    connection.write(SERVER, 0, 0, b"")
+    returned(rpc, nfs3.read_reply(DATA[:256]), writes=[rpc.writes[0]], left_out=[0])
+
+
+@breaks()
+def long_call_of_many_segments(wire: Wire) -> None:
+    connection = opened(wire)
+    length = len(message(nfs3.getattr_(), 0))
+    sizes = (1, 3, 5, 7, length - 16)
+    chunk = [segment for size in sizes for segment in connection.register(size)]
+    rpc = call(connection, nfs3.getattr_(), position_zero=chunk)
+    fetch(rpc)
+    reply(rpc, nfs3.getattr_reply())
+
+
+@breaks(versions=(1,))
+def invalidated_read_chunk(wire: Wire) -> None:
+    connection = opened(wire, client_private=R, server_private=R)
+    chunk = connection.register(600)
+    rpc = call(connection, nfs3.write(0, DATA[:600]), reads={0: chunk})
+    fetch(rpc)
+    reply(rpc, nfs3.write_reply(600), invalidate=chunk[0].handle)
+
+
+@breaks()
+def bound_back_channel(wire: Wire) -> None:
+    """A connection that the client binds as one for both directions, or only for callbacks where it can."""
+    connection = opened(wire)
+    bind = nfs4.Op(41, (bytes(16) + u32(7, 0),))
+    rpc = call(connection, nfs4.compound(bind))
+    recalled(callback(connection))
+    reply(rpc, nfs4.compound_reply(nfs4.Op(41, (bytes(16) + u32(3, 0),))))
+
+
+@breaks("V1-BACKWARD-UNANNOUNCED", versions=(1,))
+def back_channel_of_another_connection(wire: Wire) -> None:
+    reply_to = call(opened(wire), create_session())
+    reply(reply_to, session_created())
+    other = opened(wire)
+    recalled(callback(other))
+    hello(other)
+
+
+@breaks("V1-NOMSG-CHUNK", "V1-CREDIT-FIRST", versions=(1,))
+def error_grants_nothing(wire: Wire) -> None:
+    """RDMA_ERROR is no valid reply that tells how many credits there are."""
+    connection = wire.connect()
+    connection.send(CLIENT, hdr(connection, 7, NOMSG))
+    refuse(connection, 7)
+    calls = [call(connection, nfs3.getattr_()) for _ in range(2)]
+    wire.pause(1_000_000)
+    for rpc in calls:
+        reply(rpc, nfs3.getattr_reply())
+
+
+@breaks("V1-RDMA-AFTER-REPLY")
+def written_after_the_error(wire: Wire) -> None:
+    """RDMA_ERROR completes the call, and its memory is the requester's again."""
+    rpc = reading(opened(wire), 512)
+    error(rpc)
+    push(rpc, 0, 0, DATA[:512])
+
+
+@breaks("V1-ERROR-FOR-HEADER", "V1-NOMSG-CHUNK")
+def served_without_a_message(wire: Wire) -> None:
+    connection = opened(wire)
+    connection.send(CLIENT, hdr(connection, 7, NOMSG))
+    connection.send(SERVER, hdr(connection, 7, MSG, REPLY) + u32(7, 1, 0, 0, 0, 0))
+    hello(connection)
