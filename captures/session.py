@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch, Place
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
-from rdmascope.dissect.measure.selection import CaptureExtent
+from rdmascope.dissect.measure.selection import CaptureExtent, FrameRange
 from rdmascope.dissect.records.places import placed
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
@@ -33,6 +33,7 @@ from .read_ahead import ahead, processors
 from .saved import holds_tables
 
 if TYPE_CHECKING:
+    from rdmascope.dissect.records.packet_columns import ListedPackets
     from rdmascope.dissect.records.packets import Packet
 
 Made = TypeVar("Made", FrameBatch, DecodedFrames)
@@ -135,6 +136,17 @@ class Session:
         lister = PacketLister(self.analyzer, first, last, at_once=self.follow is not None)
         lister.on_rpcs = on_rpcs
         for batch in self.batches():
+            yield from lister.feed(batch)
+            if lister.done:
+                return
+        yield from lister.finish()
+
+    def packet_columns(self, wanted: Sequence[FrameRange] = ()) -> Iterator[ListedPackets]:
+        """The same packets in columns, batch by batch: those of the wanted frames, all where none are."""
+        from rdmascope.dissect.records.packet_columns import PacketColumnLister
+
+        lister = PacketColumnLister(self.analyzer, wanted, at_once=self.follow is not None)
+        for batch in self.decoded():
             yield from lister.feed(batch)
             if lister.done:
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -75,6 +75,58 @@ def json_line(record: Mapping[str, Any]) -> str:
 
 def print_json(record: Mapping[str, Any]) -> None:
     sys.stdout.write(json_line(record) + "\n")
+
+
+def encoded_line(text: str) -> bytes:
+    """What must stay on one line, for ``print_lines``."""
+    return harmless_line(text).encode()
+
+
+def encoded_json(text: str) -> bytes:
+    """A part of a JSON object, for ``print_lines``."""
+    return json_escaped(text, ascii_only=not is_unicode(sys.stdout)).encode()
+
+
+def print_lines(lines: Sequence[bytes]) -> None:
+    """Lines in UTF-8, on standard output."""
+    if not lines:
+        return
+    joined = b"\n".join(lines) + b"\n"
+    if (sys.stdout.encoding or "").lower() in ("utf-8", "utf8") and hasattr(sys.stdout, "buffer"):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(joined)
+    else:
+        sys.stdout.write(joined.decode())
+
+
+class LineStyles:
+    """Lines as a terminal shows them: cropped to its width, each in one style.
+
+    What rich does to a line takes longer than all that was done to make it; so it is asked once for each style.
+    """
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._around: dict[str, tuple[str, str]] = {}
+
+    def styled(self, line: bytes, style: str) -> bytes:
+        """The line, encoded as ``print_lines`` takes it."""
+        text = line.decode()
+        if not text.replace("→", ">").replace("…", "~").isascii():  # It may be wider than it is long.
+            return self._rendered(text, style).encode()
+        if style not in self._around:
+            before, _, behind = self._rendered("x", style).partition("x")
+            self._around[style] = before, behind
+        width = self._out.width
+        before, behind = self._around[style]
+        return (before + (text if len(text) <= width else text[: width - 1] + "…") + behind).encode()
+
+    def _rendered(self, text: str, style: str) -> str:
+        from rich.text import Text
+
+        with self._out.capture() as captured:
+            self._out.print(Text(text, style), no_wrap=True, overflow="ellipsis")
+        return captured.get().removesuffix("\n")
 
 
 class Meter:

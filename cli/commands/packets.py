@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable, Sequence
 
 import click
+import numpy as np
 from rich.text import Text
 
 from rdmascope.dissect.measure.selection import MAX_FRAME, FrameRange, includes, unknown_frames
+from rdmascope.dissect.records.packet_columns import ListedPackets
+from rdmascope.dissect.records.packet_json import packet_json
 from rdmascope.dissect.records.packets import packet_record
 from rdmascope.dissect.records.schema import schema
 
 from ..options import FRAMES
-from ..plain import harmless_line
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
-from ..terminal import console, print_json, show
+from ..terminal import LineStyles, console, encoded_json, encoded_line, print_json, print_lines, show
 from ..views import packets as views
 
 
@@ -75,42 +77,100 @@ def command(
       ...
       └── icrc 0xb381ef8b (good)
     """
-    options = analyzer_options(ports, force)
-    reading = Reading(files, options, streaming=True, follow=following(follow, idle))
+    reading = Reading(files, analyzer_options(ports, force), streaming=True, follow=following(follow, idle))
     wanted = [one for frames in ranges for one in frames]
-    first, last = min((one.first for one in wanted), default=1), max((one.last for one in wanted), default=MAX_FRAME)
-    chosen = reading.packets(first, last)
-    if wanted:
-        chosen = (one for one in chosen if includes(wanted, one.frame))
-    out = console()
-    in_terminal = out.is_terminal
-    write = sys.stdout.write
-    listed = 0
-    for listed, packet in enumerate(chosen, 1):
-        if as_json:
-            print_json(reading.placed(packet_record(packet)))
-        else:
-            if listed == 1 and not trees:
-                show(out, Text(views.header_line(reading.place_width(7) if reading.several else 0), "dim"))
-            when = packet.time - reading.first_time
-            shown = packet.protocol, packet.info
-            text = views.packet_line(packet.frame, when, packet.wire, packet.source, packet.destination, shown)
-            if reading.several:
-                text = f"{reading.place_words(packet.frame):<{reading.place_width(7)}} {text}"
-            if in_terminal:
-                style = views.PROTOCOL_STYLES.get(packet.protocol, "")
-                out.print(Text(text, style), no_wrap=True, overflow="ellipsis")
-            else:
-                write(harmless_line(text) + "\n")
-            if packet.batch.comments and packet.comment:
-                write(harmless_line(views.comment_line(packet.comment)) + "\n")
-            if trees:
-                from ..views.frame import layer_trees
-
-                show(out, *layer_trees(packet.batch.frame(packet.frame), packet.rpcrdma, packet.segment), Text())
-        if listed == max_packets:
-            return
+    limit = max_packets or MAX_FRAME
+    if trees:
+        listed = _list_trees(reading, wanted, limit, as_json)
+    else:
+        listed = _list(reading, wanted, limit, _JsonPage() if as_json else _Page())
+    if listed == max_packets:
+        return
     reading.refuse(unknown_frames(wanted, reading.extent()))
     if wanted and not listed:
         reading.refuse(f"no RDMA packet in {', '.join(map(str, wanted))}")
     reading.check()
+
+
+def _list(reading: Reading, wanted: Sequence[FrameRange], limit: int, page: _Page | _JsonPage) -> int:
+    """How many packets were listed."""
+    listed = 0
+    for packets in reading.packet_columns(wanted):
+        if len(packets):
+            lines = page.lines(reading, packets)[: limit - listed]
+            print_lines(lines)
+            listed += len(lines)
+        if listed == limit:
+            break
+    return listed
+
+
+class _JsonPage:
+    def lines(self, reading: Reading, packets: ListedPackets) -> list[bytes]:
+        return packet_json(packets, reading.place if reading.several else None, encoded_json)
+
+
+class _Page:
+    def __init__(self) -> None:
+        self._out = console()
+        self._styles = LineStyles(self._out)
+        self._begun = False
+
+    def lines(self, reading: Reading, packets: ListedPackets) -> list[bytes]:
+        """One for each packet, with its comment behind."""
+        self.begin(reading)
+        lines = views.packet_lines(
+            packets, reading.first_time, _places(reading) if reading.several else None, encoded_line
+        )
+        if self._out.is_terminal:
+            lines = list(map(self._styles.styled, lines, views.packet_styles(packets)))
+        comments = packets.batch.comments
+        if comments:
+            for index, frame in enumerate(np.sort(packets.frames).tolist()):
+                if frame in comments:
+                    lines[index] += b"\n" + encoded_line(views.comment_line(comments[frame]))
+        return lines
+
+    def begin(self, reading: Reading) -> None:
+        """Say before the first packet what the columns are."""
+        if not self._begun:
+            self._begun = True
+            place_width = reading.place_width(_PLACE_DIGITS) if reading.several else 0
+            show(self._out, Text(views.header_line(place_width), "dim"))
+
+
+_PLACE_DIGITS = 7
+
+
+def _places(reading: Reading) -> Callable[[int], str]:
+    """The column that says in which of several files frames are."""
+    width = reading.place_width(_PLACE_DIGITS)
+    return lambda frame: f"{reading.place_words(frame):<{width}} "
+
+
+def _list_trees(reading: Reading, wanted: Sequence[FrameRange], limit: int, as_json: bool) -> int:
+    """The same, each packet with its headers."""
+    from ..views.frame import layer_trees
+
+    out = console()
+    styles = LineStyles(out)
+    first, last = min((one.first for one in wanted), default=1), max((one.last for one in wanted), default=MAX_FRAME)
+    listed = 0
+    for packet in reading.packets(first, last):
+        if not includes(wanted, packet.frame):
+            continue
+        listed += 1
+        if as_json:
+            print_json(reading.placed(packet_record(packet)))
+        else:
+            place = _places(reading)(packet.frame) if reading.several else ""
+            line = encoded_line(views.packet_line(packet, reading.first_time, place))
+            print_lines(
+                [styles.styled(line, views.PROTOCOL_STYLES.get(packet.protocol, "")) if out.is_terminal else line]
+            )
+        if packet.comment:
+            print_lines([encoded_line(views.comment_line(packet.comment))])
+        show(out, *layer_trees(packet.batch.frame(packet.frame), packet.rpcrdma, packet.segment), Text())
+        if listed == limit:
+            break
+    return listed

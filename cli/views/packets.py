@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from rdmascope.dissect.records.packet_info import Shown
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from rdmascope.dissect.arrays import Rows
+from rdmascope.dissect.records.packet_columns import ListedPackets
+from rdmascope.dissect.records.packets import Packet
+from rdmascope.dissect.text_columns import Decimal, Encoder, Piece, Texts, lines, words_of
 from rdmascope.dissect.units import seconds
 
 PROTOCOL_STYLES = {"RPCoRDMA": "cyan", "NFS": "green", "NFS_CB": "magenta"}
@@ -14,10 +21,65 @@ def header_line(place_width: int = 0) -> str:
     return f"{place}{'No.':>7} {'Time':>12} {'Source':>15}   {'Destination':<15} {'Protocol':<8} {'Length':>6} Info"
 
 
-def packet_line(frame: int, time: int, wire: int, source: str, destination: str, shown: Shown) -> str:
-    """``time``: nanoseconds since the first frame; ``wire``: bytes of the frame."""
-    protocol, info = shown
-    return f"{frame:>7} {seconds(time):>12} {source:>15} → {destination:<15} {protocol:<8} {wire:>6} {info}"
+def packet_line(packet: Packet, first_time: int, place: str = "") -> str:
+    """``first_time``: nanoseconds since the epoch of the first frame; ``place``: in which of several files it is."""
+    between = f"{packet.source:>15} → {packet.destination:<15} {packet.protocol:<8}"
+    return f"{place}{packet.frame:>7} {seconds(packet.time - first_time):>12} {between} {packet.wire:>6} {packet.info}"
+
+
+def packet_lines(
+    packets: ListedPackets, first_time: int, place: Callable[[int], str] | None, encoded: Encoder
+) -> list[bytes]:
+    """The same of many packets, in the order of frames; ``place`` says it of a frame."""
+    made: Iterator[list[bytes]] = (
+        lines(
+            (
+                *_beginning(packets.rows[one.rows], first_time, packets, place),
+                one.protocol._replace(texts=[f"{text:<8}" for text in one.protocol.texts]),
+                " ",
+                Decimal(packets.rows["wire"][one.rows], 6),
+                " ",
+                *one.info,
+            ),
+            len(one.rows),
+            encoded,
+        )
+        for one in packets.worded
+    )
+    segments = [
+        encoded(packet_line(one, first_time, place(one.frame) if place is not None else "")) for one in packets.segments
+    ]
+    return packets.ordered(made, segments)
+
+
+def packet_styles(packets: ListedPackets) -> list[str]:
+    """The styles of these lines."""
+    made = (lines((one.protocol,), len(one.rows)) for one in packets.worded)
+    protocols = packets.ordered(made, [one.protocol.encode() for one in packets.segments])
+    return [PROTOCOL_STYLES.get(protocol.decode(), "") for protocol in protocols]
+
+
+def _beginning(
+    rows: Rows, first_time: int, packets: ListedPackets, place: Callable[[int], str] | None
+) -> Iterator[Piece]:
+    """Up to the destination."""
+    if place is not None:
+        yield Texts([place(frame) for frame in rows["frame"].tolist()])
+    yield Decimal(rows["frame"], 7)
+    yield " "
+    times = rows["time"]
+    if first_time < 0 or int(times.min()) < first_time:
+        yield Texts([f"{seconds(time - first_time):>12}" for time in times.tolist()])
+    else:
+        passed = times - np.int64(first_time)
+        whole = passed // 1_000_000_000
+        yield Decimal(whole, 5)
+        yield "."
+        yield Decimal((passed - whole * 1_000_000_000) // 1000, 6, "0")
+    yield " "
+    ends = rows["source"].astype(np.int64) << 32 | rows["destination"]
+    name = packets.addresses.name
+    yield words_of(ends, lambda both: f"{name(both >> 32):>15} → {name(both & 0xFFFFFFFF):<15} ")
 
 
 def comment_line(comment: str) -> str:

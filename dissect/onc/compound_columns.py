@@ -13,7 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, big_endian_words, windows
-from .nfs4_skips import ARGUMENTS, BITMAP, CALLBACK_ARGUMENTS
+from .nfs4_skips import (
+    ALWAYS,
+    ARGUMENTS,
+    BITMAP,
+    CALLBACK_ARGUMENTS,
+    CALLBACK_RESULTS,
+    FAILURES,
+    FATTR,
+    RESULTS,
+)
 from .xdr import Malformed, Shape, opaque
 
 MAX_OPERATIONS = 64
@@ -85,26 +94,101 @@ def compound_calls(
         rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
         numbers = big_endian_words(words[at[rows]])[:, 0]
         at[rows] += 4
-        codes, inverse = np.unique(sequences[rows] << 32 | numbers, return_inverse=True)
-        longer = [known.longer(code >> 32, code & 0xFFFFFFFF) for code in codes.tolist()]
-        sequences[rows] = np.array(longer, np.int64)[inverse]
+        codes = _longer(known, sequences, rows, numbers)
         for number in np.unique(codes & 0xFFFFFFFF).tolist():
-            mine = rows[numbers == number]
-            shape = shapes.get(number)
-            if shape is None:
-                walked[mine] = False
-            elif isinstance(shape, int):
-                at[mine] += shape
-            elif shape is opaque or shape is BITMAP:
-                mine = _dropped(walked, mine, at[mine] + 4 > ends[mine])
-                length = big_endian_words(words[at[mine]])[:, 0]
-                at[mine] += 4 + (length + 3 & -4 if shape is opaque else 4 * length)
-            else:
-                _step_singly(data, shape, walked, mine, starts, at, ends)
+            _step(data, shapes.get(number), walked, rows[numbers == number], starts, at, ends)
         walked[rows[at[rows] > ends[rows]]] = False
         step += 1
         rows = rows[walked[rows] & (count[rows] > step)]
     return CompoundColumns(walked, minor, sequences)
+
+
+class CompoundReplyColumns(NamedTuple):
+    """One row for each COMPOUND's results."""
+
+    walked: NDArray[np.bool_]
+    """All results were stepped over; where not, the other columns say nothing."""
+    statuses: Int64s
+    """Of the whole COMPOUND."""
+    sequences: Int64s
+    """Indices into ``OperationSequences.sequences``."""
+
+
+def compound_replies(
+    data: Bytes, starts: Int64s, ends: Int64s, known: OperationSequences, callback: bool = False
+) -> CompoundReplyColumns:
+    """Walk the COMPOUND4res, or CB_COMPOUND4res, at ``data[starts[i]:ends[i]]``, none of them reduced to chunks.
+
+    Equal to ``compound.compound_reply``, a property test says.
+    """
+    words = windows(data, 4)
+    walked = ends - starts >= 12
+    at = starts + 8
+    rows = walked.nonzero()[0]
+    statuses = np.zeros(len(starts), np.int64)
+    count = np.zeros(len(starts), np.int64)
+    statuses[rows] = big_endian_words(words[starts[rows]])[:, 0]
+    at[rows] += big_endian_words(words[starts[rows] + 4])[:, 0] + 3 & -4  # the tag
+    rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
+    count[rows] = big_endian_words(words[at[rows]])[:, 0]
+    at += 4
+    walked &= count <= MAX_OPERATIONS
+    sequences = np.zeros(len(starts), np.int64)
+    shapes = CALLBACK_RESULTS if callback else RESULTS
+    rows = (walked & (count > 0)).nonzero()[0]
+    step = 0
+    while len(rows):
+        rows = _dropped(walked, rows, at[rows] + 8 > ends[rows])
+        numbers = big_endian_words(words[at[rows]])[:, 0]
+        outcomes = big_endian_words(words[at[rows] + 4])[:, 0]
+        at[rows] += 8
+        codes = _longer(known, sequences, rows, numbers)
+        for number in np.unique(codes & 0xFFFFFFFF).tolist():
+            mine = numbers == number
+            _step(data, shapes.get(number), walked, rows[mine & (outcomes == 0)], starts, at, ends)
+            failed = mine & (outcomes != 0)
+            if not callback and failed.any():
+                for outcome in np.unique(outcomes[failed]).tolist():
+                    shape = ALWAYS.get(number, FAILURES.get((number, outcome), 0))
+                    _step(data, shape, walked, rows[failed & (outcomes == outcome)], starts, at, ends)
+        walked[rows[at[rows] > ends[rows]]] = False
+        step += 1
+        rows = rows[walked[rows] & (count[rows] > step)]
+    return CompoundReplyColumns(walked, statuses, sequences)
+
+
+def _longer(known: OperationSequences, sequences: Int64s, rows: Int64s, numbers: Int64s) -> Int64s:
+    """Let the sequences of rows go on; the distinct pairs of a sequence, in the upper bits, and a number."""
+    codes: Int64s
+    codes, inverse = np.unique(sequences[rows] << 32 | numbers, return_inverse=True)
+    longer = [known.longer(code >> 32, code & 0xFFFFFFFF) for code in codes.tolist()]
+    sequences[rows] = np.array(longer, np.int64)[inverse]
+    return codes
+
+
+def _step(
+    data: Bytes,
+    shape: Shape | None,
+    walked: NDArray[np.bool_],
+    rows: Int64s,
+    starts: Int64s,
+    at: Int64s,
+    ends: Int64s,
+) -> None:
+    """Step over the same arguments or results of some rows; without a shape the walk ends."""
+    if shape is None:
+        walked[rows] = False
+    elif isinstance(shape, int):
+        at[rows] += shape
+    elif shape is opaque or shape is BITMAP or shape is FATTR:
+        lists = (4, 1) if shape is FATTR else (4,) if shape is BITMAP else (1,)
+        words = windows(data, 4)
+        for size in lists:
+            rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
+            length = big_endian_words(words[at[rows]])[:, 0] * size
+            at[rows] += 4 + (length + 3 & -4)
+    else:
+        _step_singly(data, shape, walked, rows, starts, at, ends)
 
 
 def _dropped(walked: NDArray[np.bool_], rows: Int64s, ended: NDArray[np.bool_]) -> Int64s:

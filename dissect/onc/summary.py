@@ -22,6 +22,9 @@ from .xdr import Data, Malformed, hyper, opaque, opaque_at, word
 MAX_NODES = 200
 """Values of a COMPOUND that are looked at for its line."""
 
+MAX_NAME = 255
+"""Characters of a file name that are shown."""
+
 _STABLE = {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"}
 
 
@@ -45,14 +48,16 @@ def call_summary(data: Data, start: int, end: int, reduced: Sequence[tuple[int, 
     if not offset:
         header = call_header(data, start, end)
         detail = f" [{header.reason}]" if header is not None and header.reason else ""
-    elif _compound(program, version, procedure):
+    elif is_compound(program, version, procedure):
         callback = program == NFS_CALLBACK
         call = compound_call(data, body, end, reduced, origin=start, callback=callback)
         minor = call.minor_version
-        detail = _operations(call.operations, call.complete, callback) + _call4(memoryview(data)[body:end], callback)
+        detail = _operations(call.operations, call.complete, callback) + call4_words(
+            memoryview(data)[body:end], callback
+        )
     elif program == NFS and version == 3:
-        detail = _call3(procedure, body, memoryview(data)[:end])
-    return f"{_title(program, version, procedure, minor)} Call{detail}"
+        detail = call3_words(procedure, body, memoryview(data)[:end])
+    return f"{title(program, version, procedure, minor)} Call{detail}"
 
 
 def reply_summary(
@@ -74,24 +79,19 @@ def reply_summary(
     header = reply_header(data, start, end, gss)
     if header is None:
         return ""
-    title = f"{_title(program, version, procedure, minor_version)} Reply"
+    known = f"{title(program, version, procedure, minor_version)} Reply"
     if header.error:
-        return f"{title} Error: {header.error}"
+        return f"{known} Error: {header.error}"
     if header.body < 0:
-        return f"{title} [{header.reason}]" if header.reason else title
-    if _compound(program, version, procedure):
-        callback = program == NFS_CALLBACK
-        reply = compound_reply(data, header.body, end, chunk_lengths, origin=start, callback=callback)
-        operations = _operations(tuple([op for op, _ in reply.results]), reply.complete, callback)
-        if reply.status is None:
-            return f"{title}{operations}"
-        return f"{title}{operations} {'NFS4_OK' if reply.status == 0 else nfs4_status(reply.status)}"
+        return f"{known} [{header.reason}]" if header.reason else known
+    if is_compound(program, version, procedure):
+        return known + reply4_words(data, start, header.body, end, chunk_lengths, program == NFS_CALLBACK)
     status = reply_status(program, version, procedure, data, header.body, end)
     if status is not None and status[0] != OK:
-        return f"{title} {'Error: ' if status[1] else ''}{status[0]}"
+        return f"{known} {'Error: ' if status[1] else ''}{status[0]}"
     if program == NFS and version == 3:
-        return title + _reply3(procedure, memoryview(data)[:end], header.body + 4)
-    return title
+        return known + reply3_words(procedure, memoryview(data)[:end], header.body + 4)
+    return known
 
 
 def message_summary(data: Data, start: int, end: int) -> str:
@@ -104,14 +104,30 @@ def message_summary(data: Data, start: int, end: int) -> str:
     return f"RPC Reply XID 0x{header.xid:08x}" + (f" Error: {header.error}" if header.error else "")
 
 
-def _compound(program: int, version: int, procedure: int) -> bool:
+def is_compound(program: int, version: int, procedure: int) -> bool:
+    """COMPOUND or CB_COMPOUND."""
     return procedure == 1 and ((program == NFS and version == 4) or (program == NFS_CALLBACK and version == 1))
 
 
 @lru_cache(maxsize=1024)
-def _title(program: int, version: int, procedure: int, minor: int | None) -> str:
+def title(program: int, version: int, procedure: int, minor: int | None) -> str:
+    """'NFS V4.2 COMPOUND'."""
     number = str(version) if minor is None or program != NFS else f"{version}.{minor}"
     return f"{program_name(program)} V{number} {procedure_name(program, version, procedure)}"
+
+
+def reply4_words(
+    data: Data, start: int, body: int, end: int, chunk_lengths: Sequence[int] = (), callback: bool = False
+) -> str:
+    """Operations and status of a COMPOUND's results at ``body``, in the reply that begins at ``start``."""
+    reply = compound_reply(data, body, end, chunk_lengths, origin=start, callback=callback)
+    operations = _operations(tuple([op for op, _ in reply.results]), reply.complete, callback)
+    return operations if reply.status is None else f"{operations} {compound_status(reply.status)}"
+
+
+def compound_status(status: int) -> str:
+    """'NFS4_OK'."""
+    return "NFS4_OK" if status == 0 else nfs4_status(status)
 
 
 def _operations(numbers: tuple[int, ...], complete: bool, callback: bool) -> str:
@@ -124,12 +140,18 @@ def _handle(view: memoryview, at: int) -> str:
 
 
 def _name(view: memoryview, at: int) -> str:
-    length = word(view, at)[0]
-    return _printable(bytes(view[at + 4 : at + 4 + min(length, 255)]).decode("utf-8", "backslashreplace"))
+    return printable_name(view[at + 4 : at + 4 + word(view, at)[0]])
 
 
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text)
+def printable_name(raw: memoryview | bytes) -> str:
+    """The first characters of a file name."""
+    text = bytes(raw[: 4 * MAX_NAME]).decode("utf-8", "backslashreplace")[:MAX_NAME]
+    return text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text)
+
+
+def stable_word(stable: int) -> str:
+    """'FILE_SYNC'."""
+    return _STABLE.get(stable) or f"stable {stable}"
 
 
 _FIELDS = ("handle", "name", "offset", "count")
@@ -140,9 +162,14 @@ _LAYOUTS = {
 """By whether it is a callback."""
 
 
-def _call4(body: memoryview, callback: bool) -> str:
+def call_layouts(callback: bool) -> Layouts:
+    """Where handles, names, offsets and lengths stand in the arguments of a COMPOUND or CB_COMPOUND."""
+    return _LAYOUTS[callback]
+
+
+def call4_words(body: memoryview, callback: bool) -> str:
     """The first handle, name, offset and length of a COMPOUND's operations."""
-    layouts = _LAYOUTS[callback]
+    layouts = call_layouts(callback)
     layout = layouts.of(body, 0)
     if layout is None:
         layouts.learn(body, 0)
@@ -152,8 +179,7 @@ def _call4(body: memoryview, callback: bool) -> str:
     if "handle" in places:
         detail = f", FH: {handle_hash(body[slice(*places['handle'])]):#010x}"
     if "name" in places:
-        name = bytes(body[slice(*places["name"])]).decode("utf-8", "backslashreplace")
-        detail += f"/{_printable(name[:255])}"
+        detail += f"/{printable_name(body[slice(*places['name'])])}"
     if "offset" in places:
         detail += f" Offset: {_number(body, places['offset'])}"
         detail += f" Len: {_number(body, places['count'])}" if "count" in places else ""
@@ -169,14 +195,14 @@ def _call4_decoded(body: memoryview, callback: bool) -> str:
     found = flat_fields(decode(shape, "", SparseBytes([(0, body)], len(body)), 0, len(body), MAX_NODES).root)
     detail = f", FH: {handle_hash(bytes.fromhex(found['handle'])):#010x}" if "handle" in found else ""
     if "name" in found:
-        detail += f"/{_printable(found['name'][:255])}"
+        detail += f"/{printable_name(found['name'].encode())}"
     if "offset" in found:
         detail += f" Offset: {found['offset']}"
         detail += f" Len: {found['count']}" if "count" in found else ""
     return detail
 
 
-def _call3(number: int, body: int, view: memoryview) -> str:
+def call3_words(number: int, body: int, view: memoryview) -> str:
     """Handles, names, offsets and lengths of the arguments (RFC 1813, 3.3)."""
     procedure = nfs3.nfs3_procedure(number)
     if procedure is None or not procedure.arguments:
@@ -188,10 +214,7 @@ def _call3(number: int, body: int, view: memoryview) -> str:
             return f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
         if number == nfs3.WRITE:
             stable = word(view, at + 12)[0]
-            return (
-                f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
-                f" {_STABLE.get(stable) or f'stable {stable}'}"
-            )
+            return f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]} {stable_word(stable)}"
         if procedure.arguments == nfs3.HANDLE:
             return f", FH: {handle}"
         if procedure.arguments == nfs3.HANDLE_AND_NAME:
@@ -205,7 +228,7 @@ def _call3(number: int, body: int, view: memoryview) -> str:
         return " …"
 
 
-def _reply3(procedure: int, view: memoryview, at: int) -> str:
+def reply3_words(procedure: int, view: memoryview, at: int) -> str:
     """Bytes read or written (RFC 1813, 3.3.6 and 3.3.7)."""
     try:
         if procedure == nfs3.READ:
@@ -213,7 +236,7 @@ def _reply3(procedure: int, view: memoryview, at: int) -> str:
         if procedure == nfs3.WRITE:
             at = nfs3.WCC_DATA(view, at)
             stable = word(view, at + 4)[0]
-            return f" Len: {word(view, at)[0]} {_STABLE.get(stable) or f'stable {stable}'}"
+            return f" Len: {word(view, at)[0]} {stable_word(stable)}"
     except (StructError, Malformed):
         return " …"
     return ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
+from typing import NamedTuple
 
 from ..arrays import Bytes
 from ..layers import opcodes
@@ -14,6 +16,7 @@ from ..onc.summary import call_summary, reply_summary
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.negotiation import CharacteristicRequest
+from ..rpcrdma.rpc_table import ProcedureNames
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.transport_header import decode_header
 from ..transport.rc.cm import ManagementMessage, read_cm
@@ -39,9 +42,33 @@ CM_NAMES = {
 PROTOCOLS = "RRoCE", "RoCE", "InfiniBand"
 """What tshark calls the transports, by their code."""
 
+IS_ONLY: list[bool] = opcodes.IS_ONLY.tolist()
+BEGINS_SEND: list[bool] = (opcodes.IS_SEND & (opcodes.IS_ONLY | opcodes.IS_FIRST)).tolist()
+HAS_DETH: list[bool] = opcodes.HAS_DETH.tolist()
+
 Shown = tuple[str, str]
 """Protocol and info column."""
-InfoParts = tuple[str, str, str | None]
+
+
+class InfoTemplate(NamedTuple):
+    """The info columns of packets that are alike but for some fields."""
+
+    texts: tuple[str, ...]
+    """Before the first field, between the fields, and behind the last."""
+    fields: tuple[str, ...]
+    """Names of PACKET columns."""
+
+
+FIELD_WORDS: Mapping[str, Callable[[int], str]] = {
+    "psn": str,
+    "msn": str,
+    "va": "{:x}".format,
+    "r_key": "{:08x}".format,
+    "immediate": "{:08x}".format,
+    "dma_length": count,
+    "length": count,
+}
+"""How the fields are written."""
 
 
 def call_shown(rpc: Rpc) -> Shown:
@@ -52,7 +79,7 @@ def call_shown(rpc: Rpc) -> Shown:
         reduced = message.header.reduced
         summary = call_summary(message.data, message.start, message.end, reduced)
     reply = f" (Reply In {rpc.reply.frame})" if rpc.reply else ""
-    return _rpc_shown(rpc, message, summary or _title(rpc, "Call"), reply)
+    return _rpc_shown(rpc, message, summary or title_of(rpc, "Call"), reply)
 
 
 def reply_shown(rpc: Rpc) -> Shown:
@@ -75,10 +102,11 @@ def reply_shown(rpc: Rpc) -> Shown:
         )
     status = f" {rpc.status}" if not summary and rpc.status not in ("", "OK") else ""
     call_in = f" (Call In {rpc.call.frame})" if rpc.call else ""
-    return _rpc_shown(rpc, message, (summary or _title(rpc, "Reply")) + status, call_in)
+    return _rpc_shown(rpc, message, (summary or title_of(rpc, "Reply")) + status, call_in)
 
 
-def _title(rpc: Rpc, what: str) -> str:
+def title_of(rpc: Rpc | ProcedureNames, what: str) -> str:
+    """'NFS V4.2 COMPOUND Reply SEQUENCE | PUTFH | READ'."""
     if rpc.program is None:
         return what
     version = f"V{rpc.version}" + ("" if rpc.minor_version is None else f".{rpc.minor_version}")
@@ -137,53 +165,62 @@ def alone_shown(
 def packet_info(data: Bytes, packet: SimpleNamespace, conversation: Conversation | None, use: str) -> str:
     """What the transport headers say; ``use`` says what the operation is for, where that is known."""
     opcode = packet.opcode
-    if opcodes.HAS_DETH[opcode] and packet.dest_qp == GENERAL_SERVICES_QP:
+    if HAS_DETH[opcode] and packet.dest_qp == GENERAL_SERVICES_QP:
         message = read_cm(data, packet.payload, packet.payload + packet.captured)
         if message is not None:
             return _cm_info(message)
-    info = info_of(info_parts(packet, conversation), packet.psn, packet.msn)
+    info = info_of(info_template(packet, conversation), packet)
     return f"{info}; {use}" if use else info
 
 
-def info_of(parts: InfoParts, psn: int, msn: int) -> str:
-    """The info column made of what ``info_parts`` gives."""
-    before, between, behind = parts
-    return f"{before}{psn}{between}" if behind is None else f"{before}{psn}{between}{msn}{behind}"
+def info_of(template: InfoTemplate, packet: SimpleNamespace) -> str:
+    """The info column of a packet."""
+    info = template.texts[0]
+    for field, text in zip(template.fields, template.texts[1:], strict=True):
+        info += FIELD_WORDS[field](getattr(packet, field)) + text
+    return info
 
 
-def info_parts(packet: SimpleNamespace, conversation: Conversation | None) -> InfoParts:
-    """The words before the PSN, those between it and the MSN, and those behind the MSN; None where there is no MSN."""
+def info_template(packet: SimpleNamespace, conversation: Conversation | None) -> InfoTemplate:
+    """What the info column of a packet has in common with those of packets like it."""
     opcode = packet.opcode
-    before = f"{opcodes.opcode_name(opcode)} QP={packet.dest_qp:#08x} PSN="
-    between = ""
-    info = ""
+    texts = [f"{opcodes.opcode_name(opcode)} QP={packet.dest_qp:#08x} PSN="]
+    fields = []
+
+    def field(name: str, before: str = "") -> None:
+        texts[-1] += before
+        fields.append(name)
+        texts.append("")
+
+    field("psn")
     if not packet.headers:
-        info += " [headers truncated by the capture]"
+        texts[-1] += " [headers truncated by the capture]"
+    if opcodes.HAS_RETH[opcode] or opcodes.HAS_ATOMICETH[opcode]:
+        field("va", " va=0x")
+        field("r_key", " R_key=0x")
     if opcodes.HAS_RETH[opcode]:
-        info += f" va={packet.va:#x} R_key={packet.r_key:#010x} length={count(packet.dma_length)}"
-    elif opcodes.HAS_ATOMICETH[opcode]:
-        info += f" va={packet.va:#x} R_key={packet.r_key:#010x}"
-    acknowledges = bool(opcodes.IS_ACKNOWLEDGE[opcode])
-    if acknowledges:
-        between, info = f"{info} {opcodes.syndrome_name(packet.syndrome)} MSN=", ""
+        field("dma_length", " length=")
+    if opcodes.IS_ACKNOWLEDGE[opcode]:
+        field("msn", f" {opcodes.syndrome_name(packet.syndrome)} MSN=")
     if opcodes.HAS_IETH[opcode]:
-        info += f" invalidates {packet.immediate:#010x}"
+        field("immediate", " invalidates 0x")
     elif opcodes.HAS_IMMDT[opcode]:
-        info += f" immediate={packet.immediate:#010x}"
+        field("immediate", " immediate=0x")
     if packet.length:
-        info += f" {count(packet.length)} bytes"
+        field("length", " ")
+        texts[-1] = " bytes"
     flags = [
         text for flag, text in ((FLAG_ACK_REQUEST, "AckReq"), (FLAG_SOLICITED, "Solicited")) if packet.flags & flag
     ]
     if packet.ecn == 3:
         flags.append("ECN-CE")
     if flags:
-        info += f" [{', '.join(flags)}]"
+        texts[-1] += f" [{', '.join(flags)}]"
     if conversation is not None:
-        info += f" conn {conversation.connection.number}"
+        texts[-1] += f" conn {conversation.connection.number}"
         if conversation.protocol_name:
-            info += f", {conversation.protocol_name}"
-    return (before, between, info) if acknowledges else (before, info, None)
+            texts[-1] += f", {conversation.protocol_name}"
+    return InfoTemplate(tuple(texts), tuple(fields))
 
 
 def _cm_info(message: ManagementMessage) -> str:

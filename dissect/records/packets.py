@@ -7,25 +7,26 @@ from heapq import merge
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..arrays import Rows
 from ..frames import FrameBatch
 from ..layers import opcodes
 from ..layers.transports import TRANSPORTS
 from ..link.locate import locate
-from ..link.packets import PACKET, decode
+from ..link.packets import decode
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpcs import Rpc
 from .packet_info import (
+    BEGINS_SEND,
+    HAS_DETH,
+    IS_ONLY,
     PROTOCOLS,
-    InfoParts,
+    InfoTemplate,
     alone_shown,
-    call_shown,
     info_of,
-    info_parts,
+    info_template,
     packet_info,
-    reply_shown,
 )
+from .packet_rpcs import PacketRpcs, ends, headers
 from .schema import Record, record
 
 if TYPE_CHECKING:
@@ -89,10 +90,8 @@ class PacketLister:
         """Is given the RPCs that ended, batch by batch."""
         self._at_once = at_once
         self._waiting: FrameBatch | None = None
-        self._sends: dict[int, tuple[str, str, int]] = {}
-        self._uses: dict[int, tuple[str, int]] = {}
-        self._segment_lines: SegmentLines | None = None
-        analyzer.watch_fpdus(lambda *fpdus: self._segments().listen(*fpdus))
+        self._rpcs = PacketRpcs()
+        self._segments = SegmentPackets(analyzer)
 
     def feed(self, batch: FrameBatch) -> Iterator[Packet]:
         """Take a batch."""
@@ -112,74 +111,88 @@ class PacketLister:
             yield from self._packets_of(self._waiting)
             self._waiting = None
 
-    def _segments(self) -> SegmentLines:
-        # Most captures have no iWARP in them, and then nothing of it need be loaded.
-        if self._segment_lines is None:
-            from .segment_lines import SegmentLines
-
-            self._segment_lines = SegmentLines(self.analyzer)
-        return self._segment_lines
-
     def _packets_of(self, batch: FrameBatch) -> Iterator[Packet]:
-        packets = _batch_packets(batch, self.analyzer, self._sends, self._uses, self.first, self.last)
+        packets = _batch_packets(batch, self.analyzer, self._rpcs, self.first, self.last)
         if self.analyzer.iwarp is None:
             return packets
-        return merge(packets, _segment_packets(batch, self._segments(), self.first, self.last), key=_frame)
+        return merge(packets, self._segments.packets(batch, self.first, self.last), key=_frame)
 
     def _note(self, rpcs: list[Rpc]) -> None:
         """Remember by frame which packets the RPCs that ended are in."""
         if self.on_rpcs is not None:
             self.on_rpcs(rpcs)
-        carried = []
-        for rpc in rpcs:
-            if rpc.connection.transport == "iWARP":
-                carried.append(rpc)
-                continue
-            if rpc.call is not None:
-                self._sends[rpc.call.frame] = (*call_shown(rpc), rpc.number)
-            if rpc.reply is not None:
-                self._sends[rpc.reply.frame] = (*reply_shown(rpc), rpc.number)
-            for chunk in rpc.chunks:
-                for segment in chunk.segments:
-                    for operation in segment.operations:
-                        self._uses[operation.first_frame] = f"RPC {rpc.number} {chunk.kind} chunk", rpc.number
-        if carried:
-            self._segments().note(carried)
+        for rpc in self._segments.note(rpcs):
+            self._rpcs.note(rpc)
+
+
+class SegmentPackets:
+    """The TCP segments of iWARP as packets.  ``analyzer`` is fed by others."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self._analyzer = analyzer
+        self._lines: SegmentLines | None = None
+        analyzer.watch_fpdus(lambda *fpdus: self._known().listen(*fpdus))
+
+    def _known(self) -> SegmentLines:
+        # Most captures have no iWARP in them, and then nothing of it need be loaded.
+        if self._lines is None:
+            from .segment_lines import SegmentLines
+
+            self._lines = SegmentLines(self._analyzer)
+        return self._lines
+
+    def note(self, rpcs: list[Rpc]) -> list[Rpc]:
+        """Remember which segments RPCs that ended are in; gives those that iWARP did not carry."""
+        carried = [rpc for rpc in rpcs if rpc.connection.transport == "iWARP"]
+        if not carried:
+            return rpcs
+        self._known().note(carried)
+        return [rpc for rpc in rpcs if rpc.connection.transport != "iWARP"]
+
+    def packets(self, batch: FrameBatch, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
+        """Those of frames ``first`` to ``last`` of a batch."""
+        if self._analyzer.iwarp is None:
+            return
+        for segment, protocol, info, rpcs in self._known().lines(batch, first, last):
+            rpc = rpcs[0] if rpcs else None
+            names = segment.source, segment.destination
+            place = segment.frame, segment.time, segment.wire
+            yield Packet(*place, None, segment, *names, protocol, info, rpc, False, batch, rpcs)
 
 
 def _batch_packets(
     batch: FrameBatch,
     analyzer: Analyzer,
-    sends: dict[int, tuple[str, str, int]],
-    uses: dict[int, tuple[str, int]],
+    rpcs: PacketRpcs,
     first: int,
     last: int,
 ) -> Iterator[Packet]:
     addresses = analyzer.addresses
     rows = decode(batch, locate(batch, addresses)).rows
     rows = rows[(rows["frame"] >= first) & (rows["frame"] <= last)]
-    ends = _ends(analyzer)
-    alike: dict[tuple[int, ...], InfoParts] = {}
+    sends, uses = rpcs.sends, rpcs.uses
+    conversations = ends(analyzer)
+    alike: dict[tuple[int, ...], InfoTemplate] = {}
     for at in range(0, len(rows), SLICE):
-        for packet in _headers(rows[at : at + SLICE]):
+        for packet in headers(rows[at : at + SLICE]):
             source, destination = addresses.name(packet.source), addresses.name(packet.destination)
             opcode = packet.opcode
             rpc: int | None = None
             connection: Conversation | None = None
             begins = False
-            if _BEGINS_SEND[opcode]:
-                connection = ends.get((destination, packet.dest_qp))
+            if BEGINS_SEND[opcode]:
+                connection = conversations.get((destination, packet.dest_qp))
                 begins = connection is not None and connection.protocol == "rpcrdma"
             if packet.frame in sends:
                 protocol, info, rpc = sends.pop(packet.frame)
-            elif connection is not None and begins and _IS_ONLY[opcode]:
+            elif connection is not None and begins and IS_ONLY[opcode]:
                 payload = packet.payload, packet.payload + packet.captured, packet.length
                 protocol, info = alone_shown(batch.data, *payload, packet.frame, connection)
             else:
                 use, rpc = uses.pop(packet.frame, _NO_USE)
                 protocol = PROTOCOLS[packet.transport]
-                if _HAS_MORE[opcode]:
-                    connection = ends.get((destination, packet.dest_qp))
+                if HAS_DETH[opcode]:
+                    connection = conversations.get((destination, packet.dest_qp))
                     info = packet_info(batch.data, packet, connection, use)
                 else:
                     kind = (
@@ -187,16 +200,16 @@ def _batch_packets(
                         packet.dest_qp,
                         packet.destination,
                         packet.flags,
-                        packet.length,
+                        packet.length > 0,
                         packet.syndrome,
                         packet.ecn,
                         packet.headers,
                     )
-                    parts = alike.get(kind)
-                    if parts is None:
-                        connection = ends.get((destination, packet.dest_qp))
-                        parts = alike[kind] = info_parts(packet, connection)
-                    info = info_of(parts, packet.psn, packet.msn)
+                    template = alike.get(kind)
+                    if template is None:
+                        connection = conversations.get((destination, packet.dest_qp))
+                        template = alike[kind] = info_template(packet, connection)
+                    info = info_of(template, packet)
                     if use:
                         info += f"; {use}"
             place = packet.frame, packet.time, packet.wire
@@ -204,38 +217,10 @@ def _batch_packets(
 
 
 _NO_USE = "", None
-_IS_ONLY: list[bool] = opcodes.IS_ONLY.tolist()
-_BEGINS_SEND: list[bool] = (opcodes.IS_SEND & (opcodes.IS_ONLY | opcodes.IS_FIRST)).tolist()
-_HAS_MORE: list[bool] = (
-    opcodes.HAS_RETH | opcodes.HAS_ATOMICETH | opcodes.HAS_DETH | opcodes.HAS_IETH | opcodes.HAS_IMMDT
-).tolist()
-"""The opcodes whose info column says more than what makes packets alike, the PSN and the MSN."""
-
-
-def _segment_packets(batch: FrameBatch, segments: SegmentLines, first: int, last: int) -> Iterator[Packet]:
-    for segment, protocol, info, rpcs in segments.lines(batch, first, last):
-        rpc = rpcs[0] if rpcs else None
-        names = segment.source, segment.destination
-        yield Packet(
-            segment.frame, segment.time, segment.wire, None, segment, *names, protocol, info, rpc, False, batch, rpcs
-        )
 
 
 def _frame(line: Packet) -> int:
     return line.frame
-
-
-def _ends(analyzer: Analyzer) -> dict[tuple[str, int], Conversation]:
-    """(address, queue pair) -> the conversation on the latest connection that ends there."""
-    return {(end.address, end.qpn): one for one in analyzer.conversations for end in one.connection.endpoints}
-
-
-def _headers(rows: Rows) -> Iterator[SimpleNamespace]:
-    names = PACKET.names or ()
-    for values in rows.tolist():
-        header = SimpleNamespace()
-        header.__dict__.update(zip(names, values, strict=True))
-        yield header
 
 
 def packet_record(line: Packet) -> Record:

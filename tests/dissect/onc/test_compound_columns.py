@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmascope.dissect.onc import compound as nfs4
-from rdmascope.dissect.onc.compound_columns import OperationSequences, compound_calls
+from rdmascope.dissect.onc.compound_columns import OperationSequences, compound_calls, compound_replies
 
-from .test_compound import ARGUMENTS, CALLBACKS, QUICK, compound, rows, words
+from .test_compound import ARGUMENTS, CALLBACKS, QUICK, RESULTS, compound, results, rows, words
 
 
 def check(messages: list[bytes], callback: bool = False) -> list[bool]:
@@ -52,3 +52,47 @@ def test_any_words(messages: list[list[int]]) -> None:
 
 def test_more_operations_than_are_walked() -> None:
     assert check([words(0, 1, count) + words(10) * count for count in (64, 65)]) == [True, False]
+
+
+def check_replies(messages: list[bytes], callback: bool = False) -> list[bool]:
+    """Which were walked; those as ``compound_reply`` does."""
+    lengths = np.array([len(one) for one in messages], np.int64)
+    ends = lengths.cumsum()
+    data = np.frombuffer(b"".join(messages), np.uint8)
+    known = OperationSequences()
+    found = compound_replies(data, ends - lengths, ends, known, callback)
+    for one, walked, status, sequence in zip(messages, *(column.tolist() for column in found), strict=True):
+        right = nfs4.compound_reply(one, 0, len(one), callback=callback)
+        assert walked == (right.complete and not right.problem and len(right.results) <= 64)
+        if walked:
+            assert (status, known.sequences[sequence]) == (right.status, tuple(number for number, _ in right.results))
+    return [bool(walked) for walked in found.walked]
+
+
+@QUICK
+@given(st.lists(st.tuples(rows(RESULTS), st.binary(max_size=7), st.integers(0, 60)), max_size=8))
+def test_any_replies(replies: list[tuple[list[tuple[int, bytes]], bytes, int]]) -> None:
+    """Some truncated at their end."""
+    whole = [results([(number, 0, body) for number, body in found], tag) for found, tag, _ in replies]
+    assert all(check_replies(whole)) or not replies
+    check_replies([one[: len(one) - less // 4] for one, (*_, less) in zip(whole, replies, strict=True)])
+
+
+@QUICK
+@given(
+    st.lists(st.lists(st.sampled_from([0, 1, 2, 9, 10, 34, 22, 53, 10010, 12, 2**31, 2**32 - 1]), max_size=20)),
+    st.booleans(),
+)
+def test_any_words_of_replies(messages: list[list[int]], callback: bool) -> None:
+    check_replies([words(*message) for message in messages], callback)
+
+
+def test_results_that_failed() -> None:
+    denied = words(10010, 0, 1, 1, 8, 0, 0, 0, 0) + words(0)  # LOCK4denied
+    wrong = [
+        words(2, 0, 1, 15, 2),
+        words(22, 0, 2, 34, 22, 1, 7, 22, 0),  # SETATTR has its bitmap whatever the status
+        words(10010, 0, 1, 12) + denied,
+        words(99, 0, 1, 99, 0),
+    ]
+    assert check_replies(wrong) == [True, True, True, False]

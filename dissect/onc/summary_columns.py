@@ -1,0 +1,277 @@
+"""What ``summary`` says of the calls and replies of a whole batch, in columns: the words behind their titles.
+
+The messages are plain: whole in the capture and in one piece.  What is unusual about one is left to ``summary``; a
+test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, big_endian_words, windows
+from ..text_columns import Decimal, Hexadecimal, Piece, Texts, words_of
+from . import nfs3
+from .compound import operation_names
+from .compound_columns import OperationSequences, compound_replies
+from .shapes.learned import Layout
+from .summary import (
+    call3_words,
+    call4_words,
+    call_layouts,
+    compound_status,
+    printable_name,
+    reply3_words,
+    reply4_words,
+    stable_word,
+)
+
+Details = list[tuple[Int64s, tuple[Piece, ...]]]
+"""Rows, and what is said of them."""
+
+_HANDLE, _NAME, _OFFSET, _COUNT, _STABLE, _DIRECTORY, _TEXT = 1, 2, 4, 8, 16, 32, 64
+"""What is known of a call: its file handle, and so on; that the handle is a directory's; only a text."""
+
+
+@dataclass(slots=True)
+class _Calls:
+    """What is known of each call."""
+
+    parts: NDArray[np.uint8]
+    hashes: NDArray[np.uint32]
+    """Of handles."""
+    names: list[str]
+    """Names, or texts."""
+    offsets: NDArray[np.uint64]
+    counts: NDArray[np.uint64]
+    stable: Int64s
+
+    @classmethod
+    def of(cls, count: int) -> _Calls:
+        return cls(
+            np.zeros(count, np.uint8),
+            np.zeros(count, np.uint32),
+            [""] * count,
+            np.zeros(count, np.uint64),
+            np.zeros(count, np.uint64),
+            np.zeros(count, np.int64),
+        )
+
+    def details(self) -> Details:
+        return [
+            (rows, self._pieces(part, rows))
+            for part in np.unique(self.parts).tolist()
+            for rows in [_of(self.parts == part)]
+        ]
+
+    def _pieces(self, part: int, rows: Int64s) -> tuple[Piece, ...]:
+        names = Texts([self.names[row] for row in rows.tolist()]) if part & (_NAME | _TEXT) else ""
+        if part & _TEXT:
+            return (names,)
+        found: list[Piece] = []
+        if part & _HANDLE:
+            found += [", DH: 0x" if part & _DIRECTORY else ", FH: 0x", Hexadecimal(self.hashes[rows], 8)]
+        if part & _NAME:
+            found += ["/", names]
+        if part & _OFFSET:
+            found += [" Offset: ", Decimal(self.offsets[rows])]
+            if part & _COUNT:
+                found += [" Len: ", Decimal(self.counts[rows])]
+        if part & _STABLE:
+            found += [" ", words_of(self.stable[rows], stable_word)]
+        return tuple(found)
+
+
+def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> Details:
+    """Of COMPOUNDs whose arguments are at ``data[starts[i]:ends[i]]``."""
+    calls = _Calls.of(len(starts))
+    layouts = call_layouts(callback)
+    view = data.data
+    groups: dict[int, tuple[Layout, list[int]]] = {}
+    for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        layout = layouts.of(view[start:end], 0)
+        if layout is None:
+            calls.parts[row] = _TEXT
+            calls.names[row] = call4_words(view[start:end], callback)
+        else:
+            groups.setdefault(id(layout), (layout, []))[1].append(row)
+    for layout, mine in groups.values():
+        rows = np.array(mine)
+        _found(calls, data, rows, starts[rows], layout)
+    return calls.details()
+
+
+def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Layout) -> None:
+    part = 0
+    places = layout.places
+    if "handle" in places:
+        part |= _HANDLE
+        first, end = places["handle"]
+        _hash(calls, data, rows, starts + first, starts + end)
+    if "name" in places:
+        part |= _NAME
+        first, end = places["name"]
+        _name(calls, data, rows, starts + first, starts + end)
+    if "offset" in places:
+        part |= _OFFSET
+        calls.offsets[rows] = _numbers(data, starts, *places["offset"])
+        if "count" in places:
+            part |= _COUNT
+            calls.counts[rows] = _numbers(data, starts, *places["count"])
+    calls.parts[rows] = part
+
+
+def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s) -> Details:
+    """Of calls of NFS version 3 whose arguments are at ``data[starts[i]:ends[i]]``."""
+    calls = _Calls.of(len(starts))
+    known = (procedures < len(_ARGUMENTS)) & (procedures >= 0)
+    form = _ARGUMENTS[np.where(known, procedures, 0)]
+    calls.parts[form == _OTHER] = _TEXT
+    rows = _of((form != _BARE) & (form != _OTHER))
+    at, size, inside = _opaque(data, starts[rows], ends[rows])
+    _unusual(calls, rows, ~inside)
+    rows, at, size = rows[inside], at[inside], size[inside]
+    _hash(calls, data, rows, at, at + size)
+    calls.parts[rows] = _HANDLE
+    at += size + 3 & -4
+    forms = form[rows]
+    named = forms == _WITH_NAME
+    if named.any():
+        mine = rows[named]
+        where, length, inside = _opaque(data, at[named], ends[mine])
+        _unusual(calls, mine, ~inside)
+        mine, where, length = mine[inside], where[inside], length[inside]
+        _name(calls, data, mine, where, where + length)
+        calls.parts[mine] = _HANDLE | _DIRECTORY | _NAME
+    for kind, words in ((_RANGE, 3), (_STABLE_RANGE, 4)):
+        ranged = forms == kind
+        if ranged.any():
+            mine, where = rows[ranged], at[ranged]
+            inside = where + 4 * words <= ends[mine]
+            _unusual(calls, mine, ~inside)
+            mine, where = mine[inside], where[inside]
+            calls.offsets[mine] = _numbers(data, where, 0, 8)
+            calls.counts[mine] = _numbers(data, where, 8, 12)
+            calls.parts[mine] = _HANDLE | _OFFSET | _COUNT
+            if kind == _STABLE_RANGE:
+                calls.stable[mine] = _numbers(data, where, 12, 16)
+                calls.parts[mine] |= _STABLE
+    view = data.data
+    for row in _of(calls.parts == _TEXT).tolist():
+        calls.names[row] = call3_words(int(procedures[row]), int(starts[row]), view[: int(ends[row])])
+    return calls.details()
+
+
+def nfs3_reply_details(data: Bytes, procedures: Int64s, bodies: Int64s, ends: Int64s) -> Details:
+    """Of successful READs and WRITEs of version 3, and others, whose results are at ``bodies``, status first."""
+    found: Details = []
+    writing = procedures == nfs3.WRITE
+    rows = _of(writing | (procedures == nfs3.READ))
+    if len(rows) < len(procedures):
+        found.append((_of(~writing & (procedures != nfs3.READ)), ()))
+    at, usual = bodies[rows] + 4, np.ones(len(rows), np.bool_)
+    for there, size in ((writing[rows], 24), (np.ones(len(rows), np.bool_), 84)):
+        # wcc_data begins with the attributes before (RFC 1813, 2.6), all that is optional with a bool
+        usual &= at + 4 <= ends[rows]
+        word = np.zeros(len(rows), np.int64)
+        asked = there & usual
+        word[asked] = big_endian_words(windows(data, 4)[at[asked]])[:, 0]
+        usual &= word <= 1
+        at += np.where(there, 4 + size * word, 0)
+    usual &= at + np.where(writing[rows], 8, 4) <= ends[rows]
+    for write in (False, True):
+        mine = usual & (writing[rows] == write)
+        if mine.any():
+            pieces: tuple[Piece, ...] = (" Len: ", Decimal(_numbers(data, at[mine], 0, 4)))
+            if write:
+                pieces += " ", words_of(_numbers(data, at[mine], 4, 8), stable_word)
+            found.append((rows[mine], pieces))
+    rest = rows[~usual]
+    if len(rest):
+        view = data.data
+        texts = [
+            reply3_words(procedure, view[:end], body + 4)
+            for procedure, body, end in zip(
+                procedures[rest].tolist(), bodies[rest].tolist(), ends[rest].tolist(), strict=True
+            )
+        ]
+        found.append((rest, (Texts(texts),)))
+    return found
+
+
+def compound_reply_details(
+    data: Bytes, starts: Int64s, bodies: Int64s, ends: Int64s, known: OperationSequences, callback: bool
+) -> Details:
+    """Of COMPOUND results at ``data[bodies[i]:ends[i]]``, in the replies that begin at ``starts``."""
+    columns = compound_replies(data, bodies, ends, known, callback)
+    found: Details = []
+    rows = _of(columns.walked)
+    if len(rows):
+        sequences = columns.sequences[rows]
+
+        def operations(sequence: int) -> str:
+            names = operation_names(known.sequences[sequence], callback)
+            return f" {' | '.join(names)} " if names else " "
+
+        found.append((rows, (words_of(sequences, operations), words_of(columns.statuses[rows], compound_status))))
+    rest = _of(~columns.walked)
+    if len(rest):
+        view = data.data
+        texts = [
+            reply4_words(view, start, body, end, (), callback)
+            for start, body, end in zip(starts[rest].tolist(), bodies[rest].tolist(), ends[rest].tolist(), strict=True)
+        ]
+        found.append((rest, (Texts(texts),)))
+    return found
+
+
+_BARE, _ONLY_HANDLE, _WITH_NAME, _RANGE, _STABLE_RANGE, _OTHER = range(6)
+"""Forms of arguments."""
+
+
+def _form(number: int, procedure: nfs3.Nfs3Procedure) -> int:
+    if not procedure.arguments:
+        return _BARE
+    if number in (nfs3.READ, nfs3.WRITE):
+        return _RANGE if number == nfs3.READ else _STABLE_RANGE
+    return {nfs3.HANDLE: _ONLY_HANDLE, nfs3.HANDLE_AND_NAME: _WITH_NAME}.get(procedure.arguments, _OTHER)
+
+
+_ARGUMENTS = np.array([_form(number, procedure) for number, procedure in enumerate(nfs3.PROCEDURES)])
+
+
+def _of(mask: NDArray[np.bool_]) -> Int64s:
+    rows: Int64s = mask.nonzero()[0]
+    return rows
+
+
+def _unusual(calls: _Calls, rows: Int64s, these: NDArray[np.bool_]) -> None:
+    calls.parts[rows[these]] = _TEXT
+
+
+def _opaque(data: Bytes, at: Int64s, ends: Int64s) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
+    """Of opaques at ``at``: their first bytes, their lengths, and whether all of each is there."""
+    inside = at + 4 <= ends
+    size = np.zeros(len(at), np.int64)
+    size[inside] = big_endian_words(windows(data, 4)[at[inside]])[:, 0]
+    return at + 4, size, inside & (at + 4 + size <= ends)
+
+
+def _hash(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, ends: Int64s) -> None:
+    view = data.data
+    calls.hashes[rows] = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _name(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, ends: Int64s) -> None:
+    view, names = data.data, calls.names
+    for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        names[row] = printable_name(view[start:end])
+
+
+def _numbers(data: Bytes, starts: Int64s, first: int, end: int) -> NDArray[np.uint64]:
+    """Integers of 4 or 8 bytes."""
+    found = np.ascontiguousarray(windows(data, end - first)[starts + first])
+    return found.view(f">u{end - first}")[:, 0].astype(np.uint64)

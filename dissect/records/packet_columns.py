@@ -1,0 +1,134 @@
+"""The packets of a capture with their info columns, batch by batch in columns, without an object for each.
+
+``packets`` has the same packets as objects; a property test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Int64s, Rows, take
+from ..frames import FrameBatch
+from ..link.addresses import AddressTable
+from ..link.duplicates import DUPLICATE
+from ..link.frame_decoder import DecodedFrames
+from ..link.locate import locate
+from ..link.packets import decode
+from ..measure.selection import MAX_FRAME, FrameRange, includes
+from ..onc.compound_columns import OperationSequences
+from ..rpcrdma.analyzer import Analyzer
+from ..rpcrdma.rpc_table import RpcTable
+from ..rpcrdma.rpcs import Rpc
+from .packet_rpcs import PacketRpcs
+from .packet_wording import Worded, worded
+from .packets import Packet, SegmentPackets
+from .plain_info import plain_info
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPackets:
+    """The packets of a batch that are wanted."""
+
+    batch: FrameBatch
+    rows: Rows
+    """PACKET rows."""
+    addresses: AddressTable
+    worded: list[Worded]
+    """Each row is in one of these."""
+    segments: list[Packet]
+    """TCP segments of iWARP."""
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.segments)
+
+    @property
+    def frames(self) -> Int64s:
+        """Frame numbers of the rows, and behind them of the segments."""
+        segments = np.array([one.frame for one in self.segments], np.int64)
+        return np.concatenate((self.rows["frame"].astype(np.int64), segments))
+
+    def ordered(self, made: Iterable[list[bytes]], segments: Sequence[bytes]) -> list[bytes]:
+        """What was made of each of ``worded``, and of ``segments``, in the order of frames."""
+        found = np.empty(len(self), object)
+        for rows, texts in zip([one.rows for one in self.worded], made, strict=True):
+            found[rows] = texts
+        if segments:
+            found[len(self.rows) :] = segments
+            found = found[self.frames.argsort(kind="stable")]
+        listed: list[bytes] = found.tolist()
+        return listed
+
+
+class PacketColumnLister:
+    """Feed it decoded batches of frames, take their packets: those of a batch when the next was analysed, too.
+
+    Args:
+        analyzer: is fed by this class.
+        wanted: frames to list; all where there are none.
+        at_once: list a batch as soon as it was analysed, though its RPCs may end later.
+    """
+
+    def __init__(self, analyzer: Analyzer, wanted: Sequence[FrameRange] = (), at_once: bool = False) -> None:
+        self.analyzer = analyzer
+        self.done = False
+        """No further batch has a packet to list."""
+        self._wanted = wanted
+        self._last = max((one.last for one in wanted), default=MAX_FRAME)
+        self._at_once = at_once
+        self._waiting: tuple[DecodedFrames, RpcTable] | None = None
+        self._rpcs = PacketRpcs()
+        self._segments = SegmentPackets(analyzer)
+        self._sequences = OperationSequences()
+
+    def feed(self, decoded: DecodedFrames) -> Iterator[ListedPackets]:
+        """Take a batch that is not empty."""
+        table = self.analyzer.feed_table(decoded)
+        self._note(table.objects)
+        if self._waiting is not None:
+            yield self._columns(*self._waiting)
+            self.done = int(decoded.batch.rows["number"][0]) > self._last
+        self._waiting = decoded, table
+        if self._at_once:
+            self._waiting = None
+            yield self._columns(decoded, table)
+
+    def finish(self) -> Iterator[ListedPackets]:
+        """The input is over."""
+        self._note(self.analyzer.finish())
+        if self._waiting is not None:
+            yield self._columns(*self._waiting)
+            self._waiting = None
+
+    def _note(self, rpcs: list[Rpc]) -> None:
+        for rpc in self._segments.note(rpcs):
+            self._rpcs.note(rpc)
+
+    def _columns(self, decoded: DecodedFrames, table: RpcTable) -> ListedPackets:
+        batch = decoded.batch
+        rows = decoded.packets.rows
+        if DUPLICATE in decoded.packets.skipped:
+            rows = decode(batch, locate(batch, self.analyzer.addresses)).rows
+        segments = [*self._segments.packets(batch)]
+        if self._wanted:
+            rows = take(rows, _any_of(self._wanted, rows["frame"]))
+            segments = [one for one in segments if includes(self._wanted, one.frame)]
+        plain = table.plain_rows
+        for number, transfer in zip(plain["number"].tolist(), plain["transfer"].tolist(), strict=True):
+            if transfer >= 0:
+                self._rpcs.use(number, "reply", (table.transfers[transfer][1],))
+        if self._sequences.full:
+            self._sequences = OperationSequences()
+        found = [*worded(batch, rows, self.analyzer, self._rpcs, plain_info(table, self._sequences))]
+        self._rpcs.forget(int(batch.rows["number"][-1]))
+        return ListedPackets(batch, rows, self.analyzer.addresses, found, segments)
+
+
+def _any_of(wanted: Sequence[FrameRange], frames: Int64s) -> NDArray[np.bool_]:
+    found = np.zeros(len(frames), np.bool_)
+    for one in wanted:
+        found |= (frames >= one.first) & (frames <= one.last)
+    return found

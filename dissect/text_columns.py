@@ -1,0 +1,155 @@
+"""Lines of text from columns: every number and word of many lines at once, without a string for each.
+
+A line is a sequence of pieces: text that all lines have, and columns of numbers and of words.  Each piece becomes a
+matrix of bytes, a row for each line, with NUL where a row has less than the widest; text has no NUL of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Bytes, Int64s
+
+Integers = NDArray[Any]
+"""Integers of any size that are not negative."""
+Encoder = Callable[[str], bytes]
+"""What a text becomes in the output, without NUL bytes; of a text it is what its characters become."""
+
+
+class Decimal(NamedTuple):
+    """A column of numbers, right-aligned in ``width`` columns where they are shorter."""
+
+    values: Integers
+    width: int = 0
+    fill: str = " "
+    """Before shorter ones: blanks or zeros."""
+
+
+class Hexadecimal(NamedTuple):
+    """The same with digits 0 to f, with zeros before."""
+
+    values: Integers
+    digits: int = 1
+    """At least."""
+
+
+class Texts(NamedTuple):
+    """A column of texts."""
+
+    texts: Sequence[str]
+    which: Int64s | None = None
+    """The index of each row's text; None where every row has its own."""
+
+
+Piece = str | Decimal | Hexadecimal | Texts
+
+
+def words_of(values: NDArray[Any], word: Callable[[int], str]) -> Texts:
+    """What ``word`` says of each value; asked once for each distinct one."""
+    distinct, which = np.unique(values, return_inverse=True)
+    return Texts([word(value) for value in distinct.tolist()], which)
+
+
+def chosen(piece: Piece, rows: NDArray[Any]) -> Piece:
+    """The piece of some rows: indices or a mask."""
+    if isinstance(piece, str):
+        return piece
+    if isinstance(piece, Texts):
+        return chosen_words(piece, rows)
+    return piece._replace(values=piece.values[rows])
+
+
+def chosen_words(words: Texts, rows: NDArray[Any]) -> Texts:
+    """The same of words."""
+    return Texts(words.texts, (np.arange(len(words.texts)) if words.which is None else words.which)[rows])
+
+
+def lines(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> list[bytes]:
+    """``count`` lines, which have no line feed in them."""
+    if not count:
+        return []
+    columns = [_column(piece, encoded) for piece in pieces if piece]
+    ends = np.cumsum([column.shape[1] for column in columns])
+    text = np.empty((count, int(ends[-1]) + 1), np.uint8)
+    for column, end in zip(columns, ends.tolist(), strict=True):
+        text[:, end - column.shape[1] : end] = column
+    text[:, -1] = _LINE_FEED
+    found = text.tobytes().translate(None, b"\0").split(b"\n")
+    found.pop()
+    return found
+
+
+_LINE_FEED = ord("\n")
+_BLANK = ord(" ")
+
+
+def _column(piece: Piece, encoded: Encoder) -> Bytes:
+    """A row for each line, or a single one where all are alike."""
+    if isinstance(piece, str):
+        return np.frombuffer(encoded(piece), np.uint8).reshape(1, -1)
+    if isinstance(piece, Texts):
+        texts = [encoded(text) for text in piece.texts]
+        size = max(max(map(len, texts), default=0), 1)
+        table = np.array(texts, f"S{size}").view(np.uint8).reshape(-1, size)
+        return table if piece.which is None else table.take(piece.which, axis=0)
+    values = piece.values
+    if values.dtype.kind != "u":
+        values = values.astype(np.uint64)
+    if isinstance(piece, Hexadecimal):
+        return _digits(values, _HEXADECIMAL, len(f"{int(values.max()):x}"), piece.digits)
+    found = _digits(values, _DECIMAL, len(str(int(values.max()))), piece.width if piece.fill == "0" else 1)
+    if piece.fill == "0" or not piece.width:
+        return found
+    if found.shape[1] < piece.width:
+        wide = np.full((len(found), piece.width), _BLANK, np.uint8)
+        np.maximum(found, _BLANK, out=wide[:, -found.shape[1] :])
+        return wide
+    # Beyond the width only longer numbers have anything.
+    np.maximum(found[:, -piece.width :], _BLANK, out=found[:, -piece.width :])
+    return found
+
+
+class _Digits(NamedTuple):
+    """Several digits at a time."""
+
+    size: int
+    base: int
+    """Of so many digits."""
+    table: NDArray[Any]
+    """Digits as one integer of ``size`` bytes: by value; from ``base`` on without zeros before the first digit."""
+
+
+def _table(count: int, radix: int) -> _Digits:
+    base = radix**count
+    form = "d" if radix == 10 else "x"
+    texts = [f"{value:0{count}{form}}".encode() for value in range(base)]
+    texts += [(f"{value:{form}}" if value else "").encode().rjust(count, b"\0") for value in range(base)]
+    return _Digits(count, base, np.array(texts, f"S{count}").view(f"u{count}"))
+
+
+_DECIMAL = _table(4, 10)
+_HEXADECIMAL = _table(2, 16)
+
+
+def _digits(values: Integers, known: _Digits, widest: int, least: int) -> Bytes:
+    """At least ``least`` digits of each, NUL before them; ``widest``: digits of the largest."""
+    least = max(least, 1)
+    groups = -(-max(widest, least) // known.size)
+    found = np.empty((len(values), groups), known.table.dtype)
+    small = values.astype(np.uint32) if widest <= (9 if known.base == 10000 else 8) else values
+    base = small.dtype.type(known.base)
+    for group in range(groups - 1, -1, -1):
+        above = small // base
+        place = (small - above * base).astype(np.intp)
+        place[above == 0] += known.base
+        found[:, group] = known.table.take(place)
+        small = above
+    digits: Bytes = found.view(np.uint8).reshape(len(values), -1)
+    zeros = digits[:, -least:]
+    np.maximum(zeros, ord("0"), out=zeros)
+    width = max(widest, least)
+    return digits[:, -width:]

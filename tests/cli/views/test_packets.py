@@ -1,0 +1,80 @@
+"""The list of packets in columns has the lines that packets have which are objects."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from playbook.samples import MANIFEST, SAMPLES
+from rdmascope.captures.formats.streams import Limits
+from rdmascope.captures.session import Session
+from rdmascope.cli.harmless_console import HarmlessConsole
+from rdmascope.cli.plain import harmless_line
+from rdmascope.cli.terminal import LineStyles, encoded_line
+from rdmascope.cli.views.packets import PROTOCOL_STYLES, packet_line, packet_lines, packet_styles
+from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.records.packet_columns import PacketColumnLister
+from rdmascope.dissect.records.packets import PacketLister
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+
+
+def batches(name: str) -> list[FrameBatch]:
+    return [*Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=1700)).batches()]
+
+
+def as_objects(batches: Sequence[FrameBatch], later: int, places: bool) -> list[tuple[str, str]]:
+    """Lines and their styles."""
+    lister = PacketLister(Analyzer())
+    packets = [packet for batch in batches for packet in lister.feed(batch)] + [*lister.finish()]
+    first = (lister.analyzer.first_time or 0) + later
+    place = "ü.pcap:7 " if places else ""
+    return [(harmless_line(packet_line(one, first, place)), PROTOCOL_STYLES.get(one.protocol, "")) for one in packets]
+
+
+def in_columns(batches: Sequence[FrameBatch], later: int, places: bool) -> list[tuple[bytes, str]]:
+    lister = PacketColumnLister(Analyzer())
+    decoder = lister.analyzer.decoder
+    found = [one for batch in batches for one in lister.feed(decoder.take(batch))] + [*lister.finish()]
+    first = (lister.analyzer.first_time or 0) + later
+    place = (lambda frame: "ü.pcap:7 ") if places else None
+    return [
+        line
+        for one in found
+        for line in zip(packet_lines(one, first, place, encoded_line), packet_styles(one), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", [*MANIFEST])
+def test_every_sample(name: str) -> None:
+    frames = batches(name)
+    for later, places in ((0, False), (10**9, True)):
+        columns = [(line.decode(), style) for line, style in in_columns(frames, later, places)]
+        objects = as_objects(frames, later, places)
+        for one, other in zip(columns, objects, strict=False):
+            assert one == other
+        assert len(columns) == len(objects) > 10
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+@pytest.mark.parametrize("colors", ["truecolor", "256", None])
+def test_a_terminal_has_them_as_rich_prints_them(width: int, colors: Any) -> None:
+    out, expected = io.StringIO(), io.StringIO()
+
+    def terminal(file: io.StringIO) -> Console:
+        settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "_environ": {}}
+        return HarmlessConsole(file=file, width=width, force_terminal=True, color_system=colors, **settings)
+
+    console, styles = terminal(expected), LineStyles(terminal(out))
+    lines = in_columns(batches("bidir-rxe"), 0, False)[:300] + in_columns(batches("siw-nfs-all"), 0, True)[:50]
+    lines += [(encoded_line(f"{'x' * (width + some)}"), "green") for some in (-1, 0, 1)]
+    lines += [(encoded_line(f"{'x' * (width - 4)}{text}"), "cyan") for text in ("日本", "日本語", "é" * 9, "…→…→")]
+    for line, style in lines:
+        console.print(Text(line.decode(), style), no_wrap=True, overflow="ellipsis")
+        out.write(styles.styled(line, style).decode() + "\n")
+    assert out.getvalue() == expected.getvalue()
+    assert {style for _, style in lines} >= {"green", "cyan", "magenta", ""}

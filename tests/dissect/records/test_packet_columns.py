@@ -1,0 +1,157 @@
+"""Packets in columns are the same packets as those that are objects; the JSON of either tells."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from playbook import Capture, Wire, call, faults, nfs3, nfs4, reply
+from playbook.capture import frame_batches
+from playbook.rpc import Call, opaque
+from playbook.samples import MANIFEST, SAMPLES
+from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conversations, faulty
+from rdmascope.captures.formats.streams import Limits
+from rdmascope.captures.session import Session
+from rdmascope.dissect.frames import FrameBatch, Place
+from rdmascope.dissect.measure.selection import FrameRange, includes
+from rdmascope.dissect.records.packet_columns import PacketColumnLister
+from rdmascope.dissect.records.packet_json import Find, packet_json
+from rdmascope.dissect.records.packets import PacketLister, packet_record
+from rdmascope.dissect.records.places import placed
+from rdmascope.dissect.rpcrdma import plain
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.transport.rc import assembly
+
+CUTS = st.lists(st.integers(0, 1000), max_size=4)
+QUICK = settings(
+    max_examples=25,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(autouse=True)
+def columns_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "MIN_ROWS", 1)
+    monkeypatch.setattr(plain, "MIN_SHARE", 1 << 30)
+    monkeypatch.setattr(assembly, "MIN_RUN", 1)
+
+
+def text(records: object) -> str:
+    return json.dumps(records, separators=(",", ":"), ensure_ascii=False)
+
+
+def as_objects(
+    batches: Iterable[FrameBatch], wanted: Sequence[FrameRange], at_once: bool, find: Find | None
+) -> list[str]:
+    lister = PacketLister(Analyzer(), at_once=at_once)
+    packets = [packet for batch in batches for packet in lister.feed(batch)] + [*lister.finish()]
+    records = [packet_record(packet) for packet in packets if includes(wanted, packet.frame)]
+    return [text(record if find is None else placed(record, find)) for record in records]
+
+
+def in_columns(
+    batches: Iterable[FrameBatch], wanted: Sequence[FrameRange], at_once: bool, find: Find | None
+) -> list[str]:
+    lister = PacketColumnLister(Analyzer(), wanted, at_once)
+    found = [one for batch in batches for one in lister.feed(lister.analyzer.decoder.take(batch))] + [*lister.finish()]
+    return [line.decode() for one in found for line in packet_json(one, find, str.encode)]
+
+
+def compare(
+    batches: Sequence[FrameBatch], wanted: Sequence[FrameRange] = (), at_once: bool = False, find: Find | None = None
+) -> list[str]:
+    """Both lists are equal, and this is the one."""
+    columns, objects = in_columns(batches, wanted, at_once, find), as_objects(batches, wanted, at_once, find)
+    for one, other in zip(columns, objects, strict=False):
+        assert one == other
+    assert len(columns) == len(objects)
+    return columns
+
+
+def sample(name: str, frames: int | None = None) -> list[FrameBatch]:
+    limits = None if frames is None else Limits(frames=frames)
+    return [*Session(str(SAMPLES / MANIFEST[name]["file"]), limits=limits).batches()]
+
+
+@pytest.mark.parametrize("name", [*MANIFEST])
+def test_every_sample(name: str) -> None:
+    assert compare(sample(name))
+
+
+@pytest.mark.parametrize("name", ["meta-rxe", "loss-siw"])
+@pytest.mark.parametrize("frames", [50, 333, 2000])
+def test_batches_of_any_size(name: str, frames: int) -> None:
+    compare(sample(name, frames), at_once=frames == 333)
+
+
+def test_some_frames_of_several_files() -> None:
+    wanted = [FrameRange(20, 21), FrameRange(300, 420)]
+    for name in ("meta-rxe", "loss-siw"):
+        lines = compare(
+            sample(name, 100), wanted, find=lambda frame: Place('a "b".pcap', frame // 2) if frame % 7 else None
+        )
+        assert len(lines) > 80 and '"place":{"file":"a \\"b\\".pcap","frame":' in "".join(lines)
+
+
+@QUICK
+@given(faulty(WIRE_FAULTS + CAPTURE_FAULTS, conversations()), CUTS, st.integers(0, 20), st.booleans())
+def test_any_conversation_with_any_fault(
+    conversation: Conversation, cuts: list[int], start: int, at_once: bool
+) -> None:
+    capture = Capture(conversation.wire, faults.cut(conversation.packets, start))
+    compare(frame_batches(capture.frames, cuts), at_once=at_once)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_bytes_in_the_packets(seed: int) -> None:
+    """Names, lengths, statuses, opcodes: what is unusual is said in the same words."""
+    chance = random.Random(seed)
+    (batch, *_) = sample("meta-rxe", 1500)
+    data = batch.data.copy()
+    for _ in range(400):
+        row = batch.rows[chance.randrange(len(batch))]
+        at = chance.choice((chance.randrange(42, 120), chance.randrange(int(row["captured"]))))
+        data[int(row["offset"]) + at % int(row["captured"])] = chance.choice((0, 1, 255, chance.randrange(256)))
+    half = chance.randrange(1, len(batch))
+    compare([FrameBatch(data, batch.rows[:half]), FrameBatch(data, batch.rows[half:])])
+
+
+def test_names_that_are_no_text_and_numbers_of_64_bits() -> None:
+    wire = Wire()
+    conn = wire.connect()
+    names = b"plain", "größe".encode(), b'"quoted\\', b"\xff\xfe", b"bell\a", b"n" * 255, "é".encode() * 200, b""
+    reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+    for name in names:
+        reply(call(conn, Call(nfs3.PROGRAM, 3, 3, (opaque(nfs3.FH) + opaque(name),))), nfs3.getattr_reply())
+        lookup = nfs4.sequence(), nfs4.putfh(), nfs4.Op(15, (opaque(name),))
+        answer = nfs4.sequence_done(), nfs4.putfh_done(), nfs4.Op(15)
+        reply(call(conn, nfs4.compound(*lookup)), nfs4.compound_reply(*answer))
+        failed = nfs4.sequence_done(), nfs4.putfh_done(), nfs4.failed(15, 2)
+        reply(call(conn, nfs4.compound(*lookup)), nfs4.compound_reply(*failed))
+    reply(call(conn, nfs3.write(5, b"abc")), nfs3.write_reply(3))
+    reply(call(conn, nfs3.read(5, 3)), nfs3.read_failed())
+    for offset in (0, 2**32, 2**64 - 1):
+        reply(call(conn, nfs3.read(offset, 7)), nfs3.read_reply(b"1234567"))
+    lines = compare(frame_batches(Capture(wire).frames, []))
+    assert sum("/größe (Reply In" in line for line in lines) == 3
+    assert sum("SEQUENCE | PUTFH | LOOKUP NFS4ERR_NOENT (Call In" in line for line in lines) == len(names)
+    assert sum("V3 WRITE Reply Len: 3 FILE_SYNC (Call In" in line for line in lines) == 1
+    assert any(f"Offset: {2**64 - 1} Len: 7" in line for line in lines)
+
+
+def test_comments_and_times_before_the_epoch() -> None:
+    (batch,) = sample("bidir-rxe", 40)[:1]
+    rows = batch.rows.copy()
+    rows["time"] -= rows["time"][25]
+    comments = {21: 'so "it" is', 22: "tab\there"}
+    lines = compare([FrameBatch(batch.data, rows, comments)])
+    records = [json.loads(line) for line in lines]
+    assert {one["frame"]: one["comment"] for one in records if "comment" in one} == comments
+    times = [one["time_ns"] for one in records]
+    assert times == sorted(times) and times[0] < 0 < times[-1]

@@ -1,0 +1,54 @@
+"""Lines made of columns are those that Python's formatting makes one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmascope.dissect.text_columns import Decimal, Hexadecimal, Piece, Texts, chosen, lines, words_of
+
+NUMBERS = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 11), st.sampled_from([9_999, 10_000, 99_999_999, 10**9]))
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=9), st.integers(0, 25))
+def test_numbers(numbers: list[int], width: int) -> None:
+    values = np.array(numbers, np.uint64)
+    pieces: list[Piece] = [
+        Decimal(values), " ", Decimal(values, width), "é", Decimal(values, width, "0"), Hexadecimal(values), ";",
+        Hexadecimal(values, width),
+    ]  # fmt: skip
+    expected = [f"{one} {one:{width}}é{one:0{width}}{one:x};{one:0{width}x}" for one in numbers]
+    if width == 0:
+        expected = [f"{one} {one}é{one}{one:x};{one:x}" for one in numbers]
+    assert [line.decode() for line in lines(pieces, len(values))] == expected
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "u4", "i8", "u8"])
+def test_numbers_of_any_size(dtype: str) -> None:
+    values = np.array([0, 1, 99, 100, 127], dtype)
+    assert lines([Decimal(values, 4)], 5) == [b"   0", b"   1", b"  99", b" 100", b" 127"]
+
+
+@given(st.lists(st.tuples(st.text(st.characters(exclude_characters="\0\n", codec="utf-8")), st.integers(0, 2))))
+def test_words(rows: list[tuple[str, int]]) -> None:
+    texts = ["", "née", "a longer one"]
+    known = Texts(texts, np.array([index for _, index in rows], np.int64))
+    pieces: list[Piece] = ["<", Texts([text for text, _ in rows]), "|", known, ">"]
+    expected = [f"<{text}|{texts[index]}>" for text, index in rows]
+    assert [line.decode() for line in lines(pieces, len(rows))] == expected
+    half = np.arange(len(rows)) % 2 == 0
+    chosen_lines = lines([chosen(piece, half) for piece in pieces], (len(rows) + 1) // 2)
+    assert [line.decode() for line in chosen_lines] == expected[::2]
+
+
+def test_words_of_values_are_asked_for_once() -> None:
+    asked: list[int] = []
+
+    def word(value: int) -> str:
+        asked.append(value)
+        return f"<{value}>"
+
+    assert lines([words_of(np.array([5, 3, 5, 5]), word)], 4) == [b"<5>", b"<3>", b"<5>", b"<5>"]
+    assert asked == [3, 5]
