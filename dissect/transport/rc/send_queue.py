@@ -22,9 +22,10 @@ from ..connection import Connection
 from ..send_runs import Delivered, SendRun
 from .assembly import RequestAssembly
 from .detached import DetachedMessages
+from .path_mtu import learn_mtu
 from .reads import READ_REQUEST, RcReads, spans
 from .runs import RESTART, first_inside, first_psn, rest_of_message, stretches
-from .sent import SentRequests
+from .sent import SentRequests, Taken
 
 GRACE_PACKETS = 256
 """So many packets of the connection after proof that a packet existed, it is taken as missing from the capture:
@@ -35,8 +36,6 @@ HELD_PACKETS = 1 << 16
 MAX_GIVEN_UP = 4096
 """Gaps whose packets are recognised where they come late."""
 
-PATH_MTUS = tuple(opcodes.PATH_MTU.values())
-_FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
 _STARTS_RESPONSE = opcodes.IS_READ_RESPONSE & (opcodes.IS_FIRST | opcodes.IS_ONLY)
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
@@ -84,6 +83,8 @@ class SendQueue:
         self.packets = 0
         """Packets of the connection so far, the clock of the grace period."""
         self.gap_proved = 0
+        self._answers: Rows | None = None
+        """The responses of the batch that is being taken."""
 
     def feed(
         self, data: Bytes, requests: Rows, responses: Rows, seen_packets: int, runs: list[SendRun] | None = None
@@ -95,7 +96,8 @@ class SendQueue:
         """
         self.messages.columns = runs is not None
         self.packets = seen_packets
-        self._learn_mtu(requests, responses)
+        self._answers = responses
+        learn_mtu(self.connection, requests, responses)
         if len(requests):
             self._requests(data, requests)
         if len(responses) and self.head is not None:
@@ -105,6 +107,7 @@ class SendQueue:
             self.connection.unplaced_reads[self.sender] += int(early.sum())
         self._settle()
         self._place_responses()
+        self._answers = None
         self.messages.columns = False
         if runs is not None:
             runs += self.messages.runs
@@ -160,31 +163,6 @@ class SendQueue:
     def waiting_since(self) -> int | None:
         """Frame number of the first packet that waits behind a gap."""
         return min((held.frame for held in self.held), default=None)
-
-    # Path MTU
-
-    def _learn_mtu(self, requests: Rows, responses: Rows) -> None:
-        """First and Middle packets are exactly as long as the path MTU (IBA 9.7.2.1)."""
-        for rows in (requests, responses):
-            full = rows["length"][_FULL[rows["opcode"]]]
-            if len(full):
-                longest = int(full.max())
-                if longest in PATH_MTUS:
-                    self.connection.path_mtu = longest
-                    return
-        if self.connection.path_mtu is None and len(requests):
-            self._guess_mtu(requests)
-
-    def _guess_mtu(self, requests: Rows) -> None:
-        """A Read takes as many PSNs as its response has packets: the step to the next request tells."""
-        reads = places(requests["opcode"][:-1] == READ_REQUEST)
-        for index in reads.tolist():
-            length = int(requests["dma_length"][index])
-            step = PSN.distance(int(requests["psn"][index]), int(requests["psn"][index + 1]))
-            for mtu in PATH_MTUS:
-                if length > mtu and -(-length // mtu) == step:
-                    self.connection.path_mtu = mtu
-                    return
 
     # Requests
 
@@ -276,9 +254,13 @@ class SendQueue:
                 return behind
         opcode = rows["opcode"]
         goes_on = self._goes_on(psns[0], opcode[0])
-        taken = self.sent.taken(data, rows[:known], psns[:known]) if known else {}
+        taken: dict[int, Taken] = {}
+        contradicting: list[int] = []
+        if known:
+            taken, contradicting = self.sent.recognise(data, rows[:known], psns[:known], self._acked_before)
         if not taken and not goes_on:
             self._repeated(data, rows[:known], psns[:known])
+            self._contradicted(contradicting)
             return known
         new = np.zeros(len(rows), np.bool_)
         for index in range(len(rows)):
@@ -299,7 +281,13 @@ class SendQueue:
             if end > self.head:
                 self.head = end
                 self._resume(int(rows["frame"][last - 1]))
+        self._contradicted(contradicting)
         return index
+
+    def _contradicted(self, frames: list[int]) -> None:
+        """They retransmit with other bytes, though those of the first transmission may be here no more."""
+        known = self.connection.contradicted[self.sender]
+        self.connection.contradict(self.sender, [frame for frame in frames if frame not in known])
 
     def _give_up(self) -> None:
         while self.held:
@@ -428,14 +416,28 @@ class SendQueue:
     def _responses(self, data: Bytes, rows: Rows) -> None:
         assert self.head is not None
         psns = PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"])
+        self.acked = self._acked_with(rows, psns)
+        carrying = places(opcodes.IS_READ_RESPONSE[rows["opcode"]])
+        if len(carrying):
+            self.responses.append((data, take(rows, carrying), psns[carrying]))
+
+    def _acked_with(self, rows: Rows, psns: Int64s) -> int:
+        """``acked``, as these responses make it."""
         opcode = rows["opcode"]
         positive = opcodes.IS_READ_RESPONSE[opcode] | opcodes.IS_ATOMIC_RESPONSE[opcode]
         positive |= opcodes.IS_ACKNOWLEDGE[opcode] & (rows["syndrome"] >> 5 == 0)
-        if some(positive):
-            self.acked = max(self.acked, min(int(psns[positive].max()) + 1, self._furthest()))
-        carrying = places(opcodes.IS_READ_RESPONSE[opcode])
-        if len(carrying):
-            self.responses.append((data, take(rows, carrying), psns[carrying]))
+        if not some(positive):
+            return self.acked
+        return max(self.acked, min(int(psns[positive].max()) + 1, self._furthest()))
+
+    def _acked_before(self, frame: int) -> int:
+        """``acked`` at the time of a frame of the batch that is being taken."""
+        rows = self._answers
+        count = 0 if rows is None else int(rows["frame"].searchsorted(frame))
+        if rows is None or not count or self.head is None:
+            return self.acked
+        rows = rows[:count]
+        return self._acked_with(rows, PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"]))
 
     def _place_responses(self) -> None:
         """Give the Reads their data; responses to requests behind a gap wait as long as those do."""

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import opcodes
-from ...link.packets import PACKET
 from .reads import READ_REQUEST
 
-KEPT = 256
-"""Packets of earlier batches, with their first bytes."""
-MAX_PARTS = 16
-SEARCHED = 2048
-"""Packets of the same batch, before the one that is compared."""
+KEPT = 512
+"""Requests of earlier batches that are remembered."""
+SEARCHED = 16
+"""Requests with one PSN, and Reads with one in their range, among which the same packet is looked for."""
 LEADING = 32
 """Bytes of a Send by which two messages differ that are not the same: the header of an upper layer."""
 
-_WHOLE = np.dtype((np.void, PACKET.itemsize))
+SENT = np.dtype(
+    [
+        ("psn", "i8"),  # unwrapped
+        ("end", "i8"),  # PSN behind what it takes: a Read takes one for each packet of its response
+        ("frame", "i8"),
+        ("va", "u8"),
+        ("r_key", "u4"),
+        ("dma_length", "u4"),
+        ("immediate", "u4"),
+        ("length", "i4"),
+        ("captured", "i4"),  # payload bytes in the capture
+        ("leading", "u4"),  # CRC-32 of the first captured bytes of a Send, at most LEADING
+        ("digest", "u4"),  # CRC-32 of all captured bytes of a Send
+        ("opcode", "u1"),
+        ("headers", "u1"),  # 1 where all headers are in the capture
+    ],
+    align=True,
+)
+"""What a request is recognised by."""
+
+_COPIED = ("frame", "va", "r_key", "dma_length", "immediate", "length", "captured", "opcode", "headers")
+_WHOLE = np.dtype((np.void, SENT.itemsize))
 """A row as one piece: field by field, copies take many times as long."""
-_LEADING = np.arange(LEADING)
-_PLACES = np.arange(KEPT)
-_STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
-_BEGINS_SEND = opcodes.IS_SEND & _STARTS
+_NONE = np.empty(0, SENT)
+_BEGINS_SEND = opcodes.IS_SEND & (opcodes.IS_FIRST | opcodes.IS_ONLY)
 
 
 class Taken(NamedTuple):
@@ -34,139 +53,200 @@ class Taken(NamedTuple):
     opcode: int
 
 
-class _Packets(NamedTuple):
-    """Requests in capture order, Read requests with all PSNs [psn, end) that their responses take."""
+class Recognised(NamedTuple):
+    """What requests are whose PSNs were seen before."""
 
-    rows: Rows
-    data: Bytes
-    psns: Int64s
-    ends: Int64s
+    taken: dict[int, Taken]
+    """By their index: those that are no retransmissions, because another packet took their PSN."""
+    contradicting: list[int]
+    """Frames of the others whose bytes are known not to be those of the first transmission."""
 
-    def part(self, start: int, end: int) -> _Packets:
-        return _Packets(self.rows[start:end], self.data, self.psns[start:end], self.ends[start:end])
+
+class _ByPsn:
+    """Finds the requests that took a PSN; their indices are in capture order."""
+
+    __slots__ = ("_ends", "_keys", "_order", "_psns", "_read_psns", "_reads")
+
+    def __init__(self, psns: Int64s, ends: Int64s, opcode: Rows) -> None:
+        self._ends = ends
+        self._order = psns.argsort(kind="stable")
+        self._psns = psns[self._order]
+        self._keys = self._psns * (len(psns) + 1) + self._order
+        reads = places(opcode[self._order] == READ_REQUEST)
+        self._reads, self._read_psns = self._order[reads], self._psns[reads]
+
+    def last(self, psns: Int64s, before: int) -> tuple[Int64s, Rows]:
+        """The last ones with these PSNs of the first ``before``, and for which there is one."""
+        at = np.maximum(self._keys.searchsorted(psns * (len(self._order) + 1) + before) - 1, 0)
+        found = self._order[at]
+        return found, (self._psns[at] == psns) & (found < before)
+
+    def all(self, psn: int, before: int) -> Int64s:
+        """The last ones of the first ``before`` that have this PSN, and the Reads that have it in their range."""
+        first, behind = self._psns.searchsorted((psn, psn + 1)).tolist()
+        same = self._order[first:behind]
+        same = same[same < before][-SEARCHED:]
+        behind = int(self._read_psns.searchsorted(psn))
+        reads = self._reads[max(0, behind - SEARCHED) : behind]
+        reads = reads[(reads < before) & (self._ends[reads] > psn)]
+        return np.sort(np.concatenate((same, reads))) if len(reads) else same
+
+    @property
+    def has_reads(self) -> bool:
+        return len(self._reads) > 0
+
+
+class _LatestRequests:
+    """The requests of the batch that began last."""
+
+    __slots__ = ("by_psn", "data", "ends", "psns", "rows")
+
+    def __init__(self, data: Bytes, rows: Rows, psns: Int64s, ends: Int64s) -> None:
+        self.data, self.rows, self.psns, self.ends = data, rows, psns, ends
+        self.by_psn: _ByPsn | None = None
+        """Made when first asked for: most batches repeat no PSN."""
+
+    def find(self) -> _ByPsn:
+        if self.by_psn is None:
+            self.by_psn = _ByPsn(self.psns, self.ends, self.rows["opcode"])
+        return self.by_psn
+
+    def sent(self, chosen: Int64s) -> Rows:
+        """SENT rows of some of them."""
+        return _sent(self.data, take(self.rows, chosen), self.psns[chosen], self.ends[chosen])
+
+    def last(self, count: int) -> Rows:
+        """SENT rows of the last ones."""
+        first = max(0, len(self.rows) - count)
+        return _sent(self.data, self.rows[first:], self.psns[first:], self.ends[first:])
 
 
 class SentRequests:
-    """Of one send queue.  Call ``begin`` with each batch, and ``settle`` behind it: it keeps copies of the last."""
+    """Of one send queue.  Call ``begin`` with each batch, and ``settle`` behind it: it keeps the last in short."""
+
+    __slots__ = ("_batch", "_kept", "_kept_by_psn")
 
     def __init__(self) -> None:
-        self._kept: list[_Packets] = []
-        """Ends of batches, oldest first."""
-        self._batch: _Packets | None = None
+        self._kept = _NONE
+        """SENT rows of earlier batches, in capture order."""
+        self._kept_by_psn: _ByPsn | None = None
+        self._batch: _LatestRequests | None = None
 
     def forget(self) -> None:
         """No PSN will be seen again."""
-        self._kept.clear()
-        self._batch = None
+        self._kept, self._kept_by_psn, self._batch = _NONE, None, None
 
     def begin(self, data: Bytes, rows: Rows, psns: Int64s, ends: Int64s) -> None:
         """Take the requests of a batch, in capture order; PSNs [psn, end) are unwrapped."""
-        self._batch = _Packets(rows, data, psns, ends)
+        self._batch = _LatestRequests(data, rows, psns, ends)
 
     def settle(self) -> None:
-        """Copy what is kept of the batch."""
+        """Keep the last of the batch."""
         if self._batch is None:
             return
-        count = len(self._batch.rows)
-        last = _detached(self._batch.part(max(0, count - KEPT), count))
-        self._batch = None
-        if count >= KEPT:
-            self._kept.clear()
-        self._kept.append(last)
-        if len(self._kept) > MAX_PARTS:
-            self._join()
+        last = self._batch.last(KEPT)
+        self._batch = self._kept_by_psn = None
+        room = KEPT - len(last)
+        if not room or not len(self._kept):
+            self._kept = last
+            return
+        parts = self._kept[-room:].view(_WHOLE), last.view(_WHOLE)
+        self._kept = np.concatenate(parts).view(SENT)
 
-    def _join(self) -> None:
-        """Make one of all parts."""
-        data, psns, ends = (np.concatenate(columns) for columns in zip(*(part[1:] for part in self._kept), strict=True))
-        rows = np.concatenate([part.rows.view(_WHOLE) for part in self._kept]).view(PACKET)
-        rows["payload"] = np.arange(len(rows)) * LEADING
-        surplus = max(0, len(rows) - KEPT)
-        self._kept = [_detached(_Packets(rows, data, psns, ends).part(surplus, len(rows)))]
-
-    def taken(self, data: Bytes, rows: Rows, psns: Int64s) -> dict[int, Taken]:
-        """Which of ``rows`` are no retransmissions, by index: an earlier request with their PSN is another packet.
+    def recognise(self, data: Bytes, rows: Rows, psns: Int64s, acked: Callable[[int], int]) -> Recognised:
+        """Which of ``rows`` are retransmissions, and which are new although an earlier request has their PSN.
 
         ``rows`` are of the batch that began last, or copies of it, in ascending order of frames.  A packet is another
         one where its opcode, its RETH, its immediate word or, if it starts a Send, its length or its first bytes
-        differ, as far as the capture has them.  A packet whose earlier transmission is not known is not among them.
+        differ, as far as the capture has them.  A Send of which only later bytes differ is another one if the earlier
+        was acknowledged before, for what is acknowledged is not retransmitted (IBA 9.9.2); ``acked`` gives the PSN
+        behind those that were acknowledged before a frame.  A packet whose earlier transmission is not known is taken
+        for a retransmission.
         """
-        found: dict[int, Taken] = {}
+        fresh = _sent(data, rows, psns, psns + 1)
+        frames, opcode = fresh["frame"], fresh["opcode"]
+        begins = _BEGINS_SEND[opcode]
         retransmitted = np.zeros(len(rows), np.bool_)
-        for earlier in self._earlier(int(rows["frame"][0])):
-            order = earlier.psns.argsort(kind="stable")
-            at = order[np.maximum(earlier.psns[order].searchsorted(psns, side="right") - 1, 0)]
-            exact = earlier.psns[at] == psns
-            alike = exact.copy()
-            alike[exact] = _alike(take(rows, exact), take(earlier.rows, at[exact]))
-            sends = places(alike & opcodes.IS_SEND[rows["opcode"]] & _STARTS[rows["opcode"]])
-            for index in sends.tolist():
-                alike[index] = _begins_alike(data, rows[index], earlier.data, earlier.rows[at[index]])
-            retransmitted |= alike
-            if some(earlier.rows["opcode"] == READ_REQUEST):
-                exact[:] = True
-            for index in places(exact & ~alike).tolist():
-                taken = _another(data, rows[index], int(psns[index]), earlier)
-                if taken is None:
-                    retransmitted[index] = True
-                elif taken.frame:
-                    found[index] = taken
-        return {index: taken for index, taken in found.items() if not retransmitted[index]}
+        contradicting = np.zeros(len(rows), np.bool_)
+        found: dict[int, Taken] = {}
 
-    def _earlier(self, frame: int) -> list[_Packets]:
-        """Those before ``frame``, oldest first."""
-        if len(self._kept) > 1:
-            self._join()
-        found = list(self._kept)
-        if self._batch is not None:
-            end = int(self._batch.rows["frame"].searchsorted(frame))
-            if end:
-                found.append(self._batch.part(max(0, end - SEARCHED), end))
+        def same(index: Int64s, earlier: Rows) -> Rows:
+            """Which are the same packets as these SENT rows."""
+            one = fresh[index]
+            alike = _alike(one, earlier)
+            differ = alike & (one["captured"] == earlier["captured"]) & (one["digest"] != earlier["digest"])
+            for at in places(differ).tolist():
+                if begins[index[at]] and earlier["psn"][at] < acked(int(one["frame"][at])):
+                    alike[at] = False
+            contradicting[index] |= differ & alike
+            return alike
+
+        for by_psn, sent, before in self._earlier(int(frames[0])):
+            last, exact = by_psn.last(psns, before)
+            index = places(exact)
+            odd = ~exact if by_psn.has_reads else np.zeros(len(rows), np.bool_)
+            if len(index):
+                alike = same(index, sent(last[index]))
+                retransmitted[index] |= alike
+                odd[index] = ~alike
+            for at in places(odd).tolist():
+                others = by_psn.all(int(psns[at]), before)
+                if not len(others):
+                    continue
+                earlier = sent(others)
+                here = earlier["psn"] == psns[at]
+                alike = np.zeros(len(others), np.bool_)
+                if some(here):
+                    alike[here] = same(np.full(np.count_nonzero(here), at), earlier[here])
+                if opcode[at] == READ_REQUEST:  # It resumes.
+                    unknown = (earlier["headers"] == 0) | (fresh["headers"][at] == 0)
+                    alike |= ~here & (unknown | (earlier["r_key"] == fresh["r_key"][at]))
+                retransmitted[at] |= some(alike)
+                found[at] = Taken(int(earlier["frame"][-1]), int(earlier["opcode"][-1]))
+        new = {at: taken for at, taken in found.items() if not retransmitted[at]}
+        return Recognised(new, frames[contradicting & retransmitted].tolist())
+
+    def _earlier(self, frame: int) -> list[tuple[_ByPsn, Callable[[Int64s], Rows], int]]:
+        """Those before ``frame``, oldest first: what finds them, what gives their SENT rows, and how many they are."""
+        found: list[tuple[_ByPsn, Callable[[Int64s], Rows], int]] = []
+        kept, batch = self._kept, self._batch
+        if len(kept):
+            if self._kept_by_psn is None:
+                self._kept_by_psn = _ByPsn(kept["psn"], kept["end"], kept["opcode"])
+            found.append((self._kept_by_psn, kept.take, len(kept)))
+        if batch is not None and (before := int(batch.rows["frame"].searchsorted(frame))):
+            found.append((batch.find(), batch.sent, before))
         return found
 
 
 def _alike(rows: Rows, earlier: Rows) -> Rows:
-    """Which of ``rows`` have the opcode and the extended headers of the row of ``earlier`` with the same PSN."""
+    """Which of ``rows`` have the opcode and the extended headers of ``earlier``, and begin a Send alike; all SENT."""
     alike: Rows = rows["opcode"] == earlier["opcode"]
     known = (rows["headers"] == 1) & (earlier["headers"] == 1)
     differ = (rows["r_key"] != earlier["r_key"]) | (rows["va"] != earlier["va"])
     differ |= (rows["dma_length"] != earlier["dma_length"]) | (rows["immediate"] != earlier["immediate"])
     alike &= ~(known & differ)
+    begins = _BEGINS_SEND[rows["opcode"]]
+    if some(begins):
+        shown = np.minimum(rows["captured"], LEADING) == np.minimum(earlier["captured"], LEADING)
+        differ = (rows["length"] != earlier["length"]) | (shown & (rows["leading"] != earlier["leading"]))
+        alike &= ~(begins & differ)
     return alike
 
 
-def _begins_alike(data: Bytes, row: Rows, earlier_data: Bytes, earlier: Rows) -> bool:
-    """Whether two first packets of Sends have the same length, and the same first bytes as far as captured."""
-    if row["length"] != earlier["length"]:
-        return False
-    size = min(int(row["captured"]), int(earlier["captured"]), LEADING)
-    here, there = int(row["payload"]), int(earlier["payload"])
-    return data[here : here + size].tobytes() == earlier_data[there : there + size].tobytes()
-
-
-def _another(data: Bytes, row: Rows, psn: int, earlier: _Packets) -> Taken | None:
-    """The last packet that took this PSN; None where the row is a retransmission of any, ``frame`` 0 for no packet."""
-    opcode = int(row["opcode"])
-    last = Taken(0, 0)
-    for index in places((earlier.psns <= psn) & (earlier.ends > psn)).tolist():
-        one = earlier.rows[index]
-        if opcode == READ_REQUEST and int(one["opcode"]) == READ_REQUEST and earlier.psns[index] != psn:
-            alike = not (row["headers"] and one["headers"]) or one["r_key"] == row["r_key"]  # It resumes.
-        else:
-            alike = earlier.psns[index] == psn and bool(_alike(row, one))
-            if alike and opcodes.IS_SEND[opcode] and _STARTS[opcode]:
-                alike = _begins_alike(data, row, earlier.data, one)
-        if alike:
-            return None
-        last = Taken(int(one["frame"]), int(one["opcode"]))
-    return last
-
-
-def _detached(packets: _Packets) -> _Packets:
-    """Copies, with the first bytes of each payload alone; of one that starts no Send with any bytes."""
-    rows = take(packets.rows, _PLACES[: len(packets.rows)])
-    # Any are as good where none are compared, and pages of the capture that are read for them count as memory.
-    offsets = np.where(_BEGINS_SEND[rows["opcode"]], rows["payload"], 0).repeat(LEADING).reshape(-1, LEADING) + _LEADING
-    data = packets.data.take(offsets.reshape(-1), mode="clip")
-    rows["payload"] = _PLACES[: len(rows)] * LEADING
-    return _Packets(rows, data, packets.psns.copy(), packets.ends.copy())
+def _sent(data: Bytes, rows: Rows, psns: Int64s, ends: Int64s) -> Rows:
+    """PACKET rows as SENT rows."""
+    found = np.zeros(len(rows), SENT)
+    found["psn"], found["end"] = psns, ends
+    for name in _COPIED:
+        found[name] = rows[name]
+    sends = places(opcodes.IS_SEND[rows["opcode"]])
+    if len(sends):
+        view = data.data
+        starts = rows["payload"][sends]
+        behind = starts + rows["captured"][sends]
+        leads = np.minimum(starts + LEADING, behind)
+        leading = list(map(crc32, map(view.__getitem__, map(slice, starts.tolist(), leads.tolist()))))
+        rest = map(view.__getitem__, map(slice, leads.tolist(), behind.tolist()))
+        found["leading"][sends], found["digest"][sends] = leading, list(map(crc32, rest, leading))
+    return found

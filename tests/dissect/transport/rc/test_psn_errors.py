@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from playbook import Wire, faults
+from playbook import Wire, call, faults, nfs3, reply
 from playbook.capture import Capture, frame_batch
 from playbook.judge import analyze, judge_whole
 from playbook.shapes import read, write
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 
 
 @pytest.mark.parametrize("cm", [True, False], ids=["with CM", "without CM"])
@@ -114,3 +114,64 @@ def test_a_read_request_with_the_psn_of_a_send_is_answered() -> None:
     assert errors == [(1, "RDMA Read", "Send")]
     assert [any("the RDMA Read in frame" in note for note in rpc.notes) for rpc in rpcs] == [False, True]
     assert rpcs[0].connection.missing_packets == [0, 0]
+
+
+@pytest.mark.parametrize("batches", ["one", "at the step", "each frame"])
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_send_of_which_only_later_bytes_differ_is_another_one_behind_an_acknowledgement(
+    acknowledged: bool, batches: str
+) -> None:
+    """What was acknowledged is not retransmitted; before that, memory may have changed under the sender."""
+    wire = Wire(mtu=1024)
+    read(wire.connect())
+    packets = [packet for packet in wire.packets if acknowledged or packet.kind != "ack" or packet.sender == 0]
+    call = faults.where(packets, kind="send")[0]
+    packets = packets if acknowledged else packets[: call + 1]
+    changed = packets[call].payload[:-4] + b"XXXX"
+    packets.append(replace(packets[call], payload=changed, time=packets[-1].time + 500_000_000, copy=1))
+    cuts = {"one": [], "at the step": [len(packets) - 1], "each frame": range(1, len(packets))}[batches]
+    rpcs = analyze(Capture(wire, packets), cuts)
+    connection = rpcs[0].connection
+    if acknowledged:
+        (error,) = connection.reused_psns
+        assert error == (len(packets), 0, packets[call].psn, "Send", call + 1, "Send")
+        assert connection.contradicted == ([], []) and connection.retransmitted_packets == (0, 0)
+        assert [rpc.state for rpc in rpcs] == ["complete", "no reply"]
+    else:
+        assert connection.contradicted == ([len(packets)], []) and not connection.reused_psns
+        assert [rpc.state for rpc in rpcs] == ["no reply"]
+
+
+@pytest.mark.parametrize(("calls", "together"), [(400, False), (2200, True)])
+def test_a_sender_that_steps_back_far_loses_no_message(calls: int, together: bool) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect(acks="none")
+    for _ in range(calls):
+        reply(call(conn, nfs3.null()), nfs3.null_reply())
+    count = len(wire.packets)
+    conn.ends[0].psn = (conn.ends[0].psn - calls) & 0xFFFFFF
+    reply(call(conn, nfs3.null()), nfs3.null_reply())
+    capture = Capture(wire)
+    rpcs = analyze(capture, [] if together else [count])
+    judge_whole(capture, rpcs)
+    assert len(rpcs) == calls + 1
+    (error,) = rpcs[0].connection.reused_psns
+    assert (error.frame, error.sender) == (count + 1, 0)
+
+
+@pytest.mark.parametrize("packet_of_send", ["only", "last"])
+@pytest.mark.parametrize("other", [True, False])
+def test_other_bytes_are_found_where_contents_are_dropped(packet_of_send: str, other: bool) -> None:
+    """Those of the first transmission are here no more when the RPC has ended."""
+    wire = Wire(mtu=256)
+    conn = wire.connect(acks="none")
+    reply(call(conn, nfs3.getattr_()), nfs3.readlink_reply(b"x" * (400 if packet_of_send == "last" else 4)))
+    packets = list(wire.packets)
+    at = [at for at in faults.where(packets, kind="send") if packets[at].sender == 1][-1]
+    payload = packets[at].payload[:-4] + b"YYYY" if other else packets[at].payload
+    again = replace(packets[at], payload=payload, time=packets[at].time + 500_000_000, copy=1)
+    analyzer = Analyzer(Options(contents=False))
+    (rpc,) = analyzer.feed(frame_batch(Capture(wire, packets).frames))
+    analyzer.feed(frame_batch(Capture(wire, [*packets, again]).frames[-1:], len(packets) + 1))
+    assert rpc.connection.contradicted == ([], [len(packets) + 1] if other else [])
+    assert not rpc.connection.reused_psns
