@@ -16,7 +16,6 @@ from ..link.frame_decoder import DecodedFrames, FrameDecoder
 from ..transport.connection import Connection, Registry
 from ..transport.delays import RetransmissionDelays
 from ..transport.health import TransportHealth
-from ..transport.operations import Operation
 from ..transport.rc.link import RcLink
 from ..transport.rc.observer import LinkRun, RcObserver
 from .answered import RpcNumbers
@@ -188,7 +187,7 @@ class Analyzer:
         if runs:
             events, plain = self._plain.take(runs, events)
         if plain is not None:
-            plain.happen(events, self._take_one, self._numbers, self._done)
+            plain.happen(events, self._dispatcher, self._numbers, self._done)
         else:
             self._take(events)
         frame = int(batch.rows["number"][-1])
@@ -290,9 +289,6 @@ class Analyzer:
             if link is not before:
                 before, take = link, self._dispatcher(link).take
             take(operation)
-
-    def _take_one(self, link: Link, operation: Operation) -> None:
-        self._dispatcher(link).take(operation)
 
     def _dispatcher(self, link: Link) -> Dispatcher:
         connection = link.connection

@@ -76,13 +76,19 @@ class Dispatcher:
         if protocol == "rpcrdma":
             if operation.kind is SEND:
                 self._send(operation)
-            elif operation.kind is not ATOMIC:
-                if self.listener is not None:
-                    self.listener.data_transferred(operation)
-                if operation.length:
-                    self.matching.memory.transfer(operation)
+            else:
+                self.transfer(operation)
         elif protocol == "unknown":
             self._consider(operation)
+
+    def transfer(self, operation: Operation) -> None:
+        """The same where it is no Send, and the protocol is RPC-over-RDMA: it neither begins nor ends an Rpc."""
+        if operation.kind is not ATOMIC:
+            matching = self.matching
+            if matching.listener is not None:
+                matching.listener.data_transferred(operation)
+            if operation.length:
+                matching.memory.transfer(operation)
 
     def finish(self) -> None:
         """The connection is over."""

@@ -135,6 +135,9 @@ class AdvertisedMemory:
         """Attach a Read or Write to the segments it touches; False where no call advertised them."""
         owner = 1 - operation.initiator
         found = self.segments[owner].touched(operation)
+        if len(found) == 1:
+            found[0].use.operations.append(operation)
+            return True
         if len(found) > MAX_TOUCHED:
             for entry in found:
                 entry.use.contested = True

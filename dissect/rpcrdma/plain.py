@@ -26,11 +26,12 @@ from ..transport.rc.observer import LinkRun
 from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
 from .dispatch import Dispatcher
 from .listeners import PlainPairs
-from .messages import HEADER, LONG_HEADER, TransportHeader
+from .messages import HEADER, LONG_HEADER
 from .plain_batch import Event, Link, PlainBatch, connection_number
 from .plain_long_replies import LongReply, Place, Transfer, advertised, header_of, quiet, transfers
 from .plain_sends import SHORTEST_REPLY, PlainNames, PlainSends, read_sends
 from .rpc_table import RPC, STATES, PlainRpcs
+from .transport_header import decode_header
 
 MIN_ROWS = 64
 """Sends of a batch from which on columns take less time than objects."""
@@ -120,7 +121,7 @@ class PlainWay:
         usable = rows["frame"] > self._settled(links, columns, read, sends)[columns.link]
         usable &= ~columns.unusual
         pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))
-        pairs, long = self._long(columns, read, pairs, links, sends, events)
+        pairs, long = self._long(data, columns, read, pairs, links, sends, events)
         pairs = self._answered(read, pairs, rows["captured"], long)
         pairs = self._accepted(data, links, columns, read, pairs)
         if not len(pairs.call):
@@ -136,10 +137,16 @@ class PlainWay:
     def _know(self, runs: list[LinkRun], events: list[Event]) -> None:
         """Make the dispatchers of new connections, in the order of their first events."""
         firsts: dict[int, tuple[int, Link]] = {}
-        for place, link in [(int(run.rows["frame"][0]), link) for link, run in runs] + [one[:2] for one in events]:
-            known = firsts.get(id(link))
-            if known is None or place < known[0]:
-                firsts[id(link)] = place, link
+        for owner, run in runs:
+            place = int(run.rows["frame"][0])
+            if (known := firsts.get(id(owner))) is None or place < known[0]:
+                firsts[id(owner)] = place, owner
+        before: Link | None = None
+        for place, link, _ in events:  # In ascending order.
+            if link is not before:
+                before = link
+                if (known := firsts.get(id(link))) is None or place < known[0]:
+                    firsts[id(link)] = place, link
         for _, link in sorted(firsts.values(), key=itemgetter(0)):
             self._dispatcher(link)
 
@@ -249,6 +256,7 @@ class PlainWay:
 
     def _long(
         self,
+        data: Bytes,
         columns: _Sends,
         read: PlainSends,
         pairs: _Pairs,
@@ -260,12 +268,15 @@ class PlainWay:
         places = read.long[pairs.call].nonzero()[0]
         if not len(places):
             return pairs, []
-        foreign = self._foreign(columns, read, pairs, links, sends)
+        foreign = self._foreign(data, columns, read, pairs, links, sends)
         replies = _long_replies(columns, read, pairs, places)
         index = {link.connection.number: place for place, link in enumerate(links)}
         operations: dict[Place, list[tuple[int, Operation]]] = {}
+        handles = {place[2] for place, _ in replies}
         for at, where, operation in events:
-            if operation.kind is not SEND and (link := index.get(connection_number(where), -1)) >= 0:
+            if operation.handle not in handles or operation.kind is SEND:
+                continue
+            if (link := index.get(connection_number(where), -1)) >= 0:
                 operations.setdefault((link, 1 - operation.initiator, operation.handle), []).append((at, operation))
         memories = [self._dispatcher(link).matching.memory for link in links]
         known = [
@@ -288,16 +299,23 @@ class PlainWay:
         return _chosen(pairs, ~read.long[pairs.call] | (pairs.transfers >= 0)), long
 
     def _foreign(
-        self, columns: _Sends, read: PlainSends, pairs: _Pairs, links: list[RcLink], sends: Others
+        self, data: Bytes, columns: _Sends, read: PlainSends, pairs: _Pairs, links: list[RcLink], sends: Others
     ) -> set[Place] | None:
         """Memory that other messages name; None where it cannot be told."""
         plain = (read.call | read.reply) & ~read.long
         plain[pairs.call] = plain[pairs.reply] = True
-        headers: list[tuple[int, int, TransportHeader]] = []
-        for row in (~plain).nonzero()[0].tolist():
-            run = self._runs[int(columns.run[row])]
-            operation = run.operation(int(columns.row[row]))
-            headers.append((int(columns.link[row]), int(columns.sender[row]), header_of(operation)))
+        plain |= read.usual & ~read.words[:, 4:7].any(axis=1)  # They name none.
+        others = (~plain).nonzero()[0]
+        view = data.data
+        headers = [
+            (link, sender, decode_header(view, start, start + length, length))
+            for link, sender, start, length in zip(
+                columns.link[others].tolist(),
+                columns.sender[others].tolist(),
+                *(columns.rows[name][others].tolist() for name in ("payload", "length")),
+                strict=True,
+            )
+        ]
         for place, link in enumerate(links):
             for _, operation in sends.get(link.connection.number, ()):
                 if operation.start_known:

@@ -14,6 +14,7 @@ from ..transport.connection import Connection
 from ..transport.operations import SEND, Operation
 from ..transport.rc.link import RcLink
 from .answered import RpcNumbers
+from .dispatch import Dispatcher
 from .matching import Matching
 from .rpc_table import PlainRpcs, RpcTable
 from .rpcs import Rpc
@@ -89,42 +90,51 @@ class PlainBatch:
     def happen(
         self,
         events: Sequence[Event],
-        take: Callable[[Link, Operation], None],
+        dispatcher: Callable[[Link], Dispatcher],
         numbers: RpcNumbers,
         done: list[Rpc],
     ) -> None:
         """Let the other events of the batch happen; ``done`` is where RPCs that they end are put."""
-        places = np.array([place for place, _, _ in events], np.int64)
-        before = self._sorted_calls.searchsorted(places, side="right")
+        calls = self._sorted_calls.tolist()
         called = 0
+        places: list[int] = []
+        """Of the events that may begin or end RPCs; ``drawn`` and ``ended`` are as they are behind each."""
         drawn, ended = [numbers.last], [len(done)]
-        for (place, link, operation), ahead in zip(events, before.tolist(), strict=True):
-            if ahead != called:
-                numbers.last += ahead - called
-                called = ahead
-            happens = self._listened or operation.kind is SEND
-            directions = self._beside.get(connection_number(link)) if happens else None
-            if directions is None:
-                take(link, operation)
+        listened, before = self._listened, None
+        for place, link, operation in events:
+            if link is not before:
+                before, taker = link, dispatcher(link)
+                directions = self._beside.get(taker.conversation.connection.number, ())
+            if operation.kind is not SEND and not listened:
+                if taker.conversation.protocol == "rpcrdma":
+                    taker.transfer(operation)
+                    continue
+                advanced: Sequence[PlainDirection] = ()
             else:
-                for direction in directions:
-                    direction.advance(place)
-                take(link, operation)
-                for direction in directions:
-                    direction.happened(place)
+                advanced = directions
+            ahead = bisect_right(calls, place, called)
+            numbers.last += ahead - called
+            called = ahead
+            for direction in advanced:
+                direction.advance(place)
+            taker.take(operation)
+            for direction in advanced:
+                direction.happened(place)
+            places.append(place)
             drawn.append(numbers.last - called)
             ended.append(len(done))
         numbers.last += len(self._calls) - called
         rows = self.plain.rows
+        happened = np.array(places, np.int64)
         rows["number"] = (
-            np.array(drawn)[places.searchsorted(self._calls)] + 1 + self._sorted_calls.searchsorted(self._calls)
+            np.array(drawn)[happened.searchsorted(self._calls)] + 1 + self._sorted_calls.searchsorted(self._calls)
         )
         rows["order"] = np.concatenate([direction.finish() for direction in self._all])
         first = 0
         for direction in self._all:
             direction.settle(rows[first : first + len(direction)], self.plain)
             first += len(direction)
-        self._ended = np.repeat(places, np.diff(ended))
+        self._ended = np.repeat(happened, np.diff(ended))
 
     def finish(self, done: list[Rpc]) -> None:
         """All has ended; of ``done``, which are those that are objects, what did not by an event after all events."""

@@ -30,6 +30,8 @@ _SEND_ONLY = (_KIND == _SEND) & opcodes.IS_ONLY & ~opcodes.HAS_RETH
 
 MIN_RUN = 4
 """Sends from which on columns take less time than objects."""
+PLAIN_SHARE = 8
+"""The same, where at least one of so many messages is a plain Send."""
 
 
 class RequestAssembly:
@@ -173,20 +175,17 @@ class RequestAssembly:
                 if len(sends) == len(starts):
                     self.order = reached
                     return
-                others = np.repeat(~plain, ends + 1 - starts)
-                rows, psns = take(rows, others), psns[others]
-                behind_each = np.cumsum((ends + 1 - starts)[~plain])
-                starts, ends = behind_each - (ends + 1 - starts)[~plain], behind_each - 1
+                starts, ends = starts[~plain], ends[~plain]
         first = take(rows, starts)
         frames, times = first["frame"].tolist(), first["time"].tolist()
         last, last_frames, last_times, sums = first, frames, times, first["length"]
-        if int(ends[-1]) - int(starts[0]) >= len(starts):  # Some have several packets.
+        if some(starts != ends):  # Some have several packets.
             last = take(rows, ends)
             last_frames, last_times = last["frame"].tolist(), last["time"].tolist()
-            sums = np.add.reduceat(rows["length"], starts)
+            sums = _sums(rows["length"], starts, ends)
         kinds = _KIND[first["opcode"]]
         short = rows["captured"] < rows["length"]
-        shorts = np.logical_or.reduceat(short, starts).tolist() if some(short) else [False] * len(starts)
+        shorts = (_sums(short, starts, ends) > 0).tolist() if some(short) else [False] * len(starts)
         lengths = np.where(opcodes.HAS_RETH[first["opcode"]], first["dma_length"], sums).tolist()
         out, sender, order = self.out, self.sender, self.order
         view = data.data
@@ -270,7 +269,7 @@ class RequestAssembly:
     def _plain(self, rows: Rows, starts: Int64s, ends: Int64s) -> NDArray[np.bool_] | None:
         """Which of these messages are Sends as plain as those of a ``SendRun``; None for too few of them."""
         single = starts == ends
-        if 4 * int(np.count_nonzero(single)) < len(rows):
+        if PLAIN_SHARE * int(np.count_nonzero(single)) < len(starts):
             return None
         orders = rows["frame"][ends]
         if int(orders[0]) <= self.order or some(orders[1:] <= orders[:-1]):
@@ -278,7 +277,7 @@ class RequestAssembly:
         plain: NDArray[np.bool_] = (
             _SEND_ONLY[rows["opcode"]] & (rows["captured"] == rows["length"]) & (rows["headers"] != 0)
         )[starts] & single
-        return plain if 4 * int(np.count_nonzero(plain)) >= max(len(rows), 4 * MIN_RUN) else None
+        return plain if PLAIN_SHARE * int(np.count_nonzero(plain)) >= max(len(starts), PLAIN_SHARE * MIN_RUN) else None
 
     def _bare(self, rows: Rows) -> Rows | None:
         """Which packets the capture truncates inside their headers; None for none of them."""
@@ -392,3 +391,10 @@ class RequestAssembly:
     def _contradict(self, operation: Operation, found: dict[int, int]) -> None:
         operation.contradict(found)
         self.connection.contradict(self.sender, found.values())
+
+
+def _sums(values: Rows, starts: Int64s, ends: Int64s) -> Int64s:
+    """The sums of the stretches [start, end], which ascend and do not overlap."""
+    before = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
+    sums: Int64s = before[ends + 1] - before[starts]
+    return sums
