@@ -33,7 +33,7 @@ from .memory import AdvertisedHistory
 from .nouns import RdmaOperation, RefusableMessage, SentMessage
 from .plain import message_class, plain_call, plain_message, rpc_class, settled_class
 from .plain_columns import PlainRows, accepted
-from .remembered import remember
+from .remembered import LastXids, remember
 from .settling import Settling
 from .subject import Subject
 from .terms import VersionTwoState
@@ -93,7 +93,7 @@ class AuditListener:
         """Calls without a reply, by caller."""
         self.answered: OrderedDict[Rpc, Transaction] = OrderedDict()
         """Answered, and not judged yet."""
-        self.xids: tuple[OrderedDict[int, None], ...] = (OrderedDict(), OrderedDict())
+        self.xids = LastXids(), LastXids()
         """Of messages that either end sent."""
         self.errored: tuple[OrderedDict[int, Rpc], ...] = (OrderedDict(), OrderedDict())
         """Calls of either end that an RDMA_ERROR answered."""
@@ -125,7 +125,7 @@ class AuditListener:
             self._unread(caller, UnreadCall(rpc.xid, message.frame))
         if rpc.chunks:
             self.memory.advertise(transaction, caller, self.open[caller])
-        remember(self.xids[caller], rpc.xid, None)
+        self.xids[caller].add((rpc.xid,))
         self.errored[caller].pop(rpc.xid, None)
         if self._plain(message, plain_call) and not rpc.backward and not rpc.notes:
             self.terms.sent[0] += 1
@@ -158,7 +158,7 @@ class AuditListener:
             and self._plain(message, plain_message)
         ):
             self.terms.sent[1] += 1
-            remember(self.xids[1], rpc.xid, None)
+            self.xids[1].add((rpc.xid,))
             self.answers.note_version(1, message)
             self.answered[rpc] = self.open[0].pop(rpc)
             self.last_answered[0] = max(self.last_answered[0], rpc.call.frame)
@@ -168,7 +168,7 @@ class AuditListener:
         sent = self._sent(SentMessage(self.conversation, message, 1 - caller, False, rpc))
         sent.errored = self.errored[caller].get(rpc.xid) if rpc.call is None else None
         sent.xid_seen = rpc.call is not None or rpc.xid in self.xids[caller]
-        remember(self.xids[1 - caller], rpc.xid, None)
+        self.xids[1 - caller].add((rpc.xid,))
         if message.header.procedure == RDMA_ERROR and rpc.call is None:
             self.answers.refused(sent)
         self.answers.replied(caller, rpc, message)
@@ -227,7 +227,7 @@ class AuditListener:
         if header.procedure == RDMA_ERROR:
             sent.xid_seen = header.xid in self.xids[1 - sender]
             self.answers.refused(sent)
-        remember(self.xids[sender], header.xid, None)
+        self.xids[sender].add((header.xid,))
         if header.procedure == RDMA_ERROR:
             self._answered(1 - sender, header.xid, message.frame)
         elif header.problem or header.truncated:
@@ -283,10 +283,8 @@ class AuditListener:
         assert rows is not None
         calls, replies = range(rows.called, called), range(rows.answered, answered)
         rows.advance(called, answered)
-        for xid in rows.call_xids[calls.start : calls.stop]:
-            remember(self.xids[0], xid, None)
-        for xid in rows.reply_xids[replies.start : replies.stop]:
-            remember(self.xids[1], xid, None)
+        self.xids[0].add(rows.call_xids[calls.start : calls.stop])
+        self.xids[1].add(rows.reply_xids[replies.start : replies.stop])
         if self.errored[0]:
             for xid in rows.call_xids[calls.start : calls.stop]:
                 self.errored[0].pop(xid, None)
@@ -323,6 +321,7 @@ class AuditListener:
             answer = bisect_right(self.plain.reply_frames, rpc.call.frame)
             transaction.relieved = self.plain.reply_times[answer] - rpc.call.time
             self.settling.add(transaction)
+        self.plain = None  # It holds all rows of the batch.
 
     def _made_messages(self, rpcs: PlainRpcs, rows: Rows, is_call: bool) -> Iterator[SentMessage]:
         for first in range(len(rows)):

@@ -13,7 +13,7 @@ from ..rpcrdma.segment_table import AdvertisedSegment, SegmentTable
 from ..transport.connection import Connection
 from ..transport.operations import Operation
 from .nouns import RdmaOperation
-from .remembered import REMEMBERED, remember
+from .remembered import remember
 from .subject import precedes
 from .transaction import HandleStep, Transaction, delivers
 
@@ -23,10 +23,12 @@ PREDICTABLE = 32
 """Handles in a row of one step, from which on they are predictable."""
 NEARBY = 128
 """Calls with chunks within which a handle that comes back is the same registration."""
+MAX_ADVERTISERS = 256
+"""Calls with chunks of each end whose memory is remembered, answered ones included: each takes some kilobytes."""
 
 
 class AdvertisedHistory:
-    """Of the calls of both ends; those of ``REMEMBERED`` calls with chunks each."""
+    """Of the calls of both ends; those of ``MAX_ADVERTISERS`` calls with chunks each."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -58,7 +60,7 @@ class AdvertisedHistory:
         self.segments[owner].add(rpc)
         advertisers = self.advertisers[owner]
         advertisers.append(rpc)
-        while len(advertisers) > REMEMBERED and advertisers[0] not in unanswered:
+        while len(advertisers) > MAX_ADVERTISERS and advertisers[0] not in unanswered:
             self.segments[owner].remove(advertisers.pop(0))
 
     def _step(self, rpc: Rpc, owner: int) -> HandleStep:

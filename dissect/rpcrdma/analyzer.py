@@ -339,12 +339,15 @@ class Analyzer:
         return plain.table(done) if plain is not None else RpcTable(done)
 
 
+_NOTHING = memoryview(b"")
+
+
 def drop_contents(rpc: Rpc) -> None:
     """Drop the payloads."""
     for message in (rpc.call, rpc.reply):
         if message is not None:
             message.operation.payload.drop()
-            message.data = memoryview(b"")
+            message.data = _NOTHING
     for chunk in rpc.chunks:
         for use in chunk.segments:
             for operation in use.operations:

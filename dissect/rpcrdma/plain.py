@@ -28,7 +28,7 @@ from .dispatch import Dispatcher
 from .listeners import PlainPairs
 from .messages import HEADER, LONG_HEADER
 from .plain_batch import Event, Link, PlainBatch, connection_number
-from .plain_long_replies import LongReply, Place, Transfer, advertised, header_of, quiet, transfers
+from .plain_long_replies import LongReply, Place, Transfer, advertised, header_of, note_transfers, quiet, transfers
 from .plain_sends import SHORTEST_REPLY, PlainNames, PlainSends, read_sends
 from .rpc_table import RPC, STATES, PlainRpcs
 from .transport_header import decode_header
@@ -41,8 +41,6 @@ PAUSE = 8
 """Batches, behind one in which columns did not pay, that go the first way."""
 _FIRST_RESULT = 13
 """The word of a plain reply with which its results begin."""
-
-
 NEVER = 1 << 62
 
 Long = tuple[LongReply, Transfer]
@@ -235,9 +233,8 @@ class PlainWay:
         right = (
             (rows["frame"][reply] > rows["frame"][call]) & (rows["time"][reply] >= rows["time"][call]) & (waited >= 0)
         )
-        right &= (
-            read.long[call] | ~read.long[reply]
-        )  # What fills a Reply chunk that the call did not give is not plain.
+        # What fills a Reply chunk that the call did not give is not plain.
+        right &= read.long[call] | ~read.long[reply]
         call, reply = call[right], reply[right]
         ends = rows["payload"][call] + rows["captured"][call]
         procedures = self._names.procedures(data, read, call, ends)
@@ -373,7 +370,7 @@ class PlainWay:
         rows["transfer"] = -1
         if transfers:
             rows["transfer"][through] = np.arange(len(transfers))
-            _note_transfers(rows, through, transfers)
+            note_transfers(rows, through, transfers)
         plain = PlainRpcs(rows, data, runs, conversations, self._names.names, transfers)
         listened = any(matching.columns is not None for _, matching in matchings)
         busy = {connection_number(link) for _, link, operation in events if listened or operation.kind is SEND}
@@ -405,17 +402,6 @@ class PlainWay:
                 rows["invalidated"] = np.where(names, packets["immediate"].astype(np.int64), -1)
         rows["latency"] = rows["latency_server"] = rows["reply_time"] - rows["call_time"]
         return rows
-
-
-def _note_transfers(rows: Rows, through: NDArray[np.bool_], transfers: list[tuple[LongReply, Operation]]) -> None:
-    """What RPC rows say of their Reply chunks."""
-    found = [(reply.returned, one.last_time - one.first_time, one.retransmissions) for reply, one in transfers]
-    returned, writes, retransmissions = np.array(found, np.int64).T
-    rows["reply_chunk_bytes"][through] = returned
-    rows["reply_chunks"][through] = rows["reply_segments"][through] = 1
-    rows["latency_server"][through] -= writes
-    rows["latency_writes"][through] = writes
-    rows["retransmissions"][through] = retransmissions
 
 
 def _chosen(pairs: _Pairs, chosen: Rows) -> _Pairs:

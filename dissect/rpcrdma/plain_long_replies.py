@@ -10,6 +10,10 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Rows
 from ..layers.oncrpc_codes import MSG_ACCEPTED, REPLY
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..transport.operations import WRITE, Operation
@@ -133,3 +137,14 @@ def complete(rpc: Rpc, reply: LongReply, operation: Operation) -> None:
         message.header.reply = WriteChunk((one,))
     rpc.reply.header.procedure = RDMA_NOMSG
     rpc.chunks = [ChunkUse("reply", None, [SegmentUse(segment, reply.returned, [operation])])]
+
+
+def note_transfers(rows: Rows, through: NDArray[np.bool_], transfers: list[tuple[LongReply, Operation]]) -> None:
+    """What RPC rows say of their Reply chunks."""
+    found = [(reply.returned, one.last_time - one.first_time, one.retransmissions) for reply, one in transfers]
+    returned, writes, retransmissions = np.array(found, np.int64).T
+    rows["reply_chunk_bytes"][through] = returned
+    rows["reply_chunks"][through] = rows["reply_segments"][through] = 1
+    rows["latency_server"][through] -= writes
+    rows["latency_writes"][through] = writes
+    rows["retransmissions"][through] = retransmissions

@@ -33,6 +33,7 @@ def small_batches() -> Iterator[None]:
         patch.setattr(plain, "MIN_ROWS", 1)
         patch.setattr(plain, "MIN_SHARE", 1 << 30)
         patch.setattr(assembly, "MIN_RUN", 1)
+        patch.setattr(assembly, "PLAIN_SHARE", 1 << 30)
         yield
 
 
