@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...arrays import Rows
-from ...layers.fpdus import MARKER_BYTES, MARKER_INTERVAL, MarkerGrid, fpdu_bytes
+from ...layers.fpdus import MARKER_BYTES, MARKER_INTERVAL, MarkerGrid, fpdu_bytes, verify_crc
 from ...serial import DDP_MSN
 from . import rdmap
 from .pending import without_markers
@@ -143,10 +143,11 @@ class Search:
                 return Found(candidate, True)
             if verdict == MAYBE and maybe is None:
                 maybe = candidate
-            if verdict == NO and markers_unknown and broken is not None:
-                found = self._with_markers(candidate, broken)
-                if found is not None:
+            if (verdict == NO or final) and markers_unknown and broken is not None:
+                found = self._with_markers(candidate, broken, final)
+                if found is not None and found.confirmed:
                     return found
+                maybe = candidate if found is not None and maybe is None else maybe
         return Found(self.window.limit if maybe is None else maybe, False)
 
     def _candidates(self, at: int) -> Iterator[int]:
@@ -223,8 +224,13 @@ class Search:
 
     # Markers that were not agreed on in this capture
 
-    def _with_markers(self, at: int, broken: int) -> Found | None:
-        """Whether markers explain why what follows from ``at`` on breaks off behind the header at ``broken``."""
+    def _with_markers(self, at: int, broken: int, final: bool) -> Found | None:
+        """Whether markers explain why what follows from ``at`` on breaks off behind the header at ``broken``.
+
+        Two of them tell by their pointers; with ``final`` one does, where the CRCs fit with it.  One alone is not
+        confirmed before.
+        """
+        likely: Found | None = None
         window = self.window
         first = window.starts[0]
         for marker in self._marker_candidates(broken):
@@ -233,22 +239,53 @@ class Search:
             begin = grid.place(at)
             search = Search(bare, None, False, self.evidence, self.known, self.verify)
             verdict, _ = search._chain(begin, 2 * MARKER_INTERVAL)
-            if verdict == YES and self._pointers_fit(bare, begin, grid):
+            if verdict == YES and self._pointers_fit(bare, begin, grid) > 1:
                 return Found(begin, True, grid)
-        return None
+            if final and self._crcs_fit(bare, begin, grid):
+                return Found(begin, True, grid)
+            if verdict == MAYBE and not final and self._pointers_fit(bare, begin, grid):
+                likely = Found(at, False)
+        return likely
+
+    def _crcs_fit(self, bare: Window, at: int, grid: MarkerGrid) -> bool:
+        """Whether FPDUs with right CRCs follow each other from ``at`` on, one of them with a marker in it."""
+        if self.crc is False or not self._pointers_fit(bare, at, grid):
+            return False
+        marked = False
+        for _ in range(MAX_HEADERS):
+            if at + HEAD > bare.limit:
+                break
+            head = bare.read(at, HEAD)
+            header = _header(head) if len(head) == HEAD else None
+            if header is None:
+                return False
+            end = at + fpdu_bytes(header.length)
+            if end > bare.limit:
+                break
+            start, stop = grid.start(at), grid.start(end)
+            fpdu = self.window.read(start, stop - start)
+            if len(fpdu) < stop - start or not verify_crc(fpdu):
+                return False
+            marked = marked or len(grid.between(start, stop)) > 0
+            at = end
+        return marked
 
     def _marker_candidates(self, at: int) -> list[int]:
-        """Where a marker may be that points back to the FPDU at ``at``, or stands behind it (RFC 5044, 4.3)."""
+        """Where a marker may be that points back to the FPDU at ``at``, or stands before or behind it.
+
+        RFC 5044, 4.3.
+        """
         head = self.window.read(at, MARKER_INTERVAL + MARKER_BYTES)
         words = np.frombuffer(head[: len(head) & ~3], ">u4")
         found = [at + 4 * index for index in np.flatnonzero(words == 4 * np.arange(len(words))).tolist() if index]
         end = at + fpdu_bytes(head[0] << 8 | head[1])
-        if self.window.read(end, MARKER_BYTES) == bytes(MARKER_BYTES):
-            found.append(end)
+        for marker in (end, at - MARKER_BYTES):
+            if self.window.read(marker, MARKER_BYTES) == bytes(MARKER_BYTES):
+                found.append(marker)
         return found[:MAX_MARKERS]
 
-    def _pointers_fit(self, bare: Window, at: int, grid: MarkerGrid) -> bool:
-        """Whether two markers and more point at the FPDUs they stand in, and none elsewhere."""
+    def _pointers_fit(self, bare: Window, at: int, grid: MarkerGrid) -> int:
+        """How many markers point at the FPDUs they stand in; 0 where one points elsewhere."""
         right = 0
         while right < MAX_MARKERS:
             head = bare.read(at, 2)
@@ -261,10 +298,10 @@ class Search:
                 word = self.window.read(marker, MARKER_BYTES)
                 if len(word) == MARKER_BYTES:
                     if int.from_bytes(word, "big") != max(0, marker - grid.position(at)):
-                        return False
+                        return 0
                     right += 1
             at = end
-        return right >= 2
+        return right
 
 
 def _continues(before: _Header, header: _Header) -> bool:

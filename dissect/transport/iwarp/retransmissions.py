@@ -20,10 +20,8 @@ from ...serial import TCP_SEQUENCE
 from ..connection import MAX_CONTRADICTED
 from ..gaps import Gap, add_gap, fill_gaps
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Tally
-from .copies import MAX_COMPARED, SentSegments, contradicted
+from .copies import MAX_COMPARED, RecentSegments, SentSegments, contradicted
 
-KEPT = 2048
-"""Segments behind the last one among which an earlier transmission is looked for."""
 MAX_COMPLAINTS = 256
 MAX_MARKS = 1 << 16
 TIMEOUT_LEAST = 1_000_000
@@ -94,8 +92,7 @@ class TcpRetransmissions:
         self._gaps: list[Gap] = []
         self._complaints: deque[_Complaint] = deque(maxlen=MAX_COMPLAINTS)
         self._open: OpenRetransmission | None = None
-        self._parts: deque[SentSegments] = deque()
-        self._count = 0
+        self._recent = RecentSegments()
         self._damaged: deque[tuple[int, int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
         """``(start, stop, frame, time)`` of segments that arrived damaged."""
         self._acks: deque[tuple[Int64s, Int64s]] = deque(maxlen=64)
@@ -194,8 +191,7 @@ class TcpRetransmissions:
             np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum", "payload", "captured")
         )
         columns = SentSegments(at, end, time, frame, checksum, payload, captured, sums, data)
-        self._parts.append(columns)
-        self._count += len(at)
+        self._recent.begin(columns)
         breaks = np.flatnonzero(at[1:] != end[:-1]) + 1
         if self.head is None:
             self.head = int(at[0])
@@ -205,9 +201,7 @@ class TcpRetransmissions:
             edges = [0, *breaks.tolist(), len(at)]
             for a, b in pairwise(edges):
                 self._run(columns, a, b)
-        self._parts[-1] = columns._replace(data=None)
-        while self._parts and self._count - len(self._parts[0].at) >= KEPT:
-            self._count -= len(self._parts.popleft().at)
+        self._recent.end(int(self._acks[-1][0][-1]) if self._acks else None)
         if self._twice:
             self._settle()
 
@@ -275,17 +269,18 @@ class TcpRetransmissions:
 
     def _contradicts(self, sent: SentSegments, index: int) -> dict[int, int]:
         """The frames that carried other bytes than a segment, as far as that is known, and its own."""
-        for part in reversed(self._parts):
+        start, frame = int(sent.at[index]), int(sent.frame[index])
+        found: dict[int, int] = {}
+        for part in reversed(self._recent.parts):
             others = contradicted(sent, index, part)
-            if others:
-                frame = int(sent.frame[index])
-                if len(self.contradicted) < MAX_CONTRADICTED:
-                    self.contradicted.append(frame)
-                self._mark(frame, CONTRADICTED)
-                return dict.fromkeys(others, frame)
-            if others is not None:
+            found |= dict.fromkeys(others or (), frame)
+            if others is not None and int(part.at.min()) <= start:
                 break
-        return {}
+        if found:
+            if len(self.contradicted) < MAX_CONTRADICTED:
+                self.contradicted.append(frame)
+            self._mark(frame, CONTRADICTED)
+        return found
 
     def _begin(self, sent: SentSegments, a: int, gap: Gap | None) -> OpenRetransmission:
         """Why the segment is retransmitted, as far as the capture shows."""
@@ -323,7 +318,7 @@ class TcpRetransmissions:
 
     def _sighting(self, at: int, frame: int) -> tuple[int, int, int] | None:
         """``(frame, time, checksum)`` of the last segment before ``frame`` that carried the byte."""
-        for part in reversed(self._parts):
+        for part in reversed(self._recent.parts):
             stop = int(np.searchsorted(part.frame, frame))
             low = max(0, stop - MAX_COMPARED)
             where = np.flatnonzero((part.at[low:stop] <= at) & (part.end[low:stop] > at))

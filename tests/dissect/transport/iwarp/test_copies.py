@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from playbook import tcp_faults
@@ -12,6 +13,7 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.judge import analyze
 from playbook.shapes import DATA, read, write
 from playbook.tcp import TcpSegment
+from rdmascope.dissect.transport.iwarp.copies import KEPT, MAX_HELD, RecentSegments, SentSegments, contradicted
 
 
 def captured(
@@ -55,10 +57,11 @@ def test_chunk_data_retransmitted_with_other_bytes_are_undecidable(
     assert rpc.connection.contradicted[sender] == [again + 1] and not rpc.connection.contradicted[1 - sender]
 
 
-@pytest.mark.parametrize("changed", [0, 1000])
-def test_a_retransmission_that_begins_earlier_is_compared_where_it_overlaps(changed: int) -> None:
+@pytest.mark.parametrize(("changed", "together"), [(0, True), (400, True), (400, False), (1000, True), (1000, False)])
+def test_a_retransmission_that_begins_earlier_is_compared_where_it_overlaps(changed: int, together: bool) -> None:
+    """In an earlier batch only what was not acknowledged yet is held."""
     wire, segments, again = captured(False, "Write", 300, changed)
-    (rpc,) = analyze(IwarpCapture(wire, segments))
+    (rpc,) = analyze(IwarpCapture(wire, segments), batches(segments, together))
     assert rpc.state == "undecidable"
     assert rpc.connection.contradicted == ([], [again + 1])
 
@@ -75,3 +78,40 @@ def test_a_right_crc_decides() -> None:
     (rpc,) = analyze(IwarpCapture(wire, segments))
     assert rpc.state == "complete" and not rpc.damage
     assert rpc.connection.contradicted == ([], [again + 1])
+
+
+def segments_of(sizes: Sequence[int], first: int, data: bytes, at: int = 0) -> SentSegments:
+    """Segments of those sizes from position ``at`` on, all captured, in frames from ``first`` on."""
+    lengths = np.array(sizes, np.int64)
+    ends = np.cumsum(lengths) + at
+    starts, count = ends - lengths, len(sizes)
+    return SentSegments(
+        starts, ends, np.arange(count), np.arange(first, first + count), np.zeros(count, np.uint16),
+        starts - at, lengths, np.full(count, -1), np.frombuffer(data, np.uint8),
+    )  # fmt: skip
+
+
+def test_bytes_are_held_until_they_are_acknowledged() -> None:
+    recent, data = RecentSegments(), bytes(range(100)) * 100
+    recent.begin(segments_of([1000] * 10, 1, data))
+    recent.end(4500)
+    again = segments_of([700], 11, data[:4700][4000:], at=4000)
+    assert [contradicted(again, 0, part) for part in recent.parts] == [None, ()]
+    assert sum(len(part.data) for part in recent.parts if part.data is not None) == 6000
+    other = segments_of([700], 11, bytes(700), at=4000)
+    assert [frame for part in recent.parts for frame in contradicted(other, 0, part) or ()] == [5]
+    recent.begin(segments_of([10], 12, data, at=10_000))
+    recent.end(10_010)
+    assert all(part.data is None for part in recent.parts)
+
+
+def test_few_bytes_are_held() -> None:
+    recent = RecentSegments()
+    for number in range(40):
+        recent.begin(segments_of([1000] * 100, 100 * number, bytes(100_000), at=100_000 * number))
+        recent.end(500)
+    assert sum(len(part.data) for part in recent.parts if part.data is not None) <= MAX_HELD
+    assert sum(len(part.at) for part in recent.parts) < 2 * KEPT
+    recent.begin(segments_of([1000], 5000, bytes(1000)))
+    recent.end(None)
+    assert recent.parts[-1].data is None

@@ -212,6 +212,26 @@ def test_a_start_in_mid_stream(markers: tuple[bool, bool], crc: bool, ports: tup
     assert len(sends) >= 24 and len(writes) >= 24
 
 
+@pytest.mark.parametrize("markers", [(False, True), (True, True)])
+@pytest.mark.parametrize("left", range(1, 13))
+def test_a_start_shortly_before_the_end(markers: tuple[bool, bool], left: int) -> None:
+    """One marker is enough where the CRCs fit with it; where it stands differs with each start."""
+    made = Talk()
+    made.open()
+    made.greet(markers=markers, crc=True)
+    messages = [pattern(msn, 90 + 13 * (msn % 5)) for msn in range(1, 25)]
+    for msn, message in enumerate(messages, 1):
+        made.say(1, send(msn, message))
+    made.say(0, send(1, CALL))
+    last = [index for index, one in enumerate(made.segments) if one.sender == 1 and one.payload][-left]
+    segments = made.segments[last:]
+    for cuts in ((), range(len(segments))):
+        _, operations = observe(made, segments, cuts)
+        assert [contents(one) for one in operations] == [*messages[-left:], CALL]
+    _, operations = observe(made, snapped(segments, 60))
+    assert all(contents(one) in messages or one.payload.truncated for one in operations)
+
+
 def test_a_start_inside_an_fpdu() -> None:
     made = talk(crc=True)
     segments = made.segments.copy()
