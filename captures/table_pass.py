@@ -10,6 +10,7 @@ from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -62,6 +63,7 @@ class _TablePass:
         )
         self.names_files = bool(self.files) or any(builder.needs("files") for builder in self.rpcs)
         self.file_table = FileTable()
+        self.fields = FieldReader()
         self.ended = 0
         """RPCs that were added."""
         self.auditor: Auditor | None = None
@@ -85,12 +87,13 @@ class _TablePass:
         """The RPCs that ended in a batch."""
         if not len(table):
             return
-        used = []
+        used, paths = [], []
         if self.names_files:
             for rpc in table:
                 self.file_table.add(rpc)
                 used.append(self.file_table.used)
-        self._add_to(self.rpcs, RpcBatch(table, self.ended, used))
+                paths.append(self.file_table.path_of(rpc, self.fields.fields(rpc)))
+        self._add_to(self.rpcs, RpcBatch(table, self.ended, used, paths, self.fields))
         self.ended += len(table)
 
     def evict(self, conversations: list[Conversation]) -> None:

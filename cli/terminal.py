@@ -69,6 +69,11 @@ def binary_output() -> BinaryIO:
 
 def json_line(record: Mapping[str, Any]) -> str:
     """One JSON object, as standard output can take it."""
+    return json_value(record)
+
+
+def json_value(record: Any) -> str:
+    """One JSON value, as standard output can take it."""
     line = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
     return json_escaped(line, ascii_only=not is_unicode(sys.stdout))
 

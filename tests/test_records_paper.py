@@ -25,6 +25,7 @@ from rdmascope.cli.main import main as rdmascope
 from rdmascope.dissect.layers.private_data_codes import PrivateData
 from rdmascope.dissect.records import verification
 from rdmascope.dissect.records.fields import RECORD_TYPES
+from rdmascope.dissect.records.rpc_values import RPC_VALUES
 from rdmascope.dissect.records.schema import VERSIONS, record
 from rdmascope.dissect.verify.second_opinion import Difference
 
@@ -219,7 +220,7 @@ def made() -> Iterator[tuple[str, set[str], bool]]:
                         yield type, names, len(names) < len(node.keywords)
 
 
-CONTENTS = ("fields", "credential", "arguments", "arguments_problem", "results", "results_problem")
+CONTENTS = ("credential", "arguments", "arguments_problem", "results", "results_problem")
 
 
 def test_the_code_makes_what_is_declared() -> None:
@@ -228,6 +229,7 @@ def test_the_code_makes_what_is_declared() -> None:
         seen.add(type)
         declared = {path for path in RECORD_TYPES[type].fields if not re.search(r"[.\[{]", path)}
         optional = {"file", "extracted", "holes", "call_message", "reply_message", "comment", *CONTENTS}
+        optional |= {"path", *(one.name for one in RPC_VALUES)} if type == "rpc" else set()
         assert names <= declared, type
         assert more or declared - names <= optional, type
     assert seen == set(VERSIONS)

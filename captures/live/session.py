@@ -98,7 +98,9 @@ class LiveSession:
         self.other_points: list[OtherPoint] = []
         self.analyzer = Analyzer(options, self._listeners)
         self.statistics = Statistics()
-        self.auditor = Auditor(examples=EXAMPLES, on_finding=self._found, release=drop_contents)
+        self._judged: list[Rpc] = []
+        """Their contents are needed no more, as soon as they were given."""
+        self.auditor = Auditor(examples=EXAMPLES, on_finding=self._found, release=self._judged.append)
         self.credits: dict[int, CreditHistory] = {}
         """By connection number."""
         self.recent = LiveWindow()
@@ -173,6 +175,12 @@ class LiveSession:
 
     def _ended(self, rpcs: list[Rpc]) -> None:
         """RPCs that ended."""
+        self._give(rpcs)
+        for rpc in self._judged:
+            drop_contents(rpc)
+        self._judged.clear()
+
+    def _give(self, rpcs: list[Rpc]) -> None:
         if self._wanted is not None:
             rpcs = rpcs[: self._wanted - self.rpcs]
         if not rpcs:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from importlib.metadata import version
 
 import click
@@ -18,6 +19,7 @@ from rdmascope.dissect.audit.selection import matching_rules
 from rdmascope.dissect.records.audit import finding_record
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
+from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
@@ -159,7 +161,7 @@ def command(
                 wanted=wanted,
                 until=rules,
                 ending=ending,
-                on_rpcs=_print_rpcs if as_json else None,
+                on_rpcs=partial(_print_rpcs, fields=FieldReader()) if as_json else None,
                 on_finding=_print_finding if as_json else None,
                 on_turn=sys.stdout.flush,
             )
@@ -183,9 +185,9 @@ def command(
         ctx.exit(EXIT_FOUND)
 
 
-def _print_rpcs(rpcs: list[Rpc]) -> None:
+def _print_rpcs(rpcs: list[Rpc], fields: FieldReader) -> None:
     for rpc in rpcs:
-        print_json(rpc_record(rpc))
+        print_json(rpc_record(rpc, fields.fields(rpc)))
 
 
 def _print_finding(finding: Finding) -> None:

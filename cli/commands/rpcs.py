@@ -15,15 +15,17 @@ from rdmascope.captures.saved import holds_tables
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
 from rdmascope.dissect.measure.moments import Moment
 from rdmascope.dissect.measure.selection import RpcFilter
-from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.records.rpc import message_record, rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
+from rdmascope.dissect.records.rpc_values import ValueTexts
 from rdmascope.dissect.records.schema import schema
+from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import DURATION, MOMENT, XID, connection_option, procedures
 from ..plain import harmless_line
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
-from ..terminal import console, json_line
+from ..terminal import console, json_line, json_value
 from ..views import rpcs as views
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ def command(
       1067985595  10542000  262144
       ...
     """
-    options = analyzer_options(ports, force, contents=False)
+    options = analyzer_options(ports, force, contents=as_json)
     reading: Reading | SavedSession
     if len(files) == 1 and holds_tables(files[0]):
         from rdmascope.captures.saved_session import SavedSession
@@ -118,6 +120,7 @@ def command(
             reading.lacks("the transport headers of --json")
     else:
         reading = Reading(files, options, streaming=sort is None, follow=following(follow, idle))
+    fields = FieldReader()
     wanted = RpcFilter(names, xids, connections, slower_than, errors, since, until)
     out = console()
     narrow = out.is_terminal and out.width < views.NARROW
@@ -125,15 +128,14 @@ def command(
     def row(rpc: Rpc) -> str | Text:
         place = None
         if as_json and isinstance(reading, Reading):
-            return json_line(reading.placed(rpc_record(rpc)))
+            return json_line(reading.placed(rpc_record(rpc, fields.fields(rpc))))
         if isinstance(reading, Reading) and reading.several:
             place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
         return views.line(rpc, reading.first_time, narrow, place)
 
     rows: Iterator[str | Text]
     if as_json and sort is None and wanted == RpcFilter() and isinstance(reading, Reading):
-        placed = reading.placed
-        rows = _all_lines(reading, lambda rpc: json_line(placed(rpc_record(rpc))))
+        rows = _all_lines(reading)
     else:
         rows = _rows(reading, wanted, row, sort)
     first = next(rows, None)
@@ -169,15 +171,21 @@ def _rows(
         yield from map(row, kept)
 
 
-def _all_lines(reading: Reading, line: Callable[[Rpc], str]) -> Iterator[str | Text]:
+def _all_lines(reading: Reading) -> Iterator[str | Text]:
     """The lines of all RPCs in the order of their calls, those of a batch in one."""
     order: CallOrder[str] = CallOrder(0 if reading.follow else MAX_HELD)
-    lines = RpcLines(line)
+    lines = RpcLines(lambda rpc: json_line(message_record(rpc)))
+    fields, texts = FieldReader(), ValueTexts(json_value)
+    placed = reading.placed
     for table in reading.tables():
+        columns = fields.columns(table)
         if reading.several:  # The files of frames stand in the lines.
-            given = order.add_all((rpc.number, line(rpc)) for rpc in table)
+            given = order.add_all(
+                (rpc.number, json_line(placed(rpc_record(rpc, columns.row(index))))) for index, rpc in enumerate(table)
+            )
         else:
-            given = order.add_all(lines.of(table))
+            found = zip(lines.of(table), texts.of(columns.columns), strict=True)
+            given = order.add_all((number, f'{line[:-1]},"path":null,{text}}}') for (number, line), text in found)
         if given:
             yield "\n".join(given)
     if rest := [*order.rest()]:

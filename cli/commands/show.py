@@ -18,6 +18,7 @@ from rdmascope.dissect.records.rpc_contents import contents_fields
 from rdmascope.dissect.records.schema import record
 from rdmascope.dissect.rpcrdma.message_trees import DecodedMessage, decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
+from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import FRAMES, XID
@@ -141,7 +142,7 @@ def _show_rpcs(
     lacking: list[int] = []
     for at, rpc in enumerate(found.rpcs):
         if as_json:
-            record = {**rpc_record(rpc), **contents_fields(rpc)}
+            record = {**rpc_record(rpc, rpc_fields(rpc)), **contents_fields(rpc)}
             if full:
                 record["call_message"] = reassembled_fields(reassembled_call(rpc))
                 record["reply_message"] = reassembled_fields(reassembled_reply(rpc))

@@ -14,10 +14,12 @@ from ..intervals import IntervalSet
 from ..onc import file_events as onc
 from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
 from ..onc.programs import NFS
+from ..onc.shapes.flat import FlatFields
 from ..onc.summary import handle_hash
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from .partial_messages import NfsMessages, nfs_messages, split_at_gaps
+from .paths import joined, path_rule, server_of
 
 READ, WRITE, ZEROS, TRUNCATED, ALTERED = "read", "write", "zeros", "truncated", "altered"
 
@@ -214,6 +216,15 @@ class FileTable:
             path = self._top(file)
             return [path] if path else []
         return [self._path(place) for place in reversed(file.links)]
+
+    def path_of(self, rpc: Rpc, fields: FlatFields) -> str | None:
+        """The path that a call names, as far as it is known now."""
+        rule = path_rule(rpc.program, rpc.version, rpc.operations, rpc.name)
+        path: str | None = "/" if rule.from_root and fields.handle is None else None
+        if fields.handle is not None:
+            file = self._files.get((server_of(rpc), fields.handle))
+            path = next(iter(self.paths(file)), None) if file is not None else None
+        return joined(path, printable(fields.name)) if rule.named and fields.name is not None else path
 
     def removed_path(self, file: File) -> str | None:
         """The name that it had before it was removed."""

@@ -12,15 +12,12 @@ from .compound import compound_call, compound_reply, operation_names
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
 from .rpc_header import GssCredential, call_head, call_header, message_type, reply_header
 from .shapes.decode import SparseBytes, decode
-from .shapes.flat import flat_fields
+from .shapes.flat import MAX_NODES, flat_fields
 from .shapes.learned import Layouts
 from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS
 from .status import nfs4_status, reply_status
 from .statuses import OK
 from .xdr import Data, Malformed, hyper, opaque, opaque_at, word
-
-MAX_NODES = 200
-"""Values of a COMPOUND that are looked at for its line."""
 
 MAX_NAME = 255
 """Characters of a file name that are shown."""
@@ -193,12 +190,12 @@ def _number(view: memoryview, place: tuple[int, int]) -> int:
 def _call4_decoded(body: memoryview, callback: bool) -> str:
     shape = CB_COMPOUND4ARGS if callback else COMPOUND4ARGS
     found = flat_fields(decode(shape, "", SparseBytes([(0, body)], len(body)), 0, len(body), MAX_NODES).root)
-    detail = f", FH: {handle_hash(bytes.fromhex(found['handle'])):#010x}" if "handle" in found else ""
-    if "name" in found:
-        detail += f"/{printable_name(found['name'].encode())}"
-    if "offset" in found:
-        detail += f" Offset: {found['offset']}"
-        detail += f" Len: {found['count']}" if "count" in found else ""
+    detail = "" if found.handle is None else f", FH: {handle_hash(found.handle):#010x}"
+    if found.name is not None:
+        detail += f"/{printable_name(found.name)}"
+    if found.offset is not None:
+        detail += f" Offset: {found.offset}"
+        detail += "" if found.count is None else f" Len: {found.count}"
     return detail
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .field_types import LATENCY, RPC_NAMES, RecordType, below, common, objects
+from .rpc_values import RPC_VALUES
 
 MESSAGE = {
     **common("first_frame", "last_frame", "first_time_ns", "last_time_ns"),
@@ -53,21 +54,8 @@ REASSEMBLED = {
     "extents[].missing": ("string|null", "why the bytes are missing; null where they are there"),
 }
 
-FLAT = {
-    "handle": ("string|null", "first file handle of the call, hexadecimal"),
-    "name": ("string|null", "first name of a file in the call"),
-    "offset": ("integer|null", "first offset in a file"),
-    "count": ("integer|null", "first count or length of bytes that the call asks for"),
-    "eof": ("boolean|null", "the reply says that the file or directory ends here"),
-    "stateid": ("string|null", "first stateid, of the call or else of the reply, hexadecimal: seqid, then other"),
-    "slot": ("integer|null", "slot of SEQUENCE or CB_SEQUENCE"),
-    "session": ("string|null", "session, hexadecimal"),
-    "client": ("string|null", "client ID, hexadecimal"),
-    "uid": ("integer|null", "user ID of an AUTH_SYS credential"),
-    "gid": ("integer|null", "group ID of an AUTH_SYS credential"),
-    "machine_name": ("string|null", "machine name of an AUTH_SYS credential"),
-}
-"""``onc.shapes.flat``."""
+_JSON_TYPES = {"text": "string|null", "int": "integer|null", "uint": "integer|null", "bool": "boolean|null"}
+FLAT = {one.name: (_JSON_TYPES[one.type], one.meaning) for one in RPC_VALUES}
 
 FPDU = {
     "offset": ("integer", "where it starts in the segment's payload"),
@@ -146,7 +134,8 @@ TYPES = {
             "retransmission_delay_ns": ("integer", "time it waited for retransmissions"),
             "damage": ("array of string", "what is missing or malformed"),
             "notes": ("array of string", "what else is worth knowing"),
-            **objects("fields", "object|absent", "only from show: what most questions are about", FLAT),
+            "path": ("string|null", "path of the file that the call names, as far as it is known"),
+            **FLAT,
             "credential": (
                 "any|absent",
                 "only from show: flavor and body of the call's credential; null without a call",

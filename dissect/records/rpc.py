@@ -5,8 +5,10 @@ from __future__ import annotations
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
 from ..onc.programs import program_name
+from ..onc.shapes.flat import NO_FIELDS, FlatFields
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import ChunkUse, Latency, Reassembled, Rpc, SegmentUse
+from .rpc_values import value_fields
 from .schema import Record, record, wide
 
 
@@ -16,7 +18,13 @@ def latency_fields(latency: Latency | None) -> Record | None:
     return {f"{name}_ns": value for name, value in latency._asdict().items()}
 
 
-def rpc_record(rpc: Rpc) -> Record:
+def rpc_record(rpc: Rpc, fields: FlatFields = NO_FIELDS, path: str | None = None) -> Record:
+    """``path``: that the call names."""
+    return {**message_record(rpc), "path": path, **value_fields(fields)}
+
+
+def message_record(rpc: Rpc) -> Record:
+    """The record without what the call names."""
     return record(
         "rpc",
         number=rpc.number,

@@ -14,6 +14,7 @@ from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..measure.files import File
 from ..onc.file_operations import FileOperation
 from ..rpcrdma.messages import HEADER, LONG_HEADER, Message
+from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
@@ -26,8 +27,18 @@ FileUse = tuple[File, FileOperation]
 class RpcBatch:
     """The RPCs that ended in a batch, and what they did with which files: the noun of the tables of RPCs."""
 
-    def __init__(self, table: RpcTable, before: int = 0, used: Sequence[Sequence[FileUse]] = ()) -> None:
-        """``before``: RPCs that ended before these.  ``used``: as ``FileTable.used``, of each; none where not asked."""
+    def __init__(
+        self,
+        table: RpcTable,
+        before: int = 0,
+        used: Sequence[Sequence[FileUse]] = (),
+        paths: Sequence[str | None] = (),
+        reader: FieldReader | None = None,
+    ) -> None:
+        """``before``: RPCs that ended before these.  ``used``: as ``FileTable.used``, of each; ``paths``: that they
+        name; none of either where not asked.  ``reader``: of what they name."""
+        self.paths = paths
+        self._reader = reader
         self.table = table
         self.rows = table.rows
         self.before = before
@@ -35,6 +46,11 @@ class RpcBatch:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    @cached_property
+    def fields(self) -> FieldColumns:
+        """What the calls name."""
+        return (self._reader or FieldReader()).columns(self.table)
 
     @cached_property
     def called(self) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..onc.shapes.decode import Node
-from ..onc.shapes.flat import FLAT_NAMES, flat_fields
 from ..onc.shapes.types import (
     BOOL,
     DATA,
@@ -28,11 +27,7 @@ def contents_fields(rpc: Rpc) -> Record:
     call, reply = decoded_call(rpc), decoded_reply(rpc)
     header = call.tree.header if call is not None else None
     credential = header.child("cred") if header is not None else None
-    flat = flat_fields(
-        call.tree.body if call is not None else None, reply.tree.body if reply is not None else None, header
-    )
     return {
-        "fields": {name: flat.get(name) for name in FLAT_NAMES},
         "credential": None if credential is None else node_json(credential),
         "arguments": _body(call),
         "arguments_problem": _problem(call),

@@ -19,7 +19,8 @@ from ..onc.programs import program_name
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import STATES, ProcedureNames
 from .rpc_columns import RpcBatch
-from .table import Table, TableColumn, masked
+from .rpc_values import RPC_VALUES, RpcValue, value_column
+from .table import Table, TableColumn, column_of, masked
 from .table_chunks import CHUNKS, SEGMENTS
 
 Values = Callable[[RpcBatch], MaskedArray]
@@ -71,6 +72,12 @@ def _header(
 
 def _use(name: str, type: str, meaning: str, value: Callable[[File, FileOperation], Any]) -> TableColumn:
     return _column(name, type, meaning, lambda batch: batch.use(type, value), "files")
+
+
+def _value(value: RpcValue) -> TableColumn:
+    return _column(
+        value.name, value.type, value.meaning, lambda batch: value_column(value, batch.fields.columns), "contents"
+    )
 
 
 def _direction(message: Message) -> str | None:
@@ -157,9 +164,9 @@ _RPCS = Table(
         _use("file", "int",
              "number in the table files, of the file that it read, wrote or committed, else of the last that it used",
              lambda file, done: file.number),
-        _use("offset_bytes", "uint", "where in that file a READ, WRITE or its like begins, as the call says",
-             lambda file, done: done.offset),
-        _use("count_bytes", "uint", "how much it asks for or brings, as the call says", lambda file, done: done.count),
+        _column("path", "text", "path of the file that the call names, as far as it is known",
+                lambda batch: column_of("text", [*batch.paths]), "files"),
+        *(_value(one) for one in RPC_VALUES),
         _column("damage", "text", "what is missing or contradictory, with semicolons between",
                 lambda batch: batch.objects("text", lambda rpc: "; ".join(rpc.damage) or None)),
         _column("notes", "text", "what is inferred or unusual, with semicolons between",

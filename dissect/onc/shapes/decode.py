@@ -5,7 +5,7 @@ The walk goes as deep as the declaration does, makes at most ``MAX_NODES`` nodes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -76,13 +76,14 @@ class Node:
     def child(self, name: str) -> Node | None:
         return next((one for one in self.children if one.name == name), None)
 
-    def walk(self) -> Iterator[Node]:
-        """This node and all below, in the order of the message."""
+    def walk(self, enters: Callable[[Node], bool] = lambda node: True) -> Iterator[Node]:
+        """This node and all below, in the order of the message; below those only that ``enters`` accepts."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
             yield node
-            waiting.extend(reversed(node.children))
+            if node.children and enters(node):
+                waiting.extend(reversed(node.children))
 
 
 class Decoded(NamedTuple):

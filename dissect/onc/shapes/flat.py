@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import cache
+from struct import error as StructError
+from typing import Any, NamedTuple
 
-from .decode import Node
+from ..xdr import Malformed, as_skip
+from .decode import Node, SparseBytes, Walk
 from .nfs4_types import (
     CLIENTID4,
     COMPONENT4,
@@ -13,13 +16,30 @@ from .nfs4_types import (
     LENGTH4,
     NFS_FH4,
     OFFSET4,
+    SEQUENCEID4,
     SESSIONID4,
     SLOTID4,
     STATEID4,
 )
 from .rfc1094 import FHANDLE, FILENAME
 from .rfc1813 import COUNT3, FILENAME3, NFS_FH3, OFFSET3
-from .types import BOOL, XdrType
+from .skips import skip_of
+from .types import (
+    BOOL,
+    XdrArm,
+    XdrArray,
+    XdrAttributes,
+    XdrList,
+    XdrOpaque,
+    XdrOptional,
+    XdrSelected,
+    XdrStruct,
+    XdrType,
+    XdrUnion,
+)
+
+MAX_NODES = 200
+"""Values of a message that are looked at."""
 
 _NAMES: Mapping[XdrType, str] = {
     NFS_FH3: "handle",
@@ -35,41 +55,73 @@ _NAMES: Mapping[XdrType, str] = {
     LENGTH4: "count",
     STATEID4: "stateid",
     SLOTID4: "slot",
+    SEQUENCEID4: "sequence",
     SESSIONID4: "session",
     CLIENTID4: "client",
 }
 """What the first value of a type is; of slots, and where 32 bits have no type of their own, by their names, too."""
 _COUNTS = ("count", "length")
-_OF_REPLIES = frozenset(("stateid", "session", "client"))
-_CREDENTIAL = {"uid": "uid", "gid": "gid", "machinename": "machine_name"}
-
-FLAT_NAMES = (
-    "handle", "name", "offset", "count", "eof", "stateid", "slot", "session", "client", "uid", "gid", "machine_name",
-)  # fmt: skip
+_RESULTS: Mapping[str, str] = {"stateid": "stateid", "session": "session", "client": "client", "handle": "object"}
+"""What of the results counts, where the arguments have none of it, and what it is called."""
+_CREDENTIAL = {"uid": "uid", "gid": "gid", "machinename": "machine_name", "handle": "context"}
 
 
-def flat_fields(arguments: Node | None, results: Node | None = None, header: Node | None = None) -> dict[str, Any]:
-    """The first of each in the arguments; what only the server knows, from the results; the caller, from the header.
+class FlatFields(NamedTuple):
+    """The first of each in the arguments; what only the server knows, from the results; the caller, from the header."""
 
-    Handles, stateids, sessions and clients are hexadecimal; what is not there is left out.
-    """
+    handle: bytes | None = None
+    """File handle."""
+    name: bytes | None = None
+    """Of a file in a directory."""
+    offset: int | None = None
+    count: int | None = None  # type: ignore[assignment]
+    eof: bool | None = None
+    stateid: bytes | None = None
+    """16 bytes: seqid, then other."""
+    slot: int | None = None
+    sequence: int | None = None
+    """Sequence ID of the slot."""
+    session: bytes | None = None
+    """16 bytes."""
+    client: int | None = None
+    uid: int | None = None
+    """This and the next two: of an AUTH_SYS credential."""
+    gid: int | None = None
+    machine_name: bytes | None = None
+    context: bytes | None = None
+    """Context handle of an RPCSEC_GSS credential."""
+
+
+NO_FIELDS = FlatFields()
+ARGUMENTS = ("handle", "name", "offset", "count", "stateid", "slot", "sequence", "session", "client")
+"""Fields of ``flat_nodes``."""
+RESULTS = ("eof", "stateid", "session", "client", "object")
+"""Fields of ``result_nodes``."""
+ALL = frozenset(RESULTS) - {"object"}
+
+
+def flat_fields(
+    arguments: Node | None, results: Node | None = None, header: Node | None = None, of_results: frozenset[str] = ALL
+) -> FlatFields:
+    """Of a call and its reply, as far as they are there; ``of_results``: what the results may have."""
     found: dict[str, Any] = {}
-    if arguments is not None:
-        found = {name: _value(node) for name, node in flat_nodes(arguments).items()}
     if results is not None:
-        for node in results.walk():
-            name = _name(node)
-            if name in _OF_REPLIES and name not in found:
-                found[name] = _value(node)
-            elif node.type is BOOL and node.name.endswith("eof") and node.value is not None:
-                found.setdefault("eof", bool(node.value))
-    credential = header.child("cred") if header is not None else None
+        found = {name: _value(node) for name, node in result_nodes(results).items() if name in of_results}
+    if arguments is not None:
+        found |= {name: _value(node) for name, node in flat_nodes(arguments).items()}
+    return FlatFields(**found, **(credential_fields(header) if header is not None else {}))
+
+
+def credential_fields(header: Node) -> dict[str, Any]:
+    """``uid``, ``gid``, ``machine_name`` or ``context`` of a call header, as far as it has them."""
+    found: dict[str, Any] = {}
+    credential = header.child("cred")
     if credential is not None:
         for node in credential.walk():
             flat = _CREDENTIAL.get(node.name)
             if flat is not None and flat not in found and (value := _value(node)) is not None:
                 found[flat] = value
-    return {name: found[name] for name in FLAT_NAMES if name in found}
+    return found
 
 
 def flat_nodes(arguments: Node) -> dict[str, Node]:
@@ -77,6 +129,16 @@ def flat_nodes(arguments: Node) -> dict[str, Node]:
     found: dict[str, Node] = {}
     for node in arguments.walk():
         name = _name(node)
+        if name is not None and name not in found and _value(node) is not None:
+            found[name] = node
+    return found
+
+
+def result_nodes(results: Node) -> dict[str, Node]:
+    """The same of results, apart from the entries of directories; ``object`` is the first file handle."""
+    found: dict[str, Node] = {}
+    for node in results.walk(lambda node: not isinstance(node.type, XdrList)):
+        name = "eof" if node.type is BOOL and node.name.endswith("eof") else _RESULTS.get(_name(node) or "")
         if name is not None and name not in found and _value(node) is not None:
             found[name] = node
     return found
@@ -90,13 +152,78 @@ def _name(node: Node) -> str | None:
 
 
 def _value(node: Node) -> Any:
-    """A number, text or hexadecimal; None where its bytes are missing."""
+    """A number, bytes, or a truth; None where its bytes are missing."""
     if node.type is STATEID4:
         seqid, other = (child.value for child in node.children) if len(node.children) == 2 else (None, None)
-        return f"{seqid:08x}{other.hex()}" if isinstance(seqid, int) and isinstance(other, memoryview) else None
-    if node.type is CLIENTID4:
-        return f"{node.value:016x}" if isinstance(node.value, int) else None
+        return seqid.to_bytes(4) + other if isinstance(seqid, int) and isinstance(other, memoryview) else None
     if isinstance(node.value, memoryview):
-        text = node.type in (FILENAME3, COMPONENT4, FILENAME) or node.name == "machinename"
-        return bytes(node.value).decode("utf-8", "backslashreplace") if text else node.value.hex()
-    return node.value
+        return bytes(node.value)
+    return bool(node.value) if node.type is BOOL and node.value is not None else node.value
+
+
+class FlatWalk(Walk):
+    """Steps over directories."""
+
+    def _list(self, node: Node, type: XdrList) -> None:
+        view = self.data.view(self.at, self.limit)
+        if view is None:
+            super()._list(node, type)
+            return
+        try:
+            behind = as_skip(skip_of(type))(view, 0)
+        except (StructError, Malformed):
+            behind = len(view) + 1
+        if behind > len(view):
+            raise self._stop(node, "not decoded to the end")
+        self.at += behind
+
+
+def decoded_values(type: XdrType, results: bool, data: SparseBytes, start: int) -> dict[str, Any]:
+    """The fields of arguments or results, decoded."""
+    root = FlatWalk(data, start, data.length, MAX_NODES).decoded(type, "").root
+    return {name: _value(node) for name, node in (result_nodes if results else flat_nodes)(root).items()}
+
+
+@cache
+def result_fields(type: XdrType | None) -> frozenset[str]:
+    """Which fields results of this type may have, without ``object``."""
+    found = {_result_name(name, one) for name, one in _inside("", type)} if type is not None else set()
+    return ALL & found
+
+
+def _result_name(name: str, type: XdrType) -> str:
+    return "eof" if type is BOOL and name.endswith("eof") else _RESULTS.get(_NAMES.get(type, ""), "")
+
+
+def _inside(name: str, type: XdrType) -> Iterator[tuple[str, XdrType]]:
+    """A type and all it is made of, with their names."""
+    yield name, type
+    arms: list[XdrArm] = []
+    match type:
+        case XdrStruct():
+            arms = [type]
+        case XdrUnion():
+            arms = [*type.arms.values(), type.default, ("", type.type)]
+        case XdrArray() | XdrList() | XdrOptional():
+            arms = [(name, type.element)]
+        case XdrAttributes():
+            arms = [*type.attributes.values()]
+        case XdrSelected():
+            arms = [("", one) for one in type.choices.values()]
+        case XdrOpaque():
+            arms = [("", type.inner)] if type.inner is not None else []
+    for arm in arms:
+        if isinstance(arm, XdrStruct):
+            for field, one in arm.fields:
+                yield from _inside(field, one)
+        elif isinstance(arm, XdrUnion):
+            yield from _inside("", arm)
+        elif arm is not None:
+            yield from _inside(*arm)
+
+
+def field_of(name: str, raw: bytes | memoryview) -> Any:
+    """The value of a field from its bytes, without length word and pad."""
+    if name in ("handle", "name", "stateid", "session", "object"):
+        return bytes(raw)
+    return bool(int.from_bytes(raw)) if name == "eof" else int.from_bytes(raw)

@@ -6,19 +6,25 @@ that agree in those have their values at the same places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from struct import error as StructError
 from typing import NamedTuple
 
+import numpy as np
+
+from ...arrays import Bytes, Int64s, big_endian_words, windows
 from ..xdr import round_up, word
-from .decode import Node, SparseBytes, Walk
-from .flat import flat_nodes
-from .types import XdrInteger, XdrOpaque, XdrSelected, XdrType, XdrUnion
+from .decode import NOT_CAPTURED, Node, SparseBytes
+from .flat import FlatWalk, flat_nodes
+from .nfs4_types import STATEID4
+from .types import DATA, XdrInteger, XdrList, XdrOpaque, XdrSelected, XdrType, XdrUnion
 
 MAX_LAYOUTS = 4096
 """That are remembered of a type."""
+MAX_DECIDING = 128
+"""Words of a value on which its layout may depend: those of directories are not remembered."""
 
 
 class Layout(NamedTuple):
@@ -26,7 +32,7 @@ class Layout(NamedTuple):
 
     end: int
     places: Mapping[str, tuple[int, int]]
-    """Name in ``flat_fields`` -> first byte and the one behind the last, without length word and pad."""
+    """Name of a field -> its first byte and the one behind the last, without length word and pad."""
 
 
 @dataclass(slots=True)
@@ -41,15 +47,23 @@ class Layouts:
 
     Args:
         type: of the values.
-        names: of the fields, as in ``flat_fields``.
+        names: of the fields.
         max_nodes: to decode of a value.
+        nodes: finds the fields in a value.
     """
 
-    def __init__(self, type: XdrType, names: Iterable[str], max_nodes: int) -> None:
+    def __init__(
+        self,
+        type: XdrType,
+        names: Iterable[str],
+        max_nodes: int,
+        nodes: Callable[[Node], dict[str, Node]] = flat_nodes,
+    ) -> None:
         self._type = type
         self._names = tuple(names)
         self._max_nodes = max_nodes
-        self._top: _Branch | None = None
+        self._nodes = nodes
+        self._top: _Branch | Layout | None = None
         self._learned = 0
 
     def of(self, view: memoryview, start: int) -> Layout | None:
@@ -62,14 +76,62 @@ class Layouts:
             return None
         return found if isinstance(found, Layout) and start + found.end <= len(view) else None
 
+    def of_sparse(self, data: SparseBytes, start: int) -> Layout | None:
+        """The same of bytes that may have gaps, which are not where the layout is decided."""
+        found: _Branch | Layout | None = self._top
+        while isinstance(found, _Branch):
+            at = start + found.at
+            deciding = data.view(at, at + 4)
+            if deciding is None:
+                return None
+            found = found.ways.get(int.from_bytes(deciding))
+        return found if isinstance(found, Layout) and start + found.end <= data.length else None
+
+    def groups(self, data: Bytes, starts: Int64s, ends: Int64s) -> tuple[list[tuple[Int64s, Layout]], Int64s]:
+        """The values at ``data[starts[i]:ends[i]]`` by their layouts: rows of each, and rows whose is not learned."""
+        words = windows(data, 4)
+        sizes = ends - starts
+        groups: list[tuple[Int64s, Layout]] = []
+        unknown: list[Int64s] = []
+        waiting: list[tuple[_Branch | Layout | None, Int64s]] = [(self._top, np.arange(len(starts)))]
+        while waiting:
+            found, rows = waiting.pop()
+            needed = found.at + 4 if isinstance(found, _Branch) else found.end if found is not None else 0
+            longer = sizes[rows] >= needed
+            if found is None or not longer.all():
+                unknown.append(rows if found is None else rows[~longer])
+                rows = rows[longer]
+            if not len(rows) or found is None:
+                continue
+            if isinstance(found, Layout):
+                groups.append((rows, found))
+                continue
+            deciding = big_endian_words(words[starts[rows] + found.at])[:, 0]
+            first = int(deciding[0])
+            same = deciding == first
+            waiting.append((found.ways.get(first), rows[same]))
+            if not same.all():
+                rows, deciding = rows[~same], deciding[~same]
+                values, which = np.unique(deciding, return_inverse=True)
+                ordered = which.argsort(kind="stable")
+                parts = np.split(rows[ordered], which[ordered].searchsorted(np.arange(1, len(values))))
+                waiting += [(found.ways.get(value), part) for value, part in zip(values.tolist(), parts, strict=True)]
+        return groups, np.sort(np.concatenate(unknown)) if unknown else np.empty(0, np.int64)
+
     def learn(self, view: memoryview, start: int) -> None:
         """Decode a value of which ``of`` knows no layout; one that is not decoded to its end teaches nothing."""
-        walk = _Noting(SparseBytes([(0, view)], len(view)), start, len(view), self._max_nodes)
+        self.learn_sparse(SparseBytes([(0, view)], len(view)), start)
+
+    def learn_sparse(self, data: SparseBytes, start: int) -> None:
+        """The same of bytes that may have gaps."""
+        walk = _Noting(data, start, data.length, self._max_nodes)
         decoded = walk.decoded(self._type, "")
-        if decoded.problem or walk.unsure or not walk.deciding:
+        if decoded.problem or walk.unsure or len(walk.deciding) > MAX_DECIDING:
+            return
+        if any(_is_missing(node) for node in decoded.root.walk()):
             return
         places = {}
-        nodes = flat_nodes(decoded.root)
+        nodes = self._nodes(decoded.root)
         for name in self._names:
             if name in nodes:
                 place = _place(nodes[name], start)
@@ -78,37 +140,55 @@ class Layouts:
                 places[name] = place
         if self._learned == MAX_LAYOUTS:
             self._top, self._learned = None, 0
-        self._add(view, start, walk.deciding, Layout(decoded.end - start, places))
+        self._add(start, walk.deciding, Layout(decoded.end - start, places))
 
-    def _add(self, view: memoryview, start: int, deciding: list[int], layout: Layout) -> None:
+    def _add(self, start: int, deciding: list[tuple[int, int]], layout: Layout) -> None:
+        if not deciding:
+            self._top = layout
+            return
         if self._top is None:
-            self._top = _Branch(deciding[0] - start)
+            self._top = _Branch(deciding[0][0] - start)
         branch = self._top
-        for here, following in pairwise(deciding):
-            further = branch.ways.setdefault(word(view, here)[0], _Branch(following - start))
+        assert isinstance(branch, _Branch)
+        for (_, value), (following, _) in pairwise(deciding):
+            further = branch.ways.setdefault(value, _Branch(following - start))
             if not isinstance(further, _Branch):
                 return
             branch = further
-        branch.ways[word(view, deciding[-1])[0]] = layout
+        branch.ways[deciding[-1][1]] = layout
         self._learned += 1
+
+
+def _is_missing(node: Node) -> bool:
+    """Bytes of it are missing, in which more could be than the contents of a file."""
+    return node.note == NOT_CAPTURED and not (isinstance(node.type, XdrOpaque) and node.type.form == DATA)
 
 
 def _place(node: Node, start: int) -> tuple[int, int] | None:
     at = node.offset - start
-    if isinstance(node.type, XdrInteger) and not node.type.signed and node.length == node.type.size:
-        return at, at + node.length
-    if isinstance(node.type, XdrOpaque) and node.type.size is None and isinstance(node.value, memoryview):
+    if node.type is STATEID4:
+        return (at, at + 16) if node.length == 16 else None
+    if isinstance(node.type, XdrInteger) and not node.type.signed:
+        size = node.type.size
+    elif isinstance(node.type, XdrOpaque) and isinstance(node.value, memoryview):
         size = len(node.value)
-        return (at + 4, at + 4 + size) if node.length == 4 + round_up(size) else None
-    return None
+        if node.type.size is None:
+            at += 4
+    else:
+        return None
+    before = at + start - node.offset
+    # Where it is optional, a bool stands before it.
+    at += node.length - before - round_up(size)
+    return (at, at + size) if at + start - node.offset - before in (0, 4) else None
 
 
-class _Noting(Walk):
+class _Noting(FlatWalk):
     """Notes the places of the words that decide what follows."""
 
     def __init__(self, data: SparseBytes, at: int, limit: int, max_nodes: int) -> None:
         super().__init__(data, at, limit, max_nodes)
-        self.deciding: list[int] = []
+        self.deciding: list[tuple[int, int]] = []
+        """Offset and value."""
         self.unsure = False
         """What follows depends on more than these words."""
         self._decides = True
@@ -118,7 +198,7 @@ class _Noting(Walk):
     def _word(self, node: Node) -> int:
         found = super()._word(node)
         if self._decides:
-            self.deciding.append(self.at - 4)
+            self.deciding.append((self.at - 4, found))
         return found
 
     def _integer(self, node: Node, type: XdrInteger) -> int:
@@ -133,6 +213,10 @@ class _Noting(Walk):
         self._discriminant = True
         self.unsure |= not isinstance(type.type, XdrInteger) or type.type.size != 4
         super()._union(node, type)
+
+    def _list(self, node: Node, type: XdrList) -> None:
+        self.unsure = True
+        super()._list(node, type)
 
     def _selected(self, type: XdrSelected) -> XdrType | None:
         self.unsure = True

@@ -57,9 +57,10 @@ RPC_GSS_CRED_T = union(
 
 # RFC 5531, 8.2 and 9
 _XID = XdrInteger("unsigned int", form=HEXADECIMAL)
-_CREDENTIAL = XdrSelected(
+_CREDENTIAL_BODY = XdrSelected(
     "body", "flavor", {1: AUTHSYS_PARMS, RPCSEC_GSS: RPC_GSS_CRED_T}, XdrOpaque("body", maximum=400)
 )
+CREDENTIAL = struct("opaque_auth", flavor=FLAVORS, body=_CREDENTIAL_BODY)
 OPAQUE_AUTH = struct("opaque_auth", flavor=FLAVORS, body=XdrOpaque("body", maximum=400))
 _MSG_TYPE = enum("msg_type", {0: "CALL", 1: "REPLY"})
 RPC_CALL = struct(
@@ -70,7 +71,7 @@ RPC_CALL = struct(
     prog=UINT32,
     vers=UINT32,
     proc=UINT32,
-    cred=struct("opaque_auth", flavor=FLAVORS, body=_CREDENTIAL),
+    cred=CREDENTIAL,
     verf=OPAQUE_AUTH,
 )
 _MISMATCH_INFO = struct("mismatch_info", low=UINT32, high=UINT32)

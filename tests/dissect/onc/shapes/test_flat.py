@@ -7,7 +7,7 @@ from struct import pack
 from playbook.xdr_values import counted
 from rdmascope.dissect.onc.rpc_header import GssCredential
 from rdmascope.dissect.onc.shapes.decode import SparseBytes
-from rdmascope.dissect.onc.shapes.flat import FLAT_NAMES, flat_fields
+from rdmascope.dissect.onc.shapes.flat import NO_FIELDS, FlatFields, flat_fields
 from rdmascope.dissect.onc.shapes.messages import SEALED, MessageTree, call_tree, reply_tree
 
 AUTH_SYS = pack(">I", 1) + counted(pack(">I", 9) + counted(b"host") + pack(">3I", 1000, 100, 0))
@@ -33,15 +33,9 @@ def test_a_read_of_version_3() -> None:
     call = called(3, 6, counted(b"handle") + pack(">QI", 4096, 512))
     reply = replied(3, 6, pack(">4I", 0, 0, 512, 1) + counted(bytes(512)))
     assert call.problem == reply.problem == ""
-    assert flat_fields(call.body, reply.body, call.header) == {
-        "handle": b"handle".hex(),
-        "offset": 4096,
-        "count": 512,
-        "eof": True,
-        "uid": 1000,
-        "gid": 100,
-        "machine_name": "host",
-    }
+    assert flat_fields(call.body, reply.body, call.header) == FlatFields(
+        handle=b"handle", offset=4096, count=512, eof=True, uid=1000, gid=100, machine_name=b"host"
+    )
 
 
 def test_a_compound_with_session_slot_and_stateid() -> None:
@@ -53,22 +47,16 @@ def test_a_compound_with_session_slot_and_stateid() -> None:
     call = called(4, 1, counted(b"") + pack(">II", 2, 3) + b"".join(operations))
     assert call.problem == ""
     found = flat_fields(call.body)
-    assert list(found) == [name for name in FLAT_NAMES if name in found]
-    assert found == {
-        "handle": b"fh".hex(),
-        "offset": 8192,
-        "count": 100,
-        "stateid": STATEID.hex(),
-        "slot": 11,
-        "session": SESSION.hex(),
-    }
+    assert found == FlatFields(
+        handle=b"fh", offset=8192, count=100, stateid=STATEID, slot=11, sequence=3, session=SESSION
+    )
 
 
 def test_a_client_that_the_server_names() -> None:
     result = pack(">4I", 0, 0, 1, 35) + pack(">I", 0) + pack(">Q", 0xABC) + bytes(8)
     reply = replied(4, 1, result)
     assert reply.problem == ""
-    assert flat_fields(None, reply.body) == {"client": "0000000000000abc"}
+    assert flat_fields(None, reply.body) == FlatFields(client=0xABC)
 
 
 def gss(procedure: int, service: int) -> bytes:
@@ -79,11 +67,12 @@ def test_integrity_is_looked_through_and_privacy_is_marked() -> None:
     inner = pack(">I", 77) + counted(b"fh") + pack(">QI", 1, 2)
     call = called(3, 6, counted(inner) + counted(b"checksum"), gss(0, 2))
     assert call.problem == ""
-    assert flat_fields(call.body) == {"handle": b"fh".hex(), "offset": 1, "count": 2}
+    assert flat_fields(call.body) == FlatFields(handle=b"fh", offset=1, count=2)
+    assert flat_fields(call.body, None, call.header).context == b"context"
     sealed = called(3, 6, counted(b"ciphertext"), gss(0, 3))
     assert sealed.body is not None and sealed.problem == ""
     assert [node.note for node in sealed.body.children] == [SEALED]
-    assert flat_fields(sealed.body) == {}
+    assert flat_fields(sealed.body) == NO_FIELDS
 
 
 def test_a_context_is_created() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmascope.dissect.onc.shapes.decode import SparseBytes, decode
-from rdmascope.dissect.onc.shapes.flat import flat_fields
+from rdmascope.dissect.onc.shapes.flat import field_of, flat_fields
 from rdmascope.dissect.onc.shapes.learned import Layouts
 from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS
 
@@ -17,8 +18,10 @@ NODES = 200
 
 
 def decoded(data: bytes) -> dict[str, object]:
-    found = flat_fields(decode(COMPOUND4ARGS, "", SparseBytes([(0, data)], len(data)), 0, len(data), NODES).root)
-    return {name: found[name] for name in NAMES if name in found}
+    found = flat_fields(
+        decode(COMPOUND4ARGS, "", SparseBytes([(0, data)], len(data)), 0, len(data), NODES).root
+    )._asdict()
+    return {name: value for name in NAMES if (value := found[name]) is not None}
 
 
 def read(layouts: Layouts, data: bytes) -> dict[str, object] | None:
@@ -29,10 +32,24 @@ def read(layouts: Layouts, data: bytes) -> dict[str, object] | None:
     for name, (start, end) in layout.places.items():
         value = data[start:end]
         assert len(value) == end - start
-        if name == "handle":
-            found[name] = value.hex()
-        else:
-            found[name] = value.decode("utf-8", "backslashreplace") if name == "name" else int.from_bytes(value)
+        found[name] = field_of(name, value)
+    return found
+
+
+def grouped(layouts: Layouts, messages: list[bytes]) -> list[dict[str, object] | None]:
+    """What ``groups`` finds in messages that stand one behind the other."""
+    sizes = np.array([len(one) for one in messages])
+    ends = sizes.cumsum()
+    found: list[dict[str, object] | None] = [None] * len(messages)
+    groups, unknown = layouts.groups(np.frombuffer(b"".join(messages), np.uint8), ends - sizes, ends)
+    for alike, layout in groups:
+        for row in alike.tolist():
+            found[row] = {
+                name: field_of(name, messages[row][first:behind]) for name, (first, behind) in layout.places.items()
+            }
+    assert sorted([*unknown.tolist(), *(row for alike, _ in groups for row in alike.tolist())]) == [
+        *range(len(messages))
+    ]
     return found
 
 
@@ -46,9 +63,11 @@ def test_messages_like_one_that_was_learned(
     layouts = Layouts(COMPOUND4ARGS, NAMES, NODES)
     layouts.learn(memoryview(whole), 0)
     others = [whole[: at % len(whole)] + bytes([byte]) + whole[at % len(whole) + 1 :] for at, byte in changes]
-    for data in (whole, *others, whole[: len(whole) - less], *others):
+    messages = [whole, *others, whole[: len(whole) - less], *others]
+    for data in messages:
         assert read(layouts, data) in (None, decoded(data))
         layouts.learn(memoryview(data), 0)
+    assert grouped(layouts, messages) == [read(layouts, data) for data in messages]
 
 
 def test_only_the_first_of_many_alike_is_decoded() -> None:
@@ -57,6 +76,6 @@ def test_only_the_first_of_many_alike_is_decoded() -> None:
 
     layouts = Layouts(COMPOUND4ARGS, NAMES, NODES)
     layouts.learn(memoryview(read_call(b"file", 1, 2)), 0)
-    assert read(layouts, read_call(b"path", 4096, 512)) == {"handle": b"path".hex(), "offset": 4096, "count": 512}
+    assert read(layouts, read_call(b"path", 4096, 512)) == {"handle": b"path", "offset": 4096, "count": 512}
     assert read(layouts, read_call(b"longpath", 4096, 512)) is None
     assert read(layouts, read_call(b"path", 4096, 512)[:-1]) is None

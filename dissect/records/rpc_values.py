@@ -1,0 +1,117 @@
+"""What an RPC is about, value by value, with one name in the JSON of an RPC and in the table ``rpcs``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.ma import MaskedArray
+from numpy.typing import NDArray
+
+from ..onc.shapes.flat import NO_FIELDS, FlatFields
+from ..onc.summary import handle_hash
+from .schema import Record
+from .table import column_of
+
+
+def _user(fields: FlatFields) -> str | None:
+    if fields.uid is not None:
+        return str(fields.uid)
+    return f"gss:{fields.context.hex()}" if fields.context else None
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")
+
+
+class RpcValue(NamedTuple):
+    """A value."""
+
+    name: str
+    type: str
+    """As of a ``TableColumn``."""
+    meaning: str
+    of: tuple[str, ...]
+    """The names of what it is made of."""
+    value: Callable[[FlatFields], Any]
+    """None is: there is none."""
+
+
+_HANDLE, _RANGE, _STATEID = ("handle",), ("offset", "count", "eof"), ("stateid",)
+_SLOT, _CALLER = ("slot", "sequence", "session"), ("client", "uid", "gid", "machine_name", "context")
+
+RPC_VALUES: tuple[RpcValue, ...] = (
+    RpcValue("file_handle", "text", "first file handle of the call, hexadecimal", _HANDLE,
+           lambda fields: fields.handle and fields.handle.hex()),
+    RpcValue("file_handle_hash", "int", "its CRC-32, as Wireshark shows it", _HANDLE,
+           lambda fields: None if fields.handle is None else handle_hash(fields.handle)),
+    RpcValue("file_name", "text", "first name of a file in the call", ("name",), lambda fields: _text(fields.name)),
+    RpcValue("offset_bytes", "uint", "first offset in a file: where a READ, WRITE or its like begins", _RANGE,
+           lambda fields: fields.offset),
+    RpcValue("count_bytes", "uint", "first count or length of bytes that the call asks for or brings", _RANGE,
+           lambda fields: fields.count),
+    RpcValue("eof", "bool", "the reply says that the file or directory ends here", _RANGE, lambda fields: fields.eof),
+    RpcValue("stateid_seqid", "int", "seqid of the first stateid, of the call or else of the reply", _STATEID,
+           lambda fields: fields.stateid and int.from_bytes(fields.stateid[:4])),
+    RpcValue("stateid_other", "text", "the rest of that stateid, hexadecimal", _STATEID,
+           lambda fields: fields.stateid and fields.stateid[4:].hex()),
+    RpcValue("slot", "int", "slot of SEQUENCE or CB_SEQUENCE", _SLOT, lambda fields: fields.slot),
+    RpcValue("sequence_id", "int", "sequence ID of SEQUENCE, CB_SEQUENCE or CREATE_SESSION", _SLOT,
+           lambda fields: fields.sequence),
+    RpcValue("session", "text", "session, hexadecimal", _SLOT, lambda fields: fields.session and fields.session.hex()),
+    RpcValue("client_id", "text", "client ID, of the call or else of the reply, hexadecimal", _CALLER,
+           lambda fields: None if fields.client is None else f"{fields.client:016x}"),
+    RpcValue("user", "text", "who calls: the user ID of AUTH_SYS, or gss: and the context handle of RPCSEC_GSS",
+           _CALLER, _user),
+    RpcValue("uid", "int", "user ID of an AUTH_SYS credential", _CALLER, lambda fields: fields.uid),
+    RpcValue("gid", "int", "group ID of an AUTH_SYS credential", _CALLER, lambda fields: fields.gid),
+    RpcValue("machine_name", "text", "machine name of an AUTH_SYS credential", _CALLER,
+           lambda fields: _text(fields.machine_name)),
+)  # fmt: skip
+"""Their values are of ``FlatFields``."""
+
+
+MAX_TEXTS = 1 << 15
+"""That are remembered of one kind."""
+
+
+def value_column(value: RpcValue, columns: Mapping[str, NDArray[np.object_]]) -> MaskedArray:
+    """A value of many RPCs; ``columns`` have the names of ``FlatFields``."""
+    names = value.of
+    found: dict[Any, Any] = {}
+    keys = list(zip(*(columns[name].tolist() for name in names), strict=True))
+    for key in set(keys):
+        found[key] = value.value(NO_FIELDS._replace(**dict(zip(names, key, strict=True))))
+    return column_of(value.type, [found[key] for key in keys])
+
+
+class ValueTexts:
+    """The values of RPCs as the inside of JSON objects, from columns; what was written once is not written again.
+
+    Args:
+        encode: gives the JSON text of a value.
+    """
+
+    def __init__(self, encode: Callable[[Any], str]) -> None:
+        self._encode = encode
+        self._texts: dict[tuple[str, ...], dict[Any, str]] = {one.of: {} for one in RPC_VALUES}
+
+    def of(self, columns: Mapping[str, NDArray[np.object_]]) -> list[str]:
+        """One text for each row of columns with the names of ``FlatFields``."""
+        parts: list[list[str]] = []
+        for names, texts in self._texts.items():
+            if len(texts) > MAX_TEXTS:
+                texts.clear()
+            keys = list(zip(*(columns[name].tolist() for name in names), strict=True))
+            values = [one for one in RPC_VALUES if one.of == names]
+            for key in set(keys) - texts.keys():
+                fields = NO_FIELDS._replace(**dict(zip(names, key, strict=True)))
+                texts[key] = ",".join([f'"{one.name}":{self._encode(one.value(fields))}' for one in values])
+            parts.append([texts[key] for key in keys])
+        return [",".join(row) for row in zip(*parts, strict=True)]
+
+
+def value_fields(fields: FlatFields) -> Record:
+    """As JSON."""
+    return {one.name: one.value(fields) for one in RPC_VALUES}

@@ -1,0 +1,336 @@
+"""The flat fields of RPCs: file, range, state and caller, whatever the procedure (``onc.shapes.flat``).
+
+``rpc_fields`` decodes the messages of one RPC.  ``FieldReader`` finds the same in columns, and learns from the first
+message of many that are laid out alike where the fields of all stand; a property test holds the two equal.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import pack
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, big_endian_words, distinct, windows
+from ..layers.rpcrdma_codes import RDMA_MSG
+from ..onc.rpc_header import call_head, reply_header
+from ..onc.shapes.decode import Node, SparseBytes, decode
+from ..onc.shapes.flat import (
+    ARGUMENTS,
+    MAX_NODES,
+    RESULTS,
+    FlatFields,
+    credential_fields,
+    decoded_values,
+    field_of,
+    flat_fields,
+    flat_nodes,
+    result_fields,
+    result_nodes,
+)
+from ..onc.shapes.learned import Layout, Layouts
+from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
+from ..onc.shapes.registry import procedure_shape
+from ..onc.shapes.rfc5531 import CREDENTIAL
+from ..onc.shapes.types import XdrType
+from ..onc.xdr import words2
+from .message_trees import decoded_call, decoded_reply
+from .messages import HEADER, LONG_HEADER
+from .reassembly import reassembled_call, reassembled_reply
+from .rpc_table import ProcedureNames, RpcTable
+from .rpcs import Rpc
+
+MAX_LEARNED = 64
+"""Layouts that one batch of a procedure may teach by looking through all its messages again."""
+
+MAX_CALLERS = 32
+"""Distinct credentials of a batch for which all its calls are looked through."""
+REPLY_HEADER = 24
+"""Of a reply with an empty verifier."""
+
+
+def rpc_fields(rpc: Rpc) -> FlatFields:
+    """Of one RPC; all None where its messages are not there, or sealed."""
+    call, reply = decoded_call(rpc, MAX_NODES), decoded_reply(rpc, MAX_NODES)
+    return flat_fields(
+        call.tree.body if call is not None else None,
+        reply.tree.body if reply is not None else None,
+        call.tree.header if call is not None else None,
+        results_of(_names(rpc)),
+    )
+
+
+class FieldColumns(NamedTuple):
+    """The fields of the RPCs of a table."""
+
+    columns: dict[str, NDArray[np.object_]]
+    """By the names of ``FlatFields``; None where there is no such field."""
+
+    def row(self, index: int) -> FlatFields:
+        return FlatFields(*(self.columns[name][index] for name in FlatFields._fields))
+
+
+class FieldReader:
+    """Remembers how messages are laid out; see the module."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[tuple[XdrType, bool], Layouts] = {}
+
+    def columns(self, table: RpcTable) -> FieldColumns:
+        """The fields of all RPCs of a table whose contents are kept."""
+        found = {name: np.full(len(table), None, object) for name in FlatFields._fields}
+        for place, rpc in zip(table.places.tolist(), table.objects, strict=True):
+            for name, value in self.fields(rpc)._asdict().items():
+                found[name][place] = value
+        if len(table.data) and len(table.plain):
+            _Plain(self, table, found).read()
+        return FieldColumns(found)
+
+    def fields(self, rpc: Rpc) -> FlatFields:
+        """Those of one RPC."""
+        call = _message_bytes(rpc, False)
+        head = call_head(call.prefix, 0, len(call.prefix)) if call is not None else None
+        if call is None or head is None or head[3] is not None or not head[4]:
+            return rpc_fields(rpc)
+        program, version, procedure, _, body = head
+        shape = procedure_shape(program, version, procedure)
+        found = dict(_credential(*_credential_at(call.prefix)))
+        if shape is None:
+            return FlatFields(**found)
+        if shape.arguments is not None:
+            found |= self.values(shape.arguments, False, call.data, body)
+        wanted = results_of(_names(rpc)) - found.keys()
+        if wanted and shape.results is not None:
+            reply = _message_bytes(rpc, True)
+            if reply is not None:
+                header = reply_header(reply.prefix, 0, len(reply.prefix))
+                if header is None or header.body < 0:
+                    return rpc_fields(rpc)
+                results = self.values(shape.results, True, reply.data, header.body)
+                found |= {name: value for name, value in results.items() if name in wanted}
+        return FlatFields(**found)
+
+    def layouts(self, type: XdrType, results: bool) -> Layouts:
+        """Of arguments or results."""
+        found = self._layouts.get((type, results))
+        if found is None:
+            nodes = result_nodes if results else flat_nodes
+            found = self._layouts[type, results] = Layouts(type, RESULTS if results else ARGUMENTS, MAX_NODES, nodes)
+        return found
+
+    def values(self, type: XdrType, results: bool, data: SparseBytes, start: int) -> dict[str, Any]:
+        """The fields of the arguments or results at ``start``."""
+        layouts = self.layouts(type, results)
+        layout = layouts.of_sparse(data, start)
+        if layout is None:
+            layouts.learn_sparse(data, start)
+            return decoded_values(type, results, data, start)
+        found = {}
+        for name, (first, behind) in layout.places.items():
+            raw = data.view(start + first, start + behind)
+            if raw is None:
+                return decoded_values(type, results, data, start)
+            found[name] = field_of(name, raw)
+        return found
+
+
+class _MessageBytes(NamedTuple):
+    prefix: bytes | memoryview
+    """Up to the first byte that is missing."""
+    data: SparseBytes
+
+
+def _message_bytes(rpc: Rpc, reply: bool) -> _MessageBytes | None:
+    message = rpc.reply if reply else rpc.call
+    if message is None:
+        return None
+    header = message.header
+    chunks = header.reads if not reply else any(one.length for one in header.writes)
+    if header.procedure == RDMA_MSG and header.version == 1 and not chunks and not header.problem:
+        view = memoryview(message.data)[message.start : message.end]
+        if len(view) == message.inline_length:
+            return _MessageBytes(view, SparseBytes([(0, view)], len(view)))
+    whole = reassembled_reply(rpc) if reply else reassembled_call(rpc)
+    return None if whole is None else _MessageBytes(whole.prefix, SparseBytes(whole.pieces, whole.length))
+
+
+def _names(rpc: Rpc) -> ProcedureNames:
+    return ProcedureNames(rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.name)
+
+
+@lru_cache(maxsize=4096)
+def results_of(names: ProcedureNames) -> frozenset[str]:
+    """Fields that the results of a procedure may have."""
+    if not names.operations:
+        shape = procedure_shape(names.program, names.version, names.procedure)
+        return frozenset() if shape is None else result_fields(shape.results)
+    table = _RESULTS_BY_NAME[names.name == "CB_COMPOUND"]
+    found: frozenset[str] = frozenset()
+    for operation in names.operations:
+        found |= result_fields(table.get(operation))
+    return found
+
+
+_RESULTS_BY_NAME: tuple[dict[str, XdrType], ...] = tuple(
+    {one.name: one.results for one in operations.values()} for operations in (OPERATIONS, CALLBACK_OPERATIONS)
+)
+
+
+def _credential_at(call: bytes | memoryview) -> tuple[int, bytes]:
+    """Flavor and body of the credential of a whole call header."""
+    flavor, length = words2(memoryview(call), 24)
+    return flavor, bytes(call[32 : 32 + length])
+
+
+@lru_cache(maxsize=4096)
+def _credential(flavor: int, body: bytes) -> dict[str, Any]:
+    """As ``credential_fields``."""
+    data = pack(">II", flavor, len(body)) + body + bytes(-len(body) & 3)
+    header = Node("", None, 0)
+    header.children.append(decode(CREDENTIAL, "cred", SparseBytes([(0, data)], len(data)), 0, len(data)).root)
+    return credential_fields(header)
+
+
+class _Plain:
+    """The plain RPCs of a table."""
+
+    def __init__(self, reader: FieldReader, table: RpcTable, found: dict[str, NDArray[np.object_]]) -> None:
+        self.reader, self.table, self.found = reader, table, found
+        self.data = table.data
+        self.rows = table.plain_rows
+        self.places = table.plain
+
+    def read(self) -> None:
+        """Fill in the columns."""
+        words = windows(self.data, 4)
+        through = self.rows["transfer"] >= 0
+        calls = self.rows["call_at"] + np.where(through, LONG_HEADER, HEADER)
+        length = big_endian_words(words[calls + 28])[:, 0]
+        self._read_credentials(calls, length)
+        verifier = calls + 32 + (length + 3 & -4) + 4
+        starts = verifier + 4 + (big_endian_words(words[verifier])[:, 0] + 3 & -4)
+        ends = self.rows["call_at"] + self.rows["call_send"]
+        replies, behind = self._replies(through)
+        first, which = distinct(self.rows["procedure"])
+        for kind, procedure in enumerate(self.rows["procedure"][first].tolist()):
+            names = self.table.names.procedures[procedure]
+            shape = procedure_shape(names.program, names.version, names.procedure)
+            mine = (which == kind).nonzero()[0]
+            if shape is None:
+                continue
+            wanted = results_of(names) if shape.results is not None else frozenset()
+            lacking: list[Int64s] = []
+            if shape.arguments is None:
+                lacking.append(mine)
+            else:
+                for rows, names_found in self._read(shape.arguments, False, mine, starts, ends, frozenset(ARGUMENTS)):
+                    if wanted - names_found:
+                        lacking.append(rows)
+            if wanted and lacking and shape.results is not None:
+                some = np.concatenate(lacking)
+                elsewhere = some[replies[some] < 0]
+                some = some[replies[some] >= 0]
+                self._read(shape.results, True, some, replies + REPLY_HEADER, behind, wanted)
+                for row in elsewhere.tolist():
+                    self._take_whole(row)
+
+    def _replies(self, through: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
+        """Where in the bytes of the batch reply messages begin and end; -1 for those that are elsewhere."""
+        starts = self.rows["reply_at"] + HEADER
+        ends = self.rows["reply_at"] + self.rows["reply_send"]
+        for row in through.nonzero()[0].tolist():
+            reply, operation = self.table.transfers[int(self.rows["transfer"][row])]
+            data, start, end = operation.payload.first()
+            inside = cast(object, data.obj) is self.data and end - start == reply.returned
+            starts[row], ends[row] = (start, end) if inside else (-1, -1)
+        return starts, ends
+
+    def _take_whole(self, row: int) -> None:
+        fields = self.reader.fields(self.table.plain_rpcs(self.rows[row : row + 1])[0])
+        for name, value in fields._asdict().items():
+            self.found[name][self.places[row]] = value
+
+    def _read_credentials(self, calls: Int64s, length: Int64s) -> None:
+        view = self.data.data
+        left = np.arange(len(calls))
+        found: list[tuple[Int64s, tuple[int, bytes]]] = []
+        while len(left) and len(found) < MAX_CALLERS:
+            at, size = int(calls[left[0]]), int(length[left[0]])
+            left_alike = left[length[left] == size]
+            blobs = windows(self.data, size + 8)[calls[left_alike] + 24]
+            alike = left_alike[(blobs == blobs[0]).all(axis=1)]
+            found.append((alike, _credential_at(view[at : at + 32 + size])))
+            left = left[~np.isin(left, alike, assume_unique=True)]
+        for row in left.tolist():
+            at, size = int(calls[row]), int(length[row])
+            found.append((np.array([row]), _credential_at(view[at : at + 32 + size])))
+        for rows, key in found:
+            for name, value in _credential(*key).items():
+                self.found[name][self.places[rows]] = value
+
+    def _read(
+        self, type: XdrType, results: bool, mine: Int64s, starts: Int64s, ends: Int64s, wanted: frozenset[str]
+    ) -> list[tuple[Int64s, frozenset[str]]]:
+        """Rows with the names of the fields that they have."""
+        layouts = self.reader.layouts(type, results)
+        read: list[tuple[Int64s, frozenset[str]]] = []
+        left = mine
+        for _ in range(MAX_LEARNED):
+            groups, unknown = layouts.groups(self.data, starts[left], ends[left])
+            for rows, layout in groups:
+                read.append((left[rows], frozenset(self._take(layout, left[rows], starts, results, wanted))))
+            left = left[unknown]
+            if not len(left):
+                return read
+            row = int(left[0])
+            view = self.data.data[int(starts[row]) : int(ends[row])]
+            layouts.learn(view, 0)
+            if layouts.of(view, 0) is None:
+                read.append((left[:1], self._take_singly(type, results, row, starts, ends, wanted)))
+                left = left[1:]
+        read += [
+            (left[i : i + 1], self._take_singly(type, results, row, starts, ends, wanted))
+            for i, row in enumerate(left.tolist())
+        ]
+        return read
+
+    def _take_singly(
+        self, type: XdrType, results: bool, row: int, starts: Int64s, ends: Int64s, wanted: frozenset[str]
+    ) -> frozenset[str]:
+        view = self.data.data[int(starts[row]) : int(ends[row])]
+        values = self.reader.values(type, results, SparseBytes([(0, view)], len(view)), 0)
+        for name in wanted & values.keys():
+            column = self.found[name]
+            if not results or column[self.places[row]] is None:
+                column[self.places[row]] = values[name]
+        return frozenset(values)
+
+    def _take(self, layout: Layout, rows: Int64s, starts: Int64s, results: bool, wanted: frozenset[str]) -> set[str]:
+        places = self.places[rows]
+        for name in wanted & layout.places.keys():
+            first, behind = layout.places[name]
+            values = _values(name, self.data, starts[rows] + first, behind - first)
+            column = self.found[name]
+            if results:
+                there = column[places]
+                empty = np.array([one is None for one in there.tolist()], np.bool_)
+                there[empty] = values[empty]
+                values = there
+            column[places] = values
+        return set(layout.places)
+
+
+def _values(name: str, data: Bytes, at: Int64s, size: int) -> NDArray[np.object_]:
+    """The values of a field at ``data[at[i]:at[i] + size]``."""
+    found = np.empty(len(at), object)
+    if name in ("handle", "name", "stateid", "session", "object"):
+        raw = windows(data, size)[at].tobytes() if size else b""
+        found[:] = [raw[first : first + size] for first in range(0, len(at) * size, size)] if size else [b""] * len(at)
+    elif size == 4:
+        words = big_endian_words(windows(data, 4)[at])[:, 0]
+        found[:] = (words != 0) if name == "eof" else words
+    else:
+        found[:] = np.ascontiguousarray(windows(data, 8)[at]).view(">u8")[:, 0].astype(np.uint64)
+    return found
