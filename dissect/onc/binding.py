@@ -64,8 +64,14 @@ _BEHIND_ARGUMENT = {(2, "SYMLINK"): 32}
 _RESULT_BOUNDS2: dict[int, Skip] = {6: steps_to(rfc1094.READARGS, "count")}  # 2.2.7
 _MAX_PATH2 = 1024
 """Bytes of a READLINK's path at most (RFC 1094, 2.3.1)."""
-_STATED_COUNTS = {OP_READDIR: 20, OP_GETDEVICEINFO: 20, OP_LAYOUTGET: 52, OP_READ_PLUS: 24, OP_LISTXATTRS: 8}
-"""NFS version 4: where the arguments of an operation say how many bytes of results, not eligible, they ask for."""
+_STATED_COUNTS = {
+    OP_READDIR: "maxcount",
+    OP_GETDEVICEINFO: "gdia_maxcount",
+    OP_LAYOUTGET: "loga_maxcount",
+    OP_READ_PLUS: "rpa_count",
+    OP_LISTXATTRS: "lxa_maxcount",
+}
+"""NFS version 4: the argument of an operation that says how many bytes of results, not eligible, it asks for."""
 _STATING = frozenset(operation_names(tuple(_STATED_COUNTS)))
 _ENTRIES_BOUNDS2: dict[int, Skip] = {16: steps_to(rfc1094.READDIRARGS, "count")}  # 2.2.17
 
@@ -221,7 +227,7 @@ def result_bounds(
         return ()
     if version == 4 and procedure == 1:
         call = compound_call(data, header.body, end, reduced, origin=start)
-        counts = iter(operation_counts(call, data, OP_READ, 24))
+        counts = iter(operation_counts(call, data, OP_READ, "count"))
         return tuple(
             next(counts) if number == OP_READ else None
             for number in call.operations
@@ -257,9 +263,9 @@ def reply_bound(
         call = compound_call(data, header.body, end, reduced, origin=start)
         counts = [
             count
-            for operation, offset in _STATED_COUNTS.items()
+            for operation, field in _STATED_COUNTS.items()
             if operation in call.operations
-            for count in operation_counts(call, data, operation, offset)
+            for count in operation_counts(call, data, operation, field)
             if count is not None
         ]
         return sum(counts) if counts else None

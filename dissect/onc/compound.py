@@ -12,8 +12,18 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from .nfs4_skips import ALWAYS, ARGUMENTS, CALLBACK_ARGUMENTS, CALLBACK_RESULTS, FAILURES, FATTR, RESULTS
-from .xdr import Data, Malformed, Shape, as_skip, opaque, round_up, struct, word, words2, words3
+from .nfs4_skips import (
+    ALWAYS,
+    ARGUMENTS,
+    BEHIND_CREATE_TYPE,
+    CALLBACK_ARGUMENTS,
+    CALLBACK_RESULTS,
+    DATA_IN_READ_RESULT,
+    FAILURES,
+    RESULTS,
+    place_in_arguments,
+)
+from .xdr import Data, Malformed, Shape, as_skip, round_up, word, words2, words3
 
 OP_COMMIT, OP_CREATE, OP_GETATTR, OP_GETFH, OP_LINK, OP_LOOKUP, OP_LOOKUPP, OP_OPEN, OP_OPENATTR = (
     5, 6, 9, 10, 11, 15, 16, 18, 19,
@@ -32,7 +42,14 @@ CALLBACK_NAMES: dict[int, str] = {number: name for number, (name, _) in CALLBACK
 
 _CALL_SHAPES: dict[int, Shape] = {number: shape for number, (_, shape) in ARGUMENTS.items()}
 _CALLBACK_SHAPES: dict[int, Shape] = {number: shape for number, (_, shape) in CALLBACK_ARGUMENTS.items()}
-_CREATE_REST = as_skip(struct(opaque, FATTR))
+_DATA_IN_WRITE = place_in_arguments(OP_WRITE, "data")
+_BACK_CHANNEL = {
+    OP_CREATE_SESSION: place_in_arguments(OP_CREATE_SESSION, "csa_flags"),
+    OP_BIND_CONN_TO_SESSION: place_in_arguments(OP_BIND_CONN_TO_SESSION, "bctsa_dir"),
+}
+"""Where the arguments of an operation may offer the back channel: CREATE_SESSION4_FLAG_CONN_BACK_CHAN (RFC 8881, 18.36)
+and CDFC4_BACK (18.34) are the same bit."""
+_OFFERED = 2
 
 _ELIGIBLE_ARGUMENTS = frozenset((OP_WRITE, OP_CREATE))
 _ELIGIBLE_RESULTS = frozenset((OP_READ, OP_READLINK))
@@ -153,15 +170,11 @@ def compound_call(
             places.append(first + at)
             if number in eligible:
                 at, shift = _eligible_argument(view, at, number, shift, chunks, items, problems)
+            elif number in shapes:
+                at = _behind(shapes[number], view, at)
             else:
-                shape = shapes.get(number)
-                if isinstance(shape, int):
-                    at += shape
-                elif shape is not None:
-                    at = shape(view, at)
-                else:
-                    problems.append(f"operation {number} is unknown")
-                    break
+                problems.append(f"operation {number} is unknown")
+                break
             if at > limit:
                 truncated = True
                 break
@@ -229,25 +242,19 @@ def compound_reply(
             results.append((number, outcome))
             places.append(first + at)
             if outcome:
-                shape = FAILURES.get((number, outcome), 0) if not callback else 0
-                if not callback and number in ALWAYS:
-                    shape = ALWAYS[number]
-                at = as_skip(shape)(view, at)
+                if not callback:
+                    at = _behind(ALWAYS.get(number) or FAILURES.get((number, outcome), 0), view, at)
             elif number in eligible:
                 if number == OP_READ:
-                    at += 4
+                    at += DATA_IN_READ_RESULT
                 item = result_item(view, at, OPERATION_NAMES[number], len(items), chunk_lengths, problems)
                 items.append(item)
                 at += 4 if item.reduced else 4 + round_up(item.count)
+            elif number in shapes:
+                at = _behind(shapes[number], view, at)
             else:
-                found = shapes.get(number)
-                if isinstance(found, int):
-                    at += found
-                elif found is not None:
-                    at = found(view, at)
-                else:
-                    problems.append(f"operation {number} is unknown")
-                    break
+                problems.append(f"operation {number} is unknown")
+                break
             if at > limit:
                 truncated = True
                 break
@@ -271,6 +278,11 @@ def compound_reply(
         first + min(at, limit),
         tuple(places),
     )
+
+
+def _behind(shape: Shape, view: memoryview, at: int) -> int:
+    """Where what begins at ``at`` ends."""
+    return at + shape if isinstance(shape, int) else shape(view, at)
 
 
 def result_item(
@@ -329,7 +341,7 @@ def _eligible_argument(
 ) -> tuple[int, int]:
     """Step over WRITE4args or CREATE4args; returns where they end, and the bytes taken out up to there."""
     if number == OP_WRITE:
-        at += 28
+        at += _DATA_IN_WRITE
     else:
         kind = word(view, at)[0]
         if kind != _NF4LNK:
@@ -345,7 +357,7 @@ def _eligible_argument(
     else:
         at += size
     if number == OP_CREATE:
-        at = _CREATE_REST(view, at)
+        at = BEHIND_CREATE_TYPE(view, at)
     return at, shift
 
 
@@ -364,21 +376,16 @@ def offers_back_channel(compound: Compound, data: Data) -> bool:
     """Whether the COMPOUND in ``data`` offers its connection for callbacks: CREATE_SESSION with
     CREATE_SESSION4_FLAG_CONN_BACK_CHAN (RFC 8881, 18.36), or BIND_CONN_TO_SESSION with the back channel (18.34)."""
     view = memoryview(data)
-    for number, at in zip(compound.operations, compound.places, strict=True):
-        if number == OP_CREATE_SESSION and at + 16 <= len(view) and word(view, at + 12)[0] & 2:
-            return True
-        if number == OP_BIND_CONN_TO_SESSION and at + 20 <= len(view) and word(view, at + 16)[0] & 2:
+    for number, start in zip(compound.operations, compound.places, strict=True):
+        at = start + _BACK_CHANNEL.get(number, len(view))
+        if at + 4 <= len(view) and word(view, at)[0] & _OFFERED:
             return True
     return False
 
 
-def operation_counts(compound: Compound, data: Data, operation: int, offset: int) -> tuple[int | None, ...]:
-    """The words ``offset`` bytes into the arguments of every such operation; None for those that have none.
-
-    Meant for counts: 24 bytes into READ4args stands the count, 16 bytes into READDIR4args, behind the cookie
-    and its verifier, dircount, and then maxcount.
-    """
-    view = memoryview(data)
+def operation_counts(compound: Compound, data: Data, operation: int, field: str) -> tuple[int | None, ...]:
+    """The word that is ``field`` of the arguments of every such operation; None for those that have none."""
+    view, offset = memoryview(data), place_in_arguments(operation, field)
     return tuple(
         word(view, at + offset)[0] if at + offset + 4 <= len(view) else None
         for number, at in zip(compound.operations, compound.places, strict=True)

@@ -10,11 +10,11 @@ from struct import error as StructError
 from typing import NamedTuple
 
 from .shapes import rfc1813
-from .shapes.skips import skip_of, steps_to
+from .shapes.skips import place_of, skip_of, steps_to
 from .xdr import Skip, as_skip, opaque, opaque_at, word
 
 # 2.6
-SIZE_IN_FATTR = steps_to(rfc1813.FATTR3, "size")(memoryview(b""), 0)
+SIZE_IN_FATTR = place_of(rfc1813.FATTR3, "size")
 PRE_OP_ATTR = steps_to(rfc1813.WCC_DATA, "after")
 POST_OP_ATTR = as_skip(skip_of(rfc1813.POST_OP_ATTR))
 WCC_DATA = as_skip(skip_of(rfc1813.WCC_DATA))

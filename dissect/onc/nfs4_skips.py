@@ -7,12 +7,14 @@ NFS4_OK, ``FAILURES`` over what follows another status, where that is anything a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from .shapes.attributes4 import ATTRIBUTE_BITS, FATTR4, NUMBERED
 from .shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from .shapes.procedures import OperationShape
-from .shapes.rfc7530 import CREATE4ARGS, OPEN4ARGS
-from .shapes.skips import skip_of, skip_of_arm, steps_to
+from .shapes.rfc7530 import CREATE4ARGS, OPEN4ARGS, READ4RESOK
+from .shapes.skips import place_of, skip_of, skip_of_arm, steps_behind, steps_to
+from .shapes.types import XdrStruct
 from .xdr import Shape, as_skip
 
 
@@ -43,6 +45,18 @@ BITMAP = as_skip(skip_of(ATTRIBUTE_BITS))
 FATTR = as_skip(skip_of(FATTR4))
 ATTRIBUTES = {number: as_skip(skip_of(type)) for number, (_, type) in NUMBERED.items()}
 """By attribute number."""
+
+
+@cache
+def place_in_arguments(operation: int, field: str) -> int:
+    """Bytes from the beginning of an operation's arguments to one of their fields, behind others of fixed size."""
+    arguments = OPERATIONS[operation].arguments
+    assert isinstance(arguments, XdrStruct)
+    return place_of(arguments, field)
+
+
+DATA_IN_READ_RESULT = place_of(READ4RESOK, "data")
+BEHIND_CREATE_TYPE = steps_behind(CREATE4ARGS, "objtype")
 TO_CREATE_NAME = steps_to(CREATE4ARGS, "objname")
 TO_CREATE_ATTRIBUTES = steps_to(CREATE4ARGS, "createattrs")
 TO_OPEN_HOW = steps_to(OPEN4ARGS, "openhow")

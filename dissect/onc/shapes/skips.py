@@ -81,3 +81,19 @@ def steps_to(type: XdrStruct, *path: str) -> Skip:
         if isinstance(field, XdrStruct):
             type = field
     return xdr.as_skip(xdr.struct(*before))
+
+
+def steps_behind(type: XdrStruct, field: str) -> Skip:
+    """Steps from the end of a field to that of its structure.  Raises KeyError where there is no such field."""
+    names = [name for name, _ in type.fields]
+    if field not in names:
+        raise KeyError(f"{type.name}: {field}")
+    return xdr.as_skip(xdr.struct(*[skip_of(one) for _, one in type.fields[names.index(field) + 1 :]]))
+
+
+def place_of(type: XdrStruct, *path: str) -> int:
+    """Bytes from the beginning of a structure to a field, behind fields of fixed size.
+
+    Raises KeyError where there is no such field, and struct.error where a field before it has no fixed size.
+    """
+    return steps_to(type, *path)(memoryview(b""), 0)
