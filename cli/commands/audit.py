@@ -135,6 +135,7 @@ def command(
             rpcs = 0
             for table in reading.tables(auditor.evict):
                 rpcs += len(table) - sum(rpc.state == DUPLICATE_REPLY for rpc in table.objects)
+                auditor.forget(reading.analyzer.last_time or 0)
             auditor.finish(reading.analyzer.conversations)
             for place in list(auditor.tallies):
                 if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):

@@ -164,6 +164,8 @@ class Auditor:
         self._seats: dict[int, dict[tuple[type[Subject], str, bool, int, int], list[RuleSlot]]] = {}
         """By connection number."""
         self._listeners: dict[int, AuditListener] = {}
+        self._remembering: list[AuditListener] = []
+        """Those of connections that may go on."""
         """By connection number."""
         self._classes: dict[int, dict[Hashable, SubjectClass]] = {}
         """By connection number and class."""
@@ -177,11 +179,17 @@ class Auditor:
         by_class = None if self.one_by_one else self._judge_class
         listener = AuditListener(conversation, self._judge, self.sides_known, self._refusals, self.release, by_class)
         self._listeners[conversation.connection.number] = listener
+        self._remembering.append(listener)
         return listener
+
+    def forget(self, now: int) -> None:
+        """The capture has come to ``now`` (ns): drop what only late packets of connections that are over would need."""
+        self._remembering = [one for one in self._remembering if not one.forget(now - one.connection.last_time)]
 
     def tick(self, now: int) -> None:
         """Time has come to ``now`` (ns), and nothing older will come: judge what need not wait."""
         self._count_classes()
+        self.forget(now)
         for listener in self._listeners.values():
             listener.idle(now - listener.connection.last_time)
             if any(listener.last_answered):
@@ -203,6 +211,7 @@ class Auditor:
             self._seats.pop(connection.number, None)
             self.sides_known.discard(connection.number)
             self.connections.pop(connection.number, None)
+        self._remembering = [one for one in self._remembering if one.connection.number not in numbers]
         for place in [place for number in numbers for place in self._places.pop(number, ())]:
             tally = self.tallies.pop(place)
             earlier = self.tallies.setdefault(place._replace(connection=EARLIER), RuleTally())

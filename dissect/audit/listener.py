@@ -34,7 +34,7 @@ from .nouns import RdmaOperation, RefusableMessage, SentMessage
 from .plain import message_class, plain_call, plain_message, rpc_class, settled_class
 from .plain_columns import PlainRows, accepted
 from .remembered import LastXids, remember
-from .settling import Settling
+from .settling import SILENCE, Settling
 from .subject import Subject
 from .terms import VersionTwoState
 from .transaction import CreditState, Transaction
@@ -250,6 +250,15 @@ class AuditListener:
     def idle(self, quiet: int) -> None:
         """The connection was quiet for ``quiet`` nanoseconds."""
         self.settling.idle(quiet)
+
+    def forget(self, quiet: int) -> bool:
+        """Whether the connection, quiet for ``quiet`` nanoseconds, is over; what late packets would need is dropped."""
+        if not self.connection.ended_by or quiet < SILENCE:
+            return False
+        self.settling.idle(quiet)
+        self.memory = AdvertisedHistory(self.connection)
+        self.xids = LastXids(), LastXids()
+        return True
 
     def finish(self) -> None:
         self.settling.finish()

@@ -119,9 +119,9 @@ class PlainWay:
         usable = rows["frame"] > self._settled(links, columns, read, sends)[columns.link]
         usable &= ~columns.unusual
         pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))
+        pairs = self._accepted(data, links, columns, read, pairs)
         pairs, long = self._long(data, columns, read, pairs, links, sends, events)
         pairs = self._answered(read, pairs, rows["captured"], long)
-        pairs = self._accepted(data, links, columns, read, pairs)
         if not len(pairs.call):
             return _merged(events, runs), None
         taken = {id(long[one][1].operation) for one in pairs.transfers[pairs.transfers >= 0].tolist()}

@@ -49,6 +49,8 @@ def audited(
     analyzer = Analyzer(Options(columns=columns), listener=auditor.listener)
     for batch in batches:
         analyzer.feed(batch)
+        if columns:
+            auditor.forget(analyzer.last_time or 0)
     analyzer.finish()
     auditor.finish(analyzer.conversations)
     tallies = {
