@@ -30,6 +30,8 @@ from .session import Paths, Progress, Session
 from .table_pass import needs_contents, table_batches
 
 if TYPE_CHECKING:
+    from rdmascope.dissect.diagnosis.diagnose import Diagnosis
+
     from .database import Database
 
 Given = TypeVar("Given")
@@ -166,6 +168,21 @@ class Capture:
         auditor.finish(session.analyzer.conversations)
         self._read_whole = True
         yield from found
+
+    def diagnosis(self, *kinds: str) -> Diagnosis:
+        """What is wrong, the worst first; ``kinds``: only these detectors, all where none is given.
+
+        Raises KeyError for a kind that no detector has.
+        """
+        from rdmascope.dissect.diagnosis.detector import all_detectors
+
+        from .diagnosis_pass import diagnosis_of
+
+        for kind in kinds:
+            all_detectors()[kind]
+        found = diagnosis_of(self.session(), kinds)
+        self._read_whole = True
+        return found
 
     @property
     def conversations(self) -> list[Conversation]:

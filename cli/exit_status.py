@@ -11,8 +11,9 @@ EXIT_CLOSED = 141
 
 EXIT_STATUS = {
     0: "All is well.",
-    EXIT_FOUND: "The answer is no: the audit found violations at or above --fail-on, verify a difference that it cannot"
-    " explain, live the finding it waited for, probe a failed check or no answer, synth calls that were not answered.",
+    EXIT_FOUND: "The answer is no: the audit found violations at or above --fail-on, diagnose something wrong, verify a"
+    " difference that it cannot explain, live the finding it waited for, probe a failed check or no answer, synth calls"
+    " that were not answered.",
     EXIT_BAD_INPUT: "Wrong options, a file that cannot be read or written or is damaged, or a filter that can match"
     " nothing. What could be decoded was printed.",
     EXIT_NOTHING_JUDGED: "The audit had nothing to judge.",

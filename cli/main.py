@@ -17,6 +17,7 @@ from .terminal import complain, settle_streams
 COMMANDS = {
     "info": "A capture file at a glance: format, interfaces, time span, drops, truncation, protocols.",
     "report": "Summary of a capture: connections, procedures, latencies, payloads, the slowest RPCs.",
+    "diagnose": "What is wrong, the worst first: causes with their evidence, cost, and what to look at next.",
     "rpcs": "One line per RPC, with filters and sorting.",
     "show": "One RPC or one frame in full.",
     "live": "RPCs, latencies and findings on an interface or RDMA device, as they happen.",

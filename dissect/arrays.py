@@ -50,15 +50,34 @@ def big_endian_words(rows: NDArray[np.uint8]) -> Int64s:
     return np.ascontiguousarray(rows).view(">u4").astype(np.int64)
 
 
+DENSE = 1 << 16
+"""Different values that are looked up in a table; sorting more of them is quicker."""
+
+
+def coded(values: Int64s) -> tuple[Int64s, Int64s]:
+    """The distinct values, ascending, and for each one which of them it is: ``np.unique``, quicker of close values."""
+    if not len(values):
+        return values, values
+    low, high = extremes(values)
+    span = high - low + 1
+    if span > DENSE:
+        return np.unique(values, return_inverse=True)
+    offsets = values - low
+    present = places(np.bincount(offsets, minlength=span))
+    codes = np.zeros(span, np.int64)
+    codes[present] = np.arange(len(present))
+    return present + low, codes[offsets]
+
+
 def distinct(*columns: NDArray[Any]) -> tuple[Int64s, Int64s]:
     """Of the distinct combinations of values the index of their first row; and for each row which of these it has.
 
     Values are integers of 64 bits at most.
     """
     inverse: Int64s = np.zeros(len(columns[0]), np.int64)
-    first: Int64s = inverse[:1]
     for column in columns:
-        _, codes = np.unique(column, return_inverse=True)
-        both = inverse * (int(codes.max(initial=0)) + 1) + codes
-        _, first, inverse = np.unique(both, return_index=True, return_inverse=True)
+        _, codes = coded(column.astype(np.int64))
+        _, inverse = coded(inverse * (int(codes.max(initial=0)) + 1) + codes)
+    first: Int64s = np.zeros(int(inverse.max(initial=-1)) + 1, np.int64)
+    first[inverse[::-1]] = np.arange(len(inverse) - 1, -1, -1)
     return first, inverse

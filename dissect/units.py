@@ -45,6 +45,11 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f}%" if whole else "-"
 
 
+def percent(part: float) -> str:
+    """A part of 1 as a percentage: '42%', '0.3%'."""
+    return f"{100 * part:.0f}%" if part >= 0.0995 or not part else f"{100 * part:.2g}%"
+
+
 def seconds(nanoseconds: int) -> str:
     """Plain seconds to the microsecond, exact: '-1.000250'."""
     sign = "-" if nanoseconds < 0 else ""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rdmascope.captures.live.session import LiveSession, watch
     from rdmascope.captures.session import Session
     from rdmascope.dissect.audit.finding import Finding
+    from rdmascope.dissect.diagnosis.diagnose import Diagnosis
+    from rdmascope.dissect.diagnosis.statement import Statement
     from rdmascope.dissect.frames import Frame, Place
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.records.table import TableColumn
@@ -46,6 +48,7 @@ _PLACES = {
     "TableColumn": "dissect.records.table",
     "Connection": "dissect.transport.connection",
     "Conversation": "dissect.rpcrdma.conversation",
+    "Diagnosis": "dissect.diagnosis.diagnose",
     "Endpoint": "dissect.transport.connection",
     "Finding": "dissect.audit.finding",
     "Follow": "captures",
@@ -62,6 +65,7 @@ _PLACES = {
     "Segment": "dissect.rpcrdma.messages",
     "SegmentUse": "dissect.rpcrdma.rpcs",
     "Session": "captures.session",
+    "Statement": "dissect.diagnosis.statement",
     "TABLES": "dissect.records.tables",
     "TransportHeader": "dissect.rpcrdma.messages",
     "read": "captures.library",
@@ -79,6 +83,7 @@ __all__ = [
     "ColumnTable",
     "Connection",
     "Conversation",
+    "Diagnosis",
     "Endpoint",
     "Finding",
     "Follow",
@@ -95,6 +100,7 @@ __all__ = [
     "Segment",
     "SegmentUse",
     "Session",
+    "Statement",
     "TableColumn",
     "TransportHeader",
     "__version__",

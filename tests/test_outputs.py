@@ -44,7 +44,7 @@ def pages(*arguments: str) -> list[Run]:
 
 def runs(sample: str) -> dict[str, list[Run]]:
     """What is run on a sample, by the name of the file that keeps it."""
-    commands = ("info", "report", "rpcs", "transport", "files", "audit", "credits", "sessions")
+    commands = ("info", "report", "rpcs", "transport", "files", "audit", "credits", "sessions", "diagnose")
     found = {name: pages(name, sample) for name in commands}
     found["packets"] = pages("packets", sample)
     found["show"] = [run for number in ("1", "7", "23") for run in pages("show", sample, "--rpc", number)]
@@ -58,7 +58,7 @@ def common_runs() -> dict[str, list[Run]]:
     played = ("v1-chunks", "v1-callbacks", "faults", "v2-settles")
     return {
         "rules": pages("rules"),
-        "explain": [Run(("explain", rule)) for rule in ("V1-CREDIT-EXCEEDED", "V1-READ-POSITION", "PD-INLINE")],
+        "explain": [Run(("explain", one)) for one in explained],
         "synth": [
             *(Run(("synth", *option)) for option in (["--list"], ["--faults"], ["--keys"], ["--list", "--json"])),
             *(Run(("synth", script, "-o", "out.pcapng"), outputs=("out.pcapng",)) for script in played),

@@ -13,10 +13,10 @@ from typing import Protocol
 
 from rdmascope.dissect.audit.auditor import Auditor, RuleTally
 from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.live_window import LiveWindow
-from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -97,7 +97,7 @@ class LiveSession:
         self.damage: CaptureError | None = None
         self.other_points: list[OtherPoint] = []
         self.analyzer = Analyzer(options, self._listeners)
-        self.statistics = Statistics()
+        self.gathered = Gathered()
         self._judged: list[Rpc] = []
         """Their contents are needed no more, as soon as they were given."""
         self.auditor = Auditor(examples=EXAMPLES, on_finding=self._found, release=self._judged.append)
@@ -186,10 +186,8 @@ class LiveSession:
         if not rpcs:
             return
         self.rpcs += len(rpcs)
-        add = self.statistics.add
-        for rpc in rpcs:
-            add(rpc)
-            self.failed += rpc.failed
+        self.gathered.add(rpcs)
+        self.failed += sum(rpc.failed for rpc in rpcs)
         if self._on_rpcs is not None:
             self._on_rpcs(rpcs)
         else:
@@ -198,7 +196,7 @@ class LiveSession:
             self.ending.because("count")
 
     def _evict(self, conversations: list[Conversation]) -> None:
-        self.statistics.evict(conversations)
+        self.gathered.evict(conversations)
         self.auditor.evict(conversations)
         for conversation in conversations:
             self.credits.pop(conversation.connection.number, None)
@@ -292,7 +290,7 @@ def watch(
         on_finding: is given violations as they are found, at most 3 of a rule at an end.
         ports: more service ports of RPC-over-RDMA beside 20049.
 
-    The session that comes back has ``statistics``, ``analyzer`` and ``auditor``; ``damage`` says why it ended early.
+    The session that comes back has ``gathered``, ``analyzer`` and ``auditor``; ``damage`` says why it ended early.
     Without ``duration`` and ``count`` it runs until one of the functions raises.  Raises CaptureError where the device
     cannot be captured on.
     """

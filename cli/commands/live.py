@@ -214,9 +214,9 @@ def _stoppable(ending: Ending) -> Iterator[None]:
 def _report(session: LiveSession, as_json: bool) -> None:
     """The records or the page of ``rdmascope report``, and how the capture itself went."""
     if as_json:
-        print_records(session, session.statistics)
+        print_records(session, session.gathered)
         print_json(session.record())
         return
     if session.analyzer.frames:
-        print_page(session, session.statistics)
+        print_page(session, session.gathered)
     show(console(), capture_view(session.record(), session.breaches()))

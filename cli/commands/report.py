@@ -9,7 +9,8 @@ import click
 from rdmascope.captures import CaptureError
 from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.captures.merge import expand
-from rdmascope.dissect.measure.statistics import Statistics
+from rdmascope.dissect.diagnosis.diagnose import diagnose
+from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.measure.undecoded import undecoded
 from rdmascope.dissect.records.report import capture_point_record, report_records
 from rdmascope.dissect.records.schema import Record
@@ -98,19 +99,24 @@ def command(
             click.echo()
         reading = Reading(source, analyzer_options(ports, force), follow=following(follow, idle))
         try:
-            statistics = Statistics(max_slowest=top)
-            for table in reading.tables(statistics.evict):
-                statistics.add_table(table)
+            gathered = Gathered(top)
+            for table in reading.tables(gathered.evict):
+                gathered.add_table(table)
             if as_json:
-                print_records(reading, statistics)
+                print_records(reading, gathered)
             else:
-                print_page(reading, statistics, everything)
+                print_page(reading, gathered, everything)
             reading.check()
         except CaptureError as error:
             complain(str(error))
             failed = True
     if failed:
         click.get_current_context().exit(EXIT_BAD_INPUT)
+
+
+MAX_STATEMENTS = 5
+"""Of the diagnosis on the page."""
+DIAGNOSIS = "rdmascope diagnose FILE has the evidence, and looks at files and conformance, too"
 
 
 class Read(Protocol):
@@ -126,15 +132,19 @@ class Read(Protocol):
         """With the file of each frame, where there are several."""
 
 
-def print_page(reading: Read, statistics: Statistics, everything: bool = False) -> None:
+def print_page(reading: Read, gathered: Gathered, everything: bool = False) -> None:
     """The report for people."""
     from rich.text import Text
 
     from ..views import report as views
+    from ..views.diagnosis import summary_view
     from ..views.tables import heading
     from ..views.transport import troubles_view
 
     analyzer = reading.analyzer
+    facts = gathered.facts(analyzer, _error(reading))
+    diagnosis = diagnose(facts)
+    statistics = gathered.statistics
     out = console()
     conversations = analyzer.conversations
     show(
@@ -151,6 +161,7 @@ def print_page(reading: Read, statistics: Statistics, everything: bool = False) 
             evicted=analyzer.evicted,
         ),
     )
+    show(out, Text(), heading("Diagnosis", DIAGNOSIS), summary_view(diagnosis, MAX_STATEMENTS, out.width))
     sections = [("Connections", "", views.connections_view(conversations, statistics, analyzer.evicted))]
     if statistics.calls:
         slowest = statistics.slowest()
@@ -166,20 +177,21 @@ def print_page(reading: Read, statistics: Statistics, everything: bool = False) 
                 ("Slowest", "rdmascope show FILE --rpc N has each in full", views.slowest_view(slowest, out.width))
             )
     if conversations:
-        healths = [(one.connection, analyzer.health(one.connection.number)) for one in conversations]
+        healths = [(one.connection, facts.healths[one.connection.number]) for one in conversations]
         sections.append(("Transport", "rdmascope transport FILE has each connection in full", troubles_view(healths)))
-    sections.append(("Not decoded", "", views.undecoded_view(undecoded(analyzer, statistics, _error(reading)))))
+    sections.append(("Not decoded", "", views.undecoded_view(undecoded(analyzer, statistics, facts.damage or None))))
     for title, remark, view in sections:
         show(out, Text(), heading(title, remark), view)
 
 
-def print_records(reading: Read, statistics: Statistics) -> None:
+def print_records(reading: Read, gathered: Gathered) -> None:
     """The report for scripts."""
     names = reading.analyzer.addresses
     points = [capture_point_record(one.path, one.first, one.common, names, one.whole) for one in reading.other_points]
-    for record in (*points, *report_records(reading.analyzer, statistics, _error(reading))):
+    facts = gathered.facts(reading.analyzer, _error(reading))
+    for record in (*points, *report_records(facts, reading.analyzer, diagnose(facts))):
         print_json({**reading.placed(record), "file": reading.path})
 
 
-def _error(reading: Read) -> str | None:
-    return None if reading.damage is None else str(reading.damage)
+def _error(reading: Read) -> str:
+    return "" if reading.damage is None else str(reading.damage)

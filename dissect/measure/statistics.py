@@ -458,7 +458,7 @@ class _PlainGroups:
         self.reply_bytes: Int64s = rows["reply_inline"] + rows["reply_chunk_bytes"]
         codes = rows["procedure"].astype(np.int64) << 1 | rows["caller"]
         found, self.procedures = np.unique(codes, return_inverse=True)
-        self.keys = [_key(names.procedures[code >> 1], code & 1 == 1) for code in found.tolist()]
+        self.keys = [key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in found.tolist()]
         """Of the procedures; ``procedures`` has their index for each row."""
         self.entries: list[Procedure] = [None] * len(self.keys)  # type: ignore[list-item]
         """Of the same, once the first RPC of each is counted."""
@@ -476,7 +476,8 @@ class _PlainGroups:
         ]
 
 
-def _key(names: ProcedureNames, backward: bool) -> ProcedureKey:
+def key_of_names(names: ProcedureNames, backward: bool) -> ProcedureKey:
+    """What the RPCs of these names and this direction are grouped by."""
     program, version, minor_version, procedure, operations, name = names
     return ProcedureKey(program, version, minor_version, procedure, operations, backward, name)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from .field_types import RecordType
 from .fields_audit import TYPES as AUDIT
 from .fields_connection import TYPES as CONNECTION
+from .fields_diagnosis import TYPES as DIAGNOSIS
 from .fields_probe import TYPES as PROBE
 from .fields_report import TYPES as REPORT
 from .fields_rpc import TYPES as RPC
 from .fields_state import TYPES as STATE
 
-RECORD_TYPES: dict[str, RecordType] = {**RPC, **CONNECTION, **REPORT, **STATE, **AUDIT, **PROBE}
+RECORD_TYPES: dict[str, RecordType] = {**RPC, **CONNECTION, **REPORT, **DIAGNOSIS, **STATE, **AUDIT, **PROBE}
 """In the order of the reference."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .field_types import DISTRIBUTION, LATENCY, RANGE, RPC_NAMES, RecordType, common, objects
+from .fields_diagnosis import STATEMENT
 
 FULL_DISTRIBUTION = {
     **{name: DISTRIBUTION[name] for name in ("count", "min_ns", "median_ns")},
@@ -146,6 +147,7 @@ TYPES = {
             "states": ("map of integer", "state -> RPCs"),
             "duplicate_replies": ("integer", "second replies to RPCs that had one; not among the RPCs"),
             "error": ("string|null", "why reading ended early"),
+            **objects("diagnosis", "array of object", "what is wrong, the worst first, as in diagnose", STATEMENT),
             **common("file"),
         },
     ),

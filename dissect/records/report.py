@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..diagnosis.diagnose import Diagnosis
+from ..diagnosis.facts import Facts
 from ..link.addresses import AddressTable
 from ..link.capture_points import CommonTraffic
 from ..measure.connection_counts import ConnectionCounts, connection_counts
-from ..measure.statistics import Procedure, ProcedureKey, SlowRpc, Statistics, TransferTotals
+from ..measure.statistics import Procedure, ProcedureKey, SlowRpc, TransferTotals
 from ..measure.time_series import Bin
 from ..measure.undecoded import undecoded
 from ..onc.programs import program_name
 from ..percentiles import Distribution
 from ..rpcrdma.analyzer import Analyzer
 from .connection import connection_record, evicted_record
+from .diagnosis import statements
 from .rpc import latency_fields
 from .schema import Record, record
 from .transport import transport_record
@@ -30,8 +33,9 @@ def capture_record(
     states: dict[str, int],
     duplicate_replies: int,
     error: str | None,
+    diagnosis: list[Record],
 ) -> Record:
-    """What was read.  ``error`` says why reading it ended early."""
+    """What was read.  ``error`` says why reading it ended early; ``diagnosis`` has what is wrong, the worst first."""
     return record(
         "capture",
         frames=frames,
@@ -46,6 +50,7 @@ def capture_record(
         states=states,
         duplicate_replies=duplicate_replies,
         error=error,
+        diagnosis=diagnosis,
     )
 
 
@@ -164,8 +169,9 @@ THROUGHPUT_BINS = 100
 """Intervals of time in the record of throughput."""
 
 
-def report_records(analyzer: Analyzer, statistics: Statistics, error: str | None = None) -> Iterator[Record]:
-    """All records of a report; ``error``: why reading ended early."""
+def report_records(facts: Facts, analyzer: Analyzer, diagnosis: Diagnosis) -> Iterator[Record]:
+    """All records of a report."""
+    statistics, error = facts.statistics, facts.damage or None
     yield capture_record(
         frames=analyzer.frames,
         truncated_frames=analyzer.truncated_frames,
@@ -176,11 +182,12 @@ def report_records(analyzer: Analyzer, statistics: Statistics, error: str | None
         states=statistics.states,
         duplicate_replies=statistics.duplicate_replies,
         error=error,
+        diagnosis=statements(diagnosis.statements),
     )
     for conversation in analyzer.conversations:
         yield connection_record(conversation, statistics.connections.get(conversation.connection.number))
     for conversation in analyzer.conversations:
-        yield transport_record(conversation, analyzer.health(conversation.connection.number))
+        yield transport_record(conversation, facts.healths[conversation.connection.number])
     if analyzer.evicted.connections:
         yield evicted_record(analyzer.evicted, statistics.evicted)
     for procedure in statistics.procedures():

@@ -82,7 +82,7 @@ def test_rpcs_are_given_as_they_end(batches: list[FrameBatch]) -> None:
     session, rpcs = watched(batches)
     assert [rpc.number for rpc in rpcs] == [1, 2, 3, 4, 5]
     assert [rpc.state for rpc in rpcs] == ["complete"] * 4 + ["no reply"]
-    assert session.ending.why == "duration" and session.rpcs == 5 and session.statistics.calls == 5
+    assert session.ending.why == "duration" and session.rpcs == 5 and session.gathered.statistics.calls == 5
     assert session.record()["ended_by"] == "duration"
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from rdmascope.captures import open_capture
-from rdmascope.dissect.measure.statistics import Statistics
+from rdmascope.dissect.diagnosis.diagnose import diagnose
+from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.records.connection import connection_record
 from rdmascope.dissect.records.report import report_records
 from rdmascope.dissect.records.rpc import rpc_record
@@ -36,12 +37,13 @@ class Made(NamedTuple):
 
 @cache
 def made(name: str) -> Made:
-    analyzer, statistics = Analyzer(), Statistics()
+    analyzer, gathered = Analyzer(), Gathered()
+    statistics = gathered.statistics
     rpcs = []
 
     def take(ended: list[Any]) -> None:
+        gathered.add(ended)
         for rpc in ended:
-            statistics.add(rpc)
             rpcs.append(rpc_record(rpc))
 
     with open_capture(str(SAMPLES / f"{name}.pcap.zst")) as capture:
@@ -52,7 +54,7 @@ def made(name: str) -> Made:
         rpcs,
         [connection_record(one, statistics.connections.get(one.connection.number)) for one in analyzer.conversations],
         [transport_record(one, analyzer.health(one.connection.number)) for one in analyzer.conversations],
-        list(report_records(analyzer, statistics)),
+        list(report_records(facts := gathered.facts(analyzer), analyzer, diagnose(facts))),
     )
 
 

@@ -1,0 +1,47 @@
+"""One pass over a capture that gathers what all detectors look at, and their statements."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.diagnosis.detector import all_detectors
+from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
+from rdmascope.dissect.diagnosis.facts import Gathered
+from rdmascope.dissect.diagnosis.file_facts import FileFacts
+from rdmascope.dissect.rpcrdma.conversation import Conversation
+
+from .session import Session
+
+EXAMPLES = 3
+"""Findings of each rule and end that are kept."""
+
+
+def diagnosis_of(session: Session, kinds: Collection[str] = ()) -> Diagnosis:
+    """What is wrong with the capture of a session that was not read yet; reads it to its end.
+
+    ``kinds``: only these detectors, and only what they need is gathered; all where there are none.
+    """
+    detectors = [one for one in all_detectors().values() if not kinds or one.kind in kinds]
+    needs = {one.needs for one in detectors}
+    auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
+    files = FileFacts() if "files" in needs else None
+    if auditor is not None:
+        session.analyzer.listener = auditor.listener
+    gathered = Gathered()
+
+    def evict(gone: list[Conversation]) -> None:
+        gathered.evict(gone)
+        if auditor is not None:
+            auditor.evict(gone)
+
+    for table in session.tables(evict):
+        gathered.add_table(table)
+        if files is not None:
+            for rpc in table:
+                files.add(rpc)
+        del table
+    if auditor is not None:
+        auditor.finish(session.analyzer.conversations)
+    damage = "" if session.damage is None else str(session.damage)
+    return diagnose(gathered.facts(session.analyzer, damage, files, auditor), kinds)

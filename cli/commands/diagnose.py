@@ -1,0 +1,87 @@
+"""``rdmascope diagnose``: what is wrong, and what to look at next."""
+
+from __future__ import annotations
+
+import click
+
+from rdmascope.captures import CaptureError
+from rdmascope.captures.diagnosis_pass import diagnosis_of
+from rdmascope.dissect.diagnosis.detector import all_detectors
+from rdmascope.dissect.diagnosis.statement import SEVERITIES
+from rdmascope.dissect.records.diagnosis import statement_record
+from rdmascope.dissect.records.schema import schema
+
+from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
+from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..terminal import complain, console, print_json, show
+from ..views.diagnosis import diagnosis_view
+
+FAIL_ON = (*(one.value for one in SEVERITIES), "never")
+
+
+@click.command("diagnose")
+@file_argument
+@click.option("--explain", is_flag=True, help="With what each statement means, and what to look at next.")
+@click.option("--only", "kinds", multiple=True, metavar="KIND", help="Only this detector; may be repeated.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON, case_sensitive=False),
+    default="warning",
+    show_default=True,
+    help="Exit with 1 on statements of this severity or above.",
+)
+@click.option("--json", "as_json", is_flag=True, help=f"One {schema('statement')} object a line.")
+@recognition_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    explain: bool,
+    kinds: tuple[str, ...],
+    fail_on: str,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+) -> None:
+    """Say what is wrong: each cause with its evidence, its share of the latency, and what to look at next.
+
+    Silence where nothing is wrong.  Problems come first, then warnings, then notes about the capture itself; among
+    equals, what costs the largest share.
+
+    \b
+    Example: a client that lost packets.
+      $ rdmascope diagnose loss-rxe.pcap.zst
+      loss-rxe.pcap.zst: 4 problems, 1 warning
+      ...
+      4 problem  Packets are lost on the way  [packets-lost]
+        1,017 packets retransmitted in 15 recoveries; RPCs waited 322 ms for
+        them (4.2% of the latency of all RPCs)
+      ...
+
+    \b
+    What a detector looks for, from which threshold on, and what it means:
+      $ rdmascope explain packets-lost
+
+    docs/diagnosis.md has all of them.  Times are those at the capture point.
+
+    Exit status: 0 nothing at or above --fail-on, 1 something, 2 a file that cannot be used.
+    """
+    known = all_detectors()
+    for kind in kinds:
+        if kind not in known:
+            raise click.BadParameter(f"no detector {kind!r}; there are {', '.join(known)}", ctx, param_hint="--only")
+    reading = Reading(files, analyzer_options(ports, force))
+    diagnosis = diagnosis_of(reading, kinds)
+    if as_json:
+        for one in diagnosis.statements:
+            print_json({**statement_record(one), "file": reading.path})
+    else:
+        show(console(), diagnosis_view(reading.path, diagnosis, explain))
+    try:
+        reading.check()
+    except CaptureError as error:
+        complain(str(error))
+        ctx.exit(EXIT_BAD_INPUT)
+    limit = FAIL_ON.index(fail_on.lower())
+    if fail_on.lower() != "never" and any(SEVERITIES.index(one.severity) <= limit for one in diagnosis.statements):
+        ctx.exit(EXIT_FOUND)

@@ -1,0 +1,98 @@
+"""What is wrong, the worst first: each statement in full, or in a line."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from rdmascope.dissect.diagnosis.detector import Detector
+from rdmascope.dissect.diagnosis.diagnose import Diagnosis
+from rdmascope.dissect.diagnosis.page import detector_lines
+from rdmascope.dissect.diagnosis.statement import SEVERITIES, Severity, Statement
+from rdmascope.dissect.units import moment, percent, plural
+
+STYLES = {Severity.PROBLEM: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+CERTAIN = 0.9
+"""A confidence from which on nothing is said about it."""
+NOTHING = "nothing wrong was found"
+
+
+def diagnosis_view(path: str, diagnosis: Diagnosis, explain: bool = False) -> RenderableType:
+    """All of a diagnosis; ``explain``: with what each statement means, and what to look at next."""
+    parts: list[RenderableType] = [Text(f"{path}: {counted(diagnosis)}", "bold")]
+    for one in diagnosis.statements:
+        parts += [Text(), _statement(one, explain)]
+    if diagnosis.statements and not explain:
+        parts += [Text(), Text("--explain: what each of these means, and what to look at next", "dim")]
+    return Group(*parts)
+
+
+def counted(diagnosis: Diagnosis) -> str:
+    """'2 problems, 1 warning'."""
+    counts = Counter(one.severity for one in diagnosis.statements)
+    return ", ".join(plural(counts[one], one.value) for one in SEVERITIES if counts[one]) or NOTHING
+
+
+def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType:
+    """The worst of it, a line each where they fit."""
+    shown = diagnosis.statements[:lines]
+    parts: list[RenderableType] = [_line(one, width) for one in shown]
+    if len(diagnosis.statements) > len(shown):
+        parts.append(Text(f"  and {len(diagnosis.statements) - len(shown)} more", "dim"))
+    return Group(*parts) if parts else Padding(Text(NOTHING), (0, 0, 0, 2))
+
+
+def _line(one: Statement, width: int) -> RenderableType:
+    text = Text.assemble((f"{one.severity.value:<8}", STYLES[one.severity]), f"{one.cause.text}")
+    if shared := _share(one):
+        text.append(f" ({shared})", "dim")
+    text.truncate(width - 2, overflow="ellipsis")
+    return Padding(text, (0, 0, 0, 2))
+
+
+def _share(one: Statement) -> str:
+    cause = one.cause
+    return f"{percent(cause.share)} of {cause.share_of}" if cause.share and cause.share_of else ""
+
+
+def _statement(one: Statement, explain: bool) -> RenderableType:
+    cause = one.cause
+    lines = [*cause.evidence]
+    if cause.since is not None:
+        lines.append(f"since {moment(cause.since)}")
+    if where := _numbers("RPC", cause.rpcs) + _numbers("frame", cause.frames):
+        lines.append("; ".join(where))
+    sure = f"confidence {percent(cause.confidence)}" if cause.confidence < CERTAIN else ""
+    if cause.weakened_by:
+        sure += (": " if sure else "weakened: ") + "; ".join(cause.weakened_by)
+    if sure:
+        lines.append(sure)
+    head = Text.assemble((f"{one.rank} {one.severity.value}  ", STYLES[one.severity]), (one.title, "bold"))
+    head.append(f"  [{one.kind}]", "dim")
+    text = cause.text + (f" ({shared})" if (shared := _share(one)) else "")
+    parts: list[RenderableType] = [head, _indented(text), *(_indented(line, "dim") for line in lines)]
+    if explain:
+        parts += [Text(), _indented(one.explanation), Text(), _indented("Look at:")]
+        parts += [Padding(Text(f"- {step}"), (0, 0, 0, 4)) for step in one.next_steps]
+    return Group(*parts)
+
+
+def _indented(text: str, style: str = "") -> RenderableType:
+    return Padding(Text(text, style), (0, 0, 0, 2))
+
+
+def _numbers(noun: str, numbers: tuple[int, ...]) -> list[str]:
+    if not numbers:
+        return []
+    return [f"{noun}{'' if len(numbers) == 1 else 's'} {', '.join(f'{number}' for number in numbers)}"]
+
+
+def detector_view(one: Detector) -> RenderableType:
+    """The page of a detector."""
+    parts: list[RenderableType] = [Text.assemble((one.kind, "bold"), f"  {one.title}")]
+    for name, text in detector_lines(one):
+        parts.append(_indented(f"{name}: {text}"))
+    return Group(*parts)

@@ -1,0 +1,1 @@
+"""Diagnosis: what is wrong, what it costs and whom, since when, and what to look at next."""

@@ -1,0 +1,295 @@
+"""What NFS says by its statuses and its mix of calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ...units import duration, percent, plural
+from ..detector import Limits, detector
+from ..facts import Facts, label
+from ..rpc_facts import TimedRpc
+from ..statement import Cause, Severity
+
+GRACE = ("NFS4ERR_GRACE", "NLM4_DENIED_GRACE_PERIOD", "LCK_DENIED_GRACE_PERIOD")
+LATER = ("NFS4ERR_DELAY", "NFS3ERR_JUKEBOX")
+HARD = {
+    "NFS3ERR": "IO NXIO NOSPC DQUOT ROFS STALE REMOTE BADHANDLE SERVERFAULT",
+    "NFS4ERR": "IO NXIO NOSPC DQUOT ROFS STALE BADHANDLE SERVERFAULT RESOURCE BADXDR BADSESSION BADSLOT DEADSESSION"
+    " BAD_STATEID OLD_STATEID STALE_STATEID EXPIRED STALE_CLIENTID ADMIN_REVOKED DELEG_REVOKED SEQ_MISORDERED"
+    " RETRY_UNCACHED_REP SEQ_FALSE_RETRY CONN_NOT_BOUND_TO_SESSION MOVED REQ_TOO_BIG REP_TOO_BIG REP_TOO_BIG_TO_CACHE",
+    "RDMA": "ERR_CHUNK",
+    "RDMA2": "ERR_BAD_HEADER",
+    "AUTH": "BADCRED REJECTEDCRED BADVERF REJECTEDVERF TOOWEAK INVALIDRESP FAILED",
+    "GARBAGE": "ARGS",
+    "SYSTEM": "ERR",
+}
+"""Statuses, by what they begin with, that a program does not meet in daily work; NOENT, EXIST, ACCES and the like it
+does, and what probes for a version, a procedure or a feature."""
+REVALIDATION = frozenset({"GETATTR", "ACCESS"})
+
+
+@detector(
+    "calls-failed",
+    "Calls fail with errors of the server or of the protocol",
+    Severity.PROBLEM,
+    "statuses of replies",
+    {"least_errors": (1, "failed RPCs of one status")},
+    (
+        "rdmascope rpcs FILE --errors: each of them",
+        "rdmascope show FILE --rpc N: the call that was answered so",
+        "the server's log and its file system, where the status is its own (IO, NOSPC, SERVERFAULT)",
+    ),
+)
+def calls_failed(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """Replies carry a status that a healthy client and server do not exchange: the file system is full or broken,
+    handles or state went stale, a session is lost, or one end does not understand the other. Statuses of daily work,
+    such as a name that does not exist, are not counted.
+    """
+    for status, by_procedure in facts.rpcs.errors.items():
+        total = sum(examples.count for examples in by_procedure.values())
+        if not _is_hard(status) or total < limits["least_errors"]:
+            continue
+        worst = sorted(by_procedure, key=lambda key: -by_procedure[key].count)
+        yield Cause(
+            f"{plural(total, 'RPC')} failed with {status}",
+            total,
+            total / facts.calls,
+            "all RPCs",
+            facts.rpcs.error_times[status][0],
+            tuple(f"{label(key)}: {plural(by_procedure[key].count, 'time')}" for key in worst[:3]),
+            (),
+            tuple(number for key in worst for number in by_procedure[key].rpcs)[:5],
+            tuple(frame for key in worst for frame in by_procedure[key].frames)[:5],
+        )
+
+
+def _is_hard(status: str) -> bool:
+    name = status.partition(" ")[0]
+    prefix, _, rest = name.partition("_")
+    return rest in HARD.get(prefix, "").split()
+
+
+@detector(
+    "grace-period",
+    "The server was in its grace period",
+    Severity.PROBLEM,
+    "statuses of replies",
+    {"least_errors": (1, "replies that say so")},
+    (
+        "when and why the server restarted: its log before that moment",
+        "its grace and lease times (/proc/fs/nfsd/nfsv4gracetime and nfsv4leasetime); a server without clients to wait"
+        " for ends the period at once (nfsv4gracetime, nfsdcld)",
+    ),
+)
+def grace_period(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """After a restart an NFS server grants only locks and opens that clients reclaim, for as long as its grace period
+    lasts, often 90 s. All others are asked to come again later, and programs wait in open() or lock() meanwhile.
+    """
+    yield from _put_off(facts, limits, GRACE, "asked to wait for the end of the grace period")
+
+
+@detector(
+    "calls-deferred",
+    "The server puts calls off",
+    Severity.PROBLEM,
+    "statuses of replies",
+    {"least_errors": (3, "replies that say so")},
+    (
+        "whether a delegation is being recalled: rdmascope rpcs FILE --procedure CB_RECALL,DELEGRETURN",
+        "whether the server fetches files from slow storage (tape, cloud), or is out of memory or threads",
+    ),
+)
+def calls_deferred(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """NFS4ERR_DELAY and NFS3ERR_JUKEBOX mean: not now, ask again. The client waits, from a tenth of a second to many,
+    and calls again; the program hangs meanwhile, although every single RPC was answered quickly.
+    """
+    yield from _put_off(facts, limits, LATER, "put off")
+
+
+def _put_off(facts: Facts, limits: Limits, statuses: tuple[str, ...], what: str) -> Iterator[Cause]:
+    found = [status for status in statuses if status in facts.rpcs.errors]
+    places = [(status, key) for status in found for key in facts.rpcs.errors[status]]
+    total = sum(facts.rpcs.errors[status][key].count for status, key in places)
+    if total < limits["least_errors"]:
+        return
+    places.sort(key=lambda place: -facts.rpcs.errors[place[0]][place[1]].count)
+    first = min(facts.rpcs.error_times[status][0] for status in found)
+    last = max(facts.rpcs.error_times[status][1] for status in found)
+    worst = [facts.rpcs.errors[status][key] for status, key in places]
+    yield Cause(
+        f"{plural(total, 'RPC')} {what}, over {duration(last - first)}",
+        total,
+        min(1.0, (last - first) / facts.span) if facts.span else None,
+        "the time of the capture",
+        first,
+        tuple(
+            f"{label(key)}: {status}, {plural(facts.rpcs.errors[status][key].count, 'time')}"
+            for status, key in places[:3]
+        ),
+        (),
+        tuple(number for one in worst for number in one.rpcs)[:5],
+        tuple(frame for one in worst for frame in one.frames)[:5],
+    )
+
+
+@detector(
+    "recall-stalls",
+    "Recalled delegations come back late",
+    Severity.PROBLEM,
+    "CB_RECALL calls, and the DELEGRETURN that follows on the same client",
+    {"least_ms": (1000, "milliseconds from a recall to the next return of a delegation, or the end of the capture")},
+    (
+        "the client that holds the delegation: is it busy writing its data back, or gone?",
+        "rdmascope rpcs FILE --procedure CB_RECALL,DELEGRETURN",
+        "whether two clients really share these files; the server's fs.leases-enable=0 ends delegations",
+    ),
+)
+def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """The server recalled a delegation because another client wants the file, and waits until it is returned. Until
+    then the other client's open waits, too.
+    """
+    late: list[tuple[int, TimedRpc]] = []
+    returns = sorted(one.begin for one in facts.rpcs.returns)
+    for recall in facts.rpcs.recalls:
+        after = next((begin for begin in returns if begin >= recall.begin), facts.last_time)
+        if after - recall.begin >= limits["least_ms"] * 1e6:
+            late.append((after - recall.begin, recall))
+    if not late:
+        return
+    late.sort(reverse=True)
+    yield Cause(
+        f"{plural(len(late), 'recall')} of delegations took up to {duration(late[0][0])}",
+        len(late),
+        len(late) / len(facts.rpcs.recalls),
+        "all recalls",
+        min(recall.begin for _, recall in late),
+        tuple(f"{facts.ends(recall.connection)}: RPC {recall.number}, {duration(took)}" for took, recall in late[:3]),
+        tuple(dict.fromkeys(recall.connection for _, recall in late)),
+        tuple(recall.number for _, recall in late[:5]),
+        tuple(recall.frame for _, recall in late[:5]),
+        0.7,
+        ("which delegation a call returns is not compared: the next return counts",),
+    )
+
+
+@detector(
+    "commit-storm",
+    "Writes are committed nearly one by one",
+    Severity.WARNING,
+    "numbers of WRITE and COMMIT calls",
+    {
+        "least_commits": (50, "COMMIT calls"),
+        "per_write": (0.5, "COMMIT calls for each WRITE"),
+        "latency_share": (0.1, "share of the latency of all RPCs that is COMMIT"),
+    },
+    (
+        "the program: fsync() after each small write, or O_SYNC; a database's log does so on purpose",
+        "whether the server's storage has a write cache that survives power failures",
+    ),
+)
+def commit_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """COMMIT asks the server to put on stable storage what was written before, and waits for its disks. One for every
+    WRITE or two leaves nothing of the use of unstable writes.
+    """
+    commits = [one for one in facts.procedures if _calls_for(one.key.name, one.key.operations, {"COMMIT"})]
+    writes = sum(one.calls for one in facts.procedures if _calls_for(one.key.name, one.key.operations, {"WRITE"}))
+    total, waited = sum(one.calls for one in commits), sum(one.waited for one in commits)
+    part = facts.share(waited) or 0.0
+    if total < limits["least_commits"] or total < limits["per_write"] * writes or part < limits["latency_share"]:
+        return
+    yield Cause(
+        f"{plural(total, 'COMMIT')} for {plural(writes, 'WRITE')}, {percent(part)} of all latency",
+        total,
+        part,
+        "the latency of all RPCs",
+        evidence=tuple(f"{label(one.key)}: {plural(one.calls, 'RPC')}, {duration(one.waited)}" for one in commits[:3]),
+    )
+
+
+def _calls_for(name: str, operations: tuple[str, ...], wanted: set[str]) -> bool:
+    return bool(wanted & set(operations)) if operations else name in wanted
+
+
+@detector(
+    "metadata-storm",
+    "Most calls only ask whether files have changed",
+    Severity.WARNING,
+    "numbers of GETATTR and ACCESS calls without other operations",
+    {
+        "least_calls": (2000, "such calls"),
+        "call_share": (0.7, "share of all RPCs that they are"),
+        "latency_share": (0.5, "share of the latency of all RPCs"),
+    },
+    (
+        "attribute caching on the client: actimeo, acregmin; noac or lookupcache=none switch it off",
+        "which files: rdmascope files FILE --sort calls",
+        "programs that poll files or directories, and many clients that share and change them",
+    ),
+)
+def metadata_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """GETATTR and ACCESS by themselves move no data: the client looks whether what it has cached is still good. Where
+    they are nearly all of the traffic, caching does not work for this workload, and each costs a round trip.
+    """
+    telling = [
+        one
+        for one in facts.procedures
+        if not one.key.backward
+        and set(one.key.operations or (one.key.name,)) - {"SEQUENCE", "PUTFH", "PUTROOTFH"} <= REVALIDATION
+        and set(one.key.operations or (one.key.name,)) & REVALIDATION
+    ]
+    total, waited = sum(one.calls for one in telling), sum(one.waited for one in telling)
+    part = facts.share(waited) or 0.0
+    if total < limits["least_calls"] or total < limits["call_share"] * facts.calls or part < limits["latency_share"]:
+        return
+    yield Cause(
+        f"{percent(total / facts.calls)} of all RPCs are GETATTR and ACCESS",
+        total,
+        part,
+        "the latency of all RPCs",
+        evidence=tuple(f"{label(one.key)}: {plural(one.calls, 'RPC')}, {duration(one.waited)}" for one in telling[:3]),
+    )
+
+
+@detector(
+    "readdir-without-plus",
+    "Directories are listed without attributes, and each entry is asked for",
+    Severity.WARNING,
+    "numbers of READDIR, LOOKUP and GETATTR calls of NFSv3",
+    {
+        "least_lists": (5, "READDIR calls"),
+        "least_lookups": (500, "LOOKUP and GETATTR calls"),
+        "per_list": (20, "LOOKUP and GETATTR calls for each READDIR"),
+    },
+    (
+        "the mount option nordirplus; rdmascope rpcs FILE --procedure READDIRPLUS: whether it was refused",
+        "what lists the directories: 'ls -l' and find need attributes, 'ls' does not",
+    ),
+)
+def readdir_without_plus(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """READDIR gives names only. A program that wants the attributes of each entry then costs one LOOKUP or GETATTR for
+    each, where READDIRPLUS would have brought them with the names.
+    """
+    counts: Counter[str] = Counter()
+    for one in facts.procedures:
+        if one.key.version == 3 and not one.key.operations:
+            counts[one.key.name] += one.calls
+    lists, lookups = counts["READDIR"], counts["LOOKUP"] + counts["GETATTR"]
+    if (
+        lists < limits["least_lists"]
+        or lookups < limits["least_lookups"]
+        or lookups < limits["per_list"] * lists
+        or counts["READDIRPLUS"] * 10 > lists
+    ):
+        return
+    waited = sum(
+        one.waited for one in facts.procedures if one.key.version == 3 and one.key.name in ("LOOKUP", "GETATTR")
+    )
+    yield Cause(
+        f"{plural(lists, 'READDIR')} and {lookups:,} LOOKUP and GETATTR, {counts['READDIRPLUS']:,} READDIRPLUS",
+        lookups,
+        facts.share(waited),
+        "the latency of all RPCs",
+        confidence=0.6,
+        weakened_by=("whether the LOOKUPs and GETATTRs are about the entries of these directories is not compared",),
+    )

@@ -1,0 +1,130 @@
+"""Facts: all that detectors look at, gathered in one pass over a capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..audit.auditor import Auditor
+from ..measure.statistics import Procedure, ProcedureKey, Statistics
+from ..onc.names import procedure_label, program_label
+from ..rpcrdma.analyzer import Analyzer
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.rpc_table import RpcTable
+from ..rpcrdma.rpcs import Rpc
+from ..transport.health import TransportHealth
+from .file_facts import FileFacts
+from .rpc_facts import RpcFacts
+
+
+class Gathered:
+    """What one pass gathers of RPCs for a report and for detectors."""
+
+    def __init__(self, max_slowest: int = 10) -> None:
+        self.statistics = Statistics(max_slowest)
+        self.rpcs = RpcFacts()
+
+    def add_table(self, table: RpcTable) -> None:
+        """Take the RPCs of a batch."""
+        self.statistics.add_table(table)
+        self.rpcs.add_table(table)
+
+    def add(self, rpcs: Sequence[Rpc]) -> None:
+        """Take RPCs that have ended."""
+        for rpc in rpcs:
+            self.statistics.add(rpc)
+        self.rpcs.add(rpcs)
+
+    def evict(self, conversations: Iterable[Conversation]) -> None:
+        """Nothing more comes of these."""
+        conversations = list(conversations)
+        self.statistics.evict(conversations)
+        self.rpcs.evict(conversations)
+
+    def facts(
+        self, analyzer: Analyzer, damage: str = "", files: FileFacts | None = None, auditor: Auditor | None = None
+    ) -> Facts:
+        """At the end of the capture that the analyzer was fed."""
+        return Facts(
+            self.statistics,
+            self.rpcs,
+            analyzer.conversations,
+            {one.number: analyzer.health(one.number) for one in analyzer.connections},
+            analyzer.earliest_time or 0,
+            analyzer.last_time or 0,
+            analyzer.frames,
+            analyzer.truncated_frames,
+            damage,
+            files,
+            auditor,
+            analyzer.evicted.connections,
+        )
+
+
+@dataclass
+class Facts:
+    """A capture, as detectors see it."""
+
+    statistics: Statistics
+    rpcs: RpcFacts
+    conversations: list[Conversation]
+    """Those that were not evicted."""
+    healths: Mapping[int, TransportHealth]
+    """By connection number."""
+    first_time: int = 0
+    """Nanoseconds since the epoch."""
+    last_time: int = 0
+    frames: int = 0
+    truncated_frames: int = 0
+    damage: str = ""
+    """Why reading ended early."""
+    files: FileFacts | None = None
+    """None: not gathered."""
+    auditor: Auditor | None = None
+    """None: not judged."""
+    evicted: int = 0
+    """Connections of which only sums are kept."""
+
+    @cached_property
+    def procedures(self) -> list[Procedure]:
+        """The busiest first."""
+        return self.statistics.procedures()
+
+    @cached_property
+    def latency(self) -> int:
+        """Nanoseconds, the sum over all RPCs."""
+        return sum(one.waited for one in self.procedures)
+
+    @cached_property
+    def calls(self) -> int:
+        return self.statistics.calls
+
+    @cached_property
+    def by_number(self) -> dict[int, Conversation]:
+        return {one.connection.number: one for one in self.conversations}
+
+    @property
+    def span(self) -> int:
+        """Nanoseconds."""
+        return self.last_time - self.first_time
+
+    def share(self, part: float) -> float | None:
+        """Of the latency of all RPCs."""
+        return min(1.0, part / self.latency) if self.latency else None
+
+    def ends(self, number: int) -> str:
+        """'connection 2, 10.0.0.2 to 10.0.0.1:20049'."""
+        found = self.by_number.get(number)
+        if found is None:
+            return f"connection {number}"
+        client, server = found.connection.endpoints
+        port = f":{found.connection.service_port}" if found.connection.service_port else ""
+        address = f"[{server.address}]" if port and ":" in server.address else server.address
+        return f"connection {number}, {client.address} to {address}{port}"
+
+
+def label(key: ProcedureKey) -> str:
+    """'NFSv3 READ', 'NFSv4.1 WRITE GETATTR'."""
+    program = program_label(key.program, key.version, key.minor_version) if key.program is not None else ""
+    return f"{program} {procedure_label(key.name, key.operations)}".strip()

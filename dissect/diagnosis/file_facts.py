@@ -1,0 +1,82 @@
+"""What detectors want to know of files: the time spent on each, and how its reads and writes were made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..measure.files import READ, WRITE, File, FileTable, FileTransfer
+from ..onc.file_operations import UNSTABLE
+from ..rpcrdma.rpcs import Rpc
+from .rpc_facts import Examples
+
+MAX_SIZES = 4096
+"""Sizes counted one by one."""
+
+
+@dataclass(slots=True)
+class Transfers:
+    """READs or WRITEs of all files."""
+
+    sizes: Counter[int] = field(default_factory=Counter)
+    """Bytes that were transferred -> how often."""
+    sequential: Counter[int] = field(default_factory=Counter)
+    """The same of those that begin where the one before in the same file ended."""
+    last_end: dict[int, int] = field(default_factory=dict)
+    """By file."""
+    examples: Examples = field(default_factory=Examples)
+    """Weighed by latency, in nanoseconds."""
+
+
+class FileFacts:
+    """Fed Rpcs as they end."""
+
+    def __init__(self) -> None:
+        self.table = FileTable()
+        self.costs: dict[int, Examples] = {}
+        """By the file's number: RPCs on it, weighed by their latency in nanoseconds."""
+        self.files: dict[int, File] = {}
+        self.reads = Transfers()
+        self.writes = Transfers()
+        self.synchronous: dict[int, Examples] = {}
+        """WRITEs that were on stable storage when the reply was sent, by their bytes; weighed by latency."""
+        self.clients: dict[int, set[str]] = {}
+        """By the file's number: addresses of those that used it."""
+
+    def add(self, rpc: Rpc) -> None:
+        """Take one RPC that has ended."""
+        transfers = self.table.add(rpc)
+        self.take(rpc, transfers, [file for file, _ in self.table.used])
+        for _, done in self.table.used:
+            if done.operation == "WRITE" and done.succeeded and done.stable not in (None, UNSTABLE) and done.count:
+                self.note_synchronous(rpc, done.count)
+
+    def take(self, rpc: Rpc, transfers: Iterable[FileTransfer], used: Iterable[File]) -> None:
+        """What an RPC did to which files."""
+        latency = rpc.latency.total if rpc.latency is not None else 0
+        for file in dict.fromkeys(used):
+            self.files[file.number] = file
+            self.costs.setdefault(file.number, Examples()).add(latency, rpc.number, rpc.call_frame)
+            self.clients.setdefault(file.number, set()).add(rpc.connection.endpoints[int(rpc.backward)].address)
+        for transfer in transfers:
+            if transfer.kind not in (READ, WRITE) or not transfer.count:
+                continue
+            totals = self.reads if transfer.kind == READ else self.writes
+            size = transfer.count if transfer.count in totals.sizes or len(totals.sizes) < MAX_SIZES else 0
+            totals.sizes[size] += 1
+            if totals.last_end.get(transfer.file.number) == transfer.offset:
+                totals.sequential[size] += 1
+            totals.last_end[transfer.file.number] = transfer.offset + transfer.count
+            totals.examples.add(latency, rpc.number, rpc.call_frame)
+
+    def note_synchronous(self, rpc: Rpc, count: int) -> None:
+        """A WRITE of ``count`` bytes was on stable storage when it was answered."""
+        latency = rpc.latency.total if rpc.latency is not None else 0
+        self.synchronous.setdefault(count, Examples()).add(latency, rpc.number, rpc.call_frame)
+
+    def path(self, number: int) -> str:
+        """Of a file: its latest name, or its handle's hash."""
+        file = self.files[number]
+        paths = self.table.paths(file)
+        return paths[0] if paths else f"file handle {file.hash:#010x}"

@@ -1,0 +1,355 @@
+"""What detectors want to know of RPCs beside the statistics: gathered from tables, in bounded memory."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Int64s, Rows, coded, extremes, some, take
+from ..measure.statistics import ProcedureKey, key_of_names, other_procedures, procedure_key
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.messages import HEADER
+from ..rpcrdma.rpc_table import STATES, RpcTable
+from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
+from .outstanding import AtLimit, CallsOutstanding
+
+BINS = 64
+MEASURES = ("calls", "latency", "reads", "server", "writes")
+"""What is summed: RPCs with a latency, and nanoseconds."""
+MAX_GROUPS = 2048
+"""Connections and procedures counted one by one."""
+MAX_EXAMPLES = 5
+MAX_UNANSWERED = 1000
+MAX_RECALLS = 1000
+ERROR = STATES.index("error")
+
+
+@dataclass(slots=True)
+class Examples:
+    """How many there are of something, how much in all, and the worst of them."""
+
+    count: int = 0
+    total: int = 0
+    _worst: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def add(self, weight: int, number: int, frame: int) -> None:
+        """An RPC and its first frame."""
+        self.count += 1
+        self.total += weight
+        keep = heapq.heappush if len(self._worst) < MAX_EXAMPLES else heapq.heappushpop
+        keep(self._worst, (weight, -number, frame))
+
+    def add_all(self, weights: Int64s, numbers: Int64s, frames: Int64s) -> None:
+        """Many RPCs."""
+        if len(weights) > MAX_EXAMPLES:
+            worst = np.argpartition(weights, -MAX_EXAMPLES)[-MAX_EXAMPLES:]
+            self.count += len(weights) - MAX_EXAMPLES
+            self.total += int(weights.sum()) - int(weights[worst].sum())
+            weights, numbers, frames = weights[worst], numbers[worst], frames[worst]
+        for one in zip(weights.tolist(), numbers.tolist(), frames.tolist(), strict=True):
+            self.add(*one)
+
+    @property
+    def rpcs(self) -> tuple[int, ...]:
+        """Numbers, the worst first."""
+        return tuple(-number for _, number, _ in sorted(self._worst, reverse=True))
+
+    @property
+    def frames(self) -> tuple[int, ...]:
+        return tuple(frame for _, _, frame in sorted(self._worst, reverse=True) if frame)
+
+
+class Unanswered(NamedTuple):
+    """A call without a reply."""
+
+    number: int
+    connection: int
+    key: ProcedureKey
+    frame: int
+    time: int
+    """Nanoseconds, last packet of the call."""
+    unread: bool
+    """It offers Read chunks of which nothing was read."""
+
+
+class TimedRpc(NamedTuple):
+    """An RPC in a few words."""
+
+    number: int
+    connection: int
+    frame: int
+    begin: int
+    end: int
+    """Nanoseconds; 0 without a reply."""
+
+
+@dataclass(slots=True)
+class Larger:
+    """Calls or replies that took a chunk, and would have fit inline with twice the threshold."""
+
+    examples: Examples = field(default_factory=Examples)
+    """Weighed by the nanoseconds of their RDMA Reads or Writes."""
+    threshold: int = 0
+
+
+class Sums(NamedTuple):
+    """One of ``MEASURES`` for each of ``BINS`` intervals of time."""
+
+    calls: NDArray[np.float64]
+    latency: NDArray[np.float64]
+    reads: NDArray[np.float64]
+    server: NDArray[np.float64]
+    writes: NDArray[np.float64]
+
+
+class RpcFacts:
+    """Fed tables of RPCs as they end."""
+
+    def __init__(self) -> None:
+        self.delays: dict[int, Examples] = defaultdict(Examples)
+        """By connection: RPCs that waited for a retransmission, and nanoseconds."""
+        self.unanswered: list[Unanswered] = []
+        self.unanswered_count = 0
+        self.errors: dict[str, dict[ProcedureKey, Examples]] = defaultdict(lambda: defaultdict(Examples))
+        """By status: RPCs that failed, weighed by their latency in nanoseconds."""
+        self.error_times: dict[str, tuple[int, int]] = {}
+        """By status: the first and the last moment, in nanoseconds."""
+        self.recalls: list[TimedRpc] = []
+        """Callbacks that recall delegations."""
+        self.returns: list[TimedRpc] = []
+        """Calls that return delegations."""
+        self.chunked = 0
+        """Messages of which something came through a chunk."""
+        self.larger: dict[tuple[int, int], Larger] = defaultdict(Larger)
+        """By connection and sender."""
+        self.start = 0
+        """Nanoseconds: where the first bin begins."""
+        self.width = 1_000_000
+        """Of a bin, in nanoseconds."""
+        self._groups: dict[tuple[int, ProcedureKey], int] = {}
+        self._sums = np.zeros((len(MEASURES), 8, BINS))
+        self._outstanding: dict[tuple[int, bool], CallsOutstanding] = {}
+
+    def add_table(self, table: RpcTable) -> None:
+        """Take the RPCs of a batch."""
+        rows = table.plain_rows
+        if len(rows):
+            self._add_rows(table, rows)
+        self._add_objects(table.objects)
+
+    def add(self, rpcs: Iterable[Rpc]) -> None:
+        """Take RPCs that have ended."""
+        self._add_objects(rpcs)
+
+    # What detectors ask for
+
+    def groups(self) -> dict[tuple[int, ProcedureKey], Sums]:
+        """By connection and procedure; connection 0 is all that were too many to be counted one by one."""
+        return {key: Sums(*self._sums[:, index]) for key, index in self._groups.items()}
+
+    def at_limit(self) -> dict[tuple[int, bool], AtLimit]:
+        """By connection and whether the calls are backward.  Ends the count."""
+        return {place: one.finish() for place, one in self._outstanding.items()}
+
+    # Rows
+
+    def _add_rows(self, table: RpcTable, rows: Rows) -> None:
+        names = table.names
+        ends, latencies = rows["reply_end"], rows["latency"]
+        kinds = len(names.procedures)
+        codes = (rows["connection"].astype(np.int64) * kinds + rows["procedure"]) << 1 | rows["caller"]
+        present, inverse = coded(codes)
+        numbers, procedures = np.divmod(present >> 1, kinds)
+        keys = [
+            (number, key_of_names(names.procedures[procedure], code & 1 == 1))
+            for number, procedure, code in zip(numbers.tolist(), procedures.tolist(), present.tolist(), strict=True)
+        ]
+        index = np.array([self._group(*key) for key in keys])[inverse]
+        self._count(index, ends, latencies, None, rows["latency_server"], rows["latency_writes"])
+        for at, (number, key) in enumerate(keys):
+            if "CB_RECALL" in key.operations or "DELEGRETURN" in key.operations:
+                self._note_delegations(number, key, rows[inverse == at])
+        delays = rows["retransmission_delay"]
+        if some(delays):
+            for row in rows[delays > 0]:
+                self.delays[int(row["connection"])].add(
+                    int(row["retransmission_delay"]), int(row["number"]), int(row["call_frame"])
+                )
+        failed = (rows["state"] == ERROR).nonzero()[0]
+        if len(failed):
+            self._note_errors(table, rows, failed, keys, inverse)
+        self._note_long_replies(table, rows)
+        self._watch_credits(rows)
+
+    def _count(
+        self, index: Int64s, ends: Int64s, latencies: Int64s, reads: Int64s | None, server: Int64s, writes: Int64s
+    ) -> None:
+        bins = self._bins(ends)
+        low, high = int(index.min()), int(index.max()) + 1
+        cells = (index - low) * BINS + bins
+        shape = high - low, BINS
+        size = shape[0] * BINS
+        self._sums[0, low:high] += np.bincount(cells, minlength=size).reshape(shape)
+        for at, column in enumerate((latencies, reads, server, writes), 1):
+            if column is not None:
+                self._sums[at, low:high] += np.bincount(cells, column, size).reshape(shape)
+
+    def _bins(self, times: Int64s) -> Int64s:
+        if not self.start:
+            self.start = int(times.min())
+        while int(times.max()) - self.start >= BINS * self.width:
+            halves = self._sums.reshape(len(MEASURES), -1, BINS // 2, 2).sum(axis=3)
+            self._sums = np.concatenate((halves, np.zeros_like(halves)), axis=2)
+            self.width *= 2
+        return np.maximum(0, (times - self.start) // self.width)
+
+    def _group(self, number: int, key: ProcedureKey) -> int:
+        found = self._groups.get((number, key))
+        if found is None:
+            if len(self._groups) >= MAX_GROUPS:
+                number, key = 0, other_procedures(key)
+            found = self._groups.setdefault((number, key), len(self._groups))
+            if found >= self._sums.shape[1]:
+                self._sums = np.concatenate((self._sums, np.zeros_like(self._sums)), axis=1)
+        return found
+
+    def _note_delegations(self, number: int, key: ProcedureKey, rows: Rows) -> None:
+        wanted = self.recalls if key.backward else self.returns
+        wanted += [
+            TimedRpc(int(row["number"]), number, int(row["call_frame"]), int(row["call_time"]), int(row["reply_end"]))
+            for row in rows[: max(0, MAX_RECALLS - len(wanted))]
+        ]
+
+    def _note_errors(
+        self, table: RpcTable, rows: Rows, failed: Int64s, keys: list[tuple[int, ProcedureKey]], inverse: Int64s
+    ) -> None:
+        statuses = table.names.statuses
+        rows, inverse = take(rows, failed), inverse[failed]
+        kinds = rows["status"].astype(np.int64) * len(keys) + inverse
+        latencies, numbers, frames, ends = (rows[name] for name in ("latency", "number", "call_frame", "reply_end"))
+        for kind in np.unique(kinds).tolist():
+            mine = kinds == kind
+            status, key = statuses[kind // len(keys)][0], keys[kind % len(keys)][1]
+            self.errors[status][key].add_all(latencies[mine], numbers[mine], frames[mine])
+            self._note_error_times(status, *extremes(ends[mine]))
+
+    def _note_error(self, status: str, key: ProcedureKey, latency: int, number: int, frame: int, time: int) -> None:
+        self.errors[status][key].add(latency, number, frame)
+        self._note_error_times(status, time, time)
+
+    def _note_error_times(self, status: str, first: int, last: int) -> None:
+        known = self.error_times.get(status, (first, last))
+        self.error_times[status] = min(first, known[0]), max(last, known[1])
+
+    def _note_long_replies(self, table: RpcTable, rows: Rows) -> None:
+        if not table.transfers:
+            return
+        long = take(rows, rows["transfer"] >= 0)
+        self.chunked += len(long)
+        lengths = np.array([reply.length for reply, _ in table.transfers])
+        needed = HEADER + long["reply_inline"] + lengths[long["transfer"]]
+        connections = long["connection"]
+        for number in np.unique(connections).tolist():
+            threshold = table.conversation(number).inline_threshold(1)[0]
+            mine = take(long, (connections == number) & (needed > threshold) & (needed <= 2 * threshold))
+            if len(mine):
+                larger = self.larger[number, 1]
+                larger.threshold = threshold
+                larger.examples.add_all(mine["latency_writes"], mine["number"], mine["call_frame"])
+
+    def _note_larger(
+        self, number: int, sender: int, threshold: int, needed: int, time: int, rpc: int, frame: int
+    ) -> None:
+        if threshold < needed <= 2 * threshold:
+            larger = self.larger[number, sender]
+            larger.threshold = threshold
+            larger.examples.add(time, rpc, frame)
+
+    def _watch_credits(self, rows: Rows) -> None:
+        places = rows["connection"].astype(np.int64) << 1 | rows["caller"]
+        columns = [rows[name] for name in ("call_time", "reply_end", "credits_requested", "credits_granted")]
+        first = int(places[0])
+        if some(places != first):
+            for place in np.unique(places).tolist():
+                mine = places == place
+                self._calls(place >> 1, place & 1 == 1).add(*(column[mine] for column in columns))
+        else:
+            self._calls(first >> 1, first & 1 == 1).add(*columns)
+
+    def _calls(self, number: int, backward: bool) -> CallsOutstanding:
+        found = self._outstanding.get((number, backward))
+        if found is None:
+            found = self._outstanding[number, backward] = CallsOutstanding()
+        return found
+
+    # Objects
+
+    def _add_objects(self, rpcs: Iterable[Rpc]) -> None:
+        sums: list[tuple[int, int, int, int, int, int]] = []
+        credits: dict[tuple[int, bool], list[tuple[int, int, int, int]]] = defaultdict(list)
+        limits: dict[tuple[int, int], int] = {}
+        for rpc in rpcs:
+            if rpc.state == DUPLICATE_REPLY:
+                continue
+            number, key = rpc.connection.number, procedure_key(rpc)
+            group = self._group(number, key)
+            call, reply, latency = rpc.call, rpc.reply, rpc.latency
+            frame = call.operation.first_frame if call is not None else 0
+            if latency is not None and call is not None and reply is not None:
+                end = reply.operation.last_time
+                sums.append((group, end, latency.total, latency.reads, latency.server, latency.writes))
+                asked, given = call.header.credits, reply.header.credits
+                credits[number, rpc.backward].append((call.time, end, asked or -1, -1 if given is None else given))
+                if rpc.failed:
+                    self._note_error(rpc.status, key, latency.total, rpc.number, frame, end)
+                if rpc.chunks:
+                    self._note_chunks(rpc, limits)
+            elif call is not None and reply is None:
+                self._note_unanswered(rpc, key, frame)
+            if rpc.retransmission_delay:
+                self.delays[number].add(rpc.retransmission_delay, rpc.number, frame)
+            if call is not None and ("CB_RECALL" in rpc.operations or "DELEGRETURN" in rpc.operations):
+                wanted = self.recalls if rpc.backward else self.returns
+                if len(wanted) < MAX_RECALLS:
+                    end = reply.operation.last_time if reply is not None else 0
+                    wanted.append(TimedRpc(rpc.number, number, frame, call.operation.first_time, end))
+        if sums:
+            self._count(*np.array(sums, np.int64).T)
+        for (number, backward), some_calls in credits.items():
+            self._calls(number, backward).add(*np.array(some_calls, np.int64).T)
+
+    def _note_unanswered(self, rpc: Rpc, key: ProcedureKey, frame: int) -> None:
+        assert rpc.call is not None
+        self.unanswered_count += 1
+        if len(self.unanswered) < MAX_UNANSWERED:
+            reads = [chunk for chunk in rpc.chunks if chunk.kind == "read"]
+            unread = bool(reads) and not any(chunk.transferred for chunk in reads)
+            time = rpc.call.operation.last_time
+            self.unanswered.append(Unanswered(rpc.number, rpc.connection.number, key, frame, time, unread))
+
+    def _note_chunks(self, rpc: Rpc, limits: dict[tuple[int, int], int]) -> None:
+        assert rpc.call is not None and rpc.reply is not None and rpc.latency is not None
+        number, caller = rpc.connection.number, rpc.call.operation.initiator
+        for sender, message, time, kinds in (
+            (caller, rpc.call, rpc.latency.reads, ("read",)),
+            (1 - caller, rpc.reply, rpc.latency.writes, ("write", "reply")),
+        ):
+            offered = sum([chunk.advertised for chunk in rpc.chunks if chunk.kind in kinds and chunk.transferred])
+            if offered:
+                if (number, sender) not in limits:
+                    limits[number, sender] = rpc.conversation.inline_threshold(sender)[0]
+                self.chunked += 1
+                needed = HEADER + message.inline_length + offered
+                self._note_larger(number, sender, limits[number, sender], needed, time, rpc.number, rpc.call_frame)
+
+    def evict(self, conversations: Iterable[Conversation]) -> None:
+        """Nothing more comes of these."""
+        for conversation in conversations:
+            for backward in (False, True):
+                self._outstanding.pop((conversation.connection.number, backward), None)

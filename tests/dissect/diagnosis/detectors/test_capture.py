@@ -1,0 +1,40 @@
+"""What a capture lacks: where detectors speak, and where not."""
+
+from __future__ import annotations
+
+from playbook.facts import connection, direction, facts, found, health, kinds, many
+from rdmascope.dissect.diagnosis.statement import Severity
+
+
+def test_missing_packets() -> None:
+    (said,) = found(facts(many(20), [health(1, direction(missing=20))]))
+    assert said.kind == "packets-missing" and said.severity is Severity.NOTE
+    assert said.cause.text == "20 packets (0.99%) are not in the capture"
+    assert not kinds(facts(many(20), [health(1, direction(missing=1, packets=100_000))]))
+
+
+def test_truncated_frames_matter_where_messages_cannot_be_read() -> None:
+    unread = connection(1, unread_messages=[5, 5])
+    (said,) = found(facts(many(20, on=unread), (), (unread,), truncated_frames=500))
+    assert said.kind == "frames-truncated" and said.cause.text == "500 frames truncated; 10 messages cannot be read"
+    assert not kinds(facts(many(20), truncated_frames=500))
+
+
+def test_one_direction_only() -> None:
+    half = connection(1, paired_by="one direction only")
+    (said,) = found(facts(many(20, on=half), (), (half,)))
+    assert said.kind == "one-direction" and said.cause.connections == (1,)
+    assert not kinds(
+        facts(many(20, on=connection(1, paired_by="inferred")), (), (connection(1, paired_by="inferred"),))
+    )
+
+
+def test_copies() -> None:
+    (said,) = found(facts(many(20), [health(1, causes={"duplicate": 900})]))
+    assert said.kind == "packets-duplicated" and said.cause.count == 900
+    assert not kinds(facts(many(20), [health(1, causes={"duplicate": 15})]))
+
+
+def test_a_damaged_file() -> None:
+    (said,) = found(facts(many(20), damage="x.pcap: truncated at byte 99"))
+    assert said.kind == "capture-damaged" and said.cause.text == "x.pcap: truncated at byte 99"

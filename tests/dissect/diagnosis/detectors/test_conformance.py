@@ -1,0 +1,46 @@
+"""Violations of the specification, as the audit finds them in traffic with a fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playbook.facts import facts, many
+from playbook.samples import SAMPLES
+from rdmascope.captures.diagnosis_pass import diagnosis_of
+from rdmascope.captures.session import Session
+from rdmascope.cli.main import main
+from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.diagnosis.detectors.conformance import TOLERATED
+from rdmascope.dissect.diagnosis.diagnose import diagnose
+from rdmascope.dissect.diagnosis.statement import Severity
+
+
+def played(folder: Path, *fault: str) -> Path:
+    from click.testing import CliRunner
+
+    path = folder / "played.pcapng"
+    CliRunner().invoke(main, ["synth", "v1-chunks", *fault, "-o", str(path)])
+    return path
+
+
+def test_a_must_is_a_problem(tmp_path: Path) -> None:
+    (said,) = diagnosis_of(
+        Session(str(played(tmp_path, "--fault", "grant-nothing"))), ["specification-violated"]
+    ).statements
+    assert said.severity is Severity.PROBLEM and "V1-CREDIT-ZERO" in said.cause.text
+    assert "server" in said.cause.text and said.cause.frames
+
+
+def test_correct_endpoints_violate_nothing(tmp_path: Path) -> None:
+    assert not diagnosis_of(Session(str(played(tmp_path)))).statements
+
+
+def test_what_linux_does_every_day_is_left_to_the_audit() -> None:
+    """The server of this sample breaks PD-INVALIDATE-AGREED in every reply."""
+    session, auditor = Session(str(SAMPLES / "bidir-rxe.pcap.zst")), Auditor()
+    session.analyzer.listener = auditor.listener
+    for _ in session.tables():
+        pass
+    auditor.finish(session.analyzer.conversations)
+    assert {place.rule for place, tally in auditor.tallies.items() if tally.violated > tally.notes} == set(TOLERATED)
+    assert not diagnose(facts(many(3), auditor=auditor), ["specification-violated"]).statements

@@ -1,0 +1,99 @@
+"""Credits, calls without a reply, ends of connections, inline thresholds: where detectors speak, and where not."""
+
+from __future__ import annotations
+
+from playbook.facts import (
+    MICROSECOND,
+    MILLISECOND,
+    SECOND,
+    START,
+    chunk,
+    connection,
+    direction,
+    facts,
+    found,
+    health,
+    kinds,
+    many,
+    rpc,
+)
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.health import NegativeAcknowledgement
+
+
+def at_the_limit(credits: int, pause: int = 10 * MICROSECOND, count: int = 200) -> list[Rpc]:
+    """Always as many calls outstanding as there are credits; the next call comes ``pause`` ns after a reply."""
+    takes = MILLISECOND
+    return [
+        rpc(at + 1, at=at // credits * (takes + pause) + at % credits, takes=takes, credits=(64, credits))
+        for at in range(count)
+    ]
+
+
+def test_calls_that_wait_for_credits() -> None:
+    (said,) = found(facts(at_the_limit(4)))
+    assert said.kind == "credits-exhausted" and "the client used all 4 credits" in said.cause.text
+    assert said.cause.share is not None and said.cause.share > 0.9 and said.cause.connections == (1,)
+    assert said.cause.confidence > 0.5
+
+
+def test_a_single_credit_may_be_a_program_that_waits() -> None:
+    (said,) = found(facts(at_the_limit(1)))
+    assert "all 1 credit " in said.cause.text and said.cause.confidence == 0.5 and said.cause.weakened_by
+
+
+def test_calls_that_take_their_time_did_not_wait_for_credits() -> None:
+    assert not kinds(facts(at_the_limit(4, pause=MILLISECOND)))
+
+
+def test_enough_credits() -> None:
+    assert not kinds(facts([rpc(at + 1, at=at // 4 * MILLISECOND, takes=MILLISECOND) for at in range(200)]))
+
+
+def test_hung_calls() -> None:
+    hung = rpc(21, "WRITE", answered=False, chunks=[chunk("read", 8192, transferred=False)])
+    (said,) = found(facts([*many(20), hung], seconds=60))
+    assert said.kind == "calls-hung" and said.cause.rpcs == (21,) and said.cause.since == START + 210 * MILLISECOND
+    assert "the first for 59.8 s until the capture ended" in said.cause.text
+    assert "1 NFSv3 WRITE; no Read chunk of them was ever read" in said.cause.evidence[0]
+
+
+def test_calls_that_the_end_of_the_capture_interrupts_are_nothing() -> None:
+    assert not kinds(facts([*many(20), rpc(21, at=99_500 * MILLISECOND, answered=False)]))
+    slow = [*many(20, takes=SECOND), rpc(21, at=98 * SECOND, answered=False)]
+    assert not kinds(facts(slow[-2:]))
+
+
+def test_a_broken_connection() -> None:
+    nak = NegativeAcknowledgement(44, START, 9, "NAK, Remote Access Error")
+    old, new = connection(1, last_time=START + SECOND), connection(2, first_time=START + 2 * SECOND)
+    ended = health(1, direction(), server=direction(fatal_naks=(nak,)), ended="fatal NAK, Remote Access Error")
+    (said,) = found(facts(many(20, on=old), [ended], (old, new)))
+    assert said.kind == "connection-lost" and said.cause.text == "1 connection broke; 1 of them made again"
+    assert said.cause.evidence[0].endswith("fatal NAK, Remote Access Error; then connection 2")
+
+
+def test_connections_that_are_closed_are_nothing() -> None:
+    old = connection(1, last_time=START + SECOND, ended_by="DREQ from the active side")
+    new = connection(2, first_time=START + 2 * SECOND)
+    assert not kinds(facts(many(20, on=old), [health(1, ended="DREQ from the active side")], (old, new)))
+
+
+def test_refused_connections() -> None:
+    refused = connection(2, ended_by="REJ (Invalid Service ID)", bytes=[0, 0], first_frame=9)
+    (said,) = found(facts(many(20), (), (connection(1), refused)))
+    assert said.kind == "connections-refused" and said.cause.frames == (9,) and said.cause.connections == (2,)
+
+
+def test_a_small_inline_threshold() -> None:
+    """1024 bytes without private data; READs of 1500 bytes would fit into 2048."""
+    given = many(100, "READ", chunks=[chunk("write", 1500)], parts=(0, 100 * MICROSECOND))
+    (said,) = found(facts(given))
+    assert said.kind == "inline-threshold" and said.cause.count == 100
+    assert "would save 10.0 ms" in said.cause.text and "threshold is 1.00 KiB" in said.cause.evidence[0]
+
+
+def test_chunks_that_would_not_fit_anyway_or_hold_nothing() -> None:
+    large = many(100, "READ", chunks=[chunk("write", 8192)], parts=(0, 100 * MICROSECOND))
+    unused = many(100, "READ", chunks=[chunk("reply", 1500, transferred=False)])
+    assert not kinds(facts(large)) and not kinds(facts(unused))

@@ -1,0 +1,90 @@
+"""Where the time went: each detector where it speaks, and where it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from playbook.facts import MILLISECOND, SECOND, START, connection, direction, facts, found, health, kinds, many, rpc
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+
+FIRST, SECOND_CONNECTION, THIRD = connection(1), connection(2), connection(3)
+
+
+def test_a_slow_server() -> None:
+    (said,) = found(facts([*many(40, "WRITE", takes=30 * MILLISECOND), *many(100, "GETATTR", 41)]))
+    assert said.kind == "server-time" and said.cause.count == 40 and said.cause.rpcs == (1, 2, 3, 4, 5)
+    assert said.cause.text.startswith("NFSv3 WRITE: 92% of all latency is server time, median 30.0 ms")
+
+
+@pytest.mark.parametrize("rpcs", [many(19, takes=30 * MILLISECOND), many(200, takes=19 * MILLISECOND)])
+def test_few_or_quick_rpcs_are_nothing(rpcs: list[Rpc]) -> None:
+    assert not kinds(facts(rpcs))
+
+
+def test_a_server_that_became_slower() -> None:
+    quick = many(400, "READ", takes=MILLISECOND)
+    slow = [rpc(401 + at, "READ", at=60 * SECOND + at * 50 * MILLISECOND, takes=9 * MILLISECOND) for at in range(400)]
+    (said,) = found(facts([*quick, *slow]))
+    assert (
+        said.kind == "slower-since" and said.cause.text == "NFSv3 READ: mean server time rose from 1.00 ms to 9.00 ms"
+    )
+    assert said.cause.since is not None and abs(said.cause.since - START - 60 * SECOND) < 3 * SECOND
+    assert said.cause.count == 400
+
+
+def test_a_server_that_is_slow_all_the_time_or_now_and_then_did_not_become_slower() -> None:
+    mixed = [rpc(number, "READ", takes=(9 if number % 2 else 1) * MILLISECOND) for number in range(1, 801)]
+    assert not kinds(facts(mixed))
+    assert not kinds(facts(many(800, "READ", takes=9 * MILLISECOND)))
+
+
+@pytest.mark.parametrize(("kind", "parts"), [("read-phase", (40, 0)), ("write-phase", (0, 40))])
+def test_slow_transfers(kind: str, parts: tuple[int, int]) -> None:
+    reads, writes = (part * MILLISECOND for part in parts)
+    (said,) = found(facts(many(50, "WRITE", takes=50 * MILLISECOND, parts=(reads, writes))))
+    assert said.kind == kind and "80% of all latency" in said.cause.text and "median 40.0 ms" in said.cause.text
+
+
+def test_one_read_at_a_time_and_small_packets_are_named() -> None:
+    given = many(50, "WRITE", takes=50 * MILLISECOND, parts=(40 * MILLISECOND, 0))
+    one = health(1, server=direction(read_depth=1), path_mtu=1024)
+    (said,) = found(facts(given, [one]))
+    assert any("one RDMA Read at a time" in line for line in said.cause.evidence)
+    assert any("path MTU 1024" in line for line in said.cause.evidence)
+
+
+def test_quick_transfers_are_nothing() -> None:
+    assert not kinds(facts(many(50, "WRITE", takes=5 * MILLISECOND, parts=(4 * MILLISECOND, 0))))
+
+
+def three(slow: int) -> list[Rpc]:
+    """Calls on three connections in turn; those on the third take so many milliseconds, the others one."""
+    return [
+        rpc(number, on=(THIRD, FIRST, SECOND_CONNECTION)[number % 3], takes=(1 if number % 3 else slow) * MILLISECOND)
+        for number in range(1, 601)
+    ]
+
+
+ALL = (FIRST, SECOND_CONNECTION, THIRD)
+
+
+def test_one_slow_connection_among_three() -> None:
+    (said,) = found(facts(three(8), conversations=ALL))
+    assert said.kind == "slow-connection" and said.cause.connections == (3,)
+    assert "8.0 times as long as on the 2 others" in said.cause.text
+
+
+def test_connections_that_are_alike_are_nothing() -> None:
+    assert not kinds(facts(three(2), conversations=ALL))
+
+
+def test_a_connection_with_other_procedures_is_not_compared() -> None:
+    given = [*many(200, on=FIRST), *many(200, "WRITE", 201, on=SECOND_CONNECTION, takes=9 * MILLISECOND)]
+    assert not kinds(facts(given, conversations=(FIRST, SECOND_CONNECTION)))
+
+
+def test_connections_that_carry_nothing() -> None:
+    (said,) = found(facts([*many(1190, on=FIRST), *many(10, first=1191, on=SECOND_CONNECTION)], conversations=ALL[:2]))
+    assert said.kind == "unequal-connections" and said.cause.connections == (1, 2) and said.cause.count == 1190
+    even = [*many(600, on=FIRST), *many(600, first=601, on=SECOND_CONNECTION)]
+    assert not kinds(facts(even, conversations=ALL[:2]))

@@ -1,0 +1,80 @@
+"""Statuses of NFS and the mix of its calls: where detectors speak, and where not."""
+
+from __future__ import annotations
+
+import pytest
+
+from playbook.facts import MILLISECOND, SECOND, START, facts, found, kinds, many, rpc
+
+SEQUENCE = ("SEQUENCE", "PUTFH")
+
+
+@pytest.mark.parametrize(
+    "status",
+    ["NFS3ERR_IO", "NFS4ERR_STALE", "NFS4ERR_BADSESSION", "AUTH_TOOWEAK", "GARBAGE_ARGS", "SYSTEM_ERR",
+     "RDMA_ERR_CHUNK (RDMA_ERR_BADHEADER)", "RDMA2_ERR_BAD_HEADER"],
+)  # fmt: skip
+def test_errors_of_the_server_or_of_the_protocol(status: str) -> None:
+    (said,) = found(facts([*many(20), rpc(21, "WRITE", status=status)]))
+    assert said.kind == "calls-failed" and said.cause.text == f"1 RPC failed with {status}"
+    assert said.cause.rpcs == (21,) and said.cause.evidence == ("NFSv3 WRITE: 1 time",)
+
+
+@pytest.mark.parametrize(
+    "status", ["NFS3ERR_NOENT", "NFS4ERR_EXIST", "NFS3ERR_ACCES", "RDMA_ERR_VERS", "PROG_MISMATCH"]
+)
+def test_errors_of_daily_work_are_nothing(status: str) -> None:
+    assert not kinds(facts([*many(20), *many(20, "LOOKUP", 21, status=status)]))
+
+
+def test_a_grace_period() -> None:
+    waits = [rpc(20 + at, "OPEN", at=at * 5 * SECOND, status="NFS4ERR_GRACE") for at in range(1, 11)]
+    (said,) = found(facts([*many(20), *waits]))
+    assert said.kind == "grace-period" and said.cause.count == 10
+    assert said.cause.text == "10 RPCs asked to wait for the end of the grace period, over 45.0 s"
+    assert said.cause.since == START + 5 * SECOND + MILLISECOND
+
+
+@pytest.mark.parametrize("status", ["NFS4ERR_DELAY", "NFS3ERR_JUKEBOX"])
+def test_deferred_calls(status: str) -> None:
+    (said,) = found(facts([*many(20), *many(3, "OPEN", 21, status=status)]))
+    assert said.kind == "calls-deferred" and said.cause.count == 3
+    assert not kinds(facts([*many(20), *many(2, "OPEN", 21, status=status)]))
+
+
+RECALL, RETURN = ("CB_SEQUENCE", "CB_RECALL"), (*SEQUENCE, "DELEGRETURN")
+
+
+def test_a_recall_that_stalls() -> None:
+    recall = rpc(1, operations=RECALL, backward=True, at=SECOND)
+    (said,) = found(facts([recall, rpc(2, operations=RETURN, at=9 * SECOND)]))
+    assert said.kind == "recall-stalls" and said.cause.rpcs == (1,)
+    assert said.cause.text == "1 recall of delegations took up to 8.00 s"
+    assert [one.kind for one in found(facts([recall]))] == ["recall-stalls"]
+
+
+def test_a_recall_that_is_followed_at_once() -> None:
+    recall = rpc(1, operations=RECALL, backward=True, at=SECOND)
+    assert not kinds(facts([recall, rpc(2, operations=RETURN, at=SECOND + 5 * MILLISECOND)]))
+
+
+def test_a_commit_for_every_write() -> None:
+    (said,) = found(facts([*many(100, "WRITE"), *many(100, "COMMIT", 101, takes=5 * MILLISECOND)]))
+    assert said.kind == "commit-storm" and said.cause.text == "100 COMMITs for 100 WRITEs, 83% of all latency"
+    assert not kinds(facts([*many(400, "WRITE"), *many(100, "COMMIT", 401, takes=5 * MILLISECOND)]))
+
+
+def test_a_storm_of_getattrs() -> None:
+    asked = [*many(1500), *many(1000, first=1501, operations=(*SEQUENCE, "ACCESS", "GETATTR"))]
+    (said,) = found(facts([*asked, *many(100, "READ", 3000)]))
+    assert said.kind == "metadata-storm" and said.cause.text == "96% of all RPCs are GETATTR and ACCESS"
+    assert not kinds(facts([*asked, *many(2000, "READ", 3000)]))
+    assert not kinds(facts(many(3000, operations=(*SEQUENCE, "OPEN", "ACCESS", "GETATTR"))))
+
+
+def test_readdir_without_plus() -> None:
+    lists = many(10, "READDIR")
+    (said,) = found(facts([*lists, *many(600, "LOOKUP", 11)]))
+    assert said.kind == "readdir-without-plus" and said.cause.count == 600
+    assert not kinds(facts([*lists, *many(600, "LOOKUP", 11), *many(10, "READDIRPLUS", 700)]))
+    assert not kinds(facts([*lists, *many(100, "LOOKUP", 11)]))

@@ -1,0 +1,76 @@
+"""Retransmissions, congestion and damage: each detector where it speaks, and where it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from playbook.facts import MILLISECOND, START, direction, facts, found, health, kinds, many, retransmitted, rpc
+from rdmascope.dissect.diagnosis.statement import Severity
+from rdmascope.dissect.transport.health import NegativeAcknowledgement
+
+WAITED = [*many(90), *(rpc(number, delay=5 * MILLISECOND, takes=6 * MILLISECOND) for number in range(91, 101))]
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        ("NAK sequence error", "packets-lost"),
+        ("implied NAK", "packets-lost"),
+        ("fast retransmit", "packets-lost"),
+        ("timeout", "retransmission-timeouts"),
+        ("unknown", "retransmissions-unexplained"),
+    ],
+)
+def test_retransmissions_by_cause(cause: str, kind: str) -> None:
+    (said,) = found(facts(WAITED, [retransmitted(cause, 5, 10 * MILLISECOND)]))
+    assert said.kind == kind and said.cause.count == 5 and said.cause.connections == (1,)
+    assert "50 packets retransmitted" in said.cause.text and "RPCs waited 50.0 ms" in said.cause.text
+    assert said.cause.share == pytest.approx(50 / 150) and said.cause.share_of == "the latency of all RPCs"
+    assert set(said.cause.rpcs) <= set(range(91, 101)) and said.cause.since == START
+
+
+def test_retransmissions_that_no_rpc_waited_for_are_a_warning() -> None:
+    (said,) = found(facts(many(100), [retransmitted("timeout", 5)]))
+    assert said.severity is Severity.WARNING and "no RPC is known to have waited" in said.cause.text
+
+
+@pytest.mark.parametrize("cause", ["timeout", "implied NAK", "unknown", "duplicate"])
+def test_a_single_cheap_retransmission_is_nothing(cause: str) -> None:
+    assert kinds(facts(many(1000), [retransmitted(cause, 1)])) <= {"packets-duplicated"}
+
+
+def test_a_single_dear_timeout_is() -> None:
+    given = [*many(10), rpc(11, delay=400 * MILLISECOND, takes=400 * MILLISECOND)]
+    assert kinds(facts(given, [retransmitted("timeout", 1, 400 * MILLISECOND)])) == {"retransmission-timeouts"}
+
+
+def test_receivers_without_buffers() -> None:
+    nak = NegativeAcknowledgement(40, START, 7, "RNR NAK, 655 ms", 655 * MILLISECOND)
+    (said,) = found(facts(many(100), [health(1, server=direction(rnr_naks=(nak,) * 4, rnr_count=4))]))
+    assert said.kind == "receiver-not-ready" and said.cause.count == 4 and said.cause.frames == (40,) * 4
+    assert "2.62 s" in said.cause.text and "from the server with a timer of 655 ms" in said.cause.evidence[0]
+
+
+def test_one_rnr_nak_is_nothing() -> None:
+    nak = NegativeAcknowledgement(40, START, 7, "RNR NAK, 0.64 ms", 640_000)
+    assert not found(facts(many(100), [health(1, server=direction(rnr_naks=(nak,), rnr_count=1))]))
+
+
+def test_congestion() -> None:
+    (said,) = found(facts(many(100), [health(1, direction(ecn_marked=200), server=direction(cnps=30))]))
+    assert said.kind == "congestion" and said.severity is Severity.WARNING and said.cause.count == 230
+    assert said.cause.evidence == (
+        "connection 1, 10.0.0.2 to 10.0.0.1:20049, sent by the client: 200 marked, 0 notifications, 0 echoes",
+        "connection 1, 10.0.0.2 to 10.0.0.1:20049, sent by the server: 0 marked, 30 notifications, 0 echoes",
+    )
+
+
+def test_a_few_marks_are_nothing() -> None:
+    assert not found(facts(many(100), [health(1, direction(ecn_marked=9))]))
+    assert not found(facts(many(100), [health(1, direction(ecn_marked=15, packets=100_000))]))
+
+
+def test_damaged_packets() -> None:
+    (said,) = found(facts(many(100), [health(1, direction(icrc_failures=(12,), icrc_failure_count=1))]))
+    assert said.kind == "packets-damaged" and said.cause.frames == (12,)
+    assert not found(facts(many(100), [health(1)]))

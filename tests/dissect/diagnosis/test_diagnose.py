@@ -1,0 +1,85 @@
+"""Statements in their order, silence on healthy captures, and what the real ones show."""
+
+from __future__ import annotations
+
+import pytest
+
+from playbook.facts import MILLISECOND, SECOND, direction, facts, found, health, kinds, many, retransmitted, rpc
+from playbook.samples import SAMPLES
+from rdmascope.captures.diagnosis_pass import diagnosis_of
+from rdmascope.captures.session import Session
+from rdmascope.dissect.diagnosis.detector import all_detectors
+from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
+from rdmascope.dissect.diagnosis.statement import Severity
+
+
+def sample(name: str) -> Diagnosis:
+    return diagnosis_of(Session(str(SAMPLES / f"{name}.pcap.zst")))
+
+
+@pytest.mark.parametrize(
+    "name", ["bidir-rxe", "ipv6-rxe", "meta-rxe", "v2-settles", "v2-falls-back", "v2-characteristics"]
+)
+def test_nothing_is_said_of_a_healthy_capture(name: str) -> None:
+    diagnosis = sample(name)
+    assert diagnosis.statements == () and diagnosis.healthy and diagnosis.not_looked_at == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("loss-rxe", ["connection-lost", "calls-hung", "calls-failed", "packets-lost", "server-time"]),
+        ("loss-siw", ["packets-lost", "read-phase", "server-time"]),
+        ("nconnect-rxe", ["connections-refused"]),
+        ("rxe-nfs-all", ["grace-period"]),
+        ("siw-nfs-all", ["grace-period", "retransmissions-unexplained", "retransmission-timeouts"]),
+        ("longcall-rxe", ["calls-failed"]),
+    ],
+)
+def test_what_is_wrong_with_the_others(name: str, said: list[str]) -> None:
+    assert [one.kind for one in sample(name).statements] == said
+
+
+def test_evidence_leads_back_to_the_capture() -> None:
+    by_kind = {one.kind: one.cause for one in sample("loss-rxe").statements}
+    assert by_kind["calls-hung"].rpcs == (23, 24, 25, 26, 27) and by_kind["calls-hung"].connections == (1,)
+    assert by_kind["packets-lost"].count == 15 and by_kind["packets-lost"].connections == (2, 1)
+    assert any("no Read chunk of them was ever read" in line for line in by_kind["calls-hung"].evidence)
+
+
+def test_problems_come_first_and_the_dearest_of_them() -> None:
+    slow = many(30, "WRITE", takes=50 * MILLISECOND)
+    hung = [rpc(31, answered=False)]
+    marked = [health(1, direction(ecn_marked=500))]
+    said = found(facts([*slow, *hung], marked))
+    assert [(one.kind, one.rank) for one in said] == [("server-time", 1), ("calls-hung", 2), ("congestion", 3)]
+    assert [one.severity for one in said] == [Severity.PROBLEM, Severity.PROBLEM, Severity.WARNING]
+
+
+def test_what_the_capture_lacks_weakens_the_rest() -> None:
+    hung = [*many(5), rpc(6, answered=False)]
+    (sure,) = found(facts(hung))
+    doubted, note = found(facts(hung, [health(1, direction(missing=100))]))
+    assert doubted.kind == "calls-hung" and doubted.cause.confidence < sure.cause.confidence
+    assert note.severity is Severity.NOTE and note.cause.text in doubted.cause.weakened_by
+
+
+def test_notes_alone_leave_a_capture_healthy() -> None:
+    diagnosis = diagnose(facts(many(5), [health(1, direction(missing=100))]))
+    assert diagnosis.healthy and [one.kind for one in diagnosis.statements] == ["packets-missing"]
+    assert diagnosis.worst is Severity.NOTE
+
+
+def test_only_the_detectors_that_are_asked_for() -> None:
+    given = facts([*many(30, takes=50 * MILLISECOND), rpc(31, answered=False)])
+    assert [one.kind for one in found(given, "calls-hung")] == ["calls-hung"]
+
+
+def test_what_was_not_gathered_is_said() -> None:
+    needing = {kind for kind, one in all_detectors().items() if one.needs}
+    assert set(diagnose(facts(many(3))).not_looked_at) == needing and "hot-file" in needing
+
+
+def test_a_quiet_capture_with_a_few_retransmissions_is_healthy() -> None:
+    one = retransmitted("timeout", 1)
+    assert kinds(facts(many(1000, takes=SECOND // 100), [one])) == set()

@@ -1,0 +1,79 @@
+"""What is gathered of RPCs: the same from columns as from one after the other, in bounded memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from playbook.facts import MILLISECOND, SECOND, connection, many, rpc
+from playbook.samples import SAMPLES
+from rdmascope.captures.session import Session
+from rdmascope.dissect.diagnosis.rpc_facts import MAX_EXAMPLES, MAX_GROUPS, Examples, RpcFacts
+from rdmascope.dissect.measure.statistics import ProcedureKey
+from rdmascope.dissect.rpcrdma.analyzer import Options
+
+
+def gathered(name: str, columns: bool) -> RpcFacts:
+    facts = RpcFacts()
+    for table in Session(str(SAMPLES / f"{name}.pcap.zst"), Options(columns=columns)).tables():
+        facts.add_table(table)
+    return facts
+
+
+def said(errors: dict[str, dict[ProcedureKey, Examples]]) -> dict[str, dict[ProcedureKey, tuple[int, int]]]:
+    return {
+        status: {key: (one.count, one.total) for key, one in by_procedure.items()}
+        for status, by_procedure in errors.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["meta-rxe", "longcall-rxe", "bidir-rxe", "rxe-nfs-all"])
+def test_columns_give_the_same_as_one_after_the_other(name: str) -> None:
+    one, other = gathered(name, True), gathered(name, False)
+    assert said(one.errors) == said(other.errors) and one.error_times == other.error_times
+    assert one.chunked == other.chunked and one.larger.keys() == other.larger.keys()
+    assert sorted(one.recalls) == sorted(other.recalls) and sorted(one.returns) == sorted(other.returns)
+    assert one.delays.keys() == other.delays.keys() and one.unanswered == other.unanswered
+    groups, again = one.groups(), other.groups()
+    assert groups.keys() == again.keys()
+    for key, sums in groups.items():
+        assert [float(each.sum()) for each in sums] == [float(each.sum()) for each in again[key]]
+    limits, once_more = one.at_limit(), other.at_limit()
+    assert {key: (each.calls, each.busy, each.max_outstanding) for key, each in limits.items()} == {
+        key: (each.calls, each.busy, each.max_outstanding) for key, each in once_more.items()
+    }
+
+
+def test_time_is_summed_in_a_bounded_number_of_intervals() -> None:
+    facts = RpcFacts()
+    for hour in range(48):
+        facts.add([rpc(hour + 1, at=hour * 3600 * SECOND, takes=MILLISECOND)])
+    ((_, sums),) = facts.groups().items()
+    assert sums.calls.sum() == 48 and sums.latency.sum() == 48 * MILLISECOND
+    assert facts.width * len(sums.calls) >= 47 * 3600 * SECOND and np.count_nonzero(sums.calls) > 30
+
+
+def test_too_many_procedures_become_one_group() -> None:
+    facts = RpcFacts()
+    facts.add([rpc(number, f"P{number}") for number in range(1, MAX_GROUPS + 100)])
+    groups = facts.groups()
+    assert len(groups) == MAX_GROUPS + 1 and [key.operations for number, key in groups if not number] == [("other",)]
+    assert sum(float(one.calls.sum()) for one in groups.values()) == MAX_GROUPS + 99
+
+
+def test_the_worst_examples_are_kept() -> None:
+    one, many_at_once = Examples(), Examples()
+    weights = [5, 9, 1, 7, 3, 8, 2, 6]
+    for number, weight in enumerate(weights, 1):
+        one.add(weight, number, number * 10)
+    many_at_once.add_all(np.array(weights), np.arange(1, 9), np.arange(10, 90, 10))
+    assert one.rpcs == many_at_once.rpcs == (2, 6, 4, 8, 1) and one.frames == (20, 60, 40, 80, 10)
+    assert one.count == many_at_once.count == 8 and one.total == many_at_once.total == sum(weights)
+    assert len(one.rpcs) == MAX_EXAMPLES
+
+
+def test_evicted_connections_are_not_counted_any_more() -> None:
+    facts, gone = RpcFacts(), connection(2)
+    facts.add([*many(5), *many(5, first=6, on=gone)])
+    facts.evict([gone])
+    assert set(facts.at_limit()) == {(1, False)}
