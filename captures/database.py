@@ -190,7 +190,7 @@ class Database:
                 yield result
             self._run("DROP TABLE IF EXISTS temp.result_of_query")
 
-    def _wanted(self, statements: Sequence[Statement]) -> Wanted:
+    def _wanted(self, statements: Sequence[SqlStatement]) -> Wanted:
         """What the statements together read."""
         wanted: dict[str, set[str] | None] = {}
         for statement in statements:
@@ -199,7 +199,7 @@ class Database:
                 wanted[table] = None if columns is None or before is None else before | set(columns)
         return wanted
 
-    def _kept(self, statement: Statement) -> QueryResult:
+    def _kept(self, statement: SqlStatement) -> QueryResult:
         """The rows as a table of its own: it has every name once, can be counted, and be read twice."""
         self._run(f"CREATE OR REPLACE TEMP TABLE result_of_query AS\n{statement.text}", 1)
         described = self.connection.execute("DESCRIBE temp.result_of_query").fetchall()
@@ -216,7 +216,7 @@ class Database:
         self._run(f"SELECT {self._listed('DOUBLE')} FROM temp.result_of_query")
         return {name: np.ma.asarray(values) for name, values in self.connection.fetchnumpy().items()}
 
-    def _fetched(self, statement: Statement) -> QueryResult | None:
+    def _fetched(self, statement: SqlStatement) -> QueryResult | None:
         self._run(statement.text)
         described = self.connection.description or []
         if not statement.gives_rows or not described:
@@ -282,7 +282,7 @@ _ABOUT = re.compile(r"\s*(?:show|desc|describe|summarize|call|pragma)\b", re.IGN
 """Statements that give rows, but are no queries."""
 
 
-class Statement(NamedTuple):
+class SqlStatement(NamedTuple):
     """One of a query."""
 
     text: str
@@ -291,7 +291,7 @@ class Statement(NamedTuple):
     gives_rows: bool
 
 
-def statements_of(query: str) -> Sequence[Statement]:
+def statements_of(query: str) -> Sequence[SqlStatement]:
     try:
         found = duckdb.extract_statements(query)
     except duckdb.Error as error:
@@ -301,9 +301,9 @@ def statements_of(query: str) -> Sequence[Statement]:
     return [_statement(one.query if len(found) > 1 else query, one.type) for one in found]
 
 
-def _statement(text: str, type: duckdb.StatementType) -> Statement:
+def _statement(text: str, type: duckdb.StatementType) -> SqlStatement:
     reads = type in (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)
-    return Statement(text, reads and not _ABOUT.match(text), reads or type == duckdb.StatementType.EXPLAIN)
+    return SqlStatement(text, reads and not _ABOUT.match(text), reads or type == duckdb.StatementType.EXPLAIN)
 
 
 def _as_columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Columns:

@@ -55,6 +55,7 @@ def runs(sample: str) -> dict[str, list[Run]]:
 
 def common_runs() -> dict[str, list[Run]]:
     """What needs no sample."""
+    explained = ("V1-CREDIT-EXCEEDED", "V1-READ-POSITION", "PD-INLINE", "packets-lost")
     played = ("v1-chunks", "v1-callbacks", "faults", "v2-settles")
     return {
         "rules": pages("rules"),

@@ -116,7 +116,7 @@ def command(
 
 MAX_STATEMENTS = 5
 """Of the diagnosis on the page."""
-DIAGNOSIS = "rdmascope diagnose FILE has the evidence, and looks at files and conformance, too"
+DIAGNOSIS = "rdmascope diagnose FILE has the evidence, and looks further"
 
 
 class Read(Protocol):

@@ -47,9 +47,9 @@ def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType
 
 def _line(one: Statement, width: int) -> RenderableType:
     text = Text.assemble((f"{one.severity.value:<8}", STYLES[one.severity]), f"{one.cause.text}")
-    if shared := _share(one):
-        text.append(f" ({shared})", "dim")
-    text.truncate(width - 2, overflow="ellipsis")
+    shared = f" ({_share(one)})" if _share(one) else ""
+    if len(text) + len(shared) <= width - 2:
+        text.append(shared, "dim")
     return Padding(text, (0, 0, 0, 2))
 
 

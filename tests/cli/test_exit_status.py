@@ -39,7 +39,7 @@ def test_an_internal_error_is_no_finding(monkeypatch: pytest.MonkeyPatch, capfd:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a fault of the program")
 
-    monkeypatch.setattr("rdmascope.cli.commands.report.Statistics", fail)
+    monkeypatch.setattr("rdmascope.cli.commands.report.Gathered", fail)
     with pytest.raises(SystemExit) as ended:
         main(["report", str(CAPTURE)])
     assert ended.value.code == 70

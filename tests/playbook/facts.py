@@ -110,7 +110,7 @@ def direction(**changed: Any) -> DirectionHealth:
     plain |= dict.fromkeys(("icrc_failure_count", "unanswered", "requests_acknowledged", "max_per_ack"), 0)
     plain |= dict.fromkeys(("requests_per_ack", "ack_delay", "read_delay", "cnp_gap", "cnp_delay"), None)
     plain |= dict.fromkeys(("rnr_naks", "fatal_naks", "icrc_failures"), ())
-    plain |= dict.fromkeys(("retransmitted", "seen_twice", "seen_once"), none)
+    plain |= dict.fromkeys(("retransmitted", "original_captured", "original_missing"), none)
     plain |= {"packets": 1000, "bytes": 1 << 20, "causes": {}, "active_time": SECOND, "acknowledgements": 100}
     plain |= {"reads_outstanding": 4, "read_depth": 16}
     return DirectionHealth(**plain | changed)
@@ -134,7 +134,7 @@ def retransmitted(cause: str, times: int, wait: int = 0) -> TransportHealth:
     tally = Tally(10 * times, 40_000 * times)
     return health(
         1,
-        direction(causes={cause: tally}, retransmitted=tally, seen_once=tally),
+        direction(causes={cause: tally}, retransmitted=tally, original_missing=tally),
         retransmissions=(one,) * times,
         retransmission_count=times,
         causes={cause: times},

@@ -38,7 +38,7 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
         cost[number] = _cost(facts, number, health, causes)
         for event in health.retransmissions:
             if event.cause in causes:
-                places[{True: "behind", False: "before", None: ""}[event.seen_before]] += 1
+                places[{True: "behind", False: "before", None: ""}[event.lost_packet_captured]] += 1
                 frames += [event.retransmission_frame] if event.retransmission_frame else []
     total, lost = sum(events.values()), facts.share(sum(cost.values()))
     retransmitted = sum(packets.values())
