@@ -124,6 +124,17 @@ class TcpExport:
                 packets += 1
         return packets
 
+    def order(self) -> list[int]:
+        """The messages in the order in which they are written, by the order in which they were added."""
+        return np.argsort(np.array(self._times, np.int64), kind="stable").tolist()  # type: ignore[no-any-return]
+
+    def message(self, number: int) -> bytes:
+        """A message that was added, without the record mark; zeros in place of unknown bytes."""
+        start = self._starts[number] + 4
+        end = self._starts[number + 1] if number + 1 < len(self) else self._end
+        self._spool.flush()
+        return os.pread(self._spool.fileno(), end - start, start)
+
     def close(self) -> None:
         self._spool.close()
 

@@ -7,24 +7,47 @@ from contextlib import closing
 
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import decode
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, tshark_fields
-from rdmascope.dissect.verify.second_opinion import Comparison, Difference, OtherMessages, Ours
+from rdmascope.dissect.verify.second_opinion import FIELD, Comparison, Difference, OtherMessages, Ours
 
 from .errors import CaptureError
+from .message_fields import MessageFields
 from .session import Session
 from .wireshark import Tshark, TsharkInput, UnknownFields, field_lines
 
 
 def compare(
-    session: Session, readable: TsharkInput, tshark: Tshark, on_difference: Callable[[Difference], None]
+    session: Session,
+    readable: TsharkInput,
+    tshark: Tshark,
+    on_difference: Callable[[Difference], None],
+    fields: bool = True,
 ) -> Comparison:
     """Read the capture, and hold it against what tshark says; ``on_difference`` is given each difference.
 
+    ``fields``: also every field of the calls and replies, which takes their contents (``Options.contents``).
     ``readable`` is made of the session's paths, and becomes what tshark reads.  Fields that this tshark does not know
     are left out, and are ``unknown`` of the result.  Raises CaptureError where nothing can be compared.
     """
-    ours = _ours(session, readable)
+    with MessageFields() as messages:
+        ours = _ours(session, readable, messages if fields else None)
+        comparison = _frame_by_frame(ours, session, readable, tshark, on_difference)
+        if fields:
+            for difference in messages.compare(tshark, session.analyzer.connections):
+                on_difference(difference)
+            comparison.tallies[FIELD] = messages.tally
+            comparison.names = frozenset(messages.names)
+        return comparison
 
+
+def _frame_by_frame(
+    ours: Ours,
+    session: Session,
+    readable: TsharkInput,
+    tshark: Tshark,
+    on_difference: Callable[[Difference], None],
+) -> Comparison:
     def compared(unknown: frozenset[str]) -> Comparison:
         comparison = Comparison(ours, unknown)
         known = [name for name in ASKED if name not in unknown]
@@ -42,8 +65,14 @@ def compare(
         return compared(lacking.names)
 
 
-def _ours(session: Session, readable: TsharkInput) -> Ours:
+def _ours(session: Session, readable: TsharkInput, messages: MessageFields | None) -> Ours:
     """Our reading of the capture; on the way, tshark's copy of it is written where one is needed."""
+
+    def add(rpc: Rpc) -> None:
+        ours.add_rpc(rpc)
+        if messages is not None:
+            messages.add(rpc)
+
     ours = Ours()
     analyzer = session.analyzer
     analyzer.listener = lambda conversation: OtherMessages(ours)
@@ -51,10 +80,10 @@ def _ours(session: Session, readable: TsharkInput) -> Ours:
     for batch in session.batches():
         readable.add(batch)
         for rpc in analyzer.feed(batch):
-            ours.add_rpc(rpc)
+            add(rpc)
         ours.add_packets(batch, decode(batch, locate(batch, analyzer.addresses)))
     for rpc in analyzer.finish():
-        ours.add_rpc(rpc)
+        add(rpc)
     if analyzer.iwarp is not None:
         ours.streams.known |= dict.fromkeys(analyzer.iwarp.connections.values())
     readable.finish()

@@ -50,7 +50,7 @@ def export_tcp(session: Session, output: Path | BinaryIO, skip_incomplete: bool 
         for rpc in session.rpcs():
             if rpc.program == NFS:
                 nfs.add(rpc.connection.number)
-            for sender, time, message in _messages(rpc):
+            for sender, time, message in messages_of(rpc):
                 if message is None:
                     lost += 1
                     continue
@@ -58,7 +58,7 @@ def export_tcp(session: Session, output: Path | BinaryIO, skip_incomplete: bool 
                     skipped += 1
                     continue
                 export.add(rpc.connection.number, sender, time, message.length, message.pieces, message.gaps)
-        pairs = [_stream_pair(one, one.number in nfs) for one in session.analyzer.connections]
+        pairs = [stream_pair(one, one.number in nfs) for one in session.analyzer.connections]
         with open_output(output, session.paths) if isinstance(output, Path) else nullcontext(output) as file:
             packets = export.write(file, pairs)
         return Exported(len(export), export.incomplete, skipped, lost, packets)
@@ -71,8 +71,8 @@ def export_record(output: str, exported: Exported) -> Record:
     return record("export", output=output, **exported._asdict())
 
 
-def _messages(rpc: Rpc) -> list[tuple[int, int, Reassembled | None]]:
-    """Endpoint that sent it, time, and contents of the call and the reply."""
+def messages_of(rpc: Rpc) -> list[tuple[int, int, Reassembled | None]]:
+    """Endpoint that sent it, time, and contents of the call and the reply, as far as they were seen."""
     found: list[tuple[int, int, Reassembled | None]] = []
     halves: tuple[tuple[bool, Callable[[Rpc], Reassembled | None]], ...] = (
         (True, reassembled_call),
@@ -87,7 +87,8 @@ def _messages(rpc: Rpc) -> list[tuple[int, int, Reassembled | None]]:
     return found
 
 
-def _stream_pair(connection: Connection, nfs: bool) -> TcpStreamPair:
+def stream_pair(connection: Connection, nfs: bool) -> TcpStreamPair:
+    """The connection as TCP; ``nfs``: it carried NFS."""
     client, server = connection.endpoints
     number = connection.number
     return TcpStreamPair(

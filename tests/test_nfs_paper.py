@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from playbook.wireshark_names import WIRESHARK_NAMES
 from rdmascope.dissect.onc.programs import PROCEDURES, program_name
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
 from rdmascope.dissect.onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
@@ -42,14 +41,14 @@ extended attributes (RFC 8276), layouts of files, flexible files (RFC 8435), blo
 8154), RPC (RFC 5531) with RPCSEC_GSS (RFC 2203, 5403, 7861), port mapper and rpcbind (RFC 1833).
 
 `x<>` is an array of any length, `x<n>` one of at most n elements, `x list` a linked list, `x?` optional. In a union,
-each arm follows the values of the discriminant that choose it.
+each arm follows the values of the discriminant that choose it. Wireshark's names of these fields are in
+[verify.md](verify.md).
 """
 
 
 def generated() -> str:
     return HEAD + "".join(
-        f"\n{part}\n"
-        for part in (*programs(), *operations(), attributes(), wireshark(), "## Types\n\n" + "\n".join(types()))
+        f"\n{part}\n" for part in (*programs(), *operations(), attributes(), "## Types\n\n" + "\n".join(types()))
     )
 
 
@@ -95,18 +94,6 @@ def section(number: int, one: OperationShape, table: Mapping[int, OperationShape
 def attributes() -> str:
     rows = "".join(f"| {number} | {name} | {named(type)} |\n" for number, (name, type) in sorted(NUMBERED.items()))
     return f"## Attributes of NFS version 4\n\n| number | attribute | type |\n| --- | --- | --- |\n{rows}".rstrip()
-
-
-def wireshark() -> str:
-    head = """## Wireshark's names
-
-`tests/test_tshark.py` holds that every field which Wireshark finds in the samples is one of these at the same place,
-with the same bytes.
-
-| Wireshark | here |
-| --- | --- |
-"""
-    return head + "\n".join(f"| {name} | {', '.join(ours)} |" for name, ours in WIRESHARK_NAMES.items())
 
 
 def named(type: XdrType | None) -> str:

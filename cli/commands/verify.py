@@ -12,7 +12,7 @@ from rdmascope.captures.session import rereadable
 from rdmascope.captures.wireshark import Tshark, TsharkInput, find_tshark, in_words
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.records.verification import difference_record, verification_record
-from rdmascope.dissect.verify.second_opinion import Difference
+from rdmascope.dissect.verify.second_opinion import FIELD, Difference
 
 from ..exit_status import EXIT_FOUND
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
@@ -33,11 +33,21 @@ MAX_IN_WORDS = 100
     help=f"List at most N differences of a kind, 0 for all.  [default: {MAX_LISTED}; with --json all]",
 )
 @click.option(
+    "--headers", is_flag=True, help="Compare headers, and which reply answers which call; no fields inside them."
+)
+@click.option(
     "--json", "as_json", is_flag=True, help=f"{schema('difference')} objects, and one {schema('verification')}."
 )
 @recognition_options
-def command(files: tuple[str, ...], limit: int | None, as_json: bool, ports: tuple[int, ...], force: str | None) -> int:
-    """Compare with Wireshark: packet headers field by field, RPCs one by one.
+def command(
+    files: tuple[str, ...],
+    limit: int | None,
+    headers: bool,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+) -> int:
+    """Compare with Wireshark: packet headers, calls and replies, field by field.
 
     tshark 4.0 or later reads the same frames, in two passes.  Where the two differ, both are shown, with
     which one is right and why, where that is known: the capture is checked for what Wireshark is known to get wrong.
@@ -50,16 +60,19 @@ def command(files: tuple[str, ...], limit: int | None, as_json: bool, ports: tup
     \b
       $ rdmascope verify longcall-rxe.pcap.zst
       longcall-rxe.pcap.zst beside tshark ...
-      they agree, 15 differences explained
+      they agree, 16 differences explained
     \b
                           compared equal explained unexplained
         packets                216   216         -           -
         transport headers       82    82         -           -
         calls                   41    36         5           -
         replies                 41    36         5           -
+        fields               3,177 3,176         1           -
 
-    All 216 packets are the same to both in every field of their headers, and so are calls and replies, but for
-    five.  Those have a Read chunk:
+    All 216 packets are the same to both in every field of their headers, and so are the fields inside calls and
+    replies, as ONC RPC over TCP: what Wireshark shows stands at the same place with the same bytes, and of what is
+    there it shows all (docs/verify.md lists the fields).  Calls and replies are the same, too, but for five.  Those
+    have a Read chunk:
 
     \b
       Both are right: Wireshark shows a call with a Read chunk in the last Read
@@ -75,14 +88,14 @@ def command(files: tuple[str, ...], limit: int | None, as_json: bool, ports: tup
     in frame 113, so its response time excludes the transfer of the data.
     """
     with rereadable(files) as paths:
-        reading = Reading(paths, analyzer_options(ports, force, contents=False))
+        reading = Reading(paths, analyzer_options(ports, force, contents=not headers))
         with TsharkInput(reading.paths) as readable:
             name = "standard input" if files == ("-",) else reading.path
-            return _verify(name, reading, readable, find_tshark(), limit, as_json)
+            return _verify(name, reading, readable, find_tshark(), limit, headers, as_json)
 
 
 def _verify(
-    name: str, reading: Reading, readable: TsharkInput, tshark: Tshark, limit: int | None, as_json: bool
+    name: str, reading: Reading, readable: TsharkInput, tshark: Tshark, limit: int | None, headers: bool, as_json: bool
 ) -> int:
     kinds = views.Kinds((0 if as_json else MAX_LISTED) if limit is None else limit)
 
@@ -91,20 +104,21 @@ def _verify(
         if as_json and listed:
             print_json(reading.placed(difference_record(difference)))
 
-    comparison = compare(reading, readable, tshark, found)
+    comparison = compare(reading, readable, tshark, found, not headers)
     if comparison.unknown:
         complain(f"{tshark} does not know {', '.join(sorted(comparison.unknown))}, so this is not compared")
     if as_json:
         print_json(verification_record(name, tshark.version, comparison, comparison.agree))
     else:
         words = _in_words(kinds.undecided(), tshark, readable.path)
-        show(console(), views.verification(name, str(tshark), comparison.tallies, kinds, words))
+        show(console(), views.verification(name, str(tshark), comparison, kinds, words))
     reading.check()
     return 0 if comparison.agree else EXIT_FOUND
 
 
 def _in_words(differences: Sequence[Difference], tshark: Tshark, path: str) -> dict[int, list[str]]:
     """Wireshark's own words for the frames whose differences are unexplained."""
+    differences = [difference for difference in differences if difference.what != FIELD]
     frames = sorted({difference.frame for difference in differences})[:MAX_IN_WORDS]
     fields = [difference.field for difference in differences]
     try:

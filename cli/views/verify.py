@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rdmascope.dissect.units import count, duration, plural
 from rdmascope.dissect.verify.frame_fields import Values
-from rdmascope.dissect.verify.second_opinion import ComparisonTally, Difference
+from rdmascope.dissect.verify.second_opinion import Comparison, ComparisonTally, Difference
 from rdmascope.dissect.verify.weak_spots import PRESENCE
 
 from .tables import Cell, Grid
@@ -64,7 +64,7 @@ class Kinds:
 
 
 def verification(
-    file: str, tshark: str, tallies: Mapping[str, ComparisonTally], kinds: Kinds, words: Mapping[int, Sequence[str]]
+    file: str, tshark: str, comparison: Comparison, kinds: Kinds, words: Mapping[int, Sequence[str]]
 ) -> RenderableType:
     """All of it.  ``words`` are Wireshark's own about single frames."""
     explained = sum(number for kind, number in kinds.counts.items() if kinds.kept[kind][0].explained)
@@ -79,8 +79,11 @@ def verification(
         Text.assemble((file, "bold"), f" beside {tshark}"),
         verdict,
         Text(),
-        Grid([""], ["compared", "equal", "explained", "unexplained"], list(_rows(tallies))),
+        Grid([""], ["compared", "equal", "explained", "unexplained"], list(_rows(comparison.tallies))),
     ]
+    if comparison.names:
+        text = f"of calls and replies, {plural(len(comparison.names), 'field')} that Wireshark names"
+        parts.append(Padding(Text(text, "dim"), (0, 0, 0, 2)))
     for kind in kinds.ordered():
         parts += [Text(), *_kind(kind, kinds.kept[kind], kinds.counts[kind], words)]
     return Group(*parts)

@@ -101,7 +101,7 @@ TYPES = {
         {
             "what": ("string", "what was compared"),
             **common("frame"),
-            "field": ("string", "Wireshark's name of the field; packet, rpcordma or rpc where one has nothing at all"),
+            "field": ("string", "Wireshark's name of the field, else ours; packet, rpcordma, rpc: one has nothing"),
             "rdmascope": ("array of integer|null", "values in rdmascope; null for nothing"),
             "wireshark": ("array of integer|null", "values in Wireshark; null for nothing"),
             "right": ("string", "rdmascope, wireshark, both or undecided"),
@@ -117,6 +117,7 @@ TYPES = {
             **common("file"),
             "tshark": ("string", "version of tshark"),
             "agree": ("boolean", "no difference is unexplained"),
+            "field_names": ("array of string", "Wireshark's names of the fields of calls and replies compared"),
             **objects("compared", "map of object", "what was compared -> counts", TALLY),
         },
     ),

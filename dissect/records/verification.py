@@ -30,5 +30,6 @@ def verification_record(file: str, tshark: str, comparison: Comparison, agree: b
         file=file,
         tshark=tshark,
         agree=agree,
+        field_names=sorted(comparison.names),
         compared={what.replace(" ", "_"): asdict(tally) for what, tally in comparison.tallies.items()},
     )

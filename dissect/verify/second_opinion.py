@@ -43,7 +43,9 @@ from .weak_spots import LATE, MATCH_FIELDS, RETRANSMITTED, explain, touched, tou
 
 PACKET, HEADER, CALL, REPLY = "packet", "transport header", "call", "reply"
 THINGS = (PACKET, HEADER, CALL, REPLY)
-"""What is compared."""
+"""What is compared frame by frame."""
+FIELD = "field"
+"""What is compared of the calls and replies themselves, see ``rpc_fields``."""
 
 
 class ComparedMessage(NamedTuple):
@@ -70,7 +72,7 @@ class Difference(NamedTuple):
     """One field, or the whole thing, that the two show differently."""
 
     what: str
-    """One of THINGS."""
+    """One of THINGS, or FIELD."""
     frame: int
     field: str
     """Wireshark's name; 'packet', 'rpcordma' or 'rpc' where one of the two has nothing at all."""
@@ -285,6 +287,8 @@ class Comparison:
         """``unknown``: fields that this Wireshark has not."""
         self.unknown = unknown
         self.tallies = {what: ComparisonTally() for what in THINGS}
+        self.names: frozenset[str] = frozenset()
+        """Wireshark's names of the fields of calls and replies that were compared."""
         self._ours = ours
         self._datagrams: set[int] = set()
         """Frames with datagrams that carry other protocols."""

@@ -78,9 +78,10 @@ class TestAgreement:
         result = run(LONG_CALLS)
         assert result.exit_code == 0, result.output
         lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-        assert "they agree, 15 differences explained" in lines
+        assert "they agree, 16 differences explained" in lines
         assert "packets 216 216 - -" in lines
         assert "calls 41 36 5 -" in lines
+        assert "fields 3,177 3,176 1 -" in lines
         assert "107 call frame.number 107 113" in lines
         assert "… and 5 more (--limit 0 lists all)" in lines
 
@@ -108,13 +109,16 @@ class TestAgreement:
         assert f"rpc.reqframe {index + 2}" in " ".join(result.stdout.split())
 
     def test_nothing_to_explain(self) -> None:
-        result = run(BOTH_WAYS)
+        result = run(BOTH_WAYS, "--headers")
         assert result.exit_code == 0
         assert "they agree" in result.stdout.splitlines()
 
     def test_json_has_stable_names(self) -> None:
-        *differences, summary = long_calls()
+        *differences, inside, summary = long_calls()
         assert len(differences) == 15
+        assert (inside["what"], inside["field"], inside["right"], inside["wireshark"]) == (
+            "field", "seqid", "rdmascope", None,
+        )  # fmt: skip
         for one in differences:
             assert one["schema"] == "rdmascope.difference/1"
             assert set(one) == {
@@ -124,14 +128,15 @@ class TestAgreement:
             assert one["right"] == "both" and one["explained"] is True and one["reason"] and one["reference"]
         assert {(one["what"], one["frame"]) for one in differences} >= {("call", 107), ("reply", 114)}
         assert summary["schema"] == "rdmascope.verification/1"
-        assert set(summary) == {"schema", "type", "file", "tshark", "agree", "compared"}
+        assert set(summary) == {"schema", "type", "file", "tshark", "agree", "field_names", "compared"}
+        assert {"nfs.fh.hash", "nfs.slotid", "nfs.count4", "rpc.xid"} <= set(summary["field_names"])
         assert summary["agree"] is True
         assert summary["compared"]["transport_header"] == {
             "compared": 82, "equal": 82, "explained": 0, "unexplained": 0,
         }  # fmt: skip
 
     def test_limits(self) -> None:
-        assert len(objects(LONG_CALLS, "--limit", "4")) == 5
+        assert len(objects(LONG_CALLS, "--limit", "4")) == 4 + 1 + 1
         full = run(LONG_CALLS, "--limit", "0").stdout
         assert "more" not in full
         assert sum("rpc.time" in line for line in full.splitlines()) == 5

@@ -1,0 +1,134 @@
+"""Calls and replies beside Wireshark's, field by field: as ONC RPC over TCP, which tshark dissects in full."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.onc.rpc_header import GssCredential
+from rdmascope.dissect.onc.shapes.decode import SparseBytes
+from rdmascope.dissect.onc.shapes.messages import MessageTree, call_tree, reply_tree
+from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
+from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.verify.frame_fields import Values
+from rdmascope.dissect.verify.rpc_fields import FieldDifference, ShownMessage, compared_fields
+from rdmascope.dissect.verify.second_opinion import FIELD, ComparisonTally, Difference
+
+from .export import TcpExport
+from .tcp_export import messages_of, stream_pair
+from .wireshark import Tshark
+from .wireshark_messages import shown_messages
+
+MAX_NODES = 1 << 20
+"""Values of a message; Wireshark lists all of them."""
+WIDE = 8
+"""Bytes that are one number; longer values are given as words."""
+
+
+class _Exported(NamedTuple):
+    """One message, and what its results are decoded by."""
+
+    frame: int
+    xid: int
+    reply: bool
+    program: int | None
+    version: int | None
+    procedure: int | None
+    gss: GssCredential | None
+
+
+class MessageFields:
+    """Fed the RPCs of a capture, then compares; a context manager.  Messages of which bytes are missing are left out.
+
+    Attributes:
+        tally: how many fields were compared.
+        names: Wireshark's names of those that were.
+    """
+
+    def __init__(self) -> None:
+        self.tally = ComparisonTally()
+        self.names: set[str] = set()
+        self._export = TcpExport()
+        self._messages: list[_Exported] = []
+        self._nfs: set[int] = set()
+
+    def __enter__(self) -> MessageFields:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._export.close()
+
+    def add(self, rpc: Rpc) -> None:
+        """An RPC that ended, and still holds its bytes."""
+        if rpc.call is None or rpc.state == DUPLICATE_REPLY:
+            return
+        if rpc.program == NFS:
+            self._nfs.add(rpc.connection.number)
+        for reply, (sender, time, message) in enumerate(messages_of(rpc)):
+            if message is None or not message.complete:
+                return  # Without the call, Wireshark does not know what a reply answers.
+            self._export.add(rpc.connection.number, sender, time, message.length, message.pieces)
+            frame = rpc.reply_frame if reply else rpc.call_frame
+            self._messages.append(
+                _Exported(frame, rpc.xid, bool(reply), rpc.program, rpc.version, rpc.procedure, rpc.gss)
+            )
+
+    def compare(self, tshark: Tshark, connections: Sequence[Connection]) -> Iterator[Difference]:
+        """Every difference, in the order of time."""
+        if not self._messages:
+            return
+        with tempfile.NamedTemporaryFile(prefix="rdmascope-", suffix=".pcapng") as file:
+            pairs = [stream_pair(one, one.number in self._nfs) for one in connections]
+            self._export.write(file, pairs)  # type: ignore[arg-type]
+            file.flush()
+            waiting: dict[tuple[int, bool], deque[int]] = defaultdict(deque)
+            for index in self._export.order():
+                one = self._messages[index]
+                waiting[one.xid, one.reply].append(index)
+            with closing(shown_messages(tshark, file.name)) as shown:
+                for message in shown:
+                    same = waiting.get((message.xid, message.reply))
+                    if same:
+                        yield from self._compared(same.popleft(), message)
+        for index in sorted(index for same in waiting.values() for index in same):
+            one = self._messages[index]
+            self.tally.compared += 1
+            self.tally.unexplained += 1
+            yield Difference(FIELD, one.frame, "rpc", (one.xid,), None)
+
+    def _compared(self, index: int, shown: ShownMessage) -> Iterator[Difference]:
+        one = self._messages[index]
+        found = compared_fields(_tree(one, self._export.message(index)), shown)
+        self.names |= found.names
+        self.tally.compared += found.compared
+        self.tally.equal += found.compared - len(found.differences)
+        for difference in found.differences:
+            explained = bool(difference.reason)
+            self.tally.explained += explained
+            self.tally.unexplained += not explained
+            yield _difference(one.frame, difference)
+
+
+def _tree(one: _Exported, data: bytes) -> MessageTree:
+    found = SparseBytes([(0, data)], len(data))
+    if not one.reply:
+        return call_tree(found, MAX_NODES)
+    return reply_tree(found, one.program, one.version, one.procedure, one.gss, MAX_NODES)
+
+
+def _difference(frame: int, found: FieldDifference) -> Difference:
+    right = "rdmascope" if found.reason else "undecided"
+    ours, theirs = _values(found.ours), _values(found.theirs)
+    return Difference(FIELD, frame, found.name, ours, theirs, right, found.reason, found.reference)
+
+
+def _values(data: bytes | None) -> Values | None:
+    if data is None:
+        return None
+    if len(data) <= WIDE:
+        return (int.from_bytes(data),)
+    return tuple(int.from_bytes(data[at : at + 4]) for at in range(0, len(data), 4))

@@ -1,0 +1,170 @@
+"""Every field of a call or a reply beside Wireshark's: what it shows at a place is there, and of what is there it shows
+all, with the same bytes under a name that means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from ..onc.shapes.decode import Node
+from ..onc.shapes.messages import MessageTree
+from ..onc.shapes.types import XdrBitmap, XdrInteger, XdrList, XdrOpaque
+from ..onc.xdr import round_up
+from .rpc_field_names import NAMES
+
+PROTOCOLS = ("rpc", "nfs", "nfs.cb", "mount", "nfsacl", "portmap", "nlm", "stat")
+"""Wireshark's; fields of others are not compared."""
+HASHES = frozenset(("nfs.fh.hash", "nfs.stateid.other_hash"))
+"""Shown as the CRC-32 of their bytes."""
+SPANNING = frozenset(
+    ("nfs.attr", "nfs.name", "nfsacl.acl", "nfsacl.aclent", "rpc.lastfrag", "rpc.fraglen", "rpc.fill_bytes")
+)
+"""What stands for several fields at once, or for none of the message's."""
+DEPRECATED = "nfs.stateid.deprecated"
+
+
+class ShownField(NamedTuple):
+    """A field as Wireshark shows it."""
+
+    name: str
+    """'nfs.offset3'; '' for a label."""
+    offset: int
+    """In the RPC message, from the XID on."""
+    value: bytes
+    """Of a bit in a mask: the bytes of the whole mask."""
+    shown: str
+
+
+class ShownMessage(NamedTuple):
+    xid: int
+    reply: bool
+    fields: tuple[ShownField, ...]
+    malformed: bool
+
+
+class FieldDifference(NamedTuple):
+    """One field that the two have differently.  None: there is nothing."""
+
+    name: str
+    """Wireshark's; ours where Wireshark shows nothing."""
+    ours: bytes | None
+    theirs: bytes | None
+    reason: str = ""
+    """Why ours is right; '' where that is not known."""
+    reference: str = ""
+
+
+class _Place(NamedTuple):
+    name: str
+    """Of the field; '' of a word that counts, or says that something follows."""
+    value: bytes | None
+    """None where it has no bytes of its own."""
+
+
+class ComparedFields(NamedTuple):
+    compared: int
+    names: frozenset[str]
+    """Wireshark's names of the fields compared."""
+    differences: tuple[FieldDifference, ...]
+
+
+def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
+    """A message beside Wireshark's; each of our values must be shown, and each that is shown must be ours."""
+    roots = [root for root in (tree.header, tree.body) if root is not None]
+    found = _places(roots)
+    compared = 0
+    names = set()
+    different: list[FieldDifference] = []
+    covered: set[tuple[int, int]] = set()
+    deprecated = any(field.name == DEPRECATED for field in shown.fields)
+    for field in shown.fields:
+        if not field.value or field.offset < 0:
+            continue
+        covered.add((field.offset, field.offset + len(field.value)))
+        if not field.name or field.name in SPANNING or field.name.partition(".")[0] not in PROTOCOLS:
+            continue
+        compared += 1
+        names.add(field.name)
+        place = found.get((field.offset, len(field.value)))
+        if place is None:
+            different.append(FieldDifference(field.name, None, field.value))
+        elif place.value not in (None, field.value):
+            different.append(FieldDifference(field.name, place.value, field.value))
+        elif place.name and place.name not in NAMES.get(field.name, ()):
+            different.append(FieldDifference(f"{field.name} as {place.name}", field.value, field.value))
+        elif field.name in HASHES and field.shown != f"{crc32(field.value):#010x}":
+            different.append(FieldDifference(field.name, crc32(field.value).to_bytes(4, "big"), field.value))
+    for node, start, value in _leaves(roots):
+        end = start + len(value)
+        if value and not any((low, high) in covered for low, high in _spans(start, end)):
+            compared += 1
+            reason = DEPRECATED_STATEID if deprecated and node.name == "seqid" else ("", "")
+            different.append(FieldDifference(node.name, value, None, *reason))
+    return ComparedFields(compared, frozenset(names), tuple(different))
+
+
+DEPRECATED_STATEID = (
+    "Wireshark marks the stateid that CLOSE returns as deprecated, and leaves it out",
+    "RFC 7530, 16.2.5; RFC 8881, 18.2.4",
+)
+
+
+def _spans(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """What Wireshark may show a value as: itself, with the count before it, with its pad."""
+    padded = end + -(end - start) % 4
+    for low in (start, start - 4, start - 8):
+        for high in (end, padded):
+            yield low, high
+
+
+def _leaves(roots: Iterable[Node]) -> Iterator[tuple[Node, int, bytes]]:
+    """Values with bytes of their own, and where these begin."""
+    for root in roots:
+        for node in root.walk():
+            if node.children:
+                continue
+            end = node.offset + node.length
+            if isinstance(node.type, XdrInteger) and isinstance(node.value, int):
+                size = node.type.size
+                yield node, end - size, (node.value % (1 << 8 * size)).to_bytes(size, "big")
+            elif isinstance(node.type, XdrOpaque) and isinstance(node.value, memoryview):
+                # Before it may stand a count, and a word that says that it follows.
+                yield node, end - round_up(len(node.value)), bytes(node.value)
+
+
+def _places(roots: Iterable[Node]) -> dict[tuple[int, int], _Place]:
+    """Every field with bytes, by offset and length."""
+    found: dict[tuple[int, int], _Place] = {}
+    for root in roots:
+        for node in root.walk():
+            found.setdefault((node.offset, 4), _Place("", None))
+            if isinstance(node.type, XdrBitmap | XdrList):
+                for at in range(node.offset, node.offset + node.length, 4):
+                    found.setdefault((at, 4), _Place("", None))
+                found.update({(child.offset - 4, 4): _Place("", None) for child in node.children})
+    for root in roots:
+        for node in root.walk():
+            _add(found, node)
+    return found
+
+
+def _add(found: dict[tuple[int, int], _Place], node: Node) -> None:
+    end = node.offset + node.length
+    if isinstance(node.value, memoryview):
+        value = bytes(node.value)
+        found[node.offset, node.length] = _Place(node.name, None)
+        if isinstance(node.type, XdrOpaque) and node.type.size is not None:
+            found[node.offset, len(value)] = _Place(node.name, value)
+            return
+        found[node.offset + 4, len(value)] = _Place(node.name, value)
+        # Behind the word that says that it follows, if it is optional.
+        found.setdefault((node.offset + 4, 4), _Place("", None))
+        found.setdefault((node.offset + 8, len(value)), _Place(node.name, value))
+    elif isinstance(node.type, XdrInteger) and isinstance(node.value, int):
+        size = node.type.size
+        found[end - size, size] = _Place(node.name, (node.value % (1 << 8 * size)).to_bytes(size, "big"))
+    else:
+        found.setdefault((node.offset, node.length), _Place(node.name, None))
+        found.setdefault((node.offset + 4, node.length - 4), _Place(node.name, None))
