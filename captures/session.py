@@ -50,6 +50,8 @@ AHEAD_FROM = 256 << 20
 """Bytes of a file from which on a second process is worth its memory."""
 FIRST_BATCH = 1 << 11
 """Frames of the first batch: until it comes the other process has nothing to do."""
+LISTED_FRAMES = 1 << 13
+"""Frames of a batch of which every packet becomes text: less memory, for hardly more time."""
 
 
 class Session:
@@ -146,6 +148,8 @@ class Session:
         from rdmascope.dissect.records.packet_columns import PacketColumnLister
 
         lister = PacketColumnLister(self.analyzer, wanted, at_once=self.follow is not None)
+        if self._limits is None:
+            self._limits = Limits(frames=LISTED_FRAMES)
         for batch in self.decoded():
             yield from lister.feed(batch)
             if lister.done:
