@@ -27,6 +27,9 @@ RECORD_HEADER = 16
 USUAL_SNAPLEN = 262144
 """No writer of frames goes beyond it unless the file header's snaplen does."""
 
+MAX_ZERO_RECORDS = 4096
+"""Records of no length and no time in a row: so many are no frames, but space that was never written to."""
+
 
 @dataclass(frozen=True, slots=True)
 class PcapHeader:
@@ -59,6 +62,8 @@ def read_batches(feed: Feed, header: PcapHeader, limits: Limits) -> Iterator[Fra
         captured = heads["captured"].astype(np.int64)
         impossible = np.flatnonzero(captured > largest)
         whole = int(impossible[0]) if len(impossible) else len(starts) - (behind > len(feed.data))
+        if (zeros := _zero_records(heads[:whole])) is not None:
+            whole = zeros
         if whole:
             rows = _rows(heads[:whole], starts[:whole], captured[:whole], header)
             rows["number"] = np.arange(number + 1, number + 1 + whole)
@@ -66,6 +71,8 @@ def read_batches(feed: Feed, header: PcapHeader, limits: Limits) -> Iterator[Fra
             feed.at = int(starts[whole - 1]) + RECORD_HEADER + int(captured[whole - 1])
             yield FrameBatch(feed.data, rows)
             limits = limits.next()
+        if zeros is not None:
+            feed.damaged(f"zeros in place of frame {number + 1}: space that was never written to")
         if len(impossible):
             feed.damaged(
                 f"frame {number + 1} claims {int(captured[whole])} bytes, more than the {largest} possible",
@@ -74,6 +81,16 @@ def read_batches(feed: Feed, header: PcapHeader, limits: Limits) -> Iterator[Fra
             size = RECORD_HEADER + int(captured[0]) if len(captured) else 0
             feed.finish(f"frame {number + 1}", size)
             return
+
+
+def _zero_records(heads: Rows) -> int | None:
+    """The first of too many records in a row that are all zeros."""
+    if len(heads) < MAX_ZERO_RECORDS:
+        return None
+    others = np.flatnonzero(heads.view("u8").reshape(-1, 2).any(axis=1))
+    edges = np.concatenate(([-1], others, [len(heads)]))
+    long = np.flatnonzero(np.diff(edges) > MAX_ZERO_RECORDS)
+    return int(edges[long[0]]) + 1 if len(long) else None
 
 
 def _boundaries(feed: Feed, byte_order: str, limits: Limits) -> tuple[Int64s, int]:

@@ -418,6 +418,18 @@ def test_damage_to_a_followed_stream_is_reported(tmp_path: Path) -> None:
     assert "the gzip stream is corrupt" in problem
 
 
+def test_space_that_was_never_written_to_holds_no_frames(tmp_path: Path) -> None:
+    path = tmp_path / "preallocated.pcap"
+    frames = [frame(number) for number in range(1, 4)]
+    path.write_bytes(pcap(frames) + bytes(16 * 100))
+    found, damage = read(path)
+    assert (len(found), damage) == (103, "")
+    path.write_bytes(pcap(frames) + bytes(16 * 5000))
+    found, damage = read(path)
+    assert len(found) == 3
+    assert "zeros in place of frame 4: space that was never written to" in damage
+
+
 def test_a_time_before_1970_is_written_as_1970(tmp_path: Path) -> None:
     path = tmp_path / "old.pcapng"
     with path.open("wb") as file:
