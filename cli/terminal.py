@@ -39,6 +39,14 @@ def console(file: TextIO | None = None) -> Console:
     return HarmlessConsole(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
+def terminal() -> Console | None:
+    """Standard output where it is a terminal, or is to be taken for one; None spares loading rich."""
+    if not sys.stdout.isatty() and not {"FORCE_COLOR", "TTY_COMPATIBLE"} & os.environ.keys():
+        return None
+    out = console()
+    return out if out.is_terminal else None
+
+
 def show(out: Console, *renderables: RenderableType) -> None:
     """Print; without the blanks at line ends that tables have, where the output is no terminal."""
     if out.is_terminal:

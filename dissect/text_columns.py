@@ -123,14 +123,18 @@ class _Digits(NamedTuple):
     """Digits as one integer of ``size`` bytes: by value; from ``base`` on without zeros before the first digit."""
 
 
-def _table(count: int, radix: int) -> _Digits:
-    base = radix**count
-    form = "d" if radix == 10 else "x"
-    texts = [f"{value:0{count}{form}}".encode() for value in range(base)]
-    texts += [(f"{value:{form}}" if value else "").encode().rjust(count, b"\0") for value in range(base)]
-    return _Digits(count, base, np.array(texts, f"S{count}").view(f"u{count}"))
+def _table(size: int, radix: int) -> _Digits:
+    base = radix**size
+    values = np.arange(base)
+    digits = np.zeros((2 * base, size), np.uint8)
+    for place in range(size):
+        of = radix ** (size - 1 - place)
+        digits[:, place] = np.tile(_DIGITS[values // of % radix], 2)
+        digits[base : base + of, place] = 0  # zeros before the first digit
+    return _Digits(size, base, digits.view(f"u{size}")[:, 0])
 
 
+_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DECIMAL = _table(4, 10)
 _HEXADECIMAL = _table(2, 16)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import click
 import numpy as np
-from rich.text import Text
 
 from rdmascope.dissect.measure.selection import MAX_FRAME, FrameRange, includes, unknown_frames
 from rdmascope.dissect.records.packet_columns import ListedPackets
@@ -16,7 +15,7 @@ from rdmascope.dissect.records.schema import schema
 
 from ..options import FRAMES
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
-from ..terminal import LineStyles, console, encoded_json, encoded_line, print_json, print_lines, show
+from ..terminal import LineStyles, console, encoded_json, encoded_line, print_json, print_lines, show, terminal
 from ..views import packets as views
 
 
@@ -112,17 +111,16 @@ class _JsonPage:
 
 class _Page:
     def __init__(self) -> None:
-        self._out = console()
-        self._styles = LineStyles(self._out)
+        out = terminal()
+        self._styles = LineStyles(out) if out is not None else None
         self._begun = False
 
     def lines(self, reading: Reading, packets: ListedPackets) -> list[bytes]:
         """One for each packet, with its comment behind."""
         self.begin(reading)
-        lines = views.packet_lines(
-            packets, reading.first_time, _places(reading) if reading.several else None, encoded_line
-        )
-        if self._out.is_terminal:
+        places = _places(reading) if reading.several else None
+        lines = views.packet_lines(packets, reading.first_time, places, encoded_line)
+        if self._styles is not None:
             lines = list(map(self._styles.styled, lines, views.packet_styles(packets)))
         comments = packets.batch.comments
         if comments:
@@ -135,8 +133,8 @@ class _Page:
         """Say before the first packet what the columns are."""
         if not self._begun:
             self._begun = True
-            place_width = reading.place_width(_PLACE_DIGITS) if reading.several else 0
-            show(self._out, Text(views.header_line(place_width), "dim"))
+            line = views.header_line(reading.place_width(_PLACE_DIGITS) if reading.several else 0).encode()
+            print_lines([line if self._styles is None else self._styles.styled(line, "dim")])
 
 
 _PLACE_DIGITS = 7
@@ -150,10 +148,12 @@ def _places(reading: Reading) -> Callable[[int], str]:
 
 def _list_trees(reading: Reading, wanted: Sequence[FrameRange], limit: int, as_json: bool) -> int:
     """The same, each packet with its headers."""
+    from rich.text import Text
+
     from ..views.frame import layer_trees
 
     out = console()
-    styles = LineStyles(out)
+    styles = LineStyles(out) if out.is_terminal else None
     first, last = min((one.first for one in wanted), default=1), max((one.last for one in wanted), default=MAX_FRAME)
     listed = 0
     for packet in reading.packets(first, last):
@@ -165,10 +165,9 @@ def _list_trees(reading: Reading, wanted: Sequence[FrameRange], limit: int, as_j
         else:
             place = _places(reading)(packet.frame) if reading.several else ""
             line = encoded_line(views.packet_line(packet, reading.first_time, place))
-            print_lines(
-                [styles.styled(line, views.PROTOCOL_STYLES.get(packet.protocol, "")) if out.is_terminal else line]
-            )
-        if packet.comment:
+            style = views.PROTOCOL_STYLES.get(packet.protocol, "")
+            print_lines([line if styles is None else styles.styled(line, style)])
+        if packet.comment and not as_json:
             print_lines([encoded_line(views.comment_line(packet.comment))])
         show(out, *layer_trees(packet.batch.frame(packet.frame), packet.rpcrdma, packet.segment), Text())
         if listed == limit:

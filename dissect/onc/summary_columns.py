@@ -88,18 +88,12 @@ class _Calls:
 def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> Details:
     """Of COMPOUNDs whose arguments are at ``data[starts[i]:ends[i]]``."""
     calls = _Calls.of(len(starts))
-    layouts = call_layouts(callback)
+    groups, unknown = call_layouts(callback).groups(data, starts, ends)
     view = data.data
-    groups: dict[int, tuple[Layout, list[int]]] = {}
-    for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        layout = layouts.of(view[start:end], 0)
-        if layout is None:
-            calls.parts[row] = _TEXT
-            calls.names[row] = call4_words(view[start:end], callback)
-        else:
-            groups.setdefault(id(layout), (layout, []))[1].append(row)
-    for layout, mine in groups.values():
-        rows = np.array(mine)
+    for row in unknown.tolist():
+        calls.parts[row] = _TEXT
+        calls.names[row] = call4_words(view[starts[row] : ends[row]], callback)
+    for rows, layout in groups:
         _found(calls, data, rows, starts[rows], layout)
     return calls.details()
 
