@@ -131,7 +131,7 @@ class Dispatcher:
             self._note(operation.last_frame, "Send without its first packet")
             return
         payload, length = operation.payload, operation.length
-        data, start, end = payload.only or payload.prefix()
+        data, start, end = payload.prefix()
         header = decode_header(data, start, end, length)
         sender = operation.initiator
         matching = self.matching

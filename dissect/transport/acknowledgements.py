@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,21 +23,69 @@ _NONE = np.empty(0, np.int64)
 _NO_READS = np.empty(0, np.bool_)
 
 
-class PacketColumns(NamedTuple):
-    """Packets of one send queue, one way, in capture order."""
+class PacketColumns:
+    """Packets of one send queue, one way, in capture order.  One array: of a few packets, six take much more memory."""
 
-    psns: Int64s
-    """Unwrapped."""
-    ends: Int64s
-    """PSN behind what the packet takes: a Read request takes as many as its response has packets."""
-    times: Int64s
-    frames: Int64s
-    lengths: Int64s
-    opcodes: Rows
+    __slots__ = ("_table",)
+
+    def __init__(self, table: Int64s) -> None:
+        """``table``: (6, packets)."""
+        self._table = table
+
+    @classmethod
+    def of(cls, psns: Int64s, ends: Int64s, times: Rows, frames: Rows, lengths: Rows, opcode: Rows | int) -> Self:
+        """Copies."""
+        table = np.empty((6, len(psns)), np.int64)
+        table[0], table[1], table[2], table[3], table[4], table[5] = psns, ends, times, frames, lengths, opcode
+        return cls(table)
 
     @property
-    def last(self) -> int:
-        return len(self.psns) - 1
+    def psns(self) -> Int64s:
+        """Unwrapped."""
+        return self._row(0)
+
+    @property
+    def ends(self) -> Int64s:
+        """PSN behind what the packet takes: a Read request takes as many as its response has packets."""
+        return self._row(1)
+
+    @property
+    def times(self) -> Int64s:
+        """Nanoseconds."""
+        return self._row(2)
+
+    @property
+    def frames(self) -> Int64s:
+        return self._row(3)
+
+    @property
+    def lengths(self) -> Int64s:
+        """Payload bytes."""
+        return self._row(4)
+
+    @property
+    def opcodes(self) -> Int64s:
+        return self._row(5)
+
+    def _row(self, index: int) -> Int64s:
+        row: Int64s = self._table[index]
+        return row
+
+    def __len__(self) -> int:
+        return len(self._row(0))
+
+    def chosen(self, mask: Rows) -> PacketColumns:
+        """Those for which it is true."""
+        return PacketColumns(self._table.compress(mask, axis=1))
+
+    def since(self, first: int) -> PacketColumns:
+        """From the packet with this index on."""
+        return PacketColumns(self._table[:, first:].copy())
+
+    @staticmethod
+    def joined(parts: Sequence[PacketColumns]) -> PacketColumns:
+        """One behind the other."""
+        return parts[0] if len(parts) == 1 else PacketColumns(np.concatenate([part._table for part in parts], axis=1))
 
 
 class Acknowledgements:
@@ -93,18 +142,14 @@ class Acknowledgements:
             self._times = _pending(self._times, fresh.times)
             self._reads = _pending(self._reads, is_read)
             if some(is_read):
-                reads = PacketColumns(*(column[is_read] for column in fresh))
+                reads = fresh.chosen(is_read)
         positive: PacketColumns | None = None
         if responses is not None:
             self.last_answer = int(responses.times[-1])
             good = responses.ends > responses.psns
             if furthest is not None:
                 good &= responses.psns < furthest
-            positive = (
-                responses
-                if np.count_nonzero(good) == len(good)
-                else PacketColumns(*(column[good] for column in responses))
-            )
+            positive = responses if np.count_nonzero(good) == len(good) else responses.chosen(good)
         before = self.acked
         reached = None
         if positive is not None and len(positive.psns):
@@ -117,7 +162,8 @@ class Acknowledgements:
 
     def compact(self) -> None:
         """Keep no more memory than what is pending needs."""
-        self._psns, self._times, self._reads = self._psns.copy(), self._times.copy(), self._reads.copy()
+        if len(self._psns):
+            self._psns, self._times, self._reads = self._psns.copy(), self._times.copy(), self._reads.copy()
 
     def _fresh(self, requests: PacketColumns, head: int | None) -> PacketColumns:
         """The requests that were not seen before."""
@@ -129,7 +175,7 @@ class Acknowledgements:
         fresh = requests.psns >= start
         fresh[1:] &= requests.psns[1:] >= furthest[:-1]
         fresh &= requests.psns > self.acked
-        return requests if fresh.all() else PacketColumns(*(column[fresh] for column in requests))
+        return requests if fresh.all() else requests.chosen(fresh)
 
     def _answered(self, positive: PacketColumns, reached: Int64s) -> None:
         is_ack = opcodes.IS_ACKNOWLEDGE[positive.opcodes]

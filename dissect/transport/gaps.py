@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 MAX_GAPS = 256
@@ -22,7 +23,7 @@ def add_gap(gaps: list[Gap], gap: Gap) -> None:
     gaps.append(gap)
 
 
-def fill_gaps(gaps: list[Gap], start: int, stop: int) -> list[Gap]:
+def fill_gaps(gaps: Sequence[Gap], start: int, stop: int) -> list[Gap]:
     """What is left of them when [start, stop) was seen."""
     left: list[Gap] = []
     for gap in gaps:

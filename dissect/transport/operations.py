@@ -50,7 +50,7 @@ class Payload:
     stretch: tuple[Bytes, Rows, int, int] | None = None
     """``(data, rows, first, behind)``: rows [first, behind) carry it from byte 0 on.  It becomes a run when runs are
     read: those of most payloads never are, and to take the rows out takes longer than all else here."""
-    only: tuple[memoryview, int, int] | None = None
+    only: tuple[Bytes, int, int] | None = None
     """``(data, start, end)`` of the captured bytes where a single packet carries all, the short way to them."""
     _runs: list[tuple[int, Bytes, Rows]] | None = None
 
@@ -115,8 +115,8 @@ class Payload:
             runs.append((at, joined, own))
         self._runs = runs
         if self.only is not None:
-            view, start, end = self.only
-            self.only = memoryview(bytes(view[start:end])), 0, end - start
+            data, start, end = self.only
+            self.only = data[start:end].copy(), 0, end - start
 
     @property
     def whole(self) -> bool:
@@ -126,7 +126,8 @@ class Payload:
     def first(self) -> tuple[memoryview, int, int]:
         """``(data, start, end)`` of the captured bytes that the first packet carried; none where it is missing."""
         if self.only is not None:
-            return self.only
+            whole, start, end = self.only
+            return whole.data, start, end
         if self.stretch is not None:
             data, rows, place, _ = self.stretch
             start = int(rows["payload"][place])
@@ -142,7 +143,8 @@ class Payload:
         Copies only where more than one frame carried them.
         """
         if self.only is not None:
-            return self.only
+            whole, start, end = self.only
+            return whole.data, start, end
         parts: list[Bytes] = []
         reached = 0
         for piece in self.pieces():

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 MAX_RETRANSMISSIONS = 4096
 """Single ones that are remembered of each sender, the last ones; all are counted."""
@@ -46,6 +47,7 @@ class Tally:
 
 
 NONE = Tally()
+NO_TALLIES: Mapping[str, Tally] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +150,20 @@ class OpenRetransmission:
 class SenderLedger:
     """What one end of a connection retransmitted, always up to date."""
 
-    __slots__ = ("_original_captured", "_original_missing", "_recent", "counts", "late")
+    __slots__ = ("_counts", "_original_captured", "_original_missing", "_recent", "late")
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        """Retransmissions by cause, however many packets each has."""
+        self._counts: Counter[str] | None = None
         self.late = 0
         """Packets that came late although nothing shows that they were sent twice."""
-        self._original_captured: dict[str, Tally] = {}
-        self._original_missing: dict[str, Tally] = {}
+        self._original_captured: Mapping[str, Tally] = NO_TALLIES
+        self._original_missing: Mapping[str, Tally] = NO_TALLIES
         self._recent: deque[OpenRetransmission] | None = None
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Retransmissions by cause, however many packets each has."""
+        return Counter() if self._counts is None else self._counts
 
     @property
     def recent(self) -> deque[OpenRetransmission]:
@@ -190,17 +196,17 @@ class SenderLedger:
         if cause == LATE:
             self.late += original_missing.packets
             return
-        for tallies, more in ((self._original_captured, original_captured), (self._original_missing, original_missing)):
-            if more != NONE:
-                tallies[cause] = tallies.get(cause, NONE) + more
-                if tallies[cause] == NONE:
-                    del tallies[cause]
+        self._original_captured = _with(self._original_captured, cause, original_captured)
+        self._original_missing = _with(self._original_missing, cause, original_missing)
 
     def _count_one(self, cause: str, by: int) -> None:
-        if cause != LATE:
-            self.counts[cause] += by
-            if not self.counts[cause]:
-                del self.counts[cause]
+        if cause == LATE:
+            return
+        if self._counts is None:
+            self._counts = Counter()
+        self._counts[cause] += by
+        if not self._counts[cause]:
+            del self._counts[cause]
 
     @property
     def causes(self) -> Mapping[str, Tally]:
@@ -231,4 +237,14 @@ class SenderLedger:
 
     def __bool__(self) -> bool:
         """Something was seen twice, or late."""
-        return bool(self.counts or self._original_captured or self._original_missing or self.late)
+        return bool(self._counts or self._original_captured or self._original_missing or self.late)
+
+
+def _with(tallies: Mapping[str, Tally], cause: str, more: Tally) -> Mapping[str, Tally]:
+    """``tallies`` with more of a cause; none that is zero."""
+    if more == NONE:
+        return tallies
+    found = {**tallies, cause: tallies.get(cause, NONE) + more}
+    if found[cause] == NONE:
+        del found[cause]
+    return found

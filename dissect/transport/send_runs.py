@@ -7,7 +7,7 @@ capture, in its place in the order of events, which is its frame number.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 
 import numpy as np
@@ -57,7 +57,6 @@ class SendRun:
         chosen = np.fromiter(indices, np.int64) if not isinstance(indices, np.ndarray) else indices
         part = self.rows.take(chosen)
         data, rows, sender = self.data, self.rows, self.sender
-        view = data.data if data is not None else None
         keep = len(rows) - RECENT
         known = self._made
         made: list[Operation] = []
@@ -67,9 +66,9 @@ class SendRun:
             operation = known.get(index) if index >= keep else None
             if operation is None:
                 payload = Payload(length, length)
-                if data is not None and view is not None:
+                if data is not None:
                     payload.stretch = data, rows, index, index + 1
-                    payload.only = view, offset, offset + length
+                    payload.only = data, offset, offset + length
                 operation = Operation(SEND, sender, frame, frame, time, time, length, payload, handle, address, psn, 1)
                 which = _EXTRA[opcode]
                 if which == INVALIDATE:
@@ -147,12 +146,14 @@ class RecentOperations:
     __slots__ = "_parts"
 
     def __init__(self) -> None:
-        self._parts: list[tuple[Delivered, list[_Tail], int]] = []
+        self._parts: Sequence[tuple[Sequence[tuple[int, Operation]], Sequence[_Tail], int]] = ()
         """What one batch delivered after the other: Operations, ends of runs, and how many these are together."""
 
-    def add(self, delivered: Delivered, runs: list[SendRun]) -> None:
+    def add(self, delivered: Delivered, runs: Sequence[SendRun]) -> None:
         """They were delivered after all others."""
-        fresh = delivered[-RECENT:]
+        if not delivered and not runs:
+            return
+        fresh = tuple(delivered[-RECENT:])
         count = len(fresh)
         tails: list[_Tail] = []
         for run in reversed(runs):
@@ -162,15 +163,16 @@ class RecentOperations:
             count += tails[0].psns.size
         if not count:
             return
-        parts = self._parts
-        parts.append((fresh, tails, count))
-        while len(parts) > 1 and sum([part[2] for part in parts[1:]]) >= RECENT:
-            del parts[0]
+        parts = [*self._parts, (fresh, tails or (), count)]
+        known = sum([part[2] for part in parts])
+        while known - parts[0][2] >= RECENT:
+            known -= parts.pop(0)[2]
+        self._parts = tuple(parts)
 
     def clear(self) -> None:
-        self._parts.clear()
+        self._parts = ()
 
-    def with_fresh(self, delivered: Delivered, runs: list[SendRun]) -> list[RecentOperation]:
+    def with_fresh(self, delivered: Delivered, runs: Sequence[SendRun]) -> list[RecentOperation]:
         """With those of a batch that is not over, which came after them."""
         newest = RecentOperations()
         newest.add(delivered, runs)

@@ -260,7 +260,7 @@ def _positions(head: int, numbers: Rows) -> Rows:
 
 
 def _columns(rows: Rows, at: Rows, ends: Rows, opcode: int) -> PacketColumns:
-    return PacketColumns(
+    return PacketColumns.of(
         at,
         ends,
         np.ascontiguousarray(rows["time"]),

@@ -5,6 +5,9 @@ InfiniBand Architecture, volume 1, 9.4 (message segmentation) and 9.7.2 (opcode 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +31,8 @@ _KINDS = tuple(Kind)
 _SEND_ONLY = (_KIND == _SEND) & opcodes.IS_ONLY & ~opcodes.HAS_RETH
 """Opcodes of Sends that are one packet."""
 
+NOTHING: Mapping[int, int] = MappingProxyType({})
+
 MIN_RUN = 4
 """Sends from which on columns take less time than objects."""
 PLAIN_SHARE = 8
@@ -38,18 +43,18 @@ class RequestAssembly:
     """Messages of one send queue.  What becomes complete is appended to ``out``."""
 
     __slots__ = (
+        "_out",
+        "_runs",
         "_taken",
         "columns",
         "connection",
         "order",
-        "out",
         "partial",
         "partial_contradictions",
         "partial_repeats",
         "reads",
         "recent",
         "reused",
-        "runs",
         "sender",
     )
 
@@ -57,31 +62,43 @@ class RequestAssembly:
         self.connection = connection
         self.sender = sender
         self.reads = reads
-        self.partial: list[tuple[int, Bytes, Rows]] = []
+        self.partial: Sequence[tuple[int, Bytes, Rows]] = ()
         """Packets of the message that is not yet complete: PSN of the first row, rows."""
         self.partial_repeats = 0
-        self.partial_contradictions: dict[int, int] = {}
+        self.partial_contradictions: Mapping[int, int] = NOTHING
         self.recent = RecentOperations()
         """What was delivered last, in PSN order: repetitions are charged to it."""
-        self.reused: dict[int, int] = {}
+        self.reused: dict[int, int] | None = None
         """By the PSN (24 bits) of the first packet of a message to come: the frame that took the same PSN before."""
         self.order = 0
-        self.out: Delivered = []
+        self._out: Delivered | None = None
         self.columns = False
         """Sends of one packet go to ``runs``, not to ``out``."""
-        self.runs: list[SendRun] = []
+        self._runs: list[SendRun] | None = None
         self._taken = False
+
+    @property
+    def runs(self) -> Sequence[SendRun]:
+        """Plain Sends that became complete."""
+        return self._runs or ()
 
     @property
     def delivered(self) -> bool:
         """Some Operation became complete."""
-        return self._taken or bool(self.out or self.runs)
+        return self._taken or bool(self._out or self._runs)
+
+    @property
+    def out(self) -> Delivered:
+        """What became complete and is no run, to be appended to."""
+        if self._out is None:
+            self._out = []
+        return self._out
 
     def take(self) -> tuple[Delivered, list[SendRun]]:
         """What became complete since the last call; the Operations of each of the two are in order."""
         self._taken = self.delivered
-        out, self.out = self.out, []
-        runs, self.runs = self.runs, []
+        out, self._out = self._out or [], None
+        runs, self._runs = self._runs or [], None
         if self.reused:
             for _, operation in out:
                 operation.reused = self.reused.pop(operation.psn, 0)
@@ -131,7 +148,7 @@ class RequestAssembly:
             if len(starts):
                 self._emit_all(data, rows[lead:tail], psns[lead:tail], starts - lead, ends - lead)
             if tail < len(rows):
-                self.partial.append((int(psns[tail]), data, rows[tail:]))
+                self._open((int(psns[tail]), data, rows[tail:]))
             return
         for index in range(lead, len(rows)):
             self._one(data, rows[index : index + 1], int(psns[index]))
@@ -147,19 +164,25 @@ class RequestAssembly:
             for index in range(lead):
                 self._one(data, rows[index : index + 1], int(psns[index]))
             return lead
-        self.partial.append((int(psns[0]), data, rows[:lead]))
+        self._open((int(psns[0]), data, rows[:lead]))
         if len(ends):
             self._flush_partial()
         elif lead < len(rows):
             self.close()
         return lead
 
+    def _open(self, part: tuple[int, Bytes, Rows]) -> None:
+        """The open message has more packets."""
+        if not isinstance(self.partial, list):
+            self.partial = []
+        self.partial.append(part)
+
     def _one(self, data: Bytes, row: Rows, psn: int) -> None:
         """One packet where the sequence of opcodes is not a legal one."""
         opcode = int(row["opcode"][0])
         if _STARTS[opcode] or (self.partial and _KIND[opcode] != _KIND[int(self.partial[0][2]["opcode"][0])]):
             self.close()
-        self.partial.append((psn, data, row))
+        self._open((psn, data, row))
         if _ENDS[opcode]:
             self._flush_partial()
 
@@ -170,7 +193,9 @@ class RequestAssembly:
             plain = self._plain(rows, starts, ends)
             if plain is not None:
                 sends = take(rows, starts[plain])
-                self.runs.append(SendRun(data, sends, self.sender))
+                if self._runs is None:
+                    self._runs = []
+                self._runs.append(SendRun(data, sends, self.sender))
                 reached = int(rows["frame"][ends[-1]])
                 if len(sends) == len(starts):
                     self.order = reached
@@ -188,7 +213,6 @@ class RequestAssembly:
         shorts = (_sums(short, starts, ends) > 0).tolist() if some(short) else [False] * len(starts)
         lengths = np.where(opcodes.HAS_RETH[first["opcode"]], first["dma_length"], sums).tolist()
         out, sender, order = self.out, self.sender, self.order
-        view = data.data
         bare = self._bare(rows)
         for (
             kind,
@@ -231,7 +255,7 @@ class RequestAssembly:
             if kind == _READ:
                 payload = Payload(length)
             else:
-                only = (view, offset, behind) if kind == _SEND and b - a == 1 else None
+                only = (data, offset, behind) if kind == _SEND and b - a == 1 else None
                 payload = Payload(length, seen, truncated, (data, rows, a, b), only)
             operation = Operation(
                 _KINDS[kind],
@@ -294,7 +318,7 @@ class RequestAssembly:
 
     def _flush_partial(self) -> None:
         """The open message has its last packet."""
-        parts, self.partial = self.partial, []
+        parts, self.partial = self.partial, ()
         psn, data, rows = parts[0]
         complete = bool(_STARTS[int(rows["opcode"][0])])
         if complete and len(parts) == 1:
@@ -305,10 +329,10 @@ class RequestAssembly:
     def close(self) -> None:
         """The open message gets no more packets."""
         if self.partial:
-            parts, self.partial = self.partial, []
+            parts, self.partial = self.partial, ()
             self._emit_parts(parts, start_known=bool(_STARTS[int(parts[0][2]["opcode"][0])]), end_known=False)
 
-    def _emit_parts(self, parts: list[tuple[int, Bytes, Rows]], start_known: bool, end_known: bool) -> None:
+    def _emit_parts(self, parts: Sequence[tuple[int, Bytes, Rows]], start_known: bool, end_known: bool) -> None:
         """A message whose packets came in several runs, perhaps with gaps or without one of its ends."""
         psn, _, first = parts[0]
         _, _, last = parts[-1]
@@ -357,7 +381,7 @@ class RequestAssembly:
         if kind is Kind.WRITE and not has_address:
             self.connection.unplaced_writes[self.sender] += payload.seen
         self._contradict(operation, self.partial_contradictions)
-        self.partial_repeats, self.partial_contradictions = 0, {}
+        self.partial_repeats, self.partial_contradictions = 0, NOTHING
         self.order = max(self.order, operation.last_frame)
         self.out.append((self.order, operation))
 
@@ -368,9 +392,9 @@ class RequestAssembly:
         reference = int(psns[0])
         if self.partial and reference >= self.partial[0][0]:
             self.partial_repeats += len(rows)
-            self.partial_contradictions |= contradictions(self.partial, data, rows)
+            self.partial_contradictions = {**self.partial_contradictions, **contradictions(self.partial, data, rows)}
             return
-        recent = self.recent.with_fresh(self.out, self.runs)
+        recent = self.recent.with_fresh(self._out or [], self._runs or [])
         if not recent:
             return
         starts = PSN.unwrap_near(reference, np.array([one.psn for one in recent]))
@@ -388,7 +412,7 @@ class RequestAssembly:
             if operation.kind in (Kind.SEND, Kind.WRITE):
                 self._contradict(operation, contradictions(operation.payload.runs, data, rows[mine]))
 
-    def _contradict(self, operation: Operation, found: dict[int, int]) -> None:
+    def _contradict(self, operation: Operation, found: Mapping[int, int]) -> None:
         operation.contradict(found)
         self.connection.contradict(self.sender, found.values())
 

@@ -83,6 +83,8 @@ class DetachedMessages:
         ):
             one = earlier.get(index)
             if one is not None and (_STARTS[opcode] or not goes_on):
+                if self.assembly.reused is None:
+                    self.assembly.reused = {}
                 self.assembly.reused[psn] = one.frame
                 if len(self.connection.reused_psns) < MAX_REUSED:
                     verbs = opcodes.verb(opcode), opcodes.verb(one.opcode)

@@ -77,7 +77,7 @@ class _EndpointCounts:
         """Times of CNPs not yet compared with the marks."""
         self.last_cnp: int | None = None
         self.cnp_gap = self.cnp_delay = NO_SAMPLES
-        self.failures: list[tuple[int, int, int]] = []
+        self.failures: tuple[tuple[int, int, int], ...] = ()
         """``(frame, PSN, time)`` of packets with a wrong invariant CRC."""
         self.failure_count = 0
 
@@ -222,8 +222,8 @@ class RcHealth:
             known += zip(rows["frame"].tolist(), rows["time"].tolist(), strict=True)
         sent = self.sent[sender]
         sent.failure_count += len(rows)
-        for row in rows[: MAX_FAILURES - len(sent.failures)]:
-            sent.failures.append((int(row["frame"]), int(row["psn"]), int(row["time"])))
+        first = rows[: MAX_FAILURES - len(sent.failures)]
+        sent.failures += tuple(zip(first["frame"].tolist(), first["psn"].tolist(), first["time"].tolist(), strict=True))
         self._delays = None
 
     def _listed(self) -> list[Retransmission]:
@@ -307,9 +307,9 @@ class RcHealth:
             ack_delay=answers.delay.distribution(),
             read_delay=answers.read_delay.distribution(),
             sequence_naks=theirs.sequence_naks,
-            rnr_naks=tuple(theirs.rnr_naks),
+            rnr_naks=theirs.rnr_naks,
             rnr_count=theirs.rnr_count,
-            fatal_naks=tuple(theirs.fatal_naks),
+            fatal_naks=theirs.fatal_naks,
             ecn_marked=sent.marked,
             cnps=sent.cnps,
             cnp_gap=sent.cnp_gap.distribution(),
@@ -335,14 +335,7 @@ def read_depth(initiator: Endpoint, responder: Endpoint) -> int | None:
 
 def _columns(rows: Rows, psns: Int64s, ends: Int64s) -> PacketColumns:
     """Copies, which do not keep the rows."""
-    return PacketColumns(
-        psns,
-        ends,
-        rows["time"].copy(),
-        rows["frame"].copy(),
-        rows["length"].copy(),
-        rows["opcode"].copy(),
-    )
+    return PacketColumns.of(psns, ends, rows["time"], rows["frame"], rows["length"], rows["opcode"])
 
 
 def _joined(batches: Sequence[_Batch]) -> _Batch:
@@ -351,7 +344,7 @@ def _joined(batches: Sequence[_Batch]) -> _Batch:
     parts: list[PacketColumns | None] = []
     for listed in ([one.requests for one in batches], [one.responses for one in batches]):
         there = [one for one in listed if one is not None]
-        parts.append(PacketColumns(*map(np.concatenate, zip(*there, strict=True))) if there else None)
+        parts.append(PacketColumns.joined(there) if there else None)
     known = [one for one in batches if one.furthest is not None]
     if not known:
         return _Batch(None, None, None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -52,7 +53,7 @@ class RcReads:
     def __init__(self, connection: Connection, sender: int) -> None:
         self.connection = connection
         self.sender = sender
-        self.reads: list[_RcRead] = []
+        self.reads: Sequence[_RcRead] = ()
         """Ascending by PSN."""
 
     def open(self, psn: int, operation: Operation) -> None:
@@ -60,6 +61,8 @@ class RcReads:
         mtu = self.connection.path_mtu or DEFAULT_MTU
         span = max(1, -(-operation.length // mtu))
         read = _RcRead(psn, psn + span, operation)
+        if not isinstance(self.reads, list):
+            self.reads = [*self.reads]
         if not self.reads or self.reads[-1].start <= psn:
             self.reads.append(read)
         else:
@@ -173,7 +176,7 @@ class RcReads:
     def give_up(self) -> None:
         for read in self.reads:
             read.operation.closed = True
-        self.reads.clear()
+        self.reads = ()
 
 
 def _start(read: _RcRead) -> int:

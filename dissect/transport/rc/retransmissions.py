@@ -7,7 +7,7 @@ IBA volume 1, 9.7.5 (acknowledgements and NAKs) and 9.9 (errors and retries).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -17,12 +17,14 @@ from ...arrays import Int64s, Rows, places, some
 from ...layers import opcodes
 from ...serial import PSN
 from ..acknowledgements import PacketColumns
-from ..gaps import Gap, add_gap, fill_gaps
+from ..gaps import MAX_GAPS, Gap, fill_gaps
 from ..health import NegativeAcknowledgement
 from ..retransmissions import DUPLICATE, LATE, NONE, OpenRetransmission, Retransmission, SenderLedger, Tally
 
 KEPT = 2048
 """Packets behind the last one among which an earlier transmission is looked for."""
+MAX_PARTS = 16
+"""Batches whose packets are kept apart."""
 MAX_NAKS = 64
 MAX_LISTED_NAKS = 256
 RESTART = 1 << 16
@@ -36,31 +38,30 @@ _READ_REQUEST = 0x0C
 class _History:
     """The last packets that went one way."""
 
-    __slots__ = ("_count", "_joined", "_parts")
+    __slots__ = ("_parts",)
 
     def __init__(self) -> None:
-        self._parts: list[PacketColumns] = []
-        self._count = 0
-        self._joined: PacketColumns | None = None
+        self._parts: tuple[PacketColumns, ...] = ()
 
     def add(self, columns: PacketColumns) -> None:
-        self._parts.append(columns)
-        self._count += len(columns.psns)
-        self._joined = None
+        self._parts += (columns,)
 
     def trim(self) -> None:
-        while self._parts and self._count - len(self._parts[0].psns) >= KEPT:
-            self._count -= len(self._parts.pop(0).psns)
-        surplus = self._count - 2 * KEPT
-        if surplus > 0:
-            self._parts[0] = PacketColumns(*(column[surplus:].copy() for column in self._parts[0]))
-            self._count -= surplus
-        self._joined = None
+        """Keep what was looked for, and no more memory than that needs."""
+        counts = [len(part) for part in self._parts]
+        count = sum(counts)
+        while counts and count - counts[0] >= KEPT:
+            count -= counts.pop(0)
+        self._parts = self._parts[len(self._parts) - len(counts) :]
+        if count > 2 * KEPT:
+            self._parts = (self._parts[0].since(count - 2 * KEPT), *self._parts[1:])
+        if len(counts) > MAX_PARTS:
+            self._parts = (PacketColumns.joined(self._parts),)
 
     def all(self) -> PacketColumns | None:
-        if self._joined is None and self._parts:
-            self._joined = PacketColumns(*(np.concatenate(column) for column in zip(*self._parts, strict=True)))
-        return self._joined
+        if len(self._parts) > 1:
+            self._parts = (PacketColumns.joined(self._parts),)
+        return self._parts[0] if self._parts else None
 
 
 class _Loss(NamedTuple):
@@ -118,10 +119,10 @@ class RcRetransmissions:
         self.read_head: int | None = None
         """PSN behind the last Read response."""
         self.sequence_naks = self.rnr_count = 0
-        self.rnr_naks: list[NegativeAcknowledgement] = []
-        self.fatal_naks: list[NegativeAcknowledgement] = []
-        self._gaps: list[Gap] = []
-        self._naks: dict[int, _Nak] = {}
+        self.rnr_naks: tuple[NegativeAcknowledgement, ...] = ()
+        self.fatal_naks: tuple[NegativeAcknowledgement, ...] = ()
+        self._gaps: Sequence[Gap] = ()
+        self._naks: dict[int, _Nak] | None = None
         self._open: OpenRetransmission | None = None
         self._expected: int | None = None
         """Where the open retransmission goes on."""
@@ -154,11 +155,11 @@ class RcRetransmissions:
                 breaks = np.union1d(breaks, places(np.diff(new)) + 1)
             self._sent.add(requests)
             if len(breaks) or start is None or int(requests.psns[0]) != start:
-                for run in np.split(np.arange(len(requests.psns)), breaks):
+                for run in np.split(np.arange(len(requests)), breaks):
                     kind = 3 if new is not None and new[run[0]] else 0
                     events.append((int(requests.frames[run[0]]), kind, run))
             else:
-                events.append((int(requests.frames[0]), 0, np.array([0, requests.last])))
+                events.append((int(requests.frames[0]), 0, np.array([0, len(requests) - 1])))
         if responses is not None and syndromes is not None:
             self._answered = True
             self._answers.add(responses)
@@ -209,7 +210,7 @@ class RcRetransmissions:
         start, end = int(rows.psns[a]), int(rows.ends[b - 1])
         if self.head is None or (not self.started and not 0 <= start - self.head < RESTART):
             # Before it may be what was sent and lost before the capture began.
-            add_gap(self._gaps, Gap(start - RESTART, start, int(rows.frames[a]), int(rows.times[a])))
+            self._add_gap(start - RESTART, start, rows, a)
             self.head = start
         self.started = True
         if abs(start - self.head) > RESTART:
@@ -217,18 +218,21 @@ class RcRetransmissions:
                 self._stray = end
                 return
             self.head = start
-            self._gaps.clear()
-            self._naks.clear()
+            self._gaps, self._naks = (), None
         if start >= self.head:
             if start > self.head:
-                add_gap(self._gaps, Gap(self.head, start, int(rows.frames[a]), int(rows.times[a])))
+                self._add_gap(self.head, start, rows, a)
             self._open = self._expected = None
             self.head = end
             return
         c = a + int(rows.psns[a:b].searchsorted(self.head))
-        self._old(rows, a, c, maybe_more=c == len(rows.psns))
+        self._old(rows, a, c, maybe_more=c == len(rows))
         self._expected = end if c == b else None
         self.head = max(self.head, end)
+
+    def _add_gap(self, start: int, end: int, rows: PacketColumns, a: int) -> None:
+        """Before the packet at ``a``."""
+        self._gaps = [*self._gaps[1 - MAX_GAPS :], Gap(start, end, int(rows.frames[a]), int(rows.times[a]))]
 
     def _old(self, rows: PacketColumns, a: int, c: int, maybe_more: bool) -> None:
         """Requests [a, c) that were sent before, or come late."""
@@ -266,11 +270,11 @@ class RcRetransmissions:
     def _complaint(self, start: int, stop: int, maybe_more: bool) -> _Nak | None:
         """The NAK that retransmitted requests answer."""
         limit = (self.head or 0) if maybe_more else stop
-        found = min((psn for psn in self._naks if start <= psn < limit), default=None)
-        if found is None:
+        found = min((psn for psn in self._naks or () if start <= psn < limit), default=None)
+        if found is None or self._naks is None:
             return None
         nak = self._naks[found]
-        self._naks.clear()
+        self._naks = None
         return nak
 
     def _begin(self, rows: PacketColumns, a: int, gap: Gap | None, nak: _Nak | None) -> OpenRetransmission:
@@ -347,15 +351,17 @@ class RcRetransmissions:
             self.rnr_count += 1
             timer = round(opcodes.RNR_TIMER_MS[code] * 1e6)
             if len(self.rnr_naks) < MAX_LISTED_NAKS:
-                self.rnr_naks.append(NegativeAcknowledgement(frame, time, PSN.wrap(psn), name, timer))
+                self.rnr_naks += (NegativeAcknowledgement(frame, time, PSN.wrap(psn), name, timer),)
         elif kind != opcodes.NAK:
             return
         elif code:
             if len(self.fatal_naks) < MAX_LISTED_NAKS:
-                self.fatal_naks.append(NegativeAcknowledgement(frame, time, PSN.wrap(psn), name))
+                self.fatal_naks += (NegativeAcknowledgement(frame, time, PSN.wrap(psn), name),)
             return
         else:
             self.sequence_naks += 1
+        if self._naks is None:
+            self._naks = {}
         if psn not in self._naks and len(self._naks) < MAX_NAKS:
             self._naks[psn] = _Nak(psn, waits, frame, time, self._complained_of(psn, frame, waits))
 
@@ -398,7 +404,7 @@ class RcRetransmissions:
         """NAKs that no retransmission answered."""
         return [
             _opened(nak.psn, "RNR NAK" if nak.waits else "NAK sequence error", nak.loss, nak, None, None)
-            for nak in self._naks.values()
+            for nak in (self._naks or {}).values()
         ]
 
     def nouns(self) -> list[Retransmission]:

@@ -8,7 +8,7 @@ InfiniBand Architecture, volume 1, 9.7 (requester and responder) and 9.9.2 (retr
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from .assembly import RequestAssembly
 from .detached import DetachedMessages
 from .path_mtu import learn_mtu
 from .reads import READ_REQUEST, RcReads, spans
+from .responses import acknowledged, packets_between
 from .runs import RESTART, first_inside, first_psn, rest_of_message, stretches
 from .sent import SentRequests, Taken
 
@@ -36,7 +37,6 @@ HELD_PACKETS = 1 << 16
 MAX_GIVEN_UP = 4096
 """Gaps whose packets are recognised where they come late."""
 
-_STARTS_RESPONSE = opcodes.IS_READ_RESPONSE & (opcodes.IS_FIRST | opcodes.IS_ONLY)
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
 
@@ -55,6 +55,28 @@ class _Held(NamedTuple):
 class SendQueue:
     """What endpoint ``sender`` of a connection initiates."""
 
+    __slots__ = (
+        "_answers",
+        "_detached",
+        "acked",
+        "base",
+        "before_base",
+        "connection",
+        "gap_proved",
+        "given_up",
+        "head",
+        "held",
+        "held_packets",
+        "messages",
+        "packets",
+        "reads",
+        "responses",
+        "sender",
+        "sent",
+        "started",
+        "stray",
+    )
+
     def __init__(self, connection: Connection, sender: int, start_psn: int | None = None) -> None:
         self.connection = connection
         self.sender = sender
@@ -67,7 +89,7 @@ class SendQueue:
         """PSNs of packets that are taken as missing from the capture."""
         self.acked = -1
         """Unwrapped PSN up to which (exclusively) the responder acknowledged; -1 for none."""
-        self.held: list[_Held] = []
+        self.held: Sequence[_Held] = ()
         """Runs that wait behind a gap, ascending, disjoint."""
         self.held_packets = 0
         self.stray: _Held | None = None
@@ -75,7 +97,7 @@ class SendQueue:
         self.started = False
         """Something was seen; until then the PSN from the CM exchange is only a hint."""
         self.reads = RcReads(connection, sender)
-        self.responses: list[tuple[Bytes, Rows, Int64s]] = []
+        self.responses: Sequence[tuple[Bytes, Rows, Int64s]] = ()
         """Read responses that have not found their Read."""
         self.messages = RequestAssembly(connection, sender, self.reads)
         self._detached: DetachedMessages | None = None
@@ -156,7 +178,7 @@ class SendQueue:
 
     def open_since(self) -> int | None:
         """Frame number of the first packet of a message whose end, or whose front, may still come."""
-        partials = [self.messages.partial, self._detached.assembly.partial if self._detached is not None else []]
+        partials = [self.messages.partial, self._detached.assembly.partial if self._detached is not None else ()]
         marks = [*(held.frame for held in self.held), *(int(one[0][2]["frame"][0]) for one in partials if one)]
         return min(marks, default=None)
 
@@ -213,7 +235,7 @@ class SendQueue:
 
     def _begin_at(self, start: int) -> None:
         """The first PSN is smaller than it seemed: the PSN of the CM exchange, and a start in mid-stream, are hints."""
-        parts, self.messages.partial = self.messages.partial, []
+        parts, self.messages.partial = self.messages.partial, ()
         self.head = self.base = start
         for psn, data, rows in parts:
             self._hold(psn, psn + len(rows), data, rows, psn + np.arange(len(rows)))
@@ -296,7 +318,7 @@ class SendQueue:
         if self._detached is not None:
             self._detached.assembly.close()
         self._place_responses()
-        self.responses.clear()
+        self.responses = ()
         self.reads.give_up()
 
     def _restart(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> bool:
@@ -342,6 +364,8 @@ class SendQueue:
                 return
             # A READ Request takes more PSNs than its own, of which another packet has one: the sender's error.
             end = after
+        if not isinstance(self.held, list):
+            self.held = [*self.held]
         self.held.insert(place, _Held(start, end, data, rows, psns, int(rows["frame"][0])))
         self.held_packets += len(rows)
         if self.held_packets > HELD_PACKETS:
@@ -364,7 +388,8 @@ class SendQueue:
                 self._hold(int(psns[one]), int(spans[one]), data, rows[one : one + 1], psns[one : one + 1])
 
     def _take_held(self) -> _Held:
-        held = self.held.pop(0)
+        assert isinstance(self.held, list)
+        held: _Held = self.held.pop(0)
         self.held_packets -= len(held.rows)
         return held
 
@@ -389,7 +414,7 @@ class SendQueue:
         """Give up the gap before the first held run: the packets in it are not in the capture."""
         assert self.head is not None
         held = self._take_held()
-        self.connection.missing_packets[self.sender] += self._packets_between(self.head, held.start)
+        self.connection.missing_packets[self.sender] += packets_between(self.responses, self.head, held.start)
         self.given_up = self.given_up or IntervalSet()
         self.given_up.add(self.head, held.start)
         if len(self.given_up.starts) > MAX_GIVEN_UP:
@@ -399,36 +424,15 @@ class SendQueue:
         self.head = held.end
         self._resume(held.frame)
 
-    def _packets_between(self, start: int, end: int) -> int:
-        """How many requests have PSNs [start, end): a Read takes one PSN for each packet of its response."""
-        count = end - start
-        if count > 1:
-            for _, rows, psns in self.responses:
-                between = (psns >= start) & (psns < end)
-                if some(between):
-                    opcode = rows["opcode"][between]
-                    reads = int(np.count_nonzero(_STARTS_RESPONSE[opcode]))
-                    count -= len(np.unique(psns[between])) - max(reads, 1)
-        return max(count, 1)
-
     # Responses, repetitions, gaps
 
     def _responses(self, data: Bytes, rows: Rows) -> None:
         assert self.head is not None
         psns = PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"])
-        self.acked = self._acked_with(rows, psns)
+        self.acked = max(self.acked, min(acknowledged(rows, psns), self._furthest()))
         carrying = places(opcodes.IS_READ_RESPONSE[rows["opcode"]])
         if len(carrying):
-            self.responses.append((data, take(rows, carrying), psns[carrying]))
-
-    def _acked_with(self, rows: Rows, psns: Int64s) -> int:
-        """``acked``, as these responses make it."""
-        opcode = rows["opcode"]
-        positive = opcodes.IS_READ_RESPONSE[opcode] | opcodes.IS_ATOMIC_RESPONSE[opcode]
-        positive |= opcodes.IS_ACKNOWLEDGE[opcode] & (rows["syndrome"] >> 5 == 0)
-        if not some(positive):
-            return self.acked
-        return max(self.acked, min(int(psns[positive].max()) + 1, self._furthest()))
+            self.responses = [*self.responses, (data, take(rows, carrying), psns[carrying])]
 
     def _acked_before(self, frame: int) -> int:
         """``acked`` at the time of a frame of the batch that is being taken."""
@@ -437,7 +441,8 @@ class SendQueue:
         if rows is None or not count or self.head is None:
             return self.acked
         rows = rows[:count]
-        return self._acked_with(rows, PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"]))
+        psns = PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"])
+        return max(self.acked, min(acknowledged(rows, psns), self._furthest()))
 
     def _place_responses(self) -> None:
         """Give the Reads their data; responses to requests behind a gap wait as long as those do."""
