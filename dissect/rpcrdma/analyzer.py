@@ -142,9 +142,9 @@ class Analyzer:
     def unplaced(self) -> dict[int, int]:
         """Connection number -> RDMA Reads and Writes that no captured call advertised memory for."""
         return {
-            dispatcher.conversation.connection.number: dispatcher.matching.memory.unplaced_count
+            dispatcher.conversation.connection.number: dispatcher.matching.unplaced_count
             for dispatcher in self._dispatchers.values()
-            if dispatcher.matching.memory.unplaced_count
+            if dispatcher.matching.unplaced_count
         }
 
     def health(self, number: int) -> TransportHealth:
@@ -239,7 +239,7 @@ class Analyzer:
             undecoded = unplaced = 0
             if dispatcher is not None:
                 dispatcher.finish()
-                undecoded, unplaced = len(dispatcher.undecoded), dispatcher.matching.memory.unplaced_count
+                undecoded, unplaced = len(dispatcher.undecoded), dispatcher.matching.unplaced_count
             self.evicted.add(conversation, undecoded, unplaced)
             del self._conversations[connection.number]
             evicted.append(conversation)

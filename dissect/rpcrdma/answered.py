@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from ..arrays import Int64s
 
 MAX_ANSWERED = 4096
 """XIDs of answered calls that are remembered per direction."""
+
+_NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class RpcNumbers:
@@ -34,12 +37,12 @@ class AnsweredXids:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, int] = {}
-        self._later: list[tuple[Int64s, Int64s]] = []
+        self._known: Mapping[int, int] = _NOTHING
+        self._later: Sequence[tuple[Int64s, Int64s]] = ()
         """What was answered after all of ``_known``: XIDs and numbers."""
         self._waiting: tuple[list[int], list[int]] | None = None
         """Of the batch's plain replies, while its other events happen: places in the order of events, and XIDs."""
-        self._singly: list[tuple[int, int, int]] = []
+        self._singly: Sequence[tuple[int, int, int]] = ()
         """Place, XID and number of those that came one by one in the meantime."""
         self._next = self._next_single = 0
         """The first of either that is not in ``_known``."""
@@ -49,6 +52,8 @@ class AnsweredXids:
     def add(self, xid: int, number: int) -> None:
         """It was answered now."""
         if self._waiting is not None:
+            if not isinstance(self._singly, list):
+                self._singly = []
             self._singly.append((self.now, xid, number))
             return
         if self._later:
@@ -76,9 +81,9 @@ class AnsweredXids:
         orders, xids = self._waiting
         if self._next or self._next_single:
             self._merge(1 << 62)
-            for xid, number in self._known.items():
-                if number < 0:
-                    self._known[xid] = int(numbers[-1 - number])
+            self._known = {
+                xid: int(numbers[-1 - number]) if number < 0 else number for xid, number in self._known.items()
+            }
         elif self._singly:
             singly = np.array(self._singly, np.int64)
             places = np.concatenate((np.array(orders, np.int64), singly[:, 0])).argsort(kind="stable")
@@ -89,12 +94,12 @@ class AnsweredXids:
         else:
             self.extend(np.array(xids, np.int64), numbers)
         self._waiting = None
-        self._singly.clear()
+        self._singly = ()
         self._next = self._next_single = 0
 
     def extend(self, xids: Int64s, numbers: Int64s) -> None:
         """They were answered one after the other."""
-        self._later.append((xids, numbers))
+        self._later = [*self._later, (xids, numbers)]
         if sum([len(one) for one, _ in self._later]) > 4 * MAX_ANSWERED:
             self._later = [self._last()]
 
@@ -108,7 +113,7 @@ class AnsweredXids:
 
     def _sort_in(self) -> None:
         xids, numbers = self._last()
-        self._later.clear()
+        self._later = ()
         for xid, number in zip(xids.tolist(), numbers.tolist(), strict=True):
             self._add(xid, number)
 
@@ -130,6 +135,8 @@ class AnsweredXids:
 
     def _add(self, xid: int, number: int) -> None:
         known = self._known
+        if not isinstance(known, dict):
+            known = self._known = {}
         known.pop(xid, None)
         known[xid] = number
         if len(known) > MAX_ANSWERED:

@@ -7,6 +7,8 @@ RPC-over-RDMA, all Operations wait.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..layers.characteristics_codes import option_name
@@ -39,6 +41,9 @@ MAX_UNDIRECTED = 1 << 16
 MAX_UNDECODED = 1000
 
 
+NO_MESSAGES: tuple[Mapping[int, Message], ...] = (MappingProxyType({}),) * 2
+
+
 class Undecoded(NamedTuple):
     """Something on an RPC-over-RDMA connection that could not be decoded."""
 
@@ -56,10 +61,10 @@ class Dispatcher:
         self.conversation = conversation
         self.matching = matching
         self.recogniser = Recogniser(conversation, ports, force)
-        self.undecided: list[Operation] = []
-        self.undirected: tuple[dict[int, Message], ...] = ({}, {})
+        self.undecided: Sequence[Operation] = ()
+        self.undirected: tuple[Mapping[int, Message], ...] = NO_MESSAGES
         """Messages truncated so far that they may be calls or replies, by sender and XID."""
-        self.undecoded: list[Undecoded] = []
+        self.undecoded: Sequence[Undecoded] = ()
 
     @property
     def listener(self) -> Listener | None:
@@ -99,12 +104,14 @@ class Dispatcher:
         for messages in self.undirected:
             for message in messages.values():
                 self._drop_undirected(message)
-            messages.clear()
+        self.undirected = NO_MESSAGES
         self.matching.finish_calls()
 
     # Recognition
 
     def _consider(self, operation: Operation) -> None:
+        if not isinstance(self.undecided, list):
+            self.undecided = []
         self.undecided.append(operation)
         if operation.kind is SEND and operation.start_known:
             data, start, end = operation.payload.prefix()
@@ -119,7 +126,7 @@ class Dispatcher:
             self._decide()
 
     def _decide(self) -> None:
-        waiting, self.undecided = self.undecided, []
+        waiting, self.undecided = self.undecided, ()
         if self.conversation.protocol == "rpcrdma":
             for operation in waiting:
                 self.take(operation)
@@ -173,7 +180,7 @@ class Dispatcher:
         elif is_call:
             matching.call(sender, message)
         else:
-            earlier = self.undirected[1 - sender].pop(header.xid, None) if self.undirected[1 - sender] else None
+            earlier = self._directed(1 - sender, header.xid)
             if earlier is not None:
                 matching.call(1 - sender, earlier)
                 if header.direction is None and header.version == 2 and earlier.header.procedure is None:
@@ -261,16 +268,24 @@ class Dispatcher:
     def _undirected(self, sender: int, message: Message) -> None:
         """Neither call nor reply by its own words, and no call with its XID is open."""
         xid = message.header.xid
-        earlier = self.undirected[1 - sender].pop(xid, None)
+        earlier = self._directed(1 - sender, xid)
         if earlier is not None:
             self.matching.call(1 - sender, earlier)
             self.matching.doubt(1 - sender, xid)
             self.matching.reply(sender, message)
             return
+        if self.undirected is NO_MESSAGES:
+            self.undirected = {}, {}
         waiting = self.undirected[sender]
+        assert isinstance(waiting, dict)
         if len(waiting) >= MAX_UNDIRECTED:
             self._drop_undirected(waiting.pop(next(iter(waiting))))
         waiting[xid] = message
+
+    def _directed(self, sender: int, xid: int) -> Message | None:
+        """The message with this XID of which nothing said what it is, which becomes known now."""
+        messages = self.undirected[sender]
+        return messages.pop(xid, None) if isinstance(messages, dict) else None
 
     def _drop_undirected(self, message: Message) -> None:
         self._note(message.frame, "nothing says whether it is a call or a reply")
@@ -282,4 +297,6 @@ class Dispatcher:
 
     def _note(self, frame: int, reason: str) -> None:
         if len(self.undecoded) < MAX_UNDECODED:
+            if not isinstance(self.undecoded, list):
+                self.undecoded = []
             self.undecoded.append(Undecoded(frame, self.conversation.connection.number, reason))

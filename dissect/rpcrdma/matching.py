@@ -55,6 +55,7 @@ class Matching:
     """Of one conversation; fed calls and replies in the order of events."""
 
     __slots__ = (
+        "_memory",
         "answered",
         "calls",
         "columns",
@@ -68,7 +69,6 @@ class Matching:
         "lingering",
         "listener",
         "maximum",
-        "memory",
         "numbers",
         "outstanding",
         "replies",
@@ -89,7 +89,7 @@ class Matching:
         self.numbers = numbers
         self.done = done
         self.maximum = maximum
-        self.memory = AdvertisedMemory()
+        self._memory: AdvertisedMemory | None = None
         self.calls: tuple[dict[int, list[Rpc]], ...] = ({}, {})
         """Open calls by XID, one table per caller."""
         self.outstanding = [0, 0]
@@ -119,6 +119,18 @@ class Matching:
         self.listener: Listener | None = None
         self.columns: ColumnListener | None = None
         """The same, where it takes plain RPCs in columns."""
+
+    @property
+    def memory(self) -> AdvertisedMemory:
+        """Made when first asked for: many connections advertise none."""
+        if self._memory is None:
+            self._memory = AdvertisedMemory()
+        return self._memory
+
+    @property
+    def unplaced_count(self) -> int:
+        """RDMA Reads and Writes outside all advertised memory."""
+        return 0 if self._memory is None else self._memory.unplaced_count
 
     @property
     def waiting(self) -> bool:
@@ -172,7 +184,8 @@ class Matching:
                         rpc.detach()
                         last = max(last, rpc.number)
         self.detached = last
-        self.memory.forget(before)
+        if self._memory is not None:
+            self._memory.forget(before)
 
     def finish_replies(self) -> None:
         """The connection is over: end what has a reply."""
@@ -182,7 +195,8 @@ class Matching:
         self._conclude_answered()
 
     def _conclude_answered(self) -> None:
-        self.memory.place_late(self.unwritten)
+        if self.unwritten:
+            self.memory.place_late(self.unwritten)
         for rpc in (*self.lingering, *self.unwritten, *self.doubtful):
             self._conclude(rpc)
         self.lingering.clear()
@@ -192,13 +206,15 @@ class Matching:
     def finish_calls(self) -> None:
         """The connection is over: end the calls without a reply."""
         for caller in (0, 1):
-            self.memory.release(caller)
+            if self._memory is not None:
+                self._memory.release(caller)
             for rpcs in self.calls[caller].values():
                 for rpc in rpcs:
                     self._conclude(rpc)
             self.calls[caller].clear()
             self.outstanding[caller] = 0
-            self.memory.clear(caller)
+            if self._memory is not None:
+                self._memory.clear(caller)
 
     def doubt(self, caller: int, xid: int) -> None:
         """Open calls whose reply is taken for theirs by its XID alone."""

@@ -6,7 +6,9 @@ Version negotiation: version-two-01, 5.  Characteristics: xcharext-02.  ``Conver
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from ..layers.characteristics_codes import Characteristic, option_name
@@ -19,6 +21,7 @@ MAX_KEPT = 4096
 VERSION_2_INLINE = 4096
 """Inline threshold of version 2 where no Receive Buffer Size was announced (version-two-01, 2.3)."""
 
+_NOTHING: Mapping[int, tuple[int, frozenset[int]]] = MappingProxyType({})
 _Kept = TypeVar("_Kept")
 
 
@@ -139,15 +142,15 @@ class Negotiation:
     continued: VersionUse | None = None
     """The first message of the client after the first refusal."""
     announcements: list[Announcement] = field(default_factory=list)
-    nochange: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)
+    nochange: Mapping[int, tuple[int, frozenset[int]]] = field(default_factory=lambda: _NOTHING)
     """Endpoint -> frame of its ROPT_INITXCH, and the characteristics it does not expect to change."""
     requests: list[CharacteristicRequest] = field(default_factory=list)
     option_refusals: list[OptionRefusal] = field(default_factory=list)
     overflow: int = 0
     """Frame of the first thing that could not be kept; from there on nothing is known.  0: all was kept."""
-    _options: tuple[dict[int, tuple[int, int | None]], ...] = field(default_factory=lambda: ({}, {}))
+    _options: tuple[dict[int, tuple[int, int | None]], ...] | None = None
     """Frame and rdma_opttype of each RDMA2_OPTIONAL, by XID, of either end, that an error may still answer."""
-    _latest: dict[tuple[int, int], list[Announcement]] = field(default_factory=dict)
+    _latest: dict[tuple[int, int], list[Announcement]] | None = None
     """The announcements by endpoint and characteristic."""
 
     # Built
@@ -171,7 +174,7 @@ class Negotiation:
     def note_error(self, sender: int, message: Message, call: Message | None) -> bool:
         """An RDMA_ERROR, and the call it answers, if any; True where it answers an option without a call instead."""
         header = message.header
-        earlier = self._options[1 - sender].get(header.xid)
+        earlier = self._options[1 - sender].get(header.xid) if self._options else None
         about_option = earlier is not None and (call is None or header.error == ERR_INVAL_OPTION)
         refused: tuple[int | None, int] = (None, 0) if call is None else (call.header.version, call.frame)
         if about_option and earlier is not None:
@@ -193,6 +196,7 @@ class Negotiation:
             )
         if about_option:
             assert earlier is not None
+            assert self._options is not None
             del self._options[1 - sender][header.xid]
             frame, option = earlier
             if header.error == ERR_INVAL_OPTION and option is not None:
@@ -205,6 +209,8 @@ class Negotiation:
     def note_option(self, sender: int, message: Message) -> str:
         """An RDMA2_OPTIONAL; returns what is wrong with it, '' where nothing is."""
         header, frame = message.header, message.frame
+        if self._options is None:
+            self._options = {}, {}
         options = self._options[sender]
         options.pop(header.xid, None)
         options[header.xid] = frame, header.option
@@ -218,7 +224,7 @@ class Negotiation:
             for item in noun.start:
                 self._announce(frame, sender, item, by)
             chosen = frozenset(noun.start[at].which for at in noun.nochange if at < len(noun.start))
-            self.nochange[sender] = frame, chosen
+            self.nochange = {**self.nochange, sender: (frame, chosen)}
         elif isinstance(noun, ReqXch):
             self._keep(
                 self.requests, CharacteristicRequest(frame, sender, header.xid, noun.want, not noun.problem), frame
@@ -235,6 +241,8 @@ class Negotiation:
     def _announce(self, frame: int, endpoint: int, item: Characteristic, by: str) -> None:
         announcement = Announcement(frame, endpoint, item, by)
         if self._keep(self.announcements, announcement, frame):
+            if self._latest is None:
+                self._latest = {}
             insort(self._latest.setdefault((endpoint, item.which), []), announcement, key=_frame)
 
     def _answer(self, sender: int, frame: int, xid: int, noun: RespXch) -> bool:
@@ -298,7 +306,7 @@ class Negotiation:
 
     def announced(self, which: int, endpoint: int, frame: int | None) -> Announcement | None:
         """The last announcement of a characteristic before ``frame``; None: before the end."""
-        announcements = self._latest.get((endpoint, which), [])
+        announcements = self._latest.get((endpoint, which), []) if self._latest else []
         before = len(announcements) if frame is None else bisect_left(announcements, frame, key=_frame)
         return announcements[before - 1] if before else None
 

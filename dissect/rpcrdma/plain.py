@@ -275,7 +275,7 @@ class PlainWay:
                 continue
             if (link := index.get(connection_number(where), -1)) >= 0:
                 operations.setdefault((link, 1 - operation.initiator, operation.handle), []).append((at, operation))
-        memories = [self._dispatcher(link).matching.memory for link in links]
+        memories = [self._dispatcher(link).matching.memory for link in links] if replies else []
         known = [
             None
             if foreign is None

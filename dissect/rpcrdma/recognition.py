@@ -34,7 +34,7 @@ class Recogniser:
         self.internet = 0
         """Misfits that begin as IP over InfiniBand does."""
         self.valid = 0
-        self.truncated: dict[int, int] = {}
+        self.truncated: dict[int, int] | None = None
         """XIDs of Sends whose header is truncated, and by whom: 1 the active side, 2 the passive side, 3 both."""
         if force:
             self._accept("forced")
@@ -52,6 +52,8 @@ class Recogniser:
         """Judge a Send: its decoded header, and where its captured Payload stream is."""
         known_format = header.version in (1, 2) and header.length >= 8
         if header.truncated and known_format and header.procedure in (None, RDMA_MSG, RDMA_NOMSG):
+            if self.truncated is None:
+                self.truncated = {}
             self.truncated[header.xid] = self.truncated.get(header.xid, 0) | 1 << sender
             if self._answered() >= 2:
                 self._accept("XIDs called and answered")
@@ -87,7 +89,7 @@ class Recogniser:
 
     def _answered(self) -> int:
         """XIDs that both ends sent."""
-        return sum(senders == BOTH for senders in self.truncated.values())
+        return sum(senders == BOTH for senders in (self.truncated or {}).values())
 
     def _private_data(self) -> bool:
         return any(self.conversation.private_data(end) for end in (0, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from ...arrays import Rows
@@ -25,7 +26,10 @@ REPEATED_FRAMES = 1000
 class ConnectionRequest:
     """A REQ."""
 
-    message: ManagementMessage
+    local_comm_id: int
+    service_id: int | None
+    service_port: int | None
+    path_mtu: int | None
     source: int
     destination: int
     endpoint: Endpoint
@@ -85,7 +89,15 @@ class Management:
             name = source, destination, message.local_comm_id
             frame, time = int(row["frame"]), int(row["time"])
             request = ConnectionRequest(
-                message, source, destination, self._endpoint(source, message, frame), frame, time
+                message.local_comm_id,
+                message.service_id,
+                message.service_port,
+                message.path_mtu,
+                source,
+                destination,
+                self._endpoint(source, message, frame),
+                frame,
+                time,
             )
             return self._requested(name, request)
         if message.remote_comm_id is None:
@@ -107,7 +119,7 @@ class Management:
 
     def forget(self, request: ConnectionRequest) -> None:
         """Its connection has ended: the same REQ again asks for another one."""
-        name = request.source, request.destination, request.message.local_comm_id or 0
+        name = request.source, request.destination, request.local_comm_id
         if self.requests.get(name) is request:
             del self.requests[name]
 
@@ -135,12 +147,18 @@ class Management:
             self.addresses.name(source),
             message.local_qpn or 0,
             message.start_psn,
-            message.private_data,
+            _shared(message.private_data),
             message.truncated,
             frame,
             responder_resources=message.responder_resources,
             initiator_depth=message.initiator_depth,
         )
+
+
+@lru_cache(maxsize=1024)
+def _shared(private_data: bytes) -> bytes:
+    """The same bytes: the connections of one client and server all carry them."""
+    return private_data
 
 
 def _remember(table: dict[Key, Value], key: Key, value: Value) -> None:

@@ -193,7 +193,7 @@ class RcObserver:
         ):
             return  # the REP again
         link = self._link(Connection(0, _transport(rows[index]), (active, passive)), request)
-        link.connection.path_mtu = request.message.path_mtu
+        link.connection.path_mtu = request.path_mtu
         link.connection.first_frame, link.connection.first_time = event.frame, event.time
         for key, sender in ((to_passive, 0), (to_active, 1)):
             old = self.bindings.current(key)
@@ -216,8 +216,8 @@ class RcObserver:
 
     def _link(self, connection: Connection, request: ConnectionRequest | None) -> RcLink:
         if request is not None:
-            connection.service_port = request.message.service_port
-            connection.service_id = request.message.service_id
+            connection.service_port = request.service_port
+            connection.service_id = request.service_id
             connection.first_frame, connection.first_time = request.frame, request.time
         link = RcLink(connection, request)
         self.registry.add(connection)
