@@ -57,6 +57,20 @@ def show(out: Console, *renderables: RenderableType) -> None:
     sys.stdout.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
+@contextmanager
+def paged(out: Console, wanted: bool) -> Iterator[None]:
+    """What is printed meanwhile goes through a pager, where the output is a terminal: PAGER, or less.
+
+    Less ends by itself where all fits on the screen.
+    """
+    if not wanted or not out.is_terminal or out.is_dumb_terminal:
+        yield
+        return
+    os.environ.setdefault("LESS", "FRX")
+    with out.pager(styles=True):
+        yield
+
+
 def complain(message: str) -> None:
     """One line on standard error."""
     sys.stdout.flush()

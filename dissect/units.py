@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+LONG = ((172_800, 86_400, "d"), (7_200, 3_600, "h"), (120, 60, "min"))
+"""Seconds from which on a duration is given in a longer unit, the seconds of that unit, and its name."""
 TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def duration(nanoseconds: float) -> str:
-    """Three significant figures and a unit: '0', '812 ns', '42.4 ms'."""
+    """Three significant figures and a unit: '0', '812 ns', '42.4 ms', '3.25 h'."""
+    for least, unit, name in LONG:
+        if abs(nanoseconds) >= least * 1_000_000_000:
+            return f"{_figures(nanoseconds / unit / 1e9)} {name}"
     for unit, name in TIMES:
         if abs(nanoseconds) >= unit * 0.9995:
             return f"{_figures(nanoseconds / unit)} {name}"

@@ -55,10 +55,11 @@ def command(
       ...
       4 problem  Packets are lost on the way  [packets-lost]
         1,017 packets retransmitted in 15 recoveries; RPCs waited ...
-        ...
+      ...
+
+    What a detector looks for, from which threshold on, and what it means:
 
     \b
-    What a detector looks for, from which threshold on, and what it means:
       $ rdmascope explain packets-lost
 
     docs/diagnosis.md has all of them.  Times are those at the capture point.

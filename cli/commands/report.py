@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
@@ -10,7 +10,7 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.captures.merge import expand
 from rdmascope.dissect.diagnosis.diagnose import diagnose
-from rdmascope.dissect.diagnosis.facts import Gathered
+from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.undecoded import undecoded
 from rdmascope.dissect.records.report import capture_point_record, report_records
 from rdmascope.dissect.records.schema import Record
@@ -18,7 +18,10 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 from ..exit_status import EXIT_BAD_INPUT
 from ..reading import Reading, analyzer_options, follow_options, following, recognition_options
-from ..terminal import complain, console, print_json, show
+from ..terminal import complain, console, paged, print_json, show
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 
 @click.command("report")
@@ -26,6 +29,7 @@ from ..terminal import complain, console, print_json, show
 @click.option("--top", default=10, show_default=True, type=click.IntRange(0, 1000), help="How many of the slowest.")
 @click.option("--all", "everything", is_flag=True, help="Every procedure, however many there are.")
 @click.option("--each", is_flag=True, help="Each file is a capture of its own, reported one after the other.")
+@click.option("--pager/--no-pager", default=True, help="On a terminal: page by page.  [default: pager]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @follow_options
 @recognition_options
@@ -34,6 +38,7 @@ def command(
     top: int,
     everything: bool,
     each: bool,
+    pager: bool,
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
@@ -105,7 +110,7 @@ def command(
             if as_json:
                 print_records(reading, gathered)
             else:
-                print_page(reading, gathered, everything)
+                print_page(reading, gathered, everything, pager and not follow)
             reading.check()
         except CaptureError as error:
             complain(str(error))
@@ -132,20 +137,24 @@ class Read(Protocol):
         """With the file of each frame, where there are several."""
 
 
-def print_page(reading: Read, gathered: Gathered, everything: bool = False) -> None:
+def print_page(reading: Read, gathered: Gathered, everything: bool = False, pager: bool = False) -> None:
     """The report for people."""
+    out = console()
+    with paged(out, pager):
+        _print_sections(out, reading, gathered.facts(reading.analyzer, _error(reading)), everything)
+
+
+def _print_sections(out: Console, reading: Read, facts: Facts, everything: bool) -> None:
     from rich.text import Text
 
     from ..views import report as views
+    from ..views.clients import clients_view, unanswered_view
     from ..views.diagnosis import summary_view
     from ..views.tables import heading
     from ..views.transport import troubles_view
 
-    analyzer = reading.analyzer
-    facts = gathered.facts(analyzer, _error(reading))
+    analyzer, statistics = reading.analyzer, facts.statistics
     diagnosis = diagnose(facts)
-    statistics = gathered.statistics
-    out = console()
     conversations = analyzer.conversations
     show(
         out,
@@ -162,26 +171,31 @@ def print_page(reading: Read, gathered: Gathered, everything: bool = False) -> N
         ),
     )
     show(out, Text(), heading("Diagnosis", DIAGNOSIS), summary_view(diagnosis, MAX_STATEMENTS, out.width))
-    sections = [("Connections", "", views.connections_view(conversations, statistics, analyzer.evicted))]
+    sections: list[tuple[str, str, RenderableType | None]] = []
     if statistics.calls:
         slowest = statistics.slowest()
-        sections += [
-            ("Procedures", "latency as seen where the capture was taken",
+        sections = [
+            ("Procedures", "by the time spent waiting for them, as seen at the capture point",
              views.procedures_view(statistics.procedures(), out.width, everything)),
-            ("How payloads travelled", "", views.transfers_view(statistics.transfers, out.width)),
+            ("Slowest", "by latency; rdmascope show FILE --rpc N has each in full",
+             views.slowest_view(slowest, out.width) if slowest else None),
+            ("Without a reply", "by the time until the capture ended", unanswered_view(facts)),
+            ("Clients", "by the time that they waited", clients_view(facts)),
             ("Latency", "RPCs by latency", views.histogram_view(statistics, out.width)),
             ("Over time", "", views.throughput_view(statistics, out.width)),
         ]  # fmt: skip
-        if slowest:
-            sections.append(
-                ("Slowest", "rdmascope show FILE --rpc N has each in full", views.slowest_view(slowest, out.width))
-            )
+    connections = views.connections_view(conversations, statistics, analyzer.evicted)
+    sections.append(("Connections", "in order of appearance", connections))
+    if statistics.calls:
+        transfers = views.transfers_view(statistics.transfers, out.width)
+        sections.append(("How payloads travelled", "", transfers))
     if conversations:
         healths = [(one.connection, facts.healths[one.connection.number]) for one in conversations]
         sections.append(("Transport", "rdmascope transport FILE has each connection in full", troubles_view(healths)))
     sections.append(("Not decoded", "", views.undecoded_view(undecoded(analyzer, statistics, facts.damage or None))))
     for title, remark, view in sections:
-        show(out, Text(), heading(title, remark), view)
+        if view is not None:
+            show(out, Text(), heading(title, remark), view)
 
 
 def print_records(reading: Read, gathered: Gathered) -> None:

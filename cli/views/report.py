@@ -37,7 +37,9 @@ WIDE = 150
 MAX_CONNECTIONS = 24
 MAX_PROCEDURES = 30
 MAX_ERRORS = 6
-LATENCY_COLUMNS = ("RPCs", "err", "min", "median", "95%", "99%", "max")
+LATENCY_COLUMNS = ("RPCs", "err", "time", "min", "median", "95%", "99%", "max")
+MINIMUM = LATENCY_COLUMNS.index("min")
+"""The column that is left out where there is little room."""
 PART_COLUMNS = ("up", "down", *PART_NAMES.values())
 
 
@@ -217,6 +219,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 def procedures_view(procedures: Sequence[Procedure], width: int, everything: bool = False) -> RenderableType:
     """Latency and its parts by procedure; one table where there is room, else two."""
     limit = len(procedures) if everything else MAX_PROCEDURES
+    waited = sum(one.waited for one in procedures)
     shown, rest = procedures[:limit], procedures[limit:]
     labels: list[Cell] = []
     latencies: list[list[Cell]] = []
@@ -228,15 +231,15 @@ def procedures_view(procedures: Sequence[Procedure], width: int, everything: boo
         names = _distinct_labels(members)
         for one in members:
             labels.append(Text("  " + names[id(one)], "yellow" if one.failed else ""))
-            latencies.append(_latency_cells(one))
+            latencies.append(_latency_cells(one, waited))
             parts.append(_part_cells(one))
     views: list[RenderableType] = []
     if width >= WIDE:
         rows = [[label, *one, *other] for label, one, other in zip(labels, latencies, parts, strict=True)]
         views.append(Grid(["procedure"], [*LATENCY_COLUMNS, *PART_COLUMNS], rows, flexible=0, gap=2))
     else:
-        rows = [[label, *cells] for label, cells in zip(labels, latencies, strict=True)]
-        views.append(Grid(["procedure"], LATENCY_COLUMNS, rows, flexible=0))
+        rows = [[label, *_narrow(cells)] for label, cells in zip(labels, latencies, strict=True)]
+        views.append(Grid(["procedure"], _narrow(LATENCY_COLUMNS), rows, flexible=0))
         views += [Text(), heading("Where the time goes", "bytes up to the server and down, mean time in each part")]
         rows = [[label, *cells] for label, cells in zip(labels, parts, strict=True)]
         views.append(Grid(["procedure"], PART_COLUMNS, rows, flexible=0))
@@ -280,10 +283,14 @@ def _distinct_labels(members: Sequence[Procedure]) -> dict[int, str]:
     }
 
 
-def _latency_cells(one: Procedure) -> list[Cell]:
+def _narrow(cells: Sequence[Cell]) -> list[Cell]:
+    return [*cells[:MINIMUM], *cells[MINIMUM + 1 :]]
+
+
+def _latency_cells(one: Procedure, waited: int) -> list[Cell]:
     failed: Cell = Text(count(one.failed), "yellow") if one.failed else "-"
     latency = one.latency()
-    return [count(one.calls), failed, *(_five(latency) if latency else ["-"] * 5)]
+    return [count(one.calls), failed, share(one.waited, waited), *(_five(latency) if latency else ["-"] * 5)]
 
 
 def _five(one: Distribution) -> list[Cell]:

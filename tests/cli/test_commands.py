@@ -22,7 +22,7 @@ def names(record: dict[str, Any]) -> set[str]:
 # The names that scripts rely on.  A name may be added; one that goes away needs a new schema version.
 NAMES = {
     "capture": "frames truncated_frames packets first_time_ns last_time_ns connections rpcrdma_connections"
-    " refused_connections rpcs states duplicate_replies error file",
+    " refused_connections rpcs states duplicate_replies error diagnosis file",
     "connection": "number transport protocol protocol_name recognised_by service_port paired_by confidence evidence"
     " path_mtu active passive credits_requested credits_granted first_frame last_frame first_time_ns last_time_ns"
     " ended_by negotiation rpcs backward_rpcs failed call_bytes reply_bytes file",
@@ -137,6 +137,23 @@ class TestReport:
             assert any(line.startswith(title) for line in lines), title
         assert "229 RPCs on 4 RPC-over-RDMA connections: 211 complete, 18 error" in lines
         assert "3 NFS3ERR_NOENT (LOOKUP)" in " ".join(result.stdout.split())
+
+    def test_the_first_screen_has_the_answer(self) -> None:
+        lines = run("report", LOSS, columns=80).stdout.splitlines()[:24]
+        assert "  problem 8 calls without a reply, the first for 63.6 s until the capture ended" in lines
+        assert next(line for line in lines if "WRITE GETATTR  " in line).split()[2:5] == ["44", "6", "94%"]
+
+    def test_what_is_wrong_comes_before_how_it_was_set_up(self) -> None:
+        lines = run("report", LOSS).stdout.splitlines()
+        titles = ("Diagnosis", "Procedures", "Slowest", "Without a reply", "Connections", "Transport", "Not decoded")
+        places = [next(at for at, line in enumerate(lines) if line.startswith(title)) for title in titles]
+        assert places == sorted(places)
+
+    def test_clients_are_listed_where_there_are_several(self) -> None:
+        both = run("report", LOSS.replace("loss-rxe", "ipv6-rxe"), LOSS).stdout.splitlines()
+        at = next(at for at, line in enumerate(both) if line.startswith("Clients"))
+        assert [line.split()[0] for line in both[at + 2 : at + 4]] == ["10.77.0.2", "fd77::2"]
+        assert not any(line.startswith("Clients") for line in run("report", LOSS).stdout.splitlines())
 
     def test_several_files_one_after_the_other(self) -> None:
         every = objects("report", "--each", LONG_CALLS, BOTH_WAYS)

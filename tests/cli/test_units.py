@@ -15,7 +15,13 @@ from rdmascope.dissect.onc.names import procedure_label, program_label
 @pytest.mark.parametrize(
     ("nanoseconds", "text"),
     [(0, "0"), (812, "812 ns"), (999_700, "1.00 ms"), (42_449_000, "42.4 ms"), (9_996_000, "10.0 ms")]
-    + [(120_000_000, "120 ms"), (3_600_000_000_000, "3,600 s"), (-1500, "-1.50 µs")],
+    + [
+        (120_000_000, "120 ms"),
+        (119_000_000_000, "119 s"),
+        (150_000_000_000, "2.50 min"),
+        (7_199_000_000_000, "120 min"),
+    ]
+    + [(11_700_000_000_000, "3.25 h"), (400_000_000_000_000, "4.63 d"), (-1500, "-1.50 µs")],
 )
 def test_durations(nanoseconds: int, text: str) -> None:
     assert units.duration(nanoseconds) == text
