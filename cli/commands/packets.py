@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import click
 import numpy as np
@@ -12,11 +13,16 @@ from rdmascope.dissect.records.packet_columns import ListedPackets
 from rdmascope.dissect.records.packet_json import packet_json
 from rdmascope.dissect.records.packets import packet_record
 from rdmascope.dissect.records.schema import schema
+from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import FRAMES
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
 from ..terminal import LineStyles, console, encoded_json, encoded_line, print_json, print_lines, show, terminal
 from ..views import packets as views
+
+MAX_CALLED = 1 << 17
+"""RPCs whose procedures are remembered for the packets of their replies, the latest; more than end in a batch."""
 
 
 @click.command("packets")
@@ -47,7 +53,7 @@ def command(
 ) -> None:
     """One line per RDMA packet, as tshark lists them.
 
-    FrameRange keep their numbers; those that are not RDMA are left out.  Sends of RPC-over-RDMA name their RPC, RDMA
+    Frames keep their numbers; those that are not RDMA are left out.  Sends of RPC-over-RDMA name their RPC, RDMA
     Reads and Writes the RPC whose data they transfer.  Of iWARP every TCP segment is listed, acknowledgements too,
     with the FPDUs, or parts of FPDUs, in it.
 
@@ -156,7 +162,14 @@ def _list_trees(reading: Reading, wanted: Sequence[FrameRange], limit: int, as_j
     styles = LineStyles(out) if out.is_terminal else None
     first, last = min((one.first for one in wanted), default=1), max((one.last for one in wanted), default=MAX_FRAME)
     listed = 0
-    for packet in reading.packets(first, last):
+    called: dict[int, CalledProcedure] = {}
+
+    def note(rpcs: list[Rpc]) -> None:
+        called.update((rpc.number, CalledProcedure.of(rpc)) for rpc in rpcs if rpc.reply_frame >= first)
+        for number in list(islice(called, max(0, len(called) - MAX_CALLED))):
+            del called[number]
+
+    for packet in reading.packets(first, last, note):
         if not includes(wanted, packet.frame):
             continue
         listed += 1
@@ -169,7 +182,8 @@ def _list_trees(reading: Reading, wanted: Sequence[FrameRange], limit: int, as_j
             print_lines([line if styles is None else styles.styled(line, style)])
         if packet.comment and not as_json:
             print_lines([encoded_line(views.comment_line(packet.comment))])
-        show(out, *layer_trees(packet.batch.frame(packet.frame), packet.rpcrdma, packet.segment), Text())
+        of_call = called.get(packet.rpc or 0)
+        show(out, *layer_trees(packet.batch.frame(packet.frame), packet.rpcrdma, packet.segment, of_call), Text())
         if listed == limit:
             break
     return listed

@@ -16,7 +16,7 @@ from rdmascope.dissect.onc.shapes.decode import MAX_NODES as ALL_NODES
 from rdmascope.dissect.records.rpc import reassembled_fields, rpc_record
 from rdmascope.dissect.records.rpc_contents import contents_fields
 from rdmascope.dissect.records.schema import record
-from rdmascope.dissect.rpcrdma.message_trees import DecodedMessage, decoded_call, decoded_reply
+from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure, DecodedMessage, decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -240,8 +240,8 @@ def _show_frame(reading: Reading, number: int, as_json: bool, at: int) -> None:
         out = console()
         if place := reading.place_words(number):
             show(out, Text(f"frame {number} is {place}"))
-        owner = rpcs[0] if len(rpcs) == 1 else None
-        page = frame_tree(frame, reading.first_time, found.begins_message, segment, owner)
+        called = CalledProcedure.of(rpcs[0]) if len(rpcs) == 1 else None
+        page = frame_tree(frame, reading.first_time, found.begins_message, segment, called)
         show(out, *([Text()] if at else []), page)
         show(out, Text())
         if found.stray is not None:

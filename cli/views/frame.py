@@ -16,7 +16,7 @@ from rdmascope.dissect.units import count, seconds
 from .rpc_contents import inline_tree
 
 if TYPE_CHECKING:
-    from rdmascope.dissect.rpcrdma.rpcs import Rpc
+    from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
     from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
 
 
@@ -29,20 +29,24 @@ def frame_tree(
     first_time: int,
     rpcrdma: bool = False,
     segment: IwarpSegment | None = None,
-    rpc: Rpc | None = None,
+    called: CalledProcedure | None = None,
 ) -> RenderableType:
-    """``rpcrdma``: it begins a Send of RPC-over-RDMA; ``segment``: what it is to iWARP; ``rpc``: what it belongs to."""
+    """``rpcrdma``: it begins a Send of RPC-over-RDMA; ``segment``: what it is to iWARP; ``called``: by the call
+    that it belongs to."""
     truncated = "" if len(frame.data) >= frame.original else f", {count(len(frame.data))} of them captured"
     when = seconds(frame.time - first_time)
     parts: list[RenderableType] = [
         Text(f"Frame {frame.number}: {count(frame.original)} bytes{truncated}, at {when} s", "bold")
     ]
-    parts += layer_trees(frame, rpcrdma, segment, rpc)
+    parts += layer_trees(frame, rpcrdma, segment, called)
     return Group(*parts)
 
 
 def layer_trees(
-    frame: Frame, rpcrdma: bool = False, segment: IwarpSegment | None = None, rpc: Rpc | None = None
+    frame: Frame,
+    rpcrdma: bool = False,
+    segment: IwarpSegment | None = None,
+    called: CalledProcedure | None = None,
 ) -> list[RenderableType]:
     """A tree for each layer; the last is of the arguments or results, where the procedure is known."""
     from rdmascope.dissect.layers.oncrpc import ONCRPC
@@ -52,7 +56,7 @@ def layer_trees(
     for layer in all_layers(frame.data, frame.link_type, rpcrdma, segment):
         if isinstance(layer, Words):
             tree = Tree(Text(layer.text, "yellow"), guide_style="dim")
-        elif message and layer.name == "Raw" and (contents := inline_tree(message, frame.number, rpc)) is not None:
+        elif message and layer.name == "Raw" and (contents := inline_tree(message, frame.number, called)) is not None:
             trees.append(contents)
             continue
         else:

@@ -13,8 +13,8 @@ from rdmascope.dissect.onc.shapes.decode import Node, SparseBytes
 from rdmascope.dissect.onc.shapes.messages import call_tree, reply_tree
 from rdmascope.dissect.onc.shapes.text import is_line, time_of, value_text
 from rdmascope.dissect.onc.shapes.types import DATA, XdrArray, XdrList, XdrOpaque
-from rdmascope.dissect.rpcrdma.message_trees import DecodedMessage
-from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled, Rpc
+from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure, DecodedMessage
+from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled
 from rdmascope.dissect.units import count, moment
 
 from .rpc import ROW, hex_row
@@ -40,15 +40,15 @@ def message_tree(message: DecodedMessage, full: bool = False) -> RenderableType:
     return Group(*parts)
 
 
-def inline_tree(data: bytes, frame: int, rpc: Rpc | None) -> RenderableType | None:
-    """Arguments or results of the RPC message in one frame; what moved by chunks is not in it.  None where they cannot
-    be told, as those of a reply whose ``rpc`` is not known."""
+def inline_tree(data: bytes, frame: int, called: CalledProcedure | None) -> RenderableType | None:
+    """Arguments or results of the RPC message in one frame; what moved by chunks is not in it.  None where they are not
+    known, as those of a reply without its call."""
     bytes_ = SparseBytes([(0, data)], len(data))
     tree = call_tree(bytes_, MAX_NODES)
     if tree.header.note or _is_reply(data):
-        if rpc is None or rpc.program is None:
+        if called is None or called.program is None:
             return None
-        tree = reply_tree(bytes_, rpc.program, rpc.version, rpc.procedure, rpc.gss, MAX_NODES)
+        tree = reply_tree(bytes_, *called, MAX_NODES)
     if tree.body is None:
         return None
     message = DecodedMessage(Reassembled((Extent(0, len(data), "inline", frame, ""),), ((0, data),)), tree)

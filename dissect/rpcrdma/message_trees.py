@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..onc.rpc_header import GssCredential
 from ..onc.shapes.decode import MAX_NODES, Node, SparseBytes
 from ..onc.shapes.messages import MessageTree, call_tree, reply_tree
 from .reassembly import reassembled_call, reassembled_reply
 from .rpcs import Reassembled, Rpc
+
+
+class CalledProcedure(NamedTuple):
+    """What a reply is decoded by: the call's."""
+
+    program: int | None
+    version: int | None
+    procedure: int | None
+    gss: GssCredential | None
+
+    @classmethod
+    def of(cls, rpc: Rpc) -> CalledProcedure:
+        return cls(rpc.program, rpc.version, rpc.procedure, rpc.gss)
 
 
 class DecodedMessage(NamedTuple):
@@ -35,7 +49,7 @@ def decoded_reply(rpc: Rpc, max_nodes: int = MAX_NODES) -> DecodedMessage | None
     message = reassembled_reply(rpc)
     if message is None:
         return None
-    tree = reply_tree(_sparse(message), rpc.program, rpc.version, rpc.procedure, rpc.gss, max_nodes)
+    tree = reply_tree(_sparse(message), *CalledProcedure.of(rpc), max_nodes)
     return DecodedMessage(message, tree)
 
 

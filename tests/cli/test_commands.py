@@ -364,6 +364,11 @@ class TestPackets:
         for line in ("BTH", "RPC-over-RDMA", "├── opcode RC SEND Only"):
             assert line in page.splitlines()
 
+    def test_trees_of_results(self) -> None:
+        page = run("packets", EVERYTHING, "--frame", "86", "-V").stdout
+        assert "results (ACCESS3res)" in page.splitlines()
+        assert "Raw" not in page
+
     def test_a_range_that_is_none(self) -> None:
         assert "neither a frame number nor a range" in run("packets", EVERYTHING, "--frame", "9-3").stderr
 
