@@ -17,6 +17,9 @@ from .arrays import Int64s, extremes
 EXACT = 4096
 """Samples kept as they are, where the owner names no other number; more become counts in bins."""
 
+FEW = 64
+"""Samples that are sorted sooner in Python."""
+
 BUFFERED = 512
 """Samples that wait for their bins where there are bins already."""
 
@@ -132,6 +135,10 @@ class Samples:
         count = stored if count is None else count
         if not count:
             return None
+        if stored == count <= FEW and self._bins is None and self.recent.typecode == "q":
+            ascending = sorted(self.recent)
+            middle, high, higher = (ascending[_rank(count, percent)] for percent in (50, 95, 99))
+            return Distribution(count, ascending[0], middle, high, higher, ascending[-1], sum(ascending))
         zeros = count - stored
         ranks = [_rank(count, percent) - zeros for percent in (50, 95, 99)]
         known = iter(self._at([rank for rank in ranks if rank >= 0]) if stored else ())

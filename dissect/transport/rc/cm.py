@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,15 +52,18 @@ class ManagementMessage:
     """The capture ends before the message does."""
 
 
-def read_cm(data: Bytes | memoryview | bytes, start: int, end: int) -> ManagementMessage | None:
+def read_cm(
+    data: Bytes | memoryview | bytes, start: int, end: int, kinds: Container[str] | None = None
+) -> ManagementMessage | None:
     """The CM message in the Management Datagram ``data[start:end]``, or None where it holds none.
 
     ``start`` is the first byte of the MAD header.  Never raises: fields behind the end of the captured bytes
     are None.  None too for a MAD too short to tell what it is, or of another class, method or attribute.
+    ``kinds``: None for all others, too.
     """
     datagram = bytes(data[max(0, start) : min(max(0, end), max(0, start) + MAD_SIZE)])
     kind, layer = _what(datagram)
-    if not kind:
+    if not kind or (kinds is not None and kind not in kinds):
         return None
     body = datagram[MAD_HEADER_SIZE:]
     layout = compiled(layer)

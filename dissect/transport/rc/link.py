@@ -21,7 +21,7 @@ SETTLED = 10_000_000_000
 class RcLink:
     """A connection and the observers of its two send queues."""
 
-    __slots__ = ("connection", "forgotten", "health", "packets", "queues", "request", "waiting")
+    __slots__ = ("closing", "connection", "forgotten", "health", "packets", "queues", "request", "waiting")
 
     def __init__(self, connection: Connection, request: ConnectionRequest | None) -> None:
         self.connection = connection
@@ -32,6 +32,8 @@ class RcLink:
         self.request = request
         """The CM REQ, None where none was seen."""
         self.packets = 0
+        self.closing = False
+        """Disconnected in this batch."""
         self.forgotten = False
         """It was quiet for so long that no repetition is expected."""
         self.waiting: Delivered = []
@@ -87,8 +89,15 @@ class RcLink:
         """The first frame of a message of ``sender`` that is not complete, and may still become so."""
         return self.queues[sender].open_since()
 
+    def settle(self) -> None:
+        """The batch is over: keep what later packets are compared with, unless none is expected."""
+        if not self.closing:
+            for queue in self.queues:
+                queue.settle()
+
     def forget(self) -> None:
         """The connection is over: what could be repeated will not be."""
+        self.closing = False
         self.health.flush()
         for queue in self.queues:
             queue.forget()

@@ -17,6 +17,8 @@ Value = TypeVar("Value")
 
 PENDING = 1 << 14
 """REQs, and REPs without their REQ, that are remembered."""
+TELLING = frozenset(("REQ", "REP", "REJ", "DREQ"))
+"""Kinds of messages that are looked at."""
 REPEATED = 60_000_000_000
 REPEATED_FRAMES = 1000
 """Nanoseconds and frames within which the same REQ is a repetition, not a new connection."""

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, take
+from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import opcodes
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
@@ -21,7 +21,7 @@ from .cm import read_cm
 from .flow_keys import flow_key, flow_keys
 from .flow_notes import FlowNotes
 from .link import RcLink
-from .management import ConnectionRequest, DisconnectRequested, Established, Management, Refused
+from .management import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused
 from .pairing import NO_READER, Flow, Pair, SendReader, UnpairedFlows
 
 UNPAIRED = 30_000_000_000
@@ -55,6 +55,8 @@ class RcObserver:
         """Disconnected in this batch."""
         self.replayed: list[tuple[RcLink, Bytes, tuple[Rows, Rows]]] = []
         """Packets that were held and now have a connection."""
+        self._in_order: bool | None = None
+        """Whether the times of the batch ascend; None where it was not asked for."""
         self.other: Counter[str] = Counter()
         """Packets of other transport services, by name."""
 
@@ -64,6 +66,7 @@ class RcObserver:
         Where ``runs`` is given, plain Sends are put there and not among the events.
         """
         rows = batch.rows
+        self._in_order = None
         opcode = rows["opcode"]
         reliable = opcodes.IS_RC[opcode]
         managing = is_management(rows)
@@ -84,6 +87,7 @@ class RcObserver:
         events: list[Event] = []
         for link, data, sent in self.replayed:
             events += [(order, link, operation) for order, operation in link.feed(data, sent)]
+            link.settle()
         self.replayed.clear()
         events += self._sort_out(batch.data, rows, kept, runs)
         self.notes.look(batch, self.bindings.bound)
@@ -150,6 +154,7 @@ class RcObserver:
             sent = take(rows, _joined(first)), take(rows, _joined(second))
             made: list[SendRun] | None = None if runs is None else []
             events += [(order, link, operation) for order, operation in link.feed(data, sent, made)]
+            link.settle()
             if runs is not None and made:
                 runs += [(link, run) for run in made]
         return events
@@ -160,7 +165,7 @@ class RcObserver:
         """Take the CM message in row ``index``."""
         row = batch.rows[index]
         start = int(row["payload"])
-        message = read_cm(batch.data, start, start + int(row["captured"]))
+        message = read_cm(batch.data, start, start + int(row["captured"]), TELLING)
         event = self.management.take(message, row) if message is not None else None
         if isinstance(event, Established):
             self._established(event, batch.rows, index)
@@ -176,6 +181,7 @@ class RcObserver:
                 link.connection.ended_by = f"DREQ from the {side} side"
                 link.connection.ended_time = int(row["time"])
                 self.closing.append(link)
+                link.closing = True
                 if link.request is not None:
                     self.management.forget(link.request)
 
@@ -199,10 +205,17 @@ class RcObserver:
             old = self.bindings.current(key)
             start = index
             if old is None or old.link.connection.ended_by:
-                start = _first_after(request, key, rows[:index])
+                start = _first_after(request, key, rows[:index], self._ascending(rows))
                 self._early(link, sender, self.unpaired.release(key), request)
             self.bindings.change(key, start, Binding(link, sender))
             self.management.half_known.pop(key, None)
+
+    def _ascending(self, rows: Rows) -> bool:
+        """Whether the times of the batch are in order."""
+        if self._in_order is None:
+            times = rows["time"]
+            self._in_order = not some(times[1:] < times[:-1])
+        return self._in_order
 
     def _early(self, link: RcLink, sender: int, flow: Flow | None, request: ConnectionRequest) -> None:
         """Packets of a flow from its REQ on belong to the link; what is older waits on."""
@@ -269,6 +282,7 @@ class RcObserver:
         events: list[Event] = []
         for _, data, sent in sorted(pieces.values(), key=itemgetter(0)):
             events += [(order, link, operation) for order, operation in link.feed(data, (sent[0], sent[1]))]
+            link.settle()
         return events
 
     def _one_direction(self, key: int) -> list[Event]:
@@ -301,12 +315,14 @@ def _since(request: ConnectionRequest, rows: Rows) -> Rows:
     return later
 
 
-def _first_after(request: ConnectionRequest, key: int, rows: Rows) -> int:
+def _first_after(request: ConnectionRequest, key: int, rows: Rows, ascending: bool) -> int:
     """The first of ``rows`` that is a packet of flow ``key`` and of the connection that ``request`` asked for.
 
-    A capture may show the first packets before the REP; before the REQ there were none.
+    A capture may show the first packets before the REP; before the REQ there were none.  ``ascending``: the times are.
     """
     start = bisect_left(rows["frame"], request.frame)
+    if not start or (ascending and rows["time"][start - 1] < request.time):
+        return start
     early = places(rows["time"][:start] >= request.time)
     keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])[early] if len(early) else early
     same = early[keys == key]

@@ -156,6 +156,10 @@ class SendQueue:
         """The packets among the last batch that reuse a PSN."""
         return self._detached.frames if self._detached is not None else ()
 
+    def settle(self) -> None:
+        """The batch is over: keep of its requests what those of later ones are compared with."""
+        self.sent.settle()
+
     def forget(self) -> None:
         """No packet will be retransmitted."""
         self.messages.recent.clear()
@@ -201,7 +205,6 @@ class SendQueue:
             self.head = self.base = first_psn(psns[edges[:-1]], ends[breaks - 1])
         for first, last in pairwise(edges):
             self._run(int(psns[first]), int(ends[last - 1]), data, rows[first:last], psns[first:last])
-        self.sent.settle()
 
     def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Requests without a gap between them, PSNs [start, end)."""
