@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Rows
+from rdmascope.dissect.arrays import Rows, take
 from rdmascope.dissect.records.packet_columns import ListedPackets
+from rdmascope.dissect.records.packet_wording import Worded
 from rdmascope.dissect.records.packets import Packet
 from rdmascope.dissect.text_columns import Decimal, Encoder, Piece, Texts, lines, words_of
 from rdmascope.dissect.units import seconds
@@ -31,25 +32,20 @@ def packet_lines(
     packets: ListedPackets, first_time: int, place: Callable[[int], str] | None, encoded: Encoder
 ) -> list[bytes]:
     """The same of many packets, in the order of frames; ``place`` says it of a frame."""
-    made: Iterator[list[bytes]] = (
-        lines(
-            (
-                *_beginning(packets.rows[one.rows], first_time, packets, place),
-                one.protocol._replace(texts=[f"{text:<8}" for text in one.protocol.texts]),
-                " ",
-                Decimal(packets.rows["wire"][one.rows], 6),
-                " ",
-                *one.info,
-            ),
-            len(one.rows),
-            encoded,
-        )
-        for one in packets.worded
-    )
+    made = (_group_lines(packets, one, first_time, place, encoded) for one in packets.worded)
     segments = [
         encoded(packet_line(one, first_time, place(one.frame) if place is not None else "")) for one in packets.segments
     ]
     return packets.ordered(made, segments)
+
+
+def _group_lines(
+    packets: ListedPackets, group: Worded, first_time: int, place: Callable[[int], str] | None, encoded: Encoder
+) -> list[bytes]:
+    rows = take(packets.rows, group.rows)
+    protocol = group.protocol._replace(texts=[f"{text:<8}" for text in group.protocol.texts])
+    beginning = _beginning(rows, first_time, packets, place)
+    return lines((*beginning, protocol, " ", Decimal(rows["wire"], 6), " ", *group.info), len(rows), encoded)
 
 
 def packet_styles(packets: ListedPackets) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Int64s
+from ..arrays import Int64s, take
 from ..frames import Place
 from ..layers import opcodes
 from ..layers.transports import TRANSPORTS
@@ -34,7 +34,7 @@ def packet_json(packets: ListedPackets, find: Find | None, encoded: Encoder) -> 
 
 
 def _pieces(packets: ListedPackets, worded: Worded, find: Find | None) -> Iterator[Piece]:
-    rows = packets.rows[worded.rows]
+    rows = take(packets.rows, worded.rows)
     frames = rows["frame"].tolist()
     yield f'{{"schema":"{schema("packet")}","type":"packet","frame":'
     yield Decimal(rows["frame"])

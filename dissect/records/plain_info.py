@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, big_endian_words, windows
+from ..arrays import Bytes, Int64s, Rows, big_endian_words, take, windows
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, procedure_name
 from ..onc.compound_columns import OperationSequences
 from ..onc.programs import NFS, NFS_CALLBACK, program_name
@@ -96,7 +96,7 @@ class _PlainInfos(NamedTuple):
         for mine, pieces in details:
             if not len(mine):
                 continue
-            rows = self.rows[mine]
+            rows = take(self.rows, mine)
             yield PlainInfo(
                 rows["call_frame" if call else "reply_frame"],
                 Texts(protocols, self.which[mine]),
