@@ -150,6 +150,14 @@ class Transaction(Subject):
         return gss is not None and gss.procedure == RPCSEC_GSS_DATA and gss.service in (GSS_INTEGRITY, GSS_PRIVACY)
 
     @property
+    def arguments_sealed(self) -> bool:
+        """RPCSEC_GSS hides the arguments, which may say how many bytes of results the call asks for."""
+        bound = self.bound_procedure
+        if not self.sealed or bound is None or not binding.may_state_bytes(*bound):
+            return False
+        return self.rpc.gss is not None and self.rpc.gss.service == GSS_PRIVACY
+
+    @property
     def bound(self) -> bool:
         """The upper-layer binding is known."""
         return self.rpc.version is not None and binding.has_binding(self.rpc.program or 0, self.rpc.version)

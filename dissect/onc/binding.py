@@ -245,6 +245,14 @@ def states_bytes(operations: Iterable[str]) -> bool:
     return not _STATING.isdisjoint(operations)
 
 
+def may_state_bytes(program: int, version: int, procedure: int) -> bool:
+    """Whether the arguments of a procedure may say how many bytes of results, not eligible, it asks for."""
+    if program != NFS or version == 4:
+        return (program, procedure) == (NFS, 1)
+    row = nfs3_procedure(procedure) if version == 3 else None
+    return procedure in _ENTRIES_BOUNDS2 if version == 2 else row is not None and row.entries_bound is not None
+
+
 def reply_bound(
     program: int,
     version: int,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...layers.oncrpc_codes import RPCSEC_GSS, RPCSEC_GSS_DATA, SUCCESS
 from ...layers.rpcrdma_codes import RDMA_ERROR
 from ...onc.binding import ENDS_INSIDE
+from ...onc.compound import DataItem
 from ...onc.programs import program_name
 from ...rpcrdma.rpcs import ChunkUse
 from ..judgement import PASSED, UNDECIDABLE, VIOLATION, Judgement, undecidable, violation
@@ -196,7 +197,7 @@ def count_match(transaction: Transaction) -> Judgement | None:
     if results is None:
         return undecidable("the results cannot be read")
     for item in results.items:
-        if item.chunk is None or not item.reduced:
+        if item.chunk is None or not (item.reduced or _nowhere(transaction, item)):
             continue
         chunk = transaction.writes[item.chunk]
         if any((use.returned or 0) > use.advertised.length for use in chunk.segments):
@@ -212,6 +213,15 @@ def count_match(transaction: Transaction) -> Judgement | None:
             return violation(f"count {item.count} of {item.name}, and Write chunk {item.chunk + 1} returns {returned}",
                              "the same number", *transaction.frames)  # fmt: skip
     return judged
+
+
+def _nowhere(transaction: Transaction, item: DataItem) -> bool:
+    """The item is neither inline nor in its chunk, which came back empty; where that was written to all the same, it is
+    V1-WRITE-LENGTH-TRUE's."""
+    if not item.count or item.chunk is None or item.position != len(transaction.reply_stream):
+        return False
+    chunk = transaction.writes[item.chunk]
+    return chunk.returned == 0 and not any(transaction.written(use) for use in chunk.segments)
 
 
 @rule("V1-ITEM-MOVED", "What travels in a chunk is not left in the Payload stream as well", MUST,

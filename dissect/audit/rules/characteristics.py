@@ -19,6 +19,7 @@ from ..nouns import RefusableMessage, SentOption
 from ..rule import Level, rule
 from ..subject import gaps
 from .errors import silent
+from .header import nothing_follows
 from .version2 import LATE_START
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
@@ -114,8 +115,7 @@ def payload(option: SentOption) -> Judgement | None:
         return None
     if option.truncated:
         return undecidable(option.truncated)
-    inline = option.message.inline_length
-    return violation(f"{inline} bytes behind {option_name(option.message.header.option)}", "none") if inline else PASSED
+    return nothing_follows(option, option_name(option.message.header.option))
 
 
 @rule("XC-EXPERIMENTAL", "Characteristics of the experimental range are for experiments", STATED, "6.2", "", SentOption)

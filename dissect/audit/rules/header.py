@@ -16,6 +16,7 @@ from ..judgement import PASSED, Judgement, undecidable, violation
 from ..nouns import SentMessage
 from ..rule import Level, rule
 from ..shape import ERROR, FIRST, NOMSG
+from ..subject import OfMessage
 from ..transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
@@ -203,8 +204,7 @@ def nomsg_payload(sent: SentMessage) -> Judgement | None:
     """
     if sent.header.procedure != RDMA_NOMSG or sent.header.problem:
         return None
-    inline = sent.message.inline_length
-    return violation(f"{inline} bytes behind the chunk lists", "none") if inline else PASSED
+    return nothing_follows(sent, "the chunk lists")
 
 
 @rule("V1-NOMSG-CHUNK", "RDMA_NOMSG carries the chunk that holds the message", MUST,
@@ -263,7 +263,12 @@ def error_payload(sent: SentMessage) -> Judgement | None:
 
 def nothing_behind(sent: SentMessage) -> Judgement | None:
     """Whether an RDMA_ERROR ends where it should."""
-    if sent.header.problem:
-        return None
-    inline = sent.message.inline_length
-    return violation(f"{inline} bytes behind the error", "none") if inline else PASSED
+    return None if sent.header.problem else nothing_follows(sent, "the error")
+
+
+def nothing_follows(sent: OfMessage, what: str) -> Judgement:
+    """Whether a Send ends behind its transport header, which was decoded."""
+    inline, operation = sent.message.inline_length, sent.message.operation
+    if inline:
+        return violation(f"{inline} bytes behind {what}", "none")
+    return PASSED if operation.end_known else undecidable("the end of the Send is not in the capture")

@@ -113,11 +113,12 @@ def reply_chunk_provided(transaction: Transaction) -> Judgement | None:
     Wrong: READDIRPLUS for 32,768 bytes without one, where 4,096 fit inline.
     """
     call = transaction.rpc.call
-    if call is None or call.header.problem or transaction.sealed:
+    if call is None or call.header.problem:
         return None
     wanted = transaction.asked_bytes
     if wanted is None:
-        return None
+        unknown = transaction.reply_chunk is None and transaction.arguments_sealed
+        return undecidable("RPCSEC_GSS seals the arguments") if unknown else None
     if transaction.reply_chunk is not None:
         return PASSED
     limit, source = longest_reply(transaction)
@@ -358,7 +359,8 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
             continue
         written = [transaction.written(use) for use in chunk.segments]
         number = transaction.writes.index(chunk) if chunk.kind == "write" else -1
-        if not any(written) and (not chunk.returned or _unclaimed(transaction, number)):
+        unused = not any(written) or not chunk.returned  # which may have been written to all the same (4.4.6.2)
+        if unused and (_unclaimed(transaction, number) or not (any(written) or chunk.returned)):
             continue
         filled = [(use, one) for use, one in zip(chunk.segments, written, strict=True) if one or not any(written)]
         returned = sum(use.returned or 0 for use, _ in filled)

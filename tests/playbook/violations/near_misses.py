@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from .. import cm, nfs3, nfs4
-from ..rpc import u32
+from ..rpc import Reply, opaque, u32
 from ..rpcrdma import MSG, NOMSG, REPLY, call, error, fetch, reply
 from ..shapes import DATA
 from ..wire import Wire
@@ -14,6 +14,8 @@ from .scripts import (
     SERVER,
     R,
     announced,
+    answer,
+    asked,
     callback,
     create_session,
     hello,
@@ -24,7 +26,9 @@ from .scripts import (
     recalled,
     refuse,
     returned,
+    sealed_call,
     session_created,
+    sized,
 )
 from .variations import breaks, hdr
 
@@ -215,3 +219,50 @@ def served_without_a_message(wire: Wire) -> None:
     connection.send(CLIENT, hdr(connection, 7, NOMSG))
     connection.send(SERVER, hdr(connection, 7, MSG, REPLY) + u32(7, 1, 0, 0, 0, 0))
     hello(connection)
+
+
+def sealed_listing(wire: Wire, service: int, body: bytes) -> None:
+    """READDIRPLUS without a Reply chunk under krb5i (2) or krb5p (3)."""
+    connection = opened(wire)
+    sealed = bytearray(sealed_call(7, 0, service, body))
+    sealed[20:24] = u32(17)
+    connection.send(CLIENT, hdr(connection, 7) + bytes(sealed))
+    refuse(connection, 7)
+    hello(connection)
+
+
+@breaks("V1-REPLY-CHUNK-PROVIDED")
+def long_listing_that_can_be_read(wire: Wire) -> None:
+    """What krb5i protects can be read."""
+    arguments = opaque(nfs3.FH) + bytes(16) + u32(512, 32768)
+    sealed_listing(wire, 2, opaque(u32(1) + arguments) + opaque(bytes(28)))
+
+
+@breaks()
+def long_listing_that_cannot_be_read(wire: Wire) -> None:
+    sealed_listing(wire, 3, opaque(bytes(200)))
+
+
+@breaks()
+def unused_chunk_that_was_written_to(wire: Wire) -> None:
+    """A READ that failed half way: the chunk is unused, and modified (4.4.6.2)."""
+    rpc = reading(opened(wire), 4096)
+    push(rpc, 0, 0, DATA[:500])
+    returned(rpc, nfs3.read_failed(), writes=[sized(rpc.writes[0], 0)])
+
+
+@breaks("V1-COUNT-MATCH")
+def count_of_what_is_nowhere(wire: Wire) -> None:
+    """A count word, an empty chunk, and nothing inline."""
+    rpc = reading(opened(wire), 4096)
+    returned(rpc, nfs3.read_reply(DATA[:4096]), writes=[sized(rpc.writes[0], 0)], left_out=[0])
+
+
+@breaks()
+def positions_in_any_order(wire: Wire) -> None:
+    """Chunks need not stand in the list as they do in the stream."""
+    connection = opened(wire)
+    compound = nfs4.compound(nfs4.sequence(), nfs4.putfh(), nfs4.write(0, DATA[:600]), nfs4.write(8192, DATA[:900]))
+    chunks = [(1, connection.register(900)), (0, connection.register(600))]
+    asked(connection, compound, 7, chunks)
+    connection.send(SERVER, hdr(connection, 7, direction=REPLY) + answer(Reply(accept=4), 7))

@@ -26,7 +26,7 @@ from playbook.iwarp import IwarpWire
 from playbook.packets import Packet
 from playbook.rpcrdma import header
 from playbook.tcp import TcpSegment
-from playbook.violations import hello, opened, proper, proper_second
+from playbook.violations import hello, near_misses, opened, proper, proper_second
 from rdmascope.dissect.audit.auditor import Auditor
 
 DAMAGES = (late, gapped, shorter, short, longer)
@@ -197,3 +197,11 @@ def test_where_no_message_shows_the_direction_the_end_that_began_is_the_client()
         auditor = audit(wire, faults.snap(wire.packets[3:], 14 + 20 + 8 + 12 + 16))
         [finding] = [one for one in auditor.findings if one.rule.id == "V1-PROC-DONE"]
         assert finding.endpoint == 1
+
+
+@pytest.mark.parametrize("version", (1, 2))
+def test_what_rpcsec_gss_seals_is_undecidable(version: int) -> None:
+    wire = Wire(seed=6)
+    wire.version = version
+    near_misses.long_listing_that_cannot_be_read(wire)
+    assert total(audit(wire), "V1-REPLY-CHUNK-PROVIDED").undecidable == 1
