@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from rdmascope.dissect.arrays import Bytes
-from rdmascope.dissect.frames import Place
+from rdmascope.dissect.frames import FrameRun, Place
 
 
 class _Stretch(NamedTuple):
@@ -69,6 +70,33 @@ class Places:
         which = int(stretch.mixed[at])
         file, first = stretch.files[which]
         return Place(self._paths[file], first + int(np.count_nonzero(stretch.mixed[:at] == which)))
+
+    def runs(self) -> Iterator[FrameRun]:
+        """Consecutive frames of one file, in the order of their numbers."""
+        before: FrameRun | None = None
+        for run in self._parts():
+            if before is not None and run.file == before.file and run.frame == before.frame + run.first - before.first:
+                before = before._replace(last=run.last)
+                continue
+            if before is not None:
+                yield before
+            before = run
+        if before is not None:
+            yield before
+
+    def _parts(self) -> Iterator[FrameRun]:
+        for stretch, end in zip(self._stretches, [*self._firsts[1:], self._end], strict=True):
+            if stretch.mixed is None:
+                file, frame = stretch.files[0]
+                yield FrameRun(stretch.first, end - 1, self._paths[file], frame)
+                continue
+            starts = np.concatenate(([0], np.flatnonzero(np.diff(stretch.mixed)) + 1, [len(stretch.mixed)])).tolist()
+            reached = [frame for _, frame in stretch.files]
+            for start, behind in pairwise(starts):
+                which = int(stretch.mixed[start])
+                path = self._paths[stretch.files[which][0]]
+                yield FrameRun(stretch.first + start, stretch.first + behind - 1, path, reached[which])
+                reached[which] += behind - start
 
     def _append(self, stretch: _Stretch) -> None:
         self._stretches.append(stretch)

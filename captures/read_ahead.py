@@ -42,6 +42,7 @@ def ahead(work: Callable[[], Iterator[Item]]) -> Iterator[Item]:
         try:
             os.close(reading)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that takes the items decides.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _work(work, writing)
         finally:
             os._exit(0)

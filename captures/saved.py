@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
+from .errors import CaptureError
 from .open import DUCKDB
 
 
@@ -18,3 +20,11 @@ def holds_tables(path: str) -> bool:
             return file.read(12)[8:] == DUCKDB
     except OSError:
         return False
+
+
+def refuse_tables(paths: Sequence[str]) -> None:
+    """Raise CaptureError where one of the paths has tables: for what takes packets."""
+    for path in filter(holds_tables, paths):
+        from .saved_tables import packets_elsewhere
+
+        raise CaptureError(packets_elsewhere(path)) from None

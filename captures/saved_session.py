@@ -1,124 +1,197 @@
-"""Saved tables in place of a capture, for commands whose answer they hold: RPCs made of rows."""
+"""Saved tables in place of a capture: a Session whose RPCs, connections and sums come from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NoReturn
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, TypeVar
 
-from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
-from rdmascope.dissect.measure.selection import CaptureExtent
+import numpy as np
+
+from rdmascope.dissect.audit.auditor import EARLIER, Auditor, RuleTally, TallyKey
+from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.audit.judgement import VIOLATION
+from rdmascope.dissect.measure.credits import CreditDirection
+from rdmascope.dissect.measure.files import File, FileTable, FileTransfer
+from rdmascope.dissect.records.details import CaptureSums, DetailError, FileDetails, from_json
+from rdmascope.dissect.records.table_results import SIDES
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import Conversation
-from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
-from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
-from rdmascope.dissect.transport.connection import Connection, Endpoint
-from rdmascope.dissect.transport.operations import READ, SEND, Operation, Payload
+from rdmascope.dissect.rpcrdma.dispatch import Undecoded
+from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.transport.health import TransportHealth
 
-from .database import FETCHED
+from .capture_points import OtherPoint
+from .database import Database
 from .errors import CaptureError
+from .places import Places
+from .saved_rpcs import SavedFieldReader, saved_rpcs
 from .saved_tables import open_saved, origin
+from .session import Made, Session, Source, short_names
 
-_QUERY = """
-    SELECT rpcs.* EXCLUDE (time), found
-    FROM rpcs LEFT JOIN (
-        SELECT rpc, list([kind, position::VARCHAR, transferred_bytes::VARCHAR] ORDER BY chunk) AS found
-        FROM chunks GROUP BY rpc
-    ) ON rpc = number
-    ORDER BY number, time_ns
-"""
+Noun = TypeVar("Noun")
 
 
-class SavedSession:
-    """What ``Session`` says of RPCs, from tables.  Its Rpcs have no bytes, and of their headers only the procedure."""
+class SavedAnalyzer(Analyzer):
+    """What an Analyzer is at the end of a capture."""
 
-    follow = None
-    several = False
+    def __init__(
+        self, sums: CaptureSums, conversations: list[Conversation], healths: dict[int, TransportHealth]
+    ) -> None:
+        super().__init__()
+        self._sums = sums
+        self.frames, self.truncated_frames, self.packets = sums.frames, sums.truncated_frames, sums.packets
+        self.skipped, self.evicted = sums.skipped, sums.evicted
+        self.first_time, self.earliest_time, self.last_time = sums.first_time, sums.earliest_time, sums.last_time
+        self.connections = [one.connection for one in conversations]
+        self._conversations = {one.connection.number: one for one in conversations}
+        self._healths = healths
+        self.addresses.learn(0, sums.addresses)
+
+    @property
+    def other_packets(self) -> Counter[str]:
+        return self._sums.other_packets
+
+    @property
+    def undecoded(self) -> list[Undecoded]:
+        return self._sums.undecoded
+
+    @property
+    def unplaced(self) -> dict[int, int]:
+        return self._sums.unplaced
+
+    def health(self, number: int) -> TransportHealth:
+        return self._healths[number]
+
+
+class SavedFiles(FileTable):
+    """The files of saved tables, with the paths that they had."""
+
+    def __init__(self, facts: list[FileDetails], undecoded: Counter[str]) -> None:
+        super().__init__()
+        self.undecoded = undecoded
+        self._facts = {one.number: one for one in facts}
+        self._listed = [one.file() for one in facts]
+
+    def __iter__(self) -> Iterator[File]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    def paths(self, file: File) -> list[str]:
+        return self._facts[file.number].paths
+
+    def removed_path(self, file: File) -> str | None:
+        return self._facts[file.number].removed_path
+
+
+class SavedSession(Session):
+    """A Session that reads saved tables, again and again where that is asked.
+
+    Its RPCs have no bytes.  What takes those, or packets, raises CaptureError, which says which capture has them.
+    """
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        super().__init__(path)
         with open_saved(path) as database:
             found = origin(database)
-            rows = database.connection.execute("SELECT number FROM connections").fetchall()
-        self.damage = CaptureError(found.damage) if found.damage else None
-        self.first_time = found.first_time
-        self._extent = CaptureExtent(
-            found.frames, frozenset(number for (number,) in rows), 0, found.first_time, found.last_time
-        )
+            self._sources = found.sources
+            self.damage = CaptureError(found.damage) if found.damage else None
+            (sums,) = self._details(database, "capture", CaptureSums)
+            conversations = self._details(database, "conversation", Conversation)
+            healths = self._details(database, "health", TransportHealth)
+            self._gone = self._details(database, "evicted conversation", Conversation)
+            self.other_points = self._details(database, "other capture point", OtherPoint)
+            (self.passed_over,) = self._details(database, "passed over", list[str])
+            self._note_places(database)
+        self.analyzer = SavedAnalyzer(sums, conversations, {one.connection: one for one in healths})
 
-    def rpcs(self) -> Iterator[Rpc]:
-        """In the order of their calls."""
-        conversations: dict[int, Conversation] = {}
+    def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
+        rows = database.connection.execute("SELECT content FROM details WHERE kind = ?", [kind]).fetchall()
+        try:
+            return [from_json(noun, content) for (content,) in rows]
+        except DetailError as error:
+            raise CaptureError(f"{self.path}: another version of rdmascope saved these tables: {error}") from None
+
+    def _note_places(self, database: Database) -> None:
+        runs = database.connection.execute(
+            "SELECT first_frame, last_frame, place_file, place_frame FROM places ORDER BY 1"
+        ).fetchall()
+        if runs:
+            self._places = Places()
+            for first, last, file, frame in runs:
+                self._places.add([(file, frame)], np.zeros(last - first + 1, np.uint8))
+            self._names = short_names(self._places.paths)
+
+    def tables(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[RpcTable]:
+        conversations = {one.connection.number: one for one in (*self._gone, *self.analyzer.conversations)}
         with open_saved(self.path) as database:
-            rows = database.connection.execute(_QUERY)
-            names = [one[0] for one in rows.description]
-            while some := rows.fetchmany(FETCHED):
-                for values in some:
-                    row = dict(zip(names, values, strict=True))
-                    number = row["connection"]
-                    if number not in conversations:
-                        ends = Endpoint(row["client"], 0), Endpoint(row["server"], 0)
-                        conversations[number] = Conversation(Connection(number, "", ends))
-                    yield _rpc(row, conversations[number])
+            yield from saved_rpcs(database.connection, conversations)
+        if on_eviction is not None and self._gone:
+            on_eviction(self._gone)
 
-    def extent(self) -> CaptureExtent:
-        return self._extent
+    def field_reader(self) -> FieldReader:
+        return SavedFieldReader()
 
-    def refuse(self, problem: str) -> None:
-        """Raise CaptureError for a filter that can match nothing."""
-        if problem:
-            raise CaptureError(f"{self.path}: {problem}")
+    def credit_directions(self) -> list[CreditDirection]:
+        with open_saved(self.path) as database:
+            return self._details(database, "credits", CreditDirection)
 
-    def check(self) -> None:
-        """Raise CaptureError where the capture was damaged."""
-        if self.damage is not None:
-            raise self.damage
+    def files(self, on_transfers: Callable[[list[FileTransfer]], None] | None = None) -> FileTable:
+        if on_transfers is not None:
+            self.lacks("the contents of files")
+        with open_saved(self.path) as database:
+            facts = self._details(database, "file", FileDetails)
+            (undecoded,) = database.connection.execute(
+                "SELECT content FROM details WHERE kind = 'undecoded of files'"
+            ).fetchall()[0]
+        return SavedFiles(facts, Counter(dict(json.loads(undecoded))))
+
+    def audit(self, auditor: Auditor) -> int:
+        kept = {one.connection.number: one.connection for one in self.analyzer.conversations}
+        known = kept | {one.connection.number: one.connection for one in self._gone}
+        with open_saved(self.path) as database:
+            for row in _rows(database, "SELECT * FROM verdicts"):
+                number = EARLIER if row["connection"] is None else row["connection"]
+                if row["rule"] in auditor.rules:
+                    place = TallyKey(row["rule"], number, SIDES.index(row["endpoint"]))
+                    reasons = json.loads(row["reasons"] or "{}")
+                    auditor.tallies[place] = RuleTally(row["passed"], 0, 0, row["undecidable"], reasons)
+                    if number in kept:
+                        auditor.connections[number] = kept[number]
+            for one in self.analyzer.conversations:
+                if one.protocol == "rpcrdma":
+                    auditor.connections[one.connection.number] = one.connection
+            for row in _rows(database, "SELECT * FROM findings"):
+                rule = auditor.rules.get(row["rule"])
+                if rule is not None:
+                    frames = tuple(map(int, (row["frames"] or "").split()))
+                    endpoint, number = SIDES.index(row["endpoint"]), row["connection"]
+                    finding = Finding(
+                        rule, VIOLATION, known[number], endpoint, row["role"], frames, row["time_ns"] or 0,
+                        row["rpc"], row["xid"], row["observed"], row["required"], "", row["severity"],
+                    )  # fmt: skip
+                    place = TallyKey(rule.id, number if number in kept else EARLIER, endpoint)
+                    auditor.count(finding, auditor.tallies[place])
+            query = "SELECT count(*) FROM rpcs WHERE state <> 'duplicate reply'"
+            (rpcs,) = database.connection.execute(query).fetchall()[0]
+        return int(rpcs)
+
+    def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:
+        self.lacks("packets")
 
     def lacks(self, what: str) -> NoReturn:
         """Raise that ``what`` is not in the tables, and where it is."""
-        with open_saved(self.path) as database:
-            sources = " and ".join(origin(database).sources)
+        sources = " and ".join(self._sources)
         raise CaptureError(f"{self.path}: holds tables, in which {what} are not; they are in {sources}")
 
 
-def _rpc(row: dict[str, Any], conversation: Conversation) -> Rpc:
-    backward = row["direction"] == "backward"
-    parts = (row[f"{name}_ns"] for name in ("latency", "call", "reads", "server", "writes", "reply"))
-    rpc = Rpc(
-        row["number"],
-        conversation,
-        backward,
-        row["xid"],
-        program=row["program_number"],
-        version=row["version"],
-        procedure=row["procedure_number"],
-        minor_version=row["minor_version"],
-        operations=tuple((row["operations"] or "").split()),
-        name=row["procedure"] or "",
-        status=row["status"] or "",
-        failed=row["failed"],
-        state=row["state"],
-        contents=row["contents"],
-        latency=None if row["latency_ns"] is None else Latency(*parts),
-        chunks=[_chunk(*chunk) for chunk in row["found"] or ()],
-        retransmission_delay=row["retransmission_delay_ns"],
-    )
-    if row["call_frame"] is not None:
-        rpc.call = _message(row, "call", row["time_ns"])
-        rpc.call.operation.retransmissions = row["retransmitted_packets"]
-    if row["reply_frame"] is not None:
-        rpc.reply = _message(row, "reply", row["time_ns"] if rpc.call is None else row["end_time_ns"])
-    return rpc
-
-
-def _message(row: dict[str, Any], side: str, time: int) -> Message:
-    frame, length = row[f"{side}_frame"], row[f"{side}_inline_bytes"]
-    operation = Operation(SEND, 0, frame, frame, time, time, length, Payload())
-    procedure = RDMA_NOMSG if (row[f"{side}_rdma_procedure"] or "").endswith("_NOMSG") else RDMA_MSG
-    header = TransportHeader(row["xid"], row["rdma_version"], None, procedure)
-    return Message(operation, header, memoryview(b""), 0, 0, length)
-
-
-def _chunk(kind: str, position: str | None, transferred: str) -> ChunkUse:
-    length = int(transferred)
-    operations = [Operation(READ, 0, 0, 0, 0, 0, length, Payload())] if length else []
-    use = SegmentUse(Segment(0, length, 0), operations=operations)
-    return ChunkUse(kind, None if position is None else int(position), [use])
+def _rows(database: Database, query: str) -> Iterator[dict[str, Any]]:
+    rows = database.connection.execute(query)
+    names = [one[0] for one in rows.description]
+    while some := rows.fetchmany(1000):
+        for values in some:
+            yield dict(zip(names, values, strict=True))

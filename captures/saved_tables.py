@@ -64,7 +64,7 @@ def packets_elsewhere(path: str) -> str:
     """Why a command that reads packets cannot read ``path``, and where they are."""
     with open_saved(path) as database:
         sources = " and ".join(origin(database).sources)
-    return f"{path}: holds tables, for 'rdmascope sql' and 'rdmascope rpcs', but no packets: they are in {sources}"
+    return f"{path}: holds tables, in which packets are not; they are in {sources}"
 
 
 def save(database: Database, path: str, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:

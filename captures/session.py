@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from rdmascope.dissect.arrays import Bytes
-from rdmascope.dissect.frames import FrameBatch, Place
+from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
 from rdmascope.dissect.measure.selection import CaptureExtent, FrameRange
 from rdmascope.dissect.records.places import placed
@@ -20,7 +20,7 @@ from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from rdmascope.dissect.units import plural
 
 from .capture_points import OtherPoint
@@ -30,11 +30,15 @@ from .merge import MergedCaptures, first_of, open_captures
 from .open import CaptureFile, Follow
 from .places import Places
 from .read_ahead import ahead, processors
-from .saved import holds_tables
+from .saved import refuse_tables
 
 if TYPE_CHECKING:
+    from rdmascope.dissect.audit.auditor import Auditor
+    from rdmascope.dissect.measure.credits import CreditDirection
+    from rdmascope.dissect.measure.files import FileTable, FileTransfer
     from rdmascope.dissect.records.packet_columns import ListedPackets
     from rdmascope.dissect.records.packets import Packet
+    from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 
 Made = TypeVar("Made", FrameBatch, DecodedFrames)
 
@@ -156,6 +160,48 @@ class Session:
                 return
         yield from lister.finish()
 
+    def field_reader(self) -> FieldReader:
+        """Reads what its RPCs name: files, ranges, state and callers."""
+        from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
+
+        return FieldReader()
+
+    def credit_directions(self) -> list[CreditDirection]:
+        """The credits of each connection and direction that had calls or replies, in a pass of its own."""
+        from rdmascope.dissect.measure.credits import CreditHistory
+
+        histories: list[CreditHistory] = []
+
+        def watch(conversation: Conversation) -> CreditHistory:
+            histories.append(CreditHistory(conversation))
+            return histories[-1]
+
+        self.analyzer.listener = watch
+        for _ in self.tables():
+            pass
+        return [one for history in histories for one in history.directions if one.calls or one.replies]
+
+    def files(self, on_transfers: Callable[[list[FileTransfer]], None] | None = None) -> FileTable:
+        """The files of NFS calls, in a pass of its own; ``on_transfers`` is given what was transferred."""
+        from rdmascope.dissect.measure.files import FileTable
+
+        files = FileTable()
+        for rpc in self.rpcs():
+            transfers = files.add(rpc)
+            if on_transfers is not None:
+                on_transfers(transfers)
+        return files
+
+    def audit(self, auditor: Auditor) -> int:
+        """Judge all connections, in a pass of its own; returns the number of RPCs."""
+        self.analyzer.listener = auditor.listener
+        rpcs = 0
+        for table in self.tables(auditor.evict):
+            rpcs += len(table) - sum(rpc.state == DUPLICATE_REPLY for rpc in table.objects)
+            auditor.forget(self.analyzer.last_time or 0)
+        auditor.finish(self.analyzer.conversations)
+        return rpcs
+
     def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:
         """What ``line`` gives of the frames, until they end or are damaged."""
         frames = 0
@@ -167,7 +213,7 @@ class Session:
                     self.analyzer.decoder.hosts_elsewhere = capture.hosts_elsewhere
                     self._places = capture.places if len(capture.files) > 1 else None
                     self._files = capture.files
-                    self._names = _short_names(capture.files)
+                    self._names = short_names(capture.files)
                 made = line(capture)
                 while True:
                     with uncollected():
@@ -180,16 +226,9 @@ class Session:
                         self._progress(capture.position, capture.size, frames)
         except CaptureError as error:
             if not frames:
-                self._look_for_tables()
+                refuse_tables(self.paths)
                 raise
             self.damage = error
-
-    def _look_for_tables(self) -> None:
-        """Raise CaptureError where the paths are no captures, but tables that were made of some."""
-        for path in filter(holds_tables, self.paths):
-            from .saved_tables import packets_elsewhere
-
-            raise CaptureError(packets_elsewhere(path)) from None
 
     def check(self) -> None:
         """Raise CaptureError for what was wrong with the capture, after what it gave was used."""
@@ -209,6 +248,10 @@ class Session:
             return self._places.find(frame)
         path = self._files[0] if self._files else self.paths[0]
         return Place(path, frame) if 0 < frame <= self.analyzer.frames else None
+
+    def place_runs(self) -> Iterator[FrameRun]:
+        """Which frames are in which of several files; none where one file was read."""
+        return iter(()) if self._places is None else self._places.runs()
 
     def placed(self, fields: Record) -> Record:
         """The record, with the file of each frame, and its number there, where several files are read as one."""
@@ -257,12 +300,13 @@ class Session:
             raise CaptureError(f"{problem}; {error}") from None
         raise CaptureError(f"{self.path}: {problem}")
 
-    def passed_over_words(self) -> str:
-        """Which files of a directory were passed over, in one line; '' where none was."""
-        return f"passed over: {first_of(self.passed_over)}" if self.passed_over else ""
+    def remarks(self) -> list[str]:
+        """Which files of a directory were passed over, and which were captured elsewhere: a line each."""
+        passed_over = [f"passed over: {first_of(self.passed_over)}"] if self.passed_over else []
+        return passed_over + [str(point) for point in self.other_points]
 
 
-def _short_names(paths: Sequence[str]) -> dict[str, str]:
+def short_names(paths: Sequence[str]) -> dict[str, str]:
     """Names of files without their directories, where that tells them apart."""
     names = {path: os.path.basename(path) for path in paths}
     return names if len(set(names.values())) == len(names) else {path: path for path in paths}

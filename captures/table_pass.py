@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.files import FileTable
+from rdmascope.dissect.records.details import CaptureSums, FileDetails
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
+from rdmascope.dissect.records.table_results import Detail, Verdict
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners, Listener
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -19,8 +23,11 @@ from .session import Session
 ROWS = 8192
 """Rows of a table that are held before they are given."""
 
-WITH_CONTENTS = {"packet", "finding", "file"}
-"""Nouns that are made of the bytes of messages."""
+AUDITED = {"finding", "verdict"}
+WITH_CREDITS = {"credits", "detail"}
+WITH_FILES = {"file", "detail"}
+WITH_CONTENTS = {"packet"} | AUDITED | WITH_FILES
+"""Nouns that take an audit, the credits or the files; and those that are made of the bytes of messages."""
 
 
 def needs_contents(wanted: Wanted) -> bool:
@@ -57,20 +64,34 @@ class _TablePass:
     def __init__(self, session: Session, builders: list[TableBuilder]) -> None:
         self.session = session
         self.builders = builders
-        self.packets, self.rpcs, self.findings, self.conversations, self.files = (
-            [builder for builder in builders if builder.table.of == noun]
-            for noun in ("packet", "rpc", "finding", "conversation", "file")
+        self.by_noun: dict[str, list[TableBuilder]] = {}
+        for builder in builders:
+            self.by_noun.setdefault(builder.table.of, []).append(builder)
+        self.packets = self.by_noun.get("packet", [])
+        self.names_files = bool(self.by_noun.keys() & WITH_FILES) or any(
+            builder.needs("files") for builder in self.by_noun.get("rpc", ())
         )
-        self.names_files = bool(self.files) or any(builder.needs("files") for builder in self.rpcs)
         self.file_table = FileTable()
         self.fields = FieldReader()
         self.ended = 0
         """RPCs that were added."""
         self.auditor: Auditor | None = None
-        if self.findings:
+        if self.by_noun.keys() & AUDITED:
             self.auditor = Auditor(examples=1)
-            self.auditor.on_finding = lambda finding, _: self._add_to(self.findings, finding)
-            session.analyzer.listener = self.auditor.listener
+            self.auditor.on_finding = lambda finding, _: self._add("finding", finding)
+        self.credits: dict[int, CreditHistory] | None = {} if self.by_noun.keys() & WITH_CREDITS else None
+        """By connection number."""
+        if self.auditor is not None or self.credits is not None:
+            session.analyzer.listener = self._listener
+
+    def _listener(self, conversation: Conversation) -> Listener:
+        listeners: list[ColumnListener] = []
+        if self.auditor is not None:
+            listeners.append(self.auditor.listener(conversation))
+        if self.credits is not None:
+            history = self.credits[conversation.connection.number] = CreditHistory(conversation)
+            listeners.append(history)
+        return ColumnListeners(*listeners)
 
     def full(self, rows: int = ROWS) -> Iterator[tuple[str, Columns]]:
         for builder in self.builders:
@@ -93,26 +114,54 @@ class _TablePass:
                 self.file_table.add(rpc)
                 used.append(self.file_table.used)
                 paths.append(self.file_table.path_of(rpc, self.fields.fields(rpc)))
-        self._add_to(self.rpcs, RpcBatch(table, self.ended, used, paths, self.fields))
+        self._add("rpc", RpcBatch(table, self.ended, used, paths, self.fields))
         self.ended += len(table)
 
     def evict(self, conversations: list[Conversation]) -> None:
         """Nothing more comes of these."""
-        for one in conversations:
-            self._add_to(self.conversations, one)
         if self.auditor is not None:
             self.auditor.evict(conversations)
+        for one in conversations:
+            self._add("conversation", one)
+            self._add("detail", Detail("evicted conversation", one.connection.number, one))
+            self._add_credits(one.connection.number)
 
     def finish(self) -> None:
-        conversations = self.session.analyzer.conversations
-        for one in conversations:
-            self._add_to(self.conversations, one)
+        analyzer = self.session.analyzer
+        conversations = analyzer.conversations
         if self.auditor is not None:
             self.auditor.finish(conversations)
+            for place, tally in self.auditor.tallies.items():
+                self._add("verdict", Verdict(place, self.auditor.rules[place.rule], tally))
+        for one in conversations:
+            self._add("conversation", one)
+        for number in sorted(self.credits or ()):
+            self._add_credits(number)
         for file in self.file_table:
-            self._add_to(self.files, (self.file_table, file))
+            self._add("file", (self.file_table, file))
+        for run in self.session.place_runs():
+            self._add("place", run)
+        if "detail" in self.by_noun:
+            self._add("detail", Detail("capture", None, CaptureSums.of(analyzer)))
+            self._add("detail", Detail("passed over", None, self.session.passed_over))
+            for point in self.session.other_points:
+                self._add("detail", Detail("other capture point", None, point))
+            for one in conversations:
+                number = one.connection.number
+                self._add("detail", Detail("conversation", number, one))
+                self._add("detail", Detail("health", number, analyzer.health(number)))
+            for file in self.file_table:
+                self._add("detail", Detail("file", file.number, FileDetails.of(self.file_table, file)))
+            self._add("detail", Detail("undecoded of files", None, self.file_table.undecoded))
 
-    @staticmethod
-    def _add_to(builders: list[TableBuilder], noun: object) -> None:
-        for builder in builders:
+    def _add_credits(self, number: int) -> None:
+        history = None if self.credits is None else self.credits.pop(number, None)
+        if history is not None:
+            for direction in history.directions:
+                if direction.calls or direction.replies:
+                    self._add("credits", direction)
+                    self._add("detail", Detail("credits", number, direction))
+
+    def _add(self, of: str, noun: object) -> None:
+        for builder in self.by_noun.get(of, ()):
             builder.add(noun)

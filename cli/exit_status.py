@@ -6,6 +6,8 @@ EXIT_FOUND = 1
 EXIT_BAD_INPUT = 2
 EXIT_NOTHING_JUDGED = 3
 EXIT_INTERNAL = 70
+EXIT_SIGNAL = 128
+"""To which the number of the signal is added."""
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED = 141
 
@@ -20,5 +22,6 @@ EXIT_STATUS = {
     EXIT_INTERNAL: "An error of this program, which its message asks to report.",
     EXIT_INTERRUPTED: "Ctrl-C.",
     EXIT_CLOSED: "The reader of the output closed it.",
+    143: "SIGTERM; 129 is SIGHUP.  live and probe end as they do by Ctrl-C.",
 }
 """Status and meaning: the source of the manual page and of ``docs/exit-status.md``."""

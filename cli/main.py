@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 
-from .exit_status import EXIT_BAD_INPUT, EXIT_CLOSED, EXIT_INTERNAL, EXIT_INTERRUPTED
+from .exit_status import EXIT_BAD_INPUT, EXIT_CLOSED, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_SIGNAL
 from .terminal import complain, settle_streams
 
 COMMANDS = {
@@ -36,6 +39,18 @@ COMMANDS = {
     "verify": "Compare with Wireshark, and explain where the two differ.",
 }
 """Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""
+
+
+def _end_in_order() -> None:
+    """SIGTERM and SIGHUP, where they are not ignored, end the command as Ctrl-C does: temporary files are removed."""
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        sys.exit(EXIT_SIGNAL + number)
+
+    with suppress(ValueError):  # Only the main thread may.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, end)
 
 
 class ClosedOutputError(Exception):
@@ -92,6 +107,7 @@ class Commands(click.Group):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         settle_streams()
+        _end_in_order()
         try:
             status = super().main(args, prog_name or "rdmascope", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()

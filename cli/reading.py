@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from rdmascope.captures import Follow
+from rdmascope.captures import CaptureError, Follow
+from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Made, Paths, Session, Source
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count
@@ -86,6 +88,32 @@ def _until_interrupted(follow: Follow | None) -> Iterator[Follow | None]:
         signal.signal(signal.SIGINT, before)
 
 
+def opened(
+    paths: Sequence[str],
+    ports: tuple[int, ...] = (),
+    force: str | None = None,
+    *,
+    contents: bool = True,
+    icrc: bool = False,
+    streaming: bool = False,
+    follow: Follow | None = None,
+) -> Session:
+    """A pass over captures, or over saved tables where ``paths`` is one such; see ``Reading``."""
+    if not any(map(holds_tables, paths)):
+        options = replace(analyzer_options(ports, force, contents), icrc=icrc)
+        return Reading(paths, options, streaming=streaming, follow=follow)
+    from rdmascope.captures.saved_session import SavedSession
+
+    if len(paths) > 1:
+        raise CaptureError("saved tables stand alone, without other files")
+    saved = SavedSession(paths[0])
+    if ports or force or icrc or follow is not None:
+        saved.lacks("what --port, --as, --icrc and --follow ask of")
+    for words in saved.remarks():
+        complain(words)
+    return saved
+
+
 class Reading(Session):
     """A Session with a progress bar, ended by Ctrl-C where it follows."""
 
@@ -118,8 +146,6 @@ class Reading(Session):
                 gc.enable()
 
     def check(self) -> None:
-        if words := self.passed_over_words():
+        for words in self.remarks():
             complain(words)
-        for one in self.other_points:
-            complain(str(one))
         super().check()

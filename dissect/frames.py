@@ -50,6 +50,17 @@ class Place(NamedTuple):
     """Number of the frame in it, from 1."""
 
 
+class FrameRun(NamedTuple):
+    """Consecutive frames of one of several files."""
+
+    first: int
+    last: int
+    """Numbers, counted over all files."""
+    file: str
+    frame: int
+    """The number of the first in its file."""
+
+
 @dataclass(frozen=True, slots=True)
 class FrameBatch:
     """Consecutive frames of one capture.

@@ -20,7 +20,7 @@ from rdmascope.dissect.measure.live_window import LiveWindow
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
-from rdmascope.dissect.rpcrdma.listeners import Listeners
+from rdmascope.dissect.rpcrdma.listeners import ColumnListeners
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..capture_points import OtherPoint
@@ -213,9 +213,9 @@ class LiveSession:
             self.keeper.close()
         gc.enable()
 
-    def _listeners(self, conversation: Conversation) -> Listeners:
+    def _listeners(self, conversation: Conversation) -> ColumnListeners:
         history = self.credits[conversation.connection.number] = CreditHistory(conversation)
-        return Listeners(self.auditor.listener(conversation), history)
+        return ColumnListeners(self.auditor.listener(conversation), history)
 
     def _found(self, finding: Finding, tally: RuleTally) -> None:
         self.findings += 1

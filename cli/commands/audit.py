@@ -16,11 +16,10 @@ from rdmascope.dissect.measure.selection import unknown_connections
 from rdmascope.dissect.records.audit import audit_records
 from rdmascope.dissect.records.ci import junit, sarif
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents
-from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import connection_option
-from ..reading import Reading, analyzer_options, recognition_options
+from ..reading import opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views import audit as views
 
@@ -129,14 +128,9 @@ def command(
     for at, file in enumerate(files):
         kept = settings.examples if examples is None else examples
         auditor = Auditor(rules, kept, not_waived(settings.waivers), release=drop_contents)
-        reading = Reading(file, analyzer_options(ports, force))
-        reading.analyzer.listener = auditor.listener
         try:
-            rpcs = 0
-            for table in reading.tables(auditor.evict):
-                rpcs += len(table) - sum(rpc.state == DUPLICATE_REPLY for rpc in table.objects)
-                auditor.forget(reading.analyzer.last_time or 0)
-            auditor.finish(reading.analyzer.conversations)
+            reading = opened((file,), ports, force)
+            rpcs = reading.audit(auditor)
             for place in list(auditor.tallies):
                 if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):
                     del auditor.tallies[place]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import click
 
-from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.selection import unknown_connections
 from rdmascope.dissect.records.credits import credits_record
 from rdmascope.dissect.records.schema import schema
-from rdmascope.dissect.rpcrdma.conversation import Conversation
 
 from ..options import connection_option
-from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..reading import file_argument, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views.credits import credits_view
 
@@ -44,17 +42,8 @@ def command(
 
     Times are those at the capture point: a call is outstanding from when it passes there until its reply does.
     """
-    histories: list[CreditHistory] = []
-
-    def watch(one: Conversation) -> CreditHistory:
-        histories.append(CreditHistory(one))
-        return histories[-1]
-
-    reading = Reading(files, analyzer_options(ports, force, contents=False))
-    reading.analyzer.listener = watch
-    for _ in reading.rpcs():
-        pass
-    found = [one for history in histories for one in history.directions if one.calls or one.replies]
+    reading = opened(files, ports, force, contents=False)
+    found = reading.credit_directions()
     found.sort(key=lambda one: (one.connection.number, one.backward))
     chosen = [one for one in found if not connections or one.connection.number in connections]
     problem = unknown_connections(connections, reading.extent())

@@ -9,11 +9,12 @@ from rich.text import Text
 
 from rdmascope.captures.extract import MANIFEST, Spool, Target
 from rdmascope.captures.manifest import extract_files
-from rdmascope.dissect.measure.files import File, FileTable
+from rdmascope.captures.saved import holds_tables
+from rdmascope.dissect.measure.files import File, FileTable, FileTransfer
 from rdmascope.dissect.records.files import file_record
 from rdmascope.dissect.records.schema import Record, schema
 
-from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..reading import file_argument, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views import files as views
 
@@ -89,17 +90,20 @@ def command(
     """
     if overwrite and directory is None:
         raise click.UsageError("--force goes with --extract", click.get_current_context())
-    reading = Reading(files, analyzer_options(ports, force))
-    table = FileTable()
+    reading = opened(files, ports, force)
     extracts: dict[int, Record] = {}
     if directory is None:
-        for rpc in reading.rpcs():
-            table.add(rpc)
+        table = reading.files()
     else:
+        if any(map(holds_tables, files)):
+            reading.files(on_transfers=print)  # Raises, before anything is made.
         with Target(directory, reading.paths, overwrite) as target, Spool(directory) as spool:
-            for rpc in reading.rpcs():
-                for transfer in table.add(rpc):
+
+            def keep(transfers: list[FileTransfer]) -> None:
+                for transfer in transfers:
                     spool.add(transfer)
+
+            table = reading.files(keep)
             if reading.analyzer.packets:
                 extracts = extract_files(target, spool, table, reading.paths)
     listed = [one for one in table if everything or one.transfers or one.calls]

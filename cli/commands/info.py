@@ -7,6 +7,7 @@ from rich.text import Text
 
 from rdmascope.captures import CaptureError, open_capture
 from rdmascope.captures.merge import expand
+from rdmascope.captures.saved import refuse_tables
 from rdmascope.captures.survey import Survey, survey_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
@@ -50,6 +51,7 @@ def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:
     Nothing is truncated, and every packet is intact.  A pcap file does not record what the capturing host dropped; a
     pcapng file may.  Frames that it dropped look like packets that the network lost: "report" calls both missing.
     """
+    refuse_tables(files)
     failed = False
     paths: list[tuple[str, bool]] = []
     for file in files:

@@ -17,7 +17,7 @@ from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 from ..exit_status import EXIT_BAD_INPUT
-from ..reading import Reading, analyzer_options, follow_options, following, recognition_options
+from ..reading import follow_options, following, opened, recognition_options
 from ..terminal import complain, console, paged, print_json, show
 
 if TYPE_CHECKING:
@@ -102,8 +102,10 @@ def command(
     for at, source in enumerate(sources):
         if at and not as_json:
             click.echo()
-        reading = Reading(source, analyzer_options(ports, force), follow=following(follow, idle))
         try:
+            reading = opened(
+                (source,) if isinstance(source, str) else source, ports, force, follow=following(follow, idle)
+            )
             gathered = Gathered(top)
             for table in reading.tables(gathered.evict):
                 gathered.add_table(table)

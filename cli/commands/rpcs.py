@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from rdmascope.captures.saved import holds_tables
+from rdmascope.captures.session import Session
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
 from rdmascope.dissect.measure.moments import Moment
 from rdmascope.dissect.measure.selection import RpcFilter
@@ -19,17 +19,13 @@ from rdmascope.dissect.records.rpc import message_record, rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.records.rpc_values import ValueTexts
 from rdmascope.dissect.records.schema import schema
-from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import DURATION, MOMENT, XID, connection_option, procedures
 from ..plain import harmless_line
-from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
+from ..reading import file_argument, follow_options, following, opened, recognition_options
 from ..terminal import console, json_line, json_value
 from ..views import rpcs as views
-
-if TYPE_CHECKING:
-    from rdmascope.captures.saved_session import SavedSession
 
 SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
     "time": views.begin,
@@ -110,37 +106,28 @@ def command(
       1067985595  10542000  262144
       ...
     """
-    options = analyzer_options(ports, force, contents=as_json)
-    reading: Reading | SavedSession
-    if len(files) == 1 and holds_tables(files[0]):
-        from rdmascope.captures.saved_session import SavedSession
-
-        reading = SavedSession(files[0])
-        if as_json:
-            reading.lacks("the transport headers of --json")
-    else:
-        reading = Reading(files, options, streaming=sort is None, follow=following(follow, idle))
-    fields = FieldReader()
+    reading = opened(files, ports, force, contents=as_json, streaming=sort is None, follow=following(follow, idle))
+    fields = reading.field_reader()
     wanted = RpcFilter(names, xids, connections, slower_than, errors, since, until)
     out = console()
     narrow = out.is_terminal and out.width < views.NARROW
 
     def row(rpc: Rpc) -> str | Text:
         place = None
-        if as_json and isinstance(reading, Reading):
+        if as_json:
             return json_line(reading.placed(rpc_record(rpc, fields.fields(rpc))))
-        if isinstance(reading, Reading) and reading.several:
+        if reading.several:
             place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
         return views.line(rpc, reading.first_time, narrow, place)
 
     rows: Iterator[str | Text]
-    if as_json and sort is None and wanted == RpcFilter() and isinstance(reading, Reading):
+    if as_json and sort is None and wanted == RpcFilter():
         rows = _all_lines(reading)
     else:
         rows = _rows(reading, wanted, row, sort)
     first = next(rows, None)
     problem = wanted.problem(reading.extent()) if first is None else ""
-    width = reading.place_width(13) if isinstance(reading, Reading) and reading.several else 0
+    width = reading.place_width(13) if reading.several else 0
     if not as_json and not problem and (first is not None or reading.damage is None):
         _print_line(out, Text(views.header(narrow, width).plain, "dim"))
     for one in rows if first is None else chain((first,), rows):
@@ -150,7 +137,7 @@ def command(
 
 
 def _rows(
-    reading: Reading | SavedSession, wanted: RpcFilter, row: Callable[[Rpc], str | Text], sort: str | None
+    reading: Session, wanted: RpcFilter, row: Callable[[Rpc], str | Text], sort: str | None
 ) -> Iterator[str | Text]:
     """What is printed of the RPCs that pass, in the order that is asked for."""
     order: CallOrder[str | Text] = CallOrder(0 if reading.follow else MAX_HELD)
@@ -171,11 +158,11 @@ def _rows(
         yield from map(row, kept)
 
 
-def _all_lines(reading: Reading) -> Iterator[str | Text]:
+def _all_lines(reading: Session) -> Iterator[str | Text]:
     """The lines of all RPCs in the order of their calls, those of a batch in one."""
     order: CallOrder[str] = CallOrder(0 if reading.follow else MAX_HELD)
     lines = RpcLines(lambda rpc: json_line(message_record(rpc)))
-    fields, texts = FieldReader(), ValueTexts(json_value)
+    fields, texts = reading.field_reader(), ValueTexts(json_value)
     placed = reading.placed
     for table in reading.tables():
         columns = fields.columns(table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
 
 import click
 
@@ -14,7 +13,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
 from ..options import connection_option
-from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..reading import file_argument, opened, recognition_options
 from ..terminal import complain, console, print_json, show
 
 MAX_PAID = 1000
@@ -77,8 +76,7 @@ def command(
     """
     from ..views import transport as views
 
-    options = analyzer_options(ports, force, contents=False)
-    reading = Reading(files, replace(options, icrc=icrc))
+    reading = opened(files, ports, force, contents=False, icrc=icrc)
     paid: dict[int, list[tuple[int, int, Paid]]] = {}
     for rpc in reading.rpcs():
         if rpc.retransmission_delay:

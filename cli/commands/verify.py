@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.saved import refuse_tables
 from rdmascope.captures.second_opinion import compare
 from rdmascope.captures.session import rereadable
 from rdmascope.captures.wireshark import Tshark, TsharkInput, find_tshark, in_words
@@ -87,6 +88,7 @@ def command(
     The call was sent in frame 107 and was answered 8.91 ms later.  Wireshark shows it when all its data has arrived,
     in frame 113, so its response time excludes the transfer of the data.
     """
+    refuse_tables(files)
     with rereadable(files) as paths:
         reading = Reading(paths, analyzer_options(ports, force, contents=not headers))
         with TsharkInput(reading.paths) as readable:

@@ -372,20 +372,23 @@ class Auditor:
             tally.undecidable += 1
             tally.add_reason(judgement.reason)
         else:
-            finding = self._finding(rule, subject, judgement, endpoint)
-            if self.keep is not None and not self.keep(finding):
-                self.waived_count += 1
-                if len(self.waived) < self.examples:
-                    self.waived.append(finding)
-                return
-            tally.violated += 1
-            tally.notes += judgement.note
-            tally.worst = min(tally.worst, RANKS.index(finding.severity))
-            if len(tally.examples) < self.examples:
-                tally.add_examples([finding])
-            if self.on_finding is not None:
-                self._count_classes(subject.connection.number)
-                self.on_finding(finding, tally)
+            self.count(self._finding(rule, subject, judgement, endpoint), tally)
+
+    def count(self, finding: Finding, tally: RuleTally) -> None:
+        """Add a violation to what its rule found there, unless it is waived."""
+        if self.keep is not None and not self.keep(finding):
+            self.waived_count += 1
+            if len(self.waived) < self.examples:
+                self.waived.append(finding)
+            return
+        tally.violated += 1
+        tally.notes += finding.severity == "note"
+        tally.worst = min(tally.worst, RANKS.index(finding.severity))
+        if len(tally.examples) < self.examples:
+            tally.add_examples([finding])
+        if self.on_finding is not None:
+            self._count_classes(finding.connection.number)
+            self.on_finding(finding, tally)
 
     def _finding(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> Finding:
         return Finding(

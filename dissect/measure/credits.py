@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Rows
 from ..layers.rpcrdma_codes import RDMA_ERROR
 from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.listeners import PlainPairs
 from ..rpcrdma.messages import Message
+from ..rpcrdma.rpc_table import PlainRpcs, RpcNames
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
 from ..transport.operations import Operation
@@ -71,6 +79,36 @@ class CreditDirection:
         """Calls outstanding, averaged over time."""
         return self.busy / max(1, self.last_time - self.first_time)
 
+    def call(self, time: int, credits: int | None) -> None:
+        """A call at ``time`` (ns), and what it requests."""
+        self.advance(time)
+        limit = self.limit
+        self.calls += 1
+        self.outstanding += 1
+        if self.outstanding > self.max_outstanding:
+            self.max_outstanding = self.outstanding
+        if credits is not None and credits != self.latest_requested:
+            self.latest_requested, self.requested = credits, _range(self.requested, credits)
+        if limit is not None and self.outstanding >= limit:
+            self.blockages += self.outstanding == limit
+            self.exceeded += self.outstanding > limit
+        here = self.bin(self.last_time)
+        here.requested = credits if here.requested is None else max(here.requested, credits or 0)
+        if self.outstanding > here.outstanding:
+            here.outstanding = self.outstanding
+
+    def reply(self, time: int, credits: int | None, answers: bool) -> None:
+        """A reply at ``time`` (ns), what it grants, and whether it answers an outstanding call."""
+        self.advance(time)
+        self.replies += 1
+        self.outstanding -= answers
+        if credits is not None:
+            if credits != self.latest_granted:
+                self.latest_granted, self.granted = credits, _range(self.granted, credits)
+            here = self.bin(self.last_time)
+            if here.granted is None or credits < here.granted:
+                here.granted = credits
+
     def advance(self, time: int) -> None:
         """It is ``time`` (ns)."""
         if not self.first_time:
@@ -92,9 +130,12 @@ class CreditDirection:
         self.last_time = time
 
     def bin(self, time: int) -> CreditInterval:
-        while time // self.width not in self.bins and len(self.bins) >= MAX_BINS:
-            self._widen()
-        return self.bins.setdefault(time // self.width, CreditInterval(outstanding=self.outstanding))
+        found = self.bins.get(time // self.width)
+        if found is None:
+            while time // self.width not in self.bins and len(self.bins) >= MAX_BINS:
+                self._widen()
+            found = self.bins.setdefault(time // self.width, CreditInterval(outstanding=self.outstanding))
+        return found
 
     def _widen(self) -> None:
         wider: dict[int, CreditInterval] = {}
@@ -133,45 +174,33 @@ def _range(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
 
 
 class CreditHistory:
-    """Listens to the RPCs of one connection; a ``listeners.Listener``."""
+    """Listens to the RPCs of one connection; a ``listeners.ColumnListener``."""
 
     def __init__(self, conversation: Conversation) -> None:
         connection = conversation.connection
         self.directions = CreditDirection(connection, False), CreditDirection(connection, True)
         self.open: tuple[set[Rpc], ...] = (set(), set())
+        self._plain: Iterator[tuple[bool, int, int]] = iter(())
+        """The forward calls and replies of a batch to come, in their order: time, and credit value."""
+        self._happened = 0
 
     def call_sent(self, rpc: Rpc) -> None:
         assert rpc.call is not None
-        one, credits = self.directions[rpc.backward], rpc.call.header.credits
-        one.advance(rpc.call.time)
-        limit = one.limit
         self.open[rpc.backward].add(rpc)
-        one.calls += 1
-        one.outstanding += 1
-        one.max_outstanding = max(one.max_outstanding, one.outstanding)
-        if credits is not None:
-            one.latest_requested, one.requested = credits, _range(one.requested, credits)
-        if limit is not None and one.outstanding == limit:
-            one.blockages += 1
-        if limit is not None and one.outstanding > limit:
-            one.exceeded += 1
-        here = one.bin(one.last_time)
-        here.requested = credits if here.requested is None else max(here.requested, credits or 0)
-        here.outstanding = max(here.outstanding, one.outstanding)
+        self.directions[rpc.backward].call(rpc.call.time, rpc.call.header.credits)
 
     def reply_sent(self, rpc: Rpc) -> None:
         assert rpc.reply is not None
-        one, header = self.directions[rpc.backward], rpc.reply.header
-        one.advance(rpc.reply.time)
-        one.replies += 1
-        self._close(rpc)
-        if header.credits is not None and header.procedure != RDMA_ERROR:
-            one.latest_granted, one.granted = header.credits, _range(one.granted, header.credits)
-            here = one.bin(one.last_time)
-            here.granted = header.credits if here.granted is None else min(here.granted, header.credits)
+        header, opened = rpc.reply.header, self.open[rpc.backward]
+        answers = rpc in opened
+        opened.discard(rpc)
+        granted = header.credits if header.procedure != RDMA_ERROR else None
+        self.directions[rpc.backward].reply(rpc.reply.time, granted, answers)
 
     def rpc_ended(self, rpc: Rpc) -> None:
-        self._close(rpc)
+        if rpc in self.open[rpc.backward]:
+            self.open[rpc.backward].remove(rpc)
+            self.directions[rpc.backward].outstanding -= 1
 
     def other_sent(self, sender: int, message: Message) -> None:
         """Neither call nor reply."""
@@ -179,7 +208,29 @@ class CreditHistory:
     def data_transferred(self, operation: Operation) -> None:
         """Reads and Writes take no credit."""
 
-    def _close(self, rpc: Rpc) -> None:
-        if rpc in self.open[rpc.backward]:
-            self.open[rpc.backward].remove(rpc)
-            self.directions[rpc.backward].outstanding -= 1
+    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
+        """The forward ones: rows of both directions are not told apart as they happen."""
+        forward: NDArray[np.bool_] = pairs.caller == 0
+        return forward
+
+    def plain_begins(self, calls: Rows, replies: Rows) -> None:
+        frames = np.concatenate((calls["call_frame"], replies["reply_frame"]))
+        times = np.concatenate((calls["call_time"], replies["reply_time"]))
+        credits = np.concatenate((calls["credits_requested"], replies["credits_granted"]))
+        order = frames.argsort()
+        self._plain = iter(
+            zip((order < len(calls)).tolist(), times[order].tolist(), credits[order].tolist(), strict=True)
+        )
+        self._happened = 0
+
+    def plain_advanced(self, called: int, answered: int) -> None:
+        one = self.directions[0]
+        for is_call, time, credits in islice(self._plain, called + answered - self._happened):
+            if is_call:
+                one.call(time, credits)
+            else:
+                one.reply(time, credits, True)
+        self._happened = called + answered
+
+    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
+        """Each was counted as it happened."""

@@ -9,6 +9,7 @@ from ..layers.transports import TRANSPORTS
 from ..onc.file_operations import TYPE_NAMES
 from ..rpcrdma.conversation import Conversation
 from .table import Table, TableColumn
+from .table_results import RESULT_TABLES
 from .table_rpcs import RPC_TABLES
 
 _PACKETS = Table(
@@ -103,28 +104,6 @@ _CONNECTIONS = Table(
     ),
 )  # fmt: skip
 
-_FINDINGS = Table(
-    "findings",
-    "finding",
-    "a violation that the audit finds, or a note",
-    (
-        TableColumn("rule", "text", "id of the rule", lambda finding: finding.rule.id),
-        TableColumn("level", "text", "MUST, SHOULD or STATED", lambda finding: finding.rule.level.value),
-        TableColumn("severity", "text", "error, warning, notice or note", lambda finding: finding.severity),
-        TableColumn("connection", "int", "number of the connection", lambda finding: finding.connection.number),
-        TableColumn("endpoint", "text", "active or passive", lambda finding: ("active", "passive")[finding.endpoint]),
-        TableColumn("role", "text", "requester, responder or either", lambda finding: finding.role),
-        TableColumn("frame", "int", "its first frame", lambda finding: finding.frames[0] if finding.frames else None),
-        TableColumn("time", "time", "when; UTC", lambda finding: finding.time or None),
-        TableColumn("time_ns", "int", "the same, in nanoseconds since the Unix epoch",
-               lambda finding: finding.time or None),
-        TableColumn("rpc", "int", "number of the RPC", lambda finding: finding.rpc),
-        TableColumn("xid", "int", "its XID", lambda finding: finding.xid),
-        TableColumn("observed", "text", "what was found", lambda finding: finding.observed),
-        TableColumn("required", "text", "what the rule requires", lambda finding: finding.required),
-    ),
-)  # fmt: skip
-
 _FILES = Table(
     "files",
     "file",
@@ -166,7 +145,7 @@ def _within_64_bits(value: int | None) -> int | None:
     return None if value is None or value >= 1 << 63 else value
 
 
-TABLES = {table.name: table for table in (*RPC_TABLES, _PACKETS, _CONNECTIONS, _FINDINGS, _FILES)}
+TABLES = {table.name: table for table in (*RPC_TABLES, _PACKETS, _CONNECTIONS, _FILES, *RESULT_TABLES)}
 """The tables by name."""
 
 VERSION = 1

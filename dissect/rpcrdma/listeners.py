@@ -99,3 +99,29 @@ class Listeners:
     def data_transferred(self, operation: Operation) -> None:
         for listener in self.listeners:
             listener.data_transferred(operation)
+
+
+class ColumnListeners(Listeners):
+    """Several that take plain RPCs in columns."""
+
+    def __init__(self, *listeners: ColumnListener) -> None:
+        super().__init__(*listeners)
+        self.columns = listeners
+
+    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
+        accepted = np.ones(len(pairs.caller), np.bool_)
+        for listener in self.columns:
+            accepted &= listener.plain_accepted(pairs, names)
+        return accepted
+
+    def plain_begins(self, calls: Rows, replies: Rows) -> None:
+        for listener in self.columns:
+            listener.plain_begins(calls, replies)
+
+    def plain_advanced(self, called: int, answered: int) -> None:
+        for listener in self.columns:
+            listener.plain_advanced(called, answered)
+
+    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
+        for listener in self.columns:
+            listener.plain_ended(rows, rpcs)

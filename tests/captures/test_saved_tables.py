@@ -95,21 +95,34 @@ def test_rpcs_lists_what_it_lists_of_the_capture(sample: str, kind: str, tmp_pat
     refused = run("rpcs", path, "--connection", "99")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.partition(": no")[2] == run("rpcs", sample, "--connection", "99").stderr.partition(": no")[2]
-    refused = run("rpcs", path, "--json")
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr == (
-        f"rdmascope: {path}: holds tables, in which the transport headers of --json are not; they are in {sample}\n"
-    )
+    for refused in (run("rpcs", path, "--port", "20050"), run("rpcs", path, "--follow", "--idle", "0")):
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr == (
+            f"rdmascope: {path}: holds tables, in which what --port, --as, --icrc and --follow ask of are not; "
+            f"they are in {sample}\n"
+        )
 
 
-@pytest.mark.parametrize("command", ["packets", "transport", "audit"])
-def test_what_takes_packets_says_where_they_are(command: str, saved: str) -> None:
-    result = run(command, saved)
+@pytest.mark.parametrize(
+    ("what", "arguments"),
+    [
+        ("packets", "packets"),
+        ("packets", "info"),
+        ("packets", "verify"),
+        ("packets", "show --rpc 1"),
+        ("packets", "show --frame 1"),
+        ("packets", "export -o out.pcapng"),
+        ("the contents of files", "files --extract out"),
+    ],
+)
+def test_what_takes_packets_says_where_they_are(
+    what: str, arguments: str, saved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments.split()[:1], saved, *arguments.split()[1:])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == (
-        f"rdmascope: {saved}: holds tables, for 'rdmascope sql' and 'rdmascope rpcs', but no packets: "
-        f"they are in {BOTH_WAYS}\n"
-    )
+    assert result.stderr == f"rdmascope: {saved}: holds tables, in which {what} are not; they are in {BOTH_WAYS}\n"
+    assert not os.listdir(tmp_path)
 
 
 def test_tables_of_others_and_of_later_versions(tmp_path: Path) -> None:

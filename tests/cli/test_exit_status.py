@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,26 @@ def test_a_reader_that_goes_away_is_no_finding() -> None:
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 141
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_a_signal_leaves_no_temporary_folder(number: int, status: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rdmascope", "sql", "-", "FROM rpcs"]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": "", "TMPDIR": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdin is not None and process.stdout is not None
+    while not list(tmp_path.iterdir()) and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(number)
+    process.stdout.read()
+    assert (process.wait(), list(tmp_path.iterdir())) == (status, [])
+    process.stdin.close()
+    process.stdout.close()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,67 @@
+"""Saved tables in place of a capture: commands print what they print of the capture, held against ``tests/golden``.
+
+The tables get the name of the sample, so that even the names in the outputs are those of the golden files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from playbook.samples import SAMPLES as FOLDER
+from rdmascope.cli.main import main
+
+from .test_outputs import SAMPLES, kept, made, runs
+
+ANSWERED = ("report", "rpcs", "credits", "files", "audit", "transport")
+NOT_ANSWERED = {
+    "info": "the format of the file and what it says of the capture are not in the tables",
+    "packets": "the fields of headers are not in the tables",
+    "show": "the packets and the bytes of the messages are not in the tables",
+    "export": "packets are not in the tables",
+    "diagnose": "it looks at the bytes of calls",
+    "sessions": "what calls say of clients and sessions is in their bytes",
+}
+"""What takes the capture, and why: one line, and status 2."""
+
+
+def save(sample: str, target: Path) -> None:
+    done = CliRunner().invoke(main, ["sql", str(FOLDER / sample), "--save", str(target)], prog_name="rdmascope")
+    assert (done.exit_code, done.output) == (0, ""), done.output
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders by sample, each with a database that is called as the sample."""
+    return {}
+
+
+def test_every_command_is_answered_or_refused_for_a_reason() -> None:
+    assert {*ANSWERED, *NOT_ANSWERED} == runs(SAMPLES[0]).keys()
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_tables_answer_as_the_capture_does(
+    sample: str,
+    name: str,
+    saved: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if sample not in saved:
+        saved[sample] = tmp_path_factory.mktemp("saved")
+        save(sample, saved[sample] / "made.duckdb")
+        (saved[sample] / "made.duckdb").rename(saved[sample] / sample)
+    monkeypatch.chdir(saved[sample])
+    assert made(sample, name) == kept(sample, name).read_text()
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_so_does_a_folder_of_parquet(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = "loss-siw.pcap.zst"
+    save(sample, tmp_path / sample)
+    monkeypatch.chdir(tmp_path)
+    assert made(sample, name) == kept(sample, name).read_text()
