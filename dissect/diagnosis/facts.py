@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from ..audit.auditor import Auditor
 from ..measure.statistics import Procedure, ProcedureKey, Statistics
 from ..onc.names import procedure_label, program_label
 from ..rpcrdma.analyzer import Analyzer
@@ -16,6 +16,9 @@ from ..rpcrdma.rpcs import Rpc
 from ..transport.health import TransportHealth
 from .file_facts import FileFacts
 from .rpc_facts import RpcFacts
+
+if TYPE_CHECKING:
+    from ..audit.auditor import Auditor
 
 
 class Gathered:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows
-from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
+from ..layers.rpcrdma_codes import RDMA_MSG
 from ..onc.xdr import words2
 from ..transport.operations import SEND, Operation
 from ..transport.rc.link import RcLink
@@ -29,7 +29,7 @@ from .listeners import PlainPairs
 from .messages import HEADER, LONG_HEADER
 from .plain_batch import Event, Link, PlainBatch, connection_number
 from .plain_long_replies import LongReply, Place, Transfer, advertised, header_of, note_transfers, quiet, transfers
-from .plain_sends import SHORTEST_REPLY, PlainNames, PlainSends, read_sends
+from .plain_sends import SHORTEST_REPLY, PlainNames, PlainSends, read_sends, usual
 from .rpc_table import RPC, STATES, PlainRpcs
 from .transport_header import decode_header
 
@@ -171,7 +171,7 @@ class PlainWay:
                 and (matching.listener is None or matching.columns is not None)
                 and not (matching.replies or dispatcher.undirected[0] or dispatcher.undirected[1])
                 and max(matching.outstanding) + counts[number] + len(others) <= matching.maximum
-                and all(_usual(operation) for _, operation in others)
+                and all(usual(operation) for _, operation in others)
             ):
                 quiet.append(link)
         return quiet, sends
@@ -298,11 +298,14 @@ class PlainWay:
     def _foreign(
         self, data: Bytes, columns: _Sends, read: PlainSends, pairs: _Pairs, links: list[RcLink], sends: Others
     ) -> set[Place] | None:
-        """Memory that other messages name; None where it cannot be told."""
+        """Memory that other messages of the callers name; None where it cannot be told."""
         plain = (read.call | read.reply) & ~read.long
         plain[pairs.call] = plain[pairs.reply] = True
         plain |= read.usual & ~read.words[:, 4:7].any(axis=1)  # They name none.
-        others = (~plain).nonzero()[0]
+        ends = columns.directions >> 32
+        callers = np.zeros(2 * len(links), np.bool_)
+        callers[ends[pairs.call[read.long[pairs.call]]]] = True
+        others = (~plain & callers[ends]).nonzero()[0]
         view = data.data
         headers = [
             (link, sender, decode_header(view, start, start + length, length))
@@ -432,16 +435,6 @@ def _long_replies(columns: _Sends, read: PlainSends, pairs: _Pairs, places: Int6
             strict=True,
         )
     ]
-
-
-def _usual(operation: Operation) -> bool:
-    """Whether a Send has a transport header as all others of version 1."""
-    if not operation.start_known:
-        return True
-    data, start, end = operation.payload.first()
-    if end - start < 16:
-        return False
-    return words2(data, start + 4)[0] == 1 and words2(data, start + 8)[1] <= RDMA_NOMSG
 
 
 def _columns(runs: list[LinkRun], index: dict[int, int]) -> _Sends:

@@ -20,6 +20,8 @@ from ..onc.compound_columns import OperationSequences, compound_calls
 from ..onc.programs import NLM, procedure_name
 from ..onc.rpc_header import MAX_AUTH
 from ..onc.status import reply_status
+from ..onc.xdr import words2
+from ..transport.operations import Operation
 from .messages import HEADER, LONG_HEADER
 from .rpc_table import ProcedureNames, RpcNames
 
@@ -102,6 +104,16 @@ def _first_words(data: Bytes, at: Int64s) -> Int64s:
         there = bytes(data[int(at[row]) : int(at[row]) + width])
         found[row] = np.frombuffer(there.ljust(width, b"\0"), ">u4")
     return found
+
+
+def usual(operation: Operation) -> bool:
+    """Whether a Send has a transport header as all others of version 1."""
+    if not operation.start_known:
+        return True
+    data, start, end = operation.payload.first()
+    if end - start < 16:
+        return False
+    return words2(data, start + 4)[0] == 1 and words2(data, start + 8)[1] <= RDMA_NOMSG
 
 
 class PlainNames:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...audit.result import who
 from ...units import plural
 from ..detector import Limits, detector
 from ..facts import Facts
@@ -37,6 +36,8 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     without harm (PD-INVALIDATE-AGREED) is left to the audit itself.
     """
     assert facts.auditor is not None
+    from ...audit.result import who  # Reports are made without an audit, and need not load one.
+
     for place, tally in facts.auditor.tallies.items():
         rule = facts.auditor.rules[place.rule]
         if tally.violated - tally.notes < max(1, limits["least_violations"]) or place.rule in TOLERATED:
