@@ -53,7 +53,7 @@ def other_points(rings: Mapping[str, str]) -> list[OtherPoint]:
     seen: list[tuple[str, Sightings, bool]] = []
     found: list[OtherPoint] = []
     for path in rings.values():
-        sightings, whole = _look(path, addresses)
+        sightings, whole = look(path, addresses)
         for first, there, all_there in seen:
             if common := common_traffic(there, sightings):
                 found.append(OtherPoint(path, first, common, whole and all_there))
@@ -63,7 +63,8 @@ def other_points(rings: Mapping[str, str]) -> list[OtherPoint]:
     return found
 
 
-def _look(path: str, addresses: AddressTable) -> tuple[Sightings, bool]:
+def look(path: str, addresses: AddressTable) -> tuple[Sightings, bool]:
+    """The packets at the beginning of a file, and whether that is all of it."""
     sightings, frames = Sightings(addresses), 0
     try:
         with open_capture(path, LOOK) as capture:

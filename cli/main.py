@@ -30,6 +30,7 @@ COMMANDS = {
     "audit": "Check both ends against the specifications: each violation, by whom, and where.",
     "credits": "Flow control: credits requested and granted, calls outstanding, time at the limit.",
     "sessions": "NFSv4 clients, sessions and slots, delegations, leases: what clients wait for.",
+    "compare": "Two captures: of the same traffic at two points, or of two runs.",
     "sql": "SQL over the tables of a capture: RPCs, operations, chunks, packets, findings, files.",
     "rules": "The rules of the audit.",
     "explain": "One rule in full.",

@@ -66,6 +66,7 @@ def common_runs() -> dict[str, list[Run]]:
             Run(("synth", "v1-chunks", "--fault", "grant-nothing", "-o", "wrong.pcapng")),
             *pages("audit", "wrong.pcapng"),
         ],
+        "compare": pages("compare", "rxe-nfs-all.pcap.zst", "siw-nfs-all.pcap.zst"),
         "help": [Run(("--help",)), *(Run((name, "--help")) for name in COMMANDS)],
     }
 

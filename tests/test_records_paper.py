@@ -203,6 +203,7 @@ def test_what_needs_no_sample_is_as_declared(tmp_path: Path) -> None:
         check(printed(*arguments))
     check(printed("synth", "v1-chunks", "--fault", "grant-nothing", "-o", str(tmp_path / "wrong.pcapng")))
     check(printed("audit", str(tmp_path / "wrong.pcapng")))
+    check(printed("compare", str(SAMPLES[0]), str(SAMPLES[1])))
     check(printed("export", str(tmp_path / "wrong.pcapng"), "-o", str(tmp_path / "out.pcapng")))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +29,14 @@ SEEN_ELSEWHERE = "seen at another capture point"
 """Key of the counts of frames that are passed over."""
 ENOUGH = 16
 """Packets of two hosts that both points have to show."""
-SHARE = 0.5
-"""Of the packets of two hosts at the point that shows fewer: so many have to be at both."""
+SHARE = 0.8
+"""Of the packets of two hosts between the first and the last common one, at the point that shows fewer: so many have to
+be at both."""
 
 Hosts = frozenset[bytes]
 """The addresses of two hosts."""
 
-_SIGHT = np.dtype([("hash", "u8"), ("time", "i8"), ("source", "u4"), ("destination", "u4")])
+_SIGHT = np.dtype([("hash", "u8"), ("time", "i8"), ("frame", "i8"), ("source", "u4"), ("destination", "u4")])
 _ENDS = np.dtype([("source", "u4"), ("destination", "u4")])
 
 
@@ -56,6 +57,17 @@ class CommonTraffic:
     """The offset is right to so much; None where packets of one direction alone are common."""
     transit: tuple[int | None, int | None]
     """Median, from the first point to the other and back, by that offset."""
+    passing: frozenset[tuple[bytes, bytes]]
+    """Source and destination of the packets that pass the first point first."""
+
+
+class LonePackets(NamedTuple):
+    """Packets that one of two capture points shows, of the time in which both captured."""
+
+    lost: Int64s
+    """Frames there, of packets on their way to the other point: lost between the points, or by the other capture."""
+    missed: Int64s
+    """Frames there, of packets that came from the other point, whose capture lost them."""
 
 
 class Sightings:
@@ -69,9 +81,10 @@ class Sightings:
     def add(self, batch: FrameBatch) -> None:
         """Take note of a batch's packets."""
         located = locate(batch, self.addresses)
-        for which, seen, ends in _seen(batch, located, self.addresses):
-            part = np.zeros(len(which), _SIGHT)
+        for rows, seen, ends in _seen(batch, located, self.addresses):
+            part = np.zeros(len(rows), _SIGHT)
             part["hash"], part["time"] = seen["hash"], seen["time"]
+            part["frame"] = batch.rows["number"][rows]
             part["source"], part["destination"] = ends["source"], ends["destination"]
             self._parts.append(part)
 
@@ -83,38 +96,45 @@ class Sightings:
 
 
 def _seen(batch: FrameBatch, located: Located, addresses: AddressTable) -> Iterator[tuple[Int64s, Rows, Rows]]:
-    """Which packets and which segments are whole enough, their sightings, and their addresses."""
+    """Of packets and of segments that are whole enough: the rows of their frames, sightings, and addresses."""
     for which, seen, walk in sightings(batch, located):
         ends = np.zeros(len(which), _ENDS)
         if walk is None:
             ends["source"], ends["destination"] = located.source[which], located.destination[which]
+            yield located.rows[which], seen, ends
         else:
             fill_addresses(batch.data, walk, addresses, ends)
-        yield which, seen, ends
+            yield walk["row"], seen, ends
 
 
-def common_traffic(first: Sightings, other: Sightings) -> CommonTraffic | None:
+def common_traffic(first: Sightings, other: Sightings, apart: int = WINDOW) -> CommonTraffic | None:
     """What two points have in common; None where it is not the traffic of the same hosts, seen at two places.
 
-    Two interfaces of one host, which show a packet within a moment, are no two places.
+    ``apart``: nanoseconds that some packet needs at least.  Two interfaces of one host show each within a moment.
     """
     here, there = first.rows(), other.rows()
     _, at_here, at_there = np.intersect1d(here["hash"], there["hash"], assume_unique=True, return_indices=True)
     pairs = _pairs(here), _pairs(there)
     common = _pairs(take(here, at_here))
     shared: list[int] = []
-    for pair, both in zip(*np.unique(common, return_counts=True), strict=True):
-        least = min(int(np.count_nonzero(one == pair)) for one in pairs)
-        if both >= ENOUGH and both >= SHARE * least:
+    for pair in np.unique(common):
+        twins = common == pair
+        both = int(np.count_nonzero(twins))
+        spans = (
+            int(np.count_nonzero(of[at[twins].min() : at[twins].max() + 1] == pair))
+            for of, at in zip(pairs, (at_here, at_there), strict=True)
+        )
+        if both >= ENOUGH and both >= SHARE * min(spans):
             shared.append(int(pair))
     chosen = np.isin(common, shared)
     if not chosen.any():
         return None
     here_rows, there_rows = take(here, at_here[chosen]), take(there, at_there[chosen])
     later = there_rows["time"] - here_rows["time"]
-    if np.abs(later).max() <= WINDOW:
+    if np.abs(later).max() <= apart:
         return None
-    there_bound, back_bound = _directions(here_rows, later)
+    there = _passing(here_rows, later)
+    there_bound, back_bound = later[there], later[~there]
     offset, error = _offset(there_bound, back_bound)
     totals = [int(np.count_nonzero(np.isin(one, shared))) for one in pairs]
     both = len(later)
@@ -127,7 +147,30 @@ def common_traffic(first: Sightings, other: Sightings) -> CommonTraffic | None:
         offset,
         error,
         (_median(there_bound - offset), _median(offset - back_bound)),
+        frozenset(
+            (first.addresses.address(source), first.addresses.address(destination))
+            for source, destination in np.unique(take(here_rows, there)[["source", "destination"]]).tolist()
+        ),
     )
+
+
+def lone_packets(first: Sightings, other: Sightings, common: CommonTraffic) -> tuple[LonePackets, LonePackets]:
+    """What the first point alone shows of the common hosts' packets, and what the other one does."""
+    addresses = first.addresses
+    pairs = {tuple(sorted(map(addresses.id, pair))) for pair in common.hosts}
+    hosts = np.array([low | high << 32 for low, high in pairs], np.uint64)
+    passing = np.array([addresses.id(source) | addresses.id(to) << 32 for source, to in common.passing], np.uint64)
+    rows = [take(one, np.isin(_pairs(one), hosts)) for one in (first.rows(), other.rows())]
+    rows[1]["time"] -= common.offset
+    begin = max(int(one["time"].min(initial=1 << 62)) for one in rows)
+    end = min(int(one["time"].max(initial=-(1 << 62))) for one in rows)
+    found = []
+    for number, (mine, others) in enumerate((rows, rows[::-1])):
+        alone = ~np.isin(mine["hash"], others["hash"]) & (mine["time"] >= begin) & (mine["time"] <= end)
+        ends = mine["source"].astype(np.uint64) | mine["destination"].astype(np.uint64) << np.uint64(32)
+        towards = np.isin(ends, passing) == (number == 0)
+        found.append(LonePackets(mine["frame"][alone & towards], mine["frame"][alone & ~towards]))
+    return found[0], found[1]
 
 
 def _pairs(rows: Rows) -> NDArray[np.uint64]:
@@ -137,10 +180,10 @@ def _pairs(rows: Rows) -> NDArray[np.uint64]:
     return low
 
 
-def _directions(rows: Rows, later: Int64s) -> tuple[Int64s, Int64s]:
-    """``later`` of the packets that came by the first point first, and of those that came by the other one first.
+def _passing(rows: Rows, later: Int64s) -> NDArray[np.bool_]:
+    """Which packets pass the first point first.
 
-    Of two directions between two hosts that is the one whose packets are the later ones at the other point.
+    Of two directions between two hosts those of the one whose packets are ``later`` at the other point.
     """
     there = np.ones(len(rows), np.bool_)
     pairs = _pairs(rows)
@@ -151,7 +194,7 @@ def _directions(rows: Rows, later: Int64s) -> tuple[Int64s, Int64s]:
             continue
         sooner = np.median(later[mine[forward]]) < np.median(later[mine[~forward]])
         there[mine[forward == sooner]] = False
-    return later[there], later[~there]
+    return there
 
 
 def _offset(there: Int64s, back: Int64s) -> tuple[int, int | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .field_types import RecordType
 from .fields_audit import TYPES as AUDIT
+from .fields_comparison import TYPES as COMPARISON
 from .fields_connection import TYPES as CONNECTION
 from .fields_diagnosis import TYPES as DIAGNOSIS
 from .fields_probe import TYPES as PROBE
@@ -11,5 +12,7 @@ from .fields_report import TYPES as REPORT
 from .fields_rpc import TYPES as RPC
 from .fields_state import TYPES as STATE
 
-RECORD_TYPES: dict[str, RecordType] = {**RPC, **CONNECTION, **REPORT, **DIAGNOSIS, **STATE, **AUDIT, **PROBE}
+RECORD_TYPES: dict[str, RecordType] = {
+    **RPC, **CONNECTION, **REPORT, **DIAGNOSIS, **STATE, **COMPARISON, **AUDIT, **PROBE
+}  # fmt: skip
 """In the order of the reference."""

@@ -1,0 +1,141 @@
+"""Two captures beside each other: of the same traffic at two points, or of two runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.link.addresses import AddressTable
+from rdmascope.dissect.link.capture_points import CommonTraffic, LonePackets, Sightings, common_traffic, lone_packets
+from rdmascope.dissect.measure.comparison import COLUMNS, Change, RpcColumns, SameTraffic, same_traffic, two_runs
+from rdmascope.dissect.measure.settings import settings
+from rdmascope.dissect.records.rpc_columns import RpcBatch
+from rdmascope.dissect.records.table import TableBuilder
+from rdmascope.dissect.records.tables import TABLES
+
+from .capture_points import look
+from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class PointsCompared:
+    """Two captures of the same traffic."""
+
+    client: str
+    """The capture nearer to the clients."""
+    server: str
+    common: CommonTraffic
+    """``client`` is its first point."""
+    whole: bool
+    """All packets were compared, not only those at the beginning of the captures."""
+    rpcs: SameTraffic
+    at_client: LonePackets
+    """What the client's capture alone shows."""
+    at_server: LonePackets
+
+
+@dataclass(frozen=True, slots=True)
+class RunsCompared:
+    """Two captures of different traffic."""
+
+    before: str
+    after: str
+    seconds: tuple[float, float]
+    """From the first frame to the last, of each."""
+    procedures: list[Change]
+    settings: list[tuple[str, Sequence[str], Sequence[str]]]
+    """Name, values before and after, of those that differ."""
+    rules: list[tuple[str, str, int, int]]
+    """Id of a rule, role of the end, violations before and after, of those that one run has and the other has not."""
+
+
+def compare(before: Session, after: Session) -> PointsCompared | RunsCompared:
+    """Which of the two it is follows from the packets: whether both captures show the same.
+
+    Raises CaptureError where a capture cannot be opened; damage is left in the sessions.
+    """
+    addresses = AddressTable()
+    first, other = look(before.paths[0], addresses), look(after.paths[0], addresses)
+    common = common_traffic(first[0], other[0], apart=0)
+    if common is None:
+        return _runs(before, after)
+    columns = _columns(before, None), _columns(after, None)
+    pair = CapturePair((before, after), columns, (first[0], other[0]))
+    if _servers_first(common, columns[0]):
+        pair = CapturePair(pair.sessions[::-1], pair.columns[::-1], pair.sightings[::-1])
+        turned = common_traffic(*pair.sightings, apart=0)
+        assert turned is not None
+        common = turned
+    (near, far), (called, answered), sightings = pair
+    rpcs = same_traffic(called, answered, common.offset)
+    lone = lone_packets(*sightings, common)
+    return PointsCompared(near.path, far.path, common, first[1] and other[1], rpcs, *lone)
+
+
+class CapturePair(NamedTuple):
+    """What is known of two captures, that nearer to the clients first."""
+
+    sessions: tuple[Session, Session]
+    columns: tuple[RpcColumns, RpcColumns]
+    sightings: tuple[Sightings, Sightings]
+
+
+def _servers_first(common: CommonTraffic, columns: RpcColumns) -> bool:
+    """Whether what the servers send passes the first point first."""
+    names = AddressTable()
+    passing = {(names.name(names.id(source)), names.name(names.id(to))) for source, to in common.passing}
+    ends = set(zip(columns["client"].filled("").tolist(), columns["server"].filled("").tolist(), strict=True))
+    return not passing & ends and any(end[::-1] in passing for end in ends)
+
+
+def _runs(before: Session, after: Session) -> RunsCompared:
+    auditors = Auditor(examples=0), Auditor(examples=0)
+    columns = [_columns(session, auditor) for session, auditor in zip((before, after), auditors, strict=True)]
+    agreed = [settings(one.analyzer.conversations) for one in (before, after)]
+    found = [_violations(one) for one in auditors]
+    return RunsCompared(
+        before.path,
+        after.path,
+        (_seconds(before), _seconds(after)),
+        two_runs(*columns),
+        [
+            (name, agreed[0].get(name, ()), agreed[1].get(name, ()))
+            for name in dict.fromkeys((*agreed[0], *agreed[1]))
+            if agreed[0].get(name) != agreed[1].get(name)
+        ],
+        [
+            (*key, found[0][key], found[1][key])
+            for key in sorted({*found[0], *found[1]})
+            if not (found[0][key] and found[1][key])
+        ],
+    )
+
+
+def _violations(auditor: Auditor) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for key, tally in auditor.tallies.items():
+        if violated := tally.violated - tally.notes:
+            found[key.rule, ("client", "server")[key.endpoint]] += violated
+    return found
+
+
+def _seconds(session: Session) -> float:
+    return ((session.analyzer.last_time or 0) - (session.analyzer.earliest_time or 0)) / 1e9
+
+
+def _columns(session: Session, auditor: Auditor | None) -> RpcColumns:
+    """The RPCs of a capture, in the columns that a comparison needs."""
+    builder = TableBuilder(TABLES["rpcs"], COLUMNS)
+    if auditor is not None:
+        session.analyzer.listener = auditor.listener
+    ended = 0
+    for table in session.tables(None if auditor is None else auditor.evict):
+        if len(table):
+            builder.add(RpcBatch(table, ended))
+            ended += len(table)
+    if auditor is not None:
+        auditor.finish(session.analyzer.conversations)
+    return builder.take()

@@ -1,0 +1,66 @@
+"""``rdmascope compare``: two captures beside each other."""
+
+from __future__ import annotations
+
+import click
+
+from rdmascope.captures.comparison import PointsCompared, compare
+from rdmascope.captures.errors import CaptureError
+from rdmascope.dissect.records.comparison import points_records, runs_records
+
+from ..exit_status import EXIT_BAD_INPUT
+from ..reading import Reading, analyzer_options, recognition_options
+from ..terminal import complain, console, print_json, show
+from ..views.compare import points_view, runs_view
+
+
+@click.command("compare")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
+@recognition_options
+def command(first: str, second: str, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
+    """Compare two captures: of the same traffic at two points, or of two runs.
+
+    Which of the two it is follows from the packets. Where both captures show the same ones, as those of a client and
+    its server do, the command says where the time between them went, RPC by RPC:
+
+    \b
+      there    the calls' way from the client's capture point to the server's
+      server   at the server's capture point, without RDMA Reads
+      back     the replies' way
+      client   how long the client took to answer RDMA Reads
+      Reads    how much longer those took at the server's capture point
+
+    These parts add up to what the client waited. "there" and "back" depend on the offset of the two clocks, which is
+    estimated from the packets, with its error; their sum and the other parts do not.
+
+    Two runs, before and after an upgrade or of two clients, are compared procedure by procedure: counts, errors,
+    latencies with the test of Mann and Whitney, how payloads travelled; and what the ends agreed, and which rules of
+    the audit they broke, where that differs.
+
+    \b
+    With --json; "schema" is rdmascope.TYPE/N:
+      points              of the same traffic: clocks, packets, all RPCs
+      points_procedure    where the time of one procedure's RPCs went
+      runs                of two runs: captures, seconds, what differs
+      runs_procedure      one procedure in both runs
+    """
+    options = analyzer_options(ports, force, contents=False)
+    readings = Reading((first,), options), Reading((second,), options)
+    found = compare(*readings)
+    if as_json:
+        for record in points_records(found) if isinstance(found, PointsCompared) else runs_records(found):
+            print_json(record)
+    else:
+        out = console()
+        show(out, points_view(found) if isinstance(found, PointsCompared) else runs_view(found, out.width))
+    failed = False
+    for reading in readings:
+        try:
+            reading.check()
+        except CaptureError as error:
+            complain(str(error))
+            failed = True
+    if failed:
+        click.get_current_context().exit(EXIT_BAD_INPUT)

@@ -1,0 +1,174 @@
+"""Two captures beside each other: where time went between two points, or what changed from one run to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rdmascope.captures.comparison import PointsCompared, RunsCompared
+from rdmascope.dissect.link.capture_points import LonePackets
+from rdmascope.dissect.measure.comparison import SIGNIFICANT, Change, Phases, Run
+from rdmascope.dissect.units import count, duration, plural, share
+
+from ..plain import harmless_line
+from .tables import Cell, Grid, heading
+
+MAX_PROCEDURES = 20
+WIDE = 110
+"""Columns of a screen that has room for more."""
+MAX_FRAMES = 10
+"""Frames that are named."""
+PARTS = ("server", "there", "back", "read_network", "client")
+
+
+def points_view(found: PointsCompared) -> RenderableType:
+    """Where the time of the RPCs went that two capture points saw."""
+    common = found.common
+    lines: list[RenderableType] = [
+        Text.assemble("The same traffic at two points: ", (harmless_line(found.client), "bold"), " at the client, ",
+                      (harmless_line(found.server), "bold"), " at the server"),
+        Text(f"{plural(common.both, 'packet')} at both points" + ("" if found.whole else ", at the beginning")),
+        Text(_clocks(found)),
+    ]  # fmt: skip
+    total = found.rpcs.total
+    if total is None:
+        lines.append(Text("no RPC with call and reply at both points", "yellow"))
+    else:
+        lines += [
+            Text(_verdict(total), "bold"),
+            Text(),
+            heading("Where the time went", "means; shares of what the client waited"),
+            _phases(found),
+        ]
+    lines += [Text(), heading("Seen at one point only"), *_lone(found)]
+    return Group(*lines)
+
+
+def _clocks(found: PointsCompared) -> str:
+    common = found.common
+    way = "ahead of" if common.offset >= 0 else "behind"
+    text = f"the server's clock is {abs(common.offset) / 1e6:,.3f} ms {way} the client's"
+    text += (
+        " (not certain: packets of one direction alone are common)"
+        if common.error is None
+        else (f", give or take {duration(common.error)}")
+    )
+    there, back = common.transit
+    if there is not None and back is not None:
+        text += f"; packets take {duration(there)} there and {duration(back)} back (median)"
+    return text
+
+
+def _phases(found: PointsCompared) -> RenderableType:
+    total = found.rpcs.total
+    assert total is not None
+    shown = found.rpcs.procedures[:MAX_PROCEDURES]
+    rows: list[list[Cell]] = [_phase_row(one, one.name) for one in shown]
+    rows.append([Text(str(cell), "bold") for cell in _phase_row(total, "all")])
+    rows.append(["", "", "", *(_share(total, part) for part in PARTS)])
+    grid = Grid(["procedure"], ["RPCs", "waited", "server", "there", "back", "Reads", "client"], rows)
+    more = len(found.rpcs.procedures) - len(shown)
+    return Group(grid, Text(f"  … and {more} more, with less time", "dim")) if more > 0 else grid
+
+
+def _phase_row(one: Phases, name: str) -> list[Cell]:
+    return [name, count(one.rpcs), duration(one.waited.mean), *(duration(getattr(one, part)) for part in PARTS)]
+
+
+def _share(total: Phases, part: str) -> Cell:
+    return Text(share(getattr(total, part), total.waited.mean), "dim")
+
+
+def _verdict(total: Phases) -> str:
+    waited = total.waited.mean
+    parts = {"the server": total.server, "the network": total.network, "the client": total.client}
+    longest = max(parts, key=lambda name: parts[name])
+    return (
+        f"Most of the time went to {longest}: {share(parts[longest], waited)} of what the client waited; "
+        + ", ".join(f"{name} {share(time, waited)}" for name, time in parts.items() if name != longest)
+    )
+
+
+def _lone(found: PointsCompared) -> Iterator[RenderableType]:
+    said = False
+    for path, lone, other in (
+        (found.client, found.at_client, "the server's capture"),
+        (found.server, found.at_server, "the client's capture"),
+    ):
+        for text, frames in _lone_parts(lone, other):
+            said = True
+            some = ", ".join(map(str, frames[:MAX_FRAMES])) + (" …" if len(frames) > MAX_FRAMES else "")
+            yield Text(f"  {plural(len(frames), 'packet')} in {harmless_line(path)}, {text}: frame {some}", "yellow")
+    for number, where in ((found.rpcs.only_client, "client's"), (found.rpcs.only_server, "server's")):
+        if number:
+            said = True
+            yield Text(f"  {plural(number, 'RPC')} whole at the {where} point alone", "yellow")
+    if not said:
+        yield Text("  nothing")
+
+
+def _lone_parts(lone: LonePackets, other: str) -> Iterator[tuple[str, list[int]]]:
+    if len(lone.lost):
+        yield f"lost on the way to the other point, or by {other}", lone.lost.tolist()
+    if len(lone.missed):
+        yield f"not in {other}, though they passed there", lone.missed.tolist()
+
+
+def runs_view(found: RunsCompared, width: int) -> RenderableType:
+    """What changed from one run to the other."""
+    lines: list[RenderableType] = [
+        Text.assemble("Two runs: ", (harmless_line(found.before), "bold"), f", {found.seconds[0]:,.1f} s, and ",
+                      (harmless_line(found.after), "bold"), f", {found.seconds[1]:,.1f} s"),
+        Text(),
+        heading("Procedures", f"by time in both runs; * a difference that chance makes in less than {SIGNIFICANT:.0%}"),
+    ]  # fmt: skip
+    shown = found.procedures[:MAX_PROCEDURES]
+    lines.append(_change_table(shown, width) if shown else Text("  no RPC in either"))
+    if len(found.procedures) > len(shown):
+        lines.append(Text(f"  … and {len(found.procedures) - len(shown)} more, with less time", "dim"))
+    lines += [Text(), heading("Payloads", "share of bytes that RDMA Reads and Writes carried")]
+    payloads = [
+        [one.name, _chunked(one.before), _chunked(one.after)]
+        for one in shown
+        if _chunked(one.before) != _chunked(one.after) and one.before.rpcs and one.after.rpcs
+    ]
+    lines.append(Grid(["procedure"], ["before", "after"], payloads) if payloads else Text("  as before"))
+    lines += [Text(), heading("Settings that differ")]
+    settings = [[name, ", ".join(one) or "-", ", ".join(other) or "-"] for name, one, other in found.settings]
+    lines.append(Grid(["setting", "before", "after"], [], settings) if settings else Text("  none"))
+    lines += [Text(), heading("Rules broken in one run only", "rdmascope explain RULE has each in full")]
+    rules = [[rule, role, count(before), count(after)] for rule, role, before, after in found.rules]
+    lines.append(Grid(["rule", "by the"], ["before", "after"], rules) if rules else Text("  none"))
+    return Group(*lines)
+
+
+def _change_table(shown: list[Change], width: int) -> RenderableType:
+    """Wide screens have the 99th percentile, too; errors have columns where there are some."""
+    wide = width >= WIDE
+    errors = any(run.failed for one in shown for run in (one.before, one.after))
+    columns = ["RPCs", "after", *(["errors", "after"] if errors else [])]
+    columns += ["median", "after", *(["99%", "after"] if wide else []), "median"]
+    rows: list[list[Cell]] = []
+    for one in shown:
+        runs = one.before, one.after
+        row: list[Cell] = [one.name, *(count(run.rpcs) for run in runs)]
+        row += [count(run.failed) for run in runs] if errors else []
+        row += [duration(run.latency.median) if run.latency else "-" for run in runs]
+        row += [duration(run.latency.p99) if run.latency else "-" for run in runs] if wide else []
+        rows.append([*row, _factor(one)])
+    return Grid(["procedure"], columns, rows)
+
+
+def _factor(one: Change) -> Cell:
+    before, after = one.before.latency, one.after.latency
+    if not (before and after and before.median):
+        return "-"
+    factor = after.median / before.median
+    style = "" if not one.significant else "red" if factor > 1 else "green"
+    return Text(f"{factor:.2f}x{'*' if one.significant else ' '}", style)
+
+
+def _chunked(run: Run) -> str:
+    return share(run.chunk_bytes, run.call_bytes + run.reply_bytes)

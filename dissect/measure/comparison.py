@@ -1,0 +1,274 @@
+"""Two sets of RPCs beside each other: the same ones seen at two capture points, or two runs of a like load.
+
+Sets are columns of the table ``rpcs``, by their names; times in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import erfc, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.ma import MaskedArray, getmaskarray
+from numpy.typing import NDArray
+
+from ..arrays import Int64s
+from ..onc.names import procedure_label, program_label
+from ..percentiles import Distribution, distribution
+
+COLUMNS = (
+    "number",
+    "direction",
+    "xid",
+    "time_ns",
+    "end_time_ns",
+    "client",
+    "server",
+    "program_number",
+    "version",
+    "minor_version",
+    "procedure",
+    "operations",
+    "failed",
+    "latency_ns",
+    "reads_ns",
+    "call_bytes",
+    "call_chunk_bytes",
+    "reply_bytes",
+    "reply_chunk_bytes",
+)
+"""Those that a comparison needs."""
+
+RpcColumns = Mapping[str, MaskedArray]
+
+FARTHEST = 10_000_000_000
+"""Nanoseconds that an RPC can need from one capture point to the other; farther apart it is another of its XID."""
+ENOUGH = 8
+"""RPCs with a latency in each run that a test of significance takes."""
+SIGNIFICANT = 0.01
+"""A difference that chance makes less often."""
+
+
+class Labels(NamedTuple):
+    """What each RPC was called for."""
+
+    names: list[str]
+    codes: Int64s
+    """Index into ``names``, of each RPC."""
+
+
+def labels(columns: RpcColumns) -> Labels:
+    """'NFSv4.2 WRITE GETATTR', 'NFSv3 READ', 'NFSv4.0 CB_RECALL (backward)'."""
+    keys = list(
+        zip(
+            *(columns[name].filled(-1).tolist() for name in ("program_number", "version", "minor_version")),
+            *(columns[name].filled("").tolist() for name in ("procedure", "operations", "direction")),
+            strict=True,
+        )
+    )
+    known: dict[str, int] = {}
+    codes = {key: known.setdefault(_label(*key), len(known)) for key in dict.fromkeys(keys)}
+    return Labels(list(known), np.array([codes[key] for key in keys], np.int64))
+
+
+def _label(program: int, version: int, minor: int, procedure: str, operations: str, direction: str) -> str:
+    of = program_label(None if program < 0 else program, None if version < 0 else version, None if minor < 0 else minor)
+    back = " (backward)" if direction == "backward" else ""
+    return f"{of} {procedure_label(procedure, operations.split())}{back}"
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Where the time of RPCs went that both capture points saw.  The means add up to that of ``waited``."""
+
+    name: str
+    """What they were called for; '' for all together."""
+    rpcs: int
+    waited: Distribution
+    """Between the call's first packet and the reply's last one, at the client's capture point."""
+    server: float
+    """Mean: at the server's capture point, without RDMA Reads."""
+    there: float
+    """Mean: the call's way from the client's capture point to the server's, by the offset of the clocks."""
+    back: float
+    """Mean: the reply's."""
+    read_network: float
+    """Mean: RDMA Reads took so much longer at the server's capture point than at the client's."""
+    client: float
+    """Mean: RDMA Reads at the client's capture point: how long the client took to answer them."""
+
+    @property
+    def network(self) -> float:
+        """Mean of all ways between the capture points."""
+        return self.there + self.back + self.read_network
+
+
+class SameTraffic(NamedTuple):
+    """The RPCs that two capture points saw."""
+
+    total: Phases | None
+    """None where there is no such RPC with a latency at both."""
+    procedures: list[Phases]
+    """The most time first."""
+    only_client: int
+    """RPCs that the client's capture point alone shows with call and reply."""
+    only_server: int
+
+
+def same_traffic(client: RpcColumns, server: RpcColumns, offset: int) -> SameTraffic:
+    """``client``, ``server``: RPCs at the two capture points; ``offset``: the server's clock less the client's."""
+    whole = [_whole(one) for one in (client, server)]
+    near, far = _pairs(_rows(client, whole[0]), _rows(server, whole[1]), offset)
+    both = len(near)
+    seen = [{name: one[name][rows][pair] for name in COLUMNS} for one, rows, pair in
+            ((client, whole[0], near), (server, whole[1], far))]  # fmt: skip
+    waited, at_server = (one["latency_ns"].filled(0) for one in seen)
+    reads = [one["reads_ns"].filled(0) for one in seen]
+    there = seen[1]["time_ns"].filled(0) - seen[0]["time_ns"].filled(0) - offset
+    own = np.minimum(*reads)
+    parts = {
+        "server": at_server - reads[1],
+        "there": there,
+        "back": waited - at_server - there,
+        "read_network": reads[1] - own,
+        "client": own,
+    }
+    called = labels(seen[0])
+
+    def phases(name: str, which: NDArray[np.bool_] | slice) -> Phases | None:
+        spread = distribution(waited[which])
+        if spread is None:
+            return None
+        return Phases(
+            name, spread.count, spread, **{part: float(values[which].mean()) for part, values in parts.items()}
+        )
+
+    found = (phases(name, called.codes == code) for code, name in enumerate(called.names))
+    procedures = sorted((one for one in found if one is not None), key=lambda one: -one.waited.total)
+    return SameTraffic(phases("", slice(None)), procedures, len(whole[0]) - both, len(whole[1]) - both)
+
+
+def _whole(columns: RpcColumns) -> Int64s:
+    """The RPCs with call and reply, and a latency."""
+    return np.flatnonzero(~getmaskarray(columns["latency_ns"]))
+
+
+def _rows(columns: RpcColumns, which: Int64s) -> dict[str, MaskedArray]:
+    return {name: columns[name][which] for name in ("client", "server", "direction", "xid", "time_ns")}
+
+
+def _pairs(near: RpcColumns, far: RpcColumns, offset: int) -> tuple[Int64s, Int64s]:
+    """Indices of the same RPCs in both: by hosts, direction and XID, and of one XID in the order of time."""
+    codes: dict[tuple[str, str, str], int] = {}
+    keys, times = [], [one["time_ns"].filled(0) for one in (near, far)]
+    for one in (near, far):
+        ends = zip(*(one[name].filled("").tolist() for name in ("client", "server", "direction")), strict=True)
+        hosts = np.array([codes.setdefault(end, len(codes)) for end in ends], np.int64)
+        keys.append(hosts << 32 | one["xid"].filled(0))
+    _, numbers = np.unique(np.concatenate(keys), return_inverse=True)
+    numbers = numbers.astype(np.int64) << 32
+    split = numbers[: len(keys[0])], numbers[len(keys[0]) :]
+    turned = [number | _turns(number, time) for number, time in zip(split, times, strict=True)]
+    _, first, second = np.intersect1d(turned[0], turned[1], assume_unique=True, return_indices=True)
+    close = np.abs(times[1][second] - times[0][first] - offset) <= FARTHEST
+    return first[close], second[close]
+
+
+def _turns(keys: Int64s, times: Int64s) -> Int64s:
+    """How many with the same key were before each."""
+    turns = np.zeros(len(keys), np.int64)
+    if len(keys):
+        order = np.lexsort((times, keys))
+        begins = np.concatenate(([True], np.diff(keys[order]) != 0))
+        index = np.arange(len(keys))
+        turns[order] = index - np.maximum.accumulate(np.where(begins, index, 0))
+    return turns
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The RPCs of one procedure in one run."""
+
+    rpcs: int
+    failed: int
+    latency: Distribution | None
+    call_bytes: int
+    reply_bytes: int
+    chunk_bytes: int
+    """Of these bytes, transferred by RDMA Read and Write."""
+
+
+class Change(NamedTuple):
+    """One procedure in two runs."""
+
+    name: str
+    before: Run
+    after: Run
+    chance: float | None
+    """How often chance alone makes latencies differ as much, two-sided; None where too few have one."""
+    slower: float | None
+    """The share of pairs, an RPC of each run, in which the second run's took longer; half of those alike."""
+
+    @property
+    def significant(self) -> bool:
+        return self.chance is not None and self.chance < SIGNIFICANT
+
+
+def two_runs(before: RpcColumns, after: RpcColumns) -> list[Change]:
+    """Procedure by procedure, those with the most time in both runs first."""
+    called = labels(before), labels(after)
+    changes = []
+    for name in dict.fromkeys((*called[0].names, *called[1].names)):
+        which = [
+            np.flatnonzero(one.codes == one.names.index(name)) if name in one.names else np.zeros(0, np.int64)
+            for one in called
+        ]
+        sides = [_run(columns, rows) for columns, rows in zip((before, after), which, strict=True)]
+        latencies = [
+            columns["latency_ns"][rows].compressed() for columns, rows in zip((before, after), which, strict=True)
+        ]
+        chance, slower = rank_test(*latencies)
+        changes.append(Change(name, sides[0], sides[1], chance, slower))
+    return sorted(changes, key=lambda one: -sum(run.latency.total for run in (one.before, one.after) if run.latency))
+
+
+def _latencies(columns: RpcColumns, rows: Int64s) -> Int64s:
+    known: Int64s = columns["latency_ns"][rows].compressed()
+    return known
+
+
+def _run(columns: RpcColumns, rows: Int64s) -> Run:
+    def total(*names: str) -> int:
+        return sum(int(columns[name][rows].filled(0).sum()) for name in names)
+
+    return Run(
+        len(rows),
+        total("failed"),
+        distribution(_latencies(columns, rows)),
+        total("call_bytes"),
+        total("reply_bytes"),
+        total("call_chunk_bytes", "reply_chunk_bytes"),
+    )
+
+
+def rank_test(first: Int64s, second: Int64s) -> tuple[float | None, float | None]:
+    """The test of Mann and Whitney, by its normal approximation with ties.
+
+    How often chance alone makes two such samples differ as much, two-sided, and the share of pairs in which the second
+    value is the larger one, half of those alike.  None and None for fewer than ``ENOUGH`` of either.
+    """
+    sizes = len(first), len(second)
+    if min(sizes) < ENOUGH:
+        return None, None
+    _, inverse, counts = np.unique(np.concatenate((first, second)), return_inverse=True, return_counts=True)
+    counts = counts.astype(np.float64)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    larger = float(ranks[sizes[0] :].sum()) - sizes[1] * (sizes[1] + 1) / 2
+    pairs, everything = float(sizes[0]) * sizes[1], float(sum(sizes))
+    ties = float((counts**3 - counts).sum()) / (everything * (everything - 1))
+    variance = pairs / 12 * (everything + 1 - ties)
+    if variance <= 0:
+        return 1.0, 0.5
+    return erfc(abs(larger - pairs / 2) / sqrt(2 * variance)), larger / pairs

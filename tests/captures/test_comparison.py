@@ -1,0 +1,153 @@
+"""Two captures beside each other: delays come out where they were put in, and differences where there are some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from playbook import Capture, Wire, nfs3, shapes, write_pcap
+from playbook.commands import SAMPLES, objects, run
+from playbook.packets import Frame
+from playbook.rpcrdma import call, reply
+from rdmascope.captures.comparison import PointsCompared, RunsCompared, compare
+from rdmascope.captures.session import Session
+
+CLIENT = bytes([10, 0, 0, 2])
+MILLISECOND = 1_000_000
+LINK, SERVER, OFFSET = 2 * MILLISECOND, 5 * MILLISECOND, -250 * MILLISECOND
+RPCS = 12
+
+
+def at_server(link: int = LINK, think: int = SERVER, xid: int = 1) -> list[Frame]:
+    """NULL calls as the server's end sees them, that takes ``think`` for each."""
+    wire = Wire()
+    connection = wire.connect()
+    for number in range(RPCS):
+        rpc = call(connection, nfs3.null(), xid=xid + number)
+        wire.pause(think)
+        reply(rpc, nfs3.null_reply())
+        wire.pause(4 * link)
+    return Capture(wire).frames
+
+
+def at_client(frames: list[Frame], link: int = LINK) -> list[Frame]:
+    """The same frames at the client's end, by the same clock: sent sooner, and received later."""
+    moved = [replace(frame, time=frame.time + (-link if frame.data[26:30] == CLIENT else link)) for frame in frames]
+    return sorted(moved, key=lambda frame: frame.time)
+
+
+def saved(frames: list[Frame], path: Path, offset: int = 0) -> Path:
+    write_pcap([replace(frame, time=frame.time + offset) for frame in frames], path)
+    return path
+
+
+def points(first: Path, second: Path) -> PointsCompared:
+    found = compare(Session(first), Session(second))
+    assert isinstance(found, PointsCompared)
+    return found
+
+
+@pytest.mark.parametrize("link", [LINK, 7 * MILLISECOND])
+@pytest.mark.parametrize("think", [MILLISECOND, SERVER])
+@pytest.mark.parametrize("turned", [False, True], ids=["client first", "server first"])
+def test_delays_come_out_where_they_are(tmp_path: Path, link: int, think: int, turned: bool) -> None:
+    frames = at_server(link, think)
+    client, server = saved(at_client(frames, link), tmp_path / "a.pcap"), saved(frames, tmp_path / "b.pcap", OFFSET)
+    found = points(*((server, client) if turned else (client, server)))
+    assert (found.client, found.server) == (str(client), str(server))
+    total = found.rpcs.total
+    assert total is not None and total.rpcs == RPCS
+    assert found.common.error is not None and abs(found.common.offset - OFFSET) <= found.common.error <= 2 * link
+    noise = 100_000
+    assert abs(total.server - think) < noise
+    assert abs(total.there - link) < noise and abs(total.back - link) < noise
+    assert (total.read_network, total.client) == (0, 0)
+    assert total.waited.mean == pytest.approx(total.server + total.network + total.client)
+
+
+def test_packets_that_were_lost_between_the_points_have_their_place(tmp_path: Path) -> None:
+    frames = at_server()
+    here, there = at_client(frames), list(frames)
+    calls = [at for at, frame in enumerate(here) if frame.data[26:30] == CLIENT and 10 < at < len(here) - 10]
+    replies = [at for at, frame in enumerate(frames) if frame.data[26:30] != CLIENT and 10 < at < len(frames) - 10]
+    lost, never = here[calls[3]].data, frames[replies[5]].data
+    there = [frame for frame in there if frame.data != lost]
+    kept = [frame for frame in here if frame.data != never]
+    found = points(saved(kept, tmp_path / "a.pcap"), saved(there, tmp_path / "b.pcap", OFFSET))
+    assert [kept[number - 1].data for number in found.at_client.lost.tolist()] == [lost]
+    assert [there[number - 1].data for number in found.at_server.lost.tolist()] == [never]
+    assert not len(found.at_client.missed) and not len(found.at_server.missed)
+
+
+def test_an_xid_that_is_used_again_is_matched_in_the_order_of_time(tmp_path: Path) -> None:
+    wire = Wire()
+    connection = wire.connect()
+    for _ in range(RPCS):
+        rpc = call(connection, nfs3.null(), xid=77)
+        wire.pause(SERVER)
+        reply(rpc, nfs3.null_reply())
+        wire.pause(4 * LINK)
+    frames = Capture(wire).frames
+    found = points(saved(at_client(frames), tmp_path / "a.pcap"), saved(frames, tmp_path / "b.pcap"))
+    assert found.rpcs.total is not None
+    assert (found.rpcs.total.rpcs, found.rpcs.only_client, found.rpcs.only_server) == (RPCS, 0, 0)
+
+
+def runs(first: Path, second: Path) -> RunsCompared:
+    found = compare(Session(first), Session(second))
+    assert isinstance(found, RunsCompared)
+    return found
+
+
+def test_a_slower_server_is_found_and_an_equal_one_is_not(tmp_path: Path) -> None:
+    before = saved(at_server(), tmp_path / "a.pcap")
+    slower = saved(at_server(think=2 * SERVER, xid=5_000), tmp_path / "b.pcap")
+    again = saved(at_server(xid=9_000), tmp_path / "c.pcap")
+    (change,) = runs(before, slower).procedures
+    assert (change.name, change.before.rpcs, change.after.rpcs) == ("NFSv3 NULL", RPCS, RPCS)
+    assert change.significant and change.slower == 1
+    (change,) = runs(before, again).procedures
+    assert not change.significant
+
+
+def test_settings_payloads_and_rules_that_differ(tmp_path: Path) -> None:
+    small, large = Wire(mtu=1024), Wire(mtu=4096, seed=2)
+    first, second = small.connect(), large.connect()
+    for _ in range(3):
+        shapes.read(first)
+        rpc = call(second, nfs3.read(0, 512))
+        reply(rpc, nfs3.read_reply(bytes(512)))
+    reply(call(second, nfs3.null()), nfs3.null_reply(), credits=0)
+    before = saved(Capture(small).frames, tmp_path / "a.pcap")
+    after = saved(Capture(large).frames, tmp_path / "b.pcap")
+    found = runs(before, after)
+    assert ("path MTU", ("1024",), ("4096",)) in found.settings
+    assert found.rules == [("V1-CREDIT-ZERO", "server", 0, 1)]
+    reading = next(one for one in found.procedures if one.name == "NFSv3 READ")
+    assert reading.before.chunk_bytes > 0 == reading.after.chunk_bytes
+
+
+@pytest.mark.parametrize("columns", [80, 160])
+def test_pages(tmp_path: Path, columns: int) -> None:
+    frames = at_server()
+    client, server = saved(at_client(frames), tmp_path / "a.pcap"), saved(frames, tmp_path / "b.pcap", OFFSET)
+    page = run("compare", str(client), str(server), columns=columns)
+    assert page.exit_code == 0, page.output
+    assert "Most of the time went to the server" in page.stdout
+    page = run("compare", str(SAMPLES / "loss-rxe.pcap.zst"), str(SAMPLES / "rxe-nfs-all.pcap.zst"), columns=columns)
+    assert page.exit_code == 0 and "Two runs" in page.stdout
+    assert all(len(line) <= columns for line in page.stdout.splitlines())
+    assert [one["type"] for one in objects("compare", str(client), str(server))] == ["points", "points_procedure"]
+
+
+def test_a_damaged_capture_is_compared_as_far_as_it_goes(tmp_path: Path) -> None:
+    frames = at_server()
+    client, server = saved(at_client(frames), tmp_path / "a.pcap"), saved(frames, tmp_path / "b.pcap", OFFSET)
+    server.write_bytes(server.read_bytes()[:-40])
+    page = run("compare", str(client), str(server))
+    assert page.exit_code == 2
+    assert "The same traffic" in page.stdout and page.stderr.count("\n") == 1
+    page = run("compare", str(client), str(tmp_path / "none.pcap"))
+    assert page.exit_code == 2 and "none.pcap" in page.stderr
