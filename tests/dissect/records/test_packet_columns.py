@@ -81,7 +81,10 @@ def sample(name: str, frames: int | None = None) -> list[FrameBatch]:
 
 @pytest.mark.parametrize("name", [*MANIFEST])
 def test_every_sample(name: str) -> None:
-    assert compare(sample(name))
+    infos = [json.loads(line)["info"] for line in compare(sample(name))]
+    assert infos
+    for info in infos:
+        assert info and info == " ".join(info.split())
 
 
 @pytest.mark.parametrize("name", ["meta-rxe", "loss-siw"])
