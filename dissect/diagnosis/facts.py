@@ -15,7 +15,7 @@ from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.health import TransportHealth
 from .file_facts import FileFacts
-from .rpc_facts import RpcFacts
+from .rpc_facts import RpcFacts, Sums
 
 if TYPE_CHECKING:
     from ..audit.auditor import Auditor
@@ -102,6 +102,14 @@ class Facts:
     @cached_property
     def calls(self) -> int:
         return self.statistics.calls
+
+    @cached_property
+    def sums(self) -> dict[ProcedureKey, dict[int, Sums]]:
+        """By procedure and connection; connection 0 is all that were too many to be counted one by one."""
+        found: dict[ProcedureKey, dict[int, Sums]] = {}
+        for (number, key), sums in self.rpcs.groups().items():
+            found.setdefault(key, {})[number] = sums
+        return found
 
     @cached_property
     def by_number(self) -> dict[int, Conversation]:

@@ -11,13 +11,13 @@ from ...measure.statistics import Procedure
 from ...units import duration, percent, plural, size
 from ..detector import Limits, detector
 from ..facts import Facts, label
-from ..rpc_facts import BINS, Sums
+from ..rpc_facts import Sums
 from ..statement import Cause, Severity
 
 
 def _sums(facts: Facts, procedure: Procedure) -> dict[int, Sums]:
     """Of one procedure, by connection."""
-    return {number: sums for (number, key), sums in facts.rpcs.groups().items() if key == procedure.key}
+    return facts.sums.get(procedure.key, {})
 
 
 def _slowest(facts: Facts, procedure: Procedure) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -29,17 +29,18 @@ def _slowest(facts: Facts, procedure: Procedure) -> tuple[tuple[int, ...], tuple
 def _step(facts: Facts, sums: list[Sums], part: str, least_calls: int) -> tuple[int, float, float] | None:
     """When the mean of a part rose: the moment, and the means before and after it, in nanoseconds."""
     calls = np.sum([one.calls for one in sums], axis=0)
+    if calls.sum() < 2 * least_calls:
+        return None
     time = np.sum([getattr(one, part) for one in sums], axis=0)
-    best: tuple[float, int, float, float] | None = None
-    for at in range(1, BINS):
-        before, after = calls[:at].sum(), calls[at:].sum()
-        if before < least_calls or after < least_calls:
-            continue
-        low, high = float(time[:at].sum() / before), float(time[at:].sum() / after)
-        gain = (high - low) ** 2 * before * after / (before + after)
-        if high > low and calls[at] and (best is None or gain > best[0]):
-            best = gain, at, low, high
-    return None if best is None else (facts.rpcs.start + best[1] * facts.rpcs.width, best[2], best[3])
+    counted, spent = np.cumsum(calls), np.cumsum(time)
+    before, after = counted[:-1], counted[-1] - counted[:-1]
+    at = ((before >= max(1, least_calls)) & (after >= max(1, least_calls)) & (calls[1:] > 0)).nonzero()[0]
+    low, high = spent[at] / before[at], (spent[-1] - spent[at]) / after[at]
+    gain = np.where(high > low, (high - low) ** 2 * before[at] * after[at] / counted[-1], 0.0)
+    if not gain.any():
+        return None
+    best = int(gain.argmax())
+    return facts.rpcs.start + (int(at[best]) + 1) * facts.rpcs.width, float(low[best]), float(high[best])
 
 
 @detector(
@@ -270,27 +271,32 @@ def slow_connection(facts: Facts, limits: Limits) -> Iterator[Cause]:
     for conversation in facts.conversations:
         one, other = conversation.connection.endpoints
         ends[one.address, other.address].append(conversation.connection.number)
-    groups = facts.rpcs.groups()
     for numbers in ends.values():
         if len(numbers) < limits["least_connections"]:
             continue
         known = set(numbers)
         calls: dict[object, dict[int, tuple[float, float]]] = defaultdict(dict)
-        for (number, key), sums in groups.items():
-            if number in known and not key.backward:
+        for key, by_connection in facts.sums.items():
+            for number in known & by_connection.keys() if not key.backward else ():
+                sums = by_connection[number]
                 calls[key][number] = float(sums.calls.sum()), float(sums.latency.sum())
+        together = [
+            (by_number, sum(one[0] for one in by_number.values()), sum(one[1] for one in by_number.values()))
+            for by_number in calls.values()
+        ]
         for number in numbers:
             compared = took = expected = others = 0.0
-            for by_number in calls.values():
+            for by_number, all_calls, all_time in together:
                 mine = by_number.get(number)
-                rest = [one for other, one in by_number.items() if other != number]
-                rest_calls = sum(one[0] for one in rest)
-                if mine is None or rest_calls < mine[0] / 10 or not rest_calls:
+                if mine is None:
+                    continue
+                rest_calls = all_calls - mine[0]
+                if rest_calls < mine[0] / 10 or not rest_calls:
                     continue
                 compared += mine[0]
                 others += rest_calls
                 took += mine[1]
-                expected += mine[0] * sum(one[1] for one in rest) / rest_calls
+                expected += mine[0] * (all_time - mine[1]) / rest_calls
             if compared < limits["least_calls"] or others < limits["least_calls"] or took < limits["factor"] * expected:
                 continue
             yield Cause(
