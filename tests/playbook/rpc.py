@@ -31,6 +31,8 @@ class Call:
     version: int
     procedure: int
     parts: Parts = ()
+    credential: bytes | None = None
+    """With the verifier; None: AUTH_SYS, or AUTH_NONE of NULL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Reply:
     accept: int = 0
     """accept_stat (RFC 5531, 9)."""
     denied: bool = False
+    verifier: bytes = bytes(8)
 
 
 def u32(*values: int) -> bytes:
@@ -66,7 +69,7 @@ def auth_sys(uid: int = 1000, gid: int = 100, groups: tuple[int, ...] = (100, 27
 
 def call_parts(call: Call, xid: int) -> Parts:
     """The whole call message (RFC 5531, 9)."""
-    credential = auth_sys() if call.procedure else u32(0, 0, 0, 0)
+    credential = call.credential or (auth_sys() if call.procedure else u32(0, 0, 0, 0))
     head = u32(xid, CALL, 2, call.program, call.version, call.procedure) + credential
     return (head, *call.parts)
 
@@ -75,7 +78,7 @@ def reply_parts(reply: Reply, xid: int) -> Parts:
     """The whole reply message (RFC 5531, 9)."""
     if reply.denied:
         return (u32(xid, REPLY, 1, 1, 1),)
-    return (u32(xid, REPLY, 0, 0, 0, reply.accept), *reply.parts)
+    return (u32(xid, REPLY, 0) + reply.verifier + u32(reply.accept), *reply.parts)
 
 
 def whole(parts: Parts) -> bytes:

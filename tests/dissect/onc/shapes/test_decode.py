@@ -11,13 +11,33 @@ from hypothesis import strategies as st
 
 from playbook.xdr_values import counted, values
 from rdmascope.dissect.onc import xdr
-from rdmascope.dissect.onc.shapes import nfs4
+from rdmascope.dissect.onc.shapes import (
+    layouts,
+    nfs4,
+    nfs_cb,
+    nfsacl,
+    nlm,
+    rfc1094,
+    rfc1813,
+    rfc1833,
+    rfc5531,
+    rfc7530,
+    rfc7862,
+    rfc8881,
+)
 from rdmascope.dissect.onc.shapes.attributes4 import FATTR4
 from rdmascope.dissect.onc.shapes.decode import NOT_CAPTURED, Decoded, Node, SparseBytes, decode
 from rdmascope.dissect.onc.shapes.nfs4 import CALLBACK_OPERATIONS, COMPOUND4ARGS, COMPOUND4RES, OPERATIONS
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
 from rdmascope.dissect.onc.shapes.rfc1813 import READ3RESOK, WCC_DATA
-from rdmascope.dissect.onc.shapes.rfc5531 import GSS_ARGUMENTS, GSS_RESULTS, RPC_CALL, RPC_REPLY
+from rdmascope.dissect.onc.shapes.rfc5531 import (
+    GSS_ARGUMENTS,
+    GSS_RESULTS,
+    RPC_CALL,
+    RPC_GSS_PRIV_DATA,
+    RPC_REPLY,
+    integrity_data,
+)
 from rdmascope.dissect.onc.shapes.skips import skip_of
 from rdmascope.dissect.onc.shapes.types import (
     UINT32,
@@ -47,6 +67,42 @@ for one in (*OPERATIONS.values(), *CALLBACK_OPERATIONS.values()):
         SHAPES[f"{one.name}-arguments"] = one.arguments
 for table in (GSS_ARGUMENTS, GSS_RESULTS):
     SHAPES.update({f"gss-{number}-{len(SHAPES)}": shape for number, shape in table.items() if shape is not None})
+SHAPES["gss-sealed"] = RPC_GSS_PRIV_DATA
+SHAPES["gss-integrity"] = integrity_data("arguments", COMPOUND4ARGS)
+for number, (_, shape) in {**FATTR4.attributes}.items():
+    SHAPES[f"attribute-{number}"] = shape
+
+
+def inside(type: Any, found: dict[int, XdrType]) -> dict[int, XdrType]:
+    """The type, and all that it is made of, by identity."""
+    if isinstance(type, tuple):
+        type = type[1]
+    if type is None or id(type) in found:
+        return found
+    found[id(type)] = type
+    parts: list[Any] = []
+    if isinstance(type, XdrStruct):
+        parts = [field for _, field in type.fields]
+    elif isinstance(type, XdrUnion):
+        parts = [*type.arms.values(), type.default]
+    elif isinstance(type, XdrArray | XdrOptional | XdrList):
+        parts = [type.element]
+    elif isinstance(type, XdrAttributes):
+        parts = [field for _, field in type.attributes.values()]
+    elif isinstance(type, XdrSelected):
+        parts = list(type.choices.values())
+    elif isinstance(type, XdrOpaque):
+        parts = [type.inner]
+    for part in parts:
+        inside(part, found)
+    return found
+
+
+for shape in list(SHAPES.values()):
+    for one_type in inside(shape, {}).values():
+        if isinstance(one_type, XdrSelected):
+            # What an opaque is made of by an earlier word is drawn seldom: each by itself, too.
+            SHAPES.update({f"{one_type.name}-{choice}": type for choice, type in one_type.choices.items()})
 
 
 def read(type: XdrType, data: bytes, max_nodes: int = 20_000) -> Decoded:
@@ -114,6 +170,8 @@ def test_any_words_are_read_inside_their_bytes_and_within_the_limit(name: str, w
     assert 0 <= found.end <= len(data)
     nodes = list(found.root.walk())
     assert len(nodes) <= 50 + 120  # the last structure is listed whole
+    everything = list(read(SHAPES[name], data).root.walk())
+    assert len(everything) <= 20 * (len(words) + 1)  # a word has a node for each level at most
     for node in nodes:
         assert 0 <= node.offset <= node.offset + node.length <= len(data)
 
@@ -126,6 +184,21 @@ def test_flipped_bytes_do_no_harm(name: str, draw: st.DataObject) -> None:
         if data:
             data[at] ^= draw.draw(st.integers(1, 255))
     assert read(SHAPES[name], bytes(data)).end <= len(data)
+
+
+def test_every_declared_type_is_part_of_a_shape_that_is_tested() -> None:
+    tested: dict[int, XdrType] = {}
+    for type in SHAPES.values():
+        inside(type, tested)
+    modules = (layouts, nfs_cb, nfsacl, nlm, rfc1094, rfc1813, rfc1833, rfc5531, rfc7530, rfc7862, rfc8881)
+    declared = {
+        f"{module.__name__}.{name}": one
+        for module in modules
+        for name, one in vars(module).items()
+        if isinstance(one, XdrStruct | XdrUnion | XdrArray | XdrList | XdrAttributes) and name.isupper()
+    }
+    assert len(declared) > 100
+    assert sorted(name for name, one in declared.items() if id(one) not in tested) == []
 
 
 def test_an_array_that_announces_too_much_ends_with_the_bytes() -> None:
