@@ -12,7 +12,7 @@ from rdmascope.dissect.units import plural
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 
-TYPES = ("nfs_client", "nfs_delegation", "nfs_session", "nfs_slot_event", "nfs_wait")
+TYPES = ("nfs_client", "nfs_delegation", "nfs_session", "nfs_slot_event", "gss_context", "nfs_wait")
 
 
 @click.command("sessions")
@@ -61,7 +61,7 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
     if as_json:
         for record in state_records(history):
             print_json({**reading.placed(record), "file": reading.path})
-    elif history.clients:
+    elif history.clients or history.security.contexts:
         show(console(), views.state_view(history, everything))
     elif reading.analyzer.packets:
         click.echo("no NFSv4 client, session or state in this capture")

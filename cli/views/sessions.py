@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from rdmascope.dissect.measure.gss_contexts import GssContext
 from rdmascope.dissect.measure.nfs_slots import FALSE_RETRY, GAP, RETRY, SlotEvent, SlotTable, SlotUse
 from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession, StateTable, StatusTally, Wait
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
@@ -50,6 +51,8 @@ def state_view(history: NfsStateHistory, everything: bool = False) -> Renderable
     ]
     if delegations:
         parts += [delegations_view(delegations, everything), Text()]
+    if history.security.contexts:
+        parts += [contexts_view(history.security.contexts, everything), Text()]
     parts.append(waits_view(waits(history), history.clients[0].time if history.clients else 0, everything))
     return Group(*parts)
 
@@ -254,6 +257,36 @@ def _took(state: HeldState) -> Cell:
     if not state.recalled_frame:
         return "-"
     return Text("not returned", "red") if state.recall_time is None else duration(state.recall_time)
+
+
+# Security contexts
+
+
+def contexts_view(found: Sequence[GssContext], everything: bool) -> RenderableType:
+    shown = found if everything else found[:MAX_LISTED]
+    rows: list[list[Cell]] = [
+        [
+            f"{one.client} → {one.server}",
+            ", ".join(one.calls) or "-",
+            f"frame {one.frame}" if one.frame else "not completed" if one.round_trips else BEFORE,
+            f"frame {one.ended_frame}" if one.ended_frame else "-",
+            count(one.calls.total()),
+            "-" if one.first is None else f"{one.first}-{one.highest}",
+            "?" if one.window is None else str(one.window),
+            _doubts(one),
+        ]
+        for one in shown
+    ]
+    names = ("", "service", "created", "destroyed", "calls", "numbers", "window", "")
+    title = heading("RPCSEC_GSS contexts", "calls with privacy are sealed: what they asked is not known")
+    return Group(title, Grid(names, (), rows, flexible=7, gap=2), *_more(len(found) - len(shown)))
+
+
+def _doubts(one: GssContext) -> Text:
+    found = [f"{name} {count(number)}" for name, number in one.failures.items()]
+    found += [f"{plural(one.below_window, 'call')} below the window"] if one.below_window else []
+    found += [f"{plural(one.repeated, 'sequence number')} used twice"] if one.repeated else []
+    return Text(", ".join(found), "red")
 
 
 # Waits

@@ -25,6 +25,7 @@ from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..transport.operations import Operation
 from .credits import CreditHistory
+from .gss_contexts import GssContexts
 from .nfs_slots import SlotTable, SlotUse
 from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, StatusTally
 from .nfs_state_clients import CLIENT_OPERATIONS, AtReply, ClientTable
@@ -101,6 +102,7 @@ class NfsStateHistory:
     def __init__(self) -> None:
         self.table = ClientTable()
         self.credits: list[CreditHistory] = []
+        self.security = GssContexts()
         self.compounds = 0
         """NFSv4 COMPOUNDs and callbacks."""
         self.undecoded = 0
@@ -128,8 +130,10 @@ class NfsStateHistory:
         for event in sorted(self._queue, key=itemgetter(0)):
             self.last_time = max(self.last_time, event.time)
             if event.ended:
+                self.security.ended(event.rpc, event.time)
                 self._ended(event.rpc, event.time)
             else:
+                self.security.called(event.rpc)
                 assert event.rpc.call is not None
                 message = event.rpc.call
                 self._ask(event.rpc, message.data, message.start, message.end)

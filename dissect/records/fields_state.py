@@ -59,6 +59,30 @@ USE = {
 }
 
 TYPES = {
+    "gss_context": RecordType(
+        "A security context of RPCSEC_GSS.",
+        "`sessions`",
+        {
+            "number": ("integer", "number of the context, from 1 in order of appearance"),
+            "server": ("string", "address of the server"),
+            "client": ("string", "address of the client"),
+            "handle": ("string", "its handle in hexadecimal"),
+            "version": ("integer", "version of RPCSEC_GSS, 1 to 3"),
+            "first_frame": ("integer|null", "frame of the reply that completed it; null: not in the capture"),
+            "first_time_ns": ("integer|null", "when; null: not in the capture"),
+            "round_trips": ("integer", "calls that it took to create it"),
+            "window": ("integer|null", "calls that may be outstanding with it; null: not in the capture"),
+            "calls": ("map of integer", "service (none, integrity, privacy) -> calls"),
+            "first_sequence": ("integer|null", "lowest sequence number; null without calls"),
+            "highest_sequence": ("integer|null", "highest sequence number; null without calls"),
+            "late": ("integer", "calls with a sequence number below the highest so far"),
+            "below_window": ("integer", "calls with one too low for the window, which the server drops"),
+            "repeated": ("integer", "calls with the sequence number of the call before"),
+            "ended_frame": ("integer|null", "frame of the reply to RPCSEC_GSS_DESTROY; null without"),
+            "failures": ("map of integer", "status of replies that refuse its calls -> replies"),
+            **common("file"),
+        },
+    ),
     "nfs_client": RecordType(
         "An NFSv4 client as a server knows it: a client ID, and the state that goes with it.",
         "`sessions`",

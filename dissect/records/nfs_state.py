@@ -1,9 +1,10 @@
-"""NFSv4 clients, sessions, delegations, requests out of order and waits, as records."""
+"""NFSv4 clients, sessions, delegations, requests out of order, security contexts and waits, as records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ..measure.gss_contexts import GssContext
 from ..measure.nfs_slots import SlotEvent, SlotTable, SlotUse
 from ..measure.nfs_state import HeldState, NfsClient, NfsSession, StateTable, StatusTally, Wait
 from ..measure.nfs_state_history import NfsStateHistory
@@ -17,7 +18,7 @@ MAX_HELD = 100
 
 
 def state_records(history: NfsStateHistory) -> Iterator[Record]:
-    """Clients with their delegations, sessions with what was out of order, then what was waited for."""
+    """Clients with their delegations, sessions with what was out of order, contexts, then what was waited for."""
     for client in history.clients:
         yield client_record(client, history.last_time)
         for state in client.listed:
@@ -27,6 +28,8 @@ def state_records(history: NfsStateHistory) -> Iterator[Record]:
         for direction, table in (("fore", session.fore), ("back", session.back)):
             for event in table.events:
                 yield slot_record(session, direction, event)
+    for context in history.security.contexts:
+        yield context_record(context)
     for wait in waits(history):
         yield wait_record(wait)
 
@@ -179,6 +182,29 @@ def _use(use: SlotUse) -> Record:
         "status": use.status or None,
         "cached": use.cached,
     }
+
+
+def context_record(context: GssContext) -> Record:
+    return record(
+        "gss_context",
+        number=context.number,
+        server=context.server,
+        client=context.client,
+        handle=context.handle.hex(),
+        version=context.version,
+        first_frame=context.frame or None,
+        first_time_ns=context.time or None,
+        round_trips=context.round_trips,
+        window=context.window,
+        calls=dict(context.calls),
+        first_sequence=context.first,
+        highest_sequence=context.highest,
+        late=context.late,
+        below_window=context.below_window,
+        repeated=context.repeated,
+        ended_frame=context.ended_frame or None,
+        failures=dict(context.failures),
+    )
 
 
 def wait_record(wait: Wait) -> Record:

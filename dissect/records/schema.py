@@ -25,6 +25,7 @@ VERSIONS = {
     "file": 1,
     "finding": 1,
     "frame": 1,
+    "gss_context": 1,
     "histogram": 1,
     "info": 2,
     "live": 1,

@@ -42,6 +42,8 @@ class Reply:
     """accept_stat (RFC 5531, 9)."""
     denied: bool = False
     verifier: bytes = bytes(8)
+    auth_error: int = 1
+    """auth_stat of one that is denied."""
 
 
 def u32(*values: int) -> bytes:
@@ -77,7 +79,7 @@ def call_parts(call: Call, xid: int) -> Parts:
 def reply_parts(reply: Reply, xid: int) -> Parts:
     """The whole reply message (RFC 5531, 9)."""
     if reply.denied:
-        return (u32(xid, REPLY, 1, 1, 1),)
+        return (u32(xid, REPLY, 1, 1, reply.auth_error),)
     return (u32(xid, REPLY, 0) + reply.verifier + u32(reply.accept), *reply.parts)
 
 
