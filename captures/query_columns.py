@@ -56,7 +56,9 @@ def _names_in(connection: duckdb.DuckDBPyConnection, text: str) -> set[str] | No
     """Of names with dots: that of a table is a whole row."""
     relations: set[str] = set()
     for node in _nodes(parsed):
-        if node.get("class") in _ALL or node.get("type") in _ALL or node.get("ref_type") == "NATURAL":
+        if not _ALL.isdisjoint(one for one in (node.get("class"), node.get("type")) if isinstance(one, str)):
+            return None
+        if node.get("ref_type") == "NATURAL":
             return None
         if node.get("column_name_alias"):
             return None

@@ -44,7 +44,9 @@ def table_batches(session: Session, wanted: Wanted) -> Iterator[tuple[str, Colum
     What is known only at the end (connections, files) comes last.  Memory holds a batch of each table, and what the
     analyzer holds anyway.
     """
-    table_pass = _TablePass(session, [TableBuilder(TABLES[name], columns) for name, columns in wanted.items()])
+    table_pass = _TablePass(
+        session, [TableBuilder(TABLES[name], columns, session.place) for name, columns in wanted.items()]
+    )
     if table_pass.packets:
         for packet in session.packets(on_rpcs=table_pass.take):
             for builder in table_pass.packets:

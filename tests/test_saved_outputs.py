@@ -65,3 +65,32 @@ def test_so_does_a_folder_of_parquet(name: str, tmp_path: Path, monkeypatch: pyt
     save(sample, tmp_path / sample)
     monkeypatch.chdir(tmp_path)
     assert made(sample, name) == kept(sample, name).read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["report --json", "rpcs", "rpcs --json --errors", "transport --json", "credits --json", "files --json", "audit"],
+)
+def test_so_do_tables_of_several_files(words: str, several: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FOLDER)
+    name, *options = words.split()
+    runner = CliRunner()
+    kept = runner.invoke(main, [name, str(several), *options], prog_name="rdmascope")
+    if name == "audit":  # It takes each file for a capture of its own.
+        assert (kept.exit_code, "frame 4536 (nconnect-rxe.pcap.zst:63), RPC 87" in kept.output) == (1, True)
+        return
+    fresh = runner.invoke(main, [name, *SEVERAL, *options], prog_name="rdmascope")
+    assert kept.output.replace(str(several), f"{SEVERAL[0]} and 1 more") == fresh.output != ""
+
+
+SEVERAL = ["loss-rxe.pcap.zst", "nconnect-rxe.pcap.zst"]
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("several") / "both.duckdb"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(FOLDER)
+        done = CliRunner().invoke(main, ["sql", *SEVERAL, "--save", str(path)], prog_name="rdmascope")
+    assert done.exit_code == 0, done.output
+    return path

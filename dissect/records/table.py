@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.ma import MaskedArray
 
+from ..frames import Place
+
 Columns = dict[str, MaskedArray]
 """By name, all of one length; what is not known is masked."""
 
@@ -32,6 +34,8 @@ class TableColumn(NamedTuple):
     """In place of ``value``, for all columns of a table: of all rows of a noun, which is a batch."""
     needs: str = ""
     """'contents': the bytes of messages; 'files': those, and the files that they were about."""
+    place_of: str = ""
+    """In place of both: it is the file (text) or the number in that file (int) of the frames in this column."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,35 @@ DTYPES: dict[str, tuple[Any, Any]] = {
 """Type -> dtype, and what stands under the mask."""
 
 
+Find = Callable[[int], Place | None]
+"""Gives the place of the frame of a number."""
+
+
+def place_columns(prefix: str, frame: str, meaning: str) -> tuple[TableColumn, TableColumn]:
+    """The file of each frame in the column ``frame``, and its number there."""
+    return (
+        TableColumn(f"{prefix}place_file", "text", f"path of the file with {meaning}", None, place_of=frame),
+        TableColumn(f"{prefix}place_frame", "int", f"number of {meaning} in that file", None, place_of=frame),
+    )
+
+
 class TableBuilder:
     """Takes nouns, gives columns.  Holds values only, never the nouns."""
 
-    def __init__(self, table: Table, names: Collection[str] | None = None) -> None:
-        """``names``: of the columns that are wanted; all by default, the first column always."""
+    def __init__(self, table: Table, names: Collection[str] | None = None, find: Find | None = None) -> None:
+        """``names``: of the columns that are wanted; all by default, the first column always.
+
+        ``find``: where frames are, for the columns that say so.
+        """
         self.table = table
-        self.columns = [
+        self._find = find
+        chosen = [
             column for column in table.columns if names is None or column is table.columns[0] or column.name in names
+        ]
+        self._places = [column for column in chosen if column.place_of]
+        frames = {column.place_of for column in self._places}
+        self.columns = [
+            column for column in table.columns if not column.place_of and (column in chosen or column.name in frames)
         ]
         self._values: list[list[Any]] = [[] for _ in self.columns]
         self._batches: list[Columns] = []
@@ -95,9 +120,17 @@ class TableBuilder:
         self._rows = 0
         if self._batches:
             batches, self._batches = self._batches, []
-            return joined(self.table, batches)
-        values, self._values = self._values, [[] for _ in self.columns]
-        return {column.name: column_of(column.type, found) for column, found in zip(self.columns, values, strict=True)}
+            taken = joined(self.table, batches)
+        else:
+            values, self._values = self._values, [[] for _ in self.columns]
+            listed = zip(self.columns, values, strict=True)
+            taken = {column.name: column_of(column.type, found) for column, found in listed}
+        for column in self._places:
+            frames = taken[column.place_of].tolist()
+            places = [None if frame is None or self._find is None else self._find(frame) for frame in frames]
+            which = 0 if column.type == "text" else 1
+            taken[column.name] = column_of(column.type, [None if place is None else place[which] for place in places])
+        return {column.name: taken[column.name] for column in self.table.columns if column.name in taken}
 
 
 def joined(table: Table, batches: Sequence[Columns]) -> Columns:

@@ -10,7 +10,7 @@ from ..audit.auditor import EARLIER, RuleTally, TallyKey
 from ..audit.rule import Rule
 from ..measure.credits import CreditDirection, CreditInterval
 from .details import to_json
-from .table import Table, TableColumn
+from .table import Table, TableColumn, place_columns
 
 SIDES = ("active", "passive")
 
@@ -35,6 +35,7 @@ FINDINGS = Table(
         TableColumn("required", "text", "what the rule requires", lambda finding: finding.required),
         TableColumn("frames", "text", "all its frames, with blanks between",
                lambda finding: " ".join(map(str, finding.frames)) or None),
+        *place_columns("", "frame", "its first frame"),
     ),
 )  # fmt: skip
 

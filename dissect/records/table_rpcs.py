@@ -20,7 +20,7 @@ from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import STATES, ProcedureNames
 from .rpc_columns import RpcBatch
 from .rpc_values import RPC_VALUES, RpcValue, value_column
-from .table import Table, TableColumn, column_of, masked
+from .table import Table, TableColumn, column_of, masked, place_columns
 from .table_chunks import CHUNKS, SEGMENTS
 
 Values = Callable[[RpcBatch], MaskedArray]
@@ -173,6 +173,8 @@ _RPCS = Table(
                 lambda batch: batch.objects("text", lambda rpc: "; ".join(rpc.notes) or None)),
         _column("ended", "int", "counted from 1 in the order in which RPCs ended",
                 lambda batch: masked(np.arange(len(batch)) + batch.before + 1)),
+        *place_columns("call_", "call_frame", "the first frame of the call"),
+        *place_columns("reply_", "reply_frame", "the last frame of the reply"),
         _call("call_last_frame", "last frame of the call", "call_last_frame"),
         _call("call_end_time_ns", "last packet of the call, in nanoseconds since the Unix epoch", "call_end"),
         _reply("reply_first_frame", "first frame of the reply", "reply_first_frame"),

@@ -8,7 +8,7 @@ from ..layers.opcodes import opcode_name
 from ..layers.transports import TRANSPORTS
 from ..onc.file_operations import TYPE_NAMES
 from ..rpcrdma.conversation import Conversation
-from .table import Table, TableColumn
+from .table import Table, TableColumn, place_columns
 from .table_results import RESULT_TABLES
 from .table_rpcs import RPC_TABLES
 
@@ -40,6 +40,7 @@ _PACKETS = Table(
                lambda packet: (packet.header or packet.segment).captured),
         TableColumn("rpc", "int", "number of the RPC it belongs to", lambda packet: packet.rpc),
         TableColumn("info", "text", "one line about it", lambda packet: packet.info),
+        *place_columns("", "frame", "the frame"),
     ),
 )  # fmt: skip
 
@@ -101,6 +102,8 @@ _CONNECTIONS = Table(
         TableColumn("highest_credits_granted", "int", "greatest credit value of forward replies",
                lambda one: one.credits_granted and one.credits_granted[1]),
         TableColumn("ended_by", "text", "what ended it", lambda one: one.connection.ended_by or None),
+        *place_columns("first_", "first_frame", "its first frame"),
+        *place_columns("last_", "last_frame", "its last frame"),
     ),
 )  # fmt: skip
 

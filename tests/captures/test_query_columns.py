@@ -31,6 +31,17 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
             {"rpcs": {"xid", "offset_bytes"}, "segments": {"offset_bytes"}},
         ),
         ("SELECT chunks FROM rpcs ORDER BY ALL", {"rpcs": {"chunks"}}),
+        ("SELECT CAST(xid AS VARCHAR) FROM rpcs USING SAMPLE 6", {"rpcs": {"xid"}}),
+        (
+            "SELECT (SELECT max(rpc) FROM chunks WHERE rpc = r.number) FROM rpcs r",
+            {"rpcs": {"number"}, "chunks": {"rpc"}},
+        ),
+        ("SELECT list_transform([1], x -> x + xid)[1:2], xid::DECIMAL(9, 2) FROM rpcs", {"rpcs": {"xid"}}),
+        (
+            "WITH RECURSIVE a AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM a) SELECT n, failed FROM a, rpcs",
+            {"rpcs": {"failed"}},
+        ),
+        ("SELECT row_number() OVER (PARTITION BY state ORDER BY time) FROM rpcs", {"rpcs": {"state", "time"}}),
         ("SELECT 1", {}),
         ("SELECT count(*) FROM (SELECT DISTINCT * FROM rpcs)", {"rpcs": None}),
         ("FROM rpcs", {"rpcs": None}),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from playbook.commands import BOTH_WAYS, EVERYTHING
+from playbook.commands import BOTH_WAYS, EVERYTHING, LOSS
+from rdmascope import Place
 from rdmascope.captures import table_pass
 from rdmascope.captures.session import Session
 from rdmascope.captures.table_pass import table_batches
@@ -38,3 +39,30 @@ def test_evicted_connections_are_in_the_table() -> None:
     assert sorted(str(row[0]) for row in found["connections"]) == [*"1234"]
     assert len(found["rpcs"]) == len(whole["rpcs"]) == 229
     assert len(found["findings"]) == len(whole["findings"])
+
+
+def test_frames_are_placed_in_their_files() -> None:
+    paths = [LOSS, LOSS.replace("loss", "nconnect")]
+    wanted = {
+        "rpcs": ("call_frame", "call_place_file", "call_place_frame", "reply_place_frame"),
+        "findings": ("place_file", "place_frame"),
+        "connections": ("last_place_file", "last_place_frame", "last_frame"),
+        "places": None,
+    }
+    session = Session(paths)
+    found = dict(table_batches(session, wanted))
+    rpcs = found["rpcs"]
+    places = [session.place(frame or 0) for frame in rpcs["call_frame"].tolist()]
+    assert rpcs["call_place_file"].tolist() == [place and place.file for place in places]
+    assert rpcs["call_place_frame"].tolist() == [place and place.frame for place in places]
+    assert {*rpcs["call_place_file"].tolist()} == {*paths}
+    assert "reply_frame" in rpcs  # Its place is made of it.
+    ends = zip(*(found["connections"][name].tolist() for name in wanted["connections"] or ()), strict=True)
+    assert [Place(file, number) for file, number, _ in ends] == [
+        session.place(frame) for frame in found["connections"]["last_frame"].tolist()
+    ]
+    runs = list(zip(*(values.tolist() for values in found["places"].values()), strict=True))
+    assert sum(last - first + 1 for first, last, *_ in runs) == session.analyzer.frames
+    assert all(session.place(first) == (file, frame) for first, _, file, frame in runs)
+    alone = next(columns for _, columns in table_batches(Session(LOSS), {"findings": ("frame", "place_frame")}))
+    assert alone["place_frame"].tolist() == alone["frame"].tolist() != []
