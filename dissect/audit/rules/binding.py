@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...layers.oncrpc_codes import RPCSEC_GSS, RPCSEC_GSS_DATA, SUCCESS
-from ...layers.rpcrdma_codes import RDMA_ERROR
+from ...layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG
 from ...onc.binding import ENDS_INSIDE
 from ...onc.compound import DataItem
 from ...onc.programs import program_name
@@ -40,7 +40,8 @@ def _call(transaction: Transaction) -> Judgement | None:
 def ddp_eligible(transaction: Transaction) -> Judgement | None:
     """Every Read chunk behind Position 0 stands where the call has the data of WRITE, or the text of a symbolic link.
     Positions that cannot be an item's at all are V1-READ-POSITION-ALIGN's and V1-READ-POSITION-RANGE's; a second
-    chunk that goes on with a long call is V1-LONG-CALL-POSITION's.
+    chunk that goes on with a long call is V1-LONG-CALL-POSITION's.  Position 0 is that of a long call, and no item's in
+    an RDMA_MSG.
 
     Why: the receiver puts an item's bytes where the application wants them, which it knows for these items alone.
 
@@ -48,9 +49,14 @@ def ddp_eligible(transaction: Transaction) -> Judgement | None:
 
     Wrong: a Read chunk at the file handle.
     """
+    rpc, head = transaction.rpc, transaction.call_head
+    if rpc.call is not None and rpc.call.header.procedure == RDMA_MSG and not rpc.call.header.problem:
+        first = sum(chunk.advertised for chunk in transaction.reads if chunk.position == 0)
+        if first:
+            seen = f"a Read chunk of {first} bytes at Position 0 of an RDMA_MSG"
+            return violation(seen, "WRITE data or a link's text", rpc.call.frame)
     if (state := _call(transaction)) is not PASSED:
         return state
-    rpc, head = transaction.rpc, transaction.call_head
     length = transaction.call_length
     chunks = sorted(transaction.reduced)
     for position, size in chunks:

@@ -39,7 +39,11 @@ def version(sent: SentMessage) -> Judgement | None:
     """
     if sent.header.length < 8 or sent.header.version == 2 or sent.header.procedure == RDMA_ERROR:
         return None
-    return PASSED if sent.header.version == 1 else violation(f"rdma_vers is {sent.header.version}", "1")
+    if sent.header.version == 1:
+        return PASSED
+    if sent.header.procedure is None and not sent.is_call:
+        return undecidable("rdma_proc is not in the capture, and may be RDMA_ERROR")
+    return violation(f"rdma_vers is {sent.header.version}", "1")
 
 
 def _procedure(sent: SentMessage, unwanted: int) -> Judgement | None:

@@ -47,6 +47,14 @@ def long_call_of_nothing(wire: Wire) -> None:
     refuse(connection, 7)
 
 
+@breaks("V1-DDP-ELIGIBLE")
+def chunk_before_an_inline_call(wire: Wire) -> None:
+    """Position 0 is that of a long call."""
+    connection = opened(wire)
+    connection.send(CLIENT, hdr(connection, 7, reads=[(0, connection.register(512))]) + message(nfs3.getattr_(), 7))
+    refuse(connection, 7)
+
+
 @breaks("PD-VERSION", versions=(1,))
 def bits_of_another_format(wire: Wire) -> None:
     """What the bits beside R mean in version 2 of the format is not known."""
@@ -58,30 +66,29 @@ def lowest_reserved_bit(wire: Wire) -> None:
     opened(wire, server_private=_private(1, 2))
 
 
+def call_of(wire: Wire, limit: int, size: int) -> None:
+    """A Send of ``size`` bytes where both ends announced ``limit``."""
+    announced_size = cm.private_data(limit, limit)
+    connection = opened(wire, client_private=announced_size, server_private=announced_size)
+    room = size - 28 - len(message(nfs3.write(0, b""), 0))
+    reply(call(connection, nfs3.write(0, bytes(room))), nfs3.write_reply(room))
+
+
 @breaks(versions=(1,))
 def smallest_size(wire: Wire) -> None:
-    """Size code 0, and Sends of exactly 1024 bytes."""
-    small = cm.private_data(1024, 1024)
-    connection = opened(wire, client_private=small, server_private=small)
-    room = 1024 - 28 - len(message(nfs3.write(0, b""), 0))
-    reply(call(connection, nfs3.write(0, bytes(room))), nfs3.write_reply(room))
+    """Size code 0."""
+    call_of(wire, 1024, 1024)
 
 
 @breaks("V1-INLINE-EXCEEDED", versions=(1,))
 def smallest_size_overrun(wire: Wire) -> None:
-    small = cm.private_data(1024, 1024)
-    connection = opened(wire, client_private=small, server_private=small)
-    room = 1028 - 28 - len(message(nfs3.write(0, b""), 0))
-    reply(call(connection, nfs3.write(0, bytes(room))), nfs3.write_reply(room))
+    call_of(wire, 1024, 1028)
 
 
 @breaks(versions=(1,))
 def largest_size(wire: Wire) -> None:
-    """Size code 255, and a Send of exactly 262144 bytes."""
-    large = cm.private_data(262144, 262144)
-    connection = opened(wire, client_private=large, server_private=large)
-    room = 262144 - 28 - len(message(nfs3.write(0, b""), 0))
-    reply(call(connection, nfs3.write(0, bytes(room))), nfs3.write_reply(room))
+    """Size code 255."""
+    call_of(wire, 262144, 262144)
 
 
 @breaks()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -205,3 +206,16 @@ def test_what_rpcsec_gss_seals_is_undecidable(version: int) -> None:
     wire.version = version
     near_misses.long_listing_that_cannot_be_read(wire)
     assert total(audit(wire), "V1-REPLY-CHUNK-PROVIDED").undecidable == 1
+
+
+def test_a_truncated_answer_of_another_version_may_be_an_error() -> None:
+    wire = Wire(seed=7)
+    connection = opened(wire)
+    connection.send(0, header(7, 0, version=3) + bytes(40))
+    connection.send(1, struct.pack(">7I", 7, 3, 32, 4, 1, 1, 1))
+    hello(connection)
+    server = [one for one in audit(wire).findings if one.rule.id == "V1-VERSION" and one.endpoint == 1]
+    assert not server
+    auditor = audit(wire, faults.snap(wire.packets, 14 + 20 + 8 + 12 + 12))
+    assert {place.endpoint for place, tally in auditor.tallies.items() if tally.violated} == {0}
+    assert total(auditor, "V1-VERSION").undecidable == 1
