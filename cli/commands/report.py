@@ -57,28 +57,31 @@ def command(
       $ rdmascope report loss-rxe.pcap.zst
       78 RPCs on 2 RPC-over-RDMA connections: 64 complete, 8 no reply, 6 error
       ...
+        problem 8 calls without a reply, the first for 63.6 s until the ...
+        ...
+        problem 1,017 packets retransmitted in 15 recoveries; RPCs waited ...
+      ...
+        procedure              RPCs err time  median     95%     99%     max
+        NFSv4.1
+          WRITE GETATTR          44   6  94%  128 ms  369 ms  373 ms  373 ms
+        ...
+          READ                    4   -   1% 10.3 ms 14.5 ms 14.5 ms 14.5 ms
+    \b
+        procedure              up     down call   Reads  server  Writes reply
+        NFSv4.1
+          WRITE GETATTR  9.01 MiB 5.91 KiB    - 23.1 ms  174 ms       -     -
+    \b
         # client    QP   server  ...  RPCs    calls  replies retrans missing
         1 10.77.0.  0x11 ...            30 1.51 MiB 3.53 KiB     225       0
         ...
 
-    Some 1,000 packets were retransmitted ("retrans") and none is missing from the capture ("missing"): the network
-    lost packets, not the capture.
+    Writes are slow: 94% of all waiting is for them.  The parts of a latency are the call's Send, the RDMA Reads by
+    which the server fetches data, the server, its RDMA Writes, and the reply's Send.  Some 1,000 packets were
+    retransmitted ("retrans") and none is missing from the capture ("missing"): the network lost packets, not the
+    capture.  The evidence for what is wrong, and one of the slowest RPCs with every packet of it:
 
     \b
-        procedure              RPCs err     min  median     95%     99%     max
-        NFSv4.1
-          WRITE GETATTR          44   6 86.1 ms  128 ms  369 ms  373 ms  373 ms
-        ...
-          READ                    4   - 8.14 ms 10.3 ms 14.5 ms 14.5 ms 14.5 ms
-    \b
-        procedure                  up     down call   Reads  server  Writes reply
-        NFSv4.1
-          WRITE GETATTR      9.01 MiB 5.91 KiB    - 23.1 ms  174 ms       -     -
-
-    Writes are slow.  The parts of a latency are the call's Send, the RDMA Reads by which the server fetches data, the
-    server, its RDMA Writes, and the reply's Send.  For one of the slowest, and every packet of it:
-
-    \b
+      $ rdmascope diagnose loss-rxe.pcap.zst
       $ rdmascope show loss-rxe.pcap.zst --rpc 55
 
     \b
