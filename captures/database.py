@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import duckdb
 import numpy as np
+from numpy.typing import NDArray
 
 from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
@@ -224,6 +225,18 @@ class Database:
         rows = self.connection.fetchall()
         names, types = tuple(one[0] for one in described), tuple(str(one[1]) for one in described)
         return QueryResult(names, types, len(rows), iter(rows), lambda: _as_columns(names, rows))
+
+    def judged(self, table: str, columns: Columns, condition: str) -> NDArray[np.bool_]:
+        """For which rows of a batch of a table the condition is true.  Raises QueryError."""
+        for column in TABLES[table].columns:
+            if column.type == "text" and column.name in columns:
+                _make_encodable(columns[column.name].data)
+        self.connection.register("batch_of_rows", columns)
+        try:
+            self._run(f"SELECT coalesce(({condition}), false) AS passes FROM batch_of_rows AS {table}")
+            return np.asarray(self.connection.fetchnumpy()["passes"], np.bool_)
+        finally:
+            self.connection.unregister("batch_of_rows")
 
     def write_result(self, file: BinaryIO, format: str) -> None:
         """Write the rows of the result that ``results`` gave last, in one of ``FORMATS``."""

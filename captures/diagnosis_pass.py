@@ -11,16 +11,18 @@ from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 
+from .condition import Condition
 from .session import Session
 
 EXAMPLES = 3
 """Findings of each rule and end that are kept."""
 
 
-def diagnosis_of(session: Session, kinds: Collection[str] = ()) -> Diagnosis:
+def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condition | None = None) -> Diagnosis:
     """What is wrong with the capture of a session that was not read yet; reads it to its end.
 
-    ``kinds``: only these detectors, and only what they need is gathered; all where there are none.
+    ``kinds``: only these detectors, and only what they need is gathered; all where there are none.  ``condition``:
+    only RPCs that pass it count; what is known of connections and packets is still that of the whole capture.
     """
     detectors = [one for one in all_detectors().values() if not kinds or one.kind in kinds]
     needs = {one.needs for one in detectors}
@@ -36,6 +38,8 @@ def diagnosis_of(session: Session, kinds: Collection[str] = ()) -> Diagnosis:
             auditor.evict(gone)
 
     for table in session.tables(evict):
+        if condition is not None:
+            table = condition.selected(table, session)
         gathered.add_table(table)
         if files is not None:
             for rpc in table:

@@ -6,18 +6,16 @@ from collections.abc import Iterator
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.measure.credits import CreditHistory
-from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.records.details import CaptureSums, FileDetails
-from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
 from rdmascope.dissect.records.table_results import Detail, Verdict
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners, Listener
-from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
+from .rpc_batches import RpcBatches
 from .session import Session
 
 ROWS = 8192
@@ -73,10 +71,7 @@ class _TablePass:
         self.names_files = bool(self.by_noun.keys() & WITH_FILES) or any(
             builder.needs("files") for builder in self.by_noun.get("rpc", ())
         )
-        self.file_table = FileTable()
-        self.fields = FieldReader()
-        self.ended = 0
-        """RPCs that were added."""
+        self.batches = RpcBatches(self.names_files)
         self.auditor: Auditor | None = None
         if self.by_noun.keys() & AUDITED:
             self.auditor = Auditor(examples=1)
@@ -110,14 +105,7 @@ class _TablePass:
         """The RPCs that ended in a batch."""
         if not len(table):
             return
-        used, paths = [], []
-        if self.names_files:
-            for rpc in table:
-                self.file_table.add(rpc)
-                used.append(self.file_table.used)
-                paths.append(self.file_table.path_of(rpc, self.fields.fields(rpc)))
-        self._add("rpc", RpcBatch(table, self.ended, used, paths, self.fields))
-        self.ended += len(table)
+        self._add("rpc", self.batches.batch(table))
 
     def evict(self, conversations: list[Conversation]) -> None:
         """Nothing more comes of these."""
@@ -139,8 +127,8 @@ class _TablePass:
             self._add("conversation", one)
         for number in sorted(self.credits or ()):
             self._add_credits(number)
-        for file in self.file_table:
-            self._add("file", (self.file_table, file))
+        for file in self.batches.file_table:
+            self._add("file", (self.batches.file_table, file))
         for run in self.session.place_runs():
             self._add("place", run)
         if "detail" in self.by_noun:
@@ -152,9 +140,9 @@ class _TablePass:
                 number = one.connection.number
                 self._add("detail", Detail("conversation", number, one))
                 self._add("detail", Detail("health", number, analyzer.health(number)))
-            for file in self.file_table:
-                self._add("detail", Detail("file", file.number, FileDetails.of(self.file_table, file)))
-            self._add("detail", Detail("undecoded of files", None, self.file_table.undecoded))
+            for file in self.batches.file_table:
+                self._add("detail", Detail("file", file.number, FileDetails.of(self.batches.file_table, file)))
+            self._add("detail", Detail("undecoded of files", None, self.batches.file_table.undecoded))
 
     def _add_credits(self, number: int) -> None:
         history = None if self.credits is None else self.credits.pop(number, None)

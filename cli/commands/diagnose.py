@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rdmascope.captures import CaptureError
@@ -12,9 +14,13 @@ from rdmascope.dissect.records.diagnosis import statement_record
 from rdmascope.dissect.records.schema import schema
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
+from ..options import filter_options
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views.diagnosis import diagnosis_view
+
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import Condition
 
 FAIL_ON = (*(one.value for one in SEVERITIES), "never")
 
@@ -31,6 +37,7 @@ FAIL_ON = (*(one.value for one in SEVERITIES), "never")
     help="Exit with 1 on statements of this severity or above.",
 )
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('statement')} object a line.")
+@filter_options
 @recognition_options
 @click.pass_context
 def command(
@@ -42,6 +49,7 @@ def command(
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    condition: Condition | None,
 ) -> None:
     """Say what is wrong: each cause with its evidence, its share of the latency, and what to look at next.
 
@@ -62,7 +70,8 @@ def command(
     \b
       $ rdmascope explain packets-lost
 
-    docs/diagnosis.md has all of them.  Times are those at the capture point.
+    With filters only the RPCs that pass count; connections and packets are those of the whole capture.
+    docs/diagnosis.md has all detectors.  Times are those at the capture point.
 
     Exit status: 0 nothing at or above --fail-on, 1 something, 2 a file that cannot be used.
     """
@@ -71,7 +80,9 @@ def command(
         if kind not in known:
             raise click.BadParameter(f"no detector {kind!r}; there are {', '.join(known)}", ctx, param_hint="--only")
     reading = Reading(files, analyzer_options(ports, force))
-    diagnosis = diagnosis_of(reading, kinds)
+    diagnosis = diagnosis_of(reading, kinds, condition)
+    if condition is not None:
+        reading.refuse(condition.problem())
     if as_json:
         for one in diagnosis.statements:
             print_json({**statement_record(one), "file": reading.path})

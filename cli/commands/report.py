@@ -17,11 +17,14 @@ from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 from ..exit_status import EXIT_BAD_INPUT
+from ..options import filter_options
 from ..reading import follow_options, following, opened, recognition_options
 from ..terminal import complain, console, paged, print_json, show
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from rdmascope.captures.condition import Condition
 
 
 @click.command("report")
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--each", is_flag=True, help="Each file is a capture of its own, reported one after the other.")
 @click.option("--pager/--no-pager", default=True, help="On a terminal: page by page.  [default: pager]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
+@filter_options
 @follow_options
 @recognition_options
 def command(
@@ -44,6 +48,7 @@ def command(
     force: str | None,
     follow: bool,
     idle: float | None,
+    condition: Condition | None,
 ) -> None:
     """Summary of a capture: connections, procedures, latencies, payloads, and what was slow.
 
@@ -111,11 +116,13 @@ def command(
             )
             gathered = Gathered(top)
             for table in reading.tables(gathered.evict):
-                gathered.add_table(table)
+                gathered.add_table(table if condition is None else condition.selected(table, reading))
+            if condition is not None:
+                reading.refuse(condition.problem())
             if as_json:
-                print_records(reading, gathered)
+                print_records(reading, gathered, condition)
             else:
-                print_page(reading, gathered, everything, pager and not follow)
+                print_page(reading, gathered, everything, pager and not follow, condition)
             reading.check()
         except CaptureError as error:
             complain(str(error))
@@ -142,14 +149,16 @@ class Read(Protocol):
         """With the file of each frame, where there are several."""
 
 
-def print_page(reading: Read, gathered: Gathered, everything: bool = False, pager: bool = False) -> None:
+def print_page(
+    reading: Read, gathered: Gathered, everything: bool = False, pager: bool = False, condition: Condition | None = None
+) -> None:
     """The report for people."""
     out = console()
     with paged(out, pager):
-        _print_sections(out, reading, gathered.facts(reading.analyzer, _error(reading)), everything)
+        _print_sections(out, reading, gathered.facts(reading.analyzer, _error(reading)), everything, condition)
 
 
-def _print_sections(out: Console, reading: Read, facts: Facts, everything: bool) -> None:
+def _print_sections(out: Console, reading: Read, facts: Facts, everything: bool, condition: Condition | None) -> None:
     from rich.text import Text
 
     from ..views import report as views
@@ -175,6 +184,8 @@ def _print_sections(out: Console, reading: Read, facts: Facts, everything: bool)
             evicted=analyzer.evicted,
         ),
     )
+    if condition is not None:
+        show(out, Text(f"only {condition.passed:,} of {condition.tried:,} RPCs: {condition}", "yellow"))
     show(out, Text(), heading("Diagnosis", DIAGNOSIS), summary_view(diagnosis, MAX_STATEMENTS, out.width))
     sections: list[tuple[str, str, RenderableType | None]] = []
     if statistics.calls:
@@ -203,12 +214,15 @@ def _print_sections(out: Console, reading: Read, facts: Facts, everything: bool)
             show(out, Text(), heading(title, remark), view)
 
 
-def print_records(reading: Read, gathered: Gathered) -> None:
+def print_records(reading: Read, gathered: Gathered, condition: Condition | None = None) -> None:
     """The report for scripts."""
     names = reading.analyzer.addresses
     points = [capture_point_record(one.path, one.first, one.common, names, one.whole) for one in reading.other_points]
     facts = gathered.facts(reading.analyzer, _error(reading))
-    for record in (*points, *report_records(facts, reading.analyzer, diagnose(facts))):
+    for record in (
+        *points,
+        *report_records(facts, reading.analyzer, diagnose(facts), "" if condition is None else str(condition)),
+    ):
         print_json({**reading.placed(record), "file": reading.path})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -21,11 +21,14 @@ from rdmascope.dissect.records.rpc_values import ValueTexts
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
-from ..options import DURATION, MOMENT, XID, connection_option, procedures
+from ..options import DURATION, MOMENT, XID, connection_option, procedures, where_options
 from ..plain import harmless_line
 from ..reading import file_argument, follow_options, following, opened, recognition_options
 from ..terminal import console, json_line, json_value
 from ..views import rpcs as views
+
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import Condition
 
 SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
     "time": views.begin,
@@ -51,6 +54,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 @click.option("--errors", is_flag=True, help="Only RPCs that failed or are incomplete.")
 @click.option("--since", type=MOMENT, help="Only calls from then on: 1.5 (seconds), 10:02 or a date.")
 @click.option("--until", type=MOMENT, help="Only calls before then.")
+@where_options
 @click.option(
     "--sort",
     type=click.Choice(sorted(SORT_KEYS)),
@@ -74,6 +78,7 @@ def command(
     force: str | None,
     follow: bool,
     idle: float | None,
+    condition: Condition | None,
 ) -> None:
     """One line per RPC, with filters and sorting.
 
@@ -106,7 +111,8 @@ def command(
       1067985595  10542000  262144
       ...
     """
-    reading = opened(files, ports, force, contents=as_json, streaming=sort is None, follow=following(follow, idle))
+    contents = as_json or (condition is not None and condition.needs_contents)
+    reading = opened(files, ports, force, contents=contents, streaming=sort is None, follow=following(follow, idle))
     fields = reading.field_reader()
     wanted = RpcFilter(names, xids, connections, slower_than, errors, since, until)
     out = console()
@@ -121,10 +127,10 @@ def command(
         return views.line(rpc, reading.first_time, narrow, place)
 
     rows: Iterator[str | Text]
-    if as_json and sort is None and wanted == RpcFilter():
+    if as_json and sort is None and wanted == RpcFilter() and condition is None:
         rows = _all_lines(reading)
     else:
-        rows = _rows(reading, wanted, row, sort)
+        rows = _rows(reading, wanted, row, sort, condition)
     first = next(rows, None)
     problem = wanted.problem(reading.extent()) if first is None else ""
     width = reading.place_width(13) if reading.several else 0
@@ -137,17 +143,21 @@ def command(
 
 
 def _rows(
-    reading: Session, wanted: RpcFilter, row: Callable[[Rpc], str | Text], sort: str | None
+    reading: Session,
+    wanted: RpcFilter,
+    row: Callable[[Rpc], str | Text],
+    sort: str | None,
+    condition: Condition | None,
 ) -> Iterator[str | Text]:
     """What is printed of the RPCs that pass, in the order that is asked for."""
     order: CallOrder[str | Text] = CallOrder(0 if reading.follow else MAX_HELD)
     kept: list[Rpc] = []
     begun = False
-    for rpc in reading.rpcs():
+    for rpc, passes in _judged(reading, condition):
         if not begun:
             wanted.begin(reading.first_time)
             begun = True
-        passes = wanted.passes(rpc)
+        passes = wanted.passes(rpc) and passes
         if sort is None:
             yield from order.add(rpc.number, row(rpc) if passes else None)
         elif passes:
@@ -156,6 +166,16 @@ def _rows(
     if sort is not None:
         kept.sort(key=lambda rpc: (SORT_KEYS[sort](rpc), rpc.number))  # Of equals, the earliest call first.
         yield from map(row, kept)
+
+
+def _judged(reading: Session, condition: Condition | None) -> Iterator[tuple[Rpc, bool]]:
+    """All RPCs, and whether the condition passes them."""
+    for table in reading.tables():
+        if condition is None:
+            yield from ((rpc, True) for rpc in table)
+        else:
+            yield from zip(table, condition.mask(table, reading).tolist(), strict=True)
+        del table
 
 
 def _all_lines(reading: Session) -> Iterator[str | Text]:

@@ -147,6 +147,7 @@ TYPES = {
             "states": ("map of integer", "state -> RPCs"),
             "duplicate_replies": ("integer", "second replies to RPCs that had one; not among the RPCs"),
             "error": ("string|null", "why reading ended early"),
+            "filter": ("string|null", "condition on the RPCs that count; null where all do"),
             **objects("diagnosis", "array of object", "what is wrong, the worst first, as in diagnose", STATEMENT),
             **common("file"),
         },

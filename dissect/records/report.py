@@ -34,6 +34,7 @@ def capture_record(
     duplicate_replies: int,
     error: str | None,
     diagnosis: list[Record],
+    filter: str = "",
 ) -> Record:
     """What was read.  ``error`` says why reading it ended early; ``diagnosis`` has what is wrong, the worst first."""
     return record(
@@ -51,6 +52,7 @@ def capture_record(
         duplicate_replies=duplicate_replies,
         error=error,
         diagnosis=diagnosis,
+        filter=filter or None,
     )
 
 
@@ -169,8 +171,8 @@ THROUGHPUT_BINS = 100
 """Intervals of time in the record of throughput."""
 
 
-def report_records(facts: Facts, analyzer: Analyzer, diagnosis: Diagnosis) -> Iterator[Record]:
-    """All records of a report."""
+def report_records(facts: Facts, analyzer: Analyzer, diagnosis: Diagnosis, filter: str = "") -> Iterator[Record]:
+    """All records of a report; ``filter``: the condition on the RPCs in it."""
     statistics, error = facts.statistics, facts.damage or None
     yield capture_record(
         frames=analyzer.frames,
@@ -183,6 +185,7 @@ def report_records(facts: Facts, analyzer: Analyzer, diagnosis: Diagnosis) -> It
         duplicate_replies=statistics.duplicate_replies,
         error=error,
         diagnosis=statements(diagnosis.statements),
+        filter=filter,
     )
     for conversation in analyzer.conversations:
         yield connection_record(conversation, statistics.connections.get(conversation.connection.number))

@@ -50,13 +50,14 @@ of one segment, which then is its only chunk.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows
+from ..arrays import Bytes, Int64s, Rows, take
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..transport.delays import RcDelays
 from ..transport.operations import Operation
@@ -235,6 +236,21 @@ class RpcTable(Sequence[Rpc]):
             return table
         places = np.arange(len(later)) + len(table)
         return RpcTable([*table.objects, *later], table._from, np.concatenate((table.places, places)), table.names)
+
+    def selected(self, mask: NDArray[np.bool_]) -> RpcTable:
+        """Those rows for which it is true, in their order."""
+        if mask.all():
+            return self
+        plain = None
+        if self._from is not None:
+            rows = take(self.plain_rows, mask[self.plain])
+            through = rows["transfer"] >= 0
+            transfers = [self._from.transfers[place] for place in rows["transfer"][through].tolist()]
+            rows["transfer"][through] = np.arange(len(transfers))
+            plain = replace(self._from, rows=rows, transfers=transfers)
+        kept = mask[self.places]
+        places = (np.cumsum(mask) - 1)[self.places[kept]]
+        return RpcTable([*compress(self.objects, kept.tolist())], plain, places, self.names)
 
     @property
     def rows(self) -> Rows:

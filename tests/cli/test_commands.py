@@ -22,7 +22,7 @@ def names(record: dict[str, Any]) -> set[str]:
 # The names that scripts rely on.  A name may be added; one that goes away needs a new schema version.
 NAMES = {
     "capture": "frames truncated_frames packets first_time_ns last_time_ns connections rpcrdma_connections"
-    " refused_connections rpcs states duplicate_replies error diagnosis file",
+    " refused_connections rpcs states duplicate_replies error diagnosis filter file",
     "connection": "number transport protocol protocol_name recognised_by service_port paired_by confidence evidence"
     " path_mtu active passive credits_requested credits_granted first_frame last_frame first_time_ns last_time_ns"
     " ended_by negotiation rpcs backward_rpcs failed call_bytes reply_bytes file",
@@ -154,6 +154,17 @@ class TestReport:
         at = next(at for at, line in enumerate(both) if line.startswith("Clients"))
         assert [line.split()[0] for line in both[at + 2 : at + 4]] == ["10.77.0.2", "fd77::2"]
         assert not any(line.startswith("Clients") for line in run("report", LOSS).stdout.splitlines())
+
+    def test_a_filter_is_named_with_what_it_leaves_out(self) -> None:
+        filtered = ("--where", "latency_ms > 100", "--procedure", "WRITE")
+        shown = run("report", EVERYTHING, *filtered).stdout.splitlines()
+        (line,) = [line for line in shown if line.startswith("only 3 of 229 RPCs: latency_ms > 100 and")]
+        assert "WRITE" in line and any(line.startswith("3 RPCs on 4") for line in shown)
+        capture = objects("report", EVERYTHING, *filtered)[0]
+        assert capture["rpcs"] == 3 and "latency_ms > 100" in capture["filter"]
+        listed = [each["number"] for each in objects("rpcs", EVERYTHING, *filtered)]
+        assert len(listed) == 3 and listed == sorted(listed)
+        assert run("diagnose", LOSS, "--where", "connection = 2", "--only", "calls-hung").exit_code == 0
 
     def test_several_files_one_after_the_other(self) -> None:
         every = objects("report", "--each", LONG_CALLS, BOTH_WAYS)
