@@ -12,6 +12,7 @@ from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 
 from .condition import Condition
+from .saved import holds_tables
 from .session import Session
 
 EXAMPLES = 3
@@ -26,15 +27,16 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
     """
     detectors = [one for one in all_detectors().values() if not kinds or one.kind in kinds]
     needs = {one.needs for one in detectors}
+    saved = holds_tables(session.paths[0])
     auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
-    files = FileFacts() if "files" in needs else None
-    if auditor is not None:
+    files = FileFacts() if "files" in needs and not saved else None
+    if auditor is not None and not saved:
         session.analyzer.listener = auditor.listener
     gathered = Gathered()
 
     def evict(gone: list[Conversation]) -> None:
         gathered.evict(gone)
-        if auditor is not None:
+        if auditor is not None and not saved:
             auditor.evict(gone)
 
     for table in session.tables(evict):
@@ -45,7 +47,9 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
             for rpc in table:
                 files.add(rpc)
         del table
-    if auditor is not None:
+    if auditor is not None and saved:
+        session.audit(auditor)
+    elif auditor is not None:
         auditor.finish(session.analyzer.conversations)
     damage = "" if session.damage is None else str(session.damage)
     return diagnose(gathered.facts(session.analyzer, damage, files, auditor), kinds)

@@ -15,7 +15,7 @@ from rdmascope.dissect.records.schema import schema
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..options import filter_options
-from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..reading import file_argument, opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views.diagnosis import diagnosis_view
 
@@ -79,7 +79,7 @@ def command(
     for kind in kinds:
         if kind not in known:
             raise click.BadParameter(f"no detector {kind!r}; there are {', '.join(known)}", ctx, param_hint="--only")
-    reading = Reading(files, analyzer_options(ports, force))
+    reading = opened(files, ports, force)
     diagnosis = diagnosis_of(reading, kinds, condition)
     if condition is not None:
         reading.refuse(condition.problem())

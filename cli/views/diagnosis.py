@@ -25,6 +25,8 @@ def diagnosis_view(path: str, diagnosis: Diagnosis, explain: bool = False) -> Re
     parts: list[RenderableType] = [Text(f"{path}: {counted(diagnosis)}", "bold")]
     for one in diagnosis.statements:
         parts += [Text(), _statement(one, explain)]
+    if diagnosis.not_looked_at:
+        parts += [Text(), Text(f"not looked at, for want of contents: {', '.join(diagnosis.not_looked_at)}", "dim")]
     if diagnosis.statements and not explain:
         parts += [Text(), Text("--explain: what each of these means, and what to look at next", "dim")]
     return Group(*parts)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 
 from playbook.facts import MILLISECOND, SECOND, direction, facts, found, health, kinds, many, retransmitted, rpc
 from playbook.samples import SAMPLES
 from rdmascope.captures.diagnosis_pass import diagnosis_of
+from rdmascope.captures.saved_session import SavedSession
 from rdmascope.captures.session import Session
+from rdmascope.cli.main import main
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.statement import Severity
@@ -83,3 +88,13 @@ def test_what_was_not_gathered_is_said() -> None:
 def test_a_quiet_capture_with_a_few_retransmissions_is_healthy() -> None:
     one = retransmitted("timeout", 1)
     assert kinds(facts(many(1000, takes=SECOND // 100), [one])) == set()
+
+
+def test_saved_tables_have_all_but_the_contents_of_files(tmp_path: Path) -> None:
+    saved = str(tmp_path / "saved.duckdb")
+    done = CliRunner().invoke(main, ["sql", str(SAMPLES / "loss-rxe.pcap.zst"), "--save", saved])
+    assert done.exit_code == 0, done.output
+    again = diagnosis_of(SavedSession(saved))
+    whole = sample("loss-rxe")
+    assert [one.cause.text for one in again.statements] == [one.cause.text for one in whole.statements]
+    assert "hot-file" in again.not_looked_at and "specification-violated" not in again.not_looked_at
