@@ -6,6 +6,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -254,14 +255,16 @@ class RpcFacts:
         self.chunked += len(long)
         lengths = np.array([reply.length for reply, _ in table.transfers])
         needed = HEADER + long["reply_inline"] + lengths[long["transfer"]]
-        connections = long["connection"]
-        for number in np.unique(connections).tolist():
-            threshold = table.conversation(number).inline_threshold(1)[0]
-            mine = take(long, (connections == number) & (needed > threshold) & (needed <= 2 * threshold))
-            if len(mine):
+        connections, which = np.unique(long["connection"], return_inverse=True)
+        thresholds = [table.conversation(number).inline_threshold(1)[0] for number in connections.tolist()]
+        limits = np.array(thresholds, np.int64)[which]
+        mine = take(long, (needed > limits) & (needed <= 2 * limits))
+        for number, threshold in zip(connections.tolist(), thresholds, strict=True):
+            here = take(mine, mine["connection"] == number) if len(mine) else mine
+            if len(here):
                 larger = self.larger[number, 1]
                 larger.threshold = threshold
-                larger.examples.add_all(mine["latency_writes"], mine["number"], mine["call_frame"])
+                larger.examples.add_all(here["latency_writes"], here["number"], here["call_frame"])
 
     def _note_larger(
         self, number: int, sender: int, threshold: int, needed: int, time: int, rpc: int, frame: int
@@ -274,13 +277,13 @@ class RpcFacts:
     def _watch_credits(self, rows: Rows) -> None:
         places = rows["connection"].astype(np.int64) << 1 | rows["caller"]
         columns = [rows[name] for name in ("call_time", "reply_end", "credits_requested", "credits_granted")]
-        first = int(places[0])
-        if some(places != first):
-            for place in np.unique(places).tolist():
-                mine = places == place
-                self._calls(place >> 1, place & 1 == 1).add(*(column[mine] for column in columns))
-        else:
-            self._calls(first >> 1, first & 1 == 1).add(*columns)
+        if some(places != places[0]):
+            order = places.argsort(kind="stable")
+            places, columns = places[order], [column[order] for column in columns]
+        edges = [0, *((places[1:] != places[:-1]).nonzero()[0] + 1).tolist(), len(places)]
+        for first, behind in pairwise(edges):
+            place = int(places[first])
+            self._calls(place >> 1, place & 1 == 1).add(*(column[first:behind] for column in columns))
 
     def _calls(self, number: int, backward: bool) -> CallsOutstanding:
         found = self._outstanding.get((number, backward))
