@@ -87,7 +87,8 @@ def _zero_records(heads: Rows) -> int | None:
     """The first of too many records in a row that are all zeros."""
     if len(heads) < MAX_ZERO_RECORDS:
         return None
-    others = np.flatnonzero(heads.view("u8").reshape(-1, 2).any(axis=1))
+    words = heads.view("u8")
+    others = np.flatnonzero(words[::2] | words[1::2])
     edges = np.concatenate(([-1], others, [len(heads)]))
     long = np.flatnonzero(np.diff(edges) > MAX_ZERO_RECORDS)
     return int(edges[long[0]]) + 1 if len(long) else None

@@ -301,7 +301,8 @@ class PlainWay:
         """Memory that other messages of the callers name; None where it cannot be told."""
         plain = (read.call | read.reply) & ~read.long
         plain[pairs.call] = plain[pairs.reply] = True
-        plain |= read.usual & ~read.words[:, 4:7].any(axis=1)  # They name none.
+        words = read.words
+        plain |= read.usual & (words[:, 4] | words[:, 5] | words[:, 6] == 0)  # They name none.
         ends = columns.directions >> 32
         callers = np.zeros(2 * len(links), np.bool_)
         callers[ends[pairs.call[read.long[pairs.call]]]] = True

@@ -66,7 +66,7 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s) -> PlainSends:
     words = _first_words(data, at)
     usual = (words[:, 1] == 1) & (words[:, 3] <= RDMA_NOMSG) & (size >= HEADER)
     inline = words[:, 3] == RDMA_MSG
-    bare = usual & ~words[:, 4:6].any(axis=1)
+    bare = usual & (words[:, 4] | words[:, 5] == 0)
     long = bare & (words[:, 6] == 1) & (words[:, 7] == 1) & (size >= LONG_HEADER)
     bare &= words[:, 6] == 0
     rpc = np.where(long[:, None], words[:, 12:20], words[:, 7:15])
@@ -85,7 +85,7 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s) -> PlainSends:
     call &= arguments <= end
     reply = inline & bare & (words[:, 7] == words[:, 0]) & (words[:, 8] == REPLY) & (size >= SHORTEST_REPLY)
     # Accepted, with an empty AUTH_NONE verifier, and SUCCESS.
-    reply &= (words[:, 9] == MSG_ACCEPTED) & ~words[:, 10:13].any(axis=1)
+    reply &= (words[:, 9] == MSG_ACCEPTED) & (words[:, 10] | words[:, 11] | words[:, 12] == 0)
     reply |= ~inline & long & (size == LONG_HEADER)
     return PlainSends(words, usual, call, reply, long, rpc[:, 3:6], arguments)
 
