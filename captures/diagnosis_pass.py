@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.diagnosis.file_facts import FileFacts
+from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.listeners import Listener, Listeners
 
 from .condition import Condition
 from .saved import holds_tables
@@ -30,8 +32,14 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
     saved = holds_tables(session.paths[0])
     auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
     files = FileFacts() if "files" in needs and not saved else None
+    history = NfsStateHistory() if "sessions" in needs and not saved else None
+    listeners: list[Callable[[Conversation], Listener]] = []
     if auditor is not None and not saved:
-        session.analyzer.listener = auditor.listener
+        listeners.append(auditor.listener)
+    if history is not None:
+        listeners.append(history.listener)
+    if listeners:
+        session.analyzer.listener = lambda one: Listeners(*[listener(one) for listener in listeners])
     gathered = Gathered()
 
     def evict(gone: list[Conversation]) -> None:
@@ -47,9 +55,15 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
             for rpc in table:
                 files.add(rpc)
         del table
+        if history is not None:
+            history.advance()
     if auditor is not None and saved:
         session.audit(auditor)
     elif auditor is not None:
         auditor.finish(session.analyzer.conversations)
+    sessions = None
+    if history is not None:
+        history.finish()
+        sessions = history.sessions
     damage = "" if session.damage is None else str(session.damage)
-    return diagnose(gathered.facts(session.analyzer, damage, files, auditor), kinds)
+    return diagnose(gathered.facts(session.analyzer, damage, files, auditor, sessions), kinds)

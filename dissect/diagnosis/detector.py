@@ -39,7 +39,7 @@ class Detector:
     thresholds: Mapping[str, Threshold]
     next_steps: tuple[str, ...]
     needs: str
-    """'' or what has to be gathered for it beside the RPCs: 'files', 'audit'."""
+    """'' or what has to be gathered for it beside the RPCs: 'files', 'audit', 'sessions'."""
     detect: Detect
 
     @property

@@ -16,7 +16,7 @@ class Diagnosis(NamedTuple):
 
     statements: tuple[Statement, ...]
     not_looked_at: tuple[str, ...]
-    """Kinds of detectors that had nothing to look at: 'files' or 'audit' was not gathered."""
+    """Kinds of detectors that had nothing to look at: what they need was not gathered."""
 
     @property
     def healthy(self) -> bool:
@@ -35,7 +35,7 @@ def diagnose(facts: Facts, kinds: Collection[str] = ()) -> Diagnosis:
     for one in all_detectors().values():
         if kinds and one.kind not in kinds:
             continue
-        if (one.needs == "files" and facts.files is None) or (one.needs == "audit" and facts.auditor is None):
+        if one.needs not in facts.gathered:
             skipped.append(one.kind)
             continue
         found += [

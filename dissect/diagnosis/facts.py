@@ -14,11 +14,12 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.health import TransportHealth
-from .file_facts import FileFacts
 from .rpc_facts import RpcFacts, Sums
 
 if TYPE_CHECKING:
     from ..audit.auditor import Auditor
+    from ..measure.nfs_state import NfsSession
+    from .file_facts import FileFacts
 
 
 class Gathered:
@@ -46,7 +47,12 @@ class Gathered:
         self.rpcs.evict(conversations)
 
     def facts(
-        self, analyzer: Analyzer, damage: str = "", files: FileFacts | None = None, auditor: Auditor | None = None
+        self,
+        analyzer: Analyzer,
+        damage: str = "",
+        files: FileFacts | None = None,
+        auditor: Auditor | None = None,
+        sessions: Sequence[NfsSession] | None = None,
     ) -> Facts:
         """At the end of the capture that the analyzer was fed."""
         return Facts(
@@ -62,6 +68,7 @@ class Gathered:
             files,
             auditor,
             analyzer.evicted.connections,
+            sessions,
         )
 
 
@@ -88,6 +95,14 @@ class Facts:
     """None: not judged."""
     evicted: int = 0
     """Connections of which only sums are kept."""
+    sessions: Sequence[NfsSession] | None = None
+    """Of NFSv4.1 and later; None: not gathered."""
+
+    @property
+    def gathered(self) -> set[str]:
+        """What was gathered beside the RPCs."""
+        there = {"files": self.files, "audit": self.auditor, "sessions": self.sessions}
+        return {"", *(name for name, one in there.items() if one is not None)}
 
     @cached_property
     def procedures(self) -> list[Procedure]:

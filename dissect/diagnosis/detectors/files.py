@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ...units import duration, percent, plural, size
 from ..detector import Limits, detector
 from ..facts import Facts
-from ..file_facts import Transfers
 from ..statement import Cause, Severity
+
+if TYPE_CHECKING:
+    from ..file_facts import Transfers
 
 SHORT = {
     "least_calls": (100, "calls of the size that is most frequent"),

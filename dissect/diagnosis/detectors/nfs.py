@@ -174,6 +174,58 @@ def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 
 @detector(
+    "slots-exhausted",
+    "Calls wait for slots of their NFSv4 session",
+    Severity.PROBLEM,
+    "requests outstanding against the slots of each session",
+    {
+        "blocked_share": (0.1, "share of the session's time in which all slots were in use"),
+        "least_requests": (20, "requests that took the last free slot"),
+        "refilled_share": (0.5, "share of those that came right after the reply that freed it"),
+    },
+    (
+        "rdmascope sessions FILE: slots agreed, the server's target, and when all were in use",
+        "the server's slots for each session (nfsd: by memory and the number of clients), the client's"
+        " max_session_slots of module nfs",
+        "more connections do not help: the slots are the session's, whatever its connections",
+    ),
+    needs="sessions",
+)
+def slots_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """Every request of NFSv4.1 and later takes a slot of its session until its reply comes (RFC 8881, 2.10.6). All of
+    them were in use, so the client had to hold back the next request; credits of RPC-over-RDMA may be free meanwhile.
+    What requests waited before they were sent is not on the wire.
+    """
+    for session in facts.sessions or ():
+        fore = session.fore
+        span = (session.ended_time or facts.last_time) - (session.time or facts.first_time)
+        if span <= 0 or fore.at_limit_count < limits["least_requests"] or fore.full is None:
+            continue
+        blocked, refilled = min(1.0, fore.at_limit / span), fore.refilled / fore.at_limit_count
+        if blocked < limits["blocked_share"] or refilled < limits["refilled_share"]:
+            continue
+        slots = fore.limit or fore.max_in_use
+        used = "its only slot was" if slots == 1 else f"all {slots} slots were"
+        (first_time, first_frame), (_, last_frame) = fore.full
+        yield Cause(
+            f"{used} in use for {percent(blocked)} of the time",
+            fore.at_limit_count,
+            blocked,
+            "the time of the session",
+            first_time,
+            (
+                f"session {session.number}: {duration(fore.at_limit)} of {duration(span)}; {fore.refilled:,} of"
+                f" {fore.at_limit_count:,} requests came right after the reply that freed the slot",
+            ),
+            tuple(session.connections),
+            (),
+            tuple(dict.fromkeys((first_frame, last_frame))),
+            0.5 if slots == 1 else 0.5 + 0.45 * min(1.0, refilled),
+            ("a program that makes one call after the other looks the same with a single slot",) if slots == 1 else (),
+        )
+
+
+@detector(
     "commit-storm",
     "Writes are committed nearly one by one",
     Severity.WARNING,

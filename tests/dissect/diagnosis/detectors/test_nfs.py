@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from playbook.facts import MILLISECOND, SECOND, START, facts, found, kinds, many, rpc
+from rdmascope.dissect.measure.nfs_slots import SlotTable
+from rdmascope.dissect.measure.nfs_state import NfsClient, NfsSession
 
 SEQUENCE = ("SEQUENCE", "PUTFH")
 
@@ -78,3 +80,26 @@ def test_readdir_without_plus() -> None:
     assert said.kind == "readdir-without-plus" and said.cause.count == 600
     assert not kinds(facts([*lists, *many(600, "LOOKUP", 11), *many(10, "READDIRPLUS", 700)]))
     assert not kinds(facts([*lists, *many(100, "LOOKUP", 11)]))
+
+
+def session(slots: int, requests: int = 100, pause: int = 0) -> NfsSession:
+    """All slots in use, but for ``pause`` ns behind each reply."""
+    made = NfsSession(1, NfsClient(1, "10.0.0.1", 7, 1), b"s", 1, START)
+    made.fore = SlotTable(True, agreed=slots, requests=requests, at_limit=requests * MILLISECOND)
+    made.fore.at_limit_count, made.fore.refilled = requests, 0 if pause else requests - 1
+    made.fore.full = (START, 5), (START + requests * MILLISECOND, 500)
+    made.ended_time = START + requests * (MILLISECOND + pause)
+    return made
+
+
+def test_sessions_without_a_free_slot() -> None:
+    (said,) = found(facts(many(20), sessions=[session(4)]))
+    assert said.kind == "slots-exhausted" and said.cause.frames == (5, 500) and said.cause.since == START
+    assert said.cause.text == "all 4 slots were in use for 100% of the time" and said.cause.confidence > 0.9
+    (single,) = found(facts(many(20), sessions=[session(1)]))
+    assert single.cause.text.startswith("its only slot was") and single.cause.confidence == 0.5
+
+
+def test_slots_that_were_left_free_for_a_while() -> None:
+    assert not kinds(facts(many(20), sessions=[session(4, pause=MILLISECOND), session(4, requests=10)]))
+    assert not kinds(facts(many(20), sessions=[]))
