@@ -203,6 +203,7 @@ def _rows(health: TransportHealth) -> Iterator[list[Cell]]:
     yield from row("captured twice", *(_packets(one.causes.get("duplicate")) for one in both))
     yield from row("out of order", *(_number(one.reordered) for one in both))
     yield from row("missing from the capture", *(_number(one.missing) for one in both))
+    yield from row("  perhaps never sent", *(_number(one.unconfirmed) for one in both))
     yield from row("ACKs sent", *(_number(one.acknowledgements) for one in both), always=True)
     yield from row("  request packets per ACK", *(_per_ack(one) for one in both))
     yield from row("  delay: median, 99%", *(_delay(one.ack_delay) for one in both))

@@ -134,6 +134,10 @@ HEALTH = {
         TALLY,
     ),
     **objects("causes", "map of object", "cause -> retransmissions", TALLY),
+    "missing_unconfirmed": (
+        "integer",
+        "packets of missing_packets that no acknowledgement confirms: their sender may never have sent them",
+    ),
     "reordered": ("integer", "packets out of order that were not retransmitted"),
     "acknowledgements": ("integer", "ACK packets it sent"),
     "requests_acknowledged": ("integer", "request packets of the other end that those answered"),

@@ -147,6 +147,7 @@ def _endpoint(connection: Connection, health: TransportHealth, end: int) -> Reco
         "original_missing": tally(one.original_missing),
         "causes": {cause: tally(number) for cause, number in one.causes.items()},
         "reordered": one.reordered,
+        "missing_unconfirmed": one.unconfirmed,
         "acknowledgements": one.acknowledgements,
         "requests_acknowledged": one.requests_acknowledged,
         "requests_per_ack": one.requests_per_ack,

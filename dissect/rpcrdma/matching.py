@@ -15,11 +15,20 @@ from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR
 from .answered import AnsweredXids
 from .conversation import Conversation
 from .listeners import ColumnListener, Listener
-from .memory import REORDERED, AdvertisedMemory
+from .memory import REORDERED, AdvertisedMemory, reads_closed, unwritten
 from .messages import Message
+from .missing_calls import TWO_REPLIES, call_may_be_missing
 from .outcome import conclude, finish_state
 from .rpcs import DUPLICATE_REPLY, Rpc
-from .xid_reuse import NOT_EXPECTED, XID_IN_USE, XID_USED_AGAIN, DirectionState, choose_call, returns_other_memory
+from .xid_reuse import (
+    NOT_EXPECTED,
+    XID_IN_USE,
+    XID_USED_AGAIN,
+    DirectionState,
+    choose_call,
+    returns_other_memory,
+    returns_own_memory,
+)
 
 LINGER = 1_000_000_000
 """Nanoseconds an answered RPC waits for outstanding Read responses."""
@@ -38,6 +47,8 @@ DOUBT = 300_000_000_000
 """Nanoseconds for which a reply to another call of the XID may show that a reply was matched with the wrong one."""
 MAX_DOUBTFUL = 64
 """RPCs that wait for that."""
+MAX_BESIDE_GAP = 64
+"""RPCs that wait for a second reply with their XID."""
 MAX_UNWRITTEN = 256
 """RPCs that wait for RDMA Writes behind their replies."""
 
@@ -57,6 +68,7 @@ class Matching:
     __slots__ = (
         "_memory",
         "answered",
+        "beside_gap",
         "calls",
         "columns",
         "conversation",
@@ -110,6 +122,8 @@ class Matching:
         """Answered Rpcs with responses to RDMA Reads outstanding."""
         self.unwritten: list[Rpc] = []
         """Answered Rpcs with bytes of Write or Reply chunks that were not written yet."""
+        self.beside_gap: list[Rpc] = []
+        """Answered Rpcs of which a call that is not in the capture may have the XID."""
         self.doubtful: list[Rpc] = []
         """Answered Rpcs, chosen among several with their XID by what is no proof."""
         self.settled = 0
@@ -135,7 +149,7 @@ class Matching:
     @property
     def waiting(self) -> bool:
         """There is something to settle."""
-        return bool(self.lingering or self.unwritten or self.replies or self.doubtful)
+        return bool(self.lingering or self.unwritten or self.replies or self.doubtful or self.beside_gap)
 
     def settle(self, now: int, frame: int, open_since: Sequence[int | None] = (None, None)) -> None:
         """It is ``now`` (ns), and the capture is at ``frame``: end what waited long enough.
@@ -147,7 +161,7 @@ class Matching:
             waiting: list[Rpc] = []
             for rpc in self.lingering:
                 assert rpc.reply is not None
-                if _reads_closed(rpc) or now - rpc.reply.operation.last_time > LINGER:
+                if reads_closed(rpc) or now - rpc.reply.operation.last_time > LINGER:
                     self._conclude(rpc)
                 else:
                     waiting.append(rpc)
@@ -156,6 +170,8 @@ class Matching:
             self._settle_unwritten(now, frame)
         while self.doubtful and now - _answer_time(self.doubtful[0]) > DOUBT:
             self._conclude(self.doubtful.pop(0))
+        while self.beside_gap and now - _answer_time(self.beside_gap[0]) > LINGER:
+            self._conclude(self.beside_gap.pop(0))
         while self.replies and frame - self.replies[0].message.frame > REORDERED and not self._call_open(open_since):
             self._end_wait(self.replies.pop(0))
 
@@ -197,8 +213,9 @@ class Matching:
     def _conclude_answered(self) -> None:
         if self.unwritten:
             self.memory.place_late(self.unwritten)
-        for rpc in (*self.lingering, *self.unwritten, *self.doubtful):
+        for rpc in (*self.lingering, *self.unwritten, *self.doubtful, *self.beside_gap):
             self._conclude(rpc)
+        self.beside_gap.clear()
         self.lingering.clear()
         self.unwritten.clear()
         self.doubtful.clear()
@@ -294,16 +311,30 @@ class Matching:
         header = message.header
         candidates = self.calls[1 - sender].get(header.xid)
         if not candidates:
+            self._doubt_earlier(sender, header.xid)
             self._wait(_WaitingReply(sender, message, self.answered[1 - sender].get(header.xid)))
         elif (
             (header.writes or header.reply)
             # Where no packet is missing the server returns the wrong memory, and its reply keeps its place.
-            and self.conversation.connection.missing_packets[1 - sender]
+            and self._requests_missing(1 - sender)
             and all(returns_other_memory(rpc, message) for rpc in candidates)
         ):
             self._wait(_WaitingReply(sender, message, None, True))
         else:
             self._answer(sender, message, candidates)
+
+    def _doubt_earlier(self, sender: int, xid: int) -> None:
+        """Another reply came to an XID of which a call may be missing."""
+        for rpc in [one for one in self.beside_gap if one.xid == xid and one.backward == (sender == 0)]:
+            self.beside_gap.remove(rpc)
+            if not returns_own_memory(rpc):
+                rpc.ambiguous = True
+                rpc.notes += (TWO_REPLIES,)
+            self._conclude(rpc)
+
+    def _requests_missing(self, caller: int) -> bool:
+        connection = self.conversation.connection
+        return bool(connection.missing_packets[caller] or connection.gaps[caller])
 
     def _wait(self, reply: _WaitingReply) -> None:
         self.reply_xids[reply.sender, reply.message.header.xid] += 1
@@ -342,16 +373,27 @@ class Matching:
             self.doubtful.append(rpc)
             if len(self.doubtful) > MAX_DOUBTFUL:
                 self._conclude(self.doubtful.pop(0))
-        elif rpc.chunks and not _reads_closed(rpc):
+        elif rpc.chunks and not reads_closed(rpc):
             self.lingering.append(rpc)
-        elif rpc.chunks and _unwritten(rpc):
+        elif rpc.chunks and unwritten(rpc):
             self.unwritten.append(rpc)
             if len(self.unwritten) > MAX_UNWRITTEN:
                 oldest = self.unwritten.pop(0)
                 self.memory.place_late((oldest,))
                 self._conclude(oldest)
+        elif self._call_may_be_missing(rpc):
+            rpc.detach()
+            self.beside_gap.append(rpc)
+            if len(self.beside_gap) > MAX_BESIDE_GAP:
+                self._conclude(self.beside_gap.pop(0))
         else:
             self._conclude(rpc)
+
+    def _call_may_be_missing(self, rpc: Rpc) -> bool:
+        """The reply may answer a call that is not in the capture."""
+        assert rpc.call is not None and rpc.reply is not None
+        connection, caller = self.conversation.connection, rpc.call.operation.initiator
+        return call_may_be_missing(connection, caller, rpc.call.operation.first_frame, rpc.reply.frame)
 
     def _settle_unwritten(self, now: int, frame: int) -> None:
         """End Rpcs whose RDMA Writes came behind the reply, or did not come."""
@@ -407,7 +449,7 @@ class Matching:
             for rpc in self.calls[caller].get(xid, ())
             if rpc.call is not None and rpc.call.operation.first_frame < message.frame
         ]
-        if candidates and not self.conversation.connection.missing_packets[caller]:
+        if candidates and not self._requests_missing(caller):
             self._answer(sender, message, candidates)  # It returns the wrong memory.
             return
         number = candidates[0].number if candidates else self.answered[caller].get(xid)
@@ -417,7 +459,8 @@ class Matching:
     def _no_call(self, sender: int, message: Message, earlier: int | None, notes: tuple[str, ...] = ()) -> None:
         rpc = Rpc(next(self.numbers), self.conversation, sender == 0, message.header.xid, reply=message)
         rpc.notes += notes
-        if earlier is not None and not sum(self.conversation.connection.missing_packets):
+        missing = sum(self.conversation.connection.missing_packets) or self.conversation.connection.gaps[1 - sender]
+        if earlier is not None and not missing:
             rpc.state = DUPLICATE_REPLY
             rpc.notes += (f"another reply to RPC {earlier}",)
         elif earlier is not None:
@@ -454,24 +497,3 @@ def _note_version_2(rpc: Rpc) -> None:
 def _answer_time(rpc: Rpc) -> int:
     assert rpc.reply is not None
     return rpc.reply.operation.last_time
-
-
-def _unwritten(rpc: Rpc) -> bool:
-    """Whether the reply returns bytes of memory that were not written, as far as the capture shows."""
-    return any(
-        sum([operation.length for operation in use.operations]) < min(use.returned, use.advertised.length)
-        for chunk in rpc.chunks
-        for use in chunk.segments
-        if use.returned and not use.contested
-    )
-
-
-def _reads_closed(rpc: Rpc) -> bool:
-    """Whether no Read response is outstanding."""
-    for chunk in rpc.chunks:
-        if chunk.kind == "read":
-            for use in chunk.segments:
-                for operation in use.operations:
-                    if not operation.closed:
-                        return False
-    return True

@@ -247,3 +247,24 @@ def _mark_contested(rpc: Rpc, handle: int) -> None:
 
 def _first_frame(operation: Operation) -> int:
     return operation.first_frame
+
+
+def unwritten(rpc: Rpc) -> bool:
+    """Whether the reply returns bytes of memory that were not written, as far as the capture shows."""
+    return any(
+        sum([operation.length for operation in use.operations]) < min(use.returned, use.advertised.length)
+        for chunk in rpc.chunks
+        for use in chunk.segments
+        if use.returned and not use.contested
+    )
+
+
+def reads_closed(rpc: Rpc) -> bool:
+    """Whether no Read response is outstanding."""
+    for chunk in rpc.chunks:
+        if chunk.kind == "read":
+            for use in chunk.segments:
+                for operation in use.operations:
+                    if not operation.closed:
+                        return False
+    return True

@@ -27,6 +27,7 @@ from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
 from .dispatch import Dispatcher
 from .listeners import PlainPairs
 from .messages import HEADER, LONG_HEADER
+from .missing_calls import calls_may_be_missing
 from .plain_batch import Event, Link, PlainBatch, connection_number
 from .plain_long_replies import LongReply, Place, Transfer, advertised, header_of, note_transfers, quiet, transfers
 from .plain_sends import SHORTEST_REPLY, PlainNames, PlainSends, read_sends, usual
@@ -119,6 +120,7 @@ class PlainWay:
         usable = rows["frame"] > self._settled(links, columns, read, sends)[columns.link]
         usable &= ~columns.unusual
         pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))
+        pairs = _chosen(pairs, ~calls_may_be_missing(links, columns.link, columns.sender, rows["frame"], *pairs[:2]))
         pairs = self._accepted(data, links, columns, read, pairs)
         pairs, long = self._long(data, columns, read, pairs, links, sends, events)
         pairs = self._answered(read, pairs, rows["captured"], long)
@@ -153,8 +155,7 @@ class PlainWay:
         counts: dict[int, int] = {}
         links: dict[int, RcLink] = {}
         for link, run in runs:
-            number = link.connection.number
-            links[number] = link
+            links[number := link.connection.number] = link
             counts[number] = counts.get(number, 0) + len(run)
         sends: Others = {}
         for place, where, operation in events:

@@ -80,6 +80,11 @@ def _returns_handles(rpc: Rpc, reply: Message) -> bool:
     return all(_places(one) == _places(other) for one, other in pairs)
 
 
+def returns_own_memory(rpc: Rpc) -> bool:
+    """Its reply returns memory that the call offered for it, which hardly another call did."""
+    return rpc.reply is not None and bool(_memory(rpc.reply.header)) and _returns_handles(rpc, rpc.reply)
+
+
 def returns_other_memory(rpc: Rpc, reply: Message) -> bool:
     """The reply returns memory, none of which the call offered for it."""
     asked, answered = rpc.call, reply.header

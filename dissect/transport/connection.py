@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from .gaps import Gap
 from .retransmissions import SenderLedger
 
 MAX_CONTRADICTED = 1000
@@ -93,6 +94,10 @@ class Connection:
     TCP payload of segments seen twice, with the headers of FPDUs in it."""
     missing_packets: list[int] = field(default_factory=lambda: [0, 0])
     """Packets that were sent but are not in the capture; TCP segments with iWARP, at least so many."""
+    unconfirmed_packets: list[int] = field(default_factory=lambda: [0, 0])
+    """Those of ``missing_packets`` that nothing confirms: their sender may have passed over their PSNs."""
+    gaps: tuple[Sequence[Gap], Sequence[Gap]] = ((), ())
+    """PSNs of requests of either endpoint that are not in the capture; the last of them.  None with iWARP."""
     unread_packets: list[int] = field(default_factory=lambda: [0, 0])
     """Packets whose headers the capture truncates, and FPDUs that failed a check: what they did is not known."""
     unread_messages: list[int] = field(default_factory=lambda: [0, 0])

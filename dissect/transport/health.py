@@ -46,6 +46,8 @@ class DirectionHealth:
     """``original_captured`` and ``original_missing`` by cause."""
     missing: int
     """Packets that were sent but are not in the capture at all."""
+    unconfirmed: int
+    """Those of ``missing`` that the sender may never have sent: no acknowledgement stands for their PSNs."""
     active_time: int
     """Nanoseconds in which it sent payload; pauses of more than 100 ms do not count."""
     acknowledgements: int

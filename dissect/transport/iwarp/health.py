@@ -215,6 +215,7 @@ class IwarpHealth:
             reordered=ledger.late,
             causes=ledger.causes,
             missing=connection.missing_packets[sender],
+            unconfirmed=0,
             active_time=self.active[sender],
             acknowledgements=answers.acks,
             requests_acknowledged=answers.acknowledged,

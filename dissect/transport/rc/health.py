@@ -299,6 +299,7 @@ class RcHealth:
             reordered=ledger.late,
             causes=ledger.causes,
             missing=connection.missing_packets[end],
+            unconfirmed=connection.unconfirmed_packets[end],
             active_time=sent.active,
             acknowledgements=answers.acks,
             requests_acknowledged=answers.acknowledged,

@@ -12,18 +12,27 @@ import numpy as np
 from ...arrays import Bytes, Int64s, Rows, some
 from ...layers import opcodes
 
+ReadResponses = Iterable[tuple[Bytes, Rows, Int64s]]
+"""Those that have not found their Read, with their PSNs."""
+
 _STARTS_READ_RESPONSE = opcodes.IS_READ_RESPONSE & (opcodes.IS_FIRST | opcodes.IS_ONLY)
+
+
+def positive(rows: Rows) -> Rows:
+    """Which of these responses acknowledge their PSN."""
+    opcode = rows["opcode"]
+    found: Rows = opcodes.IS_READ_RESPONSE[opcode] | opcodes.IS_ATOMIC_RESPONSE[opcode]
+    found |= opcodes.IS_ACKNOWLEDGE[opcode] & (rows["syndrome"] >> 5 == 0)
+    return found
 
 
 def acknowledged(rows: Rows, psns: Int64s) -> int:
     """PSN up to which (exclusively) these responses acknowledge requests; -1 for none."""
-    opcode = rows["opcode"]
-    positive = opcodes.IS_READ_RESPONSE[opcode] | opcodes.IS_ATOMIC_RESPONSE[opcode]
-    positive |= opcodes.IS_ACKNOWLEDGE[opcode] & (rows["syndrome"] >> 5 == 0)
-    return int(psns[positive].max()) + 1 if some(positive) else -1
+    good = positive(rows)
+    return int(psns[good].max()) + 1 if some(good) else -1
 
 
-def packets_between(read_responses: Iterable[tuple[Bytes, Rows, Int64s]], start: int, end: int) -> int:
+def packets_between(read_responses: ReadResponses, start: int, end: int) -> int:
     """How many requests have PSNs [start, end): a Read takes one PSN for each packet of its response."""
     count = end - start
     if count > 1:

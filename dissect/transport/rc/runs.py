@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Int64s, Rows, places
+from ...arrays import Bytes, Int64s, Rows, places
 from ...intervals import IntervalSet
 from ...layers import opcodes
 
@@ -18,6 +19,17 @@ NEAR = 256
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
+
+
+class HeldRun(NamedTuple):
+    """Requests with PSNs [start, end) that wait behind a gap."""
+
+    start: int
+    end: int
+    data: Bytes
+    rows: Rows
+    psns: Int64s
+    frame: int
 
 
 def first_psn(starts: Int64s, ends: Int64s) -> int:

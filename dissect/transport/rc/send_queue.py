@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from operator import attrgetter
 
 import numpy as np
 
@@ -19,13 +19,15 @@ from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection
+from ..gaps import Gap
 from ..send_runs import Delivered, SendRun
 from .assembly import RequestAssembly
 from .detached import DetachedMessages
+from .missing import MissingRequests
 from .path_mtu import learn_mtu
 from .reads import READ_REQUEST, RcReads, spans
 from .responses import acknowledged, packets_between
-from .runs import RESTART, first_inside, first_psn, rest_of_message, stretches
+from .runs import RESTART, HeldRun, first_inside, first_psn, rest_of_message, stretches
 from .sent import SentRequests, Taken
 
 GRACE_PACKETS = 256
@@ -39,17 +41,6 @@ MAX_GIVEN_UP = 4096
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
-
-
-class _Held(NamedTuple):
-    """Requests with PSNs [start, end) behind a gap."""
-
-    start: int
-    end: int
-    data: Bytes
-    rows: Rows
-    psns: Int64s
-    frame: int
 
 
 class SendQueue:
@@ -68,6 +59,7 @@ class SendQueue:
         "held",
         "held_packets",
         "messages",
+        "missing",
         "packets",
         "reads",
         "responses",
@@ -89,10 +81,10 @@ class SendQueue:
         """PSNs of packets that are taken as missing from the capture."""
         self.acked = -1
         """Unwrapped PSN up to which (exclusively) the responder acknowledged; -1 for none."""
-        self.held: Sequence[_Held] = ()
+        self.held: Sequence[HeldRun] = ()
         """Runs that wait behind a gap, ascending, disjoint."""
         self.held_packets = 0
-        self.stray: _Held | None = None
+        self.stray: HeldRun | None = None
         """A packet far from the head that nothing has confirmed yet."""
         self.started = False
         """Something was seen; until then the PSN from the CM exchange is only a hint."""
@@ -102,6 +94,7 @@ class SendQueue:
         self.messages = RequestAssembly(connection, sender, self.reads)
         self._detached: DetachedMessages | None = None
         self.sent = SentRequests()
+        self.missing = MissingRequests(connection, sender)
         self.packets = 0
         """Packets of the connection so far, the clock of the grace period."""
         self.gap_proved = 0
@@ -130,6 +123,7 @@ class SendQueue:
         self._settle()
         self._place_responses()
         self._answers = None
+        self.missing.moved(self.head)
         self.messages.columns = False
         if runs is not None:
             runs += self.messages.runs
@@ -272,9 +266,9 @@ class SendQueue:
         if known and self.given_up is not None:
             known, behind = first_inside(self.given_up, psns[:known])
             if not known:  # They are not missing, but come late.
-                self.given_up.remove(int(psns[0]), int(psns[behind - 1]) + 1)
-                missing = self.connection.missing_packets
-                missing[self.sender] = max(0, missing[self.sender] - behind)
+                stop = int(psns[behind - 1]) + 1
+                self.given_up.remove(int(psns[0]), stop)
+                self.missing.came_late(int(psns[0]), stop, behind)
                 self.detached.deliver(data, rows[:behind], psns[:behind])
                 return behind
         opcode = rows["opcode"]
@@ -317,6 +311,7 @@ class SendQueue:
     def _give_up(self) -> None:
         while self.held:
             self._skip_gap()
+        self.missing.give_up_tail(self.head, self.responses)
         self.messages.close()
         if self._detached is not None:
             self._detached.assembly.close()
@@ -333,11 +328,12 @@ class SendQueue:
             stray = self.stray
             if stray is None or stray.end != start:
                 self._drop_stray()
-                self.stray = _Held(start, end, data, rows, psns, int(rows["frame"][0]))
+                self.stray = HeldRun(start, end, data, rows, psns, int(rows["frame"][0]))
                 return False
         self._give_up()
         self.acked = -1
         self.before_base = self.given_up = None
+        self.missing.restart()
         if self._detached is not None:
             self._detached.reused = IntervalSet()
         self.sent.forget()
@@ -358,7 +354,7 @@ class SendQueue:
 
     def _hold(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Keep what lies behind a gap; PSNs that are held already are repetitions."""
-        place = bisect_right(self.held, start, key=_held_start)
+        place = bisect_right(self.held, start, key=attrgetter("start"))
         before = self.held[place - 1].end if place else start
         after = self.held[place].start if place < len(self.held) else end
         if before > start or after < end:
@@ -369,7 +365,7 @@ class SendQueue:
             end = after
         if not isinstance(self.held, list):
             self.held = [*self.held]
-        self.held.insert(place, _Held(start, end, data, rows, psns, int(rows["frame"][0])))
+        self.held.insert(place, HeldRun(start, end, data, rows, psns, int(rows["frame"][0])))
         self.held_packets += len(rows)
         if self.held_packets > HELD_PACKETS:
             self._skip_gap()
@@ -390,9 +386,9 @@ class SendQueue:
             for one in range(a, b):
                 self._hold(int(psns[one]), int(spans[one]), data, rows[one : one + 1], psns[one : one + 1])
 
-    def _take_held(self) -> _Held:
+    def _take_held(self) -> HeldRun:
         assert isinstance(self.held, list)
-        held: _Held = self.held.pop(0)
+        held: HeldRun = self.held.pop(0)
         self.held_packets -= len(held.rows)
         return held
 
@@ -417,7 +413,8 @@ class SendQueue:
         """Give up the gap before the first held run: the packets in it are not in the capture."""
         assert self.head is not None
         held = self._take_held()
-        self.connection.missing_packets[self.sender] += packets_between(self.responses, self.head, held.start)
+        gap = Gap(self.head, held.start, held.frame, int(held.rows["time"][0]))
+        self.missing.give_up(gap, packets_between(self.responses, self.head, held.start), self.acked)
         self.given_up = self.given_up or IntervalSet()
         self.given_up.add(self.head, held.start)
         if len(self.given_up.starts) > MAX_GIVEN_UP:
@@ -432,7 +429,10 @@ class SendQueue:
     def _responses(self, data: Bytes, rows: Rows) -> None:
         assert self.head is not None
         psns = PSN.unwrap_series(PSN.unwrap(self.head, int(rows["psn"][0])), rows["psn"])
-        self.acked = max(self.acked, min(acknowledged(rows, psns), self._furthest()))
+        if (reached := acknowledged(rows, psns)) > self.head:
+            self.missing.answered(self.head, rows, psns)
+        self.acked = max(self.acked, min(reached, self._furthest()))
+        self.missing.confirm(self.acked)
         carrying = places(opcodes.IS_READ_RESPONSE[rows["opcode"]])
         if len(carrying):
             self.responses = [*self.responses, (data, take(rows, carrying), psns[carrying])]
@@ -489,7 +489,3 @@ class SendQueue:
                 break
             self._skip_gap()
         self.reads.settle(self.acked, self.packets, GRACE_PACKETS)
-
-
-def _held_start(held: _Held) -> int:
-    return held.start

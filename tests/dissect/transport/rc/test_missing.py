@@ -1,0 +1,78 @@
+"""Requests that are not in the capture: a sender that jumps ahead, and a capture that loses packets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from playbook import Capture, Wire, call, nfs3, reply
+from playbook.capture import frame_batches
+from playbook.packets import Packet
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.transport.connection import Connection
+
+JUMP = 5000
+
+
+def connection_of(wire: Wire, packets: list[Packet], each: bool) -> tuple[Connection, Analyzer]:
+    analyzer = Analyzer()
+    cuts: Sequence[int] = range(1, len(packets)) if each else []
+    for batch in frame_batches(Capture(wire, packets).frames, cuts):
+        analyzer.feed(batch)
+    analyzer.finish()
+    return analyzer.connections[0], analyzer
+
+
+def exchange(wire: Wire, jump: int, acks: str) -> list[Packet]:
+    """Two RPCs, between which the client passes over PSNs."""
+    connection = wire.connect(acks=acks)
+    reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    connection.ends[0].psn = (connection.ends[0].psn + jump) & 0xFFFFFF
+    reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    return list(wire.packets)
+
+
+@pytest.mark.parametrize("each", [True, False])
+@pytest.mark.parametrize("jump", [1, JUMP])
+def test_what_was_acknowledged_was_sent(jump: int, each: bool) -> None:
+    wire = Wire()
+    connection, analyzer = connection_of(wire, exchange(wire, jump, "message"), each)
+    assert connection.missing_packets == [jump, 0] and connection.unconfirmed_packets == [0, 0]
+    assert [gap.end - gap.start for gap in connection.gaps[0]] == [jump] and not connection.gaps[1]
+    health = analyzer.health(1).directions[0]
+    assert (health.missing, health.unconfirmed) == (jump, 0)
+
+
+@pytest.mark.parametrize("each", [True, False])
+@pytest.mark.parametrize("jump", [1, JUMP])
+def test_what_nothing_acknowledges_may_never_have_been_sent(jump: int, each: bool) -> None:
+    wire = Wire()
+    packets = [packet for packet in exchange(wire, jump, "message") if packet.kind != "ack"]
+    connection, analyzer = connection_of(wire, packets, each)
+    assert connection.missing_packets == connection.unconfirmed_packets == [jump, 0]
+    health = analyzer.health(1).directions[0]
+    assert (health.missing, health.unconfirmed) == (jump, jump)
+
+
+def without_the_last_call(packets: list[Packet]) -> list[Packet]:
+    last = max(at for at, packet in enumerate(packets) if packet.kind == "send" and packet.sender == 0)
+    return packets[:last] + packets[last + 1 :]
+
+
+def late(packets: list[Packet]) -> list[Packet]:
+    """The last call is captured behind its acknowledgement."""
+    last = max(at for at, packet in enumerate(packets) if packet.kind == "send" and packet.sender == 0)
+    ack = next(at for at in range(last, len(packets)) if packets[at].kind == "ack")
+    return [*packets[:last], *packets[last + 1 : ack + 1], packets[last], *packets[ack + 1 :]]
+
+
+@pytest.mark.parametrize("each", [True, False])
+@pytest.mark.parametrize(("fault", "missing"), [(without_the_last_call, 1), (late, 0), (list, 0)])
+def test_the_last_request_is_missing_where_it_was_acknowledged(
+    fault: Callable[[list[Packet]], list[Packet]], missing: int, each: bool
+) -> None:
+    wire = Wire()
+    connection, _ = connection_of(wire, fault(exchange(wire, 0, "message")), each)
+    assert connection.missing_packets == [missing, 0] and connection.unconfirmed_packets == [0, 0]
+    assert len(connection.gaps[0]) == missing
