@@ -55,3 +55,8 @@ def _series(pandas: Any, values: MaskedArray) -> Any:
     texts = data.astype(object)
     texts[mask] = None
     return texts
+
+
+def masked_as(values: MaskedArray, dtype: Any) -> MaskedArray:
+    """The same values as another type."""
+    return np.ma.MaskedArray(values.data.astype(dtype), mask=getmaskarray(values))

@@ -82,8 +82,7 @@ class Database:
         in_file = saved is not None and not os.path.isdir(saved)
         try:
             self.connection = duckdb.connect(
-                str(saved if in_file else self.folder / "tables.duckdb"),
-                read_only=in_file,
+                ":memory:" if in_file else str(self.folder / "tables.duckdb"),
                 config={
                     "memory_limit": f"{memory >> 20}MiB",
                     "temp_directory": str(self.folder / "spilled"),
@@ -94,7 +93,10 @@ class Database:
             allowed = [f"{self.folder}{os.sep}"]
             if saved is None:
                 self._make_tables()
-            elif not in_file:
+            elif in_file:  # Attached, for a process may open it several times.
+                self.connection.execute(f"ATTACH {quoted(os.path.abspath(saved))} AS saved (READ_ONLY)")
+                self.connection.execute("USE saved")
+            else:
                 allowed.append(os.path.join(os.path.abspath(saved), ""))
                 self._make_views(saved)
             if not files:

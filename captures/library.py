@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ from rdmascope.dissect.audit.selection import select_rules
 from rdmascope.dissect.frames import Place
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.records.packets import Packet
-from rdmascope.dissect.records.table import Columns, Wanted, joined
+from rdmascope.dissect.records.table import DTYPES, Columns, Wanted, joined
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -22,10 +23,11 @@ from rdmascope.dissect.rpcrdma.listeners import Listener
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 
-from .column_table import ColumnTable
+from .column_table import ColumnTable, masked_as
 from .errors import CaptureError
 from .formats.streams import Limits
 from .open import Follow
+from .saved import holds_tables
 from .session import Paths, Progress, Session
 from .table_pass import needs_contents, table_batches
 
@@ -51,7 +53,8 @@ def read(
 
     Args:
         paths: one path, or several to be read as one capture in the order of time; a directory stands for the captures
-            in it, - for standard input, which can be read once.
+            in it, - for standard input, which can be read once.  Or tables that ``rdmascope sql --save`` kept: they
+            give all but packets and the bytes of messages.
         ports: more service ports of RPC-over-RDMA beside 20049.
         force: take every connection for RPC-over-RDMA.
         icrc: count wrong invariant CRCs also of hosts that never send a right one.
@@ -109,12 +112,27 @@ class Capture:
             self._database.close()
             self._database = None
 
+    @property
+    def saved(self) -> str | None:
+        """The path, where it is that of saved tables: a database, or a folder of Parquet files."""
+        if isinstance(self.paths, str | os.PathLike):
+            path = os.fspath(self.paths)
+            return path if holds_tables(path) else None
+        return None
+
     def session(self, contents: bool = True) -> Session:
         """A new pass over the files, for programs that look at its state between batches.
 
         ``contents``: RPCs that ended still hold their bytes.
         """
         self._read_whole = False
+        if self.saved is not None:
+            from .saved_session import SavedSession
+
+            self._last = saved = SavedSession(self.saved)
+            if self._follow is not None or self.options != Options():
+                saved.lacks("what ports, force, icrc and follow ask of")
+            return saved
         options = self.options if contents else replace(self.options, contents=False)
         self._last = Session(self.paths, options, follow=self._follow, limits=self._limits, progress=self._progress)
         return self._last
@@ -125,6 +143,8 @@ class Capture:
         ``listener`` makes, for each conversation, an object that is called as its messages are seen.
         """
         session = self.session()
+        if listener is not None and self.saved is not None:
+            raise CaptureError(f"{self.saved}: holds tables, in which the events of messages are not")
         session.analyzer.listener = listener
         return self._kept(self._whole(session, session.rpcs()))
 
@@ -161,6 +181,11 @@ class Capture:
             found.append(finding) if tally.violated <= auditor.examples else None
         )
         session = self.session()
+        if self.saved is not None:
+            session.audit(auditor)
+            self._read_whole = True
+            yield from found
+            return
         session.analyzer.listener = auditor.listener
         for _ in session.tables(auditor.evict):
             yield from found
@@ -222,6 +247,11 @@ class Capture:
         name that no table has.
         """
         table = TABLES[name]
+        if self.saved is not None:
+            listed = ", ".join(f'"{column.name}"' for column in table.columns)
+            kept = self.sql(f"SELECT {listed} FROM {name}")
+            types = {column.name: DTYPES[column.type][0] for column in table.columns}
+            return ColumnTable({one: masked_as(values, types[one]) for one, values in kept.items()})
         wanted = {name: None}
         session = self.session(needs_contents(wanted))
         batches = [batch for _, batch in table_batches(session, wanted)]
@@ -234,6 +264,11 @@ class Capture:
         The first query that names a table makes it, in one pass for all that it names.  A query can neither read nor
         write files.  Raises QueryError (a CaptureError) for one that cannot be answered.
         """
+        if self._database is None and self.saved is not None:
+            from .saved_tables import open_saved
+
+            self._database = open_saved(self.saved)
+            weakref.finalize(self, self._database.close)
         if self._database is None:
             from .database import Database
 
@@ -249,6 +284,25 @@ class Capture:
         for result in self._database.results(query):
             answer = result.columns()
         return ColumnTable(answer)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Keep all tables, in a DuckDB database or, where the name does not end so, in a folder of Parquet files.
+
+        ``rdmascope.read`` and the commands take them in place of the capture.  Raises CaptureError where nothing
+        should be written, or could be read.
+        """
+        from .database import Database
+        from .saved_tables import check_target, save
+
+        given = (self.paths,) if isinstance(self.paths, str | os.PathLike) else self.paths
+        captures = [os.fspath(one) for one in given]
+        check_target(os.fspath(path), captures)
+        with Database(self._table_batches) as database:
+            database.fill(dict.fromkeys(TABLES))
+            session = self._last
+            assert session is not None
+            save(database, os.fspath(path), captures, session.extent(), str(session.damage or ""))
+        session.check()
 
     def _table_batches(self, wanted: Wanted) -> Iterator[tuple[str, Columns]]:
         return table_batches(self.session(needs_contents(wanted)), wanted)

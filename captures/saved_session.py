@@ -99,6 +99,7 @@ class SavedSession(Session):
         with open_saved(path) as database:
             found = origin(database)
             self._sources = found.sources
+            self._files = [*found.sources]
             self.damage = CaptureError(found.damage) if found.damage else None
             (sums,) = self._details(database, "capture", CaptureSums)
             conversations = self._details(database, "conversation", Conversation)
