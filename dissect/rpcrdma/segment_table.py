@@ -93,6 +93,9 @@ class SegmentTable:
         start, end, kind = operation.address, operation.address + operation.length, operation.kind
         entries = self._lists.get(operation.handle)
         if entries is not None:
+            if len(entries) == 1:  # As nearly always.
+                first, behind, of, _, _ = entries[0]
+                return [entries[0]] if first < end and start < behind and of is kind else []
             return [entry for entry in entries if entry.start < end and start < entry.end and entry.kind is kind]
         index = self._indices.get(operation.handle)
         return [] if index is None else index.touched(start, end, kind)
