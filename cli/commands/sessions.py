@@ -12,7 +12,9 @@ from rdmascope.dissect.units import plural
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import complain, console, print_json, show
 
-TYPES = ("nfs_client", "nfs_delegation", "nfs_session", "nfs_slot_event", "gss_context", "nfs_wait")
+TYPES = (
+    "nfs_client", "nfs_delegation", "nfs_session", "nfs_slot_event", "nfs_data_server", "gss_context", "nfs_wait",
+)  # fmt: skip
 
 
 @click.command("sessions")

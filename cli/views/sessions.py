@@ -13,10 +13,11 @@ from rdmascope.dissect.measure.nfs_slots import FALSE_RETRY, GAP, RETRY, SlotEve
 from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession, StateTable, StatusTally, Wait
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.measure.nfs_waits import DELAY, NO_CREDIT, NO_SLOT, RECALL, waits
+from rdmascope.dissect.measure.pnfs import DataServers, DataTraffic
 from rdmascope.dissect.onc.names import procedure_label
 from rdmascope.dissect.onc.shapes.rfc8881 import SEQ4_STATUS
 from rdmascope.dissect.onc.summary import handle_hash
-from rdmascope.dissect.units import count, duration, plural
+from rdmascope.dissect.units import count, duration, plural, size
 
 from .tables import Cell, Grid, heading
 
@@ -51,6 +52,8 @@ def state_view(history: NfsStateHistory, everything: bool = False) -> Renderable
     ]
     if delegations:
         parts += [delegations_view(delegations, everything), Text()]
+    if history.pnfs.servers or history.pnfs.connections():
+        parts += [data_servers_view(history.pnfs, everything), Text()]
     if history.security.contexts:
         parts += [contexts_view(history.security.contexts, everything), Text()]
     parts.append(waits_view(waits(history), history.clients[0].time if history.clients else 0, everything))
@@ -257,6 +260,37 @@ def _took(state: HeldState) -> Cell:
     if not state.recalled_frame:
         return "-"
     return Text("not returned", "red") if state.recall_time is None else duration(state.recall_time)
+
+
+# pNFS
+
+
+def data_servers_view(servers: DataServers, everything: bool) -> RenderableType:
+    connections = servers.connections()
+    rows: list[list[Cell]] = []
+    for server in servers.servers.values():
+        mine = [(number, traffic) for number, (traffic, one) in connections.items() if one is server]
+        place = server.address if server.port is None else f"{server.address} port {server.port}"
+        named = f"{server.metadata_server}, frame {server.frame}"
+        rows.append([place, ", ".join(server.networks), named, *_traffic(mine)])
+    for number, (traffic, one) in connections.items():
+        if one is None:
+            rows.append([traffic.server, "", "file handles of layouts", *_traffic([(number, traffic)])])
+    shown = rows if everything else rows[:MAX_LISTED]
+    others = [traffic for number, traffic in servers.traffic.items() if number not in connections]
+    names = ("", "network", "named by", "connections", "READ, WRITE", "bytes")
+    parts: list[RenderableType] = [heading("pNFS data servers"), Grid(names[:4], names[4:], shown, flexible=2, gap=2)]
+    parts += _more(len(rows) - len(shown))
+    if others:
+        calls, moved = sum(one.calls for one in others), sum(one.bytes for one in others)
+        text = f"{plural(calls, 'READ or WRITE call')} ({size(moved)}) went to other servers, as the metadata server"
+        parts.append(Padding(Text(text), (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def _traffic(mine: Sequence[tuple[int, DataTraffic]]) -> list[Cell]:
+    numbers = ", ".join(str(number) for number, _ in mine) or "none"
+    return [numbers, count(sum(one.calls for _, one in mine)), size(sum(one.bytes for _, one in mine))]
 
 
 # Security contexts

@@ -11,7 +11,14 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_NOMSG
-from ..onc.compound import CompoundReply, compound_call, compound_reply, operation_names
+from ..onc.compound import (
+    OP_GETDEVICEINFO,
+    OP_LAYOUTGET,
+    CompoundReply,
+    compound_call,
+    compound_reply,
+    operation_names,
+)
 from ..onc.filehandles import CompoundStep, walk_filehandles
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..onc.rpc_header import call_head, results_at
@@ -41,6 +48,7 @@ from .nfs_state_operations import (
     decoded_step,
     recalled,
 )
+from .pnfs import PNFS_OPERATIONS, DataServers
 
 _STATUSES = (
     "GRACE", "NO_GRACE", "DELAY", "STALE_CLIENTID", "STALE_STATEID", "BAD_STATEID", "OLD_STATEID", "EXPIRED",
@@ -55,7 +63,7 @@ STATUSES = frozenset(f"NFS4ERR_{name}" for name in _STATUSES)
 """Failures that say something about state."""
 _SESSION_LOST = frozenset(("NFS4ERR_BADSESSION", "NFS4ERR_DEADSESSION"))
 _LOST = frozenset((*_SESSION_LOST, "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID", "NFS4ERR_EXPIRED"))
-_CHANGING = (frozenset(HANDLERS) - {OP_GETATTR}) | CLIENT_OPERATIONS
+_CHANGING = (frozenset(HANDLERS) - {OP_GETATTR}) | CLIENT_OPERATIONS | PNFS_OPERATIONS
 """Operations that may change state."""
 _RENEWING = frozenset((4, 8, 12, 14, 18, 20, 21, 25, 30, 34, 38))
 """Of NFSv4.0: RENEW, and what has a stateid or an owner (RFC 7530, 9.5)."""
@@ -103,6 +111,7 @@ class NfsStateHistory:
         self.table = ClientTable()
         self.credits: list[CreditHistory] = []
         self.security = GssContexts()
+        self.pnfs = DataServers()
         self.compounds = 0
         """NFSv4 COMPOUNDs and callbacks."""
         self.undecoded = 0
@@ -131,6 +140,7 @@ class NfsStateHistory:
             self.last_time = max(self.last_time, event.time)
             if event.ended:
                 self.security.ended(event.rpc, event.time)
+                self.pnfs.add(event.rpc)
                 self._ended(event.rpc, event.time)
             else:
                 self.security.called(event.rpc)
@@ -291,6 +301,11 @@ class NfsStateHistory:
         asked: _Asked | None,
     ) -> None:
         arguments, results = decoded_step(step, messages.call, messages.reply, False)
+        if step.operation == OP_GETDEVICEINFO:
+            self.pnfs.named(results.node, arguments.octets("gdia_device_id"), at.server, at.frame)
+            return
+        if step.operation == OP_LAYOUTGET:
+            self.pnfs.granted(results.node)
         if step.operation in CLIENT_OPERATIONS:
             self.table.succeeded(step.operation, arguments, results, at)
             return

@@ -123,6 +123,30 @@ TYPES = {
             **common("file"),
         },
     ),
+    "nfs_data_server": RecordType(
+        "A pNFS data server that a metadata server named.",
+        "`sessions`",
+        {
+            "address": ("string", "its address"),
+            "port": ("integer|null", "its port; null: not known"),
+            "networks": ("array of string", "how it is reached: rdma, tcp6, …"),
+            "devices": ("array of string", "device IDs with it, in hexadecimal"),
+            "metadata_server": ("string", "address of the server that named it first"),
+            "first_frame": ("integer", "frame of the reply to GETDEVICEINFO that named it first"),
+            **objects(
+                "connections",
+                "array of object",
+                "connections to it that READ and WRITE were on",
+                {
+                    **common("connection"),
+                    "calls": ("integer", "READ and WRITE calls"),
+                    "bytes": ("integer", "bytes of these calls and their replies, chunks included"),
+                    "calls_in_layouts": ("integer", "of these calls, those with a file handle that a layout has"),
+                },
+            ),
+            **common("file"),
+        },
+    ),
     "nfs_delegation": RecordType(
         "A delegation that a client had.",
         "`sessions`",
@@ -156,6 +180,7 @@ TYPES = {
             "ended_time_ns": ("integer|null", "when"),
             "persistent": ("boolean|null", "its replies survive a restart of the server; null: not known"),
             "back_channel": ("boolean|null", "CREATE_SESSION's connection is its back channel; null: not known"),
+            "data_server": ("boolean", "its server is one that GETDEVICEINFO named as a data server"),
             **objects(
                 "connections",
                 "array of object",

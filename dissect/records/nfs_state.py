@@ -9,6 +9,7 @@ from ..measure.nfs_slots import SlotEvent, SlotTable, SlotUse
 from ..measure.nfs_state import HeldState, NfsClient, NfsSession, StateTable, StatusTally, Wait
 from ..measure.nfs_state_history import NfsStateHistory
 from ..measure.nfs_waits import waits
+from ..measure.pnfs import DataServer, DataServers
 from ..onc.shapes.rfc8881 import SEQ4_STATUS
 from ..onc.summary import handle_hash
 from .schema import Record, record
@@ -24,10 +25,12 @@ def state_records(history: NfsStateHistory) -> Iterator[Record]:
         for state in client.listed:
             yield delegation_record(client, state)
     for session in history.sessions:
-        yield session_record(session)
+        yield session_record(session, history.pnfs)
         for direction, table in (("fore", session.fore), ("back", session.back)):
             for event in table.events:
                 yield slot_record(session, direction, event)
+    for server in history.pnfs.servers.values():
+        yield data_server_record(server, history.pnfs)
     for context in history.security.contexts:
         yield context_record(context)
     for wait in waits(history):
@@ -110,7 +113,29 @@ def delegation_record(client: NfsClient, state: HeldState) -> Record:
     )
 
 
-def session_record(session: NfsSession) -> Record:
+def data_server_record(server: DataServer, servers: DataServers) -> Record:
+    return record(
+        "nfs_data_server",
+        address=server.address,
+        port=server.port,
+        networks=list(server.networks),
+        devices=[device.hex() for device in server.devices],
+        metadata_server=server.metadata_server,
+        first_frame=server.frame,
+        connections=[
+            {
+                "connection": number,
+                "calls": traffic.calls,
+                "bytes": traffic.bytes,
+                "calls_in_layouts": traffic.in_layout,
+            }
+            for number, (traffic, one) in servers.connections().items()
+            if one is server
+        ],
+    )
+
+
+def session_record(session: NfsSession, servers: DataServers) -> Record:
     return record(
         "nfs_session",
         number=session.number,
@@ -125,6 +150,7 @@ def session_record(session: NfsSession) -> Record:
         ended_time_ns=session.ended_time or None,
         persistent=session.persistent,
         back_channel=session.back_channel,
+        data_server=servers.of(session.client.server) is not None,
         connections=[{"connection": number, "how": how} for number, how in session.connections.items()],
         fore=_channel(session.fore, session.fore_sizes),
         back=_channel(session.back, session.back_sizes),

@@ -31,6 +31,7 @@ VERSIONS = {
     "live": 1,
     "manifest": 1,
     "nfs_client": 1,
+    "nfs_data_server": 1,
     "nfs_delegation": 1,
     "nfs_session": 1,
     "nfs_slot_event": 1,

@@ -1,0 +1,115 @@
+"""Data servers of pNFS: named by GETDEVICEINFO, or known by the file handles of layouts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbook import Wire, nfs3, nfs4, reply
+from playbook.capture import Capture, frame_batch
+from playbook.nfs4_client import Client, stateid
+from playbook.rpcrdma import call
+from playbook.xdr_encode import done, encoded, op
+from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
+from rdmascope.dissect.measure.pnfs import DataServers, universal_address
+from rdmascope.dissect.onc.shapes.layouts import FF_DEVICE_ADDR4, FF_LAYOUT4, FILE_LAYOUT4, FILE_LAYOUT_DS_ADDR4
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+
+MDS, DS, OTHER = "10.0.0.1", "10.0.0.7", "10.0.0.8"
+FILES, FLEX_FILES = 1, 4
+DEVICE = bytes(range(16))
+DS_HANDLE = b"handle on the data server"
+
+
+def pnfs(wire: Wire) -> DataServers:
+    history = NfsStateHistory()
+    analyzer = Analyzer(listener=history.listener)
+    analyzer.feed(frame_batch(Capture(wire).frames))
+    history.advance()
+    analyzer.finish()
+    history.finish()
+    return history.pnfs
+
+
+def device(kind: int, address: str = f"{DS}.78.81", network: bytes = b"rdma") -> bytes:
+    place = {"na_r_netid": network, "na_r_addr": address.encode()}
+    if kind == FILES:
+        return encoded(FILE_LAYOUT_DS_ADDR4, {"nflda_stripe_indices": [0], "nflda_multipath_ds_list": [[place]]})
+    return encoded(FF_DEVICE_ADDR4, {"ffda_netaddrs": [place], "ffda_versions": [{"ffdv_version": 3}]})
+
+
+def layout(kind: int) -> bytes:
+    if kind == FILES:
+        return encoded(FILE_LAYOUT4, {"nfl_deviceid": DEVICE, "nfl_fh_list": [DS_HANDLE]})
+    one = {"ffds_deviceid": DEVICE, "ffds_fh_vers": [DS_HANDLE]}
+    return encoded(FF_LAYOUT4, {"ffl_mirrors": [{"ffm_data_servers": [one]}]})
+
+
+def ask_for_layout(one: Client, kind: int, named: bool = True) -> None:
+    content = {"loc_type": kind, "loc_body": layout(kind)}
+    granted = done("LAYOUTGET", logr_stateid=stateid(4), logr_layout=[{"lo_iomode": 1, "lo_content": content}])
+    one.ask(op("LAYOUTGET", loga_layout_type=kind, loga_iomode=1), granted)
+    if named:
+        address = {"da_layout_type": kind, "da_addr_body": device(kind)}
+        asked = op("GETDEVICEINFO", gdia_device_id=DEVICE, gdia_layout_type=kind)
+        one.answered(one.sent(asked), done("GETDEVICEINFO", gdir_device_addr=address))
+
+
+def read(one: Client, handle: bytes) -> None:
+    exchange = one.sent(nfs4.putfh(handle), nfs4.read(0, 12))
+    one.answered(exchange, nfs4.putfh_done(), nfs4.read_done(b"twelve bytes"))
+
+
+@pytest.mark.parametrize("kind", [FILES, FLEX_FILES])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_connection_to_a_data_server(kind: int, named: bool) -> None:
+    wire = Wire()
+    metadata = Client(wire.connect(server=MDS))
+    metadata.begin()
+    ask_for_layout(metadata, kind, named)
+    read(metadata, nfs4.FH)
+    data = Client(wire.connect(server=DS), b"session of a ds.")
+    data.exchange_id(flags=0x40000)
+    data.create_session()
+    read(data, DS_HANDLE)
+    found = pnfs(wire)
+    if named:
+        server = found.servers[DS, 20049]
+        assert (server.metadata_server, dict.fromkeys(["rdma"]), [*server.devices]) == (MDS, server.networks, [DEVICE])
+        assert server.frame > 0
+    (number, (traffic, by)) = next(iter(found.connections().items()))
+    assert (len(found.connections()), number, traffic.calls, traffic.in_layout) == (1, 2, 1, 1)
+    assert by is (found.servers[DS, 20049] if named else None)
+    assert found.traffic[1].calls == 1
+
+
+def test_a_data_server_of_version_3() -> None:
+    wire = Wire()
+    metadata = Client(wire.connect(server=MDS))
+    metadata.begin()
+    ask_for_layout(metadata, FLEX_FILES, named=False)
+    for server, handle in ((DS, DS_HANDLE), (OTHER, b"of another file")):
+        reply(call(wire.connect(server=server), nfs3.read(0, 12, handle)), nfs3.read_reply(b"twelve bytes"))
+    assert [(number, traffic.server) for number, (traffic, _) in pnfs(wire).connections().items()] == [(2, DS)]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("192.0.2.5.78.81", ("192.0.2.5", 20049)),
+        ("2001:db8::5.8.1", ("2001:db8::5", 2049)),
+        ("192.0.2.5", ("192.0", 517)),
+        ("192.0.2.5.300.1", ("192.0.2.5.300.1", None)),
+        ("name", ("name", None)),
+        ("", ("", None)),
+    ],
+)
+def test_universal_addresses(text: str, place: tuple[str, int | None]) -> None:
+    assert universal_address(text) == place
+
+
+@given(st.text())
+def test_any_universal_address(text: str) -> None:
+    address, port = universal_address(text)
+    assert text.startswith(address) and (port is None or 0 <= port < 1 << 16)
