@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.ma import MaskedArray
 from numpy.typing import NDArray
 
 from ..onc.shapes.flat import NO_FIELDS, FlatFields
 from ..onc.summary import handle_hash
 from .schema import Record
 from .table import column_of
+
+if TYPE_CHECKING:
+    from numpy.ma import MaskedArray
 
 
 def _user(fields: FlatFields) -> str | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.ma import MaskedArray
 
 from ..frames import Place
 
-Columns = dict[str, MaskedArray]
+if TYPE_CHECKING:
+    from numpy.ma import MaskedArray  # Few commands make tables, and it takes long to load.
+
+Columns = dict[str, "MaskedArray"]
 """By name, all of one length; what is not known is masked."""
 
 Wanted = Mapping[str, Collection[str] | None]
