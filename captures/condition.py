@@ -6,7 +6,7 @@ DuckDB judges them, without access to files, extensions or other tables.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from rdmascope.dissect.measure.selection import KNOWN_NAMES
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from .errors import CaptureError
 from .rpc_batches import RpcBatches
@@ -161,6 +162,13 @@ class Condition:
             if not self.passed and not set(bare) & {"*", "?"} and bare not in KNOWN_NAMES:
                 return f"no procedure or operation {name!r}"
         return "" if self.passed or not self.tried else f"no RPC of {self.tried:,} passes the filter: {self}"
+
+
+def chosen(session: Session, condition: Condition | None) -> Iterator[Rpc]:
+    """The RPCs of a session that was not read yet; with a condition, those that pass."""
+    for table in session.tables():
+        yield from table if condition is None else condition.selected(table, session)
+        del table
 
 
 def _full(condition: str) -> str:

@@ -14,6 +14,7 @@ from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_r
 from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
 from rdmascope.dissect.transport.connection import Connection
 
+from .condition import Condition, chosen
 from .export import TcpExport, TcpStreamPair
 from .output import check_outputs, open_output
 from .session import Session
@@ -37,7 +38,9 @@ class Exported(NamedTuple):
     packets: int
 
 
-def export_tcp(session: Session, output: Path | BinaryIO, skip_incomplete: bool = False) -> Exported:
+def export_tcp(
+    session: Session, output: Path | BinaryIO, skip_incomplete: bool = False, condition: Condition | None = None
+) -> Exported:
     """Write every call and reply of a session.  Raises CaptureError where ``output`` is what is read."""
     directory: Path | None = None
     if isinstance(output, Path):
@@ -47,7 +50,7 @@ def export_tcp(session: Session, output: Path | BinaryIO, skip_incomplete: bool 
     skipped = lost = 0
     nfs: set[int] = set()
     try:
-        for rpc in session.rpcs():
+        for rpc in chosen(session, condition):
             if rpc.program == NFS:
                 nfs.add(rpc.connection.number)
             for sender, time, message in messages_of(rpc):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,8 +11,12 @@ from rdmascope.captures.tcp_export import export_record, export_tcp
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count, plural
 
+from ..options import filter_options
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import binary_output, complain, print_json, say
+
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import Condition
 
 
 @click.command("export")
@@ -34,6 +39,7 @@ from ..terminal import binary_output, complain, print_json, say
 )
 @click.option("--skip-incomplete", is_flag=True, help="Leave out messages with missing bytes.")
 @click.option("--json", "as_json", is_flag=True, help=f"Say what was written as one {schema('export')} object.")
+@filter_options
 @recognition_options
 def command(
     files: tuple[str, ...],
@@ -43,6 +49,7 @@ def command(
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    condition: Condition | None,
 ) -> None:
     """Write the RPCs as a capture of ONC RPC over TCP.
 
@@ -73,7 +80,7 @@ def command(
     """
     reading = Reading(files, analyzer_options(ports, force))
     to_stdout = str(output) == "-"
-    exported = export_tcp(reading, binary_output() if to_stdout else output, skip_incomplete)
+    exported = export_tcp(reading, binary_output() if to_stdout else output, skip_incomplete, condition)
     if as_json and not to_stdout:
         print_json(export_record(str(output), exported))
     else:
@@ -85,4 +92,6 @@ def command(
         ):
             if number:
                 complain(f"{count(number)} {'message' if number == 1 else 'messages'} {what}")
+    if condition is not None:
+        reading.refuse(condition.problem())
     reading.check()

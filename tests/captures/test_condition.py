@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from playbook.samples import SAMPLES
 from rdmascope.captures.condition import Condition, Sugar
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.session import Session
+from rdmascope.cli.main import main
 from rdmascope.dissect.measure.moments import parse_moment
 from rdmascope.dissect.measure.selection import is_procedure
 from rdmascope.dissect.measure.statistics import Statistics
@@ -136,3 +140,12 @@ def test_a_filter_that_nothing_passes_says_so() -> None:
         for table, session in tables():
             condition.selected(table, session)
         assert condition.problem() == "no procedure or operation 'RAED'"
+
+
+def test_export_of_what_passes(tmp_path: Path) -> None:
+    out = tmp_path / "out.pcapng"
+    done = CliRunner().invoke(
+        main, ["export", str(SAMPLES / f"{NAME}.pcap.zst"), "-o", str(out), "--procedure", "READ", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["messages"] == 2 * len(meant(lambda rpc: is_procedure(rpc, "READ")))
