@@ -27,14 +27,15 @@ def recognition_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--as",
         "force",
         type=click.Choice(["rpcrdma"]),
-        help="Take every connection for RPC-over-RDMA, whatever it looks like.",
+        help="Decode every connection as RPC-over-RDMA, whatever it looks like.",
     )(command)
     return click.option(
         "--port",
         "ports",
         type=click.IntRange(1, 65535),
         multiple=True,
-        help=f"One more service port of RPC-over-RDMA beside {NFS_RDMA_PORT}; may be repeated.",
+        metavar="PORT",
+        help=f"Another service port of RPC-over-RDMA besides {NFS_RDMA_PORT}; may be repeated.",
     )(command)
 
 
@@ -49,10 +50,10 @@ def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--idle",
         type=click.FloatRange(0),
         metavar="SECONDS",
-        help="With --follow: stop when the file has not grown for so long.",
+        help="With --follow: stop once the file has not grown for this long.",
     )(command)
     return click.option(
-        "--follow", is_flag=True, help="The file is still being written: read on as it grows, until Ctrl-C."
+        "--follow", is_flag=True, help="The file is still being written: keep reading as it grows, until Ctrl-C."
     )(command)
 
 

@@ -34,7 +34,13 @@ ENDS = {"client": 0, "server": 1}
 
 @click.command("audit")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--rule", "wanted", multiple=True, metavar="ID", help="Only this rule; V1-READ* for all that begin so.")
+@click.option(
+    "--rule",
+    "wanted",
+    multiple=True,
+    metavar="ID",
+    help="Only this rule; V1-READ* for all whose names begin like that.",
+)
 @click.option("--ignore", multiple=True, metavar="ID", help="Not this rule.")
 @click.option("--level", type=click.Choice([*LEVELS], case_sensitive=False), help="Only rules of this level or above.")
 @click.option(
@@ -42,13 +48,13 @@ ENDS = {"client": 0, "server": 1}
 )
 @connection_option
 @click.option(
-    "--examples", type=click.IntRange(0), metavar="N", help="Findings kept of each rule and end.  [default: 3]"
+    "--examples", type=click.IntRange(0), metavar="N", help="Findings to keep for each rule and end.  [default: 3]"
 )
 @click.option("--fail-on", type=_levels, help="Exit with 1 on violations of this level or above.  [default: MUST]")
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False),
-    help="Settings; otherwise rdmascope.toml or pyproject.toml here.",
+    help="Settings; by default rdmascope.toml or pyproject.toml in the current directory.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line: findings, verdicts, capture.")
 @click.option("--junit", "junit_file", type=click.Path(dir_okay=False), help="Write JUnit XML.")
@@ -101,7 +107,7 @@ def command(
 
     Exit status: 0 clean, 1 violations at or above --fail-on, 2 a file that cannot be used, 3 nothing to judge.
 
-    A TOML file can pin selections, and waive findings for a reason:
+    A TOML file can keep these settings, and waive findings for a reason:
 
     \b
       [tool.rdmascope.audit]

@@ -40,7 +40,7 @@ def command(
     It is not: 64 are granted, and no more than one is ever used.  The plot shows the calls outstanding over time, with
     the limit as a line, and below it the share of time that the requester was at the limit.
 
-    Times are those at the capture point: a call is outstanding from when it passes there until its reply does.
+    Times are those at the capture point: a call is outstanding from the moment it passes there until its reply does.
     """
     reading = opened(files, ports, force, contents=False)
     found = reading.credit_directions()

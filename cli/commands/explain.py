@@ -22,7 +22,7 @@ from ..views.diagnosis import detector_view
 def command(id: str, as_json: bool) -> None:
     """What a rule requires, its document and section, why it matters, and an example of right and wrong.
 
-    Of a detector of diagnose: what it means, from which threshold on it speaks, and what to look at next.
+    For a detector of 'rdmascope diagnose': what it means, from which threshold on it reports, and what to look at next.
 
     \b
     Example:

@@ -21,7 +21,7 @@ from ..views import files as views
 
 @click.command("files")
 @file_argument
-@click.option("--all", "everything", is_flag=True, help="Also files that were neither read nor written.")
+@click.option("--all", "everything", is_flag=True, help="Also list files that were neither read nor written.")
 @click.option(
     "--extract",
     "directory",
@@ -45,10 +45,10 @@ def command(
 ) -> None:
     """The files that NFS calls used, and the contents that were transferred.
 
-    A file is a file handle on one server, shown by its CRC-32 as Wireshark does.  A path begins with / at the
-    server's root, with ./ in the first directory seen where no root is known, and with a handle in brackets in
-    a directory that no call has named.  "read" and "written" count every byte as often as it was transferred, "holes"
-    the bytes that are not in the capture; ≥ is a minimum, where no reply had the size.
+    A file is a file handle on one server, shown by its CRC-32 as Wireshark does.  A path begins with / at the server's
+    root, with ./ in the first directory seen where no root is known, and with a handle in brackets in a directory that
+    no call has named.  "read" and "written" count every byte each time it was transferred, "holes" the bytes that are
+    not in the capture; ≥ marks a minimum, where no reply gave the size.
 
     --extract writes every file that anything was read from or written to, by offset, and only what was captured:
     the rest is left as holes.  Where contents differ, the last seen counts; the manifest lists every range with its
@@ -85,7 +85,7 @@ def command(
       $ md5sum contents/r1m
       cd0370fb1fcc9bd88804d295c50bbf3e  contents/r1m
 
-    No conflicts, no holes.  The WRITEs without a reply were repeated on another connection, so /big is complete,
+    No conflicts, no holes.  The WRITEs without a reply were retransmitted on another connection, so /big is complete,
     too.
     """
     if overwrite and directory is None:

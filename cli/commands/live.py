@@ -116,8 +116,8 @@ def command(
       1 10.77.0.2 → 10.77.0.1:20049      74 1.13 MiB 18.2 KiB    3/64     -   -
       ...
 
-    Credits are calls without a reply, of those that the server allows; "retrans" counts retransmitted packets, RNR how
-    often an end was not ready to receive, "missing" packets that were sent but not captured.
+    "credits" are the calls without a reply, of those that the server allows; "retrans" counts retransmitted packets,
+    RNR how often an end was not ready to receive, "missing" packets that were sent but not captured.
 
     Where the output is not a terminal there is only the report at the end: after Ctrl-C, --duration or --count.
     For scripts, and a check that ends at the first violation:
@@ -138,7 +138,7 @@ def command(
     \b
     With --json, while it happens:
       rpc      one RPC, as in "rdmascope rpcs"
-      finding  one finding, as in "rdmascope audit", 3 of each rule and end
+      finding  one finding, as in "rdmascope audit", at most 3 per rule and end
     and at the end all records of "rdmascope report", and one
       live     device, filter, frames, what was dropped, why it ended
     """

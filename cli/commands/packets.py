@@ -53,9 +53,9 @@ def command(
 ) -> None:
     """One line per RDMA packet, as tshark lists them.
 
-    Frames keep their numbers; those that are not RDMA are left out.  Sends of RPC-over-RDMA name their RPC, RDMA
-    Reads and Writes the RPC whose data they transfer.  Of iWARP every TCP segment is listed, acknowledgements too,
-    with the FPDUs, or parts of FPDUs, in it.
+    Frames keep their numbers; those without RDMA are left out.  A Send of RPC-over-RDMA names its RPC, an RDMA Read or
+    Write the RPC whose data it transfers.  Of iWARP every TCP segment is listed, acknowledgements too, with the FPDUs,
+    or parts of FPDUs, that it carries.
 
     Example: what happened around the READLINK in frame 104?
 

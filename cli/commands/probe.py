@@ -27,14 +27,29 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
 
 @click.command("probe")
 @click.argument("host", metavar="HOST", required=False)
-@click.option("--port", type=click.IntRange(1, 65535), default=NFS_RDMA_PORT, show_default=True, help="Port.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=NFS_RDMA_PORT,
+    show_default=True,
+    metavar="PORT",
+    help="Service port of the server.",
+)
 @click.option("--source", metavar="ADDRESS", help="Address of this end.")
 @click.option("--device", metavar="NAME", help="RDMA device of this end, as 'rdma link' shows it.")
 @click.option("-4", "ipv4", is_flag=True, help="The IPv4 address of HOST.")
 @click.option("-6", "ipv6", is_flag=True, help="The IPv6 address of HOST.")
-@click.option("-c", "count", type=click.IntRange(0), default=5, show_default=True, help="NULL calls.")
 @click.option(
-    "-i", "interval", type=click.FloatRange(0), default=1.0, show_default=True, help="Seconds from one to the next."
+    "-c", "count", type=click.IntRange(0), default=5, show_default=True, metavar="N", help="How many NULL calls."
+)
+@click.option(
+    "-i",
+    "interval",
+    type=click.FloatRange(0),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two calls.",
 )
 @click.option("--program", "programs", type=int, multiple=True, metavar="N", help="Ask for this RPC program, too.")
 @click.option(
@@ -42,10 +57,11 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
     type=click.FloatRange(0, min_open=True),
     default=5.0,
     show_default=True,
-    help="Seconds of each wait at most.",
+    metavar="SECONDS",
+    help="The longest wait for an answer.",
 )
 @click.option("--suite", type=click.Choice(["conformance"]), help="Check the server against the specification instead.")
-@click.option("--faults", is_flag=True, help="Also checks that send what the specification forbids.")
+@click.option("--faults", is_flag=True, help="Also make the checks that send what the specification forbids.")
 @click.option("--check", "names", multiple=True, metavar="NAME", help="Only this check.")
 @click.option(
     "--file",
@@ -53,18 +69,19 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
     metavar="PATH",
     help="With --suite: a file on the server that may be read; a check writes its first bytes back.",
 )
-@click.option("--serve", is_flag=True, help="Be the server.")
-@click.option("--fault", metavar="NAME", help="With --serve: what to do wrong; 'list' lists them.")
+@click.option("--serve", is_flag=True, help="Be a server to test clients with.")
+@click.option("--fault", metavar="NAME", help="With --serve: what to do wrong; 'list' lists the faults.")
 @click.option(
     "--highest",
     type=click.IntRange(1, 2),
+    metavar="VERSION",
     help="The highest version of RPC-over-RDMA to speak.  [default: 1; with --serve 2]",
 )
 @click.option(
     "--echo",
     type=click.IntRange(1, 1 << 20),
     metavar="BYTES",
-    help="Send so many there and back with each call; HOST runs this program with --serve.",
+    help="Send this many there and back with each call; HOST runs this program with --serve.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--junit", "junit_file", type=click.Path(dir_okay=False), help="With --suite: write JUnit XML.")
@@ -121,7 +138,7 @@ def command(
     \b
       $ rdmascope probe 10.77.0.1 --suite conformance --faults
 
-    A server to test a client with, of versions 1 and 2; it answers NULL, some NFSv3, and an echo program (548347908,
+    A server to test a client with, for versions 1 and 2: it answers NULL, some NFSv3, and an echo program (548347908,
     version 1, procedure 1: an opaque there and back), and commits one fault where --fault names it. Another probe can
     send bulk data through it (--echo), in version 2 with --highest 2:
 

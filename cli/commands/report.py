@@ -29,9 +29,16 @@ if TYPE_CHECKING:
 
 @click.command("report")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--top", default=10, show_default=True, type=click.IntRange(0, 1000), help="How many of the slowest.")
+@click.option(
+    "--top",
+    default=10,
+    show_default=True,
+    type=click.IntRange(0, 1000),
+    metavar="N",
+    help="How many of the slowest RPCs to list.",
+)
 @click.option("--all", "everything", is_flag=True, help="Every procedure, however many there are.")
-@click.option("--each", is_flag=True, help="Each file is a capture of its own, reported one after the other.")
+@click.option("--each", is_flag=True, help="Report each file as a capture of its own, one after the other.")
 @click.option("--pager/--no-pager", default=True, help="On a terminal: page by page.  [default: pager]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @filter_options
@@ -52,9 +59,10 @@ def command(
 ) -> None:
     """Summary of a capture: connections, procedures, latencies, payloads, and what was slow.
 
-    FILE is a pcap, pcapng or ERF file, plain or compressed, a directory of such, or - for standard input.  Several
-    files are read as one capture in time order, unless --each is given.  Where two show the same traffic, as captures
-    of client and server do, it is read from the file that is named first, and the clocks are compared.
+    FILE is a pcap, pcapng or ERF file, plain or compressed, a directory of such files, or - for standard input.
+    Several files are read as one capture in time order, unless --each is given.  Where two files show the same
+    traffic, as captures taken at the client and at the server do, it is read from the one that is named first, and
+    their clocks are compared.
 
     Example: a client lost packets.  What did it cost?
 
@@ -90,13 +98,13 @@ def command(
       $ rdmascope show loss-rxe.pcap.zst --rpc 55
 
     \b
-    With --json, for each capture in this order; "schema" is rdmascope.TYPE/N:
+    With --json, for each capture, in this order ("schema" is rdmascope.TYPE/N):
       capture_point
                    a file whose traffic another one shows: clocks, transit
       capture      frames, packets, times, RPCs by state
       connection   endpoints, queue pairs, what was agreed: private data,
                    version, characteristics, thresholds, credits
-      evicted      sums of earlier connections, where there were too many
+      evicted      totals of earlier connections, where there were too many
       transport    losses, retransmissions, congestion, as in rdmascope transport
       procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
       transfer     messages, chunks, bytes of one kind of transfer

@@ -50,15 +50,15 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
     help="Only this procedure or COMPOUND operation: READ, NFS.READ, READ,WRITE, 'OPEN*'; case does not matter.",
 )
 @connection_option
-@click.option("--slower-than", type=DURATION, help="Only with more latency: 10ms, 250us, 1.5s.")
+@click.option("--slower-than", type=DURATION, help="Only RPCs that took longer: 10ms, 250us, 1.5s.")
 @click.option("--errors", is_flag=True, help="Only RPCs that failed or are incomplete.")
-@click.option("--since", type=MOMENT, help="Only calls from then on: 1.5 (seconds), 10:02 or a date.")
-@click.option("--until", type=MOMENT, help="Only calls before then.")
+@click.option("--since", type=MOMENT, help="Only calls made at this time or later: 1.5 (seconds), 10:02 or a date.")
+@click.option("--until", type=MOMENT, help="Only calls made before this time.")
 @where_options
 @click.option(
     "--sort",
     type=click.Choice(sorted(SORT_KEYS)),
-    help="Oldest call, slowest, lowest XID, or largest first; else in the order of the calls.",
+    help="Slowest, largest, oldest call or lowest XID first; by default in the order of the calls.",
 )
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('rpc')} object a line.")
 @follow_options
@@ -95,12 +95,13 @@ def command(
       ...
        96 100.962649    2 0xe16103b9  121 ms 1509-1835   r 256 KiB ... GETATTR
 
-    A filter given several times passes each of its values; one that can match nothing is an error.  A time of day is
+    A filter given more than once matches any of its values; one that can match nothing is an error.  A time of day is
     that of the capture's first day, or of the next where it is earlier than the first frame.  Times are UTC unless
     they end in a zone: 10:02+02:00, 2024-05-01T10:02Z.
 
-    RPCs stand in the order of their calls, so a call that was never answered stands where it began.  Behind a call
-    that waits for its reply at most 10,000 RPCs are held back; with --follow none, and RPCs come as they end.
+    RPCs are listed in the order of their calls, so a call that was never answered is listed where it was made.  While
+    a call waits for its reply, at most 10,000 RPCs behind it are held back; with --follow none are, and RPCs are
+    listed as they end.
 
     RPC 96 sent 256 KiB in a Read chunk.  For a script: the latency of every READ, and the bytes it transferred:
 

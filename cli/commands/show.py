@@ -35,8 +35,8 @@ MAX_FRAMES = 100
 
 @click.command("show")
 @file_argument
-@click.option("--rpc", "numbers", type=click.IntRange(1), multiple=True, metavar="N", help="The RPC of this number.")
-@click.option("--xid", "xids", type=XID, multiple=True, help="The first RPC of this XID: 0x1a2b3c4d or decimal.")
+@click.option("--rpc", "numbers", type=click.IntRange(1), multiple=True, metavar="N", help="The RPC with this number.")
+@click.option("--xid", "xids", type=XID, multiple=True, help="The first RPC with this XID: 0x1a2b3c4d or decimal.")
 @click.option(
     "--frame",
     "ranges",
@@ -47,7 +47,9 @@ MAX_FRAMES = 100
 )
 @click.option("--full", is_flag=True, help="Every packet, every segment, every field, every byte.")
 @click.option("--bytes", "field", metavar="FIELD", help="Only the bytes of this field: --bytes cookie.")
-@click.option("--json", "as_json", is_flag=True, help="Objects of type rpc, with contents if --full, or of type frame.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Objects of type rpc, with contents if --full is given, or of type frame."
+)
 @recognition_options
 def command(
     files: tuple[str, ...],
@@ -62,7 +64,7 @@ def command(
 ) -> None:
     """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, the use of
     every chunk, and every field of the call and the reply under its RFC's name.  Or one frame in full.
-    Each choice may be repeated.
+    --rpc, --xid and --frame may be repeated.
 
     Example: where did the 45 ms of this READLINK go?
 
@@ -97,7 +99,7 @@ def command(
       ...
       └── data: /a/long/target/path/for/readlink/test
 
-    --bytes prints the bytes of a field, wherever in the call and the reply it stands, with their frames:
+    --bytes prints the bytes of a field, wherever it is in the call or the reply, with their frames:
 
     \b
       $ rdmascope show rxe-nfs-all.pcap.zst --rpc 13 --bytes data

@@ -56,11 +56,11 @@ def command(
 ) -> None:
     """Ask a capture in SQL: RPCs, operations, chunks, segments, packets, connections, findings and files as tables.
 
-    The last argument is the query where it is no existing file. Only the tables that it names are made, in one pass
-    over the capture; DuckDB answers. What is not known is NULL. Times are nanoseconds (_ns), microseconds (_us) or
+    The last argument is the query unless it is an existing file. Only the tables that it names are made, in one pass
+    over the capture; DuckDB answers. Unknown values are NULL. Times are nanoseconds (_ns), microseconds (_us) or
     timestamps in UTC (time), sizes bytes (_bytes). DESCRIBE rpcs lists the columns of a table.
 
-    Example: how long did calls take that transferred data, by what they called?
+    Example: how long did calls that transferred data take, by procedure?
 
     \b
       $ rdmascope sql rxe-nfs-all.pcap.zst "

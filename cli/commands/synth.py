@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "-o", "--output", metavar="OUT", type=click.Path(path_type=Path), help="File to write, - for standard output."
 )
 @click.option("--fault", metavar="NAME", help="A fault to be committed on the first connection, by name or rule.")
-@click.option("--list", "as_list", is_flag=True, help="The scripts that ship, and what each shows.")
+@click.option("--list", "as_list", is_flag=True, help="The scripts that come with rdmascope, and what each shows.")
 @click.option("--faults", "as_faults", is_flag=True, help="The faults that an endpoint can commit.")
 @click.option("--keys", "as_keys", is_flag=True, help="What a script can contain.")
 @click.option("--print", "as_text", is_flag=True, help="Print the script, to base another one on.")
@@ -46,12 +46,12 @@ def command(
     as_text: bool,
     as_json: bool,
 ) -> None:
-    """Play a script and write the capture of it, to test tools that read such traffic.
+    """Play a script and write a capture of it, to test tools that read such traffic.
 
-    SCRIPT is the name of one that ships or a file, - for standard input.  Two endpoints, a client and a server, use
-    RPC-over-RDMA version 1 or 2 over RoCEv2 or iWARP, and every frame is right to its last checksum.  An endpoint can
-    commit one fault, and 'rdmascope audit' then finds that and nothing else.  The same
-    script gives the same file.
+    SCRIPT is the name of a script that comes with rdmascope, a file, or - for standard input.  Two endpoints, a client
+    and a server, use RPC-over-RDMA version 1 or 2 over RoCEv2 or iWARP, and every frame is right to its last checksum.
+    An endpoint can commit one fault, and 'rdmascope audit' then finds that and nothing else.  The same script gives
+    the same file.
 
     A script is TOML: one or more [[connection]], each with its two ends and its steps, in order.
 

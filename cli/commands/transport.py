@@ -26,7 +26,7 @@ MAX_PAID = 1000
 @click.option(
     "--icrc",
     is_flag=True,
-    help="List wrong ICRCs also of hosts that never send a right one.  (ICRCs are always verified.)",
+    help="Also list wrong ICRCs of hosts that never send a right one.  (ICRCs are always verified.)",
 )
 @click.option("--all", "everything", is_flag=True, help="Every retransmission and every RPC delayed by one.")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('transport')} object per connection.")
@@ -60,9 +60,10 @@ def command(
         sequence error NAKs sent                          3                      -
         ...
 
-    Thirteen packets were lost, and 792 retransmitted for them: RDMA goes back to the lost packet and repeats
-    everything after it.  "Lost before capture point": only the retransmission was captured, so the packet was lost
-    between its sender and the capture point.  An implied NAK is a Read repeated because a response did not arrive.
+    Thirteen packets were lost, and 792 retransmitted for them: RDMA goes back to the lost packet and retransmits
+    everything from there on.  "Lost before capture point": only the retransmission was captured, so the packet was
+    lost between its sender and the capture point.  An implied NAK is a Read that was requested again because a
+    response did not arrive.
 
     \b
         RPC                           delay     of latency  packets retransmitted

@@ -70,10 +70,9 @@ def command(
         replies                 41    36         5           -
         fields               3,177 3,176         1           -
 
-    All 216 packets are the same to both in every field of their headers, and so are the fields inside calls and
-    replies, as ONC RPC over TCP: what Wireshark shows stands at the same place with the same bytes, and of what is
-    there it shows all (docs/verify.md lists the fields).  Calls and replies are the same, too, but for five.  Those
-    have a Read chunk:
+    Both agree on every header field of all 216 packets, and on the fields inside calls and replies, which Wireshark
+    reads as ONC RPC over TCP: what it shows has the same bytes at the same place, and it shows all that is there
+    (docs/verify.md lists the fields).  They agree on calls and replies, too, except for five, which have a Read chunk:
 
     \b
       Both are right: Wireshark shows a call with a Read chunk in the last Read
