@@ -158,7 +158,7 @@ class Payload:
         return joined, 0, len(joined)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Operation:
     """One verb.  Not frozen only because responses and repetitions of a Read arrive after it was issued."""
 

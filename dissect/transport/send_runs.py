@@ -128,16 +128,26 @@ class RecentOperation:
 
     __slots__ = ("_index", "_of", "order", "packets", "psn")
 
-    def __init__(self, order: int, psn: int, packets: int, of: Operation | _Tail, index: int = 0) -> None:
+    def __init__(
+        self, order: int, psn: int, packets: int, of: Operation | weakref.ref[Operation] | _Tail, index: int = 0
+    ) -> None:
         self.order = order
         self.psn = psn
         self.packets = packets
         self._of = of
         self._index = index
 
+    @classmethod
+    def of(cls, order: int, operation: Operation) -> RecentOperation:
+        """Of a Send, which only its RPC holds: the send queue remembers what its packets were by itself."""
+        held = weakref.ref(operation) if operation.kind is SEND else operation
+        return cls(order, operation.psn, operation.packets, held)
+
     def charged(self) -> Operation | None:
         """It, to note in it what was seen again; None where nothing holds it any more."""
-        return self._of.charged(self._index) if isinstance(self._of, _Tail) else self._of
+        if isinstance(self._of, _Tail):
+            return self._of.charged(self._index)
+        return self._of() if isinstance(self._of, weakref.ref) else self._of
 
 
 class RecentOperations:
@@ -146,14 +156,14 @@ class RecentOperations:
     __slots__ = "_parts"
 
     def __init__(self) -> None:
-        self._parts: Sequence[tuple[Sequence[tuple[int, Operation]], Sequence[_Tail], int]] = ()
+        self._parts: Sequence[tuple[Sequence[RecentOperation], Sequence[_Tail], int]] = ()
         """What one batch delivered after the other: Operations, ends of runs, and how many these are together."""
 
     def add(self, delivered: Delivered, runs: Sequence[SendRun]) -> None:
         """They were delivered after all others."""
         if not delivered and not runs:
             return
-        fresh = tuple(delivered[-RECENT:])
+        fresh = tuple([RecentOperation.of(*one) for one in delivered[-RECENT:]])
         count = len(fresh)
         tails: list[_Tail] = []
         for run in reversed(runs):
@@ -186,7 +196,7 @@ class RecentOperations:
                 for tail in tails
                 for index, (frame, psn) in enumerate(zip(tail.frames.tolist(), tail.psns.tolist(), strict=True))
             ]
-            part += [RecentOperation(order, one.psn, one.packets, one) for order, one in fresh]
+            part += fresh
             if tails:
                 part.sort(key=attrgetter("order"))
             found += part

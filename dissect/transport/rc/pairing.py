@@ -58,7 +58,14 @@ class SendReader(NamedTuple):
 
 NO_READER = SendReader(lambda data, start, end, length: None, "transactions")
 
-Feature = tuple[str, int]
+Feature = int
+"""What a flow has, and its partner may have, too: its kind in the bits from ``KIND`` on, below them the value."""
+KIND = 33
+ENDS = KIND + 3
+"""From this bit on: between which hosts."""
+TRANSACTION, USED, WORD, PSN_SENT, PSN_ANSWERED, PORT = (kind << KIND for kind in range(6))
+
+_NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -73,18 +80,18 @@ class Flow:
     packets: int = 0
     sends: int = 0
     """That were read."""
-    requests: set[int] = field(default_factory=set)
+    requests: frozenset[int] = _NOTHING
     """Transactions it began."""
-    answers: set[int] = field(default_factory=set)
+    answers: frozenset[int] = _NOTHING
     """Transactions it answered."""
-    undirected: set[int] = field(default_factory=set)
+    undirected: frozenset[int] = _NOTHING
     """Transactions of Sends that do not say which."""
-    advertised: set[int] = field(default_factory=set)
-    words: set[int] = field(default_factory=set)
+    advertised: frozenset[int] = _NOTHING
+    words: frozenset[int] = _NOTHING
     """32-bit words of Sends that are no answers: handles among them, whatever the protocol is."""
-    used: set[int] = field(default_factory=set)
+    used: frozenset[int] = _NOTHING
     """Handles that its RDMA Reads and Writes name."""
-    ports: set[int] = field(default_factory=set)
+    ports: frozenset[int] = _NOTHING
     """UDP source ports."""
     features: set[Feature] = field(default_factory=set)
     votes: Counter[int] = field(default_factory=Counter)
@@ -149,30 +156,35 @@ class Flow:
         ports = set(np.unique(rows["source_port"]).tolist()) - {0} - self.ports
         self.used |= used
         self.ports |= ports
-        found: set[Feature] = {("used", handle) for handle in used} | {("port", port) for port in ports}
-        found |= {("psn", block) for block in np.unique(np.concatenate((starts, ends - 1)) >> PSN_BLOCK).tolist()}
-        found |= {("response", block) for block in np.unique(responses >> PSN_BLOCK).tolist()}
+        found: set[Feature] = {USED | handle for handle in used} | {PORT | port for port in ports}
+        found |= {PSN_SENT | block for block in np.unique(np.concatenate((starts, ends - 1)) >> PSN_BLOCK).tolist()}
+        found |= {PSN_ANSWERED | block for block in np.unique(responses >> PSN_BLOCK).tolist()}
         found |= self._read(data, rows[_STARTS_SEND[opcode]][: SAMPLED_SENDS - self.sends], reader)
         found -= self.features
         self.features |= found
         return found
 
     def _read(self, data: Bytes, sends: Rows, reader: SendReader) -> set[Feature]:
-        found: set[Feature] = set()
+        transactions: dict[str, set[int]] = {"request": set(), "answer": set(), "": set()}
+        advertised: set[int] = set()
+        words: set[int] = set()
         columns = (sends[name].tolist() for name in ("payload", "captured", "length"))
         for offset, captured, length in zip(*columns, strict=True):
             self.sends += 1
             said = reader.read(data, offset, offset + captured, length)
             if said is not None and said.transaction is not None:
-                found.add(("transaction", said.transaction))
-                {"request": self.requests, "answer": self.answers}.get(said.role, self.undirected).add(said.transaction)
-                self.advertised.update(said.advertised)
+                transactions[said.role].add(said.transaction)
+                advertised.update(said.advertised)
             if said is None or said.role != "answer":
                 body = data[offset : offset + (min(captured, SAMPLED_BYTES) & ~3)]
-                words = set(body.view(">u4").tolist())
-                self.words |= words
-                found |= {("word", word) for word in words}
-        return found
+                words.update(body.view(">u4").tolist())
+        self.requests |= transactions["request"]
+        self.answers |= transactions["answer"]
+        self.undirected |= transactions[""]
+        self.advertised |= advertised
+        self.words |= words
+        found = {TRANSACTION | one for role in transactions.values() for one in role}
+        return found | {WORD | word for word in words}
 
 
 class Pair(NamedTuple):
@@ -195,14 +207,19 @@ class _Score(NamedTuple):
 
 
 _OPPOSITE = {
-    "transaction": "transaction",
-    "used": "word",
-    "word": "used",
-    "psn": "response",
-    "response": "psn",
-    "port": "port",
+    TRANSACTION: TRANSACTION,
+    USED: WORD,
+    WORD: USED,
+    PSN_SENT: PSN_ANSWERED,
+    PSN_ANSWERED: PSN_SENT,
+    PORT: PORT,
 }
-"""What a feature of a flow corresponds to in its partner."""
+"""What a feature of a flow corresponds to in its partner, by kinds."""
+
+
+def _opposite(feature: Feature) -> Feature:
+    kind = feature >> KIND << KIND
+    return feature ^ kind ^ _OPPOSITE[kind]
 
 
 class UnpairedFlows:
@@ -215,8 +232,10 @@ class UnpairedFlows:
         self.packets = 0
         self.refused = 0
         """Packets beyond what is held."""
-        self._having: defaultdict[tuple[int, int, str, int], dict[int, None]] = defaultdict(dict)
-        """By source, destination and feature: the flows that have it."""
+        self._ends: dict[tuple[int, int], int] = {}
+        """By source and destination: their number, in the bits from ``ENDS`` on."""
+        self._having: dict[int, int | dict[int, None]] = {}
+        """By number of the ends, and feature: the key of the flow that has it, or the keys of several."""
         self._grown: dict[int, None] = {}
         """Flows with something new since they were compared."""
 
@@ -230,15 +249,23 @@ class UnpairedFlows:
             return
         self.packets += len(rows)
         self._grown[key] = None
-        for name, value in flow.add(data, rows, self.reader):
-            self._having[flow.source, flow.destination, name, value][key] = None
-            others = self._having.get((flow.destination, flow.source, _OPPOSITE[name], value), ())
-            if len(others) > MAX_SHARED:
+        here, there = self._number(flow.source, flow.destination), self._number(flow.destination, flow.source)
+        for feature in flow.add(data, rows, self.reader):
+            having = self._having.setdefault(here | feature, key)
+            if isinstance(having, dict):
+                having[key] = None
+            elif having != key:
+                self._having[here | feature] = {having: None, key: None}
+            others = self._having.get(there | _opposite(feature), ())
+            if not isinstance(others, int) and len(others) > MAX_SHARED:
                 continue
-            for other in others:
+            for other in (others,) if isinstance(others, int) else others:
                 flow.votes[other] += 1
                 self.flows[other].votes[key] += 1
                 self._grown[other] = None
+
+    def _number(self, source: int, destination: int) -> int:
+        return self._ends.setdefault((source, destination), len(self._ends) + 1) << ENDS
 
     def release(self, key: int) -> Flow | None:
         """The flow waits no longer."""
@@ -247,12 +274,13 @@ class UnpairedFlows:
             return None
         self.packets -= flow.packets
         self._grown.pop(key, None)
-        for name, value in flow.features:
-            place = flow.source, flow.destination, name, value
-            having = self._having[place]
-            having.pop(key, None)
-            if not having:
-                del self._having[place]
+        here = self._number(flow.source, flow.destination)
+        for feature in flow.features:
+            having = self._having[here | feature]
+            if isinstance(having, dict):
+                having.pop(key, None)
+            if having == key or not having:
+                del self._having[here | feature]
         for other in flow.votes:
             if other in self.flows:
                 self.flows[other].votes.pop(key, None)
