@@ -217,6 +217,11 @@ _OPPOSITE = {
 """What a feature of a flow corresponds to in its partner, by kinds."""
 
 
+def _between(source: int, destination: int) -> int:
+    """The two address ids, in the bits from ``ENDS`` on."""
+    return (source << 32 | destination) << ENDS
+
+
 def _opposite(feature: Feature) -> Feature:
     kind = feature >> KIND << KIND
     return feature ^ kind ^ _OPPOSITE[kind]
@@ -232,10 +237,8 @@ class UnpairedFlows:
         self.packets = 0
         self.refused = 0
         """Packets beyond what is held."""
-        self._ends: dict[tuple[int, int], int] = {}
-        """By source and destination: their number, in the bits from ``ENDS`` on."""
         self._having: dict[int, int | dict[int, None]] = {}
-        """By number of the ends, and feature: the key of the flow that has it, or the keys of several."""
+        """By what ``_between`` gives, and feature: the key of the flow that has it, or the keys of several."""
         self._grown: dict[int, None] = {}
         """Flows with something new since they were compared."""
 
@@ -249,7 +252,7 @@ class UnpairedFlows:
             return
         self.packets += len(rows)
         self._grown[key] = None
-        here, there = self._number(flow.source, flow.destination), self._number(flow.destination, flow.source)
+        here, there = _between(flow.source, flow.destination), _between(flow.destination, flow.source)
         for feature in flow.add(data, rows, self.reader):
             having = self._having.setdefault(here | feature, key)
             if isinstance(having, dict):
@@ -264,9 +267,6 @@ class UnpairedFlows:
                 self.flows[other].votes[key] += 1
                 self._grown[other] = None
 
-    def _number(self, source: int, destination: int) -> int:
-        return self._ends.setdefault((source, destination), len(self._ends) + 1) << ENDS
-
     def release(self, key: int) -> Flow | None:
         """The flow waits no longer."""
         flow = self.flows.pop(key, None)
@@ -274,7 +274,7 @@ class UnpairedFlows:
             return None
         self.packets -= flow.packets
         self._grown.pop(key, None)
-        here = self._number(flow.source, flow.destination)
+        here = _between(flow.source, flow.destination)
         for feature in flow.features:
             having = self._having[here | feature]
             if isinstance(having, dict):
