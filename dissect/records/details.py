@@ -10,7 +10,7 @@ import json
 import types
 import typing
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -100,6 +100,8 @@ def _noun(kind: Any, value: Any) -> Any:
     if origin is tuple:
         each = inner[:1] * len(value) if inner[1:] == (...,) else inner
         return tuple(_noun(one, part) for one, part in zip(each, value, strict=True))
+    if origin is Sequence:
+        return tuple(_noun(inner[0], one) for one in value)
     if origin in (list, set, frozenset):
         return origin(_noun(inner[0], one) for one in value)
     if origin is Counter:

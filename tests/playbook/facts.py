@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from rdmascope.dissect.diagnosis.detector import all_detectors
@@ -103,15 +103,13 @@ def many(count: int, name: str = "GETATTR", first: int = 1, **each: Any) -> list
 
 def direction(**changed: Any) -> DirectionHealth:
     """An endpoint that sent a thousand packets without any trouble."""
-    none = Tally()
-    plain: dict[str, Any] = dict.fromkeys(
-        ("segments", "fpdus", "reordered", "missing", "sequence_naks", "rnr_count", "ecn_marked", "cnps"), 0
-    )
-    plain |= dict.fromkeys(("icrc_failure_count", "unanswered", "requests_acknowledged", "max_per_ack"), 0)
-    plain |= dict.fromkeys(("requests_per_ack", "ack_delay", "read_delay", "cnp_gap", "cnp_delay"), None)
-    plain |= dict.fromkeys(("rnr_naks", "fatal_naks", "icrc_failures"), ())
-    plain |= dict.fromkeys(("retransmitted", "original_captured", "original_missing"), none)
-    plain |= {"packets": 1000, "bytes": 1 << 20, "causes": {}, "active_time": SECOND, "acknowledgements": 100}
+    empty: dict[str, Any] = {"int": 0, "Tally": Tally(), "Mapping[str, Tally]": {}}
+    plain: dict[str, Any] = {
+        one.name: empty.get(str(one.type), () if str(one.type).startswith("tuple") else None)
+        for one in fields(DirectionHealth)
+        if one.default is MISSING and one.default_factory is MISSING
+    }
+    plain |= {"packets": 1000, "bytes": 1 << 20, "active_time": SECOND, "acknowledgements": 100}
     plain |= {"reads_outstanding": 4, "read_depth": 16}
     return DirectionHealth(**plain | changed)
 

@@ -25,7 +25,10 @@ def packets_missing(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """Sequence numbers show that packets were sent which the capture does not have, although the other end received
     them: the capture lost them, not the network. RPCs in them look damaged, unanswered or without a call.
     """
-    missing = {number: sum(one.missing for one in health.directions) for number, health in facts.healths.items()}
+    missing = {
+        number: sum(one.missing - one.unconfirmed for one in health.directions)
+        for number, health in facts.healths.items()
+    }
     total = sum(missing.values())
     sent = total + sum(one.packets or one.segments for health in facts.healths.values() for one in health.directions)
     if not total or total / sent < limits["least_share"]:
