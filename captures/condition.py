@@ -121,7 +121,7 @@ class Condition:
     @property
     def needs_contents(self) -> bool:
         """It names columns that are made of the bytes of messages: the option of the analyzer."""
-        return self._builder.needs("contents", "files")
+        return self._builder.needs("contents", "files", "paths")
 
     def __str__(self) -> str:
         """As given, times as they were written."""
@@ -136,9 +136,9 @@ class Condition:
             return np.zeros(0, np.bool_)
         if self._batches is None:
             self._text = self._joined(session.first_time)
-            self._batches = RpcBatches(self._builder.needs("files"), session.field_reader())
+            self._batches = RpcBatches(self._builder.needs("files"), self._builder.needs("paths"), session)
             if holds_tables(session.paths[0]) and self._builder.needs("files"):
-                raise CaptureError(f"{session.path}: holds tables, which 'rdmascope sql' can ask about files and paths")
+                raise CaptureError(f"{session.path}: holds tables, which 'rdmascope sql' can ask about files")
         self._builder.add(self._batches.batch(table))
         passes = self._database.judged("rpcs", self._builder.take(), self._text)
         self.tried += len(passes)

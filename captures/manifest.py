@@ -49,9 +49,8 @@ SUMMARY = "name", "length", "complete", "sha256", "md5", "problem"
 
 
 def _name(file: File) -> bytes | None:
-    if file.links:
-        return file.links[-1][1]
-    return file.removed[1] if file.removed else None
+    last = next((name for name in reversed(file.names) if name.until is None), file.names[-1] if file.names else None)
+    return last.raw if last is not None and last.raw else None
 
 
 def _length(file: File, contents: Contents) -> int:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
+from numpy.typing import NDArray
 
 from rdmascope.dissect.arrays import Int64s, Rows
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_MSG
+from rdmascope.dissect.measure.late_paths import Pathed
+from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.onc.shapes.flat import FlatFields
 from rdmascope.dissect.records.rpc_values import RPC_VALUES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -73,7 +76,7 @@ class SavedRpc(Rpc):
 class SavedFieldReader(FieldReader):
     """Gives what calls name from the columns that were saved."""
 
-    def columns(self, table: RpcTable) -> FieldColumns:
+    def columns(self, table: RpcTable, objects: NDArray[np.bool_] | None = None) -> FieldColumns:
         assert isinstance(table, SavedRpcs)
         rows = [_flat_fields(row) for row in table.named()]
         found = {name: np.empty(len(rows), object) for name in FlatFields._fields}
@@ -84,6 +87,27 @@ class SavedFieldReader(FieldReader):
     def fields(self, rpc: Rpc) -> FlatFields:
         assert isinstance(rpc, SavedRpc)
         return rpc.fields
+
+
+class SavedPath(NamedTuple):
+    """A path as it was saved."""
+
+    text: str
+
+    def path(self) -> str:
+        return self.text
+
+    @property
+    def sure(self) -> bool:
+        return True
+
+
+class SavedPathLearner(PathLearner):
+    """Gives the paths that were saved."""
+
+    def learn(self, table: RpcTable) -> tuple[FieldColumns, Sequence[Pathed | None]]:
+        assert isinstance(table, SavedRpcs)
+        return SavedFieldReader().columns(table), [None if path is None else SavedPath(path) for path in table.paths()]
 
 
 _NAMED = tuple(one.name for one in RPC_VALUES)
@@ -161,6 +185,10 @@ class SavedRpcs(RpcTable):
         """What the calls name, as columns have it."""
         lists = [self._columns[name].tolist() for name in _NAMED]
         return (dict(zip(_NAMED, row, strict=True)) for row in zip(*lists, strict=True))
+
+    def paths(self) -> list[str | None]:
+        """What the calls name."""
+        return list(self._columns["path"].tolist())
 
     def _made(self, places: Int64s) -> list[Rpc]:
         lists = [values[places].tolist() for values in self._columns.values()]

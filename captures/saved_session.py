@@ -13,7 +13,8 @@ from rdmascope.dissect.audit.auditor import EARLIER, Auditor, RuleTally, TallyKe
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.judgement import VIOLATION
 from rdmascope.dissect.measure.credits import CreditDirection
-from rdmascope.dissect.measure.files import File, FileTable, FileTransfer
+from rdmascope.dissect.measure.files import EarlierName, File, FileTable, FileTransfer
+from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.records.details import CaptureSums, DetailError, FileDetails, from_json
 from rdmascope.dissect.records.table_results import SIDES
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -27,7 +28,7 @@ from .capture_points import OtherPoint
 from .database import Database
 from .errors import CaptureError
 from .places import Places
-from .saved_rpcs import SavedFieldReader, saved_rpcs
+from .saved_rpcs import SavedFieldReader, SavedPathLearner, saved_rpcs
 from .saved_tables import open_saved, origin
 from .session import Made, Session, Source, short_names
 
@@ -87,6 +88,9 @@ class SavedFiles(FileTable):
     def removed_path(self, file: File) -> str | None:
         return self._facts[file.number].removed_path
 
+    def earlier_names(self, file: File) -> list[EarlierName]:
+        return self._facts[file.number].earlier_names
+
 
 class SavedSession(Session):
     """A Session that reads saved tables, again and again where that is asked.
@@ -136,6 +140,9 @@ class SavedSession(Session):
 
     def field_reader(self) -> FieldReader:
         return SavedFieldReader()
+
+    def path_learner(self) -> PathLearner:
+        return SavedPathLearner(self.field_reader())
 
     def credit_directions(self) -> list[CreditDirection]:
         with open_saved(self.path) as database:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor
     from rdmascope.dissect.measure.credits import CreditDirection
     from rdmascope.dissect.measure.files import FileTable, FileTransfer
+    from rdmascope.dissect.measure.path_learner import PathLearner
     from rdmascope.dissect.records.packet_columns import ListedPackets
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
@@ -165,6 +166,12 @@ class Session:
         from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 
         return FieldReader()
+
+    def path_learner(self) -> PathLearner:
+        """Learns the paths of what its RPCs name."""
+        from rdmascope.dissect.measure.path_learner import PathLearner
+
+        return PathLearner(self.field_reader())
 
     def credit_directions(self) -> list[CreditDirection]:
         """The credits of each connection and direction that had calls or replies, in a pass of its own."""

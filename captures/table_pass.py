@@ -31,7 +31,7 @@ WITH_CONTENTS = {"packet"} | AUDITED | WITH_FILES
 def needs_contents(wanted: Wanted) -> bool:
     """Whether these tables need RPCs that hold their bytes: the option of the analyzer."""
     return any(
-        TABLES[name].of in WITH_CONTENTS or TableBuilder(TABLES[name], columns).needs("contents", "files")
+        TABLES[name].of in WITH_CONTENTS or TableBuilder(TABLES[name], columns).needs("contents", "files", "paths")
         for name, columns in wanted.items()
     )
 
@@ -71,7 +71,8 @@ class _TablePass:
         self.names_files = bool(self.by_noun.keys() & WITH_FILES) or any(
             builder.needs("files") for builder in self.by_noun.get("rpc", ())
         )
-        self.batches = RpcBatches(self.names_files)
+        names_paths = any(builder.needs("paths") for builder in self.by_noun.get("rpc", ()))
+        self.batches = RpcBatches(self.names_files, names_paths, session)
         self.auditor: Auditor | None = None
         if self.by_noun.keys() & AUDITED:
             self.auditor = Auditor(examples=1)

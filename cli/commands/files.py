@@ -46,9 +46,9 @@ def command(
     """The files that NFS calls used, and the contents that were transferred.
 
     A file is a file handle on one server, shown by its CRC-32 as Wireshark does.  A path begins with / at the server's
-    root, with ./ in the first directory seen where no root is known, and with a handle in brackets in a directory that
-    no call has named.  "read" and "written" count every byte each time it was transferred, "holes" the bytes that are
-    not in the capture; ≥ marks a minimum, where no reply gave the size.
+    root, and with … in a directory that no call has named; --json has the names that a file had before, with their
+    times.  "read" and "written" count every byte each time it was transferred, "holes" the bytes that are not in the
+    capture; ≥ marks a minimum, where no reply gave the size.
 
     --extract writes every file that anything was read from or written to, by offset, and only what was captured:
     the rest is left as holes.  Where contents differ, the last seen counts; the manifest lists every range with its

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,9 @@ from rich.text import Text
 
 from rdmascope.captures.session import Session
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
+from rdmascope.dissect.measure.late_paths import MAX_LATE, LatePaths, LateRow, Pathed
 from rdmascope.dissect.measure.moments import Moment
+from rdmascope.dissect.measure.path_learner import NamedRpc
 from rdmascope.dissect.measure.selection import RpcFilter
 from rdmascope.dissect.records.rpc import message_record, rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
@@ -60,6 +63,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
     type=click.Choice(sorted(SORT_KEYS)),
     help="Slowest, largest, oldest call or lowest XID first; by default in the order of the calls.",
 )
+@click.option("--absolute", is_flag=True, help="Dates and times of day (UTC) in place of seconds.")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('rpc')} object a line.")
 @follow_options
 @recognition_options
@@ -73,6 +77,7 @@ def command(
     since: Moment | None,
     until: Moment | None,
     sort: str | None,
+    absolute: bool,
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
@@ -84,7 +89,10 @@ def command(
 
     Times are seconds since the first frame of the capture.  "how" says how payloads travelled: r Read chunk,
     0 position-zero Read chunk, w Write chunk, R Reply chunk, nothing where everything was inline; "<" marks a backward
-    call, made by the server.
+    call, made by the server.  A wide terminal shows who calls, and offset and count of READs, WRITEs and their likes.
+    The path is that of the file that a call names, as it was called then, though only a later reply may say so:
+    lines wait for that, up to 20,000 of them.  … stands for directories that no call named, FH for a file of which
+    only the handle is known.
 
     Example: which calls took more than 100 ms, the slowest first?
 
@@ -93,7 +101,7 @@ def command(
       RPC       time conn        xid latency    frames how ...
       173 106.636979    3 0x9bc24159  208 ms 2803-2805 ... DESTROY_CLIENTID
       ...
-       96 100.962649    2 0xe16103b9  121 ms 1509-1835   r 256 KiB ... GETATTR
+       96 100.962649    2 0xe16103b9  121 ms 1509-1835 ... WRITE GETATTR  /w4.0
 
     A filter given more than once matches any of its values; one that can match nothing is an error.  A time of day is
     that of the capture's first day, or of the next where it is earlier than the first frame.  Times are UTC unless
@@ -107,36 +115,35 @@ def command(
 
     \b
       $ rdmascope rpcs rxe-nfs-all.pcap.zst --procedure READ --json |
-          jq -r '[.xid, .latency.total_ns, .chunks[0].transferred] | @tsv'
-      1017653947  43260000  6
-      1067985595  10542000  262144
+          jq -r '[.path, .latency.total_ns, .chunks[0].transferred] | @tsv'
+      /hello.txt  43260000  6
+      /r1m        10542000  262144
       ...
     """
-    contents = as_json or (condition is not None and condition.needs_contents)
-    reading = opened(files, ports, force, contents=contents, streaming=sort is None, follow=following(follow, idle))
-    fields = reading.field_reader()
+    reading = opened(files, ports, force, streaming=sort is None, follow=following(follow, idle))
     wanted = RpcFilter(names, xids, connections, slower_than, errors, since, until)
     out = console()
-    narrow = out.is_terminal and out.width < views.NARROW
+    width = reading.place_width(13) if reading.several else 0
+    layout = views.RpcLine(0, out.width if out.is_terminal else None, absolute, width)
 
-    def row(rpc: Rpc) -> str | Text:
-        place = None
+    def row(named: NamedRpc, path: str | None) -> str | Text:
+        rpc, place = named.rpc, None
         if as_json:
-            return json_line(reading.placed(rpc_record(rpc, fields.fields(rpc))))
+            return json_line(reading.placed(rpc_record(rpc, named.fields, path)))
         if reading.several:
             place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
-        return views.line(rpc, reading.first_time, narrow, place)
+        return views.line(rpc, named.fields, path, layout._replace(first_time=reading.first_time), place)
 
     rows: Iterator[str | Text]
-    if as_json and sort is None and wanted == RpcFilter() and condition is None:
+    if as_json and sort is None and wanted == RpcFilter() and condition is None and not reading.several:
         rows = _all_lines(reading)
     else:
         rows = _rows(reading, wanted, row, sort, condition)
     first = next(rows, None)
     problem = wanted.problem(reading.extent()) if first is None else ""
-    width = reading.place_width(13) if reading.several else 0
     if not as_json and not problem and (first is not None or reading.damage is None):
-        _print_line(out, Text(views.header(narrow, width).plain, "dim"))
+        layout = layout._replace(place_width=reading.place_width(13) if reading.several else 0)
+        _print_line(out, Text(views.header(layout).plain, "dim"))
     for one in rows if first is None else chain((first,), rows):
         _print_line(out, one)
     reading.refuse(wanted.problem(reading.extent()))
@@ -146,57 +153,72 @@ def command(
 def _rows(
     reading: Session,
     wanted: RpcFilter,
-    row: Callable[[Rpc], str | Text],
+    row: Callable[[NamedRpc, str | None], str | Text],
     sort: str | None,
     condition: Condition | None,
 ) -> Iterator[str | Text]:
     """What is printed of the RPCs that pass, in the order that is asked for."""
-    order: CallOrder[str | Text] = CallOrder(0 if reading.follow else MAX_HELD)
-    kept: list[Rpc] = []
+    order: CallOrder[str | Text | LateRow[str | Text]] = CallOrder(0 if reading.follow else MAX_HELD)
+    late: LatePaths[str | Text] = LatePaths(0 if reading.follow else MAX_LATE)
+    kept: list[NamedRpc] = []
     begun = False
-    for rpc, passes in _judged(reading, condition):
+    for named, passes in _judged(reading, condition):
         if not begun:
             wanted.begin(reading.first_time)
             begun = True
-        passes = wanted.passes(rpc) and passes
+        passes = wanted.passes(named.rpc) and passes
         if sort is None:
-            yield from order.add(rpc.number, row(rpc) if passes else None)
+            yield from late.add(order.add(named.rpc.number, _late(named, row) if passes else None))
         elif passes:
-            kept.append(rpc)
-    yield from order.rest()
+            kept.append(named)
+    yield from late.add(order.rest())
+    yield from late.rest()
     if sort is not None:
-        kept.sort(key=lambda rpc: (SORT_KEYS[sort](rpc), rpc.number))  # Of equals, the earliest call first.
-        yield from map(row, kept)
+        # Of equals, the earliest call first.
+        kept.sort(key=lambda named: (SORT_KEYS[sort](named.rpc), named.rpc.number))
+        yield from (row(named, named.path()) for named in kept)
 
 
-def _judged(reading: Session, condition: Condition | None) -> Iterator[tuple[Rpc, bool]]:
+def _judged(reading: Session, condition: Condition | None) -> Iterator[tuple[NamedRpc, bool]]:
     """All RPCs, and whether the condition passes them."""
+    learner = reading.path_learner()
     for table in reading.tables():
         if condition is None:
-            yield from ((rpc, True) for rpc in table)
+            yield from ((named, True) for named in learner.named(table))
         else:
-            yield from zip(table, condition.mask(table, reading).tolist(), strict=True)
+            yield from zip(learner.named(table), condition.mask(table, reading).tolist(), strict=True)
         del table
+
+
+def _late(named: NamedRpc, row: Callable[[NamedRpc, str | None], str | Text]) -> str | Text | LateRow[str | Text]:
+    if named.file is None or named.file.sure:
+        return row(named, named.path())
+    return LateRow(named.file, partial(row, named))
 
 
 def _all_lines(reading: Session) -> Iterator[str | Text]:
     """The lines of all RPCs in the order of their calls, those of a batch in one."""
-    order: CallOrder[str] = CallOrder(0 if reading.follow else MAX_HELD)
+    order: CallOrder[str | LateRow[str]] = CallOrder(0 if reading.follow else MAX_HELD)
+    late: LatePaths[str] = LatePaths(0 if reading.follow else MAX_LATE)
     lines = RpcLines(lambda rpc: json_line(message_record(rpc)))
-    fields, texts = reading.field_reader(), ValueTexts(json_value)
-    placed = reading.placed
+    texts = ValueTexts(json_value)
+    learner = reading.path_learner()
+
+    def line(file: Pathed | None, message: str, values: str) -> str | LateRow[str]:
+        path = None
+        if file is not None:
+            path = file.path()
+            if path is None or not path.startswith("/"):
+                return LateRow(file, lambda path: f'{message[:-1]},"path":{json_value(path)},{values}}}')
+        return f'{message[:-1]},"path":{json_value(path)},{values}}}'
+
     for table in reading.tables():
-        columns = fields.columns(table)
-        if reading.several:  # The files of frames stand in the lines.
-            given = order.add_all(
-                (rpc.number, json_line(placed(rpc_record(rpc, columns.row(index))))) for index, rpc in enumerate(table)
-            )
-        else:
-            found = zip(lines.of(table), texts.of(columns.columns), strict=True)
-            given = order.add_all((number, f'{line[:-1]},"path":null,{text}}}') for (number, line), text in found)
-        if given:
-            yield "\n".join(given)
-    if rest := [*order.rest()]:
+        columns, files = learner.learn(table)
+        found = zip(lines.of(table), files, texts.of(columns.columns), strict=True)
+        given = order.add_all((number, line(file, message, values)) for (number, message), file, values in found)
+        if ready := late.add(given):
+            yield "\n".join(ready)
+    if rest := [*late.add(order.rest()), *late.rest()]:
         yield "\n".join(rest)
 
 

@@ -2,30 +2,59 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rich.text import Text
 
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG
 from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.onc.shapes.flat import FlatFields
+from rdmascope.dissect.onc.summary import handle_hash
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.units import duration, seconds, size
+from rdmascope.dissect.units import duration, moment, seconds, size
 
 from .tables import STATE_STYLES
 
 COLUMNS = (
-    ("RPC", 6),
-    ("time", 11),
-    ("conn", 4),
-    ("xid", 10),
-    ("latency", 8),
-    ("frames", 13),
-    ("how", 3),
-    ("up", 8),
-    ("down", 8),
+    ("RPC", 6, 0),
+    ("time", 11, 0),
+    ("conn", 4, 0),
+    ("xid", 10, 110),
+    ("latency", 8, 0),
+    ("frames", 13, 110),
+    ("how", 3, 110),
+    ("up", 8, 110),
+    ("down", 8, 110),
+    ("user", 5, 150),
+    ("offset", 10, 130),
+    ("count", 8, 130),
 )
-"""Name and width; the procedure follows with whatever room is left."""
-FEW = ("RPC", "time", "conn", "latency", "frames")
-"""Columns of a narrow terminal."""
+"""Name, width, and from which width of the terminal on; procedure and path follow with whatever room is left."""
 NARROW = 110
+WHOLE_TIME = 26
+"""Width of a date and time."""
+
+
+class RpcLine(NamedTuple):
+    """How lines are laid out."""
+
+    first_time: int
+    """Times are seconds since then."""
+    width: int | None = None
+    """Columns of the terminal; None where the output is none."""
+    absolute: bool = False
+    """Times are dates and times of day."""
+    place_width: int = 0
+    """Of a column that says in which of several files frames are."""
+
+    @property
+    def names(self) -> list[tuple[str, int]]:
+        """The columns and their widths."""
+        return [
+            (name, WHOLE_TIME if name == "time" and self.absolute else width)
+            for name, width, least in COLUMNS
+            if self.width is None or self.width >= least
+        ]
 
 
 def begin(rpc: Rpc) -> int:
@@ -65,30 +94,32 @@ def outcome(rpc: Rpc) -> Text:
     return Text(text, STATE_STYLES.get(rpc.state, ""))
 
 
-def header(narrow: bool = False, place_width: int = 0) -> Text:
-    """``place_width``: of a column that says in which of several files frames are."""
-    cells = [f"{name:>{width}}" for name, width in COLUMNS if not narrow or name in FEW]
-    if place_width:
-        cells.append(f" {'file:frames':<{place_width}}")
-    return Text(" ".join(cells) + "  procedure")
+def header(layout: RpcLine) -> Text:
+    """The names of the columns."""
+    cells = [f"{name:>{width}}" for name, width in layout.names]
+    if layout.place_width:
+        cells.append(f" {'file:frames':<{layout.place_width}}")
+    return Text(" ".join(cells) + "  procedure  path")
 
 
-def line(rpc: Rpc, first_time: int, narrow: bool = False, place: str | None = None) -> Text:
+def line(rpc: Rpc, fields: FlatFields, path: str | None, layout: RpcLine, place: str | None = None) -> Text:
     """``place``: its frames in their files, where there are several; None where there are not."""
-    values = (
-        str(rpc.number),
-        seconds(begin(rpc) - first_time),
-        f"{rpc.connection.number}{'<' if rpc.backward else ''}",
-        f"{rpc.xid:#010x}",
-        duration(rpc.latency.total) if rpc.latency else "-",
-        frames(rpc),
-        how(rpc),
-        size(rpc.call_bytes),
-        size(rpc.reply_bytes),
-    )
-    cells = [
-        f"{value:>{width}}" for value, (name, width) in zip(values, COLUMNS, strict=True) if not narrow or name in FEW
-    ]
+    start = begin(rpc)
+    values = {
+        "RPC": str(rpc.number),
+        "time": moment(start).removesuffix(" UTC") if layout.absolute else seconds(start - layout.first_time),
+        "conn": f"{rpc.connection.number}{'<' if rpc.backward else ''}",
+        "xid": f"{rpc.xid:#010x}",
+        "latency": duration(rpc.latency.total) if rpc.latency else "-",
+        "frames": frames(rpc),
+        "how": how(rpc),
+        "up": size(rpc.call_bytes),
+        "down": size(rpc.reply_bytes),
+        "user": "-" if fields.uid is None else str(fields.uid),
+        "offset": "-" if fields.offset is None else str(fields.offset),
+        "count": "-" if fields.count is None else size(fields.count),
+    }
+    cells = [f"{values[name]:>{width}}" for name, width in layout.names]
     if place is not None:
         cells.append(f" {place}")
     text = Text(" ".join(cells) + "  ")
@@ -98,5 +129,8 @@ def line(rpc: Rpc, first_time: int, narrow: bool = False, place: str | None = No
     if rpc.psn_errors:
         text.append("PSN reused", "red")
         text.append("  ")
-    text.append(title(rpc, full=not narrow))
+    text.append(title(rpc, full=layout.width is None))
+    if path is not None or fields.handle is not None:
+        text.append("  ")
+        text.append(path or f"FH {handle_hash(fields.handle or b''):#010x}", "cyan" if path else "dim")
     return text

@@ -13,23 +13,19 @@ from typing import NamedTuple
 from ..intervals import IntervalSet
 from ..onc import file_events as onc
 from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
-from ..onc.programs import NFS
-from ..onc.shapes.flat import FlatFields
+from ..onc.programs import MOUNT, NFS
 from ..onc.summary import handle_hash
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from .partial_messages import NfsMessages, nfs_messages, split_at_gaps
-from .paths import joined, path_rule, server_of
+from .path_learner import server_of
+from .paths import NamedFile, Paths, path_of_name
 
 READ, WRITE, ZEROS, TRUNCATED, ALTERED = "read", "write", "zeros", "truncated", "altered"
 
-MAX_NAMES = 16
-"""Hard links of one file that are remembered."""
 MAX_REASONS = 64
 BEYOND = 1 << 65
 """Behind every offset and length that 64 bits can say."""
-MAX_DEPTH = 256
-"""Directories above a file that are looked up."""
 
 
 class MissingRange(NamedTuple):
@@ -69,26 +65,18 @@ class FileTransfer(NamedTuple):
     missing: tuple[MissingRange, ...] = ()
 
 
-Place = tuple["File", bytes]
-"""A directory and a name in it."""
+EarlierName = tuple[str, int, int, str]
+"""Path, nanoseconds from which and until which it was known, what ended it."""
 
 
 @dataclass(slots=True, eq=False)
-class File:
-    number: int
+class File(NamedFile):
+    number: int = 0
     """1-based, in order of appearance."""
-    server: str
-    """Address."""
-    handle: bytes
     protocols: set[tuple[int, int | None]] = field(default_factory=set)
     """NFS version and minor version of the calls."""
     type: int | None = None
     """See ``file_operations.TYPE_NAMES``; None where no reply has it."""
-    links: list[Place] = field(default_factory=list)
-    """Its names, the latest last."""
-    removed: Place | None = None
-    """Its last name, which was taken away."""
-    is_root: bool = False
     calls: Counter[str] = field(default_factory=Counter)
     """By procedure or operation."""
     transfers: int = 0
@@ -140,16 +128,13 @@ class FileTable:
         """What the Rpc that was added last did, with which files."""
         self.undecoded: Counter[str] = Counter()
         """NFS RPCs that could not be decoded, or not to their end, by the reason."""
-        self._files: dict[tuple[str, bytes], File] = {}
-        self._names: dict[Place, File] = {}
-        self._tops: dict[tuple[str, int], File] = {}
-        """Server and NFS version -> the first directory, where no root is known."""
+        self.names: Paths[File] = Paths(lambda server, handle: File(server, handle, number=len(self.names) + 1))
 
     def __iter__(self) -> Iterator[File]:
-        return iter(self._files.values())
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self.names)
 
     def add(self, rpc: Rpc) -> list[FileTransfer]:
         """Note names, types and sizes; returns what the Rpc did to contents, in its order."""
@@ -158,9 +143,9 @@ class FileTable:
             return []
         if rpc.program is None and rpc.call is None:
             self._note_undecoded("the call is not in the capture")
-        if rpc.program != NFS or rpc.call is None:
+        if rpc.program not in (NFS, MOUNT) or rpc.call is None:
             return []
-        if rpc.version not in (3, 4):
+        if rpc.program == NFS and rpc.version not in (3, 4):
             self._note_undecoded(f"version {rpc.version} is not read")
             return []
         messages = nfs_messages(reassembled_call(rpc), reassembled_reply(rpc))
@@ -169,8 +154,7 @@ class FileTable:
             return []
         if messages.problem:
             self._note_undecoded(messages.problem)
-        server = rpc.connection.endpoints[1 - rpc.call.operation.initiator].address
-        return _FileUpdate(self, rpc, rpc.version, server, messages).transfers
+        return _FileUpdate(self, rpc, rpc.version or 0, server_of(rpc), messages).transfers
 
     def _note_undecoded(self, reason: str) -> None:
         if len(self.undecoded) >= MAX_REASONS and reason not in self.undecoded:
@@ -178,90 +162,29 @@ class FileTable:
         self.undecoded[reason] += 1
 
     def file(self, server: str, handle: bytes) -> File:
-        found = self._files.get((server, handle))
-        if found is None:
-            found = self._files[server, handle] = File(len(self._files) + 1, server, handle)
-        return found
-
-    def directory(self, file: File, version: int) -> None:
-        """The file is known to be a directory."""
-        self._tops.setdefault((file.server, version), file)
-
-    def name(self, directory: File, name: bytes, file: File) -> None:
-        if name in (b"", b".", b".."):
-            return
-        place = directory, name
-        before = self._names.get(place)
-        if before is file:
-            return
-        self.unname(directory, name)
-        self._names[place] = file
-        file.links.append(place)
-        if len(file.links) > MAX_NAMES:
-            self._names.pop(file.links.pop(0), None)
-
-    def unname(self, directory: File, name: bytes) -> File | None:
-        """The name is gone; returns what it named."""
-        place = directory, name
-        file = self._names.pop(place, None)
-        if file is not None:
-            file.links.remove(place)
-            file.removed = place
-        return file
+        return self.names.file(server, handle)
 
     def paths(self, file: File) -> list[str]:
-        """Its names, the latest first: '/export/a' from the server's root, './a' from the first directory seen,
-        '[0x1a2b3c4d]/a' in a directory of which only the handle is known.  None where no call named it."""
-        if file.is_root or not file.links:
-            path = self._top(file)
-            return [path] if path else []
-        return [self._path(place) for place in reversed(file.links)]
+        """Its names, the latest first: '/export/a' from the server's root, '…/a' in a directory of which only the
+        handle is known.  None where no call named it."""
+        if file.root is not None:
+            return [file.root]
+        return [path_of_name(name) for name in reversed(file.names) if name.until is None]
 
-    def path_of(self, rpc: Rpc, fields: FlatFields) -> str | None:
-        """The path that a call names, as far as it is known now."""
-        rule = path_rule(rpc.program, rpc.version, rpc.operations, rpc.name)
-        path: str | None = "/" if rule.from_root and fields.handle is None else None
-        if fields.handle is not None:
-            file = self._files.get((server_of(rpc), fields.handle))
-            path = next(iter(self.paths(file)), None) if file is not None else None
-        return joined(path, printable(fields.name)) if rule.named and fields.name is not None else path
+    def earlier_names(self, file: File) -> list[EarlierName]:
+        """Those that it has no more, the latest first."""
+        return [
+            (path_of_name(name, name.until), name.since, name.until, name.ended)
+            for name in reversed(file.names)
+            if name.until is not None
+        ]
 
     def removed_path(self, file: File) -> str | None:
         """The name that it had before it was removed."""
-        return self._path(file.removed) if file.removed and not file.links else None
-
-    def _top(self, file: File) -> str:
-        if file.is_root:
-            return "/"
-        return "." if file in self._tops.values() else ""
-
-    def _path(self, place: Place) -> str:
-        directory, name = place
-        parts = [printable(name)]
-        above = {directory}
-        while directory.links and not directory.is_root:
-            directory, name = directory.links[-1]
-            if directory in above or len(above) > MAX_DEPTH:
-                return "/".join(["[…]", *reversed(parts)])
-            above.add(directory)
-            parts.append(printable(name))
-        top = self._top(directory) or f"[{directory.hash:#010x}]"
-        return "/".join(["" if top == "/" else top, *reversed(parts)])
-
-
-def printable(name: bytes) -> str:
-    """A component of a path: what is no UTF-8, no printable character, a slash or a backslash is escaped."""
-    return "".join(
-        letter if letter.isprintable() and letter not in "/\\" else _escape(letter)
-        for letter in name.decode("utf-8", "surrogateescape")
-    )
-
-
-def _escape(letter: str) -> str:
-    code = ord(letter)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
-        code -= 0xDC00
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        if not file.names or any(name.until is None for name in file.names):
+            return None
+        last = max(file.names, key=lambda name: name.until or 0)
+        return path_of_name(last, last.until)
 
 
 class _FileUpdate:
@@ -280,36 +203,13 @@ class _FileUpdate:
                 if event.handle is not None:
                     self.contents(event, self.file(event.handle))
             else:
-                self.name(event)
+                self.table.names.learn(server, event, self.end if self.end is not None else self.begin)
         # Attributes that a WRITE returns hold after it.
         for operation in messages.operations:
             self.operation(operation)
 
     def file(self, handle: bytes) -> File:
         return self.table.file(self.server, handle)
-
-    def name(self, event: onc.FileEvent) -> None:
-        table = self.table
-        if event.kind == onc.ROOT:
-            if event.handle is not None:
-                self.file(event.handle).is_root = True
-            return
-        if event.directory is None or event.name is None:
-            return
-        directory = self.file(event.directory)
-        table.directory(directory, self.version)
-        if event.kind == onc.REMOVED:
-            table.unname(directory, event.name)
-        elif event.kind == onc.NAMED:
-            if event.handle is not None:
-                table.name(directory, event.name, self.file(event.handle))
-        elif event.to_directory is not None and event.to_name is not None:
-            target = self.file(event.to_directory)
-            if (target, event.to_name) != (directory, event.name):
-                file = table.unname(directory, event.name)
-                table.unname(target, event.to_name)
-                if file is not None:
-                    table.name(target, event.to_name, file)
 
     def operation(self, done: FileOperation) -> None:
         file = self.file(done.handle)
@@ -318,8 +218,6 @@ class _FileUpdate:
         file.protocols.add((self.version, self.rpc.minor_version if self.version == 4 else None))
         if done.type is not None:
             file.type = done.type
-            if done.type == DIRECTORY:
-                self.table.directory(file, self.version)
         if self.end is None:
             return
         if done.size is not None and file.type != DIRECTORY:

@@ -1,62 +1,175 @@
-"""The paths that RPCs name."""
+"""Names of files as NFS calls and replies tell them, with the times from which and until which each is known.
+
+A file is a file handle on one server.  What a reply says of a name holds for what was before it, too, unless it says
+that the name was made then.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from ..onc.programs import NFS, NFS_CALLBACK
-from ..rpcrdma.rpcs import Rpc
+from ..onc.file_events import NAMED, REMOVED, RENAMED, ROOT, FileEvent
 
 UNKNOWN = "…"
 """Stands for directories that no call has named."""
-
-_NAMES_IN_HANDLE = frozenset(
-    ("LOOKUP", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME")
-)  # RFC 1813, 3.3: diropargs3, or two of them
-_NAMES_IN_CURRENT = frozenset(("LOOKUP", "OPEN", "CREATE", "REMOVE", "SECINFO", "LINK"))
-
-
-class PathRule(NamedTuple):
-    """What a call's first file handle and first name are to each other."""
-
-    from_root: bool
-    """There is no handle: the path begins at the root of the server."""
-    named: bool
-    """The name is one in the directory that the handle is of."""
+MAX_NAMES = 16
+"""Of one file that are remembered, those that it has no more among them."""
+MAX_DEPTH = 256
+"""Directories above a file that are looked up."""
 
 
-@lru_cache(maxsize=4096)
-def path_rule(program: int | None, version: int | None, operations: tuple[str, ...], name: str) -> PathRule:
-    """Of calls of a procedure; ``operations`` and ``name`` are as in ``Rpc``."""
-    if program != NFS or version != 4 or not operations:
-        return PathRule(False, program == NFS and name in _NAMES_IN_HANDLE)
-    first = current = saved = ""
-    for place, operation in enumerate(operations):
-        if operation == "PUTFH":
-            current = str(place)
-        elif operation in ("PUTROOTFH", "PUTPUBFH"):
-            current = "root"
-        elif operation == "SAVEFH":
-            saved = current
-        elif operation == "RESTOREFH":
-            current = saved
-        elif operation in _NAMES_IN_CURRENT or operation == "RENAME":
-            inside = saved if operation == "RENAME" else current
-            return PathRule(first == "root", bool(first) and inside == first)
-        elif operation in ("LOOKUPP", "OPENATTR"):
-            current = ""
-        first = first or current
-    return PathRule(first == "root", False)
+@dataclass(slots=True, eq=False)
+class Name:
+    """A name that a file has, or had."""
+
+    directory: NamedFile
+    raw: bytes
+    """b"" where only the directory is known."""
+    text: str
+    since: int
+    """Nanoseconds: when a reply had it first."""
+    made: bool
+    """It was made then; else the file had it already, for a time that is not known."""
+    until: int | None = None
+    ended: str = ""
+    """What ended it: removed, renamed, or replaced by another file."""
 
 
-def server_of(rpc: Rpc) -> str:
-    """Address of the host that has the files; '' where it is not known."""
-    message, sends = (rpc.call, 1) if rpc.call is not None else (rpc.reply, 0)
-    if message is None:
-        return ""
-    side = message.operation.initiator ^ sends ^ (rpc.program == NFS_CALLBACK)
-    return rpc.connection.endpoints[side].address
+@dataclass(slots=True, eq=False)
+class NamedFile:
+    server: str
+    """Address."""
+    handle: bytes
+    names: list[Name] = field(default_factory=list)
+    """The latest last."""
+    root: str | None = None
+    """Its path, where it is the root of what the server exports."""
+
+
+SomeFile = TypeVar("SomeFile", bound=NamedFile)
+
+
+class Paths(Generic[SomeFile]):
+    """Files by server and handle; ``make``: of these."""
+
+    def __init__(self, make: Callable[[str, bytes], SomeFile]) -> None:
+        self._make = make
+        self._files: dict[tuple[str, bytes], SomeFile] = {}
+        self._places: dict[tuple[NamedFile, bytes], tuple[SomeFile, Name]] = {}
+        """What has which name in which directory now."""
+
+    def __iter__(self) -> Iterator[SomeFile]:
+        return iter(self._files.values())
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def file(self, server: str, handle: bytes) -> SomeFile:
+        """The file, which is a new one where none has this handle."""
+        found = self._files.get((server, handle))
+        if found is None:
+            found = self._files[server, handle] = self._make(server, handle)
+        return found
+
+    def known(self, server: str, handle: bytes) -> SomeFile | None:
+        return self._files.get((server, handle))
+
+    def learn(self, server: str, event: FileEvent, time: int) -> None:
+        """What a call and its reply say of a name."""
+        if event.kind == ROOT:
+            if event.handle is not None:
+                path = "/".join(map(printable, (event.name or b"/").split(b"/")))
+                self.file(server, event.handle).root = path.rstrip("/") or "/"
+            return
+        if event.directory is None or event.name is None:
+            return
+        directory = self.file(server, event.directory)
+        if event.kind == REMOVED:
+            self.end(directory, event.name, time, "removed")
+        elif event.kind == NAMED:
+            if event.handle is not None:
+                self.name(directory, event.name, self.file(server, event.handle), time, event.made)
+        elif event.kind == RENAMED and event.to_directory is not None and event.to_name is not None:
+            target = self.file(server, event.to_directory)
+            if (target, event.to_name) != (directory, event.name):
+                file = self.end(directory, event.name, time, "renamed")
+                if file is None:
+                    self.end(target, event.to_name, time, "replaced")
+                else:
+                    self.name(target, event.to_name, file, time, made=True)
+
+    def name(self, directory: NamedFile, name: bytes, file: SomeFile, time: int, made: bool = False) -> None:
+        """``file`` has this name."""
+        if name in (b"", b"."):
+            return
+        if name == b"..":
+            if not directory.names and directory.root is None and directory is not file:
+                directory.names.append(Name(file, b"", UNKNOWN, time, False))
+            return
+        before = self._places.get((directory, name))
+        if before is not None and before[0] is file:
+            return
+        self.end(directory, name, time, "replaced")
+        if file.names and not file.names[-1].raw:
+            file.names.pop()
+        found = Name(directory, name, printable(name), time, made)
+        self._places[directory, name] = file, found
+        file.names.append(found)
+        if len(file.names) > MAX_NAMES:
+            forgotten = next((one for one in file.names if one.until is not None), file.names[0])
+            file.names.remove(forgotten)
+            if forgotten.until is None:
+                del self._places[forgotten.directory, forgotten.raw]
+
+    def end(self, directory: NamedFile, name: bytes, time: int, how: str) -> SomeFile | None:
+        """The name is gone; returns what it named."""
+        file, found = self._places.pop((directory, name), (None, None))
+        if found is not None:
+            found.until, found.ended = time, how
+        return file
+
+
+def path_at(file: NamedFile, time: int) -> str | None:
+    """The path that a file had; by what is known of it later, where nothing was then; None where no call named it."""
+    name = None if file.root is not None else _name_at(file, time)
+    return file.root if name is None else path_of_name(name, time)
+
+
+def path_of_name(name: Name, time: int | None = None) -> str:
+    """With the directories above it as they were then; None: as they are at last."""
+    parts = [name.text]
+    directory = name.directory
+    above = {directory}
+    while directory.root is None:
+        found = _last_name(directory) if time is None else _name_at(directory, time)
+        if found is None:
+            return "/".join([UNKNOWN, *reversed(parts)])
+        directory = found.directory
+        if directory in above or len(above) > MAX_DEPTH:
+            return "/".join([UNKNOWN, *reversed(parts)])
+        above.add(directory)
+        parts.append(found.text)
+    top = "" if directory.root == "/" else directory.root
+    return "/".join([top, *reversed(parts)])
+
+
+def _last_name(file: NamedFile) -> Name | None:
+    return next((one for one in reversed(file.names) if one.until is None), file.names[-1] if file.names else None)
+
+
+def _name_at(file: NamedFile, time: int) -> Name | None:
+    names = file.names
+    if len(names) < 2:
+        return names[0] if names else None
+    for one in reversed(names):
+        if one.since <= time and (one.until is None or time < one.until):
+            return one
+    later = next((one for one in names if one.since > time and not one.made), None)
+    if later is not None:
+        return later
+    return next((one for one in reversed(names) if one.until is not None and one.until <= time), names[0])
 
 
 def joined(directory: str | None, name: str) -> str:
@@ -64,3 +177,21 @@ def joined(directory: str | None, name: str) -> str:
     if directory is None:
         return f"{UNKNOWN}/{name}"
     return f"/{name}" if directory == "/" else f"{directory}/{name}"
+
+
+def printable(name: bytes) -> str:
+    """A component of a path: what is no UTF-8, no printable character, a slash or a backslash is escaped."""
+    # Nearly all.
+    if name.isalnum():
+        return name.decode("ascii")
+    return "".join(
+        letter if letter.isprintable() and letter not in "/\\" else _escape(letter)
+        for letter in name.decode("utf-8", "surrogateescape")
+    )
+
+
+def _escape(letter: str) -> str:
+    code = ord(letter)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -19,6 +19,7 @@ from .compound import (
     OP_DEALLOCATE,
     OP_LINK,
     OP_LOOKUP,
+    OP_LOOKUPP,
     OP_OPEN,
     OP_PUTROOTFH,
     OP_READ,
@@ -34,12 +35,16 @@ from .compound import (
 )
 from .filehandles import ATTRIBUTE_FILEHANDLE, ATTRIBUTE_SIZE, CompoundStep, FileObject, attribute_at, walk_filehandles
 from .nfs4_skips import BITMAP, TO_OPEN_HOW
-from .programs import NFS
+from .programs import MOUNT, NFS
 from .rpc_header import CallHeader, call_header, results_at
 from .xdr import Data, Malformed, hyper, opaque, opaque_at, word
 
 NAMED, REMOVED, RENAMED, ROOT = "named", "removed", "renamed", "root"
 READ, WRITE, HOLE, RESIZED, ALTERED = "read", "write", "hole", "resized", "altered"
+
+
+MNT = 1
+"""Procedure of MOUNT."""
 
 
 class FileEvent(NamedTuple):
@@ -49,7 +54,8 @@ class FileEvent(NamedTuple):
     named      ``directory`` holds ``name``; it is ``handle`` (None: not in the reply)
     removed    ``directory`` no longer holds ``name``
     renamed    ``name`` in ``directory`` became ``to_name`` in ``to_directory``
-    root       ``handle`` is the root of the server's (pseudo) file system
+               The name '..' is the directory above.
+    root       ``handle`` is the root of the server's (pseudo) file system, or what it exports as ``name``
     read       ``count`` bytes at ``offset`` of ``handle`` are in the reply, at ``position`` of the message
     write      ``count`` bytes at ``offset`` are in the call, at ``position``; ``done`` of them were written
     hole       READ_PLUS: ``count`` zero bytes at ``offset`` that did not cross the wire
@@ -70,6 +76,8 @@ class FileEvent(NamedTuple):
     eof: bool = False
     to_directory: bytes | None = None
     to_name: bytes | None = None
+    made: bool = False
+    """The name was made by this call."""
 
 
 class FileEvents(NamedTuple):
@@ -85,13 +93,17 @@ def file_events(call: Data | None, reply: Data | None) -> FileEvents:
     header = call_header(call, 0, len(call))
     if header is None or header.body < 0:
         return FileEvents((), header.reason if header else "no RPC call")
-    if header.program != NFS or header.version not in (3, 4):
+    mounts = header.program == MOUNT and header.procedure == MNT
+    if not mounts and (header.program != NFS or header.version not in (3, 4)):
         return FileEvents()
     body = results_at(reply, header.gss)
     view = memoryview(call)
     answer = memoryview(reply) if reply is not None else memoryview(b"")
     found: list[FileEvent] = []
     try:
+        if mounts:
+            _mount(header, view, answer, body, found)
+            return FileEvents(tuple(found))
         if header.version == 3:
             _version3(header, view, answer, body, found)
             return FileEvents(tuple(found))
@@ -102,6 +114,17 @@ def file_events(call: Data | None, reply: Data | None) -> FileEvents:
     except Malformed as error:
         return FileEvents(tuple(found), str(error))
     return FileEvents()
+
+
+def _mount(call: CallHeader, view: memoryview, answer: memoryview, body: int, found: list[FileEvent]) -> None:
+    """MNT (RFC 1813, appendix I, 5.2.1; RFC 1094, A.5.1): handles of versions 1 and 2 have 32 bytes."""
+    path = opaque_at(view, call.body)[0]
+    if body >= 0 and word(answer, body)[0] == 0:
+        short = bytes(answer[body + 4 : body + 36])
+        if call.version < 3 and len(short) < 32:
+            raise StructError
+        handle = opaque_at(answer, body + 4)[0] if call.version >= 3 else short
+        found.append(FileEvent(ROOT, handle, name=path))
 
 
 def _version3(call: CallHeader, view: memoryview, answer: memoryview, body: int, found: list[FileEvent]) -> None:
@@ -132,7 +155,8 @@ def _version3(call: CallHeader, view: memoryview, answer: memoryview, body: int,
         found.append(FileEvent(READ, handle, offset=offset, count=count, position=place + 12, eof=eof))
     elif procedure.results in (nfs3.FOUND, nfs3.MADE):
         name = opaque_at(view, at)[0]
-        found.append(FileEvent(NAMED, nfs3.result_object(procedure, answer, body)[0], handle, name))
+        made = procedure.results == nfs3.MADE and number != nfs3.CREATE  # CREATE also opens what is there
+        found.append(FileEvent(NAMED, nfs3.result_object(procedure, answer, body)[0], handle, name, made=made))
     elif number in (nfs3.REMOVE, nfs3.RMDIR):
         found.append(FileEvent(REMOVED, None, handle, opaque_at(view, at)[0]))
     elif number == nfs3.RENAME:
@@ -141,7 +165,7 @@ def _version3(call: CallHeader, view: memoryview, answer: memoryview, body: int,
         found.append(FileEvent(RENAMED, None, handle, name, to_directory=target, to_name=opaque_at(view, at)[0]))
     elif number == nfs3.LINK:
         directory, at = opaque_at(view, at)
-        found.append(FileEvent(NAMED, handle, directory, opaque_at(view, at)[0]))
+        found.append(FileEvent(NAMED, handle, directory, opaque_at(view, at)[0], made=True))
     elif number in (nfs3.READDIR, nfs3.READDIRPLUS):
         plus = number == nfs3.READDIRPLUS
         _directory3(answer, nfs3.POST_OP_ATTR(answer, body) + 8, handle, plus, found)
@@ -215,9 +239,14 @@ def _root(step: CompoundStep, _: memoryview, __: memoryview, pending: _Pending) 
 
 
 def _named(step: CompoundStep, _: memoryview, __: memoryview, pending: _Pending) -> None:
-    """LOOKUP and CREATE."""
+    """LOOKUP, LOOKUPP, CREATE and OPEN."""
     if step.name is not None:
-        pending.append(_PendingEvent(FileEvent(NAMED, name=step.name), step.current, step.before))
+        event = FileEvent(NAMED, name=step.name, made=step.operation == OP_CREATE)
+        pending.append(_PendingEvent(event, step.current, step.before))
+
+
+def _above(step: CompoundStep, _: memoryview, __: memoryview, pending: _Pending) -> None:
+    pending.append(_PendingEvent(FileEvent(NAMED, name=b".."), step.current, step.before))
 
 
 def _open(step: CompoundStep, call: memoryview, answer: memoryview, pending: _Pending) -> None:
@@ -280,7 +309,7 @@ def _rename(step: CompoundStep, call: memoryview, _: memoryview, pending: _Pendi
 
 def _link(step: CompoundStep, call: memoryview, _: memoryview, pending: _Pending) -> None:
     name = opaque_at(call, step.arguments)[0]
-    pending.append(_PendingEvent(FileEvent(NAMED, name=name), step.saved, step.current))
+    pending.append(_PendingEvent(FileEvent(NAMED, name=name, made=True), step.saved, step.current))
 
 
 def _altered(step: CompoundStep, call: memoryview, place: int, pending: _Pending) -> None:
@@ -309,6 +338,7 @@ _EVENTS: dict[int, Callable[[CompoundStep, memoryview, memoryview, _Pending], No
     OP_CREATE: _named,
     OP_LINK: _link,
     OP_LOOKUP: _named,
+    OP_LOOKUPP: _above,
     OP_OPEN: _open,
     OP_PUTROOTFH: _root,
     OP_READ: _read,

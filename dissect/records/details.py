@@ -138,6 +138,9 @@ def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+_NOT_OF_FILES = {"protocols", "gaps", "paths", "removed_path", "earlier_names"}
+
+
 @dataclasses.dataclass
 class FileDetails:
     """What is known of a file, and what ``FileTable`` says of it."""
@@ -161,22 +164,24 @@ class FileDetails:
     gaps: list[tuple[int, int]]
     paths: list[str]
     removed_path: str | None
+    earlier_names: list[tuple[str, int, int, str]]
 
     @classmethod
     def of(cls, table: FileTable, file: File) -> FileDetails:
-        names = {one.name for one in dataclasses.fields(cls)} - {"protocols", "gaps", "paths", "removed_path"}
+        names = {one.name for one in dataclasses.fields(cls)} - _NOT_OF_FILES
         return cls(
             **{name: getattr(file, name) for name in names},
             protocols=[*file.protocols],
             gaps=file.gaps(),
             paths=table.paths(file),
             removed_path=table.removed_path(file),
+            earlier_names=table.earlier_names(file),
         )
 
     def file(self) -> File:
         """As a file without its names: those of others would be needed for them."""
-        names = {one.name for one in dataclasses.fields(self)} - {"protocols", "gaps", "paths", "removed_path"}
-        made = File(self.number, self.server, self.handle)
+        names = {one.name for one in dataclasses.fields(self)} - _NOT_OF_FILES
+        made = File(self.server, self.handle)
         for name in names:
             setattr(made, name, getattr(self, name))
         made.protocols = set(self.protocols)

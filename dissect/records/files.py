@@ -19,6 +19,10 @@ def file_record(table: FileTable, file: File) -> Record:
         path=paths[0] if paths else None,
         other_paths=paths[1:],
         removed_path=table.removed_path(file),
+        earlier_names=[
+            {"path": path, "since_ns": since, "until_ns": until, "ended": ended}
+            for path, since, until, ended in table.earlier_names(file)
+        ],
         file_type=None if file.type is None else TYPE_NAMES.get(file.type, str(file.type)),
         protocols=sorted(
             f"NFSv{version}" + ("" if minor is None else f".{minor}") for version, minor in file.protocols

@@ -12,6 +12,7 @@ from numpy.ma import MaskedArray
 from ..arrays import Int64s
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..measure.files import File
+from ..measure.path_learner import PathLearner
 from ..onc.file_operations import FileOperation
 from ..rpcrdma.messages import HEADER, LONG_HEADER, Message
 from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
@@ -32,12 +33,12 @@ class RpcBatch:
         table: RpcTable,
         before: int = 0,
         used: Sequence[Sequence[FileUse]] = (),
-        paths: Sequence[str | None] = (),
         reader: FieldReader | None = None,
+        learner: PathLearner | None = None,
     ) -> None:
-        """``before``: RPCs that ended before these.  ``used``: as ``FileTable.used``, of each; ``paths``: that they
-        name; none of either where not asked.  ``reader``: of what they name."""
-        self.paths = paths
+        """``before``: RPCs that ended before these.  ``used``: as ``FileTable.used``, of each; none where not asked.
+        ``reader``: of what they name; ``learner``: of paths, where these are asked for."""
+        self._learned = learner.learn(table) if learner is not None else None
         self._reader = reader
         self.table = table
         self.rows = table.rows
@@ -50,7 +51,15 @@ class RpcBatch:
     @cached_property
     def fields(self) -> FieldColumns:
         """What the calls name."""
+        if self._learned is not None:
+            return self._learned[0]
         return (self._reader or FieldReader()).columns(self.table)
+
+    @property
+    def paths(self) -> list[str | None]:
+        """That the calls name, as far as they are known now."""
+        assert self._learned is not None
+        return [None if one is None else one.path() for one in self._learned[1]]
 
     @cached_property
     def called(self) -> Any:

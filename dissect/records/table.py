@@ -35,7 +35,8 @@ class TableColumn(NamedTuple):
     values: Callable[[Any], MaskedArray] | None = None
     """In place of ``value``, for all columns of a table: of all rows of a noun, which is a batch."""
     needs: str = ""
-    """'contents': the bytes of messages; 'files': those, and the files that they were about."""
+    """'contents': the bytes of messages; 'files': those, and the files that they were about; 'paths': the names of
+    these."""
     place_of: str = ""
     """In place of both: it is the file (text) or the number in that file (int) of the frames in this column."""
 

@@ -66,7 +66,8 @@ class FieldColumns(NamedTuple):
     """The fields of the RPCs of a table."""
 
     columns: dict[str, NDArray[np.object_]]
-    """By the names of ``FlatFields``; None where there is no such field."""
+    """By the names of ``FlatFields``; None where there is no such field.  ``object``: the first file handle of the
+    results where that was asked for, b"" where they have none."""
 
     def row(self, index: int) -> FlatFields:
         return FlatFields(*(self.columns[name][index] for name in FlatFields._fields))
@@ -78,14 +79,14 @@ class FieldReader:
     def __init__(self) -> None:
         self._layouts: dict[tuple[XdrType, bool], Layouts] = {}
 
-    def columns(self, table: RpcTable) -> FieldColumns:
-        """The fields of all RPCs of a table whose contents are kept."""
-        found = {name: np.full(len(table), None, object) for name in FlatFields._fields}
+    def columns(self, table: RpcTable, objects: NDArray[np.bool_] | None = None) -> FieldColumns:
+        """The fields of all RPCs of a table whose contents are kept; ``objects``: plain ones whose is asked for."""
+        found = {name: np.full(len(table), None, object) for name in (*FlatFields._fields, "object")}
         for place, rpc in zip(table.places.tolist(), table.objects, strict=True):
             for name, value in self.fields(rpc)._asdict().items():
                 found[name][place] = value
         if len(table.data) and len(table.plain):
-            _Plain(self, table, found).read()
+            _Plain(self, table, found, None if objects is None else objects[table.plain]).read()
         return FieldColumns(found)
 
     def fields(self, rpc: Rpc) -> FlatFields:
@@ -196,8 +197,14 @@ def _credential(flavor: int, body: bytes) -> dict[str, Any]:
 class _Plain:
     """The plain RPCs of a table."""
 
-    def __init__(self, reader: FieldReader, table: RpcTable, found: dict[str, NDArray[np.object_]]) -> None:
-        self.reader, self.table, self.found = reader, table, found
+    def __init__(
+        self,
+        reader: FieldReader,
+        table: RpcTable,
+        found: dict[str, NDArray[np.object_]],
+        objects: NDArray[np.bool_] | None,
+    ) -> None:
+        self.reader, self.table, self.found, self.objects = reader, table, found, objects
         self.data = table.data
         self.rows = table.plain_rows
         self.places = table.plain
@@ -228,6 +235,10 @@ class _Plain:
                 for rows, names_found in self._read(shape.arguments, False, mine, starts, ends, frozenset(ARGUMENTS)):
                     if wanted - names_found:
                         lacking.append(rows)
+            if self.objects is not None and self.objects[mine[0]]:
+                lacking = [mine]
+                wanted |= {"object"}
+                self.found["object"][self.places[mine[replies[mine] >= 0]]] = b""
             if wanted and lacking and shape.results is not None:
                 some = np.concatenate(lacking)
                 elsewhere = some[replies[some] < 0]
@@ -303,7 +314,7 @@ class _Plain:
         values = self.reader.values(type, results, SparseBytes([(0, view)], len(view)), 0)
         for name in wanted & values.keys():
             column = self.found[name]
-            if not results or column[self.places[row]] is None:
+            if not results or column[self.places[row]] in (None, b""):
                 column[self.places[row]] = values[name]
         return frozenset(values)
 
@@ -315,7 +326,7 @@ class _Plain:
             column = self.found[name]
             if results:
                 there = column[places]
-                empty = np.array([one is None for one in there.tolist()], np.bool_)
+                empty = np.array([one is None or one == b"" for one in there.tolist()], np.bool_)
                 there[empty] = values[empty]
                 values = there
             column[places] = values

@@ -158,7 +158,7 @@ def test_names_that_are_alike_get_the_hash_of_the_handle() -> None:
 
 
 def test_transfers_wait_in_a_file_and_come_back_by_file(tmp_path: Path) -> None:
-    one, two = File(1, "server", b"one"), File(2, "server", b"two")
+    one, two = File("server", b"one", number=1), File("server", b"two", number=2)
     with Spool(tmp_path) as spool:
         spool.add(transfer(two, READ, 0, b"second", 1))
         spool.add(transfer(one, WRITE, 2, b"first", 3))

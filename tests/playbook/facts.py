@@ -187,7 +187,7 @@ class Accesses(FileFacts):
         self, kind: str, file: int, offset: int, count: int, takes: int = MILLISECOND, stable: int | None = None
     ) -> Rpc:
         made = rpc(len(self.rpcs) + 1, kind.upper(), takes=takes)
-        noun = self.files.setdefault(file, File(file, "10.0.0.1", bytes([file % 256, file >> 8])))
+        noun = self.files.setdefault(file, File("10.0.0.1", bytes([file % 256, file >> 8]), number=file))
         self.take(made, [FileTransfer(kind, noun, 0, 1, offset, count, made.number, 1, 2)], [noun])
         if stable:
             self.note_synchronous(made, count)

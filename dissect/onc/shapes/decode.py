@@ -72,6 +72,8 @@ class Node:
     children: list[Node] = field(default_factory=list)
     note: str = ""
     """What is wrong with it, or where its bytes are."""
+    size: int | None = None
+    """Bytes that the count before an opaque announces."""
 
     def child(self, name: str) -> Node | None:
         return next((one for one in self.children if one.name == name), None)
@@ -185,6 +187,7 @@ class Walk:
 
     def _opaque(self, node: Node, type: XdrOpaque, inner: XdrType | None = None) -> None:
         size = self._word(node) if type.size is None else type.size
+        node.size = size
         if self.at + size > self.limit:
             raise self._stop(node, f"{size:,} bytes, of which {self.limit - self.at:,} are there")
         start, end = self.at, self.at + size

@@ -13,6 +13,7 @@ from .nfs4_types import (
     CLIENTID4,
     COMPONENT4,
     COUNT4,
+    DATA4,
     LENGTH4,
     NFS_FH4,
     OFFSET4,
@@ -53,13 +54,15 @@ _NAMES: Mapping[XdrType, str] = {
     COUNT3: "count",
     COUNT4: "count",
     LENGTH4: "count",
+    DATA4: "count",
     STATEID4: "stateid",
     SLOTID4: "slot",
     SEQUENCEID4: "sequence",
     SESSIONID4: "session",
     CLIENTID4: "client",
 }
-"""What the first value of a type is; of slots, and where 32 bits have no type of their own, by their names, too."""
+"""What the first value of a type is; of contents how many bytes they are; of slots, and where 32 bits have no type of
+their own, by their names, too."""
 _COUNTS = ("count", "length")
 _RESULTS: Mapping[str, str] = {"stateid": "stateid", "session": "session", "client": "client", "handle": "object"}
 """What of the results counts, where the arguments have none of it, and what it is called."""
@@ -146,13 +149,15 @@ def result_nodes(results: Node) -> dict[str, Node]:
 
 def _name(node: Node) -> str | None:
     name = _NAMES.get(node.type) if node.type is not None else None
-    if name == "count" and not (node.name.endswith(_COUNTS) and node.name != "dircount"):
+    if name == "count" and node.type is not DATA4 and not (node.name.endswith(_COUNTS) and node.name != "dircount"):
         return None
     return None if name == "slot" and "highest" in node.name else name
 
 
 def _value(node: Node) -> Any:
-    """A number, bytes, or a truth; None where its bytes are missing."""
+    """A number, bytes, or a truth; of contents of a file how many bytes; None where its bytes are missing."""
+    if node.type is DATA4:
+        return node.size
     if node.type is STATEID4:
         seqid, other = (child.value for child in node.children) if len(node.children) == 2 else (None, None)
         return seqid.to_bytes(4) + other if isinstance(seqid, int) and isinstance(other, memoryview) else None

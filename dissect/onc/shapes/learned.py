@@ -18,7 +18,7 @@ from ...arrays import Bytes, Int64s, big_endian_words, windows
 from ..xdr import round_up, word
 from .decode import NOT_CAPTURED, Node, SparseBytes
 from .flat import FlatWalk, flat_nodes
-from .nfs4_types import STATEID4
+from .nfs4_types import DATA4, STATEID4
 from .types import DATA, XdrInteger, XdrList, XdrOpaque, XdrSelected, XdrType, XdrUnion
 
 MAX_LAYOUTS = 4096
@@ -166,6 +166,8 @@ def _is_missing(node: Node) -> bool:
 
 def _place(node: Node, start: int) -> tuple[int, int] | None:
     at = node.offset - start
+    if node.type is DATA4:
+        return at, at + 4
     if node.type is STATEID4:
         return (at, at + 16) if node.length == 16 else None
     if isinstance(node.type, XdrInteger) and not node.type.signed:

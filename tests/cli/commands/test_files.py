@@ -113,8 +113,9 @@ def test_every_range_names_the_rpc_that_brought_it(tmp_path: Path) -> None:
 
 
 NAMES = (
-    "schema type number server handle handle_hash path other_paths removed_path file_type protocols size least_size"
-    " read written written_unconfirmed write_refused uncommitted verifier_changed missing calls holes extracted"
+    "schema type number server handle handle_hash path other_paths removed_path earlier_names file_type protocols size"
+    " least_size read written written_unconfirmed write_refused uncommitted verifier_changed missing calls holes"
+    " extracted"
 )
 
 

@@ -12,7 +12,8 @@ from playbook.packets import Packet
 from playbook.rpc import opaque, u32, u64
 from playbook.strategies import Conversation, faulty
 from playbook.wire import Connection
-from rdmascope.dissect.measure.files import READ, TRUNCATED, WRITE, File, FileTable, FileTransfer, printable
+from rdmascope.dissect.measure.files import READ, TRUNCATED, WRITE, File, FileTable, FileTransfer
+from rdmascope.dissect.measure.paths import printable
 from rdmascope.dissect.onc.file_operations import DIRECTORY, FileOperation, file_operations
 
 OK = u32(0)
@@ -98,7 +99,7 @@ def test_paths_from_the_first_directory_seen() -> None:
     lookup(conn, ROOT, b"sub", SUB, kind=DIRECTORY)
     lookup(conn, SUB, b"file", FILE)
     read(conn, 0, DATA, handle=b"nobody named it")
-    assert paths(wire) == {ROOT: ["."], SUB: ["./sub"], FILE: ["./sub/file"], b"nobody named it": []}
+    assert paths(wire) == {ROOT: [], SUB: ["…/sub"], FILE: ["…/sub/file"], b"nobody named it": []}
 
 
 def test_a_directory_of_which_only_the_handle_is_known() -> None:
@@ -106,8 +107,7 @@ def test_a_directory_of_which_only_the_handle_is_known() -> None:
     conn = wire.connect()
     getattr_(conn, 4096, ROOT, DIRECTORY)
     lookup(conn, SUB, b"file", FILE)
-    (path,) = paths(wire)[FILE]
-    assert path == f"[{next(f.hash for f in taken(wire)[0] if f.handle == SUB):#010x}]/file"
+    assert paths(wire)[FILE] == ["…/file"]
 
 
 def test_renamed_linked_and_removed() -> None:
@@ -116,16 +116,21 @@ def test_renamed_linked_and_removed() -> None:
     lookup(conn, ROOT, b"a", FILE)
     lookup(conn, ROOT, b"b", OTHER)
     rename(conn, ROOT, b"a", ROOT, b"b")
-    assert paths(wire) == {ROOT: ["."], FILE: ["./b"], OTHER: []}
+    assert paths(wire) == {ROOT: [], FILE: ["…/b"], OTHER: []}
     asked = Call(nfs3.PROGRAM, 3, 15, (opaque(FILE) + opaque(ROOT) + opaque(b"c"),))
     ask(conn, asked, Reply((OK + attributes(0) + nfs3.wcc(),)))
-    assert paths(wire)[FILE] == ["./c", "./b"]
+    assert paths(wire)[FILE] == ["…/c", "…/b"]
     remove(conn, ROOT, b"c")
     remove(conn, ROOT, b"b")
     table, _ = taken(wire)
     (file,) = [file for file in table if file.handle == FILE]
     assert table.paths(file) == []
-    assert table.removed_path(file) == "./b"
+    assert table.removed_path(file) == "…/b"
+    assert [(path, ended) for path, _, _, ended in table.earlier_names(file)] == [
+        ("…/c", "removed"),
+        ("…/b", "removed"),
+        ("…/a", "renamed"),
+    ]
 
 
 def test_names_that_are_made_to_deceive() -> None:
@@ -136,8 +141,8 @@ def test_names_that_are_made_to_deceive() -> None:
     lookup(conn, SUB, b"loop", OTHER, kind=DIRECTORY)
     lookup(conn, OTHER, b"loop", SUB, kind=DIRECTORY)
     found = paths(wire)
-    assert found[FILE] == ["./..\\x2fetc\\x2f\\x1b[2Jpasswd"]
-    assert found[SUB] == ["[…]/loop/loop"]
+    assert found[FILE] == ["…/loop/…/..\\x2fetc\\x2f\\x1b[2Jpasswd"]
+    assert found[SUB] == ["…/loop/loop"]
 
 
 @given(st.binary(max_size=40))

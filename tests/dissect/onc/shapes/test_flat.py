@@ -52,6 +52,15 @@ def test_a_compound_with_session_slot_and_stateid() -> None:
     )
 
 
+def test_a_write_of_version_4_counts_its_data() -> None:
+    write = pack(">I", 38) + STATEID + pack(">QI", 8192, 0) + counted(bytes(77))
+    call = called(4, 1, counted(b"") + pack(">II", 2, 1) + write)
+    assert call.problem == ""
+    assert flat_fields(call.body) == FlatFields(offset=8192, count=77, stateid=STATEID)
+    apart = called(4, 1, counted(b"") + pack(">II", 2, 1) + write[:-80])  # reduced to a Read chunk
+    assert flat_fields(apart.body).count == 77
+
+
 def test_a_client_that_the_server_names() -> None:
     result = pack(">4I", 0, 0, 1, 35) + pack(">I", 0) + pack(">Q", 0xABC) + bytes(8)
     reply = replied(4, 1, result)

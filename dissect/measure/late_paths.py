@@ -1,0 +1,59 @@
+"""Rows that wait for a later reply to say what a file is called."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+Row = TypeVar("Row")
+
+MAX_LATE = 20_000
+"""Rows that wait, or wait behind one that does."""
+
+
+class Pathed(Protocol):
+    """What a call names."""
+
+    def path(self) -> str | None:
+        """As far as it is known now."""
+
+    @property
+    def sure(self) -> bool:
+        """Nothing that is learned later can complete the path."""
+
+
+class LateRow(NamedTuple, Generic[Row]):
+    """A row that is made as soon as its path is known, or when it has waited for long enough."""
+
+    file: Pathed
+    make: Callable[[str | None], Row]
+
+
+class LatePaths(Generic[Row]):
+    """Rows go in and come out in the same order, no more than ``max_held`` of them in between."""
+
+    def __init__(self, max_held: int = MAX_LATE) -> None:
+        self._max_held = max_held
+        self._held: deque[Row | LateRow[Row]] = deque()
+
+    def add(self, rows: Iterable[Row | LateRow[Row]]) -> list[Row]:
+        """Rows that can be given now."""
+        self._held += rows
+        given: list[Row] = []
+        while self._held:
+            first = self._held[0]
+            if isinstance(first, LateRow) and len(self._held) <= self._max_held and not first.file.sure:
+                break
+            given.append(_made(self._held.popleft()))
+        return given
+
+    def rest(self) -> list[Row]:
+        """The others, when nothing more is learned."""
+        given = [_made(one) for one in self._held]
+        self._held.clear()
+        return given
+
+
+def _made(row: Row | LateRow[Row]) -> Row:
+    return row.make(row.file.path()) if isinstance(row, LateRow) else row

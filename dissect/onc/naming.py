@@ -1,0 +1,84 @@
+"""Which calls name files: what a procedure, or the operations of a COMPOUND, can say of names and file handles."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from .programs import MOUNT, NFS, NFS_CALLBACK
+
+NOTHING, FOUND, REMOVED, OTHER = "nothing", "found", "removed", "other"
+"""What a call and its reply say of names: nothing; that a name in the directory that the first handle is of stands for
+the first handle of the reply; that such a name was removed; or something that takes a look at every step."""
+
+_FOUND3 = frozenset(("LOOKUP", "CREATE", "MKDIR", "SYMLINK", "MKNOD"))
+_MADE = frozenset(("MKDIR", "SYMLINK", "MKNOD"))
+"""CREATE opens what is there, too."""
+_REMOVED3 = frozenset(("REMOVE", "RMDIR"))
+_OTHER3 = frozenset(("RENAME", "LINK", "READDIR", "READDIRPLUS"))
+_FOUND4 = frozenset(("LOOKUP", "OPEN", "CREATE"))
+_NAMES4 = frozenset((*_FOUND4, "REMOVE", "RENAME", "LINK", "SECINFO"))
+_MOVES4 = frozenset(
+    ("PUTROOTFH", "PUTPUBFH", "LOOKUPP", "OPENATTR", "SAVEFH", "RESTOREFH", "READDIR", "RENAME", "LINK")
+)
+
+
+class Naming(NamedTuple):
+    """What the calls of a procedure name."""
+
+    kind: str
+    """NOTHING, FOUND, REMOVED or OTHER."""
+    from_root: bool
+    """Where there is no handle: the path begins at the root of the server."""
+    named: bool
+    """The first name is one in the directory that the first handle is of."""
+    made: bool = False
+    """Where a name is found, the call made it."""
+    callback: bool = False
+    """The caller has the files."""
+
+
+@lru_cache(maxsize=4096)
+def naming(program: int | None, version: int | None, operations: tuple[str, ...], name: str) -> Naming:
+    """Of calls of a procedure; ``operations``: names of those of a COMPOUND."""
+    if program != NFS:
+        kind = OTHER if program == MOUNT and name == "MNT" else NOTHING
+        return Naming(kind, False, False, callback=program == NFS_CALLBACK)
+    if version != 4 or not operations:
+        kind = FOUND if name in _FOUND3 else REMOVED if name in _REMOVED3 else OTHER if name in _OTHER3 else NOTHING
+        named = name in _FOUND3 | _REMOVED3 | {"RENAME"}
+        return Naming(kind if version == 3 else NOTHING, False, named, name in _MADE)
+    return Naming(_kind4(operations), *_first_name(operations), "CREATE" in operations)
+
+
+def _kind4(operations: tuple[str, ...]) -> str:
+    moves = [one for one in operations if one in _MOVES4 or one in _FOUND4 or one in ("PUTFH", "REMOVE")]
+    if not any(one != "PUTFH" for one in moves):
+        return NOTHING
+    if len(moves) == 2 and moves[0] == "PUTFH":
+        if moves[1] in _FOUND4:
+            return FOUND
+        if moves[1] == "REMOVE":
+            return REMOVED
+    return OTHER
+
+
+def _first_name(operations: tuple[str, ...]) -> tuple[bool, bool]:
+    """Whether the path begins at the root, and whether a name is in the first directory."""
+    first = current = saved = ""
+    for place, operation in enumerate(operations):
+        if operation == "PUTFH":
+            current = str(place)
+        elif operation in ("PUTROOTFH", "PUTPUBFH"):
+            current = "root"
+        elif operation == "SAVEFH":
+            saved = current
+        elif operation == "RESTOREFH":
+            current = saved
+        elif operation in _NAMES4:
+            inside = saved if operation == "RENAME" else current
+            return first == "root", bool(first) and inside == first
+        elif operation in ("LOOKUPP", "OPENATTR"):
+            current = ""
+        first = first or current
+    return first == "root", False

@@ -1,0 +1,173 @@
+"""Paths of files: from which replies they are known, from when, and for which calls."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbook import Call, Capture, Reply, Wire
+from playbook.judge import analyze
+from playbook.rpc import opaque, u32
+from playbook.samples import MANIFEST, SAMPLES
+from playbook.wire import Connection
+from rdmascope.captures.formats.streams import Limits
+from rdmascope.captures.session import Session
+from rdmascope.dissect.measure.files import FileTable
+from rdmascope.dissect.measure.path_learner import PathLearner
+from rdmascope.dissect.measure.paths import NamedFile, Paths, path_at, printable
+from rdmascope.dissect.onc.file_events import NAMED, REMOVED, RENAMED, ROOT, FileEvent
+from rdmascope.dissect.rpcrdma import plain
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+
+from .test_files import DATA, FILE, OK, OTHER, SUB, ask, lookup, read, remove, rename
+from .test_files import ROOT as TOP
+
+SERVER = "10.0.0.2"
+
+
+class Told:
+    """What replies said, and the paths that follow."""
+
+    def __init__(self) -> None:
+        self.paths: Paths[NamedFile] = Paths(NamedFile)
+        self.paths.learn(SERVER, FileEvent(ROOT, TOP), 0)
+
+    def named(self, time: int, directory: bytes, name: bytes, handle: bytes, made: bool = False) -> None:
+        self.paths.learn(SERVER, FileEvent(NAMED, handle, directory, name, made=made), time)
+
+    def removed(self, time: int, directory: bytes, name: bytes) -> None:
+        self.paths.learn(SERVER, FileEvent(REMOVED, None, directory, name), time)
+
+    def renamed(self, time: int, directory: bytes, name: bytes, to: bytes, to_name: bytes) -> None:
+        event = FileEvent(RENAMED, None, directory, name, to_directory=to, to_name=to_name)
+        self.paths.learn(SERVER, event, time)
+
+    def path(self, handle: bytes, time: int) -> str | None:
+        return path_at(self.paths.file(SERVER, handle), time)
+
+
+def test_a_name_holds_for_what_was_before_it() -> None:
+    told = Told()
+    told.named(100, SUB, b"file", FILE)
+    assert told.path(FILE, 50) == told.path(FILE, 150) == "…/file"
+    told.named(200, TOP, b"sub", SUB)
+    assert told.path(FILE, 50) == "/sub/file"
+
+
+def test_names_before_and_after_a_rename() -> None:
+    told = Told()
+    told.named(100, TOP, b"a", FILE)
+    told.named(100, TOP, b"sub", SUB)
+    told.renamed(200, TOP, b"a", SUB, b"b")
+    told.renamed(300, TOP, b"sub", TOP, b"moved")
+    told.removed(400, SUB, b"b")
+    assert [told.path(FILE, time) for time in (50, 150, 250, 350, 450)] == [
+        "/a", "/a", "/sub/b", "/moved/b", "/moved/b"
+    ]  # fmt: skip
+
+
+def test_a_name_that_was_made_holds_from_then_on() -> None:
+    told = Told()
+    told.named(100, TOP, b"old", FILE)
+    told.named(200, TOP, b"link", FILE, made=True)
+    told.removed(300, TOP, b"old")
+    assert [told.path(FILE, time) for time in (150, 250, 350)] == ["/old", "/link", "/link"]
+
+
+def test_a_name_may_stand_for_one_file_after_the_other() -> None:
+    told = Told()
+    told.named(100, TOP, b"name", FILE)
+    told.named(200, TOP, b"name", OTHER)
+    assert told.path(FILE, 150) == told.path(OTHER, 250) == "/name"
+    (name,) = told.paths.file(SERVER, FILE).names
+    assert (name.until, name.ended) == (200, "replaced")
+
+
+def test_the_directory_above() -> None:
+    told = Told()
+    told.named(100, SUB, b"file", FILE)
+    told.named(100, SUB, b"..", TOP)
+    assert told.path(FILE, 150) == "/…/file"
+    told.named(200, TOP, b"sub", SUB)
+    assert told.path(FILE, 150) == "/sub/file"
+
+
+def test_servers_have_files_of_their_own() -> None:
+    told = Told()
+    told.named(100, TOP, b"file", FILE)
+    assert path_at(told.paths.file("10.0.0.3", FILE), 150) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("nru"), *[st.sampled_from([TOP, SUB, FILE, OTHER])] * 2,
+                          st.sampled_from([b"a", b"b", b"..", b"\x1b[2J/", b""])), max_size=40))  # fmt: skip
+def test_whatever_is_told_paths_end_and_harm_no_terminal(told: list[tuple[str, bytes, bytes, bytes]]) -> None:
+    """Directories in each other, too."""
+    replies = Told()
+    for time, (kind, directory, handle, name) in enumerate(told):
+        if kind == "n":
+            replies.named(time, directory, name, handle)
+        elif kind == "r":
+            replies.renamed(time, directory, name, handle, b"c")
+        else:
+            replies.removed(time, directory, name)
+    for handle in (TOP, SUB, FILE, OTHER):
+        for time in range(len(told)):
+            path = replies.path(handle, time)
+            assert path is None or (path.isprintable() and path[0] in "/…")
+
+
+def mount(conn: Connection, path: bytes, handle: bytes) -> None:
+    """RFC 1813, 5.2.1."""
+    ask(conn, Call(100005, 3, 1, (opaque(path),)), Reply((OK + opaque(handle) + u32(1, 1),)))
+
+
+def paths_of(wire: Wire) -> list[str | None]:
+    """Of all calls, when all is known."""
+    learner = PathLearner()
+    named = list(learner.named(RpcTable(list(analyze(Capture(wire))))))
+    return [one.path() for one in sorted(named, key=lambda one: one.rpc.number)]
+
+
+def test_what_calls_name() -> None:
+    wire = Wire()
+    conn = wire.connect()
+    read(conn, 0, DATA)
+    mount(conn, b"/export/\x07", TOP)
+    lookup(conn, TOP, b"file", FILE)
+    rename(conn, TOP, b"file", TOP, b"new")
+    read(conn, 0, DATA)
+    remove(conn, TOP, b"new")
+    read(conn, 0, DATA, handle=OTHER)
+    at = "/export/\\x07"
+    assert paths_of(wire) == [f"{at}/file", None, f"{at}/file", f"{at}/file", f"{at}/new", f"{at}/new", None]
+
+
+def test_two_connections_to_one_server_see_the_same_files() -> None:
+    wire = Wire()
+    one, two = wire.connect(), wire.connect()
+    read(one, 0, DATA)
+    lookup(two, TOP, b"file", FILE)
+    assert paths_of(wire) == ["…/file", "…/file"]
+
+
+@pytest.mark.parametrize("name", sorted(MANIFEST))
+def test_columns_teach_what_each_rpc_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "MIN_ROWS", 1)
+    monkeypatch.setattr(plain, "MIN_SHARE", 1 << 30)
+    learner, files = PathLearner(), FileTable()
+    for table in Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=3000)).tables():
+        learner.learn(table)
+        for rpc in table:
+            files.add(rpc)
+    for file in files:
+        found = learner.paths.file(file.server, file.handle)
+        assert found.root == file.root
+        assert [(one.raw, one.since, one.made, one.until, one.ended, one.directory.handle) for one in found.names] == [
+            (one.raw, one.since, one.made, one.until, one.ended, one.directory.handle) for one in file.names
+        ]
+
+
+def test_components() -> None:
+    assert printable("ümlaut.txt".encode()) == "ümlaut.txt"
+    assert printable(b"a/b\\\xff\x9b") == "a\\x2fb\\x5c\\xff\\x9b"
