@@ -125,7 +125,7 @@ def _others(batch: FrameBatch, rows: Rows, analyzer: Analyzer, rpcs: PacketRpcs)
             if field:
                 pieces.append(_FIELDS[field](rows[field][mine]))
         if uses[mine].any():
-            pieces.append(Texts(words, uses[mine]))
+            pieces.append(words_of(uses[mine], words.__getitem__))
         yield Worded(mine, Texts(PROTOCOLS, protocols[mine]), tuple(pieces), numbers[mine])
 
 
