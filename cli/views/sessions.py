@@ -11,7 +11,7 @@ from rich.text import Text
 from rdmascope.dissect.measure.gss_contexts import GssContext
 from rdmascope.dissect.measure.nfs_slots import FALSE_RETRY, GAP, RETRY, SlotEvent, SlotTable, SlotUse
 from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession, StateTable, StatusTally, Wait
-from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
+from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
 from rdmascope.dissect.measure.nfs_waits import DELAY, NO_CREDIT, NO_SLOT, RECALL, waits
 from rdmascope.dissect.measure.pnfs import DataServers, DataTraffic
 from rdmascope.dissect.onc.names import procedure_label
@@ -80,6 +80,8 @@ def _client_rows(client: NfsClient, last_time: int) -> Iterator[list[Cell]]:
         yield ["server roles", ", ".join(client.roles)]
     id = "not in the capture" if client.id is None else f"{client.id:016x}"
     text = f"{id}, {f'frame {client.frame}' if client.frame else BEFORE}"
+    if client.frame and not client.confirmed_frame:
+        text += ", not confirmed: no session was created" if client.minor_version else ", not confirmed"
     if client.ended_by:
         text += f"; ended by {client.ended_by}, frame {client.ended_frame}"
     yield ["client ID", text]
@@ -329,7 +331,7 @@ def _doubts(one: GssContext) -> Text:
 def waits_view(found: Sequence[Wait], start: int, everything: bool) -> RenderableType:
     title = heading("What clients waited for", "as far as messages show it")
     if not found:
-        nothing = "nothing: no slot, credit or recall was waited for, no grace period, no NFS4ERR_DELAY"
+        nothing = "nothing: no slot, credit or recall; no grace period, no NFS4ERR_DELAY, no call without a reply"
         return Group(title, Padding(Text(nothing), (0, 0, 0, 2)))
     shown = found if everything else found[: 2 * MAX_LISTED]
     rows: list[list[Cell]] = [
@@ -362,6 +364,8 @@ def _occasions(wait: Wait) -> str:
         return f"{plural(wait.count, 'call')} answered NFS4ERR_DELAY meanwhile" if wait.count else "a delegation"
     if wait.reason == DELAY:
         return f"{plural(wait.count, 'call')} answered NFS4ERR_DELAY"
+    if wait.reason == NO_REPLY:
+        return f"{plural(wait.count, 'call')} without a reply"
     if wait.reason == "grace":
         return f"{plural(wait.count, 'call')} answered NFS4ERR_GRACE"
     return f"{plural(wait.count, 'open or lock', 'opens and locks')} reclaimed"

@@ -225,7 +225,7 @@ class Wait:
     """Something that kept a client from going on, and for how long."""
 
     reason: str
-    """'no slot', 'no credit', 'recall', 'delay', 'grace', 'state lost'."""
+    """'no slot', 'no credit', 'recall', 'delay', 'grace', 'no reply', 'state lost'."""
     client: NfsClient | None
     session: NfsSession | None
     connection: int | None

@@ -61,6 +61,7 @@ _STATUSES = (
 )  # fmt: skip
 STATUSES = frozenset(f"NFS4ERR_{name}" for name in _STATUSES)
 """Failures that say something about state."""
+NO_REPLY = "no reply"
 _SESSION_LOST = frozenset(("NFS4ERR_BADSESSION", "NFS4ERR_DEADSESSION"))
 _LOST = frozenset((*_SESSION_LOST, "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID", "NFS4ERR_EXPIRED"))
 _CHANGING = (frozenset(HANDLERS) - {OP_GETATTR}) | CLIENT_OPERATIONS | PNFS_OPERATIONS
@@ -211,6 +212,8 @@ class NfsStateHistory:
         renewing = rpc.minor_version == 0 and not changing and not operations.isdisjoint(_RENEWING_NAMES)
         if renewing and client is not None and rpc.status == "OK":
             client.renew(at.time, at.frame)
+        if rpc.reply is None and not callback and (owner := client or self.table.known_on(at.connection)) is not None:
+            owner.note_status(NO_REPLY, rpc.call_frame, rpc.call.operation.first_time)
         if rpc.status in STATUSES:
             self._failed(rpc, at, client or self.table.of_connection(at), asked)
 

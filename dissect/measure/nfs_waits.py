@@ -6,15 +6,17 @@ from collections.abc import Iterator
 
 from .credits import CreditDirection
 from .nfs_state import NfsClient, NfsSession, Wait
-from .nfs_state_history import NfsStateHistory
+from .nfs_state_history import NO_REPLY, NfsStateHistory
 
-NO_SLOT, NO_CREDIT, RECALL, DELAY, GRACE, STATE_LOST = "no slot", "no credit", "recall", "delay", "grace", "state lost"
+NO_SLOT, NO_CREDIT, RECALL, DELAY, GRACE = "no slot", "no credit", "recall", "delay", "grace"
+STATE_LOST = "state lost"
 REASONS = {
     NO_SLOT: "all slots of the session in use",
     NO_CREDIT: "all credits of the connection in use",
     RECALL: "a delegation was recalled, and not returned yet",
     DELAY: "calls answered NFS4ERR_DELAY",
     GRACE: "calls answered NFS4ERR_GRACE",
+    NO_REPLY: "calls without a reply",
     STATE_LOST: "from the first reply that said so until state was reclaimed",
 }
 
@@ -58,7 +60,7 @@ def _recalls(client: NfsClient, last_time: int) -> Iterator[Wait]:
 
 
 def _answers(client: NfsClient) -> Iterator[Wait]:
-    grace, delay = client.statuses.get("NFS4ERR_GRACE"), client.statuses.get("NFS4ERR_DELAY")
+    grace, delay, none = (client.statuses.get(name) for name in ("NFS4ERR_GRACE", "NFS4ERR_DELAY", NO_REPLY))
     if grace is not None:
         end, last = client.grace_ended or (grace.last_time, grace.last_frame)
         yield Wait(
@@ -68,6 +70,10 @@ def _answers(client: NfsClient) -> Iterator[Wait]:
     if delay is not None:
         yield Wait(
             DELAY, client, None, None, delay.first_time, None, True, delay.count, delay.first_frame, delay.last_frame
+        )
+    if none is not None:
+        yield Wait(
+            NO_REPLY, client, None, None, none.first_time, None, False, none.count, none.first_frame, none.last_frame
         )
 
 

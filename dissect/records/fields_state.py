@@ -24,7 +24,7 @@ STATES = {
 }
 
 TALLY = {
-    "count": ("integer", "replies"),
+    "count": ("integer", "replies, or calls without one"),
     **common("first_frame", "first_time_ns", "last_frame", "last_time_ns"),
 }
 
@@ -119,7 +119,7 @@ TYPES = {
             "reclaim_complete_frame": ("integer|null", "frame of the reply to RECLAIM_COMPLETE"),
             "locks_denied": ("integer", "locks that another owner had"),
             **objects("states", "map of object", "opens, locks, delegations, layouts -> how many", STATES),
-            **objects("statuses", "map of object", "failure that says something about state -> replies", TALLY),
+            **objects("statuses", "map of object", "failure that is about state, or no reply -> calls", TALLY),
             **common("file"),
         },
     ),
@@ -221,14 +221,14 @@ TYPES = {
         "Something that kept a client waiting, as far as messages show it.",
         "`sessions`",
         {
-            "reason": ("string", "no slot, no credit, recall, delay, grace, state lost"),
+            "reason": ("string", "no slot, no credit, recall, delay, grace, no reply, state lost"),
             "client": ("integer|null", "number of the client; null: of a connection"),
             "session": ("integer|null", "number of the session; null: of a client or a connection"),
             "connection": ("integer|null", "number of the connection; null: of a client"),
             "first_time_ns": ("integer", "when it began"),
             "duration_ns": ("integer|null", "how long in all; null: no message says"),
             "ended": ("boolean", "it was over before the end of the capture"),
-            "count": ("integer", "how often; recall, delay and grace: calls answered so"),
+            "count": ("integer", "how often; recall, delay, grace, no reply: calls"),
             "first_frame": ("integer|null", "first frame that shows it"),
             "last_frame": ("integer|null", "last frame that shows it"),
             **common("file"),

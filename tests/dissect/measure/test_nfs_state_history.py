@@ -20,7 +20,7 @@ from rdmascope.dissect.measure import nfs_state_clients
 from rdmascope.dissect.measure.nfs_slots import RETRY
 from rdmascope.dissect.measure.nfs_state import NfsClient, NfsSession, Wait
 from rdmascope.dissect.measure.nfs_state_clients import FORGOTTEN, GUESSED, RESTARTED
-from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
+from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
 from rdmascope.dissect.measure.nfs_waits import DELAY, GRACE, NO_CREDIT, NO_SLOT, RECALL, STATE_LOST, waits
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
@@ -281,6 +281,16 @@ def test_version_0_has_clients_without_sessions() -> None:
     assert (client.minor_version, client.id, client.owner, client.renewals) == (0, 77, b"client 0", 3)
     assert client.longest is not None and client.longest[0] >= MILLISECOND
     assert (client.opens.granted, history.sessions) == (1, [])
+
+
+def test_a_server_that_does_not_answer() -> None:
+    wire, one = connected()
+    one.exchange_id()
+    call(one.connection, nfs4.compound(op("CREATE_SESSION", csa_clientid=CLIENT_ID)))
+    history = taken(wire)
+    (client,) = history.clients
+    assert (client.confirmed_frame, client.statuses[NO_REPLY].count) == (0, 1)
+    assert not waited(history)[NO_REPLY].ended
 
 
 def test_layouts() -> None:
