@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from rdmascope.dissect.frames import Frame, FrameBatch
@@ -16,6 +17,7 @@ from .ladder import Carried, frames_of, watch_segments
 from .session import Session
 
 if TYPE_CHECKING:
+    from rdmascope.dissect.measure.late_paths import Pathed
     from rdmascope.dissect.transport.iwarp.segments import IwarpSegment
 
 
@@ -28,6 +30,8 @@ class FoundRpcs(NamedTuple):
     """XID -> numbers of further RPCs with it, where an XID was looked for."""
     problem: str
     """What was not found; '' where everything was."""
+    paths: dict[int, str]
+    """Number of an RPC -> what it names, as far as was read."""
 
 
 class StrayMessage(NamedTuple):
@@ -65,8 +69,12 @@ def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[
     others: dict[int, list[int]] = {}
     left = set(numbers)
     total = 0
-    for rpc in session.rpcs():
+    files: dict[int, Pathed] = {}
+    learner = session.path_learner()
+    for rpc, _, file in chain.from_iterable(map(learner.named, session.tables())):
         total += 1
+        if file is not None and (rpc.number in left or rpc.xid in xids):
+            files[rpc.number] = file
         if rpc.number in left:
             left.discard(rpc.number)
             found.append(rpc)
@@ -77,7 +85,8 @@ def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[
         if not left and not xids:
             break
     problem = unknown_rpcs(numbers, {rpc.number for rpc in found}, total) or unknown_xids(xids, first)
-    return FoundRpcs(found, others, problem)
+    paths = {number: path for number, file in files.items() if (path := file.path()) is not None}
+    return FoundRpcs(found, others, problem, paths)
 
 
 def find_frame(session: Session, number: int) -> FoundFrame | None:

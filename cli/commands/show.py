@@ -144,7 +144,7 @@ def _show_rpcs(
     lacking: list[int] = []
     for at, rpc in enumerate(found.rpcs):
         if as_json:
-            record = {**rpc_record(rpc, rpc_fields(rpc)), **contents_fields(rpc)}
+            record = {**rpc_record(rpc, rpc_fields(rpc), found.paths.get(rpc.number)), **contents_fields(rpc)}
             if full:
                 record["call_message"] = reassembled_fields(reassembled_call(rpc))
                 record["reply_message"] = reassembled_fields(reassembled_reply(rpc))
@@ -155,7 +155,7 @@ def _show_rpcs(
         if field is not None:
             lacking += [] if _print_bytes(out, rpc, field) else [rpc.number]
             continue
-        _print_rpc(out, rpc, reading, again(), full)
+        _print_rpc(out, rpc, reading, again(), full, found.paths.get(rpc.number))
         if others := found.others.get(rpc.xid):
             show(out, Text())
             show(out, Text(f"The same xid: RPC {', '.join(map(str, others))}", "dim"))
@@ -165,9 +165,11 @@ def _show_rpcs(
     reading.check()
 
 
-def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: bool) -> None:
+def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: bool, path: str | None) -> None:
     place = reading.place_words(rpc.call_frame, rpc.reply_frame)
     show(out, views.rpc_summary(rpc, reading.first_time, place))
+    if path is not None:
+        show(out, Text(f"path {path}"))
     show(out, Text())
     show(out, heading("Packets"))
     iwarp = rpc.connection.transport == "iWARP"
