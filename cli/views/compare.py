@@ -122,7 +122,7 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
         Text.assemble("Two runs: ", (harmless_line(found.before), "bold"), f", {found.seconds[0]:,.1f} s, and ",
                       (harmless_line(found.after), "bold"), f", {found.seconds[1]:,.1f} s"),
         Text(),
-        heading("Procedures", f"by time in both runs; * a difference that chance makes in less than {SIGNIFICANT:.0%}"),
+        heading("Procedures", f"by time in both runs; * unlikely by chance (below {SIGNIFICANT:.0%})"),
     ]  # fmt: skip
     shown = found.procedures[:MAX_PROCEDURES]
     lines.append(_change_table(shown, width) if shown else Text("  no RPC in either"))
