@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from ...rpcrdma.conversation import Conversation
 from ...units import duration, percent, plural, size
 from ..detector import Limits, detector
 from ..facts import Facts, label
@@ -12,6 +14,9 @@ from ..rpc_facts import Unanswered
 from ..statement import Cause, Severity
 
 SIDES = ("client", "server")
+MAX_LINES = 3
+RECONNECTING = 5_000_000_000
+"""Nanoseconds that a new connection may begin before the last packet of the one that it stands for."""
 
 
 @detector(
@@ -154,24 +159,22 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
             broken[number] = health.ended
     if len(broken) < limits["least_connections"]:
         return
+    beginnings: dict[tuple[str, str, int | None], list[tuple[int, int]]] = {}
+    for one in facts.conversations:
+        beginnings.setdefault(_service(one), []).append((one.connection.first_time, one.connection.number))
+    for times in beginnings.values():
+        times.sort()
     lines: list[str] = []
     again = 0
     for number, ended in broken.items():
-        old = facts.by_number[number].connection
-        client, server = old.endpoints
-        later = [
-            one.connection
-            for one in facts.conversations
-            if one.connection.first_time > old.first_time
-            and one.connection.number != number
-            and one.connection.endpoints[0].address == client.address
-            and one.connection.endpoints[1].address == server.address
-            and one.connection.service_port == old.service_port
-            and one.connection.first_time >= old.last_time - 5_000_000_000
-        ]
-        again += bool(later)
-        then = f"; then connection {later[0].number}" if later else ""
-        lines.append(f"{facts.ends(number)}: {ended}{then}")
+        old = facts.by_number[number]
+        times = beginnings[_service(old)]
+        soonest = max(old.connection.first_time + 1, old.connection.last_time - RECONNECTING)
+        at = bisect_left(times, (soonest, 0))
+        again += at < len(times)
+        if len(lines) < MAX_LINES:
+            then = f"; then connection {times[at][1]}" if at < len(times) else ""
+            lines.append(f"{facts.ends(number)}: {ended}{then}")
     numbers = tuple(broken)
     waiting = [one for one in facts.rpcs.unanswered if one.connection in broken]
     yield Cause(
@@ -180,11 +183,17 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
         len(broken) / len(facts.conversations),
         "all connections",
         None,
-        tuple(lines[:3]),
+        tuple(lines),
         numbers,
         tuple(one.number for one in waiting[:5]),
         tuple(facts.by_number[number].connection.last_frame for number in numbers[:5]),
     )
+
+
+def _service(conversation: Conversation) -> tuple[str, str, int | None]:
+    """The two hosts, and the port between them."""
+    client, server = conversation.connection.endpoints
+    return client.address, server.address, conversation.connection.service_port
 
 
 @detector(

@@ -343,7 +343,8 @@ def unequal_connections(facts: Facts, limits: Limits) -> Iterator[Cause]:
         end = min(one.last_time for one in connections)
         if len(numbers) < limits["least_connections"] or end - begin < facts.span / 2:
             continue
-        carried = {number: share.calls for number, share in facts.statistics.connections.items() if number in numbers}
+        shares = facts.statistics.connections
+        carried = {number: shares[number].calls for number in numbers if number in shares}
         total = sum(carried.values())
         if total < limits["least_calls"]:
             continue
