@@ -42,16 +42,22 @@ COMMANDS = {
 """Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""
 
 
-def _end_in_order() -> None:
-    """SIGTERM and SIGHUP, where they are not ignored, end the command as Ctrl-C does: temporary files are removed."""
+def _end_in_order() -> list[int]:
+    """SIGTERM and SIGHUP, where they are not ignored, end the command as Ctrl-C does: temporary files are removed.
+
+    The list will hold the number of the signal that came: DuckDB makes an error of its own of what a handler raises.
+    """
+    came: list[int] = []
 
     def end(number: int, _: FrameType | None) -> NoReturn:
+        came.append(number)
         sys.exit(EXIT_SIGNAL + number)
 
     with suppress(ValueError):  # Only the main thread may.
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, end)
+    return came
 
 
 class ClosedOutputError(Exception):
@@ -108,7 +114,7 @@ class Commands(click.Group):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         settle_streams()
-        _end_in_order()
+        signals = _end_in_order()
         try:
             status = super().main(args, prog_name or "rdmascope", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
@@ -135,6 +141,8 @@ class Commands(click.Group):
             from rdmascope.captures.errors import CaptureError
             from rdmascope.dissect.audit.selection import UnknownRule
 
+            if signals or (isinstance(error, RuntimeError) and str(error) == "Query interrupted"):
+                sys.exit(EXIT_SIGNAL + signals[0] if signals else EXIT_INTERRUPTED)
             if isinstance(error, CaptureError | UnknownRule):
                 complain(str(error))
                 sys.exit(EXIT_BAD_INPUT)

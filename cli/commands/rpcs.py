@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -135,7 +136,7 @@ def command(
         return views.line(rpc, named.fields, path, layout._replace(first_time=reading.first_time), place)
 
     rows: Iterator[str | Text]
-    if as_json and sort is None and wanted == RpcFilter() and condition is None and not reading.several:
+    if as_json and sort is None and wanted == RpcFilter() and condition is None and _one_file(reading):
         rows = _all_lines(reading)
     else:
         rows = _rows(reading, wanted, row, sort, condition)
@@ -148,6 +149,11 @@ def command(
         _print_line(out, one)
     reading.refuse(wanted.problem(reading.extent()))
     reading.check()
+
+
+def _one_file(reading: Session) -> bool:
+    """Whether no record needs the file of its frames; what is read from several is known only while they are."""
+    return len(reading.paths) == 1 and not os.path.isdir(reading.paths[0]) and not reading.several
 
 
 def _rows(

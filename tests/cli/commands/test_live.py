@@ -103,12 +103,12 @@ def wire() -> Iterator[Namespace]:
 
 
 def plain(value: Any) -> Any:
-    """Without times and frame numbers: those are of another capture."""
+    """Without times and frame numbers, which are of another capture, and without paths, which live does not learn."""
     if isinstance(value, dict):
         return {
             name: plain(one)
             for name, one in value.items()
-            if not name.endswith(("_ns", "_frame", "_place")) and name != "latency"
+            if not name.endswith(("_ns", "_frame", "_place")) and name not in ("latency", "path")
         }
     return [plain(one) for one in value] if isinstance(value, list) else value
 
