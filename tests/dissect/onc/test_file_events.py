@@ -74,7 +74,10 @@ def test_version_3_names_files() -> None:
     created = reply(words(0, 1) + opaque(FILE) + words(0, 0, 0))
     assert only(file_events(call3(8, asked + bytes(8)), created)) == named
     nameless = reply(words(0, 0, 0, 0, 0))
-    assert only(file_events(call3(9, asked + bytes(8)), nameless)) == named._replace(handle=None)
+    # MKDIR and LINK fail where the name is there already (RFC 1813, 3.3.9 and 3.3.15); CREATE need not.
+    assert only(file_events(call3(9, asked + bytes(8)), nameless)) == named._replace(handle=None, made=True)
+    link = opaque(FILE) + asked
+    assert only(file_events(call3(15, link), reply(words(0, 0, 0, 0)))) == named._replace(made=True)
     removed = only(file_events(call3(12, asked), reply(words(0, 0, 0))))
     assert removed == FileEvent("removed", None, DIRECTORY, b"name")
     moved = asked + opaque(ELSEWHERE) + opaque(b"new")
@@ -208,7 +211,7 @@ def test_renames_links_and_listings_in_version_4() -> None:
     renamed, linked, plain, rich = file_events(asked, answered).events
     assert (renamed.directory, renamed.to_directory) == (DIRECTORY, ELSEWHERE)
     assert (renamed.name, renamed.to_name) == (b"old", b"new")
-    assert linked == FileEvent("named", DIRECTORY, ELSEWHERE, b"hard")
+    assert linked == FileEvent("named", DIRECTORY, ELSEWHERE, b"hard", made=True)
     assert plain == FileEvent("named", None, ELSEWHERE, b"plain")
     assert rich == FileEvent("named", FILE, ELSEWHERE, b"rich")
 
