@@ -31,6 +31,8 @@ from .source import Live
 
 WAIT = 50
 """Milliseconds that a frame may wait for others."""
+HELD = 0.3
+"""Seconds that the kernel may hold the last frames."""
 MARGIN = 400_000_000
 """Nanoseconds that a frame may need from the network to here."""
 SECOND = 1_000_000_000
@@ -144,12 +146,21 @@ class LiveSession:
                     display.look(any(descriptor == display.keyboard for descriptor, _ in ready))
                 if duration is not None and self.seconds * SECOND >= duration:
                     self.ending.because("duration")
-            while self.ending.why not in ("count", "finding") and (rest := self.live.read()) is not None:
-                self._take(rest)
+            if self.ending.why not in ("count", "finding"):
+                self._take_rest()
         except CaptureError as error:
             self.damage = error
             self.ending.because("error")
         self._finish()
+
+    def _take_rest(self) -> None:
+        """What came before the end, and is given over at the next tick of the kernel's clock."""
+        until = time.monotonic() + HELD
+        while (batch := self.live.read()) is not None or time.monotonic() < until:
+            if batch is None:
+                time.sleep(WAIT / 1000)
+            else:
+                self._take(batch)
 
     def _pass_time(self, busy: bool) -> None:
         """Give what waits for time to pass."""

@@ -1,7 +1,7 @@
 """Wireshark's names of the fields of calls and replies, and the names that they have here (those of the RFCs).
 
-Seen in the sample captures, each at the same place of a message as ours.  A field without a name here is a word that
-counts, or says that something follows.
+Seen in captures, each at the same place of a message as ours; of a name that is not here only the value is compared.
+A field without a name here is a word that counts, or says that something follows.
 """
 
 from __future__ import annotations
@@ -253,6 +253,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "nfs.sattrguard3": ("check",),
     "nfs.scope": ("eir_server_scope",),
     "nfs.secinfo.flavor": ("flavor",),
+    "nfs.secinfo.flavor_info.rpcsec_gss_info.oid": ("oid",),
+    "nfs.secinfo.flavor_info.rpcsec_gss_info.qop": ("qop",),
+    "nfs.secinfo.rpcsec_gss_info.service": ("service",),
     "nfs.secinfo.style": ("style",),
     "nfs.seqid": (
         "csa_sequence", "csa_sequenceid", "csr_sequence", "csr_sequenceid", "eir_sequenceid", "sa_sequenceid",

@@ -92,7 +92,7 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
             different.append(FieldDifference(field.name, None, field.value))
         elif place.value not in (None, field.value):
             different.append(FieldDifference(field.name, place.value, field.value))
-        elif place.name and place.name not in NAMES.get(field.name, ()):
+        elif place.name and place.name not in NAMES.get(field.name, (place.name,)):
             different.append(FieldDifference(f"{field.name} as {place.name}", field.value, field.value))
         elif field.name in HASHES and field.shown != f"{crc32(field.value):#010x}":
             different.append(FieldDifference(field.name, crc32(field.value).to_bytes(4, "big"), field.value))
