@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -208,6 +208,7 @@ def _all_lines(reading: Session) -> Iterator[str | Text]:
     late: LatePaths[str] = LatePaths(0 if reading.follow else MAX_LATE)
     lines = RpcLines(lambda rpc: json_line(message_record(rpc)))
     texts = ValueTexts(json_value)
+    quoted = lru_cache(MAX_LATE)(json_value)  # many RPCs, few paths
     learner = reading.path_learner()
 
     def line(file: Pathed | None, message: str, values: str) -> str | LateRow[str]:
@@ -215,8 +216,8 @@ def _all_lines(reading: Session) -> Iterator[str | Text]:
         if file is not None:
             path = file.path()
             if path is None or not path.startswith("/"):
-                return LateRow(file, lambda path: f'{message[:-1]},"path":{json_value(path)},{values}}}')
-        return f'{message[:-1]},"path":{json_value(path)},{values}}}'
+                return LateRow(file, lambda path: f'{message[:-1]},"path":{quoted(path)},{values}}}')
+        return f'{message[:-1]},"path":{quoted(path)},{values}}}'
 
     for table in reading.tables():
         columns, files = learner.learn(table)
