@@ -15,6 +15,7 @@ from rdmascope.dissect.measure.settings import settings
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.rpcrdma.conversation import ENDS
 
 from .capture_points import look
 from .session import Session
@@ -64,7 +65,7 @@ def compare(before: Session, after: Session) -> PointsCompared | RunsCompared:
         return _runs(before, after)
     columns = _columns(before, None), _columns(after, None)
     pair = CapturePair((before, after), columns, (first[0], other[0]))
-    if _servers_first(common, columns[0]):
+    if _servers_first(common, columns[0], addresses):
         pair = CapturePair(pair.sessions[::-1], pair.columns[::-1], pair.sightings[::-1])
         turned = common_traffic(*pair.sightings, apart=0)
         assert turned is not None
@@ -83,10 +84,9 @@ class CapturePair(NamedTuple):
     sightings: tuple[Sightings, Sightings]
 
 
-def _servers_first(common: CommonTraffic, columns: RpcColumns) -> bool:
+def _servers_first(common: CommonTraffic, columns: RpcColumns, addresses: AddressTable) -> bool:
     """Whether what the servers send passes the first point first."""
-    names = AddressTable()
-    passing = {(names.name(names.id(source)), names.name(names.id(to))) for source, to in common.passing}
+    passing = {tuple(addresses.name(addresses.id(end)) for end in ends) for ends in common.passing}
     ends = set(zip(columns["client"].filled("").tolist(), columns["server"].filled("").tolist(), strict=True))
     return not passing & ends and any(end[::-1] in passing for end in ends)
 
@@ -118,7 +118,7 @@ def _violations(auditor: Auditor) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     for key, tally in auditor.tallies.items():
         if violated := tally.violated - tally.notes:
-            found[key.rule, ("client", "server")[key.endpoint]] += violated
+            found[key.rule, ENDS[key.endpoint]] += violated
     return found
 
 

@@ -16,14 +16,12 @@ from rdmascope.dissect.layers.characteristics_codes import (
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES
 from rdmascope.dissect.records.option_info import MAX_LISTED, limited, listed, option_parts
 from rdmascope.dissect.rpcrdma.characteristics import InitXch, ReqXch, decode_option, selected
-from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.conversation import ENDS, Conversation
 from rdmascope.dissect.rpcrdma.messages import TransportHeader
 from rdmascope.dissect.rpcrdma.negotiation import CharacteristicRequest, VersionUse
 from rdmascope.dissect.rpcrdma.version_loops import loops
 from rdmascope.dissect.units import plural, size
 
-ENDS = "client", "server"
-"""Endpoint 0 and 1 (xcharext-02, 1.3)."""
 MAX_ITEMS = 64
 """Characteristics of one message that are listed."""
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..rpcrdma.conversation import Conversation
-
-ENDS = "client", "server"
+from ..rpcrdma.conversation import ENDS, Conversation
 
 
 def settings(conversations: Iterable[Conversation]) -> dict[str, tuple[str, ...]]:

@@ -14,6 +14,8 @@ from .negotiation import VERSION_2_INLINE, InForce, Negotiation
 DEFAULT_INLINE = 1024
 """Inline threshold where the private data set none (RFC 8166, 3.3.2)."""
 IPOIB = "IP over InfiniBand"
+ENDS = "client", "server"
+"""Endpoint 0 and 1 (xcharext-02, 1.3)."""
 
 
 @lru_cache(maxsize=1024)

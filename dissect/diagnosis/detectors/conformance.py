@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...rpcrdma.conversation import ENDS
 from ...units import plural
 from ..detector import Limits, detector
 from ..facts import Facts
@@ -45,7 +46,7 @@ def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
         if rule.level.value not in LEVELS:
             continue
         connection = facts.auditor.connections.get(place.connection)
-        end = who(connection, place.endpoint) if connection is not None else ("client", "server")[place.endpoint]
+        end = who(connection, place.endpoint) if connection is not None else ENDS[place.endpoint]
         examples = tally.examples[:3]
         yield Cause(
             f"{rule.level} {rule.id}: {end} broke it {plural(tally.violated - tally.notes, 'time')}: {rule.title}",

@@ -6,14 +6,13 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from ...rpcrdma.conversation import Conversation
+from ...rpcrdma.conversation import ENDS, Conversation
 from ...units import duration, percent, plural, size
 from ..detector import Limits, detector
 from ..facts import Facts, label
 from ..rpc_facts import Unanswered
 from ..statement import Cause, Severity
 
-SIDES = ("client", "server")
 MAX_LINES = 3
 RECONNECTING = 5_000_000_000
 """Nanoseconds that a new connection may begin before the last packet of the one that it stands for."""
@@ -47,7 +46,7 @@ def credits_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
         blocked, refilled = one.blocked / one.busy, one.refilled / one.freed
         if blocked < limits["blocked_share"] or refilled < limits["refilled_share"]:
             continue
-        who = SIDES[int(backward)]
+        who = ENDS[int(backward)]
         yield Cause(
             f"the {who} used all {plural(one.limit, 'credit')} for {percent(blocked)} of the time",
             one.refilled,
@@ -269,7 +268,7 @@ def inline_threshold(facts: Facts, limits: Limits) -> Iterator[Cause]:
         "the latency of all RPCs",
         None,
         tuple(
-            f"{facts.ends(number)}: {larger[number, sender].examples.count:,} from the {SIDES[sender]},"
+            f"{facts.ends(number)}: {larger[number, sender].examples.count:,} from the {ENDS[sender]},"
             f" whose threshold is {size(larger[number, sender].threshold)}"
             for number, sender in worst[:3]
         ),

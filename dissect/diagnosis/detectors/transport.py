@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
+from ...rpcrdma.conversation import ENDS
 from ...transport.health import DirectionHealth, TransportHealth
 from ...units import count, duration, plural, share
 from ..detector import Limits, detector
@@ -200,7 +201,7 @@ def receiver_not_ready(facts: Facts, limits: Limits) -> Iterator[Cause]:
             waiting = round(sum(timers) / len(timers) * one.rnr_count) if timers else 0
             waited[number] = waited.get(number, 0) + waiting
             frames += [nak.frame for nak in one.rnr_naks]
-            who = ("client", "server")[end]
+            who = ENDS[end]
             timer = f" with a timer of {duration(max(timers))}" if timers else ""
             lines.append((waiting, f"{facts.ends(number)}: {plural(one.rnr_count, 'RNR NAK')} from the {who}{timer}"))
     total = sum(found.values())
@@ -309,7 +310,7 @@ def _counted(
     evidence = [
         f"{facts.ends(number)}, sent by the {who}: {line(one)}"
         for number in worst[:3]
-        for who, one in zip(("client", "server"), facts.healths[number].directions, strict=True)
+        for who, one in zip(ENDS, facts.healths[number].directions, strict=True)
         if number_of(one)
     ]
     some_frames = [frame for number in worst for one in facts.healths[number].directions for frame in frames(one)]
