@@ -31,7 +31,7 @@ class FoundRpcs(NamedTuple):
     problem: str
     """What was not found; '' where everything was."""
     paths: dict[int, str]
-    """Number of an RPC -> what it names, as far as was read."""
+    """Number of an RPC -> what it names."""
 
 
 class StrayMessage(NamedTuple):
@@ -62,7 +62,7 @@ class FoundFrame(NamedTuple):
 def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[int] = ()) -> FoundRpcs:
     """The RPCs of these numbers, and the first of each of these XIDs.
 
-    Reads no further than the last number, where there are no XIDs.
+    Reads no further than the last number, where there are no XIDs, and than their paths are known.
     """
     found: list[Rpc] = []
     first: dict[int, Rpc] = {}
@@ -82,7 +82,7 @@ def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[
             found.append(rpc)
         if rpc.xid in xids and first.setdefault(rpc.xid, rpc) is not rpc:
             others.setdefault(rpc.xid, []).append(rpc.number)
-        if not left and not xids:
+        if not left and not xids and all(one.sure for one in files.values()):
             break
     problem = unknown_rpcs(numbers, {rpc.number for rpc in found}, total) or unknown_xids(xids, first)
     paths = {number: path for number, file in files.items() if (path := file.path()) is not None}

@@ -9,6 +9,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from rdmascope.dissect.arrays import Bytes
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from rdmascope.dissect.measure.credits import CreditDirection
     from rdmascope.dissect.measure.files import FileTable, FileTransfer
     from rdmascope.dissect.measure.path_learner import PathLearner
+    from rdmascope.dissect.measure.paths import NamedFile
+    from rdmascope.dissect.measure.paths import Paths as FileNames
     from rdmascope.dissect.records.packet_columns import ListedPackets
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
@@ -95,6 +98,7 @@ class Session:
         self._names: dict[str, str] = {}
         self._limits = limits
         self._progress = progress
+        self._file_names: FileNames[NamedFile] | None = None
 
     @property
     def first_time(self) -> int:
@@ -171,7 +175,18 @@ class Session:
         """Learns the paths of what its RPCs name."""
         from rdmascope.dissect.measure.path_learner import PathLearner
 
-        return PathLearner(self.field_reader())
+        return PathLearner(self.field_reader(), self._read_file_names)
+
+    def _read_file_names(self) -> FileNames[NamedFile] | None:
+        """All names of files that the capture has, in a pass of its own; None where it can be read only once."""
+        if self._file_names is None and self.follow is None and all(map(_stays, self.paths)):
+            other = Session(self.paths, replace(self.analyzer.options, contents=True), limits=self._limits)
+            learner = other.path_learner()
+            for table in other.tables():
+                learner.learn_names(table)
+                del table
+            self._file_names = learner.paths
+        return self._file_names
 
     def credit_directions(self) -> list[CreditDirection]:
         """The credits of each connection and direction that had calls or replies, in a pass of its own."""
@@ -311,6 +326,11 @@ class Session:
         """Which files of a directory were passed over, and which were captured elsewhere: a line each."""
         passed_over = [f"passed over: {first_of(self.passed_over)}"] if self.passed_over else []
         return passed_over + [str(point) for point in self.other_points]
+
+
+def _stays(path: str) -> bool:
+    """It can be read again."""
+    return path != "-" and (os.path.isfile(path) or os.path.isdir(path))
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:

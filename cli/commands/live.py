@@ -16,10 +16,11 @@ from rdmascope.captures.live import CaptureSettings, Keep, Keeper, open_live
 from rdmascope.captures.live.session import Ending, LiveSession, bounded
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import matching_rules
+from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.records.audit import finding_record
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
-from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
@@ -31,6 +32,8 @@ from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look, capture_view
 from .report import print_page, print_records
 
 SECOND = 1_000_000_000
+MAX_FILES = 1 << 17
+"""Whose names are remembered."""
 
 
 @click.command("live")
@@ -161,7 +164,7 @@ def command(
                 wanted=wanted,
                 until=rules,
                 ending=ending,
-                on_rpcs=partial(_print_rpcs, fields=FieldReader()) if as_json else None,
+                on_rpcs=partial(_print_rpcs, learner=PathLearner(max_files=MAX_FILES)) if as_json else None,
                 on_finding=_print_finding if as_json else None,
                 on_turn=sys.stdout.flush,
             )
@@ -185,9 +188,9 @@ def command(
         ctx.exit(EXIT_FOUND)
 
 
-def _print_rpcs(rpcs: list[Rpc], fields: FieldReader) -> None:
-    for rpc in rpcs:
-        print_json(rpc_record(rpc, fields.fields(rpc)))
+def _print_rpcs(rpcs: list[Rpc], learner: PathLearner) -> None:
+    for named in learner.named(RpcTable(rpcs)):
+        print_json(rpc_record(named.rpc, named.fields, named.path()))
 
 
 def _print_finding(finding: Finding) -> None:

@@ -17,7 +17,7 @@ from rdmascope.captures.session import Session
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
 from rdmascope.dissect.measure.late_paths import MAX_LATE, LatePaths, LateRow, Pathed
 from rdmascope.dissect.measure.moments import Moment
-from rdmascope.dissect.measure.path_learner import NamedRpc
+from rdmascope.dissect.measure.path_learner import NamedRpc, PathLearner
 from rdmascope.dissect.measure.selection import RpcFilter
 from rdmascope.dissect.records.rpc import message_record, rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
@@ -91,9 +91,9 @@ def command(
     Times are seconds since the first frame of the capture.  "how" says how payloads travelled: r Read chunk,
     0 position-zero Read chunk, w Write chunk, R Reply chunk, nothing where everything was inline; "<" marks a backward
     call, made by the server.  A wide terminal shows who calls, and offset and count of READs, WRITEs and their likes.
-    The path is that of the file that a call names, as it was called then, though only a later reply may say so:
-    lines wait for that, up to 20,000 of them.  … stands for directories that no call named, FH for a file of which
-    only the handle is known.
+    The path is that of the file that a call names, as it was called then, though only a later reply may say so.  Where
+    20,000 lines wait for that, the whole capture is read for names; not with --follow, nor from a pipe.  … stands for
+    directories that no call named, FH for a file of which only the handle is known.
 
     Example: which calls took more than 100 ms, the slowest first?
 
@@ -165,10 +165,11 @@ def _rows(
 ) -> Iterator[str | Text]:
     """What is printed of the RPCs that pass, in the order that is asked for."""
     order: CallOrder[str | Text | LateRow[str | Text]] = CallOrder(0 if reading.follow else MAX_HELD)
-    late: LatePaths[str | Text] = LatePaths(0 if reading.follow else MAX_LATE)
+    learner = reading.path_learner()
+    late: LatePaths[str | Text] = LatePaths(learner, 0 if reading.follow else MAX_LATE)
     kept: list[NamedRpc] = []
     begun = False
-    for named, passes in _judged(reading, condition):
+    for named, passes in _judged(reading, learner, condition):
         if not begun:
             wanted.begin(reading.first_time)
             begun = True
@@ -185,9 +186,8 @@ def _rows(
         yield from (row(named, named.path()) for named in kept)
 
 
-def _judged(reading: Session, condition: Condition | None) -> Iterator[tuple[NamedRpc, bool]]:
+def _judged(reading: Session, learner: PathLearner, condition: Condition | None) -> Iterator[tuple[NamedRpc, bool]]:
     """All RPCs, and whether the condition passes them."""
-    learner = reading.path_learner()
     for table in reading.tables():
         if condition is None:
             yield from ((named, True) for named in learner.named(table))
@@ -205,11 +205,11 @@ def _late(named: NamedRpc, row: Callable[[NamedRpc, str | None], str | Text]) ->
 def _all_lines(reading: Session) -> Iterator[str | Text]:
     """The lines of all RPCs in the order of their calls, those of a batch in one."""
     order: CallOrder[str | LateRow[str]] = CallOrder(0 if reading.follow else MAX_HELD)
-    late: LatePaths[str] = LatePaths(0 if reading.follow else MAX_LATE)
+    learner = reading.path_learner()
+    late: LatePaths[str] = LatePaths(learner, 0 if reading.follow else MAX_LATE)
     lines = RpcLines(lambda rpc: json_line(message_record(rpc)))
     texts = ValueTexts(json_value)
     quoted = lru_cache(MAX_LATE)(json_value)  # many RPCs, few paths
-    learner = reading.path_learner()
 
     def line(file: Pathed | None, message: str, values: str) -> str | LateRow[str]:
         path = None

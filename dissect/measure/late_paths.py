@@ -23,6 +23,17 @@ class Pathed(Protocol):
         """Nothing that is learned later can complete the path."""
 
 
+class LookUp(Protocol):
+    """Knows more of paths than was read by now."""
+
+    @property
+    def knows_all(self) -> bool:
+        """At no further cost."""
+
+    def path(self, called: Pathed) -> str | None:
+        """Of what a call names."""
+
+
 class LateRow(NamedTuple, Generic[Row]):
     """A row that is made as soon as its path is known, or when it has waited for long enough."""
 
@@ -33,8 +44,8 @@ class LateRow(NamedTuple, Generic[Row]):
 class LatePaths(Generic[Row]):
     """Rows go in and come out in the same order, no more than ``max_held`` of them in between."""
 
-    def __init__(self, max_held: int = MAX_LATE) -> None:
-        self._max_held = max_held
+    def __init__(self, look_up: LookUp, max_held: int = MAX_LATE) -> None:
+        self._look_up, self._max_held = look_up, max_held
         self._held: deque[Row | LateRow[Row]] = deque()
 
     def add(self, rows: Iterable[Row | LateRow[Row]]) -> list[Row]:
@@ -43,17 +54,17 @@ class LatePaths(Generic[Row]):
         given: list[Row] = []
         while self._held:
             first = self._held[0]
-            if isinstance(first, LateRow) and len(self._held) <= self._max_held and not first.file.sure:
-                break
-            given.append(_made(self._held.popleft()))
+            if isinstance(first, LateRow):
+                known = first.file.sure or self._look_up.knows_all
+                if not known and len(self._held) <= self._max_held:
+                    break
+                first = first.make(self._look_up.path(first.file))
+            given.append(first)
+            self._held.popleft()
         return given
 
     def rest(self) -> list[Row]:
         """The others, when nothing more is learned."""
-        given = [_made(one) for one in self._held]
+        given = [row.make(row.file.path()) if isinstance(row, LateRow) else row for row in self._held]
         self._held.clear()
         return given
-
-
-def _made(row: Row | LateRow[Row]) -> Row:
-    return row.make(row.file.path()) if isinstance(row, LateRow) else row

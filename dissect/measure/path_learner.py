@@ -6,7 +6,7 @@ These are read by columns; where a look at every step is needed, ``onc.file_even
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,20 +62,55 @@ class NamedRpc(NamedTuple):
 class PathLearner:
     """Fed the RPCs of a capture as they end."""
 
-    def __init__(self, reader: FieldReader | None = None) -> None:
+    def __init__(
+        self,
+        reader: FieldReader | None = None,
+        read_names: Callable[[], Paths[NamedFile] | None] | None = None,
+        max_files: int = 0,
+    ) -> None:
+        """``read_names``: reads the whole capture for names; None where that cannot be done.  ``max_files``: that are
+        remembered; 0 is no limit."""
         self.reader = reader or FieldReader()
         self.paths: Paths[NamedFile] = Paths(NamedFile)
         self._servers: dict[tuple[int, bool], str] = {}
+        self._read_names = read_names
+        self._all: Paths[NamedFile] | None = None
+        self._max_files = max_files
+
+    @property
+    def knows_all(self) -> bool:
+        """The whole capture was read for names."""
+        return self._all is not None
+
+    def path(self, called: Pathed) -> str | None:
+        """Of what a call names.  What is not known yet is looked up in the whole capture, so that the path is the same
+        whenever it is asked for."""
+        path = called.path()
+        if not isinstance(called, CalledFile) or called.file is None or (path is not None and path.startswith("/")):
+            return path
+        if self._read_names is not None:
+            self._all, self._read_names = self._read_names(), None
+        file = None if self._all is None else self._all.known(called.file.server, called.file.handle)
+        return path if file is None else called._replace(file=file).path()
 
     def learn(self, table: RpcTable) -> tuple[FieldColumns, Sequence[Pathed | None]]:
         """Note what the RPCs of a table say of names; returns what each of them names."""
-        rows = table.rows
-        codes = rows["procedure"]
+        columns, kinds = self._learned(table)
+        return columns, self._called(table, columns, kinds)
+
+    def learn_names(self, table: RpcTable) -> None:
+        """Only note what they say of names."""
+        self._learned(table)
+
+    def _learned(self, table: RpcTable) -> tuple[FieldColumns, dict[int, Naming]]:
+        codes = table.rows["procedure"]
         kinds = {code: naming(*_procedure(table, code)) for code in np.unique(codes).tolist()}
         found = np.isin(codes, [code for code, one in kinds.items() if one.kind == FOUND])
         columns = self.reader.columns(table, objects=found & table.is_plain)
         self._learn_names(table, columns, kinds)
-        return columns, self._called(table, columns, kinds)
+        if self._max_files and len(self.paths) > self._max_files:
+            self.paths.forget(self._max_files // 2)
+        return columns, kinds
 
     def named(self, table: RpcTable) -> Iterator[NamedRpc]:
         """The same as objects."""

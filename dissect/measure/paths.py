@@ -123,6 +123,19 @@ class Paths(Generic[SomeFile]):
             if forgotten.until is None:
                 del self._places[forgotten.directory, forgotten.raw]
 
+    def forget(self, left: int) -> None:
+        """Files until so many are ``left``: those that appeared first, and are no directories of others; all, where
+        directories are too many."""
+        directories = {name.directory for file in self._files.values() for name in file.names}
+        others = [key for key, file in self._files.items() if file not in directories]
+        for key in others[: max(0, len(self._files) - left)]:
+            for name in self._files.pop(key).names:
+                if name.until is None:
+                    del self._places[name.directory, name.raw]
+        if len(self._files) > left:
+            self._files.clear()
+            self._places.clear()
+
     def end(self, directory: NamedFile, name: bytes, time: int, how: str) -> SomeFile | None:
         """The name is gone; returns what it named."""
         file, found = self._places.pop((directory, name), (None, None))

@@ -134,7 +134,7 @@ TYPES = {
             "retransmission_delay_ns": ("integer", "time it waited for retransmissions"),
             "damage": ("array of string", "what is missing or malformed"),
             "notes": ("array of string", "what else is worth knowing"),
-            "path": ("string|null", "path of the file that the call names, as far as it is known"),
+            "path": ("string|null", "path of the file that the call names, as it was called then"),
             **FLAT,
             "credential": (
                 "any|absent",

@@ -38,6 +38,7 @@ class RpcBatch:
     ) -> None:
         """``before``: RPCs that ended before these.  ``used``: as ``FileTable.used``, of each; none where not asked.
         ``reader``: of what they name; ``learner``: of paths, where these are asked for."""
+        self._learner = learner
         self._learned = learner.learn(table) if learner is not None else None
         self._reader = reader
         self.table = table
@@ -57,9 +58,9 @@ class RpcBatch:
 
     @property
     def paths(self) -> list[str | None]:
-        """That the calls name, as far as they are known now."""
-        assert self._learned is not None
-        return [None if one is None else one.path() for one in self._learned[1]]
+        """That the calls name."""
+        assert self._learned is not None and self._learner is not None
+        return [None if one is None else self._learner.path(one) for one in self._learned[1]]
 
     @cached_property
     def called(self) -> Any:

@@ -164,7 +164,7 @@ _RPCS = Table(
         _use("file", "int",
              "number in the table files, of the file that it read, wrote or committed, else of the last that it used",
              lambda file, done: file.number),
-        _column("path", "text", "path of the file that the call names, as far as it is known",
+        _column("path", "text", "path of the file that the call names, as it was called then",
                 lambda batch: column_of("text", batch.paths), "paths"),
         *(_value(one) for one in RPC_VALUES),
         _column("damage", "text", "what is missing or contradictory, with semicolons between",

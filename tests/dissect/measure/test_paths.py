@@ -151,6 +151,38 @@ def test_two_connections_to_one_server_see_the_same_files() -> None:
     assert paths_of(wire) == ["…/file", "…/file"]
 
 
+def test_what_is_not_known_yet_is_looked_up_once() -> None:
+    wire = Wire()
+    conn = wire.connect()
+    read(conn, 0, DATA)
+    early = list(analyze(Capture(wire)))
+    lookup(conn, TOP, b"file", FILE)
+    asked = []
+
+    def read_names() -> Paths[NamedFile]:
+        asked.append(1)
+        whole = PathLearner()
+        whole.learn_names(RpcTable(list(analyze(Capture(wire)))))
+        return whole.paths
+
+    learner = PathLearner(read_names=read_names)
+    _, (file,) = learner.learn(RpcTable(early))
+    assert file is not None and file.path() is None and not learner.knows_all
+    assert [learner.path(file), learner.path(file), asked] == ["…/file", "…/file", [1]] and learner.knows_all
+
+
+def test_names_that_are_forgotten_are_those_of_no_directory_and_then_all() -> None:
+    told = Told()
+    for number in range(10):
+        told.named(1, SUB, b"%d" % number, b"file %d" % number)
+    told.paths.forget(5)
+    assert [told.path(b"file %d" % number, 2) for number in range(5, 10)] == [None, None, "…/7", "…/8", "…/9"]
+    told.named(3, SUB, b"1", b"file 1")
+    assert told.path(b"file 1", 4) == "…/1"
+    told.paths.forget(1)
+    assert told.path(SUB, 5) is None and len(told.paths) == 1
+
+
 @pytest.mark.parametrize("name", sorted(MANIFEST))
 def test_columns_teach_what_each_rpc_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "MIN_ROWS", 1)
