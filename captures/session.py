@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rdmascope.dissect.measure.path_learner import PathLearner
     from rdmascope.dissect.measure.paths import NamedFile
     from rdmascope.dissect.measure.paths import Paths as FileNames
-    from rdmascope.dissect.records.packet_columns import ListedPackets
+    from rdmascope.dissect.records.packet_columns import FrameMask, ListedPackets
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 
@@ -152,11 +152,16 @@ class Session:
                 return
         yield from lister.finish()
 
-    def packet_columns(self, wanted: Sequence[FrameRange] = ()) -> Iterator[ListedPackets]:
-        """The same packets in columns, batch by batch: those of the wanted frames, all where none are."""
+    def packet_columns(
+        self, wanted: Sequence[FrameRange] = (), chosen: FrameMask | None = None
+    ) -> Iterator[ListedPackets]:
+        """The same packets in columns, batch by batch: those of the wanted frames, all where none are.
+
+        ``chosen``: of these, the frames of which it is true.
+        """
         from rdmascope.dissect.records.packet_columns import PacketColumnLister
 
-        lister = PacketColumnLister(self.analyzer, wanted, at_once=self.follow is not None)
+        lister = PacketColumnLister(self.analyzer, wanted, self.follow is not None, chosen)
         if self._limits is None:
             self._limits = Limits(frames=LISTED_FRAMES)
         for batch in self.decoded():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
+from rdmascope.captures.session import rereadable
 from rdmascope.dissect.measure.selection import MAX_FRAME, FrameRange, includes, unknown_frames
 from rdmascope.dissect.records.packet_columns import ListedPackets
 from rdmascope.dissect.records.packet_json import packet_json
@@ -16,10 +19,14 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
-from ..options import FRAMES
+from ..options import FRAMES, filter_options
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
 from ..terminal import LineStyles, console, encoded_json, encoded_line, print_json, print_lines, show, terminal
 from ..views import packets as views
+
+if TYPE_CHECKING:
+    from rdmascope.captures.chosen_frames import ChosenFrames
+    from rdmascope.captures.condition import Condition
 
 MAX_CALLED = 1 << 17
 """RPCs whose procedures are remembered for the packets of their replies, the latest; more than end in a batch."""
@@ -38,6 +45,7 @@ MAX_CALLED = 1 << 17
     help="Only frame F, frames F-G, F- to the end, or a list of them; may be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('packet')} object a line.")
+@filter_options
 @follow_options
 @recognition_options
 def command(
@@ -50,6 +58,7 @@ def command(
     force: str | None,
     follow: bool,
     idle: float | None,
+    condition: Condition | None,
 ) -> None:
     """One line per RDMA packet, as tshark lists them.
 
@@ -81,26 +90,50 @@ def command(
       ├── psn 5400891
       ...
       └── icrc 0xb381ef8b (good)
+
+    Filters choose RPCs: their packets are listed, with those of their RDMA Reads and Writes, what was retransmitted of
+    them, and the acknowledgements.  The capture is then read three times, for what an RPC was is known when it ends.
     """
-    reading = Reading(files, analyzer_options(ports, force), streaming=True, follow=following(follow, idle))
     wanted = [one for frames in ranges for one in frames]
     limit = max_packets or MAX_FRAME
-    if trees:
-        listed = _list_trees(reading, wanted, limit, as_json)
-    else:
-        listed = _list(reading, wanted, limit, _JsonPage() if as_json else _Page())
+    if condition is not None and follow:
+        raise click.UsageError(
+            "--follow lists packets before it is known of which RPCs they are: give no filters with it",
+            click.get_current_context(),
+        )
+
+    def opened(paths: Sequence[str], streaming: bool = False) -> Reading:
+        options = analyzer_options(ports, force)
+        reading = Reading(paths, options, streaming=streaming, follow=following(follow, idle))
+        reading.path = Reading(files).path
+        return reading
+
+    with rereadable(files) if condition is not None else nullcontext(files) as paths:
+        chosen = None
+        if condition is not None:
+            from rdmascope.captures.chosen_frames import chosen_frames
+
+            chosen = chosen_frames(lambda: opened(paths), condition)
+        reading = opened(paths, streaming=True)
+        if trees:
+            listed = _list_trees(reading, wanted, chosen, limit, as_json)
+        else:
+            listed = _list(reading, wanted, chosen, limit, _JsonPage() if as_json else _Page())
     if listed == max_packets:
         return
     reading.refuse(unknown_frames(wanted, reading.extent()))
     if wanted and not listed:
-        reading.refuse(f"no RDMA packet in {', '.join(map(str, wanted))}")
+        which = f" of the RPCs that pass: {condition}" if condition is not None else ""
+        reading.refuse(f"no RDMA packet in {', '.join(map(str, wanted))}{which}")
     reading.check()
 
 
-def _list(reading: Reading, wanted: Sequence[FrameRange], limit: int, page: _Page | _JsonPage) -> int:
+def _list(
+    reading: Reading, wanted: Sequence[FrameRange], chosen: ChosenFrames | None, limit: int, page: _Page | _JsonPage
+) -> int:
     """How many packets were listed."""
     listed = 0
-    for packets in reading.packet_columns(wanted):
+    for packets in reading.packet_columns(wanted, None if chosen is None else chosen.among):
         if len(packets):
             lines = page.lines(reading, packets)[: limit - listed]
             print_lines(lines)
@@ -152,7 +185,9 @@ def _places(reading: Reading) -> Callable[[int], str]:
     return lambda frame: f"{reading.place_words(frame):<{width}} "
 
 
-def _list_trees(reading: Reading, wanted: Sequence[FrameRange], limit: int, as_json: bool) -> int:
+def _list_trees(
+    reading: Reading, wanted: Sequence[FrameRange], chosen: ChosenFrames | None, limit: int, as_json: bool
+) -> int:
     """The same, each packet with its headers."""
     from rich.text import Text
 
@@ -170,7 +205,7 @@ def _list_trees(reading: Reading, wanted: Sequence[FrameRange], limit: int, as_j
             del called[number]
 
     for packet in reading.packets(first, last, note):
-        if not includes(wanted, packet.frame):
+        if not includes(wanted, packet.frame) or (chosen is not None and packet.frame not in chosen):
             continue
         listed += 1
         if as_json:

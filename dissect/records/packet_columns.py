@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ from .packet_rpcs import PacketRpcs
 from .packet_wording import Worded, worded
 from .packets import Packet, SegmentPackets
 from .plain_info import plain_info
+
+FrameMask = Callable[[Int64s], NDArray[np.bool_]]
+"""Says which of some frames, by number, are meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +74,21 @@ class PacketColumnLister:
         analyzer: is fed by this class.
         wanted: frames to list; all where there are none.
         at_once: list a batch as soon as it was analysed, though its RPCs may end later.
+        chosen: of the wanted, only those of which this is true; it is given the numbers of frames.
     """
 
-    def __init__(self, analyzer: Analyzer, wanted: Sequence[FrameRange] = (), at_once: bool = False) -> None:
+    def __init__(
+        self,
+        analyzer: Analyzer,
+        wanted: Sequence[FrameRange] = (),
+        at_once: bool = False,
+        chosen: FrameMask | None = None,
+    ) -> None:
         self.analyzer = analyzer
         self.done = False
         """No further batch has a packet to list."""
         self._wanted = wanted
+        self._chosen = chosen
         self._last = max((one.last for one in wanted), default=MAX_FRAME)
         self._at_once = at_once
         self._waiting: tuple[DecodedFrames, RpcTable] | None = None
@@ -116,6 +128,10 @@ class PacketColumnLister:
         if self._wanted:
             rows = take(rows, _any_of(self._wanted, rows["frame"]))
             segments = [one for one in segments if includes(self._wanted, one.frame)]
+        if self._chosen is not None:
+            rows = take(rows, self._chosen(rows["frame"]))
+            mine = self._chosen(np.array([one.frame for one in segments], np.int64))
+            segments = [*compress(segments, mine.tolist())]
         plain = table.plain_rows
         for number, transfer in zip(plain["number"].tolist(), plain["transfer"].tolist(), strict=True):
             if transfer >= 0:
