@@ -101,7 +101,7 @@ class Condition:
             if _OTHER.search(PARTS.sub("", one)):
                 raise CaptureError(f"--where {written!r}: a condition over the columns of rpcs, and no query")
         self._database = Database()
-        self._text = self._joined(0)
+        self._text = self.sql(0)
         try:
             for one, written in zip(self.given, conditions, strict=True):
                 try:
@@ -135,7 +135,7 @@ class Condition:
         if not len(table):
             return np.zeros(0, np.bool_)
         if self._batches is None:
-            self._text = self._joined(session.first_time)
+            self._text = self.sql(session.first_time)
             self._batches = RpcBatches(self._builder.needs("files"), self._builder.needs("paths"), session)
             if holds_tables(session.paths[0]) and self._builder.needs("files"):
                 raise CaptureError(f"{session.path}: holds tables, which 'rdmascope sql' can ask about files")
@@ -152,7 +152,8 @@ class Condition:
     def close(self) -> None:
         self._database.close()
 
-    def _joined(self, first_time: int) -> str:
+    def sql(self, first_time: int) -> str:
+        """The whole of it, over the columns of rpcs; ``first_time``: of the capture, nanoseconds since the epoch."""
         return " AND ".join(f"({one}\n)" for one in (*self.given, *self.sugar.conditions(first_time))) or "true"
 
     def problem(self) -> str:

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
@@ -245,7 +245,7 @@ class Database:
         self.connection.abort()
         listed = "COLUMNS(*)" if format in ("csv", "json") else self._listed("DECIMAL(38, 0)")
         if format == "arrow":
-            _write_arrow(self.connection.sql(f"SELECT {listed} FROM temp.result_of_query"), file)
+            write_arrow(self.connection, f"SELECT {listed} FROM temp.result_of_query", file)
             return
         self.copy(f"(SELECT {listed} FROM temp.result_of_query)", file, f"FORMAT {format}")
 
@@ -261,17 +261,18 @@ class Database:
             listed.append(column)
         return ", ".join(listed)
 
-    def copy(self, what: str, file: BinaryIO, options: str) -> None:
-        """Write a table or a query in brackets, as COPY does with these options."""
+    def copy(self, what: str, file: BinaryIO, options: str) -> int:
+        """Write a table or a query in brackets, as COPY does with these options; gives the number of rows."""
         self.connection.abort()
         path = self.folder / "copied"
         try:
-            self.connection.execute(f"COPY {what} TO {quoted(str(path))} ({options})")
+            ((rows,),) = self.connection.execute(f"COPY {what} TO {quoted(str(path))} ({options})").fetchall()
         except duckdb.Error as error:
             raise QueryError(_first_line(error)) from None
         with path.open("rb") as copied:
             shutil.copyfileobj(copied, file)
         path.unlink()
+        return int(rows)
 
     def copy_all(self, file: BinaryIO) -> None:
         """Write the whole database."""
@@ -337,15 +338,35 @@ def _make_encodable(texts: np.ndarray[Any, np.dtype[Any]]) -> None:
             texts[at] = text.encode("utf-8", "backslashreplace").decode()
 
 
-def _write_arrow(relation: duckdb.DuckDBPyRelation, file: BinaryIO) -> None:
+def write_arrow(
+    connection: duckdb.DuckDBPyConnection, query: str, file: BinaryIO, meanings: Mapping[str, str] | None = None
+) -> int:
+    """Write what a query gives as an Arrow file, batch by batch, with what its columns mean; gives its rows.
+
+    Raises CaptureError where pyarrow is not installed.
+    """
+    pyarrow = need_pyarrow()
+    reader = connection.sql(query).to_arrow_reader()
+    schema = pyarrow.schema(
+        [field.with_metadata({"description": meanings[field.name]}) for field in reader.schema]
+        if meanings
+        else reader.schema
+    )
+    rows = 0
+    with pyarrow.ipc.new_file(file, schema) as writer:
+        for batch in reader:
+            rows += batch.num_rows
+            writer.write_batch(pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema))
+    return rows
+
+
+def need_pyarrow() -> Any:
+    """The module.  Raises CaptureError where it is not installed."""
     try:
         import pyarrow
     except ImportError:
         raise CaptureError("Arrow files take pyarrow, which is not installed: pip install 'rdmascope[arrow]'") from None
-    reader = relation.to_arrow_reader()
-    with pyarrow.ipc.new_file(file, reader.schema) as writer:
-        for batch in reader:
-            writer.write_batch(batch)
+    return pyarrow
 
 
 def quoted(text: str) -> str:

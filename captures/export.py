@@ -11,7 +11,7 @@ import ipaddress
 import os
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -67,6 +67,9 @@ class TcpExport:
         self.incomplete = 0
         """Messages of which bytes are missing."""
         self._spool = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115, closed by close()
+        self._comments = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115, closed by close()
+        self._comment_ends = array("q")
+        self._rpcs = array("q")
         self._end = 0
         self._times = array("q")
         self._starts = array("q")
@@ -85,9 +88,11 @@ class TcpExport:
         length: int,
         pieces: Iterable[tuple[int, bytes]],
         gaps: Sequence[tuple[int, int]] = (),
+        comments: Sequence[str] = (),
+        rpc: int = 0,
     ) -> None:
         """Take one whole RPC message of ``length`` bytes: ``sender`` is 0 for the client, ``gaps`` [start, end) are of
-        unknown bytes, ``pieces`` the others and their offsets."""
+        unknown bytes, ``pieces`` the others and their offsets; ``comments``: of its packets, see ``ranges``."""
         if gaps:
             self._missing[len(self)] = sorted(gaps)
             self.incomplete += 1
@@ -101,13 +106,25 @@ class TcpExport:
             self._spool.seek(self._end + 4 + offset)
             self._spool.write(data)
         self._end += 4 + length
+        self._comments.write("\0".join(comments).encode())
+        self._comment_ends.append(self._comments.tell())
+        self._rpcs.append(rpc)
 
-    def write(self, file: BinaryIO, conversations: Sequence[TcpStreamPair]) -> int:
-        """Write a pcapng; returns the number of packets.  Conversations without a message are left out."""
+    def write(
+        self,
+        file: BinaryIO,
+        conversations: Sequence[TcpStreamPair],
+        remark: Callable[[int], str] | None = None,
+    ) -> int:
+        """Write a pcapng; returns the number of packets.  Conversations without a message are left out.
+
+        ``remark`` gives what is added to the first comment of an RPC's messages.
+        """
         used = set(self._conversations)
-        streams = {one.number: _Stream(one) for one in conversations if one.number in used}
+        streams = {one.number: TcpPackets(one) for one in conversations if one.number in used}
         self._spool.truncate(self._end)  # also where the last message ends in missing bytes
         self._spool.flush()
+        self._comments.flush()
         packets = 0
         writer = PcapngWriter(file, LINKTYPE_RAW)
         for time, what, which in self._events(streams):
@@ -116,7 +133,9 @@ class TcpExport:
                 start = self._starts[which]
                 end = self._starts[which + 1] if which + 1 < len(self) else self._end
                 gaps = [(4 + low, 4 + high) for low, high in self._missing.get(which, ())]
-                written = stream.message(self._senders[which], self._spool.fileno(), start, end - start, gaps)
+                written = stream.message(
+                    self._senders[which], self._bytes_at(start), end - start, gaps, self._comments_of(which, remark)
+                )
             else:
                 written = streams[which].handshake() if what == _OPEN else streams[which].finish()
             for packet, length, comment in written:
@@ -137,8 +156,21 @@ class TcpExport:
 
     def close(self) -> None:
         self._spool.close()
+        self._comments.close()
 
-    def _events(self, streams: dict[int, _Stream]) -> Iterator[tuple[int, int, int]]:
+    def _bytes_at(self, start: int) -> Callable[[int, int], bytes]:
+        """Reads bytes [low, high) of what begins at ``start`` in the file; zeros in place of unknown ones."""
+        return lambda low, high: os.pread(self._spool.fileno(), high - low, start + low)
+
+    def _comments_of(self, which: int, remark: Callable[[int], str] | None) -> list[str]:
+        start = self._comment_ends[which - 1] if which else 0
+        length = self._comment_ends[which] - start
+        comments = os.pread(self._comments.fileno(), length, start).decode().split("\0") if length else []
+        if remark is not None and comments:
+            comments[0] += remark(self._rpcs[which])
+        return comments
+
+    def _events(self, streams: dict[int, TcpPackets]) -> Iterator[tuple[int, int, int]]:
         """``(time, what, which)`` in the order of time; what: a conversation's number or a message's index."""
         times = np.frombuffer(self._times, np.int64) if len(self) else np.empty(0, np.int64)
         owners = np.frombuffer(self._conversations, np.int64) if len(self) else np.empty(0, np.int64)
@@ -159,7 +191,7 @@ Written = Iterator[tuple[bytes, int, str | None]]
 """Captured bytes of a packet, its true length, a comment."""
 
 
-class _Stream:
+class TcpPackets:
     """One TCP connection: numbers its bytes and builds its packets."""
 
     def __init__(self, conversation: TcpStreamPair) -> None:
@@ -186,21 +218,32 @@ class _Stream:
         self._next[1] += 1
         yield self._packet(0, ACK)
 
-    def message(self, sender: int, file: int, start: int, length: int, gaps: Sequence[tuple[int, int]]) -> Written:
-        """The segments of one record of ``length`` bytes, each truncated before its first unknown byte."""
+    def message(
+        self,
+        sender: int,
+        read: Callable[[int, int], bytes],
+        length: int,
+        gaps: Sequence[tuple[int, int]],
+        comments: Sequence[str] = (),
+    ) -> Written:
+        """The segments of one record of ``length`` bytes, each truncated before its first unknown byte.
+
+        ``read`` gives bytes [start, end) of it, zeros in place of unknown ones; ``comments``: of the segments.
+        """
         gap = 0
-        for at in range(0, length, SEGMENT):
+        for number, at in enumerate(range(0, length, SEGMENT)):
             until = min(at + SEGMENT, length)
             while gap < len(gaps) and gaps[gap][1] <= at:
                 gap += 1
             known = until if gap == len(gaps) else min(until, max(at, gaps[gap][0]))
             flags = ACK | PSH if until == length else ACK
-            comment = None if known == until else "truncated: what follows is not in the RDMA capture"
+            said = [comments[number]] if number < len(comments) else []
+            said += [] if known == until else ["truncated: what follows is not in the RDMA capture"]
             if known == at and gaps[gap][0] <= at and gaps[gap][1] >= until and gaps[gap][1] - gaps[gap][0] > MAX_GAP:
                 self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
                 continue
-            data = os.pread(file, until - at, start + at)  # zeros in place of unknown bytes
-            yield self._packet(sender, flags, data, captured=known - at, comment=comment)
+            comment = "\n".join(said) or None
+            yield self._packet(sender, flags, read(at, until), captured=known - at, comment=comment)
             self._next[sender] = self._next[sender] + until - at & 0xFFFFFFFF
 
     def _packet(
@@ -233,6 +276,11 @@ class _Stream:
         fields = 0x45, 0, 20 + length, 0, 0x4000, 64, 6
         head = _IPV4.pack(*fields, 0, source, destination)
         return _IPV4.pack(*fields, checksum(head), source, destination)
+
+
+def ranges(length: int) -> list[tuple[int, int]]:
+    """The ranges [start, end) of a message of so many bytes that its packets have, one after the other."""
+    return [(max(at - 4, 0), min(at + SEGMENT, length + 4) - 4) for at in range(0, length + 4, SEGMENT)]
 
 
 def checksum(data: bytes) -> int:

@@ -68,13 +68,13 @@ class MessageFields:
             return
         if rpc.program == NFS:
             self._nfs.add(rpc.connection.number)
-        for reply, (sender, time, message) in enumerate(messages_of(rpc)):
+        for is_call, sender, time, message in messages_of(rpc):
             if message is None or not message.complete:
                 return  # Without the call, Wireshark does not know what a reply answers.
             self._export.add(rpc.connection.number, sender, time, message.length, message.pieces)
-            frame = rpc.reply_frame if reply else rpc.call_frame
+            frame = rpc.call_frame if is_call else rpc.reply_frame
             self._messages.append(
-                _Exported(frame, rpc.xid, bool(reply), rpc.program, rpc.version, rpc.procedure, rpc.gss)
+                _Exported(frame, rpc.xid, not is_call, rpc.program, rpc.version, rpc.procedure, rpc.gss)
             )
 
     def compare(self, tshark: Tshark, connections: Sequence[Connection]) -> Iterator[Difference]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import duckdb
 
@@ -71,7 +71,7 @@ def save(database: Database, path: str, captures: Sequence[str], extent: Capture
     """Keep all tables of ``captures`` in ``path``: in a database, or in a folder of Parquet files."""
     check_target(path, captures)
     database.fill(dict.fromkeys(TABLES))
-    _note_origin(database, captures, extent, damage)
+    note_origin(database, captures, extent, damage)
     if path.endswith(DATABASE):
         with open_output(path, captures) as file:
             database.copy_all(file)
@@ -80,16 +80,29 @@ def save(database: Database, path: str, captures: Sequence[str], extent: Capture
     folder.mkdir(exist_ok=True)
     for name in (*TABLES, "sources", "metadata"):
         with open_output(folder / f"{name}.parquet", captures) as file:
-            database.copy(name, file, f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{_meanings(name)}}}")
+            write_parquet(database, name, name, file)
 
 
 def check_target(path: str, captures: Sequence[str]) -> None:
     """Raise CaptureError where nothing should be saved: before a capture is read."""
-    refuse_inputs(path, captures)
     if path.endswith(DATABASE):
+        refuse_inputs(path, captures)
         return
+    check_folder(path, captures, f"; a database ends in {DATABASE[0]}")
+
+
+def check_folder(path: str, captures: Sequence[str], hint: str = "") -> None:
+    """Raise CaptureError where ``path`` cannot become a folder of tables: it must be new, or empty."""
+    refuse_inputs(path, captures)
     if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
-        raise CaptureError(f"{path}: is there, and is no empty folder; a database ends in {DATABASE[0]}")
+        raise CaptureError(f"{path}: is there, and is no empty folder{hint}")
+    if not Path(path).absolute().parent.is_dir():
+        raise CaptureError(f"{Path(path).parent}: no such directory")
+
+
+def write_parquet(database: Database, name: str, rows: str, file: BinaryIO) -> int:
+    """Write rows of a table, itself or a query in brackets, with what its columns mean; gives their number."""
+    return database.copy(rows, file, f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{_meanings(name)}}}")
 
 
 def _meanings(name: str) -> str:
@@ -98,7 +111,8 @@ def _meanings(name: str) -> str:
     return ", ".join(f"{named(column.name)}: {quoted(column.meaning)}" for column in columns) or "tables: 'rdmascope'"
 
 
-def _note_origin(database: Database, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:
+def note_origin(database: Database, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:
+    """Make the tables that say what the others were made from."""
     connection = database.connection
     connection.abort()
     columns = "program_version VARCHAR, schema_version INTEGER, damage VARCHAR"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.onc.programs import NFS
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
@@ -15,8 +16,9 @@ from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
 from rdmascope.dissect.transport.connection import Connection
 
 from .condition import Condition, chosen
-from .export import TcpExport, TcpStreamPair
+from .export import TcpExport, TcpStreamPair, ranges
 from .output import check_outputs, open_output
+from .packet_comments import FindingNotes, message_comments
 from .session import Session
 
 NFS_TCP_PORT = 2049
@@ -39,9 +41,16 @@ class Exported(NamedTuple):
 
 
 def export_tcp(
-    session: Session, output: Path | BinaryIO, skip_incomplete: bool = False, condition: Condition | None = None
+    session: Session,
+    output: Path | BinaryIO,
+    skip_incomplete: bool = False,
+    condition: Condition | None = None,
+    comments: bool = True,
 ) -> Exported:
-    """Write every call and reply of a session.  Raises CaptureError where ``output`` is what is read."""
+    """Write every call and reply of a session.  Raises CaptureError where ``output`` is what is read.
+
+    ``comments``: every packet says which RPC and frames it came from, and what the audit found.
+    """
     directory: Path | None = None
     if isinstance(output, Path):
         check_outputs([output], session.paths)
@@ -49,21 +58,26 @@ def export_tcp(
     export = TcpExport(directory)
     skipped = lost = 0
     nfs: set[int] = set()
+    notes = FindingNotes()
     try:
-        for rpc in chosen(session, condition):
+        for rpc in _judged(session, condition, notes) if comments else chosen(session, condition):
             if rpc.program == NFS:
                 nfs.add(rpc.connection.number)
-            for sender, time, message in messages_of(rpc):
+            for is_call, sender, time, message in messages_of(rpc):
                 if message is None:
                     lost += 1
                     continue
                 if skip_incomplete and not message.complete:
                     skipped += 1
                     continue
-                export.add(rpc.connection.number, sender, time, message.length, message.pieces, message.gaps)
-        pairs = [stream_pair(one, one.number in nfs) for one in session.analyzer.connections]
+                said = message_comments(rpc, is_call, message, ranges(message.length)) if comments else ()
+                number = rpc.connection.number
+                export.add(number, sender, time, message.length, message.pieces, message.gaps, said, rpc.number)
+        pairs = [
+            stream_pair(one, one.number in nfs, notes.of_connection(one.number)) for one in session.analyzer.connections
+        ]
         with open_output(output, session.paths) if isinstance(output, Path) else nullcontext(output) as file:
-            packets = export.write(file, pairs)
+            packets = export.write(file, pairs, notes.of_rpc)
         return Exported(len(export), export.incomplete, skipped, lost, packets)
     finally:
         export.close()
@@ -74,9 +88,10 @@ def export_record(output: str, exported: Exported) -> Record:
     return record("export", output=output, **exported._asdict())
 
 
-def messages_of(rpc: Rpc) -> list[tuple[int, int, Reassembled | None]]:
-    """Endpoint that sent it, time, and contents of the call and the reply, as far as they were seen."""
-    found: list[tuple[int, int, Reassembled | None]] = []
+def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
+    """Of the call and the reply, as far as they were seen: whether it is the call, the endpoint that sent it, the time,
+    and the contents."""
+    found: list[tuple[bool, int, int, Reassembled | None]] = []
     halves: tuple[tuple[bool, Callable[[Rpc], Reassembled | None]], ...] = (
         (True, reassembled_call),
         (False, reassembled_reply),
@@ -86,12 +101,23 @@ def messages_of(rpc: Rpc) -> list[tuple[int, int, Reassembled | None]]:
         if message is not None:
             operation = message.operation
             time = operation.first_time if is_call else operation.last_time
-            found.append((operation.initiator, time, reassemble(rpc)))
+            found.append((is_call, operation.initiator, time, reassemble(rpc)))
     return found
 
 
-def stream_pair(connection: Connection, nfs: bool) -> TcpStreamPair:
-    """The connection as TCP; ``nfs``: it carried NFS."""
+def _judged(session: Session, condition: Condition | None, notes: FindingNotes) -> Iterator[Rpc]:
+    """The chosen RPCs; on the way, the audit's findings go to ``notes``."""
+    auditor = Auditor(examples=0, on_finding=lambda finding, _: notes.add(finding))
+    session.analyzer.listener = auditor.listener
+    for table in session.tables(auditor.evict):
+        yield from table if condition is None else condition.selected(table, session)
+        del table
+        auditor.forget(session.analyzer.last_time or 0)
+    auditor.finish(session.analyzer.conversations)
+
+
+def stream_pair(connection: Connection, nfs: bool, remark: str = "") -> TcpStreamPair:
+    """The connection as TCP; ``nfs``: it carried NFS; ``remark``: what its comment ends with."""
     client, server = connection.endpoints
     number = connection.number
     return TcpStreamPair(
@@ -102,7 +128,7 @@ def stream_pair(connection: Connection, nfs: bool) -> TcpStreamPair:
         server_port=NFS_TCP_PORT if nfs else connection.service_port or NFS_TCP_PORT,
         first_time=connection.first_time,
         last_time=connection.last_time,
-        comment=f"rdmascope: connection {number}, {connection.transport} {client} to {server}",
+        comment=f"rdmascope: connection {number}, {connection.transport} {client} to {server}{remark}",
     )
 
 

@@ -1,4 +1,4 @@
-"""``rdmascope export``: the RPCs, for tools that know ONC RPC over TCP."""
+"""``rdmascope export``: the RPCs, for tools that know ONC RPC over TCP, and the tables, for those that know tables."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from ..terminal import binary_output, complain, print_json, say
 
 if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
+    from rdmascope.dissect.rpcrdma.analyzer import Options
+
+TABLE_FORMATS = ("parquet", "csv", "arrow")
+TCP = "tcp-pcapng"
 
 
 @click.command("export")
@@ -24,10 +28,10 @@ if TYPE_CHECKING:
 @click.option(
     "--to",
     "target",
-    type=click.Choice(["tcp-pcapng"]),
-    default="tcp-pcapng",
+    type=click.Choice([TCP, *TABLE_FORMATS]),
+    default=TCP,
     show_default=True,
-    help="What to write: ONC RPC over TCP in a pcapng file.",
+    help="What to write: ONC RPC over TCP in a pcapng file; or all tables, as files of a folder.",
 )
 @click.option(
     "-o",
@@ -35,10 +39,16 @@ if TYPE_CHECKING:
     required=True,
     metavar="OUT",
     type=click.Path(path_type=Path),
-    help="File to write, - for standard output.",
+    help="File to write, - for standard output; of tables, the folder.",
 )
 @click.option("--skip-incomplete", is_flag=True, help="Leave out messages with missing bytes.")
-@click.option("--json", "as_json", is_flag=True, help=f"Say what was written as one {schema('export')} object.")
+@click.option("--no-comments", is_flag=True, help="Leave out the packets' comments, and the audit that they take.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help=f"Say what was written as one {schema('export')} object, or {schema('exported_table')} objects.",
+)
 @filter_options
 @recognition_options
 def command(
@@ -46,12 +56,13 @@ def command(
     target: str,
     output: Path,
     skip_incomplete: bool,
+    no_comments: bool,
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
     condition: Condition | None,
 ) -> None:
-    """Write the RPCs as a capture of ONC RPC over TCP.
+    """Write the RPCs as a capture of ONC RPC over TCP, or all tables for other programs.
 
     Every call and reply is written whole, with chunk data in its place, under the original addresses, in a TCP
     stream of its own for each RDMA connection.  A call has the time of its Send's first packet, a reply that of
@@ -65,6 +76,10 @@ def command(
     the first missing byte.  Nothing is filled in.  An RDMA_ERROR is no RPC message: its call stays
     without reply.
 
+    Each packet has a comment, which Wireshark shows above it: the number of the RPC for "rdmascope show --rpc", the
+    RDMA frames that it came from, its chunks, the parts of its latency, and what the audit found.  rdmascope
+    wireshark FILE opens Wireshark on it.
+
     Example: how does tshark decode these RPCs?
 
     \b
@@ -77,10 +92,31 @@ def command(
       NFSACL(100227)   3      5   0.040918   0.045185   0.042295
       $ tshark -r nfs-tcp.pcapng -Y _ws.malformed | wc -l
       0
+
+    Other programs take the tables: Parquet (Polars, pandas, DuckDB, Spark), CSV, or Arrow, each table of
+    docs/tables.md as a file of the folder OUT.  The files explain their columns; beside CSV, csv-metadata.json does (an
+    empty field is an unknown value, NULL the name of a procedure).  A
+    folder of Parquet of a whole capture stands for it, as one of "rdmascope sql --save" does.
+
+    Example: what is the median latency of all RPCs, asked of pandas?
+
+    \b
+      $ rdmascope export rxe-nfs-all.pcap.zst --to parquet -o tables
+      tables: 229 rpcs, 580 operations, 83 chunks, 147 segments, ...
+      $ python3 -c "import pandas as pd;
+        print(pd.read_parquet('tables/rpcs.parquet').latency_us.median())"
+      43299.0
     """
+    if target != TCP:
+        if skip_incomplete or no_comments:
+            name = "--skip-incomplete" if skip_incomplete else "--no-comments"
+            raise click.UsageError(f"{name} is about packets, not about tables", click.get_current_context())
+        _export_tables(files, target, str(output), as_json, analyzer_options(ports, force), condition)
+        return
     reading = Reading(files, analyzer_options(ports, force))
     to_stdout = str(output) == "-"
-    exported = export_tcp(reading, binary_output() if to_stdout else output, skip_incomplete, condition)
+    stream = binary_output() if to_stdout else output
+    exported = export_tcp(reading, stream, skip_incomplete, condition, not no_comments)
     if as_json and not to_stdout:
         print_json(export_record(str(output), exported))
     else:
@@ -94,4 +130,21 @@ def command(
                 complain(f"{count(number)} {'message' if number == 1 else 'messages'} {what}")
     if condition is not None:
         reading.refuse(condition.problem())
+    reading.check()
+
+
+def _export_tables(
+    files: tuple[str, ...], format: str, folder: str, as_json: bool, options: Options, condition: Condition | None
+) -> None:
+    from rdmascope.captures.table_export import exported_table_record, tables_of
+
+    if folder == "-":
+        raise click.UsageError("tables are several files: -o takes a folder", click.get_current_context())
+    reading = Reading(files, options)
+    written = tables_of(reading, format, folder, condition)
+    if as_json:
+        for table in written:
+            print_json(exported_table_record(format, table))
+    else:
+        say(f"{folder}: {', '.join(f'{count(one.rows)} {one.table}' for one in written)}")
     reading.check()

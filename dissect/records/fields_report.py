@@ -332,4 +332,15 @@ TYPES = {
             "packets": ("integer", "packets written"),
         },
     ),
+    "exported_table": RecordType(
+        "A table that an export wrote.",
+        "`export --to parquet`, `csv` or `arrow`",
+        {
+            "format": ("string", "parquet, csv or arrow"),
+            "table": ("string", "name of the table"),
+            "output": ("string", "path written"),
+            "rows": ("integer", "rows written"),
+            "bytes": ("integer", "size of the file"),
+        },
+    ),
 }

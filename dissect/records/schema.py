@@ -21,6 +21,7 @@ VERSIONS = {
     "difference": 1,
     "evicted": 1,
     "export": 1,
+    "exported_table": 1,
     "fault": 2,
     "file": 1,
     "finding": 1,

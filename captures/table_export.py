@@ -1,0 +1,163 @@
+"""Every table of a capture as a file of its own, for other programs: Parquet, CSV or Arrow, the columns explained.
+
+Rows go through a database on the disk, so memory does not grow with the capture.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from rdmascope.dissect.measure.selection import CaptureExtent
+from rdmascope.dissect.records.schema import Record, record
+from rdmascope.dissect.records.table import Table
+from rdmascope.dissect.records.tables import TABLES
+
+from .condition import Condition
+from .database import Database, need_pyarrow, write_arrow
+from .errors import CaptureError
+from .output import open_output
+from .saved_tables import check_folder, note_origin, write_parquet
+from .session import Session
+from .table_pass import table_batches
+
+MEMORY = 256 << 20
+"""Bytes that DuckDB may use."""
+DESCRIPTION = "csv-metadata.json"
+"""Beside CSV files, where the columns are explained as "CSV on the Web" has it (W3C, Metadata Vocabulary for Tabular
+Data, 5)."""
+INTERNAL = ("details",)
+"""Tables of nouns in full, which only this program reads."""
+ORIGIN = ("sources", "metadata")
+"""Tables that make a folder of Parquet files stand for the capture."""
+DATA_TYPES = {
+    "int": "long",
+    "uint": "unsignedLong",
+    "float": "double",
+    "bool": "boolean",
+    "time": "dateTime",
+    "text": "string",
+}
+"""Type of a column -> that of CSV on the Web."""
+
+
+class ExportedTable(NamedTuple):
+    """What was written of a table."""
+
+    table: str
+    output: str
+    """Path."""
+    rows: int
+    bytes: int
+    """Of the file."""
+
+
+def tables_of(session: Session, format: str, folder: str, condition: Condition | None = None) -> list[ExportedTable]:
+    """Write the tables of a session that was not read yet into a folder, as ``write_tables`` does."""
+    check_folder(folder, session.paths)
+    if format == "arrow":
+        need_pyarrow()
+    with Database(lambda wanted: table_batches(session, wanted), memory=MEMORY) as database:
+        database.fill({name: None for name in TABLES if condition is None or name not in INTERNAL})
+        damage = str(session.damage or "")
+        return write_tables(database, format, folder, session.paths, session.extent(), damage, condition)
+
+
+def write_tables(
+    database: Database,
+    format: str,
+    folder: str,
+    captures: tuple[str, ...],
+    extent: CaptureExtent,
+    damage: str,
+    condition: Condition | None = None,
+) -> list[ExportedTable]:
+    """Write the tables of a database that is filled into a folder, which is empty or not there.
+
+    Parquet of a whole capture then stands for it, as ``rdmascope sql --save`` has it.  With a condition: its RPCs, and
+    of the other tables the rows that belong to them.  Raises CaptureError.
+    """
+    names = [name for name in TABLES if name not in INTERNAL]
+    if condition is not None:
+        names = [name for name in names if _belonging(TABLES[name])]
+        _choose(database, condition, extent.first_time)
+        if problem := condition.problem():
+            raise CaptureError(problem)
+    elif format == "parquet":
+        note_origin(database, captures, extent, damage)
+        names = [*TABLES, *ORIGIN]
+    writers: dict[str, Callable[[Database, str, str, BinaryIO], int]] = {
+        "parquet": lambda database, name, query, file: write_parquet(database, name, f"({query})", file),
+        "csv": _write_csv,
+        "arrow": lambda database, name, query, file: write_arrow(database.connection, query, file, _meanings(name)),
+    }
+    Path(folder).mkdir(exist_ok=True)
+    written: list[ExportedTable] = []
+    for name in names:
+        query = f"FROM {name}"
+        if condition is not None:
+            query += f" WHERE {_belonging(TABLES[name])}"
+        path = os.path.join(folder, f"{name}.{format}")
+        with open_output(path, captures) as file:
+            rows = writers[format](database, name, query, file)
+        written.append(ExportedTable(name, path, rows, os.path.getsize(path)))
+    if format == "csv":
+        with open_output(os.path.join(folder, DESCRIPTION), captures) as file:
+            file.write(json.dumps(_description(names), indent=1, ensure_ascii=False).encode() + b"\n")
+    return written
+
+
+def exported_table_record(format: str, table: ExportedTable) -> Record:
+    """What was written of a table, as a record."""
+    return record("exported_table", format=format, **table._asdict())
+
+
+def _choose(database: Database, condition: Condition, first_time: int) -> None:
+    """Note which RPCs pass."""
+    connection = database.connection
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE chosen AS SELECT number, connection, file FROM rpcs"
+        f" WHERE {condition.sql(first_time)}"
+    )
+    counted = connection.execute("SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM rpcs)").fetchall()
+    ((condition.passed, condition.tried),) = counted
+
+
+def _belonging(table: Table) -> str:
+    """Which rows belong to the chosen RPCs; '' for a table that is about the whole capture."""
+    if table.name == "rpcs":
+        return "number IN (SELECT number FROM chosen)"
+    if table.name == "connections":
+        return "number IN (SELECT connection FROM chosen)"
+    if table.name == "files":
+        operations = "SELECT file FROM operations WHERE rpc IN (SELECT number FROM chosen)"
+        return f"number IN (SELECT file FROM chosen UNION {operations})"
+    return "rpc IN (SELECT number FROM chosen)" if any(column.name == "rpc" for column in table.columns) else ""
+
+
+def _meanings(name: str) -> dict[str, str]:
+    return {column.name: column.meaning for column in TABLES[name].columns}
+
+
+def _write_csv(database: Database, name: str, query: str, file: BinaryIO) -> int:
+    return database.copy(f"({query})", file, "FORMAT csv, HEADER")
+
+
+def _description(names: list[str]) -> object:
+    tables = [
+        {
+            "url": f"{name}.csv",
+            "dc:description": f"A row is {TABLES[name].meaning}.",
+            "tableSchema": {
+                "columns": [
+                    {"name": column.name, "datatype": DATA_TYPES[column.type], "dc:description": column.meaning}
+                    for column in TABLES[name].columns
+                ]
+            },
+        }
+        for name in names
+    ]
+    return {"@context": "http://www.w3.org/ns/csvw", "tables": tables}
