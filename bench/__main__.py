@@ -28,6 +28,8 @@ from bench.rows import MEMORY, PROGRAMS, REPORT, ROWS, Command, Row
 WORK = Path(__file__).parent / "work"
 RDMASCOPE = Path(sys.executable).with_name("rdmascope")
 SOURCES = [str(Path(__file__).parents[1] / name) for name in ("captures", "cli", "dissect", "rdmascope")]
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""An installed program has its modules compiled; the warm-up compiles those of a working tree."""
 FINDINGS_STATUS = 1
 """What ``audit`` exits with where it has found something."""
 
@@ -50,7 +52,7 @@ def run(command: Command, path: Path, watch: bool = False) -> Run:
         to_nowhere = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
         words = (program, *command[1:], str(path))
         begun = time.perf_counter()
-        pid = os.posix_spawn(program, words, os.environ, file_actions=[to_output, to_nowhere])
+        pid = os.posix_spawn(program, words, ENVIRONMENT, file_actions=[to_output, to_nowhere])
         memory = most_memory(pid) if watch else 0
         _, status, usage = os.wait4(pid, 0)
         seconds = time.perf_counter() - begun

@@ -37,6 +37,12 @@ def extremes(values: NDArray[Any]) -> tuple[int, int]:
     return int(values[values.argmin()]), int(values[values.argmax()])
 
 
+def unique(values: NDArray[Any]) -> NDArray[Any]:
+    """The distinct values, ascending: ``np.unique``, which loads all of ``numpy.ma`` where it is asked for no more."""
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
+
+
 def windows(data: Bytes, width: int) -> NDArray[np.uint8]:
     """Row ``i`` is the ``width`` bytes from byte ``i`` on, a view; there are none of the last ``width - 1`` bytes."""
     count = max(0, len(data) - width + 1)

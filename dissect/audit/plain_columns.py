@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows
+from ..arrays import Int64s, Rows, unique
 from ..onc import binding
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.programs import NFS
@@ -40,7 +40,7 @@ def accepted(pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
         & (pairs.credits_granted > 0)
         & ~pairs.invalidates
     )
-    for procedure in np.unique(pairs.procedure[rows]).tolist():
+    for procedure in unique(pairs.procedure[rows]).tolist():
         one = names.procedures[procedure]
         mine = rows & (pairs.procedure == procedure)
         if not plain_procedure(one.program, one.version, one.procedure, one.operations) or OFFERING & {*one.operations}:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, coded, extremes, some, take
+from ..arrays import Int64s, Rows, coded, extremes, some, take, unique
 from ..measure.statistics import ProcedureKey, key_of_names, other_procedures, procedure_key
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER
@@ -204,10 +204,16 @@ class RpcFacts:
     def _bins(self, times: Int64s) -> Int64s:
         if not self.start:
             self.start = int(times.min())
-        while int(times.max()) - self.start >= BINS * self.width:
-            halves = self._sums.reshape(len(MEASURES), -1, BINS // 2, 2).sum(axis=3)
-            self._sums = np.concatenate((halves, np.zeros_like(halves)), axis=2)
-            self.width *= 2
+        span = int(times.max()) - self.start
+        if span >= BINS * self.width:
+            # Of what is left of many halves in a row, each takes half the time of the one before.
+            sums = self._sums[:, : len(self._groups)]
+            while span >= BINS * self.width:
+                if sums.shape[2] > 1:
+                    sums = sums[:, :, ::2] + sums[:, :, 1::2]
+                self.width *= 2
+            self._sums[:, : sums.shape[1], : sums.shape[2]] = sums
+            self._sums[:, : sums.shape[1], sums.shape[2] :] = 0
         return np.maximum(0, (times - self.start) // self.width)
 
     def _group(self, number: int, key: ProcedureKey) -> int:
@@ -234,7 +240,7 @@ class RpcFacts:
         rows, inverse = take(rows, failed), inverse[failed]
         kinds = rows["status"].astype(np.int64) * len(keys) + inverse
         latencies, numbers, frames, ends = (rows[name] for name in ("latency", "number", "call_frame", "reply_end"))
-        for kind in np.unique(kinds).tolist():
+        for kind in unique(kinds).tolist():
             mine = kinds == kind
             status, key = statuses[kind // len(keys)][0], keys[kind % len(keys)][1]
             self.errors[status][key].add_all(latencies[mine], numbers[mine], frames[mine])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arrays import places
+from ..arrays import places, unique
 from ..layers import opcodes
 from ..layers.icrc import RIGHT, UNVERIFIED, WRONG, icrc_verdicts
 from .packets import IcrcCheck, PacketBatch, is_management
@@ -31,7 +31,7 @@ class DamageDetector:
         verdicts = icrc_verdicts(batch.frames, rows)
         wrong = places(verdicts == WRONG)
         verified = len(rows) - int(np.count_nonzero(verdicts == UNVERIFIED))
-        self.trusted.update(np.unique(rows["source"][verdicts == RIGHT]).tolist())
+        self.trusted.update(unique(rows["source"][verdicts == RIGHT]).tolist())
         if not len(wrong):
             return IcrcCheck(verified, wrong, wrong)
         dropped = np.isin(rows["source"][wrong], list(self.trusted)) & (

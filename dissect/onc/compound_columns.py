@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, big_endian_words, windows
+from ..arrays import Bytes, Int64s, big_endian_words, unique, windows
 from .nfs4_skips import (
     ALWAYS,
     ARGUMENTS,
@@ -95,7 +95,7 @@ def compound_calls(
         numbers = big_endian_words(words[at[rows]])[:, 0]
         at[rows] += 4
         codes = _longer(known, sequences, rows, numbers)
-        for number in np.unique(codes & 0xFFFFFFFF).tolist():
+        for number in unique(codes & 0xFFFFFFFF).tolist():
             _step(data, shapes.get(number), walked, rows[numbers == number], starts, at, ends)
         walked[rows[at[rows] > ends[rows]]] = False
         step += 1
@@ -143,12 +143,12 @@ def compound_replies(
         outcomes = big_endian_words(words[at[rows] + 4])[:, 0]
         at[rows] += 8
         codes = _longer(known, sequences, rows, numbers)
-        for number in np.unique(codes & 0xFFFFFFFF).tolist():
+        for number in unique(codes & 0xFFFFFFFF).tolist():
             mine = numbers == number
             _step(data, shapes.get(number), walked, rows[mine & (outcomes == 0)], starts, at, ends)
             failed = mine & (outcomes != 0)
             if not callback and failed.any():
-                for outcome in np.unique(outcomes[failed]).tolist():
+                for outcome in unique(outcomes[failed]).tolist():
                     shape = ALWAYS.get(number, FAILURES.get((number, outcome), 0))
                     _step(data, shape, walked, rows[failed & (outcomes == outcome)], starts, at, ends)
         walked[rows[at[rows] > ends[rows]]] = False

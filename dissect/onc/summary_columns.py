@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, big_endian_words, windows
+from ..arrays import Bytes, Int64s, big_endian_words, unique, windows
 from ..text_columns import Decimal, Hexadecimal, Piece, Texts, words_of
 from . import nfs3
 from .compound import operation_names
@@ -63,7 +63,7 @@ class _Calls:
     def details(self) -> Details:
         return [
             (rows, self._pieces(part, rows))
-            for part in np.unique(self.parts).tolist()
+            for part in unique(self.parts).tolist()
             for rows in [_of(self.parts == part)]
         ]
 

@@ -57,7 +57,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, take
+from ..arrays import Bytes, Int64s, Rows, take, unique
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..transport.delays import RcDelays
 from ..transport.operations import Operation
@@ -396,7 +396,7 @@ def _operations(runs: list[SendRun], run: NDArray[np.int32], row: NDArray[np.int
     if len(run) == 1:
         return [runs[int(run[0])].operation(int(row[0]))]
     found: list[Operation] = [None] * len(run)  # type: ignore[list-item]
-    for one in np.unique(run).tolist():
+    for one in unique(run).tolist():
         places = (run == one).nonzero()[0]
         for place, operation in zip(places.tolist(), runs[one].operations(row[places]), strict=True):
             found[place] = operation

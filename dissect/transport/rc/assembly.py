@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows, places, some, take
+from ...arrays import Bytes, Int64s, Rows, places, some, take, unique
 from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection
@@ -402,7 +402,7 @@ class RequestAssembly:
             order = starts.argsort(kind="stable")
             recent, starts = [recent[index] for index in order.tolist()], starts[order]
         owners = starts.searchsorted(psns, side="right") - 1
-        for owner in np.unique(owners[owners >= 0]).tolist():
+        for owner in unique(owners[owners >= 0]).tolist():
             mine = places((owners == owner) & (psns < starts[owner] + recent[owner].packets))
             operation = recent[owner].charged() if len(mine) else None
             if operation is None:

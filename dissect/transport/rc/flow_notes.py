@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...arrays import Rows
+from ...arrays import Rows, unique
 from ...layers import opcodes
 from ...link.packets import PacketBatch
 from .bindings import Binding
@@ -49,7 +49,7 @@ class FlowNotes:
         if not len(rows):
             return
         keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])
-        for key in np.unique(keys).tolist():
+        for key in unique(keys).tolist():
             part = rows[keys == key]
             owner = bound.get(key)
             if owner is not None:

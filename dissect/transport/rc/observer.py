@@ -75,7 +75,7 @@ class RcObserver:
         self.closing.clear()
         datagrams = places(managing)
         if len(batch.icrc.damaged):
-            datagrams = np.setdiff1d(datagrams, batch.icrc.damaged)
+            datagrams = np.setdiff1d(datagrams, batch.icrc.damaged, assume_unique=True)
         for index in datagrams.tolist():
             self._manage(batch, index)
         unreliable = opcode[~(reliable | managing)]
@@ -83,7 +83,7 @@ class RcObserver:
             for value, count in zip(*np.unique(unreliable, return_counts=True), strict=True):
                 self.other[opcodes.transport_service(int(value))] += int(count)
         indices = places(reliable)
-        kept = np.setdiff1d(indices, batch.icrc.damaged) if len(batch.icrc.damaged) else indices
+        kept = np.setdiff1d(indices, batch.icrc.damaged, assume_unique=True) if len(batch.icrc.damaged) else indices
         events: list[Event] = []
         for link, data, sent in self.replayed:
             events += [(order, link, operation) for order, operation in link.feed(data, sent)]

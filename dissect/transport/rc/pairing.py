@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows
+from ...arrays import Bytes, Int64s, Rows, unique
 from ...layers import opcodes
 
 SAMPLED_SENDS = 256
@@ -131,7 +131,7 @@ class Flow:
             starts = np.concatenate([none, *(start for start, _ in self._spans)])
             ends = np.concatenate([none, *(end for _, end in self._spans)])
             order = np.argsort(starts, kind="stable")
-            self._arrays = starts[order], ends[order], np.unique(np.concatenate([none, *self._responses]))
+            self._arrays = starts[order], ends[order], unique(np.concatenate([none, *self._responses]))
         return self._arrays
 
     def add(self, data: Bytes, rows: Rows, reader: SendReader) -> set[Feature]:
@@ -150,15 +150,15 @@ class Flow:
             opcodes.IS_READ_REQUEST[asked["opcode"]], np.maximum(1, -(-length // (self.mtu or 4096))), 1
         )
         self._spans.append((starts, ends))
-        responses = np.unique(rows["psn"][responding]).astype(np.int64)
+        responses = unique(rows["psn"][responding]).astype(np.int64)
         self._responses.append(responses)
-        used = set(np.unique(rows["r_key"][opcodes.HAS_RETH[opcode]]).tolist()) - self.used
-        ports = set(np.unique(rows["source_port"]).tolist()) - {0} - self.ports
+        used = set(unique(rows["r_key"][opcodes.HAS_RETH[opcode]]).tolist()) - self.used
+        ports = set(unique(rows["source_port"]).tolist()) - {0} - self.ports
         self.used |= used
         self.ports |= ports
         found: set[Feature] = {USED | handle for handle in used} | {PORT | port for port in ports}
-        found |= {PSN_SENT | block for block in np.unique(np.concatenate((starts, ends - 1)) >> PSN_BLOCK).tolist()}
-        found |= {PSN_ANSWERED | block for block in np.unique(responses >> PSN_BLOCK).tolist()}
+        found |= {PSN_SENT | block for block in unique(np.concatenate((starts, ends - 1)) >> PSN_BLOCK).tolist()}
+        found |= {PSN_ANSWERED | block for block in unique(responses >> PSN_BLOCK).tolist()}
         found |= self._read(data, rows[_STARTS_SEND[opcode]][: SAMPLED_SENDS - self.sends], reader)
         found -= self.features
         self.features |= found
