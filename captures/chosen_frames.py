@@ -61,7 +61,7 @@ def chosen_frames(opened: Callable[[], Session], condition: Condition) -> Chosen
     session.analyzer.watch_fpdus(found.watch)
     for table in session.tables():
         found.add(condition.selected(table, session))
-    session.refuse(condition.problem())
+    session.refuse(condition.problem(session))
     return with_acknowledgements(opened(), found)
 
 

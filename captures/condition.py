@@ -8,16 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rdmascope.dissect.measure.moments import Moment
-from rdmascope.dissect.measure.selection import KNOWN_NAMES
+from rdmascope.dissect.measure.selection import KNOWN_NAMES, empty_span, near, unknown_connections
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
-from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.rpcrdma.rpc_table import RpcNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.units import duration
 
 from .errors import CaptureError
 from .rpc_batches import RpcBatches
@@ -63,6 +65,26 @@ class Sugar:
         ]
         return [one for one in found if one]
 
+    def __str__(self) -> str:
+        """'procedure READ or WRITE and client 10.0.0.5 and slower than 10.0 ms'."""
+        found = [
+            f"{what} {' or '.join(map(str, values))}"
+            for what, values in (
+                ("procedure", self.procedures),
+                ("connection", self.connections),
+                ("client", self.clients),
+                ("server", self.servers),
+                ("path", self.paths),
+                ("user", self.users),
+            )
+            if values
+        ]
+        found += [] if self.slower_than is None else [f"slower than {duration(self.slower_than)}"]
+        found += ["not complete"] if self.errors else []
+        found += [f"since {self.since.text}"] if self.since else []
+        found += [f"until {self.until.text}"] if self.until else []
+        return " and ".join(found)
+
 
 def text(value: str) -> str:
     """As a text of SQL."""
@@ -105,9 +127,9 @@ class Condition:
         try:
             for one, written in zip(self.given, conditions, strict=True):
                 try:
-                    [*self._database.results(f"SELECT number FROM rpcs WHERE ({one}\n)")]
+                    self._database.check("rpcs", one)
                 except QueryError as error:
-                    raise CaptureError(f"--where {written!r}: {error}") from None
+                    raise CaptureError(f"--where {written!r}: {_in_words(error)}") from None
             query = f"SELECT number FROM rpcs WHERE {self._text}"
             columns = named_columns(self._database.connection, query, True).get("rpcs")
         except BaseException:
@@ -115,6 +137,8 @@ class Condition:
             raise
         self._builder = TableBuilder(TABLES["rpcs"], columns)
         self._batches: RpcBatches | None = None
+        self._session: Session | None = None
+        self._names: RpcNames | None = None
         self.passed = self.tried = 0
         """RPCs."""
 
@@ -124,26 +148,35 @@ class Condition:
         return self._builder.needs("contents", "files", "paths")
 
     def __str__(self) -> str:
-        """As given, times as they were written."""
-        moments = [f"since {self.sugar.since.text}"] if self.sugar.since else []
-        moments += [f"until {self.sugar.until.text}"] if self.sugar.until else []
-        timeless = [one for one in self.sugar.conditions(0) if not one.startswith("time_ns ")]
-        return " and ".join([*self.written, *timeless, *moments])
+        """As given."""
+        return " and ".join(one for one in (*self.written, str(self.sugar)) if one)
 
     def mask(self, table: RpcTable, session: Session) -> NDArray[np.bool_]:
         """Which rows of a table pass.  Raises CaptureError for one that cannot be judged."""
         if not len(table):
             return np.zeros(0, np.bool_)
-        if self._batches is None:
+        if self._batches is None or self._session is not session:
+            self._session, self.passed, self.tried = session, 0, 0
             self._text = self.sql(session.first_time)
             self._batches = RpcBatches(self._builder.needs("files"), self._builder.needs("paths"), session)
             if holds_tables(session.paths[0]) and self._builder.needs("files"):
                 raise CaptureError(f"{session.path}: holds tables, which 'rdmascope sql' can ask about files")
+        self._names = table.names
         self._builder.add(self._batches.batch(table))
         passes = self._database.judged("rpcs", self._builder.take(), self._text)
         self.tried += len(passes)
         self.passed += int(np.count_nonzero(passes))
         return passes
+
+    def numbers(self, session: Session) -> tuple[set[int], set[int]]:
+        """The numbers of the RPCs that pass, and those of their connections; reads a session to its end."""
+        rpcs: set[int] = set()
+        connections: set[int] = set()
+        for table in session.tables():
+            rows = self.selected(table, session).rows
+            rpcs.update(rows["number"].tolist())
+            connections.update(rows["connection"].tolist())
+        return rpcs, connections
 
     def selected(self, table: RpcTable, session: Session) -> RpcTable:
         """Those of the RPCs that pass."""
@@ -156,13 +189,51 @@ class Condition:
         """The whole of it, over the columns of rpcs; ``first_time``: of the capture, nanoseconds since the epoch."""
         return " AND ".join(f"({one}\n)" for one in (*self.given, *self.sugar.conditions(first_time))) or "true"
 
-    def problem(self) -> str:
-        """Why nothing can have passed; '' where something did, or might have."""
-        for name in self.sugar.procedures:
+    def problem(self, session: Session) -> str:
+        """Why nothing passed, after all RPCs of a session were judged; '' where something did, or none were there."""
+        impossible = self.impossible(session)
+        if impossible or self.passed or not self.tried:
+            return impossible
+        return f"no RPC of {self.tried:,} passes the filter: {self}"
+
+    def impossible(self, session: Session) -> str:
+        """Which filter nothing can pass, after all RPCs of a session were judged; '' where each can be passed."""
+        sugar, extent = self.sugar, session.extent()
+        for name in sugar.procedures:
             bare = name.upper().rpartition(".")[2]
-            if not self.passed and not set(bare) & {"*", "?"} and bare not in KNOWN_NAMES:
-                return f"no procedure or operation {name!r}"
-        return "" if self.passed or not self.tried else f"no RPC of {self.tried:,} passes the filter: {self}"
+            if not any(fnmatchcase(known, bare) for known in (*KNOWN_NAMES, *self._called())):
+                return f"no procedure or operation {name!r}{near(bare, KNOWN_NAMES)}"
+        ends = [one.endpoints for one in session.analyzer.connections]
+        for what, addresses, end in (("client", sugar.clients, 0), ("server", sugar.servers, 1)):
+            known = sorted({one[end].address for one in ends})
+            for address in addresses:
+                if address not in known and known and not extent.evicted:
+                    more = f" and {len(known) - MAX_LISTED:,} more" if len(known) > MAX_LISTED else ""
+                    return f"no {what} {address!r}; there is {', '.join(known[:MAX_LISTED])}{more}"
+        return unknown_connections(sugar.connections, extent) or empty_span(sugar.since, sugar.until, extent)
+
+    def _called(self) -> Iterator[str]:
+        """Names of what was called."""
+        for one in self._names.procedures if self._names is not None else ():
+            yield from (one.name.upper(), *one.operations)
+
+
+MAX_LISTED = 5
+"""Addresses that are there, where another one was asked for."""
+_UNKNOWN = re.compile(r'Referenced column "([^"]+)" not found|Table "[^"]+" does not have a column named "([^"]+)"')
+
+
+def _in_words(error: CaptureError) -> str:
+    """What is wrong with a condition."""
+    unknown = _UNKNOWN.search(str(error))
+    if unknown is None:
+        words = str(error).removeprefix("the query: ")
+        return re.sub(
+            r"\(line (\d+), (column \d+)\)$", lambda at: f"({at[2] if at[1] == '1' else 'at its end'})", words
+        )
+    name = unknown[1] or unknown[2]
+    names = [column.name for column in TABLES["rpcs"].columns]
+    return f"no column {name!r} in the table rpcs{near(name.lower(), names)}"
 
 
 def chosen(session: Session, condition: Condition | None) -> Iterator[Rpc]:

@@ -228,6 +228,10 @@ class Database:
         names, types = tuple(one[0] for one in described), tuple(str(one[1]) for one in described)
         return QueryResult(names, types, len(rows), iter(rows), lambda: _as_columns(names, rows))
 
+    def check(self, table: str, condition: str) -> None:
+        """Raise QueryError for what is no condition over the columns of a table."""
+        self._run(f"SELECT 1 FROM {table} WHERE (\n{condition}\n) LIMIT 0", 1)
+
     def judged(self, table: str, columns: Columns, condition: str) -> NDArray[np.bool_]:
         """For which rows of a batch of a table the condition is true.  Raises QueryError."""
         for column in TABLES[table].columns:

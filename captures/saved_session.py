@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor, RuleTally, TallyKey
 from rdmascope.dissect.audit.finding import Finding
@@ -144,11 +145,20 @@ class SavedSession(Session):
     def path_learner(self) -> PathLearner:
         return SavedPathLearner(self.field_reader())
 
-    def credit_directions(self) -> list[CreditDirection]:
+    def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> list[CreditDirection]:
+        if on_rpcs is not None:
+            for table in self.tables():
+                on_rpcs(table)
         with open_saved(self.path) as database:
             return self._details(database, "credits", CreditDirection)
 
-    def files(self, on_transfers: Callable[[list[FileTransfer]], None] | None = None) -> FileTable:
+    def files(
+        self,
+        on_transfers: Callable[[list[FileTransfer]], None] | None = None,
+        passes: Callable[[RpcTable], NDArray[np.bool_]] | None = None,
+    ) -> FileTable:
+        if passes is not None:
+            self.lacks("what single RPCs did with files")
         if on_transfers is not None:
             self.lacks("the contents of files")
         with open_saved(self.path) as database:
@@ -159,6 +169,8 @@ class SavedSession(Session):
         return SavedFiles(facts, Counter(dict(json.loads(undecoded))))
 
     def audit(self, auditor: Auditor) -> int:
+        if auditor.meant is not None:
+            self.lacks("what single RPCs were judged by")
         kept = {one.connection.number: one.connection for one in self.analyzer.conversations}
         known = kept | {one.connection.number: one.connection for one in self._gone}
         with open_saved(self.path) as database:

@@ -10,7 +10,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
@@ -193,8 +197,11 @@ class Session:
             self._file_names = learner.paths
         return self._file_names
 
-    def credit_directions(self) -> list[CreditDirection]:
-        """The credits of each connection and direction that had calls or replies, in a pass of its own."""
+    def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> list[CreditDirection]:
+        """The credits of each connection and direction that had calls or replies, in a pass of its own.
+
+        ``on_rpcs`` is given the RPCs, a table for each batch.
+        """
         from rdmascope.dissect.measure.credits import CreditHistory
 
         histories: list[CreditHistory] = []
@@ -204,19 +211,30 @@ class Session:
             return histories[-1]
 
         self.analyzer.listener = watch
-        for _ in self.tables():
-            pass
+        for table in self.tables():
+            if on_rpcs is not None:
+                on_rpcs(table)
         return [one for history in histories for one in history.directions if one.calls or one.replies]
 
-    def files(self, on_transfers: Callable[[list[FileTransfer]], None] | None = None) -> FileTable:
-        """The files of NFS calls, in a pass of its own; ``on_transfers`` is given what was transferred."""
+    def files(
+        self,
+        on_transfers: Callable[[list[FileTransfer]], None] | None = None,
+        passes: Callable[[RpcTable], NDArray[np.bool_]] | None = None,
+    ) -> FileTable:
+        """The files of NFS calls, in a pass of its own; ``on_transfers`` is given what was transferred.
+
+        ``passes``: which RPCs of a table count; the others still tell names, types and sizes.
+        """
         from rdmascope.dissect.measure.files import FileTable
 
         files = FileTable()
-        for rpc in self.rpcs():
-            transfers = files.add(rpc)
-            if on_transfers is not None:
-                on_transfers(transfers)
+        for table in self.tables():
+            counts = repeat(True) if passes is None else passes(table).tolist()
+            for rpc, counted in zip(table, counts, strict=False):
+                transfers = files.add(rpc, counted)
+                if on_transfers is not None:
+                    on_transfers(transfers)
+            del table
         return files
 
     def audit(self, auditor: Auditor) -> int:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import click
 
 from rdmascope.dissect.measure.moments import Moment, parse_moment
 from rdmascope.dissect.measure.selection import FrameRange, parse_duration, parse_frames, parse_xid, procedure_names
-
-if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
 
 Value = TypeVar("Value")
 
@@ -39,24 +36,23 @@ XID: Parsed[int] = Parsed("xid", parse_xid)
 MOMENT: Parsed[Moment] = Parsed("time", parse_moment)
 FRAMES: Parsed[tuple[FrameRange, ...]] = Parsed("frames", parse_frames)
 
-connection_option = click.option(
-    "--connection",
-    "connections",
-    type=click.IntRange(1),
-    multiple=True,
-    metavar="N",
-    help="Only this connection; may be repeated.",
-)
+
+def procedures(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> tuple[str, ...]:
+    """A callback for ``--procedure``, with lists and repetitions."""
+    try:
+        return procedure_names(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
 
 
-WHERE_OPTIONS = (
+FILTERS = (
     click.option(
         "--where",
         "conditions",
         multiple=True,
         metavar="SQL",
-        help="Only RPCs of which this is true, a condition over the columns of the table rpcs (docs/tables.md), such as"
-        " 'latency_ms > 10'.",
+        help="Only RPCs of which this is true, a condition over the columns of the table rpcs (docs/filters.md), such"
+        " as 'latency_ms > 10'.",
     ),
     click.option("--client", "clients", multiple=True, metavar="ADDRESS", help="Only of this active side."),
     click.option("--server", "servers", multiple=True, metavar="ADDRESS", help="Only of this passive side."),
@@ -68,94 +64,58 @@ WHERE_OPTIONS = (
         help="Only on this file, below this directory, or on files such as '/home/*'.",
     ),
     click.option("--user", "users", multiple=True, metavar="ID", help="Only of this user ID."),
+    click.option(
+        "--procedure",
+        "procedures",
+        multiple=True,
+        callback=procedures,
+        metavar="NAME",
+        help="Only this procedure or operation: READ, NFS.READ, READ,WRITE, 'OPEN*'.",
+    ),
+    click.option(
+        "--connection",
+        "connections",
+        type=click.IntRange(1),
+        multiple=True,
+        metavar="N",
+        help="Only this connection; may be repeated.",
+    ),
+    click.option("--slower-than", type=DURATION, help="Only with more latency: 10ms, 250us, 1.5s."),
+    click.option("--errors", is_flag=True, help="Only RPCs that failed or are incomplete."),
+    click.option("--since", type=MOMENT, help="Only calls from then on: 1.5 (seconds), 10:02 or a date."),
+    click.option("--until", type=MOMENT, help="Only calls before then."),
 )
-"""Filters that ``rpcs`` has beside its own."""
+"""Which RPCs are meant: the filters of every command.  They add up; a filter with several values passes each."""
 
-
-def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``WHERE_OPTIONS`` alone, for a command that has the others itself; as one argument, ``condition``."""
-
-    @wraps(command)
-    def filtered(
-        *arguments: Any,
-        conditions: tuple[str, ...],
-        clients: tuple[str, ...],
-        servers: tuple[str, ...],
-        paths: tuple[str, ...],
-        users: tuple[str, ...],
-        **others: Any,
-    ) -> Any:
-        with _conditions(conditions, clients=clients, servers=servers, paths=paths, users=users) as condition:
-            return command(*arguments, condition=condition, **others)
-
-    for option in reversed(WHERE_OPTIONS):
-        filtered = option(filtered)
-    return filtered
-
-
-@contextmanager
-def _conditions(conditions: tuple[str, ...], **given: Any) -> Iterator[Condition | None]:
-    """What the options come to; None where none is given."""
-    if not conditions and not any(value is not None and value != () and value is not False for value in given.values()):
-        yield None
-        return
-    from rdmascope.captures.condition import Condition, Sugar
-
-    condition = Condition(conditions, Sugar(**given))
-    try:
-        yield condition
-    finally:
-        condition.close()
+FILTER_NAMES = tuple(str(option(lambda: None).__click_params__[0].name) for option in FILTERS)  # type: ignore[attr-defined]
 
 
 def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which RPCs are meant: the same options for every command, which become one argument, ``condition``."""
-    options = (
-        *WHERE_OPTIONS,
-        click.option(
-            "--procedure",
-            "procedure_names",
-            multiple=True,
-            callback=procedures,
-            metavar="NAME",
-            help="Only this procedure or operation: READ, NFS.READ, READ,WRITE, 'OPEN*'.",
-        ),
-        connection_option,
-        click.option("--slower-than", type=DURATION, help="Only with more latency: 10ms, 250us, 1.5s."),
-        click.option("--errors", is_flag=True, help="Only RPCs that failed or are incomplete."),
-        click.option("--since", type=MOMENT, help="Only calls from then on: 1.5 (seconds), 10:02 or a date."),
-        click.option("--until", type=MOMENT, help="Only calls before then."),
-    )
+    """``FILTERS``, which become one argument, ``condition``; None where no filter is given."""
+    return _with_filters(command, ())
 
+
+def connection_filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for commands about connections, with a second argument: ``connections``, their numbers.
+
+    A number alone is no condition, for a connection may have no RPCs.
+    """
+    return _with_filters(command, ("connections",))
+
+
+def _with_filters(command: Callable[..., Any], beside: tuple[str, ...]) -> Callable[..., Any]:
     @wraps(command)
-    def filtered(
-        *arguments: Any,
-        conditions: tuple[str, ...],
-        procedure_names: tuple[str, ...],
-        connections: tuple[int, ...],
-        clients: tuple[str, ...],
-        servers: tuple[str, ...],
-        paths: tuple[str, ...],
-        users: tuple[str, ...],
-        slower_than: int | None,
-        errors: bool,
-        since: Moment | None,
-        until: Moment | None,
-        **others: Any,
-    ) -> Any:
-        given: dict[str, Any] = {"procedures": procedure_names, "connections": connections, "clients": clients}
-        given |= {"servers": servers, "paths": paths, "users": users, "slower_than": slower_than, "errors": errors}
-        with _conditions(conditions, since=since, until=until, **given) as condition:
-            return command(*arguments, condition=condition, **others)
+    def filtered(*arguments: Any, **options: Any) -> Any:
+        given = {name: options.pop(name) for name in FILTER_NAMES}
+        options |= {name: given[name] for name in beside}
+        conditions = given.pop("conditions")
+        if not conditions and not any(given[name] not in (None, (), False) for name in given.keys() - {*beside}):
+            return command(*arguments, condition=None, **options)
+        from rdmascope.captures.condition import Condition, Sugar
 
-    for option in reversed(options):
+        with closing(Condition(conditions, Sugar(**given))) as condition:
+            return command(*arguments, condition=condition, **options)
+
+    for option in reversed(FILTERS):
         filtered = option(filtered)
     return filtered
-
-
-def procedures(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> tuple[str, ...]:
-    """A callback for ``--procedure``, with lists and repetitions."""
-    try:
-        return procedure_names(given)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, parameter) from None

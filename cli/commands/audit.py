@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
 import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.audit_settings import read_settings
 from rdmascope.captures.output import check_outputs, write_output
+from rdmascope.captures.session import rereadable
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.audit.rule import LEVELS, ROLES
@@ -18,10 +23,16 @@ from rdmascope.dissect.records.ci import junit, sarif
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
-from ..options import connection_option
+from ..options import connection_filter_options
 from ..reading import opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views import audit as views
+from ..views.filtered import filter_line, words_of
+
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.session import Session
+    from rdmascope.dissect.audit.subject import Subject
 
 FAIL_ON = {"MUST": 0, "SHOULD": 1, "STATED": 2, "NOTE": 3, "NEVER": -1}
 """The least of Tally.worst that passes, less one."""
@@ -46,7 +57,6 @@ ENDS = {"client": 0, "server": 1}
 @click.option(
     "--role", type=click.Choice([*ROLES[:2], *ENDS]), help="Only rules about this role, or only what this end did."
 )
-@connection_option
 @click.option(
     "--examples", type=click.IntRange(0), metavar="N", help="Findings to keep for each rule and end.  [default: 3]"
 )
@@ -59,6 +69,7 @@ ENDS = {"client": 0, "server": 1}
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line: findings, verdicts, capture.")
 @click.option("--junit", "junit_file", type=click.Path(dir_okay=False), help="Write JUnit XML.")
 @click.option("--sarif", "sarif_file", type=click.Path(dir_okay=False), help="Write SARIF 2.1.0.")
+@connection_filter_options
 @recognition_options
 @click.pass_context
 def command(
@@ -77,6 +88,7 @@ def command(
     sarif_file: str | None,
     ports: tuple[int, ...],
     force: str | None,
+    condition: Condition | None,
 ) -> None:
     """Check both ends of every connection against the specifications: each violation, by whom, and where.
 
@@ -104,6 +116,9 @@ def command(
 
     The table of each connection counts rules: passed, violated, undecidable (the capture does not show enough) and
     not applicable (nothing happened that they judge).
+
+    With filters only the RPCs that pass are judged, with all that is of them, and the setup of their connections; what
+    the others did still tells what was agreed, or missed.
 
     Exit status: 0 clean, 1 violations at or above --fail-on, 2 a file that cannot be used, 3 nothing to judge.
 
@@ -133,24 +148,33 @@ def command(
     out = console()
     for at, file in enumerate(files):
         kept = settings.examples if examples is None else examples
-        auditor = Auditor(rules, kept, not_waived(settings.waivers), release=drop_contents)
         try:
-            reading = opened((file,), ports, force)
-            rpcs = reading.audit(auditor)
+            meant, on_connections = None, chosen
+            with rereadable((file,)) if condition is not None else nullcontext((file,)) as paths:
+                if condition is not None:
+                    meant, with_rpcs = _meant(condition, opened(paths, ports, force))
+                    on_connections = chosen & with_rpcs if chosen else with_rpcs
+                auditor = Auditor(rules, kept, not_waived(settings.waivers), release=drop_contents, meant=meant)
+                reading = opened(paths, ports, force)
+                reading.path = file
+                rpcs = reading.audit(auditor)
             for place in list(auditor.tallies):
                 if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):
                     del auditor.tallies[place]
             problem = unknown_connections(sorted(chosen), reading.extent())
             if chosen and not any(one.number in chosen for one in reading.analyzer.connections):
                 reading.refuse(problem)
-            result = Result(file, auditor, rpcs, chosen)
+            result = Result(file, auditor, rpcs if condition is None else condition.passed, on_connections)
             results.append(result)
             if as_json:
                 for line in audit_records(result):
-                    print_json({**reading.placed(line), "file": file})
+                    words = {"filter": words_of(condition)} if line["type"] == "audit" else {}
+                    print_json({**reading.placed(line), "file": file, **words})
             else:
                 if at:
                     click.echo()
+                if condition is not None:
+                    show(out, filter_line(condition, "these are judged, and the setup of their connections"))
                 show(out, views.page(result, out.width, settings.waivers, reading.place_words))
             reading.refuse(problem)
             reading.check()
@@ -167,3 +191,15 @@ def command(
         ctx.exit(EXIT_FOUND)
     if not any(result.judged for result in results):
         ctx.exit(EXIT_NOTHING_JUDGED)
+
+
+def _meant(condition: Condition, session: Session) -> tuple[Callable[[Subject], bool], frozenset[int]]:
+    """Which nouns are of the RPCs that pass; and the connections of these."""
+    rpcs, connections = condition.numbers(session)
+    session.refuse(condition.problem(session))
+
+    def meant(subject: Subject) -> bool:
+        number = subject.rpc_number
+        return subject.connection.number in connections if number is None else number in rpcs
+
+    return meant, frozenset(connections)

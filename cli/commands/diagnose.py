@@ -82,7 +82,7 @@ def command(
     reading = opened(files, ports, force)
     diagnosis = diagnosis_of(reading, kinds, condition)
     if condition is not None:
-        reading.refuse(condition.problem())
+        reading.refuse(condition.problem(reading))
     if as_json:
         for one in diagnosis.statements:
             print_json({**statement_record(one), "file": reading.path})

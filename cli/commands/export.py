@@ -129,7 +129,7 @@ def command(
             if number:
                 complain(f"{count(number)} {'message' if number == 1 else 'messages'} {what}")
     if condition is not None:
-        reading.refuse(condition.problem())
+        reading.refuse(condition.problem(reading))
     reading.check()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.text import Text
@@ -14,9 +15,14 @@ from rdmascope.dissect.measure.files import File, FileTable, FileTransfer
 from rdmascope.dissect.records.files import file_record
 from rdmascope.dissect.records.schema import Record, schema
 
+from ..options import filter_options
 from ..reading import file_argument, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views import files as views
+from ..views.filtered import filter_line
+
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import Condition
 
 
 @click.command("files")
@@ -33,6 +39,7 @@ from ..views import files as views
     "--force", "overwrite", is_flag=True, help="Extract into a DIR that is not empty; replaces files of the same name."
 )
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('file')} object a line.")
+@filter_options
 @recognition_options
 def command(
     files: tuple[str, ...],
@@ -42,6 +49,7 @@ def command(
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    condition: Condition | None,
 ) -> None:
     """The files that NFS calls used, and the contents that were transferred.
 
@@ -87,13 +95,17 @@ def command(
 
     No conflicts, no holes.  The WRITEs without a reply were retransmitted on another connection, so /big is complete,
     too.
+
+    With filters only the RPCs that pass count, and only their files are listed.  Names, types and sizes are still what
+    all calls tell.
     """
     if overwrite and directory is None:
         raise click.UsageError("--force goes with --extract", click.get_current_context())
     reading = opened(files, ports, force)
     extracts: dict[int, Record] = {}
+    passes = None if condition is None else lambda table: condition.mask(table, reading)
     if directory is None:
-        table = reading.files()
+        table = reading.files(passes=passes)
     else:
         if any(map(holds_tables, files)):
             reading.files(on_transfers=print)  # Raises, before anything is made.
@@ -103,24 +115,31 @@ def command(
                 for transfer in transfers:
                     spool.add(transfer)
 
-            table = reading.files(keep)
+            table = reading.files(keep, passes)
             if reading.analyzer.packets:
                 extracts = extract_files(target, spool, table, reading.paths)
-    listed = [one for one in table if everything or one.transfers or one.calls]
+    if condition is not None:
+        reading.refuse(condition.problem(reading))
+    listed = [one for one in table if (everything and condition is None) or one.transfers or one.calls]
     if as_json:
         for one in listed:
             print_json({**file_record(table, one), "extracted": extracts.get(one.number)})
     else:
-        _print(table, listed, directory, extracts)
+        if condition is not None:
+            show(console(), filter_line(condition, "what these did with files"), Text())
+        unlisted = len(table) - len(listed) if condition is None else 0
+        _print(table, listed, unlisted, directory, extracts)
     reading.check()
 
 
-def _print(table: FileTable, listed: list[File], directory: Path | None, extracts: dict[int, Record]) -> None:
+def _print(
+    table: FileTable, listed: list[File], unlisted: int, directory: Path | None, extracts: dict[int, Record]
+) -> None:
     out = console()
     if listed:
         show(out, views.grid(table, listed))
     remarks = [note for one in listed for note in views.notes(table, one)]
-    remarks += [Text(line, "dim") for line in views.unlisted(len(table) - len(listed), table)]
+    remarks += [Text(line, "dim") for line in views.unlisted(unlisted, table)]
     if directory is not None:
         remarks += views.extracted(directory, extracts.values())
     if remarks:

@@ -126,7 +126,7 @@ def command(
             for table in reading.tables(gathered.evict):
                 gathered.add_table(table if condition is None else condition.selected(table, reading))
             if condition is not None:
-                reading.refuse(condition.problem())
+                reading.refuse(condition.problem(reading))
             if as_json:
                 print_records(reading, gathered, condition)
             else:
@@ -172,6 +172,7 @@ def _print_sections(out: Console, reading: Read, facts: Facts, everything: bool,
     from ..views import report as views
     from ..views.clients import clients_view, unanswered_view
     from ..views.diagnosis import summary_view
+    from ..views.filtered import filter_line
     from ..views.tables import heading
     from ..views.transport import troubles_view
 
@@ -193,7 +194,7 @@ def _print_sections(out: Console, reading: Read, facts: Facts, everything: bool,
         ),
     )
     if condition is not None:
-        show(out, Text(f"only {condition.passed:,} of {condition.tried:,} RPCs: {condition}", "yellow"))
+        show(out, filter_line(condition))
     show(out, Text(), heading("Diagnosis", DIAGNOSIS), summary_view(diagnosis, MAX_STATEMENTS, out.width))
     sections: list[tuple[str, str, RenderableType | None]] = []
     if statistics.calls:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -16,16 +16,15 @@ from rich.text import Text
 from rdmascope.captures.session import Session
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
 from rdmascope.dissect.measure.late_paths import MAX_LATE, LatePaths, LateRow, Pathed
-from rdmascope.dissect.measure.moments import Moment
 from rdmascope.dissect.measure.path_learner import NamedRpc, PathLearner
-from rdmascope.dissect.measure.selection import RpcFilter
+from rdmascope.dissect.measure.selection import unknown_xids
 from rdmascope.dissect.records.rpc import message_record, rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.records.rpc_values import ValueTexts
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
-from ..options import DURATION, MOMENT, XID, connection_option, procedures, where_options
+from ..options import XID, filter_options
 from ..plain import harmless_line
 from ..reading import file_argument, follow_options, following, opened, recognition_options
 from ..terminal import console, json_line, json_value
@@ -45,20 +44,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 @click.command("rpcs")
 @file_argument
 @click.option("--xid", "xids", type=XID, multiple=True, help="Only this XID: 0x1a2b3c4d or decimal.")
-@click.option(
-    "--procedure",
-    "names",
-    multiple=True,
-    callback=procedures,
-    metavar="NAME",
-    help="Only this procedure or COMPOUND operation: READ, NFS.READ, READ,WRITE, 'OPEN*'; case does not matter.",
-)
-@connection_option
-@click.option("--slower-than", type=DURATION, help="Only RPCs that took longer: 10ms, 250us, 1.5s.")
-@click.option("--errors", is_flag=True, help="Only RPCs that failed or are incomplete.")
-@click.option("--since", type=MOMENT, help="Only calls made at this time or later: 1.5 (seconds), 10:02 or a date.")
-@click.option("--until", type=MOMENT, help="Only calls made before this time.")
-@where_options
+@filter_options
 @click.option(
     "--sort",
     type=click.Choice(sorted(SORT_KEYS)),
@@ -71,12 +57,6 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 def command(
     files: tuple[str, ...],
     xids: tuple[int, ...],
-    names: tuple[str, ...],
-    connections: tuple[int, ...],
-    slower_than: int | None,
-    errors: bool,
-    since: Moment | None,
-    until: Moment | None,
     sort: str | None,
     absolute: bool,
     as_json: bool,
@@ -122,7 +102,7 @@ def command(
       ...
     """
     reading = opened(files, ports, force, streaming=sort is None, follow=following(follow, idle))
-    wanted = RpcFilter(names, xids, connections, slower_than, errors, since, until)
+    found: set[int] = set()
     out = console()
     width = reading.place_width(13) if reading.several else 0
     layout = views.RpcLine(0, out.width if out.is_terminal else None, absolute, width)
@@ -136,18 +116,22 @@ def command(
         return views.line(rpc, named.fields, path, layout._replace(first_time=reading.first_time), place)
 
     rows: Iterator[str | Text]
-    if as_json and sort is None and wanted == RpcFilter() and condition is None and _one_file(reading):
+    if as_json and sort is None and not xids and condition is None and _one_file(reading):
         rows = _all_lines(reading)
     else:
-        rows = _rows(reading, wanted, row, sort, condition)
+        rows = _rows(reading, xids, found, row, sort, condition)
+
+    def impossible() -> str:
+        return unknown_xids(xids, found) or ("" if condition is None else condition.impossible(reading))
+
     first = next(rows, None)
-    problem = wanted.problem(reading.extent()) if first is None else ""
+    problem = impossible() if first is None else ""
     if not as_json and not problem and (first is not None or reading.damage is None):
         layout = layout._replace(place_width=reading.place_width(13) if reading.several else 0)
         _print_line(out, Text(views.header(layout).plain, "dim"))
     for one in rows if first is None else chain((first,), rows):
         _print_line(out, one)
-    reading.refuse(wanted.problem(reading.extent()))
+    reading.refuse(impossible())
     reading.check()
 
 
@@ -158,22 +142,22 @@ def _one_file(reading: Session) -> bool:
 
 def _rows(
     reading: Session,
-    wanted: RpcFilter,
+    xids: Collection[int],
+    found: set[int],
     row: Callable[[NamedRpc, str | None], str | Text],
     sort: str | None,
     condition: Condition | None,
 ) -> Iterator[str | Text]:
-    """What is printed of the RPCs that pass, in the order that is asked for."""
+    """What is printed of the RPCs that pass, in the order that is asked for; ``found``: those XIDs that were there."""
     order: CallOrder[str | Text | LateRow[str | Text]] = CallOrder(0 if reading.follow else MAX_HELD)
     learner = reading.path_learner()
     late: LatePaths[str | Text] = LatePaths(learner, 0 if reading.follow else MAX_LATE)
     kept: list[NamedRpc] = []
-    begun = False
     for named, passes in _judged(reading, learner, condition):
-        if not begun:
-            wanted.begin(reading.first_time)
-            begun = True
-        passes = wanted.passes(named.rpc) and passes
+        if xids and named.rpc.xid in xids:
+            found.add(named.rpc.xid)
+        elif xids:
+            passes = False
         if sort is None:
             yield from late.add(order.add(named.rpc.number, _late(named, row) if passes else None))
         elif passes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from typing import TYPE_CHECKING
 
 import click
+from rich.text import Text
 
 from rdmascope.dissect.measure.selection import unknown_connections
 from rdmascope.dissect.records.schema import schema
@@ -12,9 +14,13 @@ from rdmascope.dissect.records.transport import Paid, transport_record
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
-from ..options import connection_option
+from ..options import connection_filter_options
 from ..reading import file_argument, opened, recognition_options
 from ..terminal import complain, console, print_json, show
+from ..views.filtered import filter_line, words_of
+
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import Condition
 
 MAX_PAID = 1000
 """RPCs of a connection that are kept, those that waited longest."""
@@ -22,7 +28,6 @@ MAX_PAID = 1000
 
 @click.command("transport")
 @file_argument
-@connection_option
 @click.option(
     "--icrc",
     is_flag=True,
@@ -30,6 +35,7 @@ MAX_PAID = 1000
 )
 @click.option("--all", "everything", is_flag=True, help="Every retransmission and every RPC delayed by one.")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('transport')} object per connection.")
+@connection_filter_options
 @recognition_options
 def command(
     files: tuple[str, ...],
@@ -39,6 +45,7 @@ def command(
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    condition: Condition | None,
 ) -> None:
     """Health of the transport: losses, retransmissions, congestion, and the RPCs they delayed.
 
@@ -74,20 +81,37 @@ def command(
     iWARP: TCP recovers losses there, so the page has segments, duplicate acknowledgements, fast retransmits and
     timeouts, and the CRCs of MPA.  TCP delivers in order, so an RPC is also delayed by lost segments of others ahead
     of its own.
+
+    Filters choose RPCs: only their connections are shown, and of the RPCs only these.  Packets are still counted over
+    the whole connection, for one that is lost delays others, too.
     """
     from ..views import transport as views
 
-    reading = opened(files, ports, force, contents=False, icrc=icrc)
+    reading = opened(files, ports, force, contents=condition is not None and condition.needs_contents, icrc=icrc)
     paid: dict[int, list[tuple[int, int, Paid]]] = {}
-    for rpc in reading.rpcs():
-        if rpc.retransmission_delay:
-            _keep(paid.setdefault(rpc.connection.number, []), rpc)
+    with_rpcs: set[int] = set()
+    for table in reading.tables():
+        if condition is not None:
+            table = condition.selected(table, reading)
+            with_rpcs.update(table.rows["connection"].tolist())
+        for rpc in table:
+            if rpc.retransmission_delay:
+                _keep(paid.setdefault(rpc.connection.number, []), rpc)
+        del table
     analyzer = reading.analyzer
-    chosen = [one for one in analyzer.connections if not connections or one.number in connections]
-    problem = unknown_connections(connections, reading.extent())
+    chosen = [
+        one
+        for one in analyzer.connections
+        if (not connections or one.number in connections) and (condition is None or one.number in with_rpcs)
+    ]
+    problem = unknown_connections(connections, reading.extent()) or (
+        "" if condition is None else condition.problem(reading)
+    )
     if not chosen:
         reading.refuse(problem)
     out = console()
+    if condition is not None and chosen and not as_json:
+        show(out, filter_line(condition, "their connections; packets are those of the whole connection"), Text())
     if not chosen and not as_json:
         show(out, views.nothing(reading.path, analyzer.frames))
     for at, one in enumerate(chosen):
@@ -95,7 +119,7 @@ def command(
         waited = [entry for _, _, entry in sorted(paid.get(one.number, []), reverse=True)]
         if as_json:
             fields = transport_record(analyzer.conversation(one), health, waited)
-            print_json({**reading.placed(fields), "file": reading.path})
+            print_json({**reading.placed(fields), "file": reading.path, "filter": words_of(condition)})
         else:
             if at:
                 click.echo()

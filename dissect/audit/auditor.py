@@ -143,13 +143,16 @@ class Auditor:
         on_finding: Callable[[Finding, RuleTally], None] | None = None,
         release: Callable[[Rpc], None] | None = None,
         one_by_one: bool = False,
+        meant: Callable[[Subject], bool] | None = None,
     ) -> None:
         """``rules``: those to judge by, all by default.  ``keep``: which findings count; the others are waived.
 
         ``on_finding`` is given each finding that counts, with its tally, when it is found; ``release`` each Rpc whose
         contents no rule will look at any more.  ``one_by_one``: judge each noun by itself, and none by its class.
+        ``meant``: which nouns are judged, one by one; all by default.
         """
-        self.one_by_one = one_by_one
+        self.one_by_one = one_by_one or meant is not None
+        self.meant = meant
         self.rules = {rule.id: rule for rule in (all_rules().values() if rules is None else rules)}
         self.examples = examples
         self.keep = keep
@@ -243,6 +246,8 @@ class Auditor:
         return self.tallies.get(TallyKey(rule, connection, endpoint)) or RuleTally()
 
     def _judge(self, subject: Subject) -> None:
+        if self.meant is not None and not self.meant(subject):
+            return
         self._judge_by(self._seats_for(subject), subject)
 
     def _judge_by(self, seats: list[RuleSlot], subject: Subject) -> None:

@@ -136,8 +136,11 @@ class FileTable:
     def __len__(self) -> int:
         return len(self.names)
 
-    def add(self, rpc: Rpc) -> list[FileTransfer]:
-        """Note names, types and sizes; returns what the Rpc did to contents, in its order."""
+    def add(self, rpc: Rpc, counts: bool = True) -> list[FileTransfer]:
+        """Note names, types and sizes; returns what the Rpc did to contents, in its order.
+
+        ``counts``: it is one of those whose calls and transfers are counted.
+        """
         self.used = []
         if rpc.state == DUPLICATE_REPLY:
             return []
@@ -154,7 +157,7 @@ class FileTable:
             return []
         if messages.problem:
             self._note_undecoded(messages.problem)
-        return _FileUpdate(self, rpc, rpc.version or 0, server_of(rpc), messages).transfers
+        return _FileUpdate(self, rpc, rpc.version or 0, server_of(rpc), messages, counts).transfers
 
     def _note_undecoded(self, reason: str) -> None:
         if len(self.undecoded) >= MAX_REASONS and reason not in self.undecoded:
@@ -190,8 +193,11 @@ class FileTable:
 class _FileUpdate:
     """One Rpc on its way into the table."""
 
-    def __init__(self, table: FileTable, rpc: Rpc, version: int, server: str, messages: NfsMessages) -> None:
+    def __init__(
+        self, table: FileTable, rpc: Rpc, version: int, server: str, messages: NfsMessages, counts: bool
+    ) -> None:
         assert rpc.call is not None
+        self.counts = counts
         self.table, self.rpc, self.version, self.server, self.messages = table, rpc, version, server, messages
         self.begin = rpc.call.operation.first_time
         reply = rpc.reply.operation if rpc.reply is not None else None
@@ -200,7 +206,7 @@ class _FileUpdate:
         self.transfers: list[FileTransfer] = []
         for event in messages.events:
             if event.kind in (onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERED):
-                if event.handle is not None:
+                if event.handle is not None and counts:
                     self.contents(event, self.file(event.handle))
             else:
                 self.table.names.learn(server, event, self.end if self.end is not None else self.begin)
@@ -213,9 +219,10 @@ class _FileUpdate:
 
     def operation(self, done: FileOperation) -> None:
         file = self.file(done.handle)
-        self.table.used.append((file, done))
-        file.calls[done.operation] += 1
-        file.protocols.add((self.version, self.rpc.minor_version if self.version == 4 else None))
+        if self.counts:
+            self.table.used.append((file, done))
+            file.calls[done.operation] += 1
+            file.protocols.add((self.version, self.rpc.minor_version if self.version == 4 else None))
         if done.type is not None:
             file.type = done.type
         if self.end is None:

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Iterable, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from ..onc.compound import CALLBACK_NAMES, OPERATION_NAMES
-from ..onc.names import program_label
 from ..onc.programs import PROCEDURES
-from ..rpcrdma.rpcs import Rpc
 from ..units import moment
 from .moments import Moment
 
@@ -28,23 +24,6 @@ KNOWN_NAMES = frozenset(
     (*(name for names in PROCEDURES.values() for name in names), *OPERATION_NAMES.values(), *CALLBACK_NAMES.values())
 )
 """Every name of a procedure or operation that this program has."""
-
-
-def is_procedure(rpc: Rpc, name: str) -> bool:
-    """Whether ``name`` is what is called: the procedure, an operation of the COMPOUND, or either after a program.
-
-    Case does not matter; ``*`` and ``?`` stand for any characters and any character.
-    """
-    program, _, procedure = name.upper().rpartition(".")
-    if program:
-        labels = (
-            program_label(rpc.program, rpc.version, rpc.minor_version),
-            program_label(rpc.program, None),
-            program_label(rpc.program, rpc.version),
-        )
-        if not any(fnmatchcase(label.upper(), program) for label in labels):
-            return False
-    return any(fnmatchcase(called, procedure) for called in (rpc.name.upper(), *rpc.operations))
 
 
 def procedure_names(given: Iterable[str]) -> tuple[str, ...]:
@@ -170,65 +149,7 @@ def _said(when: Moment | None, nanoseconds: int) -> str:
     return f"{when.text if when else ''} ({moment(nanoseconds)})"
 
 
-@dataclass(slots=True)
-class RpcFilter:
-    """RPCs that pass every filter that is set; a filter with several values passes each of them.
-
-    ``slower_than`` is in nanoseconds; ``since`` and ``until`` are compared with the time of the first packet.
-    """
-
-    procedures: Sequence[str] = ()
-    xids: Sequence[int] = ()
-    connections: Sequence[int] = ()
-    slower_than: int | None = None
-    errors: bool = False
-    """Only RPCs that failed or are incomplete."""
-    since: Moment | None = None
-    until: Moment | None = None
-    _since: int | None = None
-    _until: int | None = None
-    _found: set[object] = field(default_factory=set)
-    """Values of filters that some RPC had."""
-
-    def begin(self, first_time: int) -> None:
-        """The capture begins at ``first_time``, in nanoseconds since the Unix epoch: what moments are counted from."""
-        self._since = self.since and self.since.absolute(first_time)
-        self._until = self.until and self.until.absolute(first_time)
-
-    def passes(self, rpc: Rpc) -> bool:
-        """Whether the RPC is meant.  Raises nothing; ``begin`` comes before it where there are times."""
-        named = [name for name in self.procedures if is_procedure(rpc, name)]
-        self._found.update(named)
-        if self.xids:
-            self._found.add(("xid", rpc.xid))
-        if self.connections:
-            self._found.add(("connection", rpc.connection.number))
-        call = rpc.call or rpc.reply
-        begin = call.operation.first_time if call is not None else 0
-        return not (
-            (self.procedures and not named)
-            or (self.xids and rpc.xid not in self.xids)
-            or (self.connections and rpc.connection.number not in self.connections)
-            or (self.slower_than is not None and (rpc.latency is None or rpc.latency.total <= self.slower_than))
-            or (self.errors and rpc.state == "complete")
-            or (self._since is not None and begin < self._since)
-            or (self._until is not None and begin >= self._until)
-        )
-
-    def problem(self, capture: CaptureExtent) -> str:
-        """Why a filter can match nothing, after all RPCs were tried; '' where none is so."""
-        for name in self.procedures:
-            bare = name.upper().rpartition(".")[2]
-            if name not in self._found and not any(fnmatchcase(known, bare) for known in KNOWN_NAMES):
-                return f"no procedure or operation {name!r}{_near(bare)}"
-        wanted = [number for number in self.connections if ("connection", number) not in self._found]
-        return (
-            unknown_connections(wanted, capture)
-            or unknown_xids(self.xids, {xid for xid in self.xids if ("xid", xid) in self._found})
-            or empty_span(self.since, self.until, capture)
-        )
-
-
-def _near(name: str) -> str:
-    near = get_close_matches(name, KNOWN_NAMES, 2, 0.7)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+def near(name: str, names: Iterable[str]) -> str:
+    """Names that are nearly that, as a question; '' where there are none."""
+    found = get_close_matches(name, names, 3, 0.7)
+    return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,21 @@ from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.session import Session
 from rdmascope.cli.main import main
 from rdmascope.dissect.measure.moments import parse_moment
-from rdmascope.dissect.measure.selection import is_procedure
 from rdmascope.dissect.measure.statistics import Statistics
+from rdmascope.dissect.onc.names import program_label
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 NAME = "rxe-nfs-all"
+
+
+def is_procedure(rpc: Rpc, name: str) -> bool:
+    """Whether ``name`` is what is called: the procedure, an operation of the COMPOUND, or either after a program."""
+    program, _, procedure = name.upper().rpartition(".")
+    versions = ((), (rpc.version,), (rpc.version, rpc.minor_version))
+    labels = [program_label(rpc.program, *(one or (None,))).upper() for one in versions]
+    called = (rpc.name.upper(), *rpc.operations)
+    return (not program or program in labels) and any(fnmatchcase(one, procedure) for one in called)
 
 
 def tables(name: str = NAME) -> Iterator[tuple[RpcTable, Session]]:
@@ -135,11 +145,11 @@ def test_a_filter_that_nothing_passes_says_so() -> None:
     with closing(Condition(sugar=Sugar(users=("nobody",)))) as condition:
         for table, session in tables():
             condition.selected(table, session)
-        assert condition.problem() == "no RPC of 229 passes the filter: (\"user\" = 'nobody')"
+        assert condition.problem(session) == "no RPC of 229 passes the filter: user nobody"
     with closing(Condition(sugar=Sugar(procedures=("RAED",)))) as condition:
         for table, session in tables():
             condition.selected(table, session)
-        assert condition.problem() == "no procedure or operation 'RAED'"
+        assert condition.problem(session) == "no procedure or operation 'RAED'; did you mean READ?"
 
 
 def test_export_of_what_passes(tmp_path: Path) -> None:

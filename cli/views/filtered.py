@@ -1,0 +1,21 @@
+"""What a filter left, in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import Condition
+
+
+def filter_line(condition: Condition, shown: str = "") -> Text:
+    """How many RPCs passed, and by what filter; ``shown``: what is there of them."""
+    what = f"; {shown}" if shown else ""
+    return Text(f"only {condition.passed:,} of {condition.tried:,} RPCs: {condition}{what}", "yellow")
+
+
+def words_of(condition: Condition | None) -> str | None:
+    """The filter of a record: None for none."""
+    return None if condition is None else str(condition)
