@@ -191,10 +191,11 @@ class Condition:
 
     def problem(self, session: Session) -> str:
         """Why nothing passed, after all RPCs of a session were judged; '' where something did, or none were there."""
-        impossible = self.impossible(session)
-        if impossible or self.passed or not self.tried:
-            return impossible
-        return f"no RPC of {self.tried:,} passes the filter: {self}"
+        return self.impossible(session) or self.nothing_passed()
+
+    def nothing_passed(self) -> str:
+        """That no RPC did; '' where one did, or none were there."""
+        return "" if self.passed or not self.tried else f"no RPC of {self.tried:,} passes the filter: {self}"
 
     def impossible(self, session: Session) -> str:
         """Which filter nothing can pass, after all RPCs of a session were judged; '' where each can be passed."""

@@ -84,7 +84,7 @@ def write_tables(
     if condition is not None:
         names = [name for name in names if _belonging(TABLES[name])]
         _choose(database, condition, extent.first_time)
-        if problem := condition.problem():
+        if problem := condition.nothing_passed():
             raise CaptureError(problem)
     elif format == "parquet":
         note_origin(database, captures, extent, damage)

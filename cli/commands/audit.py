@@ -27,7 +27,7 @@ from ..options import connection_filter_options
 from ..reading import opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views import audit as views
-from ..views.filtered import filter_line, words_of
+from ..views.filtered import filter_field, filter_line
 
 if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
@@ -168,7 +168,7 @@ def command(
             results.append(result)
             if as_json:
                 for line in audit_records(result):
-                    words = {"filter": words_of(condition)} if line["type"] == "audit" else {}
+                    words = filter_field(condition) if line["type"] == "audit" else {}
                     print_json({**reading.placed(line), "file": file, **words})
             else:
                 if at:

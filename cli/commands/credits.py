@@ -15,7 +15,7 @@ from ..options import connection_filter_options
 from ..reading import file_argument, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views.credits import credits_view
-from ..views.filtered import filter_line, words_of
+from ..views.filtered import filter_field, filter_line
 
 if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
@@ -90,7 +90,7 @@ def command(
     for at, one in enumerate(chosen):
         if as_json:
             fields = {**reading.placed(credits_record(one)), "file": reading.path}
-            print_json({**fields, "filter": words_of(condition)})
+            print_json({**fields, **filter_field(condition)})
         else:
             if at:
                 click.echo()

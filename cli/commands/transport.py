@@ -17,7 +17,7 @@ from rdmascope.dissect.units import plural
 from ..options import connection_filter_options
 from ..reading import file_argument, opened, recognition_options
 from ..terminal import complain, console, print_json, show
-from ..views.filtered import filter_line, words_of
+from ..views.filtered import filter_field, filter_line
 
 if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
@@ -119,7 +119,7 @@ def command(
         waited = [entry for _, _, entry in sorted(paid.get(one.number, []), reverse=True)]
         if as_json:
             fields = transport_record(analyzer.conversation(one), health, waited)
-            print_json({**reading.placed(fields), "file": reading.path, "filter": words_of(condition)})
+            print_json({**reading.placed(fields), "file": reading.path, **filter_field(condition)})
         else:
             if at:
                 click.echo()

@@ -16,6 +16,6 @@ def filter_line(condition: Condition, shown: str = "") -> Text:
     return Text(f"only {condition.passed:,} of {condition.tried:,} RPCs: {condition}{what}", "yellow")
 
 
-def words_of(condition: Condition | None) -> str | None:
-    """The filter of a record: None for none."""
-    return None if condition is None else str(condition)
+def filter_field(condition: Condition | None) -> dict[str, str]:
+    """The filter of a record, where there is one."""
+    return {} if condition is None else {"filter": str(condition)}

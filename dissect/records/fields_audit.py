@@ -92,6 +92,7 @@ TYPES = {
             "violations": ("integer", "violations, without notes"),
             "notes": ("integer", "notes"),
             "waived": ("integer", "findings that a file of exceptions waives"),
+            "filter": ("string|absent", "filters, which only RPCs that pass are judged for; absent without filters"),
             **common("file"),
         },
     ),

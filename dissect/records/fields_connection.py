@@ -265,6 +265,10 @@ TYPES = {
             "delayed_rpcs[].delay_ns": ("integer", "time it waited"),
             "delayed_rpcs[].latency_ns": ("integer|null", "its latency"),
             "delayed_rpcs[].retransmissions": ("integer", "packets (iWARP: segments) retransmitted for it"),
+            "filter": (
+                "string|absent",
+                "filters, which only connections of RPCs that pass are shown for; absent without filters",
+            ),
             **common("file"),
         },
     ),

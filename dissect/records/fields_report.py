@@ -270,6 +270,10 @@ TYPES = {
             "at_limit_ns": ("integer", "time with as many calls outstanding as the credits allow"),
             "at_limit_count": ("integer", "how often it got there"),
             "exceeded": ("integer", "calls sent beyond the credits"),
+            "filter": (
+                "string|absent",
+                "filters, which only connections of RPCs that pass are shown for; absent without filters",
+            ),
             **common("first_time_ns", "last_time_ns"),
             "interval_ns": ("integer", "length of an interval"),
             "intervals": ("array of object", "intervals with traffic"),

@@ -149,7 +149,7 @@ def test_a_filter_that_nothing_passes_says_so() -> None:
     with closing(Condition(sugar=Sugar(procedures=("RAED",)))) as condition:
         for table, session in tables():
             condition.selected(table, session)
-        assert condition.problem(session) == "no procedure or operation 'RAED'; did you mean READ?"
+        assert condition.problem(session).startswith("no procedure or operation 'RAED'; did you mean READ")
 
 
 def test_export_of_what_passes(tmp_path: Path) -> None:
