@@ -143,6 +143,7 @@ class Reading(Session):
                 self._progress = at
                 yield from super()._read(line)
         finally:
+            gc.freeze()  # Nor will it be: looking through it takes as long as a tenth of the reading.
             if before:
                 gc.enable()
 

@@ -131,7 +131,7 @@ class Samples:
 
     def distribution(self, count: int | None = None) -> Distribution | None:
         """None without samples; where ``count`` is more than there are, the rest are zeros."""
-        stored = self.count
+        stored = self._binned + len(self.recent)
         count = stored if count is None else count
         if not count:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 import click
@@ -228,10 +229,8 @@ def print_records(reading: Read, gathered: Gathered, condition: Condition | None
     names = reading.analyzer.addresses
     points = [capture_point_record(one.path, one.first, one.common, names, one.whole) for one in reading.other_points]
     facts = gathered.facts(reading.analyzer, _error(reading))
-    for record in (
-        *points,
-        *report_records(facts, reading.analyzer, diagnose(facts), "" if condition is None else str(condition)),
-    ):
+    words = "" if condition is None else str(condition)
+    for record in chain(points, report_records(facts, reading.analyzer, diagnose(facts), words)):
         print_json({**reading.placed(record), "file": reading.path})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 CLASS_CM = 0x07
@@ -112,6 +113,7 @@ def service_port(service_id: int) -> int | None:
     return service_id & 0xFFFF if service_id >> 24 == IP_CM_SERVICE else None
 
 
+@lru_cache(maxsize=1024)
 def address_text(address: bytes, version: int | None = None) -> str:
     """A 16-byte address as text: IPv4 where it is an IPv4-mapped GID, or where ``version`` 4 says so."""
     if version == 4:

@@ -219,16 +219,22 @@ class SenderLedger:
     @property
     def original_captured(self) -> Tally:
         """Packets of which an earlier transmission is in the capture, copies among them."""
+        if not self._original_captured:
+            return NONE
         return sum(self._original_captured.values(), NONE)
 
     @property
     def original_missing(self) -> Tally:
         """Packets whose earlier transmission was lost before the capture point."""
+        if not self._original_missing:
+            return NONE
         return sum(self._original_missing.values(), NONE)
 
     @property
     def retransmitted(self) -> Tally:
         """Packets that were retransmitted, wherever the first transmission was lost; no copies."""
+        if not self._original_captured and not self._original_missing:
+            return NONE
         return sum((tally for cause, tally in self.causes.items() if cause != DUPLICATE), NONE)
 
     def __iter__(self) -> Iterator[OpenRetransmission]:

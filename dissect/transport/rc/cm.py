@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ...arrays import Bytes
@@ -12,6 +13,8 @@ from ...layers.columns import Column, compiled
 from ...layers.opcodes import PATH_MTU
 
 MAD_SIZE, MAD_HEADER_SIZE = 256, 24
+MANAGEMENT_CLASS, METHOD, ATTRIBUTE_ID = 1, 3, 16
+"""Their places in the header of a Management Datagram (13.4.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,46 +69,74 @@ def read_cm(
     if not kind or (kinds is not None and kind not in kinds):
         return None
     body = datagram[MAD_HEADER_SIZE:]
-    layout = compiled(layer)
-
-    def field(name: str) -> Any:
-        column = layout.columns.get(name)
-        return None if column is None else _value(column, body)
-
-    private_data = body[layout.size :]
-    service_id = field("serviceid")
+    size, columns = _fields(kind, layer)
+    local, remote, local_qpn, remote_qpn, psn, service_id, resources, depth, retries, rnr_retries, mtu, reason = (
+        [None if column is None else _value(column, body) for column in columns]
+        if len(body) < size
+        else _whole(columns, body)
+    )
+    private_data = body[size:]
     port = None if service_id is None else service_port(service_id)
     addresses = None
     if port is not None and kind in ("REQ", "SIDR_REQ"):
-        ip_cm = _values("IPCMRequest", private_data)
-        if ip_cm["dip"] is not None:
-            addresses = (
-                address_text(ip_cm["sip"], ip_cm["ipv"]),
-                address_text(ip_cm["dip"], ip_cm["ipv"]),
-            )
+        ip_cm = compiled("IPCMRequest").columns
+        version, source, destination = (_value(ip_cm[name], private_data) for name in ("ipv", "sip", "dip"))
+        if destination is not None:
+            addresses = address_text(source, version), address_text(destination, version)
         private_data = private_data[IP_CM_SIZE:]
-    reason = field("reason")
     return ManagementMessage(
         kind,
         _value(compiled("MAD").columns["transactionid"], datagram),
-        local_comm_id=field("requestid" if kind.startswith("SIDR") else "localcommid"),
-        remote_comm_id=field("remotecommid"),
-        local_qpn=field("qpn" if kind == "SIDR_REP" else "localqpn"),
-        remote_qpn=field("remoteqpneecn"),
-        start_psn=field("startpsn"),
+        local_comm_id=local,
+        remote_comm_id=remote,
+        local_qpn=local_qpn,
+        remote_qpn=remote_qpn,
+        start_psn=psn,
         service_id=service_id,
         service_port=port,
-        responder_resources=field("responderres" if kind == "REQ" else "respres"),
-        initiator_depth=field("initdepth"),
-        retry_count=field("retrcount"),
-        rnr_retry=field("rnrretrcount"),
-        path_mtu=PATH_MTU.get(field("pppmtu") or 0),
+        responder_resources=resources,
+        initiator_depth=depth,
+        retry_count=retries,
+        rnr_retry=rnr_retries,
+        path_mtu=PATH_MTU.get(mtu or 0),
         reason=reason,
         reason_name="" if reason is None else REJECT_REASONS.get(reason, f"Reason {reason}"),
         ip_addresses=addresses,
         private_data=private_data,
         truncated=len(datagram) < MAD_SIZE,
     )
+
+
+@cache
+def _fields(kind: str, layer: str) -> tuple[int, tuple[Column | None, ...]]:
+    """Bytes of the header of such a message, and where in it the fields of a ``ManagementMessage`` are."""
+    names = (
+        "requestid" if kind.startswith("SIDR") else "localcommid",
+        "remotecommid",
+        "qpn" if kind == "SIDR_REP" else "localqpn",
+        "remoteqpneecn",
+        "startpsn",
+        "serviceid",
+        "responderres" if kind == "REQ" else "respres",
+        "initdepth",
+        "retrcount",
+        "rnrretrcount",
+        "pppmtu",
+        "reason",
+    )
+    layout = compiled(layer)
+    return layout.size, tuple(layout.columns.get(name) for name in names)
+
+
+def _whole(columns: Iterable[Column | None], body: bytes) -> list[Any]:
+    """Fields of at most 64 bits, all of which the body holds."""
+    read = int.from_bytes
+    return [
+        None
+        if one is None
+        else read(body[one.first : one.first + one.width], "big") >> one.shift & one.mask  # type: ignore[operator]
+        for one in columns
+    ]
 
 
 def mad_values(datagram: bytes) -> tuple[dict[str, Any], str, dict[str, Any]]:
@@ -120,10 +151,9 @@ def mad_values(datagram: bytes) -> tuple[dict[str, Any], str, dict[str, Any]]:
 
 def _what(datagram: bytes) -> tuple[str, str]:
     """The name of the CM message in a Management Datagram and that of its layer, '' for none."""
-    columns = compiled("MAD").columns
-    if _value(columns["mgmtclass"], datagram) != CLASS_CM or _value(columns["method"], datagram) != METHOD_SEND:
+    if len(datagram) < ATTRIBUTE_ID + 2 or datagram[MANAGEMENT_CLASS] != CLASS_CM or datagram[METHOD] != METHOD_SEND:
         return "", ""
-    return CM_LAYERS.get(_value(columns["attributeid"], datagram), ("", ""))
+    return CM_LAYERS.get(datagram[ATTRIBUTE_ID] << 8 | datagram[ATTRIBUTE_ID + 1], ("", ""))
 
 
 def _values(layer: str, data: bytes) -> dict[str, Any]:

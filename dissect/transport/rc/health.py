@@ -11,7 +11,7 @@ import numpy as np
 
 from ...arrays import Int64s, Rows, some
 from ...layers import opcodes
-from ...percentiles import NO_SAMPLES, Distribution, Samples, added
+from ...percentiles import NO_SAMPLES, Distribution, added, distribution
 from ...serial import PSN
 from ..acknowledgements import Acknowledgements, PacketColumns
 from ..capture_point import capture_point
@@ -228,6 +228,8 @@ class RcHealth:
 
     def _listed(self) -> list[Retransmission]:
         """In order; where the lost packet came damaged, that is the loss."""
+        if all(queue.untroubled for queue in self.retransmissions):
+            return []
         found: list[Retransmission] = []
         for queue in self.retransmissions:
             damaged = {psn: (frame, time) for frame, psn, time in self.sent[queue.initiator].failures}
@@ -253,15 +255,15 @@ class RcHealth:
         for end in (0, 1):
             self.sent[end].settle(self.sent[1 - end].marks)
         listed = self._listed()
-        counts = sum((one.counts for one in self.connection.ledgers), Counter[str]())
-        counts += Counter(one.cause for queue in self.retransmissions for one in queue.unheeded)
+        counts: Counter[str] = Counter()
+        if listed or any(self.connection.ledgers):
+            counts = sum((one.counts for one in self.connection.ledgers), counts)
+            counts += Counter(one.cause for queue in self.retransmissions for one in queue.unheeded)
         real = [one for one in listed if one.lost != "nothing"]
         waits: list[Distribution | None] = []
         for name in ("loss_to_nak", "nak_to_retransmission", "loss_to_retransmission"):
-            samples = Samples()
             known = [value for one in real if (value := getattr(one, name)) is not None]
-            samples.add(np.array(known, np.int64))
-            waits.append(samples.distribution())
+            waits.append(distribution(np.array(known, np.int64)) if known else None)
         return TransportHealth(
             self.connection.number,
             self.connection.transport,

@@ -400,6 +400,11 @@ class RcRetransmissions:
     # What became of it
 
     @property
+    def untroubled(self) -> bool:
+        """Nothing was retransmitted, or asked for by a NAK that waits."""
+        return not self._naks and not self.requests
+
+    @property
     def unheeded(self) -> list[OpenRetransmission]:
         """NAKs that no retransmission answered."""
         return [
