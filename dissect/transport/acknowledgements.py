@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,10 +82,32 @@ class PacketColumns:
         """From the packet with this index on."""
         return PacketColumns(self._table[:, first:].copy())
 
+    def part(self, first: int, end: int) -> PacketColumns:
+        """A copy of some of them."""
+        return PacketColumns(self._table[:, first:end].copy())
+
     @staticmethod
     def joined(parts: Sequence[PacketColumns]) -> PacketColumns:
         """One behind the other."""
         return parts[0] if len(parts) == 1 else PacketColumns(np.concatenate([part._table for part in parts], axis=1))
+
+
+class Answered(NamedTuple):
+    """What a batch shows of a queue whose earlier requests are all acknowledged."""
+
+    acks: int
+    acked: int | None
+    """The highest PSN that was acknowledged; None without an ACK."""
+    last_answer: int
+    """Nanoseconds; of the last ACK."""
+    delays: Int64s
+    turnarounds: Int64s
+    advancing: int
+    most: int
+    """Requests that one ACK acknowledged."""
+    psns: Int64s
+    """Of requests that are not acknowledged."""
+    times: Int64s
 
 
 class Acknowledgements:
@@ -159,6 +181,26 @@ class Acknowledgements:
             self.acked = int(reached[-1])
         if reads is not None or len(self._open_reads):
             self._count_reads(reads, positive, reached, before)
+
+    def passed(self, one: Answered) -> None:
+        """The same, where no request was pending, and what came was counted."""
+        if one.acked is not None:
+            self.acks += one.acks
+            self.acked, self.last_answer = one.acked, one.last_answer
+        if one.advancing:
+            self.delay = added(self.delay, one.delays)
+            self.turnaround = added(self.turnaround, one.turnarounds)
+            self.advancing += one.advancing
+            self.acknowledged += len(one.delays)
+            self.max_acknowledged = max(self.max_acknowledged, one.most)
+        if len(one.psns):
+            self._psns, self._times = one.psns[-MAX_PENDING:].copy(), one.times[-MAX_PENDING:].copy()
+            self._reads = np.zeros(len(self._psns), np.bool_)
+
+    @property
+    def reading(self) -> bool:
+        """RDMA Reads are under way."""
+        return len(self._open_reads) > 0
 
     def compact(self) -> None:
         """Keep no more memory than what is pending needs."""

@@ -117,6 +117,15 @@ class Connection:
     stray_packets: list[int] = field(default_factory=lambda: [0, 0])
     """Packets whose PSN fits nothing before or after them."""
 
+    def passed(self, sender: int, packets: int, size: int, first: tuple[int, int], last: tuple[int, int]) -> None:
+        """``sender`` sent so many packets and bytes; frame and time of the first and the last of them."""
+        self.packets[sender] += packets
+        self.bytes[sender] += size
+        if not self.first_frame or first[0] < self.first_frame:
+            self.first_frame, self.first_time = first
+        if last[0] > self.last_frame:
+            self.last_frame, self.last_time = last
+
     def contradict(self, sender: int, frames: Iterable[int]) -> None:
         """Frames of ``sender`` retransmit with other bytes than before."""
         room = MAX_CONTRADICTED - len(self.contradicted[sender])

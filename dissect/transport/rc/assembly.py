@@ -28,8 +28,10 @@ _KIND[opcodes.IS_READ_REQUEST] = Kind.READ
 _KIND[opcodes.IS_ATOMIC] = Kind.ATOMIC
 _SEND, _WRITE, _READ, _ATOMIC = (int(kind) for kind in Kind)
 _KINDS = tuple(Kind)
-_SEND_ONLY = (_KIND == _SEND) & opcodes.IS_ONLY & ~opcodes.HAS_RETH
+SEND_ONLY = (_KIND == _SEND) & opcodes.IS_ONLY & ~opcodes.HAS_RETH
 """Opcodes of Sends that are one packet."""
+WRITE_ONLY = (_KIND == _WRITE) & opcodes.IS_ONLY
+"""Opcodes of RDMA Writes that are one packet."""
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
 
@@ -94,15 +96,32 @@ class RequestAssembly:
             self._out = []
         return self._out
 
-    def take(self) -> tuple[Delivered, list[SendRun]]:
-        """What became complete since the last call; the Operations of each of the two are in order."""
+    def worthy(self, sends: int, others: int) -> bool:
+        """Whether so many plain Sends among so many other messages take less time in columns."""
+        return sends >= MIN_RUN and PLAIN_SHARE * sends >= sends + others
+
+    def singles(self, data: Bytes, sends: Rows, others: Rows, psns: Int64s, order: int) -> None:
+        """Requests of one packet each: plain Sends, and ``others`` with their PSNs; the last frame is ``order``."""
+        if len(sends):
+            self._runs = [SendRun(data, sends, self.sender)]
+        if len(others):
+            places = np.arange(len(others))
+            self._emit_all(data, others, psns, places, places)
+        self.order = order
+
+    def take(self, remember: bool = True) -> tuple[Delivered, list[SendRun]]:
+        """What became complete since the last call; the Operations of each of the two are in order.
+
+        Without ``remember``, no repetition of it is expected.
+        """
         self._taken = self.delivered
         out, self._out = self._out or [], None
         runs, self._runs = self._runs or [], None
         if self.reused:
             for _, operation in out:
                 operation.reused = self.reused.pop(operation.psn, 0)
-        self.recent.add(out, runs)
+        if remember:
+            self.recent.add(out, runs)
         return out, runs
 
     def gap(self, start: int, end: int, opcode: int) -> None:
@@ -299,7 +318,7 @@ class RequestAssembly:
         if int(orders[0]) <= self.order or some(orders[1:] <= orders[:-1]):
             return None
         plain: NDArray[np.bool_] = (
-            _SEND_ONLY[rows["opcode"]] & (rows["captured"] == rows["length"]) & (rows["headers"] != 0)
+            SEND_ONLY[rows["opcode"]] & (rows["captured"] == rows["length"]) & (rows["headers"] != 0)
         )[starts] & single
         return plain if PLAIN_SHARE * int(np.count_nonzero(plain)) >= max(len(starts), PLAIN_SHARE * MIN_RUN) else None
 

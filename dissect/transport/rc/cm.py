@@ -132,9 +132,7 @@ def _whole(columns: Iterable[Column | None], body: bytes) -> list[Any]:
     """Fields of at most 64 bits, all of which the body holds."""
     read = int.from_bytes
     return [
-        None
-        if one is None
-        else read(body[one.first : one.first + one.width], "big") >> one.shift & one.mask  # type: ignore[operator]
+        None if one is None else read(body[one.first : one.first + one.width], "big") >> one.shift & one.mask  # type: ignore[operator]
         for one in columns
     ]
 

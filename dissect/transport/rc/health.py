@@ -90,6 +90,22 @@ class _EndpointCounts:
             self.marked += int(np.count_nonzero(marked))
             self.marks = np.concatenate((self.marks, rows["time"][marked]))[-MARKED_KEPT:]
 
+    def passed(self, packets: int, time: int) -> None:
+        """The same, of packets without a mark, the last at ``time``."""
+        self.packets += packets
+        self.last_time = time
+
+    def carried(self, length: int, first: int, last: int, active: int) -> None:
+        """The same as ``count``, of packets that were counted: bytes, and times of what has payload.
+
+        ``active``: nanoseconds between ``first`` and ``last`` that are no pause.
+        """
+        self.bytes += length
+        self.active += active
+        if self.last_payload is not None and 0 <= first - self.last_payload <= PAUSE:
+            self.active += first - self.last_payload
+        self.last_payload = last
+
     def count(self, parts: Sequence[PacketColumns | None]) -> None:
         """Its requests and its responses."""
         carrying: list[Int64s] = []
@@ -192,6 +208,19 @@ class RcHealth:
             self.sent[1 - initiator].count((answers,))
             return _Batch(None, None, None, None)
         return _Batch(asked, answers, head, queue.head)
+
+    def expecting(self, heads: tuple[int | None, ...]) -> bool:
+        """Nothing unusual is under way, and the next PSNs of both ends are these."""
+        if self._waiting:
+            self._count()
+        return all(
+            queue.head == head is not None and answers.acked < head and not answers.reading and not len(sent.notices)
+            for queue, head, answers, sent in zip(self.retransmissions, heads, self.answers, self.sent, strict=True)
+        )
+
+    def renew(self) -> None:
+        """There is more of it than was asked for."""
+        self._delays = None
 
     def flush(self) -> None:
         """Nothing more is expected: count what waits, and drop the packets that retransmissions are looked for in."""

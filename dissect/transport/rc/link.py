@@ -38,6 +38,17 @@ class RcLink:
         """It was quiet for so long that no repetition is expected."""
         self.waiting: Delivered = []
 
+    @property
+    def expecting(self) -> bool:
+        """Nothing unusual is under way, and it is known which packets come next."""
+        first, second = self.queues
+        return (
+            not self.waiting
+            and first.expecting
+            and second.expecting
+            and self.health.expecting((first.head, second.head))
+        )
+
     def feed(self, data: Bytes, sent: tuple[Rows, Rows], runs: list[SendRun] | None = None) -> Delivered:
         """Packets of one batch, by sender, each in capture order; Operations in the order of events.
 
@@ -50,12 +61,9 @@ class RcLink:
             split.append((take(rows, ~responding), take(rows, responding)))
             if not len(rows):
                 continue
-            connection.packets[sender] += len(rows)
-            connection.bytes[sender] += int(rows["length"].sum())
-            if not connection.first_frame or rows["frame"][0] < connection.first_frame:
-                connection.first_frame, connection.first_time = int(rows["frame"][0]), int(rows["time"][0])
-            if rows["frame"][-1] > connection.last_frame:
-                connection.last_frame, connection.last_time = int(rows["frame"][-1]), int(rows["time"][-1])
+            frames, times = rows["frame"], rows["time"]
+            ends = [(int(frames[at]), int(times[at])) for at in (0, -1)]
+            connection.passed(sender, len(rows), int(rows["length"].sum()), *ends)
         self.packets += len(sent[0]) + len(sent[1])
         self.forgotten = False
         fresh: list[tuple[Delivered, list[SendRun]]] = []

@@ -29,6 +29,11 @@ class MissingRequests:
         self._unconfirmed: tuple[int, int] | None = None
         """PSN behind the last gap that no acknowledgement confirms, and packets in all of those."""
 
+    @property
+    def quiet(self) -> bool:
+        """What comes next confirms or contradicts nothing."""
+        return self._open is None and self._unconfirmed is None
+
     def answered(self, head: int, rows: Rows, psns: Int64s) -> None:
         """Some of these responses answer requests from ``head`` on, which was not seen."""
         if self._open is not None and self._open.start == head:

@@ -23,6 +23,7 @@ from .flow_notes import FlowNotes
 from .link import RcLink
 from .management import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused
 from .pairing import NO_READER, Flow, Pair, SendReader, UnpairedFlows
+from .together import feed_together
 
 UNPAIRED = 30_000_000_000
 """Nanoseconds without a packet, after which a flow finds its partner as well as it can, or none."""
@@ -149,9 +150,10 @@ class RcObserver:
                 self.unpaired.hold(key, data, take(rows, part))
             else:
                 portions.setdefault(id(binding.link), (binding.link, [[], []]))[1][binding.sender].append(part)
-        events: list[Event] = []
-        for link, (first, second) in portions.values():
-            sent = take(rows, _joined(first)), take(rows, _joined(second))
+        joined = [(link, _joined(first), _joined(second)) for link, (first, second) in portions.values()]
+        events, joined = feed_together(data, rows, joined, runs)
+        for link, first, second in joined:
+            sent = take(rows, first), take(rows, second)
             made: list[SendRun] | None = None if runs is None else []
             events += [(order, link, operation) for order, operation in link.feed(data, sent, made)]
             link.settle()

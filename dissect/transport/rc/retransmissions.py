@@ -185,6 +185,21 @@ class RcRetransmissions:
         self._sent.trim()
         self._answers.trim()
 
+    def passed(self, head: int | None, answered: bool) -> None:
+        """Requests came in order, up to the PSN ``head``; ``answered``: and acknowledgements."""
+        if head is not None:
+            self.started = True
+            self._open = self._expected = None
+            self.head = head
+        self._answered = self._answered or answered
+
+    def remember(self, requests: PacketColumns | None, responses: PacketColumns | None) -> None:
+        """Retransmissions are looked for among these."""
+        for history, columns in ((self._sent, requests), (self._answers, responses)):
+            if columns is not None:
+                history.add(columns)
+                history.trim()
+
     def _old_responses(self, responses: PacketColumns) -> list[Int64s]:
         """Read responses that are not beyond all before them, in runs."""
         reading = places(opcodes.IS_READ_RESPONSE[responses.opcodes])

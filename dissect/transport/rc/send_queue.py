@@ -129,6 +129,13 @@ class SendQueue:
             runs += self.messages.runs
         return self._take()
 
+    @property
+    def expecting(self) -> bool:
+        """Nothing unusual is under way, and it is known which PSN comes next."""
+        waiting = self.held or self.responses or self.messages.partial or self.messages.reused
+        odd = self.stray or self._detached or self.given_up or not self.missing.quiet
+        return self.head is not None and not waiting and not odd and all(read.complete for read in self.reads.reads)
+
     def finish(self) -> Delivered:
         """The capture or the connection is over: what waits will not be completed."""
         self._give_up()

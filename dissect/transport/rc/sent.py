@@ -113,12 +113,12 @@ class _LatestRequests:
 
     def sent(self, chosen: Int64s) -> Rows:
         """SENT rows of some of them."""
-        return _sent(self.data, take(self.rows, chosen), self.psns[chosen], self.ends[chosen])
+        return sent_rows(self.data, take(self.rows, chosen), self.psns[chosen], self.ends[chosen])
 
     def last(self, count: int) -> Rows:
         """SENT rows of the last ones."""
         first = max(0, len(self.rows) - count)
-        return _sent(self.data, self.rows[first:], self.psns[first:], self.ends[first:])
+        return sent_rows(self.data, self.rows[first:], self.psns[first:], self.ends[first:])
 
 
 class SentRequests:
@@ -145,7 +145,12 @@ class SentRequests:
         if self._batch is None:
             return
         last = self._batch.last(KEPT)
-        self._batch = self._kept_by_psn = None
+        self._batch = None
+        self.keep(last)
+
+    def keep(self, last: Rows) -> None:
+        """``last``: at most ``KEPT`` SENT rows, which came last."""
+        self._kept_by_psn = None
         room = KEPT - len(last)
         if not room or not len(self._kept):
             self._kept = last
@@ -163,7 +168,7 @@ class SentRequests:
         behind those that were acknowledged before a frame.  A packet whose earlier transmission is not known is taken
         for a retransmission.
         """
-        fresh = _sent(data, rows, psns, psns + 1)
+        fresh = sent_rows(data, rows, psns, psns + 1)
         frames, opcode = fresh["frame"], fresh["opcode"]
         begins = _BEGINS_SEND[opcode]
         retransmitted = np.zeros(len(rows), np.bool_)
@@ -234,7 +239,7 @@ def _alike(rows: Rows, earlier: Rows) -> Rows:
     return alike
 
 
-def _sent(data: Bytes, rows: Rows, psns: Int64s, ends: Int64s) -> Rows:
+def sent_rows(data: Bytes, rows: Rows, psns: Int64s, ends: Int64s) -> Rows:
     """PACKET rows as SENT rows."""
     found = np.zeros(len(rows), SENT)
     found["psn"], found["end"] = psns, ends
