@@ -92,7 +92,7 @@ class PacketColumns:
         return parts[0] if len(parts) == 1 else PacketColumns(np.concatenate([part._table for part in parts], axis=1))
 
 
-class Answered(NamedTuple):
+class AnsweredBatch(NamedTuple):
     """What a batch shows of a queue whose earlier requests are all acknowledged."""
 
     acks: int
@@ -103,7 +103,7 @@ class Answered(NamedTuple):
     delays: Int64s
     turnarounds: Int64s
     advancing: int
-    most: int
+    largest: int
     """Requests that one ACK acknowledged."""
     psns: Int64s
     """Of requests that are not acknowledged."""
@@ -182,7 +182,7 @@ class Acknowledgements:
         if reads is not None or len(self._open_reads):
             self._count_reads(reads, positive, reached, before)
 
-    def passed(self, one: Answered) -> None:
+    def passed(self, one: AnsweredBatch) -> None:
         """The same, where no request was pending, and what came was counted."""
         if one.acked is not None:
             self.acks += one.acks
@@ -192,7 +192,7 @@ class Acknowledgements:
             self.turnaround = added(self.turnaround, one.turnarounds)
             self.advancing += one.advancing
             self.acknowledged += len(one.delays)
-            self.max_acknowledged = max(self.max_acknowledged, one.most)
+            self.max_acknowledged = max(self.max_acknowledged, one.largest)
         if len(one.psns):
             self._psns, self._times = one.psns[-MAX_PENDING:].copy(), one.times[-MAX_PENDING:].copy()
             self._reads = np.zeros(len(self._psns), np.bool_)

@@ -16,7 +16,7 @@ import numpy as np
 from ...arrays import Bytes, Int64s, Rows, take
 from ...layers import opcodes
 from ...serial import PSN
-from ..acknowledgements import Answered, PacketColumns
+from ..acknowledgements import AnsweredBatch, PacketColumns
 from ..operations import Operation
 from ..send_runs import SendRun
 from .assembly import SEND_ONLY, WRITE_ONLY
@@ -26,7 +26,7 @@ from .sent import KEPT, sent_rows
 
 MANY = 16
 """Connections of a batch from which on this takes less time."""
-MOST = 1 << 20
+MAX_SECTION = 1 << 20
 """Packets of one sender in a batch, so that no PSN occurs twice."""
 _BEYOND = 1 << 32
 """More than the PSNs of a batch: what keys of queues are apart."""
@@ -79,7 +79,7 @@ def feed_together(
     table = take(rows, np.concatenate(parts))
     senders = _Sections(np.repeat(np.arange(len(counts)), counts), len(counts))
     good, requests, answers = _in_order(table, senders, links)
-    good &= counts < MOST
+    good &= counts < MAX_SECTION
     right = good[::2] & good[1::2]
     chosen: list[int] = right.nonzero()[0].tolist()
     if len(chosen) < MANY:
@@ -268,26 +268,26 @@ class _Matched:
         sizes = np.diff(np.append(starts, len(by)))
         owning = owners[found][starts]
         self._advancing: list[int] = np.bincount(owning, minlength=count).tolist()
-        most = np.zeros(count, np.int64)
-        np.maximum.at(most, owning, sizes)
-        self._most: list[int] = most.tolist()
+        largest = np.zeros(count, np.int64)
+        np.maximum.at(largest, owning, sizes)
+        self._largest: list[int] = largest.tolist()
         self._pending = _Sections(owners[~found], count)
         self._psns, self._times = requests.psns[~found], times[~found]
         self._answers, self._acked, self._at = answers.sections, answers.psns, answers.rows["time"]
 
-    def of(self, section: int) -> Answered:
+    def of(self, section: int) -> AnsweredBatch:
         """Of one queue."""
         first, end = self._answers[section]
         known = slice(*self._answered[section])
         pending = slice(*self._pending[section])
-        return Answered(
+        return AnsweredBatch(
             end - first,
             int(self._acked[end - 1]) if first < end else None,
             int(self._at[end - 1]) if first < end else 0,
             self._delays[known],
             self._turnarounds[slice(*self._exact[section])],
             self._advancing[section],
-            self._most[section],
+            self._largest[section],
             self._psns[pending],
             self._times[pending],
         )
