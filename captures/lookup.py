@@ -10,6 +10,7 @@ from rdmascope.dissect.frames import Frame, FrameBatch
 from rdmascope.dissect.measure.selection import FrameRange, unknown_frames, unknown_rpcs, unknown_xids
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.operations import Operation
 
@@ -51,6 +52,8 @@ class FoundFrame(NamedTuple):
     """A message that begins in it, and is part of no RPC."""
     segment: IwarpSegment | None
     """What it is to iWARP."""
+    paths: dict[int, str | None]
+    """Number of an RPC -> what it names."""
 
     @property
     def begins_message(self) -> bool:
@@ -103,28 +106,34 @@ def find_frame(session: Session, number: int) -> FoundFrame | None:
         if seen and analyzer.iwarp is not None and not (segments and all(one.fpdu for one in segments[0].parts)):
             segments[:] = watched_segments(seen[0], number, number)
 
-    def watched() -> Iterator[Rpc]:
+    def watched() -> Iterator[tuple[Rpc, Pathed | None]]:
         for batch in session.batches():
             if (batch.rows["number"] == number).any():
                 seen.append(batch)
             rpcs = analyzer.feed(batch)
             look()
-            yield from rpcs
+            yield from named(rpcs)
         rpcs = analyzer.finish()
         look()
-        yield from rpcs
+        yield from named(rpcs)
 
+    def named(rpcs: list[Rpc]) -> Iterator[tuple[Rpc, Pathed | None]]:
+        return zip(rpcs, learner.learn(RpcTable(rpcs))[1], strict=True)
+
+    learner = session.path_learner()
     owners: list[Rpc] = []
-    for rpc in watched():
+    paths: dict[int, str | None] = {}
+    for rpc, file in watched():
         again = bool(segments) and bool(segments[0].mark)
         if number not in frames_of(rpc) and not (again and Carried(rpc).by(segments[0])):
             continue
         owners.append(rpc)
+        paths[rpc.number] = None if file is None else learner.path(file)
         if not segments or len(segments[0].parts) < 2:
             break  # one FPDU is of one RPC
     if not seen:
         return None
-    return FoundFrame(seen[0].frame(number), owners, strays.get(number), segments[0] if segments else None)
+    return FoundFrame(seen[0].frame(number), owners, strays.get(number), segments[0] if segments else None, paths)
 
 
 def no_frame(session: Session, number: int) -> str:

@@ -76,7 +76,12 @@ class SavedRpc(Rpc):
 class SavedFieldReader(FieldReader):
     """Gives what calls name from the columns that were saved."""
 
-    def columns(self, table: RpcTable, objects: NDArray[np.bool_] | None = None) -> FieldColumns:
+    def columns(
+        self,
+        table: RpcTable,
+        objects: NDArray[np.bool_] | None = None,
+        wanted: frozenset[str] = frozenset(FlatFields._fields),
+    ) -> FieldColumns:
         assert isinstance(table, SavedRpcs)
         rows = [_flat_fields(row) for row in table.named()]
         found = {name: np.empty(len(rows), object) for name in FlatFields._fields}

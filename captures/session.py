@@ -148,7 +148,7 @@ class Session:
         """
         from rdmascope.dissect.records.packets import PacketLister
 
-        lister = PacketLister(self.analyzer, first, last, at_once=self.follow is not None)
+        lister = PacketLister(self.analyzer, first, last, self.follow is not None, self.path_learner())
         lister.on_rpcs = on_rpcs
         for batch in self.batches():
             yield from lister.feed(batch)
@@ -165,7 +165,8 @@ class Session:
         """
         from rdmascope.dissect.records.packet_columns import PacketColumnLister
 
-        lister = PacketColumnLister(self.analyzer, wanted, self.follow is not None, chosen)
+        follows = self.follow is not None
+        lister = PacketColumnLister(self.analyzer, wanted, follows, chosen, self.path_learner())
         if self._limits is None:
             self._limits = Limits(frames=LISTED_FRAMES)
         for batch in self.decoded():

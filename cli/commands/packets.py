@@ -17,6 +17,7 @@ from rdmascope.dissect.records.packet_json import packet_json
 from rdmascope.dissect.records.packets import packet_record
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import FRAMES, filter_options
@@ -62,9 +63,9 @@ def command(
 ) -> None:
     """One line per RDMA packet, as tshark lists them.
 
-    Frames keep their numbers; those without RDMA are left out.  A Send of RPC-over-RDMA names its RPC, an RDMA Read or
-    Write the RPC whose data it transfers.  Of iWARP every TCP segment is listed, acknowledgements too, with the FPDUs,
-    or parts of FPDUs, that it carries.
+    Frames keep their numbers; those without RDMA are left out.  A Send of RPC-over-RDMA names its RPC, a call the path
+    of its file, and an RDMA Read or Write the RPC whose data it transfers.  Of iWARP every TCP segment is listed,
+    acknowledgements too, with the FPDUs, or parts of FPDUs, that it carries.
 
     Example: what happened around the READLINK in frame 104?
 
@@ -197,10 +198,14 @@ def _list_trees(
     styles = LineStyles(out) if out.is_terminal else None
     first, last = min((one.first for one in wanted), default=1), max((one.last for one in wanted), default=MAX_FRAME)
     listed = 0
-    called: dict[int, CalledProcedure] = {}
+    called: dict[int, tuple[CalledProcedure, str | None]] = {}
+    learner = reading.path_learner()
 
     def note(rpcs: list[Rpc]) -> None:
-        called.update((rpc.number, CalledProcedure.of(rpc)) for rpc in rpcs if rpc.reply_frame >= first)
+        paths = learner.learn_paths(RpcTable(rpcs), 1, MAX_FRAME)
+        for rpc, path in zip(rpcs, paths, strict=True):
+            if rpc.reply_frame >= first:
+                called[rpc.number] = CalledProcedure.of(rpc), path
         for number in list(islice(called, max(0, len(called) - MAX_CALLED))):
             del called[number]
 
@@ -217,8 +222,8 @@ def _list_trees(
             print_lines([line if styles is None else styles.styled(line, style)])
         if packet.comment and not as_json:
             print_lines([encoded_line(views.comment_line(packet.comment))])
-        of_call = called.get(packet.rpc or 0)
-        show(out, *layer_trees(packet.batch.frame(packet.frame), packet.rpcrdma, packet.segment, of_call), Text())
+        of_call, path = called.get(packet.rpc or 0, (None, None))
+        show(out, *layer_trees(packet.batch.frame(packet.frame), packet.rpcrdma, packet.segment, of_call, path), Text())
         if listed == limit:
             break
     return listed

@@ -245,7 +245,8 @@ def _show_frame(reading: Reading, number: int, as_json: bool, at: int) -> None:
         if place := reading.place_words(number):
             show(out, Text(f"frame {number} is {place}"))
         called = CalledProcedure.of(rpcs[0]) if len(rpcs) == 1 else None
-        page = frame_tree(frame, reading.first_time, found.begins_message, segment, called)
+        path = found.paths.get(rpcs[0].number) if rpcs else None
+        page = frame_tree(frame, reading.first_time, found.begins_message, segment, called, path)
         show(out, *([Text()] if at else []), page)
         show(out, Text())
         if found.stray is not None:

@@ -30,15 +30,16 @@ def frame_tree(
     rpcrdma: bool = False,
     segment: IwarpSegment | None = None,
     called: CalledProcedure | None = None,
+    path: str | None = None,
 ) -> RenderableType:
     """``rpcrdma``: it begins a Send of RPC-over-RDMA; ``segment``: what it is to iWARP; ``called``: by the call
-    that it belongs to."""
+    that it belongs to; ``path``: that the call names."""
     truncated = "" if len(frame.data) >= frame.original else f", {count(len(frame.data))} of them captured"
     when = seconds(frame.time - first_time)
     parts: list[RenderableType] = [
         Text(f"Frame {frame.number}: {count(frame.original)} bytes{truncated}, at {when} s", "bold")
     ]
-    parts += layer_trees(frame, rpcrdma, segment, called)
+    parts += layer_trees(frame, rpcrdma, segment, called, path)
     return Group(*parts)
 
 
@@ -47,6 +48,7 @@ def layer_trees(
     rpcrdma: bool = False,
     segment: IwarpSegment | None = None,
     called: CalledProcedure | None = None,
+    path: str | None = None,
 ) -> list[RenderableType]:
     """A tree for each layer; the last is of the arguments or results, where the procedure is known."""
     from rdmascope.dissect.layers.oncrpc import ONCRPC
@@ -57,6 +59,8 @@ def layer_trees(
         if isinstance(layer, Words):
             tree = Tree(Text(layer.text, "yellow"), guide_style="dim")
         elif message and layer.name == "Raw" and (contents := inline_tree(message, frame.number, called)) is not None:
+            if path is not None:
+                contents.add(Text(f"[path: {path}]", "cyan"))
             trees.append(contents)
             continue
         else:

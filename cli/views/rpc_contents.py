@@ -40,7 +40,7 @@ def message_tree(message: DecodedMessage, full: bool = False) -> RenderableType:
     return Group(*parts)
 
 
-def inline_tree(data: bytes, frame: int, called: CalledProcedure | None) -> RenderableType | None:
+def inline_tree(data: bytes, frame: int, called: CalledProcedure | None) -> Tree | None:
     """Arguments or results of the RPC message in one frame; what moved by chunks is not in it.  None where they are not
     known, as those of a reply without its call."""
     bytes_ = SparseBytes([(0, data)], len(data))

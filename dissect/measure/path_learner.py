@@ -22,7 +22,9 @@ from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from .late_paths import Pathed
 from .partial_messages import nfs_messages
-from .paths import NamedFile, Paths, joined, path_at, printable
+from .paths import NamedFile, Paths, always_named, joined, path_at, printable
+
+_NAMES = frozenset(("handle", "name"))
 
 
 class CalledFile(NamedTuple):
@@ -95,18 +97,46 @@ class PathLearner:
 
     def learn(self, table: RpcTable) -> tuple[FieldColumns, Sequence[Pathed | None]]:
         """Note what the RPCs of a table say of names; returns what each of them names."""
-        columns, kinds = self._learned(table)
+        columns, kinds = self._learned(table, frozenset(FlatFields._fields))
         return columns, self._called(table, columns, kinds)
+
+    def learn_paths(self, table: RpcTable, first: int, last: int) -> list[str | None]:
+        """The same without other fields, as paths: of calls in frames ``first`` to ``last``."""
+        columns, kinds = self._learned(table, _NAMES)
+        frames = table.rows["call_frame"]
+        inside = ((frames >= first) & (frames <= last)).tolist()
+        if not any(inside):
+            return [None] * len(table)
+        files = self._called(table, columns, kinds)
+        return self.listed([file if wanted else None for file, wanted in zip(files, inside, strict=True)])
+
+    def listed(self, files: Sequence[Pathed | None]) -> list[str | None]:
+        """The paths of what calls name; many, between which nothing is learned."""
+        known: dict[tuple[NamedFile, bytes | None], str | None] = {}
+        found = []
+        for called in files:
+            if not isinstance(called, CalledFile) or called.file is None:
+                found.append(None if called is None else called.path())
+                continue
+            key = called.file, called.name
+            if key not in known:
+                path = self.path(called)
+                if always_named(called.file) and (self._all is None or always_named(self._all.same(called.file))):
+                    known[key] = path
+                found.append(path)
+            else:
+                found.append(known[key])
+        return found
 
     def learn_names(self, table: RpcTable) -> None:
         """Only note what they say of names."""
-        self._learned(table)
+        self._learned(table, _NAMES)
 
-    def _learned(self, table: RpcTable) -> tuple[FieldColumns, dict[int, Naming]]:
+    def _learned(self, table: RpcTable, wanted: frozenset[str]) -> tuple[FieldColumns, dict[int, Naming]]:
         codes = table.rows["procedure"]
         kinds = {code: naming(*_procedure(table, code)) for code in np.unique(codes).tolist()}
         found = np.isin(codes, [code for code, one in kinds.items() if one.kind == FOUND])
-        columns = self.reader.columns(table, objects=found & table.is_plain)
+        columns = self.reader.columns(table, found & table.is_plain, wanted)
         self._learn_names(table, columns, kinds)
         if self._max_files and len(self.paths) > self._max_files:
             self.paths.forget(self._max_files // 2)

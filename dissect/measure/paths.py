@@ -76,6 +76,10 @@ class Paths(Generic[SomeFile]):
     def known(self, server: str, handle: bytes) -> SomeFile | None:
         return self._files.get((server, handle))
 
+    def same(self, file: NamedFile) -> NamedFile:
+        """The file with the server and handle of another one."""
+        return self._files.get((file.server, file.handle), file)
+
     def learn(self, server: str, event: FileEvent, time: int) -> None:
         """What a call and its reply say of a name."""
         if event.kind == ROOT:
@@ -127,7 +131,7 @@ class Paths(Generic[SomeFile]):
         """Files until so many are ``left``: those that appeared first, and are no directories of others; all, where
         directories are too many."""
         directories = {name.directory for file in self._files.values() for name in file.names}
-        others = [key for key, file in self._files.items() if file not in directories]
+        others = [key for key, file in self._files.items() if file.root is None and file not in directories]
         for key in others[: max(0, len(self._files) - left)]:
             for name in self._files.pop(key).names:
                 if name.until is None:
@@ -183,6 +187,17 @@ def _name_at(file: NamedFile, time: int) -> Name | None:
     if later is not None:
         return later
     return next((one for one in reversed(names) if one.until is not None and one.until <= time), names[0])
+
+
+def always_named(file: NamedFile) -> bool:
+    """Whether its path is the same at all times, as far as is known."""
+    for _ in range(MAX_DEPTH):
+        if file.root is not None:
+            return True
+        if len(file.names) != 1:
+            return not file.names
+        file = file.names[0].directory
+    return False
 
 
 def joined(directory: str | None, name: str) -> str:

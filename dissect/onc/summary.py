@@ -30,10 +30,12 @@ def handle_hash(handle: bytes | memoryview) -> int:
     return crc32(handle)
 
 
-def call_summary(data: Data, start: int, end: int, reduced: Sequence[tuple[int, int]] = ()) -> str:
-    """'NFS V3 READ Call, FH: 0x62d40c52 Offset: 0 Len: 65536'; '' where the bytes hold no call.
+def call_summary(
+    data: Data, start: int, end: int, reduced: Sequence[tuple[int, int]] = (), path: str | None = None
+) -> str:
+    """'NFS V3 READ Call, FH: 0x62d40c52 /r1m Offset: 0 Len: 65536'; '' where the bytes hold no call.
 
-    ``reduced`` are the Read chunks as (Position, length), as in ``compound_call``.
+    ``reduced`` are the Read chunks as (Position, length), as in ``compound_call``; ``path`` is that of what it names.
     """
     head = call_head(data, start, end)
     if head is None:
@@ -50,10 +52,12 @@ def call_summary(data: Data, start: int, end: int, reduced: Sequence[tuple[int, 
         call = compound_call(data, body, end, reduced, origin=start, callback=callback)
         minor = call.minor_version
         detail = _operations(call.operations, call.complete, callback) + call4_words(
-            memoryview(data)[body:end], callback
+            memoryview(data)[body:end], callback, path
         )
     elif program == NFS and version == 3:
-        detail = call3_words(procedure, body, memoryview(data)[:end])
+        detail = call3_words(procedure, body, memoryview(data)[:end], path)
+    else:
+        detail = path_words(path)
     return f"{title(program, version, procedure, minor)} Call{detail}"
 
 
@@ -164,19 +168,21 @@ def call_layouts(callback: bool) -> Layouts:
     return _LAYOUTS[callback]
 
 
-def call4_words(body: memoryview, callback: bool) -> str:
+def path_words(path: str | None, before: str = ",") -> str:
+    """Of a call without a file handle, or behind that."""
+    return "" if path is None else f"{before} {path}"
+
+
+def call4_words(body: memoryview, callback: bool, path: str | None = None) -> str:
     """The first handle, name, offset and length of a COMPOUND's operations."""
     layouts = call_layouts(callback)
     layout = layouts.of(body, 0)
     if layout is None:
         layouts.learn(body, 0)
-        return _call4_decoded(body, callback)
+        return _call4_decoded(body, callback, path)
     places = layout.places
-    detail = ""
-    if "handle" in places:
-        detail = f", FH: {handle_hash(body[slice(*places['handle'])]):#010x}"
-    if "name" in places:
-        detail += f"/{printable_name(body[slice(*places['name'])])}"
+    handle = body[slice(*places["handle"])] if "handle" in places else None
+    detail = _named(handle, body[slice(*places["name"])] if "name" in places else None, path)
     if "offset" in places:
         detail += f" Offset: {_number(body, places['offset'])}"
         detail += f" Len: {_number(body, places['count'])}" if "count" in places else ""
@@ -187,40 +193,47 @@ def _number(view: memoryview, place: tuple[int, int]) -> int:
     return int.from_bytes(view[slice(*place)])
 
 
-def _call4_decoded(body: memoryview, callback: bool) -> str:
+def _named(handle: memoryview | bytes | None, name: memoryview | bytes | None, path: str | None) -> str:
+    if handle is None and path is not None:
+        return path_words(path)
+    detail = "" if handle is None else f", FH: {handle_hash(handle):#010x}"
+    if name is not None:
+        detail += f"/{printable_name(name)}"
+    return detail + path_words(path, "")
+
+
+def _call4_decoded(body: memoryview, callback: bool, path: str | None) -> str:
     shape = CB_COMPOUND4ARGS if callback else COMPOUND4ARGS
     found = flat_fields(decode(shape, "", SparseBytes([(0, body)], len(body)), 0, len(body), MAX_NODES).root)
-    detail = "" if found.handle is None else f", FH: {handle_hash(found.handle):#010x}"
-    if found.name is not None:
-        detail += f"/{printable_name(found.name)}"
+    detail = _named(found.handle, found.name, path)
     if found.offset is not None:
         detail += f" Offset: {found.offset}"
         detail += "" if found.count is None else f" Len: {found.count}"
     return detail
 
 
-def call3_words(number: int, body: int, view: memoryview) -> str:
+def call3_words(number: int, body: int, view: memoryview, path: str | None = None) -> str:
     """Handles, names, offsets and lengths of the arguments (RFC 1813, 3.3)."""
     procedure = nfs3.nfs3_procedure(number)
     if procedure is None or not procedure.arguments:
         return ""
     try:
-        handle = _handle(view, body)
+        handle, of = _handle(view, body), path_words(path, "")
         at = opaque(view, body)
         if number == nfs3.READ:
-            return f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
+            return f", FH: {handle}{of} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]}"
         if number == nfs3.WRITE:
             stable = word(view, at + 12)[0]
-            return f", FH: {handle} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]} {stable_word(stable)}"
+            return f", FH: {handle}{of} Offset: {hyper(view, at)[0]} Len: {word(view, at + 8)[0]} {stable_word(stable)}"
         if procedure.arguments == nfs3.HANDLE:
-            return f", FH: {handle}"
+            return f", FH: {handle}{of}"
         if procedure.arguments == nfs3.HANDLE_AND_NAME:
-            return f", DH: {handle}/{_name(view, at)}"
+            return f", DH: {handle}/{_name(view, at)}{of}"
         if procedure.arguments == nfs3.TWO_NAMES:
             target = opaque(view, at)
             name = _name(view, opaque(view, target))
-            return f", From DH: {handle}/{_name(view, at)} To DH: {_handle(view, target)}/{name}"
-        return f", FH: {handle}, DH: {_handle(view, at)}/{_name(view, opaque(view, at))}"
+            return f", From DH: {handle}/{_name(view, at)}{of} To DH: {_handle(view, target)}/{name}"
+        return f", FH: {handle}{of}, DH: {_handle(view, at)}/{_name(view, opaque(view, at))}"
     except StructError:
         return " …"
 

@@ -6,6 +6,7 @@ test holds the two equal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -23,6 +24,7 @@ from .summary import (
     call4_words,
     call_layouts,
     compound_status,
+    path_words,
     printable_name,
     reply3_words,
     reply4_words,
@@ -31,6 +33,9 @@ from .summary import (
 
 Details = list[tuple[Int64s, tuple[Piece, ...]]]
 """Rows, and what is said of them."""
+
+Paths = Sequence[str | None]
+"""Of what each call names; None where nothing is known."""
 
 _HANDLE, _NAME, _OFFSET, _COUNT, _STABLE, _DIRECTORY, _TEXT = 1, 2, 4, 8, 16, 32, 64
 """What is known of a call: its file handle, and so on; that the handle is a directory's; only a text."""
@@ -48,9 +53,11 @@ class _Calls:
     offsets: NDArray[np.uint64]
     counts: NDArray[np.uint64]
     stable: Int64s
+    paths: Paths
 
     @classmethod
-    def of(cls, count: int) -> _Calls:
+    def of(cls, paths: Paths) -> _Calls:
+        count = len(paths)
         return cls(
             np.zeros(count, np.uint8),
             np.zeros(count, np.uint32),
@@ -58,6 +65,7 @@ class _Calls:
             np.zeros(count, np.uint64),
             np.zeros(count, np.uint64),
             np.zeros(count, np.int64),
+            paths,
         )
 
     def details(self) -> Details:
@@ -68,14 +76,22 @@ class _Calls:
         ]
 
     def _pieces(self, part: int, rows: Int64s) -> tuple[Piece, ...]:
-        names = Texts([self.names[row] for row in rows.tolist()]) if part & (_NAME | _TEXT) else ""
+        names = [self.names[row] for row in rows.tolist()] if part & (_NAME | _TEXT) else []
         if part & _TEXT:
-            return (names,)
+            return (Texts(names),)
         found: list[Piece] = []
+        paths = [self.paths[row] for row in rows.tolist()]
+        named = any(path is not None for path in paths)
         if part & _HANDLE:
             found += [", DH: 0x" if part & _DIRECTORY else ", FH: 0x", Hexadecimal(self.hashes[rows], 8)]
+        elif named:
+            named_in = [f"/{name}" if part & _NAME else "" for name in names or paths]
+            found.append(Texts([path_words(path) or name for path, name in zip(paths, named_in, strict=True)]))
+            part &= ~_NAME
         if part & _NAME:
-            found += ["/", names]
+            found += ["/", Texts(names)]
+        if named and part & _HANDLE:
+            found.append(Texts([path_words(path, "") for path in paths]))
         if part & _OFFSET:
             found += [" Offset: ", Decimal(self.offsets[rows])]
             if part & _COUNT:
@@ -85,14 +101,14 @@ class _Calls:
         return tuple(found)
 
 
-def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> Details:
-    """Of COMPOUNDs whose arguments are at ``data[starts[i]:ends[i]]``."""
-    calls = _Calls.of(len(starts))
+def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool, paths: Paths) -> Details:
+    """Of COMPOUNDs whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
+    calls = _Calls.of(paths)
     groups, unknown = call_layouts(callback).groups(data, starts, ends)
     view = data.data
     for row in unknown.tolist():
         calls.parts[row] = _TEXT
-        calls.names[row] = call4_words(view[starts[row] : ends[row]], callback)
+        calls.names[row] = call4_words(view[starts[row] : ends[row]], callback, paths[row])
     for rows, layout in groups:
         _found(calls, data, rows, starts[rows], layout)
     return calls.details()
@@ -118,9 +134,9 @@ def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Lay
     calls.parts[rows] = part
 
 
-def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s) -> Details:
-    """Of calls of NFS version 3 whose arguments are at ``data[starts[i]:ends[i]]``."""
-    calls = _Calls.of(len(starts))
+def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, paths: Paths) -> Details:
+    """Of calls of NFS version 3 whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
+    calls = _Calls.of(paths)
     known = (procedures < len(_ARGUMENTS)) & (procedures >= 0)
     form = _ARGUMENTS[np.where(known, procedures, 0)]
     calls.parts[form == _OTHER] = _TEXT
@@ -155,7 +171,7 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s) 
                 calls.parts[mine] |= _STABLE
     view = data.data
     for row in _of(calls.parts == _TEXT).tolist():
-        calls.names[row] = call3_words(int(procedures[row]), int(starts[row]), view[: int(ends[row])])
+        calls.names[row] = call3_words(int(procedures[row]), int(starts[row]), view[: int(ends[row])], paths[row])
     return calls.details()
 
 

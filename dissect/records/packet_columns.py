@@ -19,11 +19,11 @@ from ..link.duplicates import DUPLICATE
 from ..link.frame_decoder import DecodedFrames
 from ..link.locate import locate
 from ..link.packets import decode
+from ..measure.path_learner import PathLearner
 from ..measure.selection import MAX_FRAME, FrameRange, includes
 from ..onc.compound_columns import OperationSequences
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.rpc_table import RpcTable
-from ..rpcrdma.rpcs import Rpc
 from .packet_rpcs import PacketRpcs
 from .packet_wording import Worded, worded
 from .packets import Packet, SegmentPackets
@@ -75,6 +75,7 @@ class PacketColumnLister:
         wanted: frames to list; all where there are none.
         at_once: list a batch as soon as it was analysed, though its RPCs may end later.
         chosen: of the wanted, only those of which this is true; it is given the numbers of frames.
+        learner: of paths.
     """
 
     def __init__(
@@ -83,15 +84,17 @@ class PacketColumnLister:
         wanted: Sequence[FrameRange] = (),
         at_once: bool = False,
         chosen: FrameMask | None = None,
+        learner: PathLearner | None = None,
     ) -> None:
         self.analyzer = analyzer
+        self._learner = learner or PathLearner()
         self.done = False
         """No further batch has a packet to list."""
         self._wanted = wanted
         self._chosen = chosen
         self._last = max((one.last for one in wanted), default=MAX_FRAME)
         self._at_once = at_once
-        self._waiting: tuple[DecodedFrames, RpcTable] | None = None
+        self._waiting: tuple[DecodedFrames, RpcTable, list[str | None]] | None = None
         self._rpcs = PacketRpcs()
         self._segments = SegmentPackets(analyzer)
         self._sequences = OperationSequences()
@@ -99,27 +102,31 @@ class PacketColumnLister:
     def feed(self, decoded: DecodedFrames) -> Iterator[ListedPackets]:
         """Take a batch that is not empty."""
         table = self.analyzer.feed_table(decoded)
-        self._note(table.objects)
+        paths = self._note(table)
         if self._waiting is not None:
             yield self._columns(*self._waiting)
             self.done = int(decoded.batch.rows["number"][0]) > self._last
-        self._waiting = decoded, table
+        self._waiting = decoded, table, paths
         if self._at_once:
             self._waiting = None
-            yield self._columns(decoded, table)
+            yield self._columns(decoded, table, paths)
 
     def finish(self) -> Iterator[ListedPackets]:
         """The input is over."""
-        self._note(self.analyzer.finish())
+        self._note(RpcTable(self.analyzer.finish()))
         if self._waiting is not None:
             yield self._columns(*self._waiting)
             self._waiting = None
 
-    def _note(self, rpcs: list[Rpc]) -> None:
-        for rpc in self._segments.note(rpcs):
-            self._rpcs.note(rpc)
+    def _note(self, table: RpcTable) -> list[str | None]:
+        """Returns what the plain RPCs name."""
+        paths = self._learner.learn_paths(table, min((one.first for one in self._wanted), default=1), self._last)
+        objects = [(rpc, paths[place]) for rpc, place in zip(table.objects, table.places.tolist(), strict=True)]
+        for rpc, path in self._segments.note(objects):
+            self._rpcs.note(rpc, path)
+        return [paths[place] for place in table.plain.tolist()]
 
-    def _columns(self, decoded: DecodedFrames, table: RpcTable) -> ListedPackets:
+    def _columns(self, decoded: DecodedFrames, table: RpcTable, paths: list[str | None]) -> ListedPackets:
         batch = decoded.batch
         rows = decoded.packets.rows
         if DUPLICATE in decoded.packets.skipped:
@@ -138,7 +145,7 @@ class PacketColumnLister:
                 self._rpcs.use(number, "reply", (table.transfers[transfer][1],))
         if self._sequences.full:
             self._sequences = OperationSequences()
-        found = [*worded(batch, rows, self.analyzer, self._rpcs, plain_info(table, self._sequences))]
+        found = [*worded(batch, rows, self.analyzer, self._rpcs, plain_info(table, self._sequences, paths))]
         self._rpcs.forget(int(batch.rows["number"][-1]))
         return ListedPackets(batch, rows, self.analyzer.addresses, found, segments)
 

@@ -12,7 +12,7 @@ from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, error_name, procedure_n
 from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
 from ..onc.programs import program_name
 from ..onc.rpc_header import call_head
-from ..onc.summary import call_summary, reply_summary
+from ..onc.summary import call_summary, path_words, reply_summary
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.negotiation import CharacteristicRequest
@@ -71,15 +71,16 @@ FIELD_WORDS: Mapping[str, Callable[[int], str]] = {
 """How the fields are written."""
 
 
-def call_shown(rpc: Rpc) -> Shown:
+def call_shown(rpc: Rpc, path: str | None = None) -> Shown:
+    """``path``: of what it names."""
     message = rpc.call
     assert message is not None
     summary = ""
     if message.header.procedure == RDMA_MSG:
         reduced = message.header.reduced
-        summary = call_summary(message.data, message.start, message.end, reduced)
+        summary = call_summary(message.data, message.start, message.end, reduced, path)
     reply = f" (Reply In {rpc.reply.frame})" if rpc.reply else ""
-    return _rpc_shown(rpc, message, summary or title_of(rpc, "Call"), reply)
+    return _rpc_shown(rpc, message, summary or title_of(rpc, "Call") + path_words(path), reply)
 
 
 def reply_shown(rpc: Rpc) -> Shown:

@@ -23,10 +23,10 @@ class PacketRpcs:
         self.uses: dict[int, tuple[str, int]] = {}
         """Frame that begins an RDMA Read or Write -> what it transfers, and number of the RPC."""
 
-    def note(self, rpc: Rpc) -> None:
-        """Remember which packets the RPC is in."""
+    def note(self, rpc: Rpc, path: str | None = None) -> None:
+        """Remember which packets the RPC is in; ``path``: of what it names."""
         if rpc.call is not None:
-            self.sends[rpc.call.frame] = (*call_shown(rpc), rpc.number)
+            self.sends[rpc.call.frame] = (*call_shown(rpc, path), rpc.number)
         if rpc.reply is not None:
             self.sends[rpc.reply.frame] = (*reply_shown(rpc), rpc.number)
         for chunk in rpc.chunks:

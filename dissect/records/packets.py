@@ -12,8 +12,10 @@ from ..layers import opcodes
 from ..layers.transports import TRANSPORTS
 from ..link.locate import locate
 from ..link.packets import decode
+from ..measure.path_learner import PathLearner
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc
 from .packet_info import (
     BEGINS_SEND,
@@ -79,10 +81,19 @@ class PacketLister:
         first: frame number of the first packet to list.
         last: of the last.
         at_once: list a batch as soon as it was analysed, though its RPCs may end later.
+        learner: of paths.
     """
 
-    def __init__(self, analyzer: Analyzer, first: int = 1, last: int = 1 << 62, at_once: bool = False) -> None:
+    def __init__(
+        self,
+        analyzer: Analyzer,
+        first: int = 1,
+        last: int = 1 << 62,
+        at_once: bool = False,
+        learner: PathLearner | None = None,
+    ) -> None:
         self.analyzer = analyzer
+        self._learner = learner or PathLearner()
         self.first, self.last = first, last
         self.done = False
         """No further batch has a packet to list."""
@@ -121,8 +132,9 @@ class PacketLister:
         """Remember by frame which packets the RPCs that ended are in."""
         if self.on_rpcs is not None:
             self.on_rpcs(rpcs)
-        for rpc in self._segments.note(rpcs):
-            self._rpcs.note(rpc)
+        paths = self._learner.learn_paths(RpcTable(rpcs), self.first, self.last)
+        for rpc, path in self._segments.note([*zip(rpcs, paths, strict=True)]):
+            self._rpcs.note(rpc, path)
 
 
 class SegmentPackets:
@@ -141,13 +153,13 @@ class SegmentPackets:
             self._lines = SegmentLines(self._analyzer)
         return self._lines
 
-    def note(self, rpcs: list[Rpc]) -> list[Rpc]:
+    def note(self, rpcs: list[tuple[Rpc, str | None]]) -> list[tuple[Rpc, str | None]]:
         """Remember which segments RPCs that ended are in; gives those that iWARP did not carry."""
-        carried = [rpc for rpc in rpcs if rpc.connection.transport == "iWARP"]
+        carried = [one for one in rpcs if one[0].connection.transport == "iWARP"]
         if not carried:
             return rpcs
         self._known().note(carried)
-        return [rpc for rpc in rpcs if rpc.connection.transport != "iWARP"]
+        return [one for one in rpcs if one[0].connection.transport != "iWARP"]
 
     def packets(self, batch: FrameBatch, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
         """Those of frames ``first`` to ``last`` of a batch."""

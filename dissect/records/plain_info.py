@@ -5,7 +5,7 @@ A property test holds the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, procedure_name
 from ..onc.compound_columns import OperationSequences
 from ..onc.programs import NFS, NFS_CALLBACK, program_name
 from ..onc.statuses import OK
-from ..onc.summary import is_compound, title
+from ..onc.summary import is_compound, path_words, title
 from ..onc.summary_columns import (
     Details,
     compound_details,
@@ -46,8 +46,11 @@ class PlainInfo(NamedTuple):
     """Number of the RPC of each."""
 
 
-def plain_info(table: RpcTable, sequences: OperationSequences) -> Iterator[PlainInfo]:
-    """Of the plain RPCs of a table whose contents are kept; ``sequences`` is for the results of COMPOUNDs."""
+def plain_info(
+    table: RpcTable, sequences: OperationSequences, paths: Sequence[str | None] | None = None
+) -> Iterator[PlainInfo]:
+    """Of the plain RPCs of a table whose contents are kept; ``sequences`` is for the results of COMPOUNDs, ``paths``
+    of what each of them names."""
     rows = table.plain_rows
     if not len(rows):
         return
@@ -56,7 +59,7 @@ def plain_info(table: RpcTable, sequences: OperationSequences) -> Iterator[Plain
     long = rows["transfer"] >= 0
     batch = _PlainInfos(table, rows, names, which, np.array([_form(one) for one in names])[which], long)
     replies = [table.transfers[index][0] for index in rows["transfer"][long].tolist()]
-    for details in _call_details(batch):
+    for details in _call_details(batch, paths or [None] * len(rows)):
         yield from batch.info("call", details, [one.length for one in replies])
     for details in _reply_details(batch, sequences):
         yield from batch.info("reply", details, [one.returned for one in replies])
@@ -141,7 +144,7 @@ def _titled(batch: _PlainInfos, rows: Int64s, titles: list[str], details: Detail
     return [(rows[mine], (Texts(short, batch.which[rows[mine]]), *pieces)) for mine, pieces in details]
 
 
-def _call_details(batch: _PlainInfos) -> Iterator[Details]:
+def _call_details(batch: _PlainInfos, paths: Sequence[str | None]) -> Iterator[Details]:
     titles = []
     for one in batch.names:
         operations = f" {' | '.join(one.operations)}" if one.operations else ""
@@ -154,12 +157,13 @@ def _call_details(batch: _PlainInfos) -> Iterator[Details]:
             continue
         starts = _arguments(data, batch.starts("call", rows))
         ends = batch.ends("call", rows)
+        named = [paths[row] for row in rows.tolist()]
         if form == _NFS3:
-            details = nfs3_details(data, batch.procedures[rows], starts, ends)
+            details = nfs3_details(data, batch.procedures[rows], starts, ends, named)
         elif form == _OTHER:
-            details = [(np.arange(len(rows)), ())]
+            details = [(np.arange(len(rows)), (Texts([path_words(path) for path in named]),))]
         else:
-            details = compound_details(data, starts, ends, form == _CALLBACK)
+            details = compound_details(data, starts, ends, form == _CALLBACK, named)
         yield _titled(batch, rows, titles, details)
 
 

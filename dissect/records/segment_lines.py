@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..frames import FrameBatch
@@ -51,12 +51,12 @@ class SegmentLines:
         self._sinks: OrderedDict[tuple[int, int, int], _Use] = OrderedDict()
         """Where RDMA Read Responses go to: by connection, endpoint that sends them, and STag."""
 
-    def note(self, rpcs: list[Rpc]) -> None:
-        """Remember which FPDUs the RPCs that ended are in."""
-        for rpc in rpcs:
+    def note(self, rpcs: Iterable[tuple[Rpc, str | None]]) -> None:
+        """Remember which FPDUs the RPCs that ended are in; with the paths of what they name."""
+        for rpc, path in rpcs:
             number = rpc.connection.number
             if rpc.call is not None:
-                self._sends[_sent(number, rpc.call)] = call_shown(rpc), rpc.number
+                self._sends[_sent(number, rpc.call)] = call_shown(rpc, path), rpc.number
             if rpc.reply is not None:
                 self._sends[_sent(number, rpc.reply)] = reply_shown(rpc), rpc.number
             for chunk in rpc.chunks:

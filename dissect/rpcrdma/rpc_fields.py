@@ -47,6 +47,7 @@ MAX_LEARNED = 64
 
 MAX_CALLERS = 32
 """Distinct credentials of a batch for which all its calls are looked through."""
+_OF_CALLERS = {"uid", "gid", "machine_name", "context"}
 REPLY_HEADER = 24
 """Of a reply with an empty verifier."""
 
@@ -79,14 +80,20 @@ class FieldReader:
     def __init__(self) -> None:
         self._layouts: dict[tuple[XdrType, bool], Layouts] = {}
 
-    def columns(self, table: RpcTable, objects: NDArray[np.bool_] | None = None) -> FieldColumns:
-        """The fields of all RPCs of a table whose contents are kept; ``objects``: plain ones whose is asked for."""
+    def columns(
+        self,
+        table: RpcTable,
+        objects: NDArray[np.bool_] | None = None,
+        wanted: frozenset[str] = frozenset(FlatFields._fields),
+    ) -> FieldColumns:
+        """The fields of all RPCs of a table whose contents are kept; ``objects``: plain ones whose is asked for;
+        ``wanted``: fields that are read, where that takes time."""
         found = {name: np.full(len(table), None, object) for name in (*FlatFields._fields, "object")}
         for place, rpc in zip(table.places.tolist(), table.objects, strict=True):
             for name, value in self.fields(rpc)._asdict().items():
                 found[name][place] = value
         if len(table.data) and len(table.plain):
-            _Plain(self, table, found, None if objects is None else objects[table.plain]).read()
+            _Plain(self, table, found, None if objects is None else objects[table.plain], wanted).read()
         return FieldColumns(found)
 
     def fields(self, rpc: Rpc) -> FlatFields:
@@ -203,8 +210,9 @@ class _Plain:
         table: RpcTable,
         found: dict[str, NDArray[np.object_]],
         objects: NDArray[np.bool_] | None,
+        wanted: frozenset[str],
     ) -> None:
-        self.reader, self.table, self.found, self.objects = reader, table, found, objects
+        self.reader, self.table, self.found, self.objects, self.wanted = reader, table, found, objects, wanted
         self.data = table.data
         self.rows = table.plain_rows
         self.places = table.plain
@@ -215,24 +223,26 @@ class _Plain:
         through = self.rows["transfer"] >= 0
         calls = self.rows["call_at"] + np.where(through, LONG_HEADER, HEADER)
         length = big_endian_words(words[calls + 28])[:, 0]
-        self._read_credentials(calls, length)
+        if self.wanted & _OF_CALLERS:
+            self._read_credentials(calls, length)
         verifier = calls + 32 + (length + 3 & -4) + 4
         starts = verifier + 4 + (big_endian_words(words[verifier])[:, 0] + 3 & -4)
         ends = self.rows["call_at"] + self.rows["call_send"]
         replies, behind = self._replies(through)
         first, which = distinct(self.rows["procedure"])
+        of_calls = self.wanted & set(ARGUMENTS)
         for kind, procedure in enumerate(self.rows["procedure"][first].tolist()):
             names = self.table.names.procedures[procedure]
             shape = procedure_shape(names.program, names.version, names.procedure)
             mine = (which == kind).nonzero()[0]
             if shape is None:
                 continue
-            wanted = results_of(names) if shape.results is not None else frozenset()
+            wanted = results_of(names) & self.wanted if shape.results is not None else frozenset()
             lacking: list[Int64s] = []
             if shape.arguments is None:
                 lacking.append(mine)
             else:
-                for rows, names_found in self._read(shape.arguments, False, mine, starts, ends, frozenset(ARGUMENTS)):
+                for rows, names_found in self._read(shape.arguments, False, mine, starts, ends, of_calls):
                     if wanted - names_found:
                         lacking.append(rows)
             if self.objects is not None and self.objects[mine[0]]:

@@ -282,7 +282,7 @@ class TestShow:
 
     def test_the_arguments_and_results_in_a_frame(self) -> None:
         call = run("show", EVERYTHING, "--frame", "178").stdout
-        assert "arguments (READ3args)" in call and "└── count: 262144" in call
+        assert "arguments (READ3args)" in call and "└── [path: /r1m]" in call
         assert "results (ACCESS3res)" in run("show", EVERYTHING, "--frame", "86").stdout
         written = run("show", EVERYTHING, "--frame", "509").stdout  # the data are in a Read chunk
         assert "data  [262,144 bytes, of which 0 are there]" in written

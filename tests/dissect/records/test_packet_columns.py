@@ -19,6 +19,7 @@ from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.session import Session
 from rdmascope.dissect.frames import FrameBatch, Place
 from rdmascope.dissect.measure.selection import FrameRange, includes
+from rdmascope.dissect.onc.summary import handle_hash
 from rdmascope.dissect.records.packet_columns import PacketColumnLister
 from rdmascope.dissect.records.packet_json import Find, packet_json
 from rdmascope.dissect.records.packets import PacketLister, packet_record
@@ -26,6 +27,9 @@ from rdmascope.dissect.records.places import placed
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.transport.rc import assembly
+
+from ..measure.test_files import DATA, FILE, SUB, ask, lookup, read, rename, write
+from ..measure.test_paths import mount
 
 CUTS = st.lists(st.integers(0, 1000), max_size=4)
 QUICK = settings(
@@ -146,6 +150,37 @@ def test_names_that_are_no_text_and_numbers_of_64_bits() -> None:
     assert sum("SEQUENCE | PUTFH | LOOKUP NFS4ERR_NOENT (Call In" in line for line in lines) == len(names)
     assert sum("V3 WRITE Reply Len: 3 FILE_SYNC (Call In" in line for line in lines) == 1
     assert any(f"Offset: {2**64 - 1} Len: 7" in line for line in lines)
+
+
+def test_paths_of_what_calls_name() -> None:
+    """Named, in a directory without a name, by handle alone, from the root, and nothing at all."""
+    wire = Wire()
+    conn = wire.connect()
+    for operations in ((24, 15), (24,), (15,)):  # PUTROOTFH, LOOKUP
+        asked = tuple(nfs4.Op(one, (opaque(b"dir"),) if one == 15 else ()) for one in operations)
+        ask(conn, nfs4.compound(*asked), nfs4.compound_reply(nfs4.failed(operations[0], 2)))
+    ask(conn, nfs3.getattr_(b"unknown"), nfs3.getattr_reply())
+    lookup(conn, SUB, b"file", FILE)
+    read(conn, 0, DATA)
+    rename(conn, SUB, b"file", SUB, b"other")
+    write(conn, 0, DATA)
+    mount(conn, b"/export\x1b", SUB)
+    ask(conn, nfs3.getattr_(FILE), nfs3.getattr_reply())
+    lines = compare(frame_batches(Capture(wire).frames, (9,)))
+    words = [json.loads(line)["info"].split(" (Reply In")[0] for line in lines if "(Reply In" in line]
+    handle = f"{handle_hash(FILE):#010x}"
+    assert words == [
+        "V4.1 COMPOUND Call PUTROOTFH | LOOKUP, /dir",
+        "V4.1 COMPOUND Call PUTROOTFH, /",
+        "V4.1 COMPOUND Call LOOKUP/dir",
+        "V3 GETATTR Call, FH: 0xad26a7c7",
+        r"V3 LOOKUP Call, DH: 0xa420e19e/file /export\x1b/file",
+        rf"V3 READ Call, FH: {handle} /export\x1b/file Offset: 0 Len: 8192",
+        r"V3 RENAME Call, From DH: 0xa420e19e/file /export\x1b/file To DH: 0xa420e19e/other",
+        rf"V3 WRITE Call, FH: {handle} /export\x1b/other Offset: 0 Len: 8192 FILE_SYNC",
+        "V3 MNT Call",
+        rf"V3 GETATTR Call, FH: {handle} /export\x1b/other",
+    ]
 
 
 def test_comments_and_times_before_the_epoch() -> None:
