@@ -76,6 +76,8 @@ class Database:
         self, fill: Fill | None = None, *, saved: str | None = None, files: bool = False, memory: int = MEMORY
     ) -> None:
         self._fill = fill
+        self.also: Callable[[Wanted], Wanted] = lambda wanted: wanted
+        """What is read beside that which a query names."""
         self._filled: dict[str, set[str]] = {}
         """Names of tables, and the columns of each that are there."""
         self.folder = Path(tempfile.mkdtemp(prefix="rdmascope-"))
@@ -166,7 +168,7 @@ class Database:
 
     def _empty(self, name: str) -> None:
         self._filled.pop(name, None)
-        self.connection.execute(f"DELETE FROM {name}")
+        self.connection.execute(f"DELETE FROM tables.main.{name}")
 
     def _insert(self, name: str, columns: Columns) -> None:
         for column in TABLES[name].columns:
@@ -174,7 +176,7 @@ class Database:
                 _make_encodable(columns[column.name].data)
         listed = ", ".join(map(named, columns))
         self.connection.register("batch_of_rows", columns)
-        self.connection.execute(f"INSERT INTO {name} ({listed}) SELECT {listed} FROM batch_of_rows")
+        self.connection.execute(f"INSERT INTO tables.main.{name} ({listed}) SELECT {listed} FROM batch_of_rows")
         self.connection.unregister("batch_of_rows")
 
     def results(self, query: str) -> Iterator[QueryResult]:
@@ -200,7 +202,7 @@ class Database:
             for table, columns in named_columns(self.connection, statement.text, statement.selects).items():
                 before = wanted.get(table, set())
                 wanted[table] = None if columns is None or before is None else before | set(columns)
-        return wanted
+        return self.also(wanted)
 
     def _kept(self, statement: SqlStatement) -> QueryResult:
         """The rows as a table of its own: it has every name once, can be counted, and be read twice."""

@@ -13,9 +13,9 @@ from typing import BinaryIO, NamedTuple
 
 from rdmascope.dissect.measure.selection import CaptureExtent
 from rdmascope.dissect.records.schema import Record, record
-from rdmascope.dissect.records.table import Table
 from rdmascope.dissect.records.tables import TABLES
 
+from .chosen_rows import belonging
 from .condition import Condition
 from .database import Database, need_pyarrow, write_arrow
 from .errors import CaptureError
@@ -82,7 +82,7 @@ def write_tables(
     """
     names = [name for name in TABLES if name not in INTERNAL]
     if condition is not None:
-        names = [name for name in names if _belonging(TABLES[name])]
+        names = [name for name in names if belonging(TABLES[name])]
         _choose(database, condition, extent.first_time)
         if problem := condition.nothing_passed():
             raise CaptureError(problem)
@@ -99,7 +99,7 @@ def write_tables(
     for name in names:
         query = f"FROM {name}"
         if condition is not None:
-            query += f" WHERE {_belonging(TABLES[name])}"
+            query += f" WHERE {belonging(TABLES[name])}"
         path = os.path.join(folder, f"{name}.{format}")
         with open_output(path, captures) as file:
             rows = writers[format](database, name, query, file)
@@ -124,18 +124,6 @@ def _choose(database: Database, condition: Condition, first_time: int) -> None:
     )
     counted = connection.execute("SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM rpcs)").fetchall()
     ((condition.passed, condition.tried),) = counted
-
-
-def _belonging(table: Table) -> str:
-    """Which rows belong to the chosen RPCs; '' for a table that is about the whole capture."""
-    if table.name == "rpcs":
-        return "number IN (SELECT number FROM chosen)"
-    if table.name == "connections":
-        return "number IN (SELECT connection FROM chosen)"
-    if table.name == "files":
-        operations = "SELECT file FROM operations WHERE rpc IN (SELECT number FROM chosen)"
-        return f"number IN (SELECT file FROM chosen UNION {operations})"
-    return "rpc IN (SELECT number FROM chosen)" if any(column.name == "rpc" for column in table.columns) else ""
 
 
 def _meanings(name: str) -> dict[str, str]:

@@ -5,26 +5,37 @@ from __future__ import annotations
 import csv
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from rdmascope.captures import CaptureError
+from rdmascope.captures.chosen_frames import chosen_frames
+from rdmascope.captures.chosen_rows import ChosenRows
 from rdmascope.captures.database import FORMATS, Database, QueryResult, statements_of
 from rdmascope.captures.output import open_output, refuse_inputs
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.saved_tables import check_target, open_saved, origin
 from rdmascope.captures.saved_tables import save as save_tables
+from rdmascope.captures.session import Session, rereadable
 from rdmascope.captures.table_pass import needs_contents, table_batches
 from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.units import plural
 
+from ..options import filter_options
 from ..plain import harmless
 from ..reading import Reading, analyzer_options, recognition_options
 from ..terminal import console, print_json, say
 from ..views import rows as views
+
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import Condition
 
 SHOWN = 40
 """Rows of a result that a terminal gets."""
@@ -42,6 +53,7 @@ SHOWN = 40
     help="Keep all tables in PATH, which then stands for FILE: a database (.duckdb), or a folder of Parquet files.",
 )
 @click.option("--allow-files", is_flag=True, help="Let the query read and write files, and load extensions.")
+@filter_options
 @recognition_options
 def command(
     files: tuple[str, ...],
@@ -53,6 +65,7 @@ def command(
     allow_files: bool,
     ports: tuple[int, ...],
     force: str | None,
+    condition: Condition | None,
 ) -> None:
     """Ask a capture in SQL: RPCs, operations, chunks, segments, packets, connections, findings and files as tables.
 
@@ -75,6 +88,10 @@ def command(
     A terminal gets the first rows of a long result, and rows that are too wide for it as lists; --json, --csv and
     pipes get all of it. Without a query, a terminal gets a prompt that completes tables and columns, and standard input
     is read elsewhere. A query reads no other files and writes none, unless --allow-files is given.
+
+    With filters the tables hold only the RPCs that pass, and what belongs to these: their operations, chunks, segments
+    and findings, their packets with acknowledgements and what was retransmitted (of saved tables: packets that name
+    them), and their connections and files, with what is counted of these over all RPCs.
     """
     if as_json + as_csv + (output is not None) > 1:
         raise click.UsageError("--json, --csv and -o: choose one", click.get_current_context())
@@ -84,36 +101,84 @@ def command(
         if os.path.isdir(output):
             raise click.ClickException(f"{output}: is a directory")
     printer = _Printer(as_json, as_csv, output, "" if output is None else _format(output, text), captures)
+    if save is not None and condition is not None:
+        raise click.UsageError("--save keeps all tables: give no filters with it", click.get_current_context())
     if any(map(holds_tables, captures)):
         if len(captures) > 1 or save is not None:
             raise click.ClickException("saved tables stand alone: without other files, and without --save")
         with open_saved(captures[0], files=allow_files) as database:
-            printer.answer(database, text)
             damage = origin(database).damage
+            first_time = origin(database).first_time
+            rows = None if condition is None else ChosenRows(database, condition, first_time, by_frames=False)
+            printer.answer(database, text)
+            if condition is not None and rows is not None:
+                _refuse_none(condition, rows)
         if damage:
             raise click.ClickException(damage)
         return
     if save is not None:
         check_target(save, captures)
+    with rereadable(captures) if condition is not None else nullcontext(captures) as paths:
+        _ask(captures, paths, text, save, allow_files, analyzer_options(ports, force), condition, printer)
+
+
+def _ask(
+    captures: tuple[str, ...],
+    paths: Sequence[str],
+    text: str,
+    save: str | None,
+    allow_files: bool,
+    options: Options,
+    condition: Condition | None,
+    printer: _Printer,
+) -> None:
+    """Answer of captures, which are read from ``paths``."""
     reading: Reading | None = None
+    rows: ChosenRows | None = None
+
+    def opened(contents: bool = True) -> Reading:
+        session = Reading(paths, replace(options, contents=contents))
+        session.path = Reading(captures).path
+        return session
 
     def fill(wanted: Wanted) -> Iterator[tuple[str, Columns]]:
         nonlocal reading
-        reading = Reading(captures, analyzer_options(ports, force, contents=needs_contents(wanted)))
+        if condition is not None and rows is not None and "packets" in wanted:
+            rows.keep_frames(chosen_frames(opened, condition))
+        reading = opened(needs_contents(wanted))
         yield from table_batches(reading, wanted)
         if not reading.analyzer.packets:
             reading.check()
 
     with Database(fill, files=allow_files) as database:
+        if condition is not None:
+            rows = ChosenRows(database, condition, _first_time(opened(False), condition), by_frames=True)
         if save is not None:
             database.fill(dict.fromkeys(TABLES))
         if text or save is None:
             printer.answer(database, text)
+        if condition is not None and rows is not None and reading is not None:
+            _refuse_none(condition, rows)
         if save is not None:
             assert reading is not None
             save_tables(database, save, captures, reading.extent(), str(reading.damage or ""))
     if reading is not None:
         reading.check()
+
+
+def _first_time(session: Session, condition: Condition) -> int:
+    """Of the first frame, where the condition has to know it; else 0."""
+    if condition.sugar.since is None and condition.sugar.until is None:
+        return 0
+    for batch in session.batches():
+        return int(batch.rows["time"][0])
+    return 0
+
+
+def _refuse_none(condition: Condition, rows: ChosenRows) -> None:
+    condition.passed, condition.tried = rows.counted()
+    if problem := condition.nothing_passed():
+        raise CaptureError(problem)
 
 
 class _Printer(NamedTuple):

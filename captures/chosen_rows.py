@@ -1,0 +1,101 @@
+"""Of each table the rows that belong to RPCs that a condition passes."""
+
+from __future__ import annotations
+
+from rdmascope.dissect.records.table import Table, Wanted
+from rdmascope.dissect.records.tables import TABLES
+
+from .chosen_frames import ChosenFrames
+from .condition import Condition
+from .database import Database, named
+from .query_columns import named_columns
+
+FRAMES = "frames_of_chosen"
+"""Temporary table: the numbers of the frames of chosen RPCs."""
+
+
+def belonging(table: Table) -> str:
+    """Which rows belong to the RPCs of the temporary table ``chosen`` (number, connection, file): a condition.
+
+    '' for a table that is about the whole capture.
+    """
+    columns = {column.name for column in table.columns}
+    if table.name == "rpcs":
+        return "number IN (SELECT number FROM chosen)"
+    if table.name == "connections":
+        return "number IN (SELECT connection FROM chosen)"
+    if table.name == "files":
+        operations = "SELECT file FROM operations WHERE rpc IN (SELECT number FROM chosen)"
+        return f"number IN (SELECT file FROM chosen UNION {operations})"
+    if table.name == "findings":
+        return "rpc IN (SELECT number FROM chosen) OR (rpc IS NULL AND connection IN (SELECT connection FROM chosen))"
+    if "rpc" in columns:
+        return "rpc IN (SELECT number FROM chosen)"
+    return "connection IN (SELECT connection FROM chosen)" if "connection" in columns else ""
+
+
+class ChosenRows:
+    """Views in place of the tables of a database, which hold only what belongs to the RPCs that pass."""
+
+    def __init__(self, database: Database, condition: Condition, first_time: int, by_frames: bool) -> None:
+        """``first_time``: of the capture, in nanoseconds since the Unix epoch.
+
+        ``by_frames``: ``keep_frames`` will be called before packets are asked for; else those count that name an RPC.
+        """
+        self._database = database
+        connection = database.connection
+        passes = condition.sql(first_time)
+        query = f"SELECT number FROM rpcs WHERE {passes}"
+        columns = named_columns(connection, query, True).get("rpcs")
+        database.also = self._also
+        self._columns = None if columns is None else {*columns, "number", "connection"}
+        (own,) = connection.execute("SELECT current_database()").fetchone() or ("",)
+        of = f"{named(own)}.main"
+        views = {"chosen": f"SELECT number, connection, file FROM {of}.rpcs WHERE {passes}"}
+        connection.execute(f"CREATE TEMP TABLE {FRAMES} (frame BIGINT)")
+        for table in TABLES.values():
+            condition_of_rows = belonging(table)
+            if table.name == "packets" and by_frames:
+                condition_of_rows = f"frame IN (SELECT frame FROM {FRAMES})"
+            if condition_of_rows:
+                views[table.name] = f"SELECT * FROM {of}.{table.name} WHERE {condition_of_rows}"
+        for name, text in views.items():
+            connection.execute(f"CREATE TEMP VIEW {name} AS {text}")
+
+    def _also(self, wanted: Wanted) -> Wanted:
+        """What is read of the tables behind the views."""
+        found: dict[str, set[str] | None] = {
+            name: None if columns is None else set(columns) for name, columns in wanted.items()
+        }
+        if not found:
+            return found
+
+        def add(name: str, columns: set[str] | None) -> None:
+            there = found.setdefault(name, set())
+            found[name] = None if columns is None or there is None else there | columns
+
+        add("rpcs", self._columns)
+        if "files" in found:
+            add("rpcs", {"file"})
+            add("operations", {"rpc", "file"})
+            add("files", {"number"})
+        for name in [*found]:
+            keys = {"rpc", "frame"} if name == "packets" else {"rpc", "connection", "number"}
+            add(name, keys & {column.name for column in TABLES[name].columns})
+        return found
+
+    def keep_frames(self, frames: ChosenFrames) -> None:
+        """The packets that belong to the RPCs."""
+        connection = self._database.connection
+        connection.register("batch_of_rows", {"frame": frames.numbers})
+        connection.execute(f"INSERT INTO {FRAMES} SELECT frame FROM batch_of_rows")
+        connection.unregister("batch_of_rows")
+
+    def counted(self) -> tuple[int, int]:
+        """How many RPCs pass, and of how many, after they were asked for."""
+        own = self._database.connection.execute("SELECT current_database()").fetchall()[0][0]
+        self._database.connection.abort()
+        (found,) = self._database.connection.execute(
+            f"SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM {named(own)}.main.rpcs)"
+        ).fetchall()
+        return int(found[0]), int(found[1])

@@ -1,0 +1,177 @@
+"""The filters: the same RPCs in every command, those of a WHERE in SQL; and a condition that sees only the tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from playbook.samples import SAMPLES
+from rdmascope.cli.main import main
+
+EVERYTHING = str(SAMPLES / "rxe-nfs-all.pcap.zst")
+LOSS = str(SAMPLES / "loss-rxe.pcap.zst")
+FIRST = {EVERYTHING: 1795219971138083000, LOSS: 1795225287185342000}
+
+FILTERS: list[tuple[tuple[str, ...], str]] = [
+    (("--procedure", "READ"), "procedure = 'READ' OR ' ' || operations || ' ' LIKE '% READ %'"),
+    (("--procedure", "NFS.WRITE", "--procedure", "GETA*"),
+     "program = 'NFS' AND (' ' || procedure || ' ' || operations || ' ') SIMILAR TO '.* (WRITE|GETA[A-Z]*) .*'"
+     " OR procedure LIKE 'GETA%' OR operations SIMILAR TO '(.* )?GETA[A-Z]*( .*)?'"),
+    (("--connection", "2"), "connection = 2"),
+    (("--slower-than", "40ms"), "latency_ns > 40000000"),
+    (("--errors",), "state <> 'complete'"),
+    (("--where", "number % 3 = 1"), "number % 3 = 1"),
+    (("--where", "LATENCY_MS < 45.5 or status <> 'OK'"), "latency_us < 45500 OR status <> 'OK'"),
+    (("--client", "10.77.0.2"), "client = '10.77.0.2'"),
+    (("--server", "10.77.0.1"), "server = '10.77.0.1'"),
+    (("--path", "/"), "path LIKE '/%'"),
+    (("--user", "0"), '"user" = \'0\''),
+    (("--since", "9"), "time_ns >= FIRST + 9000000000"),
+    (("--until", "71.25"), "time_ns < FIRST + 71250000000"),
+]  # fmt: skip
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner(env={"COLUMNS": "160"}).invoke(main, list(arguments))
+
+
+def objects(*arguments: str) -> list[dict[str, Any]]:
+    done = run(*arguments, "--json")
+    assert done.exit_code in (0, 1), done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@settings(
+    max_examples=6,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+@given(st.sampled_from([EVERYTHING, LOSS]), st.lists(st.sampled_from(FILTERS), min_size=1, max_size=2, unique=True))
+def test_every_command_means_the_same_rpcs(capture: str, filters: list[tuple[tuple[str, ...], str]]) -> None:
+    arguments = [one for options, _ in filters for one in options]
+    where = " AND ".join(f"({condition})" for _, condition in filters)
+    first = objects("report", capture)[0]["first_time_ns"]
+    query = f"SELECT number, connection FROM rpcs WHERE {where.replace('FIRST', str(first))} ORDER BY number"
+    wanted = objects("sql", capture, query)
+    numbers = [one["number"] for one in wanted]
+    connections = sorted({one["connection"] for one in wanted})
+
+    assert sorted(one["number"] for one in objects("rpcs", capture, *arguments)) == numbers
+    if not numbers:
+        for command in ("report", "packets", "transport", "files", "credits", "audit", "diagnose"):
+            done = run(command, capture, *arguments)
+            assert done.exit_code == 2 and "passes the filter" in done.stderr, command
+        return
+    assert objects("sql", capture, "SELECT number, connection FROM rpcs ORDER BY 1", *arguments) == wanted
+    assert objects("report", capture, *arguments)[0]["rpcs"] == len(numbers)
+    packets = objects("packets", capture, *arguments)
+    # A packet names an RPC that ends soon enough.
+    named = {one["rpc"] for one in objects("packets", capture)}
+    assert {one["rpc"] for one in packets} - {None} == named & {*numbers}
+    in_sql = objects("sql", capture, "SELECT frame FROM packets ORDER BY 1", *arguments)
+    assert [one["frame"] for one in packets] == [one["frame"] for one in in_sql]
+    assert [one["number"] for one in objects("transport", capture, *arguments)] == connections
+    assert sorted({one["connection"] for one in objects("credits", capture, *arguments)}) == connections
+    audit = objects("audit", capture, *arguments)
+    assert audit[-1]["rpcs"] == len(numbers)
+    assert {one["rpc"] for one in audit if one["type"] == "finding"} <= {*numbers, None}
+    in_sql = objects("sql", capture, "SELECT count(*) AS n FROM operations WHERE file IS NOT NULL", *arguments)
+    of_files = objects("files", capture, *arguments)
+    compounds = {one["number"] for one in objects("rpcs", capture, *arguments) if one["procedure"] == "COMPOUND"}
+    if compounds == {*numbers}:
+        assert sum(sum(one["calls"].values()) for one in of_files) == in_sql[0]["n"]
+    assert all(sum(one["calls"].values()) for one in of_files)
+
+
+COMMANDS = ("report", "rpcs", "packets", "transport", "files", "credits", "audit", "sql", "diagnose", "export")
+
+
+def given_to(command: str, *arguments: str) -> Result:
+    more = {"sql": ["SELECT count(*) FROM rpcs"], "export": ["-o", "out.pcapng"]}.get(command, [])
+    return run(command, EVERYTHING, *more, *arguments)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "number IN (SELECT 1 FROM read_csv('secret.csv'))",
+        "number IN (FROM 'secret.csv')",
+        "COPY rpcs TO 'out.csv'",
+        "true); COPY rpcs TO 'out.csv'; --",
+        "ATTACH 'other.db'",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "length(read_text('secret.csv')) > 0",
+        "getenv('HOME') <> ''",
+    ],
+)
+def test_a_condition_sees_only_the_tables(
+    command: str, condition: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("secret.csv").write_text("a\n1\n")
+    done = given_to(command, "--where", condition)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("rdmascope: ") and done.stderr.count("\n") == 1, done.stderr
+    assert "secret" not in done.stdout
+    assert [one.name for one in tmp_path.iterdir()] == ["secret.csv"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--where", "latencyms > 1"),
+            "no column 'latencyms' in the table rpcs; did you mean latency_us or latency_ns",
+        ),
+        (("--where", "number >"), "syntax error"),
+        (("--procedure", "REED"), "no procedure or operation 'REED'; did you mean READ"),
+        (("--client", "10.9.9.9"), "no client '10.9.9.9'; there is 10.77.0.2"),
+        (("--since", "5000"), "is after the last frame"),
+        (("--since", "25:00"), "is no time"),
+        (("--slower-than", "3 bytes"), "is no duration"),
+    ],
+)
+def test_a_wrong_filter_is_one_clear_line(
+    command: str, arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = given_to(command, *arguments)
+    assert done.exit_code == 2
+    if command == "sql" and arguments[0] in ("--procedure", "--client", "--since"):
+        assert "passes the filter" in done.stderr or words in done.stderr
+    else:
+        assert words in done.stderr, done.stderr
+
+
+def test_the_same_help_in_every_command() -> None:
+    options = ("--where", "--client", "--server", "--path", "--user", "--procedure", "--connection", "--slower-than",
+               "--errors", "--since", "--until")  # fmt: skip
+    described = {}
+    for command in COMMANDS:
+        parameters = {name: one for one in main.get_command(None, command).params for name in one.opts}  # type: ignore
+        described[command] = [parameters[option].help for option in options]
+    assert all(one == described["report"] for one in described.values())
+
+
+def test_packets_that_are_read_while_they_come_cannot_be_chosen() -> None:
+    done = run("packets", EVERYTHING, "--follow", "--errors")
+    assert done.exit_code == 2 and "give no filters with it" in done.stderr
+
+
+def test_from_standard_input(tmp_path: Path) -> None:
+    data = Path(LOSS).read_bytes()
+    for command, more in (("packets", ()), ("audit", ()), ("sql", ("SELECT count(*) FROM packets",))):
+        filters = ("--where", "number = 60")
+        piped = CliRunner().invoke(main, [command, "-", *more, *filters], input=data)
+        assert piped.exit_code == 0, piped.output
+        from_file = run(command, LOSS, *more, *filters).stdout.replace(f"{LOSS}: ", "-: ")
+        assert piped.stdout.split() == from_file.split()
