@@ -147,6 +147,11 @@ class Condition:
         """It names columns that are made of the bytes of messages: the option of the analyzer."""
         return self._builder.needs("contents", "files", "paths")
 
+    @property
+    def only_connections(self) -> bool:
+        """Nothing is asked but connections."""
+        return not self.written and self.sugar == Sugar(connections=self.sugar.connections)
+
     def __str__(self) -> str:
         """As given."""
         return " and ".join(one for one in (*self.written, str(self.sugar)) if one)

@@ -11,7 +11,7 @@ from rdmascope.dissect.measure.files import File, FileTable, MissingRange
 from rdmascope.dissect.records.files import file_record
 from rdmascope.dissect.records.schema import Record, record
 
-from .extract import MANIFEST, SafeNames, Spool, Target, Written
+from .file_copies import MANIFEST, SafeNames, Spool, Target, Written
 
 NEVER = "never read or written"
 

@@ -16,6 +16,7 @@ from rdmascope.dissect.link.capture_points import OTHER_POINT, Hosts
 
 from .capture_points import other_points
 from .errors import CaptureError
+from .formats.pcapng import Interface
 from .formats.streams import Limits
 from .open import CaptureFile, Follow, open_capture
 from .places import Places
@@ -142,6 +143,13 @@ class MergedCaptures:
         for file in self._open:
             file.capture.close()
         self._open.clear()
+
+    def interface(self, number: int) -> Interface | None:
+        """What the capture says about an interface of frames of the latest batch; None where it says nothing."""
+        for file in self._open:
+            if file.place == number // PLACES and number % PLACES < len(file.capture.interfaces):
+                return file.capture.interfaces[number % PLACES]
+        return None
 
     @property
     def position(self) -> int:

@@ -117,6 +117,10 @@ class CaptureFile:
         """Those described so far: a pcapng may describe more at any place."""
         return tuple(self._sections.interfaces)
 
+    def interface(self, number: int) -> Interface | None:
+        """That of this number; None where nothing is said about it."""
+        return self._sections.interfaces[number] if number < len(self._sections.interfaces) else None
+
     @property
     def link_types(self) -> tuple[int, ...]:
         """LINKTYPE_ numbers of the interfaces described so far, each once."""

@@ -34,6 +34,7 @@ COMMANDS = {
     "sql": "SQL over the tables of a capture: RPCs, operations, chunks, packets, findings, files.",
     "rules": "The rules of the audit.",
     "explain": "One rule in full.",
+    "extract": "Write the frames of some RPCs as a capture of their own.",
     "export": "Write the RPCs as a capture of ONC RPC over TCP, or all tables as Parquet, CSV or Arrow.",
     "synth": "Make a capture of two endpoints that follow a script, correctly or with one fault.",
     "probe": "Test a server: what it agrees to, how fast it answers, whether it conforms.",

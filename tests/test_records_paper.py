@@ -205,6 +205,7 @@ def test_what_needs_no_sample_is_as_declared(tmp_path: Path) -> None:
     check(printed("audit", str(tmp_path / "wrong.pcapng")))
     check(printed("compare", str(SAMPLES[0]), str(SAMPLES[1])))
     check(printed("export", str(tmp_path / "wrong.pcapng"), "-o", str(tmp_path / "out.pcapng")))
+    check(printed("extract", str(tmp_path / "wrong.pcapng"), "--rpc", "1", "-o", str(tmp_path / "part.pcapng")))
 
 
 # What the code makes, for the types that only probe, live and verify print

@@ -1,4 +1,4 @@
-"""Writes pcapng: one section, one interface, time stamps in nanoseconds.
+"""Writes pcapng: one section, time stamps in nanoseconds.
 
 https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/; the numbers in parentheses are its sections.
 """
@@ -39,27 +39,42 @@ class PcapngWriter:
     def __init__(
         self,
         file: BinaryIO,
-        link_type: int,
+        link_type: int | None,
         snaplen: int = 0,
         *,
         name: str = "",
         filter: str = "",
         application: str = "",
     ) -> None:
-        """``name`` and ``filter`` of the interface, where it was captured here."""
+        """``name`` and ``filter`` of the interface, where it was captured here; no ``link_type``: no interface yet."""
         self._file = file
         about_section = _options({SHB_APPLICATION: application.encode()})
         self._block(SECTION, struct.pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, UNKNOWN_LENGTH) + about_section)
+        self.interfaces = 0
+        if link_type is not None:
+            self.add_interface(link_type, snaplen, name, filter)
+
+    def add_interface(self, link_type: int, snaplen: int = 0, name: str = "", filter: str = "") -> int:
+        """Describe another interface; gives its number."""
         # The filter is a string in libpcap's words (4.2): its first byte, 0, says so.
         words = b"\0" + filter.encode() if filter else b""
         about = _options({IF_NAME: name.encode(), IF_TSRESOL: b"\x09", IF_FILTER: words})
         self._block(INTERFACE, struct.pack("<HxxI", link_type, snaplen) + about)
+        self.interfaces += 1
+        return self.interfaces - 1
 
-    def write(self, time: int, frame: bytes, original_length: int | None = None, comment: str | None = None) -> None:
+    def write(
+        self,
+        time: int,
+        frame: bytes,
+        original_length: int | None = None,
+        comment: str | None = None,
+        interface: int = 0,
+    ) -> None:
         """One frame; ``time`` is nanoseconds since the epoch, where one before it cannot be written: it becomes 0."""
         original = len(frame) if original_length is None else original_length
         time = max(time, 0)
-        head = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, len(frame), original)
+        head = struct.pack("<IIIII", interface, time >> 32, time & 0xFFFFFFFF, len(frame), original)
         options = b""
         if comment is not None:
             options = _option(COMMENT, comment.encode()[:0xFFFF]) + _option(END_OF_OPTIONS, b"")

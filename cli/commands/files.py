@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from rdmascope.captures.extract import MANIFEST, Spool, Target
+from rdmascope.captures.file_copies import MANIFEST, Spool, Target
 from rdmascope.captures.manifest import extract_files
 from rdmascope.captures.saved import holds_tables
 from rdmascope.dissect.measure.files import File, FileTable, FileTransfer

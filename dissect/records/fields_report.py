@@ -347,4 +347,15 @@ TYPES = {
             "bytes": ("integer", "size of the file"),
         },
     ),
+    "extract": RecordType(
+        "A part of a capture that was written as a capture of its own.",
+        "`extract`",
+        {
+            "output": ("string", "path written"),
+            "rpcs": ("integer", "RPCs whose frames were written"),
+            "connections": ("integer", "connections that they are of"),
+            "frames": ("integer", "frames written"),
+            "bytes": ("integer", "bytes of those frames"),
+        },
+    ),
 }

@@ -22,6 +22,7 @@ VERSIONS = {
     "evicted": 1,
     "export": 1,
     "exported_table": 1,
+    "extract": 1,
     "fault": 2,
     "file": 1,
     "finding": 1,

@@ -201,6 +201,7 @@ class Search:
                 bits += CONTINUED
             before, last = header, at
             end = at + fpdu_bytes(header.length)
+            alone = header.queue >= 0 and begin == at and at in self.edges and end in self.edges
             if end in self.edges:
                 bits += ALIGNED
             if end <= window.limit and self.crc is not False:
@@ -215,7 +216,8 @@ class Search:
             if self.crc and not unverified:
                 confirmed = verified > 0
             else:
-                confirmed = headers > 1 or verified > 0 or (linked and self.known)
+                # A message that fills its segments confirms itself, where the stream is known to be iWARP.
+                confirmed = headers > 1 or verified > 0 or ((linked or alone) and self.known)
             sure = confirmed and bits >= (ENOUGH if self.known else ENOUGH_UNKNOWN)
             if sure and at - begin >= span and not exact:
                 return YES, last

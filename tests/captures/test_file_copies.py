@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.captures.extract import LARGEST, LONGEST_NAME, MANIFEST, SafeNames, Spool, Target, safe_name
+from rdmascope.captures.file_copies import LARGEST, LONGEST_NAME, MANIFEST, SafeNames, Spool, Target, safe_name
 from rdmascope.dissect.measure.file_contents import ContentRegion, Contents, ContentSource
 from rdmascope.dissect.measure.files import READ, WRITE, File, FileTransfer, MissingRange
 

@@ -1,0 +1,179 @@
+"""Writes the chosen part of a capture: in a pass that finds the RPCs, and another that finds their frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from rdmascope.dissect.frames import Frame, FrameBatch, Place
+from rdmascope.dissect.link.addresses import AddressTable
+from rdmascope.dissect.link.capture_points import without_other_point
+from rdmascope.dissect.link.locate import locate
+from rdmascope.dissect.records.schema import Record, record
+from rdmascope.dissect.transport.connection import Connection
+
+from ..errors import CaptureError
+from ..formats.writer import PcapngWriter
+from ..merge import MergedCaptures, open_captures
+from ..open import CaptureFile
+from ..output import check_outputs, open_output
+from ..session import Session, short_names
+from .carriers import Carriers, TcpRanges
+from .choice import Choice
+from .frames import FrameChooser
+
+APPLICATION = "rdmascope extract"
+
+
+class Extracted(NamedTuple):
+    """What was written."""
+
+    rpcs: int
+    connections: int
+    frames: int
+    bytes: int
+    """Of the frames."""
+
+
+@dataclass(slots=True)
+class Part:
+    """What was chosen, before any of it is written."""
+
+    carriers: Carriers = field(default_factory=Carriers)
+    tcp: TcpRanges = field(init=False)
+    whole: dict[int, Connection] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tcp = TcpRanges(self.carriers)
+
+
+Opened = Callable[[], Session]
+"""A pass over the same captures."""
+
+
+def extract(opened: Opened, output: Path, choice: Choice, snaplen: int = 0) -> Extracted:
+    """Write the frames of what is chosen to a pcapng, with their times, and their numbers as comments.
+
+    ``snaplen``: bytes kept of each frame, 0 for all.  Raises CaptureError where ``output`` is what is read, where
+    nothing is chosen, and where the capture is damaged: behind what could be read of it.
+    """
+    session = opened()
+    paths = session.paths
+    check_outputs([output], paths)
+    part = _chosen(session, choice)
+    if not part.carriers.rpcs and not part.whole and not choice.frames:
+        session.refuse(choice.condition.problem() if choice.condition is not None else "")
+        session.refuse(_unknown(choice, session))
+    if part.carriers.iwarp:
+        _find_segments(opened(), part)
+    with open_output(output, paths) as file:
+        cut = _Cut(file, snaplen, session.several)
+        for frame, place, interface in _frames(paths, part, choice):
+            cut.write(frame, place, interface)
+    session.check()
+    connections = part.carriers.connections.keys() | part.whole.keys()
+    return Extracted(part.carriers.rpcs, len(connections), cut.frames, cut.bytes)
+
+
+def extract_record(output: str, extracted: Extracted) -> Record:
+    """What was written, as a record."""
+    return record("extract", output=output, **extracted._asdict())
+
+
+def _unknown(choice: Choice, session: Session) -> str:
+    """Why nothing was chosen."""
+    if choice.rpcs:
+        return f"no RPC {', '.join(map(str, sorted(choice.rpcs)[:5]))}"
+    if choice.connections:
+        return f"no connection {', '.join(map(str, sorted(choice.connections)[:5]))}"
+    return "no RPC was chosen" if session.analyzer.packets else ""
+
+
+def _chosen(session: Session, choice: Choice) -> Part:
+    """The first pass."""
+    part = Part()
+    for table in session.tables():
+        for rpc in table.selected(choice.mask(table, session)) if len(table) else ():
+            part.carriers.add(rpc)
+        del table
+    for connection in session.analyzer.connections:
+        if connection.number in choice.connections:
+            part.whole[connection.number] = connection
+    return part
+
+
+def _find_segments(session: Session, part: Part) -> None:
+    """Where in the TCP streams the chosen FPDUs are, in a pass of its own."""
+    session.analyzer.watch_fpdus(part.tcp.listen)
+    for _ in session.tables():
+        part.tcp.settle()
+    part.tcp.finish()
+
+
+def _frames(paths: tuple[str, ...], part: Part, choice: Choice) -> Iterator[tuple[Frame, Place, tuple[int, str, int]]]:
+    """The last pass: frames, where each is from, and the link type, name and snap length of its interface."""
+    chooser = FrameChooser(part.carriers, part.tcp, part.whole)
+    addresses = AddressTable()
+    extra = np.array(sorted(choice.frames), np.int64)
+    try:
+        with open_captures(paths) as capture:
+            for batch in capture.batches():
+                if not len(batch):
+                    continue
+                numbers = _numbers(capture, batch, addresses, chooser, extra)
+                for number in numbers:
+                    frame = batch.frame(number)
+                    found = capture.places.find(number) if isinstance(capture, MergedCaptures) else None
+                    about = capture.interface(frame.interface)
+                    named = (about.name, about.snaplen) if about is not None else ("", 0)
+                    yield frame, found or Place(capture.path, number), (frame.link_type, *named)
+    except CaptureError:
+        pass  # The first pass met the same damage, and has it.
+
+
+def _numbers(
+    capture: CaptureFile | MergedCaptures,
+    batch: FrameBatch,
+    addresses: AddressTable,
+    chooser: FrameChooser,
+    extra: np.ndarray,
+) -> list[int]:
+    """Numbers of the chosen frames of a batch."""
+    located = locate(batch, addresses)
+    if isinstance(capture, MergedCaptures) and capture.hosts_elsewhere:
+        located = without_other_point(batch, located, addresses, capture.hosts_elsewhere)
+    chosen = chooser.choose(batch, located, addresses)
+    frames = np.concatenate((chosen.frames, extra[np.isin(extra, batch.rows["number"])]))
+    return np.unique(frames).tolist()  # type: ignore[no-any-return]
+
+
+class _Cut:
+    """The file that is written."""
+
+    def __init__(self, file: BinaryIO, snaplen: int, several: bool) -> None:
+        """``several``: frames are from several files."""
+        self.frames = self.bytes = 0
+        self._writer = PcapngWriter(file, None, application=APPLICATION)
+        self._snaplen = snaplen
+        self._several = several
+        self._interfaces: dict[tuple[int, int, str, int], int] = {}
+        """By index in the capture, link type, name and snap length."""
+
+    def write(self, frame: Frame, place: Place, about: tuple[int, str, int]) -> None:
+        key = frame.interface, *about
+        if key not in self._interfaces:
+            link_type, name, snaplen = about
+            kept = min(filter(None, (snaplen, self._snaplen)), default=0)
+            self._interfaces[key] = self._writer.add_interface(link_type, kept, name)
+        data = frame.data[: self._snaplen] if self._snaplen else frame.data
+        where = f"frame {place.frame}"
+        if self._several:
+            where += f" of {short_names([place.file])[place.file]}"
+        comment = f"{where}; {frame.comment}" if frame.comment else where
+        self._writer.write(frame.time, data, frame.original, comment, self._interfaces[key])
+        self.frames += 1
+        self.bytes += len(data)

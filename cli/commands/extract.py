@@ -1,0 +1,100 @@
+"""``rdmascope extract``: the frames of some RPCs as a capture of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rdmascope.captures.extract.choice import Choice, places_of_findings
+from rdmascope.captures.extract.cut import extract, extract_record
+from rdmascope.captures.output import check_outputs
+from rdmascope.captures.session import rereadable
+from rdmascope.dissect.records.schema import schema
+from rdmascope.dissect.units import plural, size
+
+from ..options import filter_options
+from ..reading import Reading, analyzer_options, file_argument, recognition_options
+from ..terminal import print_json, say
+
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import Condition
+
+
+@click.command("extract")
+@file_argument
+@click.option(
+    "-o", "--output", required=True, metavar="OUT", type=click.Path(path_type=Path), help="The pcapng file to write."
+)
+@click.option("--rpc", "rpcs", type=click.IntRange(1), multiple=True, metavar="N", help="This RPC; may be repeated.")
+@click.option(
+    "--finding",
+    "findings",
+    multiple=True,
+    metavar="ID",
+    help="RPCs and frames that broke this rule of the audit, or that this detector of diagnose names.",
+)
+@click.option(
+    "--snaplen",
+    type=click.IntRange(1, 1 << 18),
+    metavar="BYTES",
+    help="Keep so many bytes of each frame.",
+)
+@click.option("--json", "as_json", is_flag=True, help=f"Say what was written as one {schema('extract')} object.")
+@filter_options
+@recognition_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    output: Path,
+    rpcs: tuple[int, ...],
+    findings: tuple[str, ...],
+    snaplen: int | None,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+    condition: Condition | None,
+) -> None:
+    """Write the frames of some RPCs as a capture of their own.
+
+    These are the packets of their Sends, RDMA Reads and Writes, retransmissions included, the acknowledgements of
+    those, and what sets up and ends their connections.  All that is said about these RPCs can be said of the new
+    capture, too; what other calls would add to it, such as the name of a file that an earlier LOOKUP found, only where
+    those are extracted with them.
+
+    RPCs are chosen by the filters, all of which must be true, by --rpc and by --finding; --connection alone takes
+    every packet of the connection.  Each frame keeps its time, interface and link type, and has its number in
+    the original as its comment.
+
+    \b
+    Example: what took so long?
+      $ rdmascope extract rxe-nfs-all.pcap.zst --slower-than 150ms -o slow.pcapng
+      slow.pcapng: 4 RPCs of 3 connections in 31 frames, 6.54 KiB
+      $ rdmascope packets slow.pcapng
+          No.      Time          Source   Destination     Protocol Length Info
+            1  0.000000       10.77.0.2 → 10.77.0.1       RRoCE       322 CM: ...
+              frame 927
+      ...
+    """
+    options = analyzer_options(ports, force)
+    check_outputs([output], files)
+    connections: frozenset[int] = frozenset()
+    if condition is not None and condition.only_connections:
+        connections, condition = frozenset(condition.sugar.connections), None
+    if condition is None and not (rpcs or findings or connections):
+        raise click.UsageError("what is to be extracted? give --where or another filter, --rpc or --finding", ctx)
+    with rereadable(files) as paths:
+        frames: frozenset[int] = frozenset()
+        chosen = frozenset(rpcs)
+        if findings:
+            found = places_of_findings(tuple(paths), options, findings)
+            chosen, frames = chosen | found.rpcs, frozenset(found.frames)
+        choice = Choice(condition, chosen, connections, frames)
+        extracted = extract(lambda: Reading(paths, options), output, choice, snaplen or 0)
+    if as_json:
+        print_json(extract_record(str(output), extracted))
+    else:
+        rpcs_of = f"{plural(extracted.rpcs, 'RPC')} of {plural(extracted.connections, 'connection')}"
+        say(f"{output}: {rpcs_of} in {plural(extracted.frames, 'frame')}, {size(extracted.bytes)}")
