@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from click.testing import CliRunner
 
 from lab import __main__ as runner
 from lab import build, guests
+from lab.wire import delayed
 
 SCRIPTS = sorted(path for folder in ("guest", "recipe", "scenarios") for path in (build.LAB / folder).glob("*.sh"))
 
@@ -116,7 +119,7 @@ def test_guests_that_hang_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_guest_that_breaks_down_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def boot(parts: Path, folder: Path, wire: Path, role: str, transport: str) -> list[str]:
+    def boot(parts: Path, folder: Path, wire: Path, role: str, transport: str, between: bool) -> list[str]:
         return ["true"] if role == "server" else ["sleep", "1000"]
 
     monkeypatch.setattr(guests, "command", boot)
@@ -133,3 +136,20 @@ def test_facts_are_read_by_their_words(tmp_path: Path, monkeypatch: pytest.Monke
     assert outcome.problem is None
     assert outcome.those("md5") == {"/server": "abc", "/client": "abc"}
     assert outcome.facts["counter", "client", "sent"] == "3"
+
+
+def test_a_wire_that_takes_its_time(tmp_path: Path) -> None:
+    ends = {role: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for role in ("client", "server")}
+    for role, end in ends.items():
+        end.bind(str(tmp_path / role))
+        end.settimeout(60)
+    with delayed(tmp_path, 0.05):
+        begun = time.monotonic()
+        for frame in (b"first", b"second"):
+            ends["client"].sendto(frame, str(tmp_path / "to-server"))
+        ends["server"].sendto(b"answer", str(tmp_path / "to-client"))
+        assert [ends["server"].recv(100) for _ in range(2)] == [b"first", b"second"]
+        assert ends["client"].recv(100) == b"answer"
+        assert time.monotonic() - begun >= 0.05
+    for end in ends.values():
+        end.close()

@@ -40,7 +40,7 @@ class Extracted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Part:
+class ChosenTraffic:
     """What was chosen, before any of it is written."""
 
     carriers: Carriers = field(default_factory=Carriers)
@@ -93,9 +93,9 @@ def _unknown(choice: Choice, session: Session) -> str:
     return "no RPC was chosen" if session.analyzer.packets else ""
 
 
-def _chosen(session: Session, choice: Choice) -> Part:
+def _chosen(session: Session, choice: Choice) -> ChosenTraffic:
     """The first pass."""
-    part = Part()
+    part = ChosenTraffic()
     for table in session.tables():
         for rpc in table.selected(choice.mask(table, session)) if len(table) else ():
             part.carriers.add(rpc)
@@ -106,7 +106,7 @@ def _chosen(session: Session, choice: Choice) -> Part:
     return part
 
 
-def _find_segments(session: Session, part: Part) -> None:
+def _find_segments(session: Session, part: ChosenTraffic) -> None:
     """Where in the TCP streams the chosen FPDUs are, in a pass of its own."""
     session.analyzer.watch_fpdus(part.tcp.listen)
     for _ in session.tables():
@@ -114,7 +114,9 @@ def _find_segments(session: Session, part: Part) -> None:
     part.tcp.finish()
 
 
-def _frames(paths: tuple[str, ...], part: Part, choice: Choice) -> Iterator[tuple[Frame, Place, tuple[int, str, int]]]:
+def _frames(
+    paths: tuple[str, ...], part: ChosenTraffic, choice: Choice
+) -> Iterator[tuple[Frame, Place, tuple[int, str, int]]]:
     """The last pass: frames, where each is from, and the link type, name and snap length of its interface."""
     chooser = FrameChooser(part.carriers, part.tcp, part.whole)
     addresses = AddressTable()

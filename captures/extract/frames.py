@@ -35,7 +35,7 @@ class ChosenPacket(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _Unacknowledged:
     """Operations of a flow whose acknowledgement has not come yet: the numbers behind them, and their last frames."""
 
     numbers: Int64s
@@ -69,7 +69,7 @@ class FrameChooser:
                 else:
                     self._flows[mine.address, other.address, other.qpn].append((connection, sender))
         self._exchanges = ConnectionManagement(connections)
-        self._waiting: dict[Flow, _Waiting] = {}
+        self._waiting: dict[Flow, _Unacknowledged] = {}
         self._last = 0
         """Frame number of the last in the batch."""
 
@@ -150,7 +150,7 @@ class FrameChooser:
             pending = pending[~done]
             at[pending] += 1
         left = np.sort(left)[-MAX_WAITING:]
-        self._waiting[flow] = _Waiting(numbers[left], frames[left], self._last)
+        self._waiting[flow] = _Unacknowledged(numbers[left], frames[left], self._last)
         return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
     # iWARP

@@ -35,7 +35,7 @@ class Result(NamedTuple):
 
 
 def module(scenario: str) -> ModuleType:
-    """Has ``judge(outcome)``, and may have TRANSPORTS, SMOKE (transports) and DEADLINE (seconds)."""
+    """Has ``judge(outcome)``, and may have TRANSPORTS, SMOKE (transports), DEADLINE and WIRE_DELAY (seconds)."""
     return importlib.import_module(f"{__package__}.scenarios.{scenario}")
 
 
@@ -69,7 +69,8 @@ def play(folder: Path, scenario: str, transport: str) -> Result:
     with build.built(click.echo) as parts:
         guests.prepare(parts, folder, scripts)
     deadline = getattr(module(scenario), "DEADLINE", DEADLINE)
-    outcome = guests.play(parts, folder, scenario, transport, deadline)
+    wire_delay = getattr(module(scenario), "WIRE_DELAY", None)
+    outcome = guests.play(parts, folder, scenario, transport, deadline, wire_delay)
     checks = judged(outcome, module(scenario).judge)
     return Result(scenario, transport, checks, time.monotonic() - begun)
 

@@ -7,10 +7,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from .build import LAB
+from .wire import delayed
 
 TRANSPORTS = ("rxe", "siw")
 MEMORY = {"client": 640, "server": 768}
@@ -32,6 +34,11 @@ class Outcome:
     seconds: float
 
     @property
+    def at_server(self) -> Path:
+        """The other end of a wire that takes its time; ``capture`` is the client's."""
+        return self.folder / "server.pcap"
+
+    @property
     def capture(self) -> Path:
         """The wire as a mirror port in the middle would see it."""
         return self.folder / "wire.pcap"
@@ -46,9 +53,10 @@ class Outcome:
         return path.read_text(errors="replace") if path.exists() else ""
 
 
-def command(parts: Path, folder: Path, wire: Path, role: str, transport: str) -> list[str]:
-    """How to boot one guest."""
-    mine, other = ("c", "s") if role == "client" else ("s", "c")
+def command(parts: Path, folder: Path, wire: Path, role: str, transport: str, between: bool = False) -> list[str]:
+    """How to boot one guest; ``between``: something forwards what they send, and both ends of the wire are captured."""
+    other = "server" if role == "client" else "client"
+    remote = wire / (f"to-{other}" if between else other)
     mac = {"server": "52:54:00:00:00:01", "client": "52:54:00:00:00:02"}[role]
     options = {
         # Emulation works everywhere, also inside virtual machines, and is the same everywhere.
@@ -70,13 +78,12 @@ def command(parts: Path, folder: Path, wire: Path, role: str, transport: str) ->
         ],
         "virtfs": [f"local,path={folder},mount_tag=share,security_model=none"],
         # Datagrams between Unix sockets: the stream kind of QEMU's wire adds 40 ms to every exchange.
-        "netdev": [
-            f"dgram,id=wire,local.type=unix,local.path={wire / mine},remote.type=unix,remote.path={wire / other}"
-        ],
+        "netdev": [f"dgram,id=wire,local.type=unix,local.path={wire / role},remote.type=unix,remote.path={remote}"],
         "device": [f"virtio-net-pci,netdev=wire,mac={mac},romfile=", "virtio-rng-pci"],
     }
-    if role == "client":
-        options["object"] = [f"filter-dump,id=dump,netdev=wire,file={folder / 'wire.pcap'},maxlen=70000"]
+    if role == "client" or between:
+        name = "wire.pcap" if role == "client" else "server.pcap"
+        options["object"] = [f"filter-dump,id=dump,netdev=wire,file={folder / name},maxlen=70000"]
     words = ["qemu-system-x86_64", "-no-reboot"]
     for name, values in options.items():
         for value in values:
@@ -95,15 +102,22 @@ def prepare(parts: Path, folder: Path, scripts: Mapping[str, Path]) -> None:
     shutil.copytree(parts / "project" / "site", folder / "project")
 
 
-def play(parts: Path, folder: Path, scenario: str, transport: str, deadline: float) -> Outcome:
-    """Run a scenario in a prepared folder; ends after ``deadline`` seconds at the latest."""
+def play(
+    parts: Path, folder: Path, scenario: str, transport: str, deadline: float, wire_delay: float | None = None
+) -> Outcome:
+    """Run a scenario in a prepared folder; ends after ``deadline`` seconds at the latest.
+
+    ``wire_delay``: seconds that every frame takes each way; then both ends of the wire are captured.
+    """
     begun = time.monotonic()
     problem = None
     # Not in the folder: a Unix socket's path has 107 characters at most.
-    with tempfile.TemporaryDirectory(prefix="lab-") as wire:
+    with tempfile.TemporaryDirectory(prefix="lab-") as wire, ExitStack() as stack:
+        if wire_delay is not None:
+            stack.enter_context(delayed(Path(wire), wire_delay))
         guests = {
             role: subprocess.Popen(
-                command(parts, folder, Path(wire), role, transport),
+                command(parts, folder, Path(wire), role, transport, wire_delay is not None),
                 stdin=subprocess.DEVNULL,
                 stdout=(folder / f"{role}.qemu").open("w"),
                 stderr=subprocess.STDOUT,
