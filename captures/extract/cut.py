@@ -66,7 +66,7 @@ def extract(opened: Opened, output: Path, choice: Choice, snaplen: int = 0) -> E
     check_outputs([output], paths)
     part = _chosen(session, choice)
     if not part.carriers.rpcs and not part.whole and not choice.frames:
-        session.refuse(choice.condition.problem() if choice.condition is not None else "")
+        session.refuse(choice.condition.problem(session) if choice.condition is not None else "")
         session.refuse(_unknown(choice, session))
     if part.carriers.iwarp:
         _find_segments(opened(), part)
