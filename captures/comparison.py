@@ -15,6 +15,7 @@ from rdmascope.dissect.measure.settings import settings
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 from rdmascope.dissect.rpcrdma.conversation import ENDS
 
 from .capture_points import look
@@ -92,7 +93,7 @@ def _servers_first(common: CommonTraffic, columns: RpcColumns, addresses: Addres
 
 
 def _runs(before: Session, after: Session) -> RunsCompared:
-    auditors = Auditor(examples=0), Auditor(examples=0)
+    auditors = [Auditor(examples=0, release=drop_contents) for _ in range(2)]
     columns = [_columns(session, auditor) for session, auditor in zip((before, after), auditors, strict=True)]
     agreed = [settings(one.analyzer.conversations) for one in (before, after)]
     found = [_violations(one) for one in auditors]

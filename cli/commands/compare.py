@@ -62,7 +62,7 @@ def command(first: str, second: str, as_json: bool, ports: tuple[int, ...], forc
 
     Over iWARP a GETATTR took 2% of the time that it took over RoCE, which chance does not explain (*).
     """
-    options = analyzer_options(ports, force, contents=False)
+    options = analyzer_options(ports, force)
     readings = Reading((first,), options), Reading((second,), options)
     found = compare(*readings)
     if as_json:

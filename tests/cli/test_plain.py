@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbook import Capture, Wire, call, nfs3, reply
+from playbook import Call, Capture, Reply, Wire, call, nfs3, nfs4, reply
+from playbook.nfs4_client import Client
+from playbook.rpc import opaque, u32
+from playbook.xdr_encode import done, op
 from rdmascope.captures.formats.writer import PcapngWriter
 from rdmascope.cli.main import COMMANDS, main
 from rdmascope.cli.plain import DRAWING, harmless, json_escaped, plain
@@ -113,13 +117,37 @@ def test_names_of_files_do_not_act(
 
 @pytest.fixture(scope="module")
 def hostile_capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Names of an interface, a program, a comment and NFS names, all of which would act on a terminal."""
+    """Names of an interface, a program, a comment, files, hosts, owners and tags, all of which would act on a
+    terminal."""
     name = HOSTILE.encode("utf-8", "surrogateescape")
     wire = Wire()
     conn = wire.connect()
     reply(call(conn, nfs3.symlink(name, name)), nfs3.symlink_reply())
     reply(call(conn, nfs3.readlink(), reply_chunk=conn.register(4096)), nfs3.readlink_reply(name))
     reply(call(conn, nfs3.readdirplus(), reply_chunk=conn.register(65536)), nfs3.readdirplus_reply([name]))
+    named = Call(nfs3.PROGRAM, 3, 3, (opaque(nfs3.FH) + opaque(name),))
+    reply(call(conn, named), Reply((u32(0) + opaque(b"handle") + u32(0, 0),)))
+    reply(call(conn, nfs3.write(0, b"abc", b"handle")), nfs3.write_reply(3))
+    asked = call(conn, nfs3.read(0, 3, b"handle"), writes=[conn.register(3)])
+    reply(asked, nfs3.read_reply(b"abc"))
+    sys_body = u32(1) + opaque(name) + u32(0, 0, 0)
+    reply(
+        call(conn, replace(nfs3.getattr_(b"handle"), credential=u32(1) + opaque(sys_body) + bytes(8))),
+        nfs3.getattr_reply(),
+    )
+    tagged = nfs4.compound(nfs4.Op(24), nfs4.Op(15, (opaque(name),)), tag=name)
+    reply(call(conn, tagged), nfs4.compound_reply(nfs4.Op(24), nfs4.failed(15, 2), tag=name))
+    implementation = [{"nii_domain": name, "nii_name": name}]
+    owner = {"co_verifier": b"verifier", "co_ownerid": name}
+    server = {"so_minor_id": 1, "so_major_id": name}
+    client = Client(wire.connect())
+    client.alone(
+        op("EXCHANGE_ID", eia_clientowner=owner, eia_client_impl_id=implementation),
+        done("EXCHANGE_ID", eir_clientid=1, eir_server_owner=server, eir_server_scope=name,
+             eir_server_impl_id=implementation),
+    )  # fmt: skip
+    client.create_session(1)
+    client.ask(op("RECLAIM_COMPLETE"), done("RECLAIM_COMPLETE"))
     path = tmp_path_factory.mktemp("hostile") / "hostile.pcapng"
     text = HOSTILE[:-1]
     with path.open("wb") as file:
@@ -133,6 +161,9 @@ def hostile_capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("arguments", [
     ("info",), ("report",), ("rpcs",), ("packets",), ("packets", "-V"), ("files", "--all"), ("transport",),
     ("show", "--rpc", "1", "--full"), ("show", "--rpc", "2", "--full"), ("audit",), ("credits",),
+    ("show", "--rpc", "7", "--full"), ("show", "--rpc", "8", "--full"), ("show", "--rpc", "9", "--full"),
+    ("show", "--frame", "24"), ("sessions",), ("diagnose",), ("compare", str(SMALL)), ("sql", "FROM rpcs"),
+    ("sql", "FROM files"), ("sql", "FROM packets"),
 ], ids=" ".join)  # fmt: skip
 def test_names_in_captures_do_not_act(
     arguments: tuple[str, ...], colour: dict[str, str], hostile_capture: Path
