@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .arrays import Int64s, extremes
 
@@ -187,17 +188,25 @@ def _numbers(samples: array[Any]) -> Int64s:
     return (np.minimum(numbers, LONGEST, dtype=np.float64) if numbers.dtype.kind == "f" else numbers).astype(np.int64)
 
 
+def bins_of(durations: Int64s) -> Int64s:
+    """The bin of each: 32 for each doubling, of equal width within it, from 1 ns on."""
+    places = (np.maximum(durations, 1).astype(np.float32).view(np.uint32) >> _MANTISSA).astype(np.int64)
+    return np.minimum(places - _FIRST_BIN, _BINS - 1)
+
+
+def bin_edges(bins: Int64s) -> NDArray[np.float64]:
+    """Where each bin begins, in nanoseconds."""
+    return ((bins + _FIRST_BIN).astype(np.uint32) << np.uint32(_MANTISSA)).view(np.float32).astype(np.float64)
+
+
 def _counted(durations: Int64s) -> Int64s:
     """How many fall into each bin."""
-    places = (np.maximum(durations, 1).astype(np.float32).view(np.uint32) >> _MANTISSA).astype(np.int64)
-    return np.bincount(np.minimum(places - _FIRST_BIN, _BINS - 1), minlength=_BINS).astype(np.int64)
+    return np.bincount(bins_of(durations), minlength=_BINS).astype(np.int64)
 
 
 def _middles(bins: Int64s) -> Int64s:
     """The middle of each bin, in nanoseconds."""
-    edges = (np.stack((bins, bins + 1)) + _FIRST_BIN).astype(np.uint32) << np.uint32(_MANTISSA)
-    middles: Int64s = edges.view(np.float32).astype(np.float64).mean(axis=0).astype(np.int64)
-    return middles
+    return ((bin_edges(bins) + bin_edges(bins + 1)) / 2).astype(np.int64)
 
 
 def histogram(durations: Int64s, rows: int = 24, weights: Int64s | None = None) -> list[tuple[int, int, int]]:

@@ -27,7 +27,8 @@ MAX_LINES = 500
 
 BELOW = {
     "rdmascope": ["cli"],
-    "cli.commands": ["cli.views"],
+    "cli.commands": ["cli.page"],
+    "cli.page": ["cli.views"],
     "cli.views": ["cli"],
     "cli": ["captures"],
     "captures": ["dissect.records"],

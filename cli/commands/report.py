@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,17 +11,20 @@ import click
 from rdmascope.captures import CaptureError
 from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.captures.merge import expand
+from rdmascope.captures.output import check_outputs, write_output
+from rdmascope.captures.session import Session
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.undecoded import undecoded
 from rdmascope.dissect.records.report import capture_point_record, report_records
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.units import size
 
 from ..exit_status import EXIT_BAD_INPUT
 from ..options import filter_options
 from ..reading import follow_options, following, opened, recognition_options
-from ..terminal import complain, console, paged, print_json, show
+from ..terminal import complain, console, paged, print_json, say, show
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -42,6 +46,13 @@ if TYPE_CHECKING:
 @click.option("--each", is_flag=True, help="Report each file as a capture of its own, one after the other.")
 @click.option("--pager/--no-pager", default=True, help="On a terminal: page by page.  [default: pager]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PAGE.html",
+    help="Write a page to share instead: diagnosis, charts, tables and single RPCs in one HTML file (extra 'html').",
+)
+@click.option("--audit", is_flag=True, help="With -o: also judge both ends by the rules of the audit; takes longer.")
 @filter_options
 @follow_options
 @recognition_options
@@ -52,6 +63,8 @@ def command(
     each: bool,
     pager: bool,
     as_json: bool,
+    output: str | None,
+    audit: bool,
     ports: tuple[int, ...],
     force: str | None,
     follow: bool,
@@ -98,6 +111,11 @@ def command(
       $ rdmascope diagnose loss-rxe.pcap.zst
       $ rdmascope show loss-rxe.pcap.zst --rpc 55
 
+    The same as a page to share, one HTML file that needs no network (docs/page.md):
+
+    \b
+      $ rdmascope report loss-rxe.pcap.zst -o loss.html
+
     \b
     With --json, for each capture, in this order ("schema" is rdmascope.TYPE/N):
       capture_point
@@ -114,6 +132,11 @@ def command(
       throughput   RPCs and bytes in equal intervals
       undecoded    what was ignored or is damaged, and why
     """
+    if output is not None:
+        if each or as_json:
+            raise click.UsageError("-o writes one page; leave --each and --json out", click.get_current_context())
+        write_page(files, output, top, audit, opened(files, ports, force, follow=following(follow, idle)), condition)
+        return
     failed = False
     sources: list[str | tuple[str, ...]] = [path for file in files for path, _ in expand(file)] if each else [files]
     for at, source in enumerate(sources):
@@ -138,6 +161,28 @@ def command(
             failed = True
     if failed:
         click.get_current_context().exit(EXIT_BAD_INPUT)
+
+
+def write_page(
+    files: Sequence[str], output: str, top: int, audit: bool, reading: Session, condition: Condition | None
+) -> None:
+    """The report as an HTML page.  Raises CaptureError where it cannot be written, or the capture is damaged."""
+    from ..page.charts import check_installed
+
+    check_installed()
+    check_outputs([output], files)
+    from ..page.document import page_html
+    from ..page.gathered import PageFacts
+
+    page = PageFacts(reading, top, condition, audit)
+    if condition is not None:
+        reading.refuse(condition.problem(reading))
+    if not reading.analyzer.packets:
+        reading.check()
+    html = page_html(page)
+    write_output(output, html, files)
+    say(f"{output}: {size(len(html.encode()))}")
+    reading.check()
 
 
 MAX_STATEMENTS = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,16 +32,22 @@ class AtLimit:
     max_outstanding: int = 0
 
 
+Watch = Callable[[Int64s, Int64s, Int64s], None]
+
+
 class CallsOutstanding:
     """One direction of a connection; fed batches of RPCs with both halves.
 
     A batch is settled when the one after it has come: calls that took longer than that are left out.
     """
 
-    __slots__ = ("_credits", "_known", "_settled", "result")
+    __slots__ = ("_credits", "_known", "_settled", "_watch", "result")
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Watch | None = None) -> None:
+        """``watch`` is given the moments of replies, the calls outstanding just before each, and the credits then, 0
+        where these are not known."""
         self.result = AtLimit()
+        self._watch = watch
         self._known: Int64s = np.empty((3, 0), np.int64)
         """Times of calls and of replies, and the credits that the reply left."""
         self._settled = -(1 << 62)
@@ -78,6 +85,8 @@ class CallsOutstanding:
         result.calls += int(np.count_nonzero(now))
         highest = int(before[now].max(initial=0))
         result.max_outstanding = max(result.max_outstanding, highest)
+        if self._watch is not None:
+            self._watch(replies[now], before[now], credits[now])
         known = credits[now & (credits > 0)]
         least = int(known.min(initial=self._credits or 1 << 62))
         if highest < least:

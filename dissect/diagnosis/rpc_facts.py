@@ -18,7 +18,7 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
-from .outstanding import AtLimit, CallsOutstanding
+from .outstanding import AtLimit, CallsOutstanding, Watch
 
 BINS = 64
 MEASURES = ("calls", "latency", "reads", "server", "writes")
@@ -135,6 +135,8 @@ class RpcFacts:
         """Of a bin, in nanoseconds."""
         self._groups: dict[tuple[int, ProcedureKey], int] = {}
         self._sums = np.zeros((len(MEASURES), 8, BINS))
+        self.watch: Watch | None = None
+        """Is given the calls outstanding on any connection, over time: as that of ``CallsOutstanding``."""
         self._outstanding: dict[tuple[int, bool], CallsOutstanding] = {}
 
     def add_table(self, table: RpcTable) -> None:
@@ -294,7 +296,7 @@ class RpcFacts:
     def _calls(self, number: int, backward: bool) -> CallsOutstanding:
         found = self._outstanding.get((number, backward))
         if found is None:
-            found = self._outstanding[number, backward] = CallsOutstanding()
+            found = self._outstanding[number, backward] = CallsOutstanding(self.watch)
         return found
 
     # Objects

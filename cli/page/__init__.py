@@ -1,0 +1,1 @@
+"""A report as one HTML page, which needs no network: diagnosis, charts, tables, RPCs in full."""

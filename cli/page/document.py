@@ -1,0 +1,241 @@
+"""The page: everything that was gathered, as one HTML document that loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rdmascope.dissect.audit.result import Result
+from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
+from rdmascope.dissect.diagnosis.facts import Facts
+from rdmascope.dissect.measure.undecoded import undecoded
+from rdmascope.dissect.transport.retransmissions import MAX_RETRANSMISSIONS
+from rdmascope.dissect.units import count, moment, plural
+
+from ..views import report as report_views
+from ..views.diagnosis import counted
+from .charts import Charts, library
+from .examples import ShownRpc, example_html, reference_html
+from .findings import audit_html, diagnosis_html
+from .gathered import PageFacts
+from .markup import data_script, listed, of_rich, tag, text
+from .over_time import peak_series, retransmissions, series
+from .tables import Breaking, breakings, cell_data, same_width, table_html
+
+MAX_BYTES = 5_000_000
+"""Of the page, whatever the capture holds."""
+HERE = Path(__file__).parent
+
+
+def page_html(page: PageFacts, max_bytes: int = MAX_BYTES) -> str:
+    """The document.  Where it would become too large, RPCs are left out, and it says so."""
+    facts = page.facts
+    diagnosis = diagnose(facts)
+    tables = same_width(breakings(page.breakdown, facts)) if facts.calls else []
+    chosen = _chosen(page)
+    while True:
+        html = _assembled(page, diagnosis, tables, chosen)
+        if len(html.encode()) < max_bytes or not any(chosen):
+            return html
+        chosen = [one[: len(one) // 2] for one in chosen]
+
+
+Chosen = list[list[ShownRpc]]
+"""The slowest RPCs, failed ones, and those that are damaged or have no reply."""
+
+
+def _chosen(page: PageFacts) -> Chosen:
+    examples = page.examples
+    slowest = [
+        examples.slowest[one.number] for one in page.facts.statistics.slowest() if one.number in examples.slowest
+    ]
+    return [slowest, [*examples.failed.values()], [*examples.damaged.values()]]
+
+
+def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking], chosen: Chosen) -> str:
+    facts = page.facts
+    shown = {one.number for examples in chosen for one in examples}
+    result = None if page.auditor is None else Result(page.session.path, page.auditor, facts.calls)
+    sections = [("diagnosis", "Diagnosis", diagnosis_html(diagnosis, shown))]
+    data: list[str] = []
+    if tables:
+        sections.append(("time", "Over time", _over_time(page, data, tables)))
+        sections += [(f"by-{one.id}", one.title, table_html(one, facts.latency)) for one in tables]
+        data.append(
+            data_script("tables-data", {"width": tables[0].width, "tables": [cell_data(one) for one in tables]})
+        )
+    sections.append(("findings", "Findings of the audit", audit_html(result, shown)))
+    sections += _examples(page, chosen)
+    sections += _left_out(page, tables, chosen)
+    scripts = [library(), (HERE / "page.js").read_text()]
+    title = f"{page.session.path}: {counted(diagnosis)}"
+    return "".join(
+        (
+            "<!DOCTYPE html>\n",
+            '<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{text(_policy(scripts))}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            tag("title", text(title)),
+            tag("style", (HERE / "page.css").read_text()),
+            "</head><body>",
+            '<a class="skip" href="#diagnosis">To the diagnosis</a>',
+            _header(page, sections),
+            tag("main", *(_section(*one) for one in sections)),
+            *data,
+            *(f"<script>{one}</script>\n" for one in scripts),
+            "</body></html>\n",
+        )
+    )
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Only these scripts, and nothing from anywhere."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
+    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def _section(id: str, heading: str, content: str) -> str:
+    return tag("section", tag("h2", text(heading), id=f"{id}-title"), content, id=id, aria_labelledby=f"{id}-title")
+
+
+def _header(page: PageFacts, sections: Sequence[tuple[str, str, str]]) -> str:
+    analyzer, facts = page.session.analyzer, page.facts
+    summary = report_views.summary(
+        page.session.path,
+        frames=analyzer.frames,
+        truncated_frames=analyzer.truncated_frames,
+        packets=analyzer.packets,
+        first_time=analyzer.earliest_time,
+        last_time=analyzer.last_time,
+        conversations=analyzer.conversations,
+        statistics=facts.statistics,
+        evicted=analyzer.evicted,
+    )
+    lines = of_rich(summary).split("</div>", 1)[1]  # The first is the name, which is the heading.
+    if page.condition is not None:
+        words = f"Only {page.condition.passed:,} of {page.condition.tried:,} RPCs: {page.condition}"
+        lines += tag("p", text(words), class_="filtered")
+    links = listed(tag("a", text(heading), href=f"#{id}") for id, heading, _ in sections)
+    return tag("header", tag("h1", text(page.session.path)), lines, tag("nav", links, aria_label="Sections"))
+
+
+def _over_time(page: PageFacts, data: list[str], tables: Sequence[Breaking]) -> str:
+    facts, breakdown = page.facts, page.breakdown
+    total = series(breakdown.total, facts.first_time)
+    charts = Charts(facts.span, moment(facts.first_time))
+    charts.latency(total)
+    charts.rates(total)
+    charts.outstanding(
+        peak_series(breakdown.outstanding, facts.first_time), peak_series(breakdown.slots, facts.first_time)
+    )
+    start = int(total.starts[0]) + facts.first_time
+    packets = retransmissions(facts.healths.values(), start, total.width, len(total.starts))
+    if packets.any():
+        charts.retransmissions(total, packets)
+    data.append(data_script("charts-data", charts.item("charts")))
+    offset = breakdown.total.start - facts.first_time
+    axis = {"unit": charts.unit, "name": charts.unit_name, "span": max(1, facts.span), "offset": offset}
+    data.append(data_script("axis-data", axis))
+    remarks = [f"Percentiles are good to 5%; intervals of the charts are {total.width / 1e9:.3g} s."]
+    if breakdown.outstanding is not None:
+        remarks.append(
+            "Calls outstanding and credits are those of the busiest connection, slots of the busiest session."
+        )
+    if breakdown.highest_slot is not None:
+        remarks.append(f"The highest NFSv4.1 slot used is {breakdown.highest_slot}.")
+    remarks += _retransmission_remarks(facts, int(packets.sum()))
+    described = (
+        "Charts on one axis of time: latency as a heat map with percentiles, RPCs and bytes per second, credits and"
+        " slots in use, packets retransmitted. The tables below have their numbers; the fields above select a span of"
+        " time without a pointer."
+    )
+    form = tag(
+        "form",
+        tag("fieldset",
+            tag("legend", "Span of time for the tables: drag over a chart, or give it here"),
+            tag("label", "from ", '<input type="number" id="span-from" min="0" step="any">'),
+            tag("label", "to ", '<input type="number" id="span-to" min="0" step="any">'),
+            tag("span", text(charts.unit_name), class_="unit"),
+            tag("button", "Select", type="submit"),
+            tag("button", "Whole capture", type="button", id="span-clear")),
+        tag("p", "The tables show the whole capture.", id="span-state", role="status", aria_live="polite"),
+        id="span",
+    )  # fmt: skip
+    figure = tag(
+        "figure",
+        tag("div", id="charts", role="img", aria_label=described),
+        tag("figcaption", text(" ".join(remarks))),
+    )
+    return form + figure + tag("noscript", tag("p", "The charts need JavaScript; the tables do not."))
+
+
+def _retransmission_remarks(facts: Facts, drawn: int) -> Iterator[str]:
+    """``drawn``: packets in the chart."""
+    packets = sum(end.retransmitted.packets for one in facts.healths.values() for end in one.directions)
+    if not packets:
+        yield "No packet was retransmitted."
+    elif drawn < packets:
+        yield (
+            f"Of {count(packets)} retransmitted packets {count(drawn)} are drawn, those whose moment is known:"
+            f" requests, and of each sender the last {count(MAX_RETRANSMISSIONS)} recoveries."
+        )
+    if facts.evicted:
+        yield f"Retransmissions of {plural(facts.evicted, 'evicted connection')} are not drawn."
+
+
+def _examples(page: PageFacts, chosen: Chosen) -> list[tuple[str, str, str]]:
+    slowest, failed, damaged = chosen
+    examples = page.examples
+    kinds = (
+        ("slowest", "Slowest RPCs", slowest, 0, "by latency"),
+        ("failed", "Failed RPCs", failed, examples.more_failed, "the first of each procedure and status"),
+        (
+            "damaged",
+            "Damaged and unanswered RPCs",
+            damaged,
+            examples.more_damaged,
+            "the first of each procedure and state",
+        ),
+    )
+    found = []
+    seen: set[int] = set()
+    for id, heading, some, more, how in kinds:
+        if not some:
+            continue
+        rest = f"; {count(more)} more are not shown: rdmascope rpcs FILE --errors" if more else ""
+        opened = "".join(
+            reference_html(one) if one.number in seen else example_html(one, page.facts.healths.get(one.connection))
+            for one in some
+        )
+        seen |= {one.number for one in some}
+        found.append((id, heading, tag("p", text(f"{plural(len(some), 'RPC')}, {how}{rest}."), class_="dim") + opened))
+    return found
+
+
+def _left_out(page: PageFacts, tables: Sequence[Breaking], chosen: Chosen) -> list[tuple[str, str, str]]:
+    """What was not decoded, and what the page leaves out."""
+    error = None if page.session.damage is None else str(page.session.damage)
+    rows = undecoded(page.session.analyzer, page.facts.statistics, error)
+    found = []
+    if rows:
+        cells = [
+            tag("tr", tag("td", count(number)), tag("td", text(what)), tag("td", text(why)))
+            for what, why, number in rows
+        ]
+        head = tag("tr", *(tag("th", one, scope="col") for one in ("number", "of", "why")))
+        table = tag("table", tag("caption", "Ignored or damaged"), tag("thead", head), tag("tbody", *cells))
+        found.append(("undecoded", "Not decoded", table))
+    left = [f"{one.title}: {count(one.others)} are one row" for one in tables if one.others]
+    everything = _chosen(page)
+    dropped = sum(map(len, everything)) - sum(map(len, chosen))
+    if dropped:
+        left.append(f"{plural(dropped, 'RPC')} in full, for the size of the page")
+    examples = page.examples
+    if more := examples.more_failed + examples.more_damaged:
+        left.append(f"{plural(more, 'RPC')} that failed or are damaged, of kinds that are shown or beyond their number")
+    left.append("Each packet, and all but some RPCs: rdmascope rpcs, show and packets have them")
+    found.append(("left-out", "What this page leaves out", listed(map(text, left))))
+    return found

@@ -1,0 +1,62 @@
+"""What a page needs of a capture, gathered in the one pass that a report makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rdmascope.captures.condition import Condition
+from rdmascope.captures.saved import holds_tables
+from rdmascope.captures.session import Session
+from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.diagnosis.breakdown import Breakdown
+from rdmascope.dissect.diagnosis.facts import Facts, Gathered
+from rdmascope.dissect.rpcrdma.conversation import Conversation
+
+from .examples import ShownRpcs
+
+EXAMPLES = 2
+"""Findings of each rule and end that are kept."""
+
+
+class PageFacts:
+    """A capture that was read to its end."""
+
+    def __init__(
+        self, session: Session, top: int = 10, condition: Condition | None = None, audited: bool = True
+    ) -> None:
+        """Reads a session that was not read yet."""
+        self.session, self.condition = session, condition
+        self.gathered = Gathered(top)
+        self.breakdown = Breakdown(session.path_learner())
+        self.gathered.rpcs.watch = self.breakdown.watch
+        self.examples = ShownRpcs()
+        self.auditor = Auditor(examples=EXAMPLES) if audited else None
+        saved = holds_tables(session.paths[0])
+        if self.auditor is not None and not saved:
+            session.analyzer.listener = self.auditor.listener
+        self._read()
+        if self.auditor is not None:
+            if saved:
+                session.audit(self.auditor)
+            else:
+                self.auditor.finish(session.analyzer.conversations)
+        damage = "" if session.damage is None else str(session.damage)
+        self.facts: Facts = self.gathered.facts(session.analyzer, damage, auditor=self.auditor)
+
+    def _read(self) -> None:
+        session = self.session
+        evicted: Callable[[list[Conversation]], None] = self._evict
+        for table in session.tables(evicted):
+            mask = None if self.condition is None else self.condition.mask(table, session)
+            self.breakdown.add_table(table, mask)
+            chosen = table if mask is None else table.selected(mask)
+            self.gathered.add_table(chosen)
+            self.examples.add_table(chosen, self.gathered.statistics, session.analyzer.earliest_time or 0)
+            del table, chosen
+            if self.auditor is not None:
+                self.auditor.forget(session.analyzer.last_time or 0)
+
+    def _evict(self, gone: list[Conversation]) -> None:
+        self.gathered.evict(gone)
+        if self.auditor is not None:
+            self.auditor.evict(gone)

@@ -1,0 +1,137 @@
+"""The series of the charts, from what was gathered: all on one axis, in a bounded number of intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.measure.time_cells import BINS_SHIFT, NO_LIMIT, Peaks, TimeCells, peaked, widened
+from rdmascope.dissect.percentiles import bin_edges
+from rdmascope.dissect.transport.health import TransportHealth
+from rdmascope.dissect.transport.retransmissions import DUPLICATE
+
+INTERVALS = 240
+"""At most, of the charts."""
+PERCENTS = (50, 95, 99)
+HEAT_SHIFT = 1
+"""The heat map has 4 bins of latency for each doubling, the cells have 8."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What the charts draw; intervals are [starts[i], starts[i] + width), in nanoseconds from the first frame."""
+
+    starts: Int64s
+    width: int
+    calls: Floats
+    failed: Floats
+    call_bytes: Floats
+    reply_bytes: Floats
+    percentiles: Mapping[int, Floats]
+    """By percent: nanoseconds; NaN where nothing ended."""
+    heat: tuple[Int64s, Floats, Floats, Int64s]
+    """Of each cell that has RPCs: the interval's index, lowest and highest latency in nanoseconds, RPCs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeakSeries:
+    """The highest of a value in each interval in which something is known of it."""
+
+    starts: Int64s
+    width: int
+    values: Int64s
+    limits: Floats
+    """NaN where none is known."""
+
+
+def series(total: TimeCells, first_time: int) -> Series:
+    """Of all RPCs."""
+    cells, width = fitted(total.cells, total.width, INTERVALS)
+    count = int(cells[:, 1].max()) + 1 if len(cells) else 0
+    at = cells[:, 1]
+    calls, failed, call_bytes, reply_bytes = (
+        np.bincount(at, cells[:, column], count).astype(np.float64) for column in (3, 4, 5, 6)
+    )
+    known = cells[cells[:, 2] >= 0]
+    heat = known.copy()
+    heat[:, 2] >>= HEAT_SHIFT
+    keys, inverse = np.unique(heat[:, 1] << 16 | heat[:, 2], return_inverse=True)
+    counts = np.bincount(inverse, heat[:, 3], len(keys)).astype(np.int64)
+    bins = keys & 0xFFFF
+    return Series(
+        total.start - first_time + np.arange(count) * width,
+        width,
+        calls,
+        failed,
+        call_bytes,
+        reply_bytes,
+        {percent: _percentile(known, count, percent) for percent in PERCENTS},
+        (keys >> 16, edges(bins, BINS_SHIFT + HEAT_SHIFT), edges(bins + 1, BINS_SHIFT + HEAT_SHIFT), counts),
+    )
+
+
+def edges(bins: Int64s, shift: int = BINS_SHIFT) -> Floats:
+    """Where bins of latency begin, in nanoseconds."""
+    return bin_edges(bins << shift)
+
+
+def middles(bins: Int64s) -> Floats:
+    return (edges(bins) + edges(bins + 1)) / 2
+
+
+def percentile(bins: Int64s, counts: Int64s, percent: int) -> float:
+    """Of latencies in bins, ascending; NaN of none."""
+    if not len(bins):
+        return float("nan")
+    ends = np.cumsum(counts)
+    rank = -(-int(ends[-1]) * percent // 100)
+    return float(middles(bins[np.searchsorted(ends, rank)]))
+
+
+def _percentile(cells: Int64s, count: int, percent: int) -> Floats:
+    found = np.full(count, np.nan)
+    bounds = np.searchsorted(cells[:, 1], np.arange(count + 1))
+    for at in np.unique(cells[:, 1]).tolist():
+        mine = cells[bounds[at] : bounds[at + 1]]
+        found[at] = percentile(mine[:, 2], mine[:, 3], percent)
+    return found
+
+
+def fitted(cells: Int64s, width: int, limit: int) -> tuple[Int64s, int]:
+    """In no more than so many intervals: cells, and nanoseconds of an interval."""
+    last = int(cells[:, 1].max()) if len(cells) else 0
+    doublings = (last // limit).bit_length()
+    return (widened(cells, doublings) if doublings else cells), width << doublings
+
+
+def peak_series(peaks: Peaks | None, first_time: int) -> PeakSeries | None:
+    """None where nothing is known."""
+    if peaks is None or not len(peaks.rows):
+        return None
+    rows = peaks.rows.copy()
+    doublings = (int(rows[-1, 0]) // INTERVALS).bit_length()
+    rows[:, 0] >>= doublings
+    rows = peaked(rows)
+    width = peaks.width << doublings
+    limits = np.where(rows[:, 2] == NO_LIMIT, np.nan, rows[:, 2].astype(np.float64))
+    return PeakSeries(peaks.start - first_time + rows[:, 0] * width, width, rows[:, 1], limits)
+
+
+def retransmissions(healths: Iterable[TransportHealth], start: int, width: int, count: int) -> Int64s:
+    """Packets retransmitted in each of ``count`` intervals from ``start`` (ns) on, as far as each is remembered."""
+    found = [
+        ((one.retransmission_time - start) // width, one.packets)
+        for health in healths
+        for one in health.retransmissions
+        if one.retransmission_time is not None and one.cause != DUPLICATE
+    ]
+    sums = np.zeros(count, np.int64)
+    for at, packets in found:
+        sums[min(max(0, at), count - 1)] += packets
+    return sums

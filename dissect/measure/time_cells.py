@@ -1,0 +1,170 @@
+"""Sums over time, by group and latency, in a bounded number of cells: intervals of time widen as it goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..arrays import Int64s
+from ..percentiles import bins_of
+
+FIRST_WIDTH = 1 << 10
+"""Nanoseconds of the first intervals."""
+BINS_SHIFT = 2
+"""A cell has 8 bins of latency for each doubling; ``percentiles.bins_of`` has 32."""
+UNKNOWN = -1
+"""The bin of RPCs without a latency."""
+COLUMNS = ("group", "interval", "bin", "calls", "failed", "call_bytes", "reply_bytes", "waited")
+KEYS = 3
+TOGETHER = 1 << 15
+"""Rows that are sorted into cells at a time."""
+
+
+class TimeCells:
+    """Fed what ended; ``cells`` has a row for each group, interval and bin of latency in which something did.
+
+    Columns are ``COLUMNS``: ``bin`` is ``bins_of(latency) >> BINS_SHIFT`` or UNKNOWN, ``waited`` nanoseconds.
+    """
+
+    def __init__(self, max_intervals: int = 512, max_cells: int = 1 << 17) -> None:
+        self.start = 0
+        """Nanoseconds: where interval 0 begins."""
+        self._width = FIRST_WIDTH
+        self._max_intervals, self._max_cells = max_intervals, max_cells
+        self._cells: Int64s = np.zeros((0, len(COLUMNS)), np.int64)
+        self._waiting: list[Int64s] = []
+        self._held = 0
+
+    def add(
+        self, groups: Int64s, times: Int64s, latencies: Int64s, failed: Int64s, call_bytes: Int64s, reply_bytes: Int64s
+    ) -> None:
+        """RPCs that ended at ``times`` (ns); a latency (ns) below 0 is not known."""
+        if not len(times):
+            return
+        if not self.start:
+            self.start = int(times.min())
+        known = latencies >= 0
+        bins = np.where(known, bins_of(latencies) >> BINS_SHIFT, UNKNOWN)
+        at = np.maximum(0, times - self.start) // self._width
+        waited = np.where(known, latencies, 0)
+        columns = (groups, at, bins, np.ones_like(at), failed, call_bytes, reply_bytes, waited)
+        self._waiting.append(np.column_stack(columns).astype(np.int64))
+        self._held += len(times)
+        if self._held >= TOGETHER:
+            self._fold()
+
+    @property
+    def width(self) -> int:
+        """Nanoseconds of an interval."""
+        self._fold()
+        return self._width
+
+    @property
+    def cells(self) -> Int64s:
+        """In the order of group, interval and bin."""
+        self._fold()
+        return self._cells
+
+    def merge(self, groups: Int64s, into: int) -> None:
+        """These groups become one."""
+        self._fold()
+        cells = self._cells.copy()
+        cells[np.isin(cells[:, 0], groups), 0] = into
+        self._cells = summed(cells)
+
+    def _fold(self) -> None:
+        if not self._waiting:
+            return
+        cells = np.concatenate((self._cells, *self._waiting))
+        self._waiting, self._held = [], 0
+        last = int(cells[:, 1].max())
+        if last >= self._max_intervals:
+            self._widen(cells, (last // self._max_intervals).bit_length())
+        cells = summed(cells)
+        while len(cells) > self._max_cells and cells[:, 1].any():
+            self._widen(cells, 1)
+            cells = summed(cells)
+        self._cells = cells
+
+    def _widen(self, cells: Int64s, doublings: int) -> None:
+        cells[:, 1] >>= doublings
+        self._width <<= doublings
+
+
+def widened(cells: Int64s, doublings: int) -> Int64s:
+    """The same in intervals that are twice as wide, or twice as often that."""
+    wider = cells.copy()
+    wider[:, 1] >>= doublings
+    return summed(wider)
+
+
+def summed(cells: Int64s) -> Int64s:
+    """One row of those with equal keys, in their order; intervals are below 2**20."""
+    if not len(cells):
+        return cells
+    keys = (cells[:, 0] << 20 | cells[:, 1]) << 11 | cells[:, 2] - UNKNOWN
+    order = keys.argsort(kind="stable")
+    cells, keys = cells[order], keys[order]
+    starts = np.concatenate(([0], (keys[1:] != keys[:-1]).nonzero()[0] + 1))
+    sums = np.add.reduceat(cells[:, KEYS:], starts)
+    return np.concatenate((cells[starts, :KEYS], sums), axis=1)
+
+
+class Peaks:
+    """The highest of a value over time, and the lowest limit that it was held against, in widening intervals."""
+
+    def __init__(self, start: int, max_intervals: int = 512) -> None:
+        """``start``: nanoseconds, where interval 0 begins."""
+        self.start = start
+        self._width = FIRST_WIDTH
+        self._max_intervals = max_intervals
+        self._rows: Int64s = np.zeros((0, 3), np.int64)
+        self._waiting: list[Int64s] = []
+        self._held = 0
+
+    def add(self, times: Int64s, values: Int64s, limits: Int64s) -> None:
+        """A limit of 0 is not known."""
+        at = np.maximum(0, times - self.start) // self._width
+        limits = np.where(limits > 0, limits, NO_LIMIT)
+        self._waiting.append(np.column_stack((at, values, limits)).astype(np.int64))
+        self._held += len(times)
+        if self._held >= TOGETHER:
+            self._fold()
+
+    @property
+    def width(self) -> int:
+        """Nanoseconds of an interval."""
+        self._fold()
+        return self._width
+
+    @property
+    def rows(self) -> Int64s:
+        """Interval, highest value, lowest limit (NO_LIMIT where none is known), ascending."""
+        self._fold()
+        return self._rows
+
+    def _fold(self) -> None:
+        if not self._waiting:
+            return
+        rows = peaked(np.concatenate((self._rows, *self._waiting)))
+        self._waiting, self._held = [], 0
+        last = int(rows[-1, 0])
+        if last >= self._max_intervals:
+            doublings = (last // self._max_intervals).bit_length()
+            rows[:, 0] >>= doublings
+            self._width <<= doublings
+            rows = peaked(rows)
+        self._rows = rows
+
+
+NO_LIMIT = 1 << 62
+
+
+def peaked(rows: Int64s) -> Int64s:
+    """One row for each interval."""
+    if not len(rows):
+        return rows
+    rows = rows[rows[:, 0].argsort(kind="stable")]
+    starts = np.concatenate(([0], (rows[1:, 0] != rows[:-1, 0]).nonzero()[0] + 1))
+    return np.column_stack(
+        (rows[starts, 0], np.maximum.reduceat(rows[:, 1], starts), np.minimum.reduceat(rows[:, 2], starts))
+    )
