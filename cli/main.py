@@ -36,6 +36,8 @@ COMMANDS = {
     "explain": "One rule in full.",
     "extract": "Write the frames of some RPCs as a capture of their own.",
     "export": "Write the RPCs as a capture of ONC RPC over TCP, or all tables as Parquet, CSV or Arrow.",
+    "wireshark": "Open the RPCs in Wireshark, as NFS over TCP.",
+    "extcap": "NFS over RDMA as an interface of Wireshark's and tshark's.",
     "synth": "Make a capture of two endpoints that follow a script, correctly or with one fault.",
     "probe": "Test a server: what it agrees to, how fast it answers, whether it conforms.",
     "verify": "Compare with Wireshark, and explain where the two differ.",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count
 
 from .terminal import complain, meter
+
+if TYPE_CHECKING:
+    from rdmascope.captures.live.session import Ending
 
 
 def recognition_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,6 +69,23 @@ def following(follow: bool, idle: float | None) -> Follow | None:
 
 def analyzer_options(ports: tuple[int, ...], force: str | None, contents: bool = True) -> Options:
     return Options(ports=frozenset({NFS_RDMA_PORT, *ports}), force=force is not None, contents=contents)
+
+
+@contextmanager
+def stoppable(ending: Ending) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the capture, not the program."""
+
+    def stop(number: int, _: object) -> None:
+        if ending.why:
+            raise KeyboardInterrupt
+        ending.because(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from importlib.metadata import version
 
@@ -25,7 +23,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..options import DURATION
-from ..reading import analyzer_options, recognition_options
+from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import complain, console, print_json, show
 from ..views.dashboard import Dashboard
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look, capture_view
@@ -157,7 +155,7 @@ def command(
     keep = Keep(path, ring_size * 1_000_000, ring_files, ring_time / SECOND if ring_time else None) if path else None
     ending = Ending()
     try:
-        with _stoppable(ending), closing(open_live(device, settings)) as live:
+        with stoppable(ending), closing(open_live(device, settings)) as live:
             session = LiveSession(
                 live,
                 options,
@@ -195,23 +193,6 @@ def _print_rpcs(rpcs: list[Rpc], learner: PathLearner) -> None:
 
 def _print_finding(finding: Finding) -> None:
     print_json(finding_record(finding))
-
-
-@contextmanager
-def _stoppable(ending: Ending) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the capture, not the program."""
-
-    def stop(number: int, _: object) -> None:
-        if ending.why:
-            raise KeyboardInterrupt
-        ending.because(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _report(session: LiveSession, as_json: bool) -> None:
