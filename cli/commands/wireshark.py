@@ -56,7 +56,7 @@ def command(
         path = Path(folder, f"{Path(files[0]).name.partition('.')[0] or 'capture'}.pcapng")
         export_tcp(reading, path, condition=condition)
         if condition is not None:
-            reading.refuse(condition.problem())
+            reading.refuse(condition.problem(reading))
         arguments = [program, *(("-Y", display_filter) if display_filter else ()), "-r", str(path)]
         status = subprocess.run(arguments, check=False).returncode
     if status:
