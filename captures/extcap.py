@@ -31,7 +31,7 @@ LINKTYPE = 101
 HELP = "https://www.wireshark.org/docs/man-pages/extcap.html"
 
 
-class Choice(NamedTuple):
+class ExtcapInterface(NamedTuple):
     """An interface that Wireshark lists."""
 
     value: str
@@ -40,13 +40,13 @@ class Choice(NamedTuple):
     display: str
 
 
-def interfaces(devices: Path = RDMA_DEVICES) -> list[Choice]:
+def interfaces(devices: Path = RDMA_DEVICES) -> list[ExtcapInterface]:
     """One for each RDMA device, one for network interfaces, and one for files."""
     names = [path.name for path in sorted(devices.glob("*"))]
     return [
-        *(Choice(PREFIX + name, name, f"NFS over RDMA: {name}") for name in names),
-        Choice(PREFIX + "interface", "", "NFS over RDMA: a network interface"),
-        Choice(FILE, "", "NFS over RDMA: a capture file"),
+        *(ExtcapInterface(PREFIX + name, name, f"NFS over RDMA: {name}") for name in names),
+        ExtcapInterface(PREFIX + "interface", "", "NFS over RDMA: a network interface"),
+        ExtcapInterface(FILE, "", "NFS over RDMA: a capture file"),
     ]
 
 

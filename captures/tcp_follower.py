@@ -22,7 +22,7 @@ MAX_CONNECTIONS = 1 << 14
 """Whose TCP sequence numbers are remembered; the one that was silent longest is finished."""
 
 
-class _Waiting(NamedTuple):
+class _DueMessage(NamedTuple):
     """A message that is to be written."""
 
     time: int
@@ -42,7 +42,7 @@ class TcpFollower:
         self._file = file
         self._writer = PcapngWriter(file, LINKTYPE_RAW, name=name, application="rdmascope")
         self._notes = notes
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_DueMessage] = []
         self._streams: dict[int, TcpPackets] = {}
         self._last_time = 0
         self.packets = 0
@@ -56,7 +56,7 @@ class TcpFollower:
                 if message is None:
                     continue
                 comments = message_comments(rpc, is_call, message, ranges(message.length))
-                self._waiting.append(_Waiting(time, sender, rpc.connection, nfs, message, comments, rpc.number))
+                self._waiting.append(_DueMessage(time, sender, rpc.connection, nfs, message, comments, rpc.number))
 
     def write(self) -> None:
         """Write what waits, in the order of time.  Raises OSError where the reader went away."""
@@ -80,7 +80,7 @@ class TcpFollower:
         self._streams.clear()
         self._file.flush()
 
-    def _stream(self, message: _Waiting) -> TcpPackets:
+    def _stream(self, message: _DueMessage) -> TcpPackets:
         number = message.connection.number
         stream = self._streams.pop(number, None)
         if stream is None:
