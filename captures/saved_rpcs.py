@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import duckdb
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rdmascope.dissect.arrays import Int64s, Rows
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_MSG
-from rdmascope.dissect.measure.late_paths import Pathed
+from rdmascope.dissect.measure.late_paths import KnownPaths, PathedRows
 from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.onc.shapes.flat import FlatFields
 from rdmascope.dissect.records.rpc_values import RPC_VALUES
@@ -107,12 +107,39 @@ class SavedPath(NamedTuple):
         return True
 
 
+class SavedPaths(PathedRows):
+    """Of some RPCs."""
+
+    def __init__(self, texts: list[str | None]) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, index: int) -> SavedPath | None: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SavedPath | None]: ...
+
+    def __getitem__(self, index: int | slice) -> SavedPath | list[SavedPath | None] | None:
+        if isinstance(index, slice):
+            return [self[one] for one in range(len(self))[index]]
+        text = self._texts[index]
+        return None if text is None else SavedPath(text)
+
+    def paths(self) -> KnownPaths:
+        distinct = {text: index for index, text in enumerate(dict.fromkeys(self._texts))}
+        which = np.fromiter(map(distinct.__getitem__, self._texts), np.int64, len(self._texts))
+        return KnownPaths([*distinct], [True] * len(distinct), which)
+
+
 class SavedPathLearner(PathLearner):
     """Gives the paths that were saved."""
 
-    def learn(self, table: RpcTable) -> tuple[FieldColumns, Sequence[Pathed | None]]:
+    def learn(self, table: RpcTable) -> tuple[FieldColumns, PathedRows]:
         assert isinstance(table, SavedRpcs)
-        return SavedFieldReader().columns(table), [None if path is None else SavedPath(path) for path in table.paths()]
+        return SavedFieldReader().columns(table), SavedPaths(table.paths())
 
 
 _NAMED = tuple(one.name for one in RPC_VALUES)

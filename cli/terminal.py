@@ -116,14 +116,17 @@ def encoded_json(text: str) -> bytes:
 
 def print_lines(lines: Sequence[bytes]) -> None:
     """Lines in UTF-8, on standard output."""
-    if not lines:
-        return
-    joined = b"\n".join(lines) + b"\n"
+    if lines:
+        print_page(b"\n".join(lines) + b"\n")
+
+
+def print_page(page: bytes) -> None:
+    """The same of lines that have their line feeds."""
     if (sys.stdout.encoding or "").lower() in ("utf-8", "utf8") and hasattr(sys.stdout, "buffer"):
         sys.stdout.flush()
-        sys.stdout.buffer.write(joined)
+        sys.stdout.buffer.write(page)
     else:
-        sys.stdout.write(joined.decode())
+        sys.stdout.write(page.decode())
 
 
 class LineStyles:

@@ -27,6 +27,8 @@ class Decimal(NamedTuple):
     width: int = 0
     fill: str = " "
     """Before shorter ones: blanks or zeros."""
+    null: NDArray[np.bool_] | None = None
+    """Rows that have no number, but the word null."""
 
 
 class Hexadecimal(NamedTuple):
@@ -45,7 +47,23 @@ class Texts(NamedTuple):
     """The index of each row's text; None where every row has its own."""
 
 
-Piece = str | Decimal | Hexadecimal | Texts
+class Encoded(NamedTuple):
+    """The same, encoded once for the lines of many calls."""
+
+    table: Bytes
+    """A row for each text, with NUL behind the shorter ones."""
+    which: Int64s
+
+
+Piece = str | Decimal | Hexadecimal | Texts | Encoded
+
+
+def encoded_once(piece: Piece, encoded: Encoder = str.encode) -> Piece:
+    """The piece, with its texts encoded."""
+    if not isinstance(piece, Texts):
+        return piece
+    which = np.arange(len(piece.texts)) if piece.which is None else piece.which
+    return Encoded(_table_of(piece.texts, encoded), which)
 
 
 def words_of(values: NDArray[Any], word: Callable[[int], str]) -> Texts:
@@ -60,6 +78,10 @@ def chosen(piece: Piece, rows: NDArray[Any]) -> Piece:
         return piece
     if isinstance(piece, Texts):
         return chosen_words(piece, rows)
+    if isinstance(piece, Encoded):
+        return piece._replace(which=piece.which[rows])
+    if isinstance(piece, Decimal) and piece.null is not None:
+        piece = piece._replace(null=piece.null[rows])
     return piece._replace(values=piece.values[rows])
 
 
@@ -70,17 +92,22 @@ def chosen_words(words: Texts, rows: NDArray[Any]) -> Texts:
 
 def lines(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> list[bytes]:
     """``count`` lines, which have no line feed in them."""
+    found = page(pieces, count, encoded).split(b"\n")
+    found.pop()
+    return found
+
+
+def page(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> bytes:
+    """The same lines, each with a line feed behind it."""
     if not count:
-        return []
+        return b""
     columns = [_column(piece, encoded) for piece in pieces if piece]
     ends = np.cumsum([column.shape[1] for column in columns])
     text = np.empty((count, int(ends[-1]) + 1), np.uint8)
     for column, end in zip(columns, ends.tolist(), strict=True):
         text[:, end - column.shape[1] : end] = column
     text[:, -1] = _LINE_FEED
-    found = text.tobytes().translate(None, b"\0").split(b"\n")
-    found.pop()
-    return found
+    return text.tobytes().translate(None, b"\0")
 
 
 _LINE_FEED = ord("\n")
@@ -92,16 +119,18 @@ def _column(piece: Piece, encoded: Encoder) -> Bytes:
     if isinstance(piece, str):
         return np.frombuffer(encoded(piece), np.uint8).reshape(1, -1)
     if isinstance(piece, Texts):
-        texts = [encoded(text) for text in piece.texts]
-        size = max(max(map(len, texts), default=0), 1)
-        table = np.array(texts, f"S{size}").view(np.uint8).reshape(-1, size)
+        table = _table_of(piece.texts, encoded)
         return table if piece.which is None else table.take(piece.which, axis=0)
+    if isinstance(piece, Encoded):
+        return piece.table.take(piece.which, axis=0)
     values = piece.values
     if values.dtype.kind != "u":
         values = values.astype(np.uint64)
     if isinstance(piece, Hexadecimal):
         return _digits(values, _HEXADECIMAL, len(f"{int(values.max()):x}"), piece.digits)
     found = _digits(values, _DECIMAL, len(str(int(values.max()))), piece.width if piece.fill == "0" else 1)
+    if piece.null is not None:
+        found = _nulled(found, piece.null)
     if piece.fill == "0" or not piece.width:
         return found
     if found.shape[1] < piece.width:
@@ -111,6 +140,23 @@ def _column(piece: Piece, encoded: Encoder) -> Bytes:
     # Beyond the width only longer numbers have anything.
     np.maximum(found[:, -piece.width :], _BLANK, out=found[:, -piece.width :])
     return found
+
+
+def _table_of(texts: Sequence[str], encoded: Encoder) -> Bytes:
+    found = [encoded(text) for text in texts]
+    size = max(max(map(len, found), default=0), 1)
+    return np.array(found, f"S{size}").view(np.uint8).reshape(-1, size)
+
+
+def _nulled(digits: Bytes, null: NDArray[np.bool_]) -> Bytes:
+    wide = np.zeros((len(digits), max(digits.shape[1], len(_NULL))), np.uint8)
+    wide[:, -digits.shape[1] :] = digits
+    wide[null] = 0
+    wide[null, -len(_NULL) :] = _NULL
+    return wide
+
+
+_NULL = np.frombuffer(b"null", np.uint8)
 
 
 class _Digits(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +15,18 @@ from rich.text import Text
 
 from rdmascope.captures.session import Session
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
-from rdmascope.dissect.measure.late_paths import MAX_LATE, LatePaths, LateRow, Pathed
+from rdmascope.dissect.measure.late_paths import MAX_LATE, LatePaths, LateRow
 from rdmascope.dissect.measure.path_learner import NamedRpc, PathLearner
 from rdmascope.dissect.measure.selection import unknown_xids
-from rdmascope.dissect.records.rpc import message_record, rpc_record
+from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
-from rdmascope.dissect.records.rpc_values import ValueTexts
 from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import XID, filter_options
 from ..plain import harmless_line
 from ..reading import file_argument, follow_options, following, opened, recognition_options
-from ..terminal import console, json_line, json_value
+from ..terminal import console, json_line, json_value, print_page
 from ..views import rpcs as views
 
 if TYPE_CHECKING:
@@ -115,15 +114,15 @@ def command(
             place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
         return views.line(rpc, named.fields, path, layout._replace(first_time=reading.first_time), place)
 
-    rows: Iterator[str | Text]
-    if as_json and sort is None and not xids and condition is None and _one_file(reading):
-        rows = _all_lines(reading)
-    else:
-        rows = _rows(reading, xids, found, row, sort, condition)
-
     def impossible() -> str:
         return unknown_xids(xids, found) or ("" if condition is None else condition.impossible(reading))
 
+    if as_json and sort is None and not xids and _one_file(reading):
+        _print_all(reading, condition)
+        reading.refuse(impossible())
+        reading.check()
+        return
+    rows = _rows(reading, xids, found, row, sort, condition)
     first = next(rows, None)
     problem = impossible() if first is None else ""
     if not as_json and not problem and (first is not None or reading.damage is None):
@@ -186,31 +185,15 @@ def _late(named: NamedRpc, row: Callable[[NamedRpc, str | None], str | Text]) ->
     return LateRow(named.file, partial(row, named))
 
 
-def _all_lines(reading: Session) -> Iterator[str | Text]:
-    """The lines of all RPCs in the order of their calls, those of a batch in one."""
-    order: CallOrder[str | LateRow[str]] = CallOrder(0 if reading.follow else MAX_HELD)
-    learner = reading.path_learner()
-    late: LatePaths[str] = LatePaths(learner, 0 if reading.follow else MAX_LATE)
-    lines = RpcLines(lambda rpc: json_line(message_record(rpc)))
-    texts = ValueTexts(json_value)
-    quoted = lru_cache(MAX_LATE)(json_value)  # many RPCs, few paths
-
-    def line(file: Pathed | None, message: str, values: str) -> str | LateRow[str]:
-        path = None
-        if file is not None:
-            path = file.path()
-            if path is None or not path.startswith("/"):
-                return LateRow(file, lambda path: f'{message[:-1]},"path":{quoted(path)},{values}}}')
-        return f'{message[:-1]},"path":{quoted(path)},{values}}}'
-
+def _print_all(reading: Session, condition: Condition | None) -> None:
+    """The records of all RPCs that pass the condition, in the order of the calls."""
+    lines = RpcLines(reading.path_learner(), json_value, at_once=reading.follow is not None)
     for table in reading.tables():
-        columns, files = learner.learn(table)
-        found = zip(lines.of(table), files, texts.of(columns.columns), strict=True)
-        given = order.add_all((number, line(file, message, values)) for (number, message), file, values in found)
-        if ready := late.add(given):
-            yield "\n".join(ready)
-    if rest := [*late.add(order.rest()), *late.rest()]:
-        yield "\n".join(rest)
+        for page in lines.add(table, None if condition is None else condition.mask(table, reading)):
+            print_page(page)
+        del table
+    for page in lines.rest():
+        print_page(page)
 
 
 def _print_line(out: Console, line: str | Text) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
+
+import numpy as np
+
+from ..arrays import Int64s
 
 Row = TypeVar("Row")
 
@@ -33,17 +37,25 @@ class CallOrder(Generic[Row]):
         while self._held and (self._held[0][0] <= self._next or len(self._held) > self._max_held):
             yield from self._first()
 
-    def add_all(self, rows: Iterable[tuple[int, Row | None]]) -> list[Row]:
+    def add_all(self, numbers: Int64s, rows: Sequence[Row | None]) -> list[Row]:
         """The same of many."""
-        given: list[Row] = []
-        for number, row in rows:
-            if number == self._next and not self._held:
-                self._next = number + 1
-                if row is not None:
-                    given.append(row)
-            else:
-                given += self.add(number, row)
-        return given
+        held = [number for number, _, _ in self._held]
+        both = np.concatenate((np.array(held, np.int64), numbers))
+        order = both.argsort(kind="stable")
+        ordered = both[order]
+        if len(both) > self._max_held or (ordered < self._next).any() or (ordered[1:] == ordered[:-1]).any():
+            return [one for number, row in zip(numbers.tolist(), rows, strict=True) for one in self.add(number, row)]
+        # Nothing is passed over: rows come out up to the first call that has not ended.
+        arrivals = range(self._arrivals + 1, self._arrivals + 1 + len(rows))
+        self._arrivals += len(rows)
+        known = [*self._held, *zip(numbers.tolist(), arrivals, rows, strict=True)]
+        behind = np.flatnonzero(ordered != self._next + np.arange(len(both)))
+        ready = int(behind[0]) if len(behind) else len(both)
+        self._next += ready
+        places = order.tolist()
+        self._held = [known[place] for place in places[ready:]]  # In order, which is a heap.
+        given = (known[place][2] for place in places[:ready])
+        return [row for row in given if row is not None]
 
     def rest(self) -> Iterator[Row]:
         """The others, when no RPC comes any more."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from ..arrays import Int64s
 
 Row = TypeVar("Row")
 
@@ -32,6 +37,28 @@ class LookUp(Protocol):
 
     def path(self, called: Pathed) -> str | None:
         """Of what a call names."""
+
+
+class KnownPaths(NamedTuple):
+    """The paths of many rows, as far as they are known now."""
+
+    texts: list[str | None]
+    sure: list[bool]
+    """Of each text: nothing that is learned later can complete it."""
+    which: Int64s
+    """The index of each row's text."""
+
+    def late(self) -> Int64s:
+        """Rows whose path may become known, ascending."""
+        return np.flatnonzero(~np.array(self.sure, np.bool_)[self.which])
+
+
+class PathedRows(Sequence[Pathed | None], ABC):
+    """What the calls of a batch name, row by row; None where that is nothing."""
+
+    @abstractmethod
+    def paths(self) -> KnownPaths:
+        """Of all rows."""
 
 
 class LateRow(NamedTuple, Generic[Row]):

@@ -6,11 +6,12 @@ These are read by columns; where a look at every step is needed, ``onc.file_even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, overload
 
 import numpy as np
 
+from ..arrays import Int64s, take
 from ..onc.file_events import NAMED, REMOVED, FileEvent
 from ..onc.naming import FOUND, NOTHING, Naming, naming
 from ..onc.naming import REMOVED as REMOVES
@@ -20,9 +21,9 @@ from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
-from .late_paths import Pathed
+from .late_paths import KnownPaths, Pathed, PathedRows
 from .partial_messages import nfs_messages
-from .paths import NamedFile, Paths, always_named, joined, path_at, printable
+from .paths import NamedFile, Paths, always_named, joined, path_at, printable, span_at
 
 _NAMES = frozenset(("handle", "name"))
 
@@ -45,8 +46,59 @@ class CalledFile(NamedTuple):
     @property
     def sure(self) -> bool:
         """Nothing that is learned later can complete the path."""
-        path = self.path()
-        return path is not None and path.startswith("/")
+        return is_whole(self.path())
+
+
+class CalledFiles(PathedRows):
+    """What the calls of a batch name; many name the same."""
+
+    def __init__(self, named: list[tuple[NamedFile | None, bytes | None] | None], which: Int64s, times: Int64s) -> None:
+        """``named``: files and names as in ``CalledFile``; ``which``: index of each row's; ``times`` of the calls."""
+        self._named, self._which, self._times = named, which, times
+
+    def __len__(self) -> int:
+        return len(self._which)
+
+    @overload
+    def __getitem__(self, index: int) -> CalledFile | None: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[CalledFile | None]: ...
+
+    def __getitem__(self, index: int | slice) -> CalledFile | list[CalledFile | None] | None:
+        if isinstance(index, slice):
+            return [self[one] for one in range(len(self))[index]]
+        named = self._named[int(self._which[index])]
+        return None if named is None else CalledFile(*named, int(self._times[index]))
+
+    def paths(self) -> KnownPaths:
+        constant = [named is None or named[0] is None or always_named(named[0]) for named in self._named]
+        texts = [
+            CalledFile(*named, 0).path() if named is not None and fixed else None
+            for named, fixed in zip(self._named, constant, strict=True)
+        ]
+        sure = [named is None or is_whole(text) for named, text in zip(self._named, texts, strict=True)]
+        if all(constant):
+            return KnownPaths(texts, sure, self._which)
+        which = self._which.copy()
+        rows = np.flatnonzero(~np.array(constant)[which])
+        found: list[int] = []
+        spans: dict[int, tuple[int, int, int]] = {}
+        """By index of what is named: from when and until when it has the path at an index of ``texts``."""
+        for index, time in zip(which[rows].tolist(), self._times[rows].tolist(), strict=True):
+            since, until, place = spans.get(index, _NEVER)
+            if not since <= time < until:
+                file, name = self._named[index] or (None, None)
+                assert file is not None
+                place = len(texts)
+                spans[index] = *span_at(file, time), place
+                texts.append(CalledFile(file, name, time).path())
+            found.append(place)
+        which[rows] = found
+        return KnownPaths(texts, sure + [is_whole(text) for text in texts[len(sure) :]], which)
+
+
+_NEVER = (0, 0, -1)
 
 
 class NamedRpc(NamedTuple):
@@ -95,7 +147,7 @@ class PathLearner:
         file = None if self._all is None else self._all.known(called.file.server, called.file.handle)
         return path if file is None else called._replace(file=file).path()
 
-    def learn(self, table: RpcTable) -> tuple[FieldColumns, Sequence[Pathed | None]]:
+    def learn(self, table: RpcTable) -> tuple[FieldColumns, PathedRows]:
         """Note what the RPCs of a table say of names; returns what each of them names."""
         columns, kinds = self._learned(table, frozenset(FlatFields._fields))
         return columns, self._called(table, columns, kinds)
@@ -159,23 +211,30 @@ class PathLearner:
         return CalledFile(None, name, rpc.call.time) if rule.from_root else None
 
     def _learn_names(self, table: RpcTable, columns: FieldColumns, kinds: dict[int, Naming]) -> None:
-        rows = table.rows
-        codes = rows["procedure"]
+        codes = table.rows["procedure"]
         naming_codes = [code for code, one in kinds.items() if one.kind != NOTHING]
-        handles, names, objects = (columns.columns[name] for name in ("handle", "name", "object"))
-        failed = np.array([one[1] for one in table.names.statuses] or [False])[rows["status"]]
-        for place in np.isin(codes, naming_codes).nonzero()[0].tolist():
-            rule = kinds[int(codes[place])]
-            plain = bool(table.is_plain[place])
+        failed = np.array([one[1] for one in table.names.statuses] or [False])
+        places = np.isin(codes, naming_codes).nonzero()[0]
+        rows = take(table.rows, places)
+        for place, code, plain, failure, connection, caller, time, handle, name, found in zip(
+            places.tolist(),
+            rows["procedure"].tolist(),
+            table.is_plain[places].tolist(),
+            failed[rows["status"]].tolist(),
+            *(rows[one].tolist() for one in ("connection", "caller", "reply_end")),
+            *(columns.columns[one][places].tolist() for one in ("handle", "name", "object")),
+            strict=True,
+        ):
+            rule = kinds[code]
             event: FileEvent | None = None
-            if plain and rule.kind == FOUND and objects[place] is not None:
-                if not objects[place] or objects[place] == handles[place]:
+            if plain and rule.kind == FOUND and found is not None:
+                if not found or found == handle:
                     continue
-                event = FileEvent(NAMED, objects[place], handles[place], names[place], made=rule.made)
-            elif plain and rule.kind == REMOVES and not failed[place]:
-                event = FileEvent(REMOVED, None, handles[place], names[place])
+                event = FileEvent(NAMED, found, handle, name, made=rule.made)
+            elif plain and rule.kind == REMOVES and not failure:
+                event = FileEvent(REMOVED, None, handle, name)
             if event is not None:
-                self.paths.learn(self._server(table, place), event, int(rows["reply_end"][place]))
+                self.paths.learn(self._server_of(table, connection, caller), event, time)
             else:
                 self._learn_singly(table.rpc(place))
 
@@ -188,41 +247,41 @@ class PathLearner:
             for event in messages.events:
                 self.paths.learn(server, event, rpc.reply.operation.last_time)
 
-    def _called(self, table: RpcTable, columns: FieldColumns, kinds: dict[int, Naming]) -> list[CalledFile | None]:
+    def _called(self, table: RpcTable, columns: FieldColumns, kinds: dict[int, Naming]) -> CalledFiles:
         rows = table.rows
-        found: list[CalledFile | None] = []
-        files: dict[tuple[int, int, bool, bytes], NamedFile] = {}
-        for handle, name, code, connection, caller, time in zip(
-            columns.columns["handle"].tolist(),
-            columns.columns["name"].tolist(),
-            *(rows[one].tolist() for one in ("procedure", "connection", "caller", "call_time")),
-            strict=True,
-        ):
-            rule = kinds[code]
-            file = None
+        rules = np.zeros((max(kinds, default=0) + 1, 3), np.int64)
+        for code, rule in kinds.items():
+            rules[code] = rule.named, rule.from_root, rule.callback
+        by_name, from_root, callback = rules[rows["procedure"]].T
+        names = columns.columns["name"].copy()
+        names[by_name == 0] = None
+        # Connection, the end that has the files, and whether a path may begin at the root.
+        sides = (rows["connection"].astype(np.int64) << 1 | rows["caller"] ^ callback) << 1 | from_root
+        keys = list(zip(columns.columns["handle"].tolist(), names.tolist(), sides.tolist(), strict=True))
+        distinct = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+        named: list[tuple[NamedFile | None, bytes | None] | None] = []
+        for handle, name, side in distinct:
             if handle is not None:
-                key = connection, caller, rule.callback, handle
-                file = files.get(key)
-                if file is None:
-                    server = self._server_of(table, connection, caller, rule.callback)
-                    file = files[key] = self.paths.file(server, handle)
-            elif not rule.from_root:
-                found.append(None)
-                continue
-            found.append(CalledFile(file, name if rule.named else None, time))
-        return found
+                server = self._server_of(table, side >> 2, side >> 1 & 1)
+                named.append((self.paths.file(server, handle), name))
+            else:
+                named.append((None, name) if side & 1 else None)
+        which = np.fromiter(map(distinct.__getitem__, keys), np.int64, len(keys))
+        return CalledFiles(named, which, rows["call_time"])
 
-    def _server(self, table: RpcTable, place: int) -> str:
-        row = table.rows[place]
-        return self._server_of(table, int(row["connection"]), int(row["caller"]), False)
-
-    def _server_of(self, table: RpcTable, connection: int, caller: int, callback: bool) -> str:
-        key = connection, bool(caller) ^ callback
+    def _server_of(self, table: RpcTable, connection: int, caller: int) -> str:
+        """Of calls from this end, or of callbacks from the other."""
+        key = connection, bool(caller)
         found = self._servers.get(key)
         if found is None:
             endpoints = table.conversation(connection).connection.endpoints
             found = self._servers[key] = endpoints[1 - key[1]].address
         return found
+
+
+def is_whole(path: str | None) -> bool:
+    """It begins at the root."""
+    return path is not None and path.startswith("/")
 
 
 def _procedure(table: RpcTable, code: int) -> tuple[int | None, int | None, tuple[str, ...], str]:

@@ -154,6 +154,36 @@ def path_at(file: NamedFile, time: int) -> str | None:
     return file.root if name is None else path_of_name(name, time)
 
 
+def span_at(file: NamedFile, time: int) -> tuple[int, int]:
+    """From when and until when, around ``time``, the file has the path that it has then, as far as is known now."""
+    since, until = -(1 << 62), 1 << 62
+    above: set[NamedFile] = set()
+    while file.root is None and file not in above and len(above) <= MAX_DEPTH:
+        above.add(file)
+        directory: NamedFile | None = None
+        for name in reversed(file.names):
+            if name.since > time:
+                until = min(until, name.since)
+            elif name.until is not None and name.until <= time:
+                since = max(since, name.until)
+            else:
+                since = max(since, name.since)
+                until = until if name.until is None else min(until, name.until)
+                directory = name.directory
+                break
+        else:
+            # It has no name then, and which stands for it may depend on any.
+            moments = [moment for name in file.names for moment in (name.since, name.until) if moment is not None]
+            since = max([since, *(moment for moment in moments if moment <= time)])
+            until = min([until, *(moment for moment in moments if moment > time)])
+            found = _name_at(file, time)
+            directory = None if found is None else found.directory
+        if directory is None:
+            break
+        file = directory
+    return since, until
+
+
 def path_of_name(name: Name, time: int | None = None) -> str:
     """With the directories above it as they were then; None: as they are at last."""
     parts = [name.text]

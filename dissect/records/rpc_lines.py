@@ -1,112 +1,292 @@
-"""RPCs as lines of text: those of plain RPCs are filled in by the column, and are those that each would give itself."""
+"""RPCs as lines of JSON, made of columns: each is what ``rpc_record`` gives of its RPC.
+
+Lines of plain RPCs are alike but for their numbers, so those of a procedure and a status share a template; each of the
+others has a text of its own up to the path.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..arrays import distinct
+from ..arrays import Int64s, distinct
 from ..layers.rpcrdma_codes import RDMA_MSG
+from ..measure.call_order import MAX_HELD, CallOrder
+from ..measure.late_paths import MAX_LATE, KnownPaths, LatePaths, LateRow
+from ..measure.path_learner import PathLearner
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, Message, TransportHeader
+from ..rpcrdma.plain_long_replies import LongReply, complete
 from ..rpcrdma.rpc_table import STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Latency, Rpc
+from ..text_columns import Decimal, Piece, Texts, chosen, encoded_once, page
 from ..transport.connection import Connection, Endpoint
-from ..transport.operations import SEND, Operation, Payload
+from ..transport.operations import SEND, WRITE, Operation, Payload
+from .rpc import message_record
+from .rpc_values import ValueTexts
+
+Encode = Callable[[Any], str]
+"""Gives the JSON text of a value."""
 
 _COLUMNS = (
     "number", "connection", "xid", "order", "call_frame", "call_last_frame", "reply_first_frame", "reply_frame",
-    "call_time", "call_end", "reply_time", "reply_end", "latency", "credits_requested", "credits_granted", "call_send",
-    "reply_send", "call_inline", "reply_inline", "invalidated", "retransmission_delay",
+    "call_time", "call_end", "reply_time", "reply_end", "latency", "latency_server", "latency_writes",
+    "credits_requested", "credits_granted", "call_send", "reply_send", "call_inline", "reply_inline", "invalidated",
+    "retransmissions", "retransmission_delay", "reply_bytes", "chunks", "handle", "returned", "length", "offset",
 )  # fmt: skip
+"""Most are those of ``RpcTable.rows``.  ``returned`` comes before ``length``: a Write is no longer than its segment."""
 _FIRST_MARK = 7_310_000_000_000_000_000
 """Numbers that stand for columns; nothing else is so large."""
+_MARKS = {name: _FIRST_MARK + index for index, name in enumerate(_COLUMNS)}
 _MARK = re.compile(r"73100000000000000\d\d")
+_OF_REPLY_CHUNK = ("handle", "length", "offset", "returned")
 MAX_TEMPLATES = 1 << 12
+TOGETHER = 1 << 10
+"""Lines that are made at once."""
+
+
+class _Template(NamedTuple):
+    """Lines that differ in their numbers, up to the path."""
+
+    texts: tuple[str, ...]
+    """Before, between and behind the numbers."""
+    columns: tuple[str, ...]
+    """The numbers."""
+
+
+class _Alike(NamedTuple):
+    """Rows of a batch whose lines are made of the same pieces, up to the path."""
+
+    rows: Int64s
+    pieces: list[Piece]
+
+
+class _Batch:
+    """The lines of a batch of RPCs, before they are made."""
+
+    def __init__(self, alike: list[_Alike], paths: KnownPaths, values: list[Piece], quoted: Encode, left: int) -> None:
+        """``left``: lines that will be asked for."""
+        self._alike = [list(map(encoded_once, pieces)) for _, pieces in alike]
+        self._values = list(map(encoded_once, values))
+        self._paths = [quoted(text) for text in paths.texts]
+        self._which_path = paths.which.copy()
+        self._path: Piece | None = None
+        self._quoted = quoted
+        self._group = np.empty(len(paths.which), np.int64)
+        self._place = np.empty(len(paths.which), np.int64)
+        for index, (rows, _) in enumerate(alike):
+            self._group[rows] = index
+            self._place[rows] = np.arange(len(rows))
+        self.left = left
+
+    def name(self, row: int, path: str | None) -> None:
+        """The path of a row is known now."""
+        self._which_path[row] = len(self._paths)
+        self._paths.append(self._quoted(path))
+        self._path = None
+
+    def page(self, rows: Int64s) -> bytes:
+        """Lines of some rows, in UTF-8."""
+        self.left -= len(rows)
+        groups = self._group[rows]
+        return _merged(groups, lambda group, mine: self._page(group, rows[mine]))
+
+    def _page(self, group: int, rows: Int64s) -> bytes:
+        if self._path is None:
+            self._path = encoded_once(Texts(self._paths, self._which_path))
+        places = self._place[rows]
+        pieces = [chosen(piece, places) for piece in self._alike[group]]
+        pieces += [chosen(piece, rows) for piece in (',"path":', self._path, *self._values)]
+        return page([*pieces, "}"], len(rows))
+
+
+def _merged(groups: Int64s, make: Callable[[int, Int64s], bytes]) -> bytes:
+    """The lines of all groups in the order of ``groups``, which has the group of each line.
+
+    ``make``: gives the lines of a group, which are at these places.
+    """
+    distinct_groups = np.unique(groups).tolist()
+    if len(distinct_groups) == 1:
+        return make(distinct_groups[0], np.arange(len(groups)))
+    found: list[bytes] = [b""] * len(groups)
+    for group in distinct_groups:
+        mine = np.flatnonzero(groups == group)
+        for place, line in zip(mine.tolist(), make(group, mine).splitlines(keepends=True), strict=True):
+            found[place] = line
+    return b"".join(found)
 
 
 class RpcLines:
-    """Lines that a function makes of RPCs, as long as it uses numbers of an RPC as they are."""
+    """Give it the tables of a capture: lines in the order of calls, each when its path is known or has waited enough.
 
-    def __init__(self, line: Callable[[Rpc], str]) -> None:
-        self._line = line
-        self._templates: dict[tuple[object, ...], tuple[str, list[str]]] = {}
+    Args:
+        learner: of paths; it is given every table.
+        encode: gives the JSON text of a value.
+        at_once: no line waits for an earlier call, or for a path.
+    """
 
-    def of(self, table: RpcTable) -> list[tuple[int, str]]:
-        """Number and line of each RPC, in the order in which they ended."""
-        lines: list[tuple[int, str]] = [(0, "")] * len(table)
-        for place, rpc in zip(table.places.tolist(), table.objects, strict=True):
-            lines[place] = rpc.number, self._line(rpc)
-        rows, places = table.plain_rows, table.plain
-        through = rows["transfer"] >= 0
-        for place, rpc in zip(places[through].tolist(), table.plain_rpcs(rows[through]), strict=True):
-            lines[place] = rpc.number, self._line(rpc)
-        rows, places = rows[~through], places[~through]
-        if not len(rows):
-            return lines
-        if len(self._templates) > MAX_TEMPLATES:
-            self._templates.clear()
-        invalidates = rows["invalidated"] >= 0
-        first, kinds = distinct(rows["procedure"], rows["status"], rows["caller"], invalidates)
-        ordered = kinds.argsort(kind="stable")
-        for part in np.split(ordered, kinds[ordered].searchsorted(np.arange(1, len(first)))):
-            row = rows[part[0]]
-            template, names = self._template(
-                table.names.procedures[int(row["procedure"])],
-                *table.names.statuses[int(row["status"])],
-                int(row["state"]),
-                int(row["caller"]),
-                bool(row["invalidated"] >= 0),
-            )
-            columns = {name: rows[name][part].tolist() for name in {*names, "number"}}
-            filled = [template % values for values in zip(*(columns[name] for name in names), strict=True)]
-            for place, number, line in zip(places[part].tolist(), columns["number"], filled, strict=True):
-                lines[place] = number, line
-        return lines
+    def __init__(self, learner: PathLearner, encode: Encode, at_once: bool = False) -> None:
+        self._learner = learner
+        self._encode = encode
+        self._quoted: Encode = lru_cache(MAX_LATE)(encode)
+        self._texts = ValueTexts(encode)
+        self._templates: dict[tuple[object, ...], _Template] = {}
+        self._order: CallOrder[int | LateRow[int]] = CallOrder(0 if at_once else MAX_HELD)
+        self._late: LatePaths[int] = LatePaths(learner, 0 if at_once else MAX_LATE)
+        self._batches: dict[int, _Batch] = {}
+        """By the number of lines before them."""
+        self._count = 0
 
-    def _template(
-        self, procedure: ProcedureNames, status: str, failed: bool, state: int, caller: int, invalidates: bool
-    ) -> tuple[str, list[str]]:
-        """The line of such RPCs with a ``%d`` for each number, and the columns of these."""
-        key = procedure, status, failed, state, caller, invalidates
-        found = self._templates.get(key)
-        if found is None:
-            line = self._line(_marked(procedure, status, failed, STATES[state], caller, invalidates))
-            names = [_COLUMNS[int(mark) - _FIRST_MARK] for mark in _MARK.findall(line)]
-            found = self._templates[key] = _MARK.sub("%d", line.replace("%", "%%")), names
+    def add(self, table: RpcTable, passes: NDArray[np.bool_] | None = None) -> Iterator[bytes]:
+        """Lines that can be given now, in UTF-8 with their line feeds, some at a time; ``passes``: RPCs that have one,
+        by default all."""
+        if not len(table):
+            return
+        columns, files = self._learner.learn(table)
+        paths = files.paths()
+        first = self._count
+        self._count += len(table)
+        rows: list[int | LateRow[int] | None] = list(range(first, self._count))
+        for row in paths.late().tolist():
+            file = files[row]
+            assert file is not None
+            rows[row] = LateRow(file, partial(self._named, first, row))
+        left = len(table)
+        if passes is not None:
+            left = int(np.count_nonzero(passes))
+            rows = [row if one else None for row, one in zip(rows, passes.tolist(), strict=True)]
+        if left:
+            values = list(self._texts.of(columns.columns))
+            self._batches[first] = _Batch(list(self._alike(table)), paths, values, self._quoted, left)
+        yield from self._pages(self._late.add(self._order.add_all(table.rows["number"], rows)))
+
+    def rest(self) -> Iterator[bytes]:
+        """The others, when no RPC comes any more."""
+        yield from self._pages([*self._late.add(self._order.rest()), *self._late.rest()])
+
+    def _named(self, first: int, row: int, path: str | None) -> int:
+        self._batches[first].name(row, path)
+        return first + row
+
+    def _pages(self, rows: list[int]) -> Iterator[bytes]:
+        """The lines of rows, which are counted from the first of all."""
+        for start in range(0, len(rows), TOGETHER):
+            some = np.array(rows[start : start + TOGETHER], np.int64)
+            firsts = np.array([*self._batches], np.int64)
+            of = firsts[firsts.searchsorted(some, "right") - 1]
+            yield _merged(of, lambda first, mine, some=some: self._page(first, some[mine] - first))  # type: ignore[misc]
+
+    def _page(self, first: int, rows: Int64s) -> bytes:
+        batch = self._batches[first]
+        found = batch.page(rows)
+        if not batch.left:
+            del self._batches[first]
         return found
 
+    def _alike(self, table: RpcTable) -> Iterator[_Alike]:
+        """The lines of a table, up to the path."""
+        if table.objects:
+            yield _Alike(table.places, [Texts([self._encode(message_record(rpc))[:-1] for rpc in table.objects])])
+        rows = table.plain_rows
+        if not len(rows):
+            return
+        if len(self._templates) > MAX_TEMPLATES:
+            self._templates.clear()
+        first, kinds = distinct(rows["procedure"], rows["status"], rows["caller"], rows["transfer"] >= 0)
+        templates = [
+            self._template(
+                table.names.procedures[int(row["procedure"])],
+                *table.names.statuses[int(row["status"])],
+                STATES[int(row["state"])],
+                int(row["caller"]),
+                int(row["transfer"]) >= 0,
+            )
+            for row in rows[first]
+        ]
+        pieces: list[Piece] = []
+        for index, column in enumerate(templates[0].columns):
+            pieces.append(_text([one.texts[index] for one in templates], kinds))
+            pieces.append(self._reply_chunks(table) if column == "chunks" else _number(rows, column))
+        pieces.append(_text([one.texts[-1] for one in templates], kinds))
+        yield _Alike(table.plain, pieces)
 
-def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, invalidates: bool) -> Rpc:
+    def _template(
+        self, procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, through: bool
+    ) -> _Template:
+        key = procedure, status, failed, state, caller, through
+        found = self._templates.get(key)
+        if found is None:
+            record = message_record(_marked(procedure, status, failed, state, caller, through))
+            record |= {name: _MARKS[name] for name in ("reply_bytes", "chunks")}
+            line = self._encode(record)[:-1]
+            columns = [_COLUMNS[int(mark) - _FIRST_MARK] for mark in _MARK.findall(line)]
+            found = self._templates[key] = _Template(tuple(_MARK.split(line)), tuple(columns))
+        return found
+
+    def _reply_chunks(self, table: RpcTable) -> Piece:
+        """What plain RPCs have as chunks: none, or a Reply chunk."""
+        through = table.plain_rows["transfer"] >= 0
+        if not through.any():
+            return "[]"
+        marked = message_record(_marked(ProcedureNames(0, 0, None, 0, (), ""), "", False, "", 0, True))
+        template = self._encode(marked["chunks"]).replace("%", "%%")
+        for name in _OF_REPLY_CHUNK:
+            template = template.replace(f"{_MARKS[name]:#018x}", f"%({name})#018x")
+            template = template.replace(str(_MARKS[name]), f"%({name})d")
+        transfers = (table.transfers[place][0] for place in table.plain_rows["transfer"][through].tolist())
+        texts = ["[]", *(template % one._asdict() for one in transfers)]
+        return Texts(texts, np.where(through, np.cumsum(through), 0))
+
+
+def _text(texts: list[str], which: Int64s) -> Piece:
+    """The text of each row."""
+    return texts[0] if len(set(texts)) == 1 else Texts(texts, which)
+
+
+def _number(rows: Any, column: str) -> Piece:
+    """Of each row."""
+    if column == "reply_bytes":
+        return Decimal(rows["reply_inline"] + rows["reply_chunk_bytes"])
+    values = rows[column]
+    if column != "invalidated":
+        return Decimal(values)
+    null = values < 0
+    return Decimal(np.where(null, 0, values), null=null) if not null.all() else "null"
+
+
+def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, caller: int, through: bool) -> Rpc:
     """An Rpc with marks for numbers."""
-    marks = {name: _FIRST_MARK + index for index, name in enumerate(_COLUMNS)}
-    connection = Connection(marks["connection"], "", (Endpoint("", 0), Endpoint("", 0)))
+    connection = Connection(_MARKS["connection"], "", (Endpoint("", 0), Endpoint("", 0)))
     messages: list[Message] = []
     for sender, side, first, last, credits in (
         (caller, "call", "call_frame", "call_last_frame", "credits_requested"),
         (1 - caller, "reply", "reply_first_frame", "reply_frame", "credits_granted"),
     ):
-        length = marks[f"{side}_send"]
+        length = _MARKS[f"{side}_send"]
         operation = Operation(
             SEND,
             sender,
-            marks[first],
-            marks[last],
-            marks[f"{side}_time"],
-            marks[f"{side}_end"],
+            _MARKS[first],
+            _MARKS[last],
+            _MARKS[f"{side}_time"],
+            _MARKS[f"{side}_end"],
             length,
             Payload(length, length),
-            invalidate=marks["invalidated"] if invalidates and side == "reply" else None,
+            invalidate=_MARKS["invalidated"] if side == "reply" else None,
         )
-        header = TransportHeader(marks["xid"], 1, marks[credits], RDMA_MSG, length=HEADER)
-        messages.append(Message(operation, header, memoryview(b""), 0, 0, marks[f"{side}_inline"]))
-    return Rpc(
-        marks["number"],
+        header = TransportHeader(_MARKS["xid"], 1, _MARKS[credits], RDMA_MSG, length=HEADER)
+        messages.append(Message(operation, header, memoryview(b""), 0, 0, _MARKS[f"{side}_inline"]))
+    messages[0].operation.retransmissions = _MARKS["retransmissions"]
+    found = Rpc(
+        _MARKS["number"],
         Conversation(connection),
         caller == 1,
-        marks["xid"],
+        _MARKS["xid"],
         messages[0],
         messages[1],
         procedure.program,
@@ -119,7 +299,12 @@ def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, ca
         status,
         failed,
         state,
-        latency=Latency(marks["latency"], 0, 0, marks["latency"], 0, 0),
-        order=marks["order"],
-        retransmission_delay=marks["retransmission_delay"],
+        latency=Latency(_MARKS["latency"], 0, 0, _MARKS["latency_server"], _MARKS["latency_writes"], 0),
+        order=_MARKS["order"],
+        retransmission_delay=_MARKS["retransmission_delay"],
     )
+    if through:
+        handle, length, offset, returned = (_MARKS[name] for name in _OF_REPLY_CHUNK)
+        written = Operation(WRITE, 1 - caller, 0, 0, 0, 0, returned, Payload(), address=offset)
+        complete(found, LongReply(0, 0, 0, 0, 0, handle, length, offset, returned, True), written)
+    return found

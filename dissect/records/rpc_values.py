@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..onc.shapes.flat import NO_FIELDS, FlatFields
 from ..onc.summary import handle_hash
+from ..text_columns import Decimal, Piece, Texts
 from .schema import Record
 from .table import column_of
 
@@ -38,10 +39,11 @@ class RpcValue(NamedTuple):
     """The names of what it is made of."""
     value: Callable[[FlatFields], Any]
     """None is: there is none."""
+    number: bool = False
+    """It is the integer that it is made of."""
 
 
-_HANDLE, _RANGE, _STATEID = ("handle",), ("offset", "count", "eof"), ("stateid",)
-_SLOT, _CALLER = ("slot", "sequence", "session"), ("client", "uid", "gid", "machine_name", "context")
+_HANDLE, _STATEID, _CALLER = ("handle",), ("stateid",), ("client", "uid", "gid", "machine_name", "context")
 
 RPC_VALUES: tuple[RpcValue, ...] = (
     RpcValue("file_handle", "text", "first file handle of the call, hexadecimal", _HANDLE,
@@ -49,19 +51,20 @@ RPC_VALUES: tuple[RpcValue, ...] = (
     RpcValue("file_handle_hash", "int", "its CRC-32, as Wireshark shows it", _HANDLE,
            lambda fields: None if fields.handle is None else handle_hash(fields.handle)),
     RpcValue("file_name", "text", "first name of a file in the call", ("name",), lambda fields: _text(fields.name)),
-    RpcValue("offset_bytes", "uint", "first offset in a file: where a READ, WRITE or its like begins", _RANGE,
-           lambda fields: fields.offset),
-    RpcValue("count_bytes", "uint", "first count or length of bytes that the call asks for or brings", _RANGE,
-           lambda fields: fields.count),
-    RpcValue("eof", "bool", "the reply says that the file or directory ends here", _RANGE, lambda fields: fields.eof),
+    RpcValue("offset_bytes", "uint", "first offset in a file: where a READ, WRITE or its like begins", ("offset",),
+           lambda fields: fields.offset, number=True),
+    RpcValue("count_bytes", "uint", "first count or length of bytes that the call asks for or brings", ("count",),
+           lambda fields: fields.count, number=True),
+    RpcValue("eof", "bool", "the reply says that the file or directory ends here", ("eof",), lambda fields: fields.eof),
     RpcValue("stateid_seqid", "int", "seqid of the first stateid, of the call or else of the reply", _STATEID,
            lambda fields: fields.stateid and int.from_bytes(fields.stateid[:4])),
     RpcValue("stateid_other", "text", "the rest of that stateid, hexadecimal", _STATEID,
            lambda fields: fields.stateid and fields.stateid[4:].hex()),
-    RpcValue("slot", "int", "slot of SEQUENCE or CB_SEQUENCE", _SLOT, lambda fields: fields.slot),
-    RpcValue("sequence_id", "int", "sequence ID of SEQUENCE, CB_SEQUENCE or CREATE_SESSION", _SLOT,
-           lambda fields: fields.sequence),
-    RpcValue("session", "text", "session, hexadecimal", _SLOT, lambda fields: fields.session and fields.session.hex()),
+    RpcValue("slot", "int", "slot of SEQUENCE or CB_SEQUENCE", ("slot",), lambda fields: fields.slot, number=True),
+    RpcValue("sequence_id", "int", "sequence ID of SEQUENCE, CB_SEQUENCE or CREATE_SESSION", ("sequence",),
+           lambda fields: fields.sequence, number=True),
+    RpcValue("session", "text", "session, hexadecimal", ("session",),
+           lambda fields: fields.session and fields.session.hex()),
     RpcValue("client_id", "text", "client ID, of the call or else of the reply, hexadecimal", _CALLER,
            lambda fields: None if fields.client is None else f"{fields.client:016x}"),
     RpcValue("user", "text", "who calls: the user ID of AUTH_SYS, or gss: and the context handle of RPCSEC_GSS",
@@ -99,19 +102,37 @@ class ValueTexts:
         self._encode = encode
         self._texts: dict[tuple[str, ...], dict[Any, str]] = {one.of: {} for one in RPC_VALUES}
 
-    def of(self, columns: Mapping[str, NDArray[np.object_]]) -> list[str]:
-        """One text for each row of columns with the names of ``FlatFields``."""
-        parts: list[list[str]] = []
+    def of(self, columns: Mapping[str, NDArray[np.object_]]) -> Iterator[Piece]:
+        """What stands in each row of columns with the names of ``FlatFields``, each value after a comma."""
         for names, texts in self._texts.items():
+            values = [one for one in RPC_VALUES if one.of == names]
+            if values[0].number:
+                yield from self._numbers(values[0].name, columns[names[0]])
+                continue
             if len(texts) > MAX_TEXTS:
                 texts.clear()
-            keys = list(zip(*(columns[name].tolist() for name in names), strict=True))
-            values = [one for one in RPC_VALUES if one.of == names]
-            for key in set(keys) - texts.keys():
-                fields = NO_FIELDS._replace(**dict(zip(names, key, strict=True)))
-                texts[key] = ",".join([f'"{one.name}":{self._encode(one.value(fields))}' for one in values])
-            parts.append([texts[key] for key in keys])
-        return [",".join(row) for row in zip(*parts, strict=True)]
+            lists = [columns[name].tolist() for name in names]
+            keys = lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
+            distinct = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+            for key in distinct.keys() - texts.keys():
+                parts = (key,) if len(names) == 1 else key
+                fields = NO_FIELDS._replace(**dict(zip(names, parts, strict=True)))
+                texts[key] = "".join([f',"{one.name}":{self._encode(one.value(fields))}' for one in values])
+            found = [texts[key] for key in distinct]
+            which = np.fromiter(map(distinct.__getitem__, keys), np.int64, len(keys))
+            yield found[0] if len(found) == 1 else Texts(found, which)
+
+    def _numbers(self, name: str, column: NDArray[np.object_]) -> Iterator[Piece]:
+        null = (column == _NONE).astype(np.bool_)
+        if null.all():
+            yield f',"{name}":null'
+            return
+        yield f',"{name}":'
+        some = bool(null.any())
+        yield Decimal(np.where(null, 0, column).astype(np.uint64), null=null if some else None)
+
+
+_NONE = np.array(None, object)
 
 
 def value_fields(fields: FlatFields) -> Record:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.text_columns import Decimal, Hexadecimal, Piece, Texts, chosen, lines, words_of
+from rdmascope.dissect.text_columns import Decimal, Hexadecimal, Piece, Texts, chosen, encoded_once, lines, words_of
 
 NUMBERS = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 11), st.sampled_from([9_999, 10_000, 99_999_999, 10**9]))
 
@@ -25,6 +25,17 @@ def test_numbers(numbers: list[int], width: int) -> None:
     assert [line.decode() for line in lines(pieces, len(values))] == expected
 
 
+@given(st.lists(st.one_of(st.none(), NUMBERS), min_size=1, max_size=9))
+def test_numbers_that_are_not_there(numbers: list[int | None]) -> None:
+    values = Decimal(
+        np.array([one or 0 for one in numbers], np.uint64), null=np.array([one is None for one in numbers])
+    )
+    expected = ["<null>" if one is None else f"<{one}>" for one in numbers]
+    assert [line.decode() for line in lines(["<", values, ">"], len(numbers))] == expected
+    turned = chosen(values, np.arange(len(numbers))[::-1])
+    assert [line.decode() for line in lines(["<", turned, ">"], len(numbers))] == expected[::-1]
+
+
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "u4", "i8", "u8"])
 def test_numbers_of_any_size(dtype: str) -> None:
     values = np.array([0, 1, 99, 100, 127], dtype)
@@ -39,8 +50,9 @@ def test_words(rows: list[tuple[str, int]]) -> None:
     expected = [f"<{text}|{texts[index]}>" for text, index in rows]
     assert [line.decode() for line in lines(pieces, len(rows))] == expected
     half = np.arange(len(rows)) % 2 == 0
-    chosen_lines = lines([chosen(piece, half) for piece in pieces], (len(rows) + 1) // 2)
-    assert [line.decode() for line in chosen_lines] == expected[::2]
+    for some in (pieces, list(map(encoded_once, pieces))):
+        chosen_lines = lines([chosen(piece, half) for piece in some], (len(rows) + 1) // 2)
+        assert [line.decode() for line in chosen_lines] == expected[::2]
 
 
 def test_words_of_values_are_asked_for_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,19 @@ def test_no_more_are_held_back_than_allowed_and_none_is_lost(ended: list[int], l
     assert sorted([*out, *order.rest()]) == [*range(1, 30)]
     if not limit:
         assert out == ended
+
+
+@given(st.lists(st.integers(1, 12), max_size=30), st.integers(0, 30), st.integers(1, 9), st.sets(st.integers(1, 12)))
+def test_many_at_once_come_as_singly(ended: list[int], limit: int, together: int, hidden: set[int]) -> None:
+    """A number that comes again, too."""
+    singly: CallOrder[int] = CallOrder(limit)
+    at_once: CallOrder[int] = CallOrder(limit)
+    for first in range(0, len(ended), together):
+        part = ended[first : first + together]
+        rows = [None if number in hidden else first + place for place, number in enumerate(part)]
+        expected = [row for number, known in zip(part, rows, strict=True) for row in singly.add(number, known)]
+        assert at_once.add_all(np.array(part, np.int64), rows) == expected
+    assert [*at_once.rest()] == [*singly.rest()]
 
 
 def test_a_hung_call_stands_where_it_began() -> None:

@@ -15,7 +15,7 @@ from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.session import Session
 from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.measure.path_learner import PathLearner
-from rdmascope.dissect.measure.paths import NamedFile, Paths, path_at, printable
+from rdmascope.dissect.measure.paths import NamedFile, Paths, always_named, path_at, printable, span_at
 from rdmascope.dissect.onc.file_events import NAMED, REMOVED, RENAMED, ROOT, FileEvent
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
@@ -112,9 +112,14 @@ def test_whatever_is_told_paths_end_and_harm_no_terminal(told: list[tuple[str, b
         else:
             replies.removed(time, directory, name)
     for handle in (TOP, SUB, FILE, OTHER):
-        for time in range(len(told)):
-            path = replies.path(handle, time)
+        file = replies.paths.file(SERVER, handle)
+        paths = [replies.path(handle, time) for time in range(len(told) + 1)]
+        for time, path in enumerate(paths):
             assert path is None or (path.isprintable() and path[0] in "/…")
+            since, until = span_at(file, time)
+            assert since <= time < until
+            assert set(paths[max(since, 0) : until]) == {path}
+        assert not always_named(file) or len(set(paths)) <= 1
 
 
 def mount(conn: Connection, path: bytes, handle: bytes) -> None:
@@ -189,7 +194,10 @@ def test_columns_teach_what_each_rpc_does(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(plain, "MIN_SHARE", 1 << 30)
     learner, files = PathLearner(), FileTable()
     for table in Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=3000)).tables():
-        learner.learn(table)
+        called = learner.learn(table)[1]
+        known = called.paths()
+        assert [known.texts[place] for place in known.which] == [one and one.path() for one in called]
+        assert [known.sure[place] for place in known.which] == [one is None or one.sure for one in called]
         for rpc in table:
             files.add(rpc)
     for file in files:

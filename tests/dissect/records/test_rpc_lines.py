@@ -1,8 +1,10 @@
-"""Lines of plain RPCs, filled in by the column: those that each RPC gives itself."""
+"""Lines of RPCs, made by the column: each is the record of its RPC, and they come in the order of the calls."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,21 +14,55 @@ from rdmascope.captures.session import Session
 from rdmascope.dissect.records.rpc import rpc_record
 from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.rpcrdma import plain
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.analyzer import Options
 
 
-def line(rpc: Rpc) -> str:
+def encode(value: Any) -> str:
     """With a sign that a template has to leave alone."""
-    return json.dumps({"rate": "100%d", **rpc_record(rpc)})
+    return json.dumps({"rate": "100%d", **value} if isinstance(value, dict) else value, separators=(",", ":"))
 
 
-@pytest.mark.parametrize("name", ["meta-rxe", "loss-rxe", "rxe-nfs-all"])
-def test_every_line_is_that_of_its_rpc(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def session(name: str, frames: int, columns: bool = True) -> Session:
+    path = str(SAMPLES / MANIFEST[name]["file"])
+    return Session(path, Options(columns=columns), limits=Limits(frames=frames))
+
+
+def listed(name: str, frames: int, columns: bool, at_once: bool = False) -> str:
+    reading = session(name, frames, columns)
+    lines = RpcLines(reading.path_learner(), encode, at_once)
+    pages = [page for table in reading.tables() for page in lines.add(table)]
+    return b"".join([*pages, *lines.rest()]).decode()
+
+
+def records(name: str, frames: int) -> Iterator[dict[str, Any]]:
+    reading = session(name, frames, columns=False)
+    learner = reading.path_learner()
+    named = [one for table in reading.tables() for one in learner.named(table)]
+    named.sort(key=lambda one: one.rpc.number)
+    return (rpc_record(one.rpc, one.fields, one.path()) for one in named)
+
+
+@pytest.fixture
+def all_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever can be is decoded in columns, however little it is."""
     monkeypatch.setattr(plain, "MIN_ROWS", 1)
     monkeypatch.setattr(plain, "MIN_SHARE", 1 << 30)
-    lines = RpcLines(line)
-    made = 0
-    for table in Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=3000)).tables():
-        assert lines.of(table) == [(rpc.number, line(rpc)) for rpc in table]
-        made += len(table.plain)
-    assert made
+
+
+@pytest.mark.usefixtures("all_plain")
+@pytest.mark.parametrize("frames", [700, 1 << 15])
+@pytest.mark.parametrize("name", ["meta-rxe", "loss-rxe", "rxe-nfs-all", "siw-nfs-all"])
+def test_lines_of_columns_are_those_of_objects(name: str, frames: int) -> None:
+    assert any(len(table.plain) for table in session(name, frames).tables()) or name == "siw-nfs-all"
+    lines = listed(name, frames, columns=True)
+    assert lines == listed(name, frames, columns=False)
+    if frames == 700:
+        assert lines == listed(name, 1 << 15, columns=True)
+    assert lines.splitlines() == [encode(one) for one in records(name, frames)]
+
+
+@pytest.mark.usefixtures("all_plain")
+def test_followed_lines_come_as_rpcs_end() -> None:
+    numbers = [json.loads(line)["number"] for line in listed("loss-rxe", 700, True, at_once=True).splitlines()]
+    assert numbers == [rpc.number for rpc in session("loss-rxe", 700).rpcs()]
+    assert numbers != sorted(numbers)
