@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Int64s, take
 from ..onc.file_events import NAMED, REMOVED, FileEvent
@@ -156,28 +157,29 @@ class PathLearner:
         """The same without other fields, as paths: of calls in frames ``first`` to ``last``."""
         columns, kinds = self._learned(table, _NAMES)
         frames = table.rows["call_frame"]
-        inside = ((frames >= first) & (frames <= last)).tolist()
-        if not any(inside):
+        inside = (frames >= first) & (frames <= last)
+        if not inside.any():
             return [None] * len(table)
-        files = self._called(table, columns, kinds)
-        return self.listed([file if wanted else None for file, wanted in zip(files, inside, strict=True)])
+        return self.listed(self._called(table, columns, kinds), inside)
 
-    def listed(self, files: Sequence[Pathed | None]) -> list[str | None]:
-        """The paths of what calls name; many, between which nothing is learned."""
-        known: dict[tuple[NamedFile, bytes | None], str | None] = {}
-        found = []
-        for called in files:
-            if not isinstance(called, CalledFile) or called.file is None:
-                found.append(None if called is None else called.path())
-                continue
+    def listed(self, files: PathedRows, wanted: NDArray[np.bool_] | None = None) -> list[str | None]:
+        """The paths of what calls name, by default of all; many, between which nothing is learned."""
+        paths = files.paths()
+        found = [paths.texts[place] for place in paths.which.tolist()]
+        late = paths.late()
+        known: dict[tuple[NamedFile | None, bytes | None], str | None] = {}
+        for row in late.tolist() if wanted is None else late[wanted[late]].tolist():
+            called = files[row]
+            assert isinstance(called, CalledFile) and called.file is not None
             key = called.file, called.name
-            if key not in known:
-                path = self.path(called)
-                if always_named(called.file) and (self._all is None or always_named(self._all.same(called.file))):
-                    known[key] = path
-                found.append(path)
-            else:
-                found.append(known[key])
+            if key in known:
+                found[row] = known[key]
+                continue
+            found[row] = self.path(called)
+            if always_named(called.file) and (self._all is None or always_named(self._all.same(called.file))):
+                known[key] = found[row]
+        if wanted is not None:
+            found = [path if one else None for path, one in zip(found, wanted.tolist(), strict=True)]
         return found
 
     def learn_names(self, table: RpcTable) -> None:
