@@ -66,7 +66,7 @@ class _Alike(NamedTuple):
     pieces: list[Piece]
 
 
-class _Batch:
+class _LineBatch:
     """The lines of a batch of RPCs, before they are made."""
 
     def __init__(self, alike: list[_Alike], paths: KnownPaths, values: list[Piece], quoted: Encode, left: int) -> None:
@@ -138,7 +138,7 @@ class RpcLines:
         self._templates: dict[tuple[object, ...], _Template] = {}
         self._order: CallOrder[int | LateRow[int]] = CallOrder(0 if at_once else MAX_HELD)
         self._late: LatePaths[int] = LatePaths(learner, 0 if at_once else MAX_LATE)
-        self._batches: dict[int, _Batch] = {}
+        self._batches: dict[int, _LineBatch] = {}
         """By the number of lines before them."""
         self._count = 0
 
@@ -162,7 +162,7 @@ class RpcLines:
             rows = [row if one else None for row, one in zip(rows, passes.tolist(), strict=True)]
         if left:
             values = list(self._texts.of(columns.columns))
-            self._batches[first] = _Batch(list(self._alike(table)), paths, values, self._quoted, left)
+            self._batches[first] = _LineBatch(list(self._alike(table)), paths, values, self._quoted, left)
         yield from self._pages(self._late.add(self._order.add_all(table.rows["number"], rows)))
 
     def rest(self) -> Iterator[bytes]:
