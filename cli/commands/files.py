@@ -54,9 +54,10 @@ def command(
     """The files that NFS calls used, and the contents that were transferred.
 
     A file is a file handle on one server, shown by its CRC-32 as Wireshark does.  A path begins with / at the server's
-    root, and with … in a directory that no call has named; --json has the names that a file had before, with their
-    times.  "read" and "written" count every byte each time it was transferred, "holes" the bytes that are not in the
-    capture; ≥ marks a minimum, where no reply gave the size.
+    root, and with … in a directory that no call has named; behind the table are the names that files had before, with
+    their times.  "read" and "written" count every byte each time it was transferred, "holes" the bytes that are not in
+    the capture; ≥ marks a minimum, where no reply gave the size.  A wide terminal has the number of READs and WRITEs,
+    and the median and p99 of how long the RPCs with them took.
 
     --extract writes every file that anything was read from or written to, by offset, and only what was captured:
     the rest is left as holes.  Where contents differ, the last seen counts; the manifest lists every range with its
@@ -128,17 +129,23 @@ def command(
         if condition is not None:
             show(console(), filter_line(condition, "what these did with files"), Text())
         unlisted = len(table) - len(listed) if condition is None else 0
-        _print(table, listed, unlisted, directory, extracts)
+        _print(table, listed, unlisted, directory, extracts, reading.first_time)
     reading.check()
 
 
 def _print(
-    table: FileTable, listed: list[File], unlisted: int, directory: Path | None, extracts: dict[int, Record]
+    table: FileTable,
+    listed: list[File],
+    unlisted: int,
+    directory: Path | None,
+    extracts: dict[int, Record],
+    first_time: int,
 ) -> None:
     out = console()
     if listed:
-        show(out, views.grid(table, listed))
+        show(out, views.grid(table, listed, out.width))
     remarks = [note for one in listed for note in views.notes(table, one)]
+    remarks += views.earlier(table, listed, first_time)
     remarks += [Text(line, "dim") for line in views.unlisted(unlisted, table)]
     if directory is not None:
         remarks += views.extracted(directory, extracts.values())

@@ -8,13 +8,18 @@ from typing import Any
 
 from rich.text import Text
 
-from rdmascope.dissect.measure.files import File, FileTable
+from rdmascope.dissect.measure.files import EarlierName, File, FileTable
 from rdmascope.dissect.onc.file_operations import DIRECTORY, LINK
-from rdmascope.dissect.units import count, plural, size
+from rdmascope.dissect.percentiles import Distribution
+from rdmascope.dissect.units import count, duration, plural, seconds, size
 
-from .tables import Grid
+from .tables import Cell, Grid
 
 UNNAMED = "?"
+WITH_LATENCY, WITH_COUNTS = 100, 120
+"""Columns of the screen from which on there are those columns."""
+MAX_EARLIER = 20
+"""Earlier names that are listed."""
 
 
 def path(table: FileTable, file: File) -> str:
@@ -41,20 +46,56 @@ def holes(file: File) -> str:
     return size(missing) if missing else "none" if file.size is not None else "?"
 
 
-def grid(table: FileTable, files: Sequence[File]) -> Grid:
-    rows = [
+def grid(table: FileTable, files: Sequence[File], width: int) -> Grid:
+    """``width``: columns of the screen."""
+    latency, counts = width >= WITH_LATENCY, width >= WITH_COUNTS
+    rows: list[tuple[Cell, ...]] = [
         (
             Text(f"{file.hash:#010x}", "dim" if file.type in (DIRECTORY, LINK) else ""),
             path(table, file),
             known_size(file) if file.type != DIRECTORY else "-",
+            *([count(file.reads) if file.reads else "-"] if counts else []),
             size(file.read) if file.read else "-",
+            *([count(file.writes) if file.writes else "-"] if counts else []),
             size(file.written) if file.written else "-",
+            *(_latency(file.latency) if latency else []),
             count(file.calls.total()),
             holes(file),
         )
         for file in files
     ]
-    return Grid(("handle", "path"), ("size", "read", "written", "calls", "holes"), rows, flexible=1, gap=2, indent=0)
+    names = (
+        "size", *(["reads"] if counts else []), "read", *(["writes"] if counts else []), "written",
+        *(["median", "p99"] if latency else []), "calls", "holes",
+    )  # fmt: skip
+    return Grid(("handle", "path"), names, rows, flexible=1, gap=2, indent=0)
+
+
+def _latency(found: Distribution | None) -> list[str]:
+    return ["-", "-"] if found is None else [duration(found.median), duration(found.p99)]
+
+
+def earlier(table: FileTable, files: Iterable[File], first_time: int) -> Iterator[Text]:
+    """Names that files have no more, with the times; ``first_time``: of the capture."""
+    more = 0
+    for number, (file, one) in enumerate(_renamed(table, files)):
+        if number >= MAX_EARLIER:
+            more += 1
+            continue
+        name, since, until, ended = one
+        when = f"{seconds(since - first_time)} s to {seconds(until - first_time)} s"
+        yield Text.assemble((path(table, file), "bold"), f": {name} from {when}: {ended}")
+    if more:
+        yield Text(f"{plural(more, 'more earlier name')}; --json has them all", "dim")
+
+
+def _renamed(table: FileTable, files: Iterable[File]) -> Iterator[tuple[File, EarlierName]]:
+    """All but the last name of files that were removed."""
+    for file in files:
+        removed = table.removed_path(file)
+        for one in table.earlier_names(file):
+            if one[0] != removed or one[3] != "removed":
+                yield file, one
 
 
 def notes(table: FileTable, file: File) -> Iterator[Text]:

@@ -15,6 +15,7 @@ from ..onc import file_events as onc
 from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
 from ..onc.programs import MOUNT, NFS
 from ..onc.summary import handle_hash
+from ..percentiles import Distribution, Samples
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from .partial_messages import NfsMessages, nfs_messages, split_at_gaps
@@ -24,6 +25,8 @@ from .paths import NamedFile, Paths, path_of_name
 READ, WRITE, ZEROS, TRUNCATED, ALTERED = "read", "write", "zeros", "truncated", "altered"
 
 MAX_REASONS = 64
+EXACT_LATENCIES = 256
+"""Of a file that are kept as they are."""
 BEYOND = 1 << 65
 """Behind every offset and length that 64 bits can say."""
 
@@ -81,6 +84,14 @@ class File(NamedFile):
     """By procedure or operation."""
     transfers: int = 0
     """Reads and writes of it, in whatever way they ended."""
+    reads: int = 0
+    """READs that were answered."""
+    writes: int = 0
+    """WRITEs, answered or not."""
+    latencies: Samples | None = None
+    """Of the RPCs that read or wrote it; None where none is known."""
+    saved_latency: Distribution | None = None
+    """Their distribution, where only that is known."""
     read: int = 0
     """Bytes that READ replies carried, each as often as it was."""
     written: int = 0
@@ -109,6 +120,11 @@ class File(NamedFile):
     @property
     def hash(self) -> int:
         return handle_hash(self.handle)
+
+    @property
+    def latency(self) -> Distribution | None:
+        """Of the RPCs that read or wrote it."""
+        return self.saved_latency if self.latencies is None else self.latencies.distribution()
 
     @property
     def length(self) -> int:
@@ -204,12 +220,19 @@ class _FileUpdate:
         self.end = reply.last_time if reply else None
         self.frames = rpc.first_frame, rpc.last_frame
         self.transfers: list[FileTransfer] = []
+        self.moved: dict[File, None] = {}
+        """Files that it read or wrote."""
         for event in messages.events:
             if event.kind in (onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERED):
                 if event.handle is not None and counts:
                     self.contents(event, self.file(event.handle))
             else:
                 self.table.names.learn(server, event, self.end if self.end is not None else self.begin)
+        if rpc.latency is not None:
+            for file in self.moved:
+                if file.latencies is None:
+                    file.latencies = Samples(EXACT_LATENCIES)
+                file.latencies.append(rpc.latency.total)
         # Attributes that a WRITE returns hold after it.
         for operation in messages.operations:
             self.operation(operation)
@@ -263,6 +286,8 @@ class _FileUpdate:
         if reply is None or self.end is None:
             return
         file.transfers += 1
+        file.reads += 1
+        self.moved[file] = None
         count = max(0, min(event.count, reply.length - event.position))
         file.read += count
         end = event.offset + count
@@ -275,6 +300,8 @@ class _FileUpdate:
     def write(self, event: onc.FileEvent, file: File) -> None:
         call = self.messages.call
         file.transfers += 1
+        file.writes += 1
+        self.moved[file] = None
         count = max(0, min(event.count, call.length - event.position))
         if event.done is None:
             file.unconfirmed += count

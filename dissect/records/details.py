@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from ..measure.files import File, FileTable
+from ..percentiles import Distribution
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.dispatch import Undecoded
 from ..rpcrdma.eviction import Evicted
@@ -152,6 +153,9 @@ class FileDetails:
     type: int | None
     calls: Counter[str]
     transfers: int
+    reads: int
+    writes: int
+    latency: Distribution | None
     read: int
     written: int
     unconfirmed: int
@@ -182,8 +186,9 @@ class FileDetails:
         """As a file without its names: those of others would be needed for them."""
         names = {one.name for one in dataclasses.fields(self)} - _NOT_OF_FILES
         made = File(self.server, self.handle)
-        for name in names:
+        for name in names - {"latency"}:
             setattr(made, name, getattr(self, name))
+        made.saved_latency = self.latency
         made.protocols = set(self.protocols)
         made.seen.add(0, made.length)
         for start, end in self.gaps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..measure.files import File, FileTable
 from ..onc.file_operations import TYPE_NAMES
+from .report import distribution_fields
 from .schema import Record, record
 
 
@@ -27,6 +28,9 @@ def file_record(table: FileTable, file: File) -> Record:
         protocols=sorted(
             f"NFSv{version}" + ("" if minor is None else f".{minor}") for version, minor in file.protocols
         ),
+        reads=file.reads,
+        writes=file.writes,
+        latency=distribution_fields(file.latency),
         size=file.size,
         least_size=file.length,
         read=file.read,

@@ -84,8 +84,8 @@ def procedure_record(procedure: Procedure) -> Record:
         states=procedure.states,
         call_bytes=procedure.call_bytes,
         reply_bytes=procedure.reply_bytes,
-        latency=_distribution(procedure.latency()),
-        parts={name: _distribution(part) for name, part in procedure.parts().items()},
+        latency=distribution_fields(procedure.latency()),
+        parts={name: distribution_fields(part) for name, part in procedure.parts().items()},
     )
 
 
@@ -102,7 +102,7 @@ def _names(key: ProcedureKey) -> Record:
     }
 
 
-def _distribution(one: Distribution | None) -> Record | None:
+def distribution_fields(one: Distribution | None) -> Record | None:
     if one is None:
         return None
     return {

@@ -26,8 +26,8 @@ def sample(name: str) -> str:
     return str(SAMPLES / f"{name}.pcap.zst")
 
 
-def run(*arguments: str | Path) -> Result:
-    env = {"COLUMNS": "100", "RDMASCOPE_TRACEBACK": "1"}
+def run(*arguments: str | Path, columns: int = 99) -> Result:
+    env = {"COLUMNS": str(columns), "RDMASCOPE_TRACEBACK": "1"}
     return CliRunner(env=env).invoke(main, ["files", *map(str, arguments)])
 
 
@@ -113,8 +113,9 @@ def test_every_range_names_the_rpc_that_brought_it(tmp_path: Path) -> None:
 
 
 NAMES = (
-    "schema type number server handle handle_hash path other_paths removed_path earlier_names file_type protocols size"
-    " least_size read written written_unconfirmed write_refused uncommitted verifier_changed missing calls holes"
+    "schema type number server handle handle_hash path other_paths removed_path earlier_names file_type protocols"
+    " reads writes latency size least_size read written written_unconfirmed write_refused uncommitted verifier_changed"
+    " missing calls holes"
     " extracted"
 )
 
@@ -138,7 +139,28 @@ def test_the_table() -> None:
     lines = run(sample("rxe-nfs-all")).stdout.splitlines()
     assert lines[0].split() == ["handle", "path", "size", "read", "written", "calls", "holes"]
     assert ["0x765c6af5", "/hello.txt", "6", "B", "24", "B", "-", "24", "none"] in [line.split() for line in lines]
+    assert "/d3/w3: /w3 from 9.870870 s to 10.622787 s: renamed" in lines
+    assert not [line for line in lines if line.startswith("/s3")]  # removed, as the table says
     assert lines[-1] == "200 more files were neither read nor written; --all lists them"
+
+
+def test_a_wide_table_has_counts_and_latencies() -> None:
+    lines = [line.split() for line in run(sample("rxe-nfs-all"), columns=120).stdout.splitlines()]
+    assert " ".join(lines[0]) == "handle path size reads read writes written median p99 calls holes"
+    (r1m,) = [line for line in lines if line[1:2] == ["/r1m"]]
+    assert " ".join(r1m[2:]) == "0.98 MiB 16 3.91 MiB - - 10.5 ms 24.9 ms 36 none"
+    assert "reads" not in run(sample("rxe-nfs-all"), columns=119).stdout.splitlines()[0]
+
+
+def test_latencies_are_those_of_the_rpcs_with_reads_and_writes(tmp_path: Path) -> None:
+    (r1m,) = [one for one in records(sample("rxe-nfs-all")) if one["path"] == "/r1m"]
+    sought = ["rpcs", sample("rxe-nfs-all"), "--json", "--where", "path = '/r1m' AND operations GLOB '*READ'"]
+    sought[-1] += " OR path = '/r1m' AND procedure = 'READ'"
+    rpcs = [json.loads(line) for line in CliRunner().invoke(main, sought).stdout.splitlines()]
+    times = sorted(rpc["latency"]["total_ns"] for rpc in rpcs)
+    assert (r1m["reads"], r1m["writes"]) == (len(times), 0)
+    assert (r1m["latency"]["min_ns"], r1m["latency"]["max_ns"]) == (times[0], times[-1])
+    assert (r1m["latency"]["count"], r1m["latency"]["total_ns"]) == (len(times), sum(times))
 
 
 DATA = bytes(number * 11 & 0xFF for number in range(8192))

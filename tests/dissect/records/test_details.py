@@ -38,6 +38,8 @@ def test_files_come_back_with_their_gaps() -> None:
         again = details.file()
         assert (again.gaps(), again.length, again.hash) == (file.gaps(), file.length, file.hash)
         assert (details.paths, again.calls) == (files.paths(file), file.calls)
+        assert (again.latency, again.reads, again.writes) == (file.latency, file.reads, file.writes)
+    assert any(file.latency for file in files)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"connection": 7}', '{"frames": "many"}', "[" * 100_000])
