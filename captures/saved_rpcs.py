@@ -190,7 +190,7 @@ class SavedRpcs(RpcTable):
         places = np.flatnonzero(~plain)
         super().__init__(
             self._made(places),
-            PlainRpcs(_rows(columns, plain, names), np.empty(0, np.uint8), [], conversations, names, [], True),
+            PlainRpcs(_rows(columns, plain, names), np.empty(0, np.uint8), [], conversations, names, None, True),
             places,
         )
 
@@ -367,7 +367,7 @@ def _rows(columns: Columns, plain: np.ndarray[Any, np.dtype[np.bool_]], names: R
     rows = np.zeros(len(places), RPC)
     for name, (column, missing) in _SAME.items():
         rows[name] = columns[column].filled(missing)[places]
-    for name in ("call_at", "reply_at", "call_run", "reply_run", "reply_row", "transfer"):
+    for name in ("call_at", "reply_at", "call_run", "reply_run", "reply_row", "chunks", "transfer"):
         rows[name] = -1
     rows["call_row"] = places
     rows["caller"] = columns["direction"].filled("")[places] == "backward"

@@ -132,7 +132,9 @@ class SavedSession(Session):
                 self._places.add([(file, frame)], np.zeros(last - first + 1, np.uint8))
             self._names = short_names(self._places.paths)
 
-    def tables(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[RpcTable]:
+    def tables(
+        self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
+    ) -> Iterator[RpcTable]:
         conversations = {one.connection.number: one for one in (*self._gone, *self.analyzer.conversations)}
         with open_saved(self.path) as database:
             yield from saved_rpcs(database.connection, conversations)

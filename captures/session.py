@@ -122,16 +122,18 @@ class Session:
 
         ``on_eviction`` is given conversations of which no more RPC comes, where they are too many to be kept.
         """
-        for table in self.tables(on_eviction):
+        for table in self.tables(on_eviction, chunk_rows=True):
             yield from table
             del table  # Or its RPCs would live until the next batch is analysed.
 
-    def tables(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[RpcTable]:
-        """The same, a table for each batch."""
+    def tables(
+        self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
+    ) -> Iterator[RpcTable]:
+        """The same, a table for each batch; ``chunk_rows``: RPCs with many chunks need not be objects."""
         for batch in self.decoded():
             with uncollected():
                 table = self.analyzer.feed_table(batch)
-            yield table
+            yield table if chunk_rows else table.with_few_chunks()
             del table
             if self.analyzer.evicted.connections and (gone := self.analyzer.evicted_since()):
                 if on_eviction is not None:

@@ -147,7 +147,7 @@ def command(
                 (source,) if isinstance(source, str) else source, ports, force, follow=following(follow, idle)
             )
             gathered = Gathered(top)
-            for table in reading.tables(gathered.evict):
+            for table in reading.tables(gathered.evict, chunk_rows=condition is None):
                 gathered.add_table(table if condition is None else condition.selected(table, reading))
             if condition is not None:
                 reading.refuse(condition.problem(reading))

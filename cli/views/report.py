@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rdmascope.dissect.measure.connection_counts import connection_counts
-from rdmascope.dissect.measure.statistics import PARTS, Procedure, Share, SlowRpc, Statistics, TransferTotals
+from rdmascope.dissect.measure.statistics import PARTS, Procedure, Share, SlowRpc, Statistics
+from rdmascope.dissect.measure.transfer_totals import TransferTotals
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.rpcrdma.conversation import Conversation

@@ -174,7 +174,8 @@ class RpcFacts:
             for number, procedure, code in zip(numbers.tolist(), procedures.tolist(), present.tolist(), strict=True)
         ]
         index = np.array([self._group(*key) for key in keys])[inverse]
-        self._count(index, ends, latencies, None, rows["latency_server"], rows["latency_writes"])
+        parts = (rows[f"latency_{part}"] for part in ("reads", "server", "writes"))
+        self._count(index, ends, latencies, *parts)
         for at, (number, key) in enumerate(keys):
             if "CB_RECALL" in key.operations or "DELEGRETURN" in key.operations:
                 self._note_delegations(number, key, rows[inverse == at])
@@ -187,11 +188,11 @@ class RpcFacts:
         failed = (rows["state"] == ERROR).nonzero()[0]
         if len(failed):
             self._note_errors(table, rows, failed, keys, inverse)
-        self._note_long_replies(table, rows)
+        self._note_chunk_rows(table, rows)
         self._watch_credits(rows)
 
     def _count(
-        self, index: Int64s, ends: Int64s, latencies: Int64s, reads: Int64s | None, server: Int64s, writes: Int64s
+        self, index: Int64s, ends: Int64s, latencies: Int64s, reads: Int64s, server: Int64s, writes: Int64s
     ) -> None:
         bins = self._bins(ends)
         low, high = int(index.min()), int(index.max()) + 1
@@ -200,7 +201,7 @@ class RpcFacts:
         size = shape[0] * BINS
         self._sums[0, low:high] += np.bincount(cells, minlength=size).reshape(shape)
         for at, column in enumerate((latencies, reads, server, writes), 1):
-            if column is not None:
+            if some(column):
                 self._sums[at, low:high] += np.bincount(cells, column, size).reshape(shape)
 
     def _bins(self, times: Int64s) -> Int64s:
@@ -256,23 +257,30 @@ class RpcFacts:
         known = self.error_times.get(status, (first, last))
         self.error_times[status] = min(first, known[0]), max(last, known[1])
 
-    def _note_long_replies(self, table: RpcTable, rows: Rows) -> None:
-        if not table.transfers:
+    def _note_chunk_rows(self, table: RpcTable, rows: Rows) -> None:
+        rows = take(rows, rows["chunks"] >= 0)
+        if not len(rows):
             return
-        long = take(rows, rows["transfer"] >= 0)
-        self.chunked += len(long)
-        lengths = np.array([reply.length for reply, _ in table.transfers])
-        needed = HEADER + long["reply_inline"] + lengths[long["transfer"]]
-        connections, which = np.unique(long["connection"], return_inverse=True)
-        thresholds = [table.conversation(number).inline_threshold(1)[0] for number in connections.tolist()]
-        limits = np.array(thresholds, np.int64)[which]
-        mine = take(long, (needed > limits) & (needed <= 2 * limits))
-        for number, threshold in zip(connections.tolist(), thresholds, strict=True):
-            here = take(mine, mine["connection"] == number) if len(mine) else mine
-            if len(here):
-                larger = self.larger[number, 1]
-                larger.threshold = threshold
-                larger.examples.add_all(here["latency_writes"], here["number"], here["call_frame"])
+        reads, writes, replies = table.advertised(rows).T
+        offered = (
+            np.where(rows["read_bytes"] > 0, reads, 0),
+            np.where(rows["write_bytes"] > 0, writes, 0) + np.where(rows["reply_chunk_bytes"] > 0, replies, 0),
+        )
+        connections, which = np.unique(rows["connection"], return_inverse=True)
+        conversations = [table.conversation(number) for number in connections.tolist()]
+        limits = np.array([[one.inline_threshold(end)[0] for end in (0, 1)] for one in conversations], np.int64)
+        for replying, (bytes_, side, part) in enumerate(
+            zip(offered, ("call", "reply"), ("reads", "writes"), strict=True)
+        ):
+            self.chunked += int(np.count_nonzero(bytes_))
+            sender = rows["caller"] ^ replying
+            limit = limits[which, sender]
+            needed = HEADER + rows[f"{side}_inline"] + bytes_
+            larger = (bytes_ > 0) & (limit < needed) & (needed <= 2 * limit)
+            for row, threshold, end in zip(rows[larger], limit[larger].tolist(), sender[larger].tolist(), strict=True):
+                noted = self.larger[int(row["connection"]), end]
+                noted.threshold = threshold
+                noted.examples.add(int(row[f"latency_{part}"]), int(row["number"]), int(row["call_frame"]))
 
     def _note_larger(
         self, number: int, sender: int, threshold: int, needed: int, time: int, rpc: int, frame: int

@@ -16,19 +16,16 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import Int64s, Rows, distinct
-from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..percentiles import Distribution, Samples, histogram
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
 from .reasons import ReasonCounts
 from .time_series import Timeline
+from .transfer_totals import WAYS, TransferTotals, add_chunk_rows, add_chunks
 
 PARTS = ("call", "reads", "server", "writes", "reply")
 """Parts of ``Latency``, in the order of the wire."""
-
-WAYS = ("inline call", "inline reply", "read chunk", "position zero", "write chunk", "reply chunk")
-"""How Payload streams travel (RFC 8166, 3.4 and 3.5): in a Send, or through memory."""
 
 EXACT = 1 << 17
 """Latencies of a procedure that are kept as they are."""
@@ -74,20 +71,6 @@ class SlowRpc(NamedTuple):
     call_bytes: int
     reply_bytes: int
     retransmissions: int
-
-
-@dataclass(slots=True)
-class TransferTotals:
-    """One of ``WAYS``: how many messages used it, and their bytes."""
-
-    messages: int = 0
-    chunks: int = 0
-    segments: int = 0
-    advertised: int = 0
-    """Bytes of memory offered; inline: 0."""
-    transferred: int = 0
-    unused: int = 0
-    """Chunks without a byte transferred."""
 
 
 class Procedure:
@@ -255,7 +238,7 @@ class Statistics:
                 self._inline_reply.transferred += reply_bytes
         if rpc.chunks:
             call_bytes, reply_bytes = rpc.call_bytes, rpc.reply_bytes
-            self._add_chunks(rpc)
+            add_chunks(self.transfers, rpc)
         entry.call_bytes += call_bytes
         entry.reply_bytes += reply_bytes
         share.call_bytes += call_bytes
@@ -329,7 +312,7 @@ class Statistics:
         rows, counts = table.plain_rows, np.bincount(groups.inverse).tolist()
         called, replied = (
             np.bincount(groups.inverse, column).astype(np.int64).tolist()
-            for column in (rows["call_inline"], groups.reply_bytes)
+            for column in (groups.call_bytes, groups.reply_bytes)
         )
         for (procedure, number, status, failed), count, call_bytes, reply_bytes in zip(
             groups.kinds, counts, called, replied, strict=True
@@ -349,17 +332,11 @@ class Statistics:
         for totals, name in ((self._inline_call, "call_inline"), (self._inline_reply, "reply_inline")):
             totals.messages += int(np.count_nonzero(rows[name]))
             totals.transferred += int(rows[name].sum())
-        # Something came through each Reply chunk, which has one segment.
-        chunks, count = self.transfers["reply chunk"], len(table.transfers)
-        chunks.messages += count
-        chunks.chunks += count
-        chunks.segments += count
-        chunks.advertised += sum(reply.length for reply, _ in table.transfers)
-        chunks.transferred += int(rows["reply_chunk_bytes"].sum())
-        self.timeline.add_all(rows["reply_end"], rows["call_inline"], groups.reply_bytes)
+        add_chunk_rows(self.transfers, table)
+        self.timeline.add_all(rows["reply_end"], groups.call_bytes, groups.reply_bytes)
         order = groups.procedures.argsort(kind="stable")
         latencies = rows["latency"][order]
-        parts = [(PARTS.index(name), rows[f"latency_{name}"][order]) for name in ("server", "writes")]
+        parts = [(PARTS.index(name), rows[f"latency_{name}"][order]) for name in ("reads", "server", "writes")]
         starts = groups.procedures[order].searchsorted(np.arange(len(groups.keys) + 1)).tolist()
         for entry, first, behind in zip(groups.entries, starts[:-1], starts[1:], strict=True):
             entry._latency.recent.frombytes(latencies[first:behind].tobytes())
@@ -386,8 +363,9 @@ class Statistics:
         if len(self._slowest) >= self._max_slowest and total <= self._slowest[0][0]:
             return
         procedure, number, status, failed = groups.kinds[int(groups.inverse[index])]
+        reads, server, writes = (int(row[f"latency_{part}"]) for part in ("reads", "server", "writes"))
         slow = SlowRpc(
-            Latency(total, 0, 0, int(row["latency_server"]), int(row["latency_writes"]), 0),
+            Latency(total, 0, reads, server, writes, 0),
             int(row["number"]),
             number,
             int(row["xid"]),
@@ -396,7 +374,7 @@ class Statistics:
             status,
             int(row["call_frame"]),
             int(row["reply_frame"]),
-            int(row["call_inline"]),
+            int(groups.call_bytes[index]),
             int(groups.reply_bytes[index]),
             int(row["retransmissions"]),
         )
@@ -430,32 +408,14 @@ class Statistics:
             key = other_procedures(key)
         return self._procedures.setdefault(key, Procedure(key))
 
-    def _add_chunks(self, rpc: Rpc) -> None:
-        ways = set()
-        long_call = rpc.call is not None and rpc.call.header.procedure == RDMA_NOMSG
-        for chunk in rpc.chunks:
-            transferred = chunk.transferred
-            way = f"{chunk.kind} chunk"
-            if long_call and chunk.kind == "read" and chunk.position == 0:
-                way = "position zero"
-            totals = self.transfers[way]
-            if way not in ways:
-                ways.add(way)
-                totals.messages += 1
-            totals.chunks += 1
-            totals.segments += len(chunk.segments)
-            totals.advertised += chunk.advertised
-            totals.transferred += transferred
-            if not transferred:
-                totals.unused += 1
-
 
 class _PlainGroups:
     """The plain RPCs of a table by what they are counted under."""
 
     def __init__(self, table: RpcTable, rows: Rows) -> None:
         names = table.names
-        self.reply_bytes: Int64s = rows["reply_inline"] + rows["reply_chunk_bytes"]
+        self.call_bytes: Int64s = rows["call_inline"] + rows["read_bytes"]
+        self.reply_bytes: Int64s = rows["reply_inline"] + rows["write_bytes"] + rows["reply_chunk_bytes"]
         codes = rows["procedure"].astype(np.int64) << 1 | rows["caller"]
         found, self.procedures = np.unique(codes, return_inverse=True)
         self.keys = [key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in found.tolist()]

@@ -42,7 +42,7 @@ CALLBACK_NAMES: dict[int, str] = {number: name for number, (name, _) in CALLBACK
 
 _CALL_SHAPES: dict[int, Shape] = {number: shape for number, (_, shape) in ARGUMENTS.items()}
 _CALLBACK_SHAPES: dict[int, Shape] = {number: shape for number, (_, shape) in CALLBACK_ARGUMENTS.items()}
-_DATA_IN_WRITE = place_in_arguments(OP_WRITE, "data")
+DATA_IN_WRITE = place_in_arguments(OP_WRITE, "data")
 _BACK_CHANNEL = {
     OP_CREATE_SESSION: place_in_arguments(OP_CREATE_SESSION, "csa_flags"),
     OP_BIND_CONN_TO_SESSION: place_in_arguments(OP_BIND_CONN_TO_SESSION, "bctsa_dir"),
@@ -341,7 +341,7 @@ def _eligible_argument(
 ) -> tuple[int, int]:
     """Step over WRITE4args or CREATE4args; returns where they end, and the bytes taken out up to there."""
     if number == OP_WRITE:
-        at += _DATA_IN_WRITE
+        at += DATA_IN_WRITE
     else:
         kind = word(view, at)[0]
         if kind != _NF4LNK:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, big_endian_words, unique, windows
+from .compound import DATA_IN_WRITE, OP_WRITE
 from .nfs4_skips import (
     ALWAYS,
     ARGUMENTS,
@@ -69,9 +70,17 @@ class CompoundColumns(NamedTuple):
 
 
 def compound_calls(
-    data: Bytes, starts: Int64s, ends: Int64s, known: OperationSequences, callback: bool = False
+    data: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    known: OperationSequences,
+    callback: bool = False,
+    reduced: Int64s | None = None,
 ) -> CompoundColumns:
-    """Walk the COMPOUND4args, or CB_COMPOUND4args, at ``data[starts[i]:ends[i]]``, none of them reduced to chunks."""
+    """Walk the COMPOUND4args, or CB_COMPOUND4args, at ``data[starts[i]:ends[i]]``.
+
+    ``reduced``: where in ``data`` a Read chunk took out what a WRITE writes, for each of them; -1 for nowhere.
+    """
     words = windows(data, 4)
     head = 12 if callback else 8
     walked = ends - starts >= 12
@@ -90,17 +99,24 @@ def compound_calls(
     shapes = _SHAPES[callback]
     rows = (walked & (count > 0)).nonzero()[0]
     step = 0
+    taken_out = np.full(len(starts), -1) if reduced is None else reduced.copy()
     while len(rows):
         rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
         numbers = big_endian_words(words[at[rows]])[:, 0]
         at[rows] += 4
         codes = _longer(known, sequences, rows, numbers)
         for number in unique(codes & 0xFFFFFFFF).tolist():
-            _step(data, shapes.get(number), walked, rows[numbers == number], starts, at, ends)
+            mine = rows[numbers == number]
+            if number == OP_WRITE and not callback:
+                here = taken_out[mine] == at[mine] + DATA_IN_WRITE + 4
+                at[mine[here]] += DATA_IN_WRITE + 4
+                taken_out[mine[here]] = -1
+                mine = mine[~here]
+            _step(data, shapes.get(number), walked, mine, starts, at, ends)
         walked[rows[at[rows] > ends[rows]]] = False
         step += 1
         rows = rows[walked[rows] & (count[rows] > step)]
-    return CompoundColumns(walked, minor, sequences)
+    return CompoundColumns(walked & (taken_out < 0), minor, sequences)
 
 
 class CompoundReplyColumns(NamedTuple):

@@ -101,7 +101,7 @@ class PacketColumnLister:
 
     def feed(self, decoded: DecodedFrames) -> Iterator[ListedPackets]:
         """Take a batch that is not empty."""
-        table = self.analyzer.feed_table(decoded)
+        table = self.analyzer.feed_table(decoded).with_few_chunks()
         paths = self._note(table)
         if self._waiting is not None:
             yield self._columns(*self._waiting)
@@ -142,7 +142,7 @@ class PacketColumnLister:
         plain = table.plain_rows
         for number, transfer in zip(plain["number"].tolist(), plain["transfer"].tolist(), strict=True):
             if transfer >= 0:
-                self._rpcs.use(number, "reply", (table.transfers[transfer][1],))
+                self._rpcs.use(number, "reply", (table.long_reply(transfer).operation,))
         if self._sequences.full:
             self._sequences = OperationSequences()
         found = [*worded(batch, rows, self.analyzer, self._rpcs, plain_info(table, self._sequences, paths))]

@@ -58,7 +58,7 @@ def plain_info(
     names = [table.names.procedures[index] for index in distinct.tolist()]
     long = rows["transfer"] >= 0
     batch = _PlainInfos(table, rows, names, which, np.array([_form(one) for one in names])[which], long)
-    replies = [table.transfers[index][0] for index in rows["transfer"][long].tolist()]
+    replies = [table.long_reply(index) for index in rows["transfer"][long].tolist()]
     for details in _call_details(batch, paths or [None] * len(rows)):
         yield from batch.info("call", details, [one.length for one in replies])
     for details in _reply_details(batch, sequences):

@@ -9,8 +9,9 @@ from ..diagnosis.facts import Facts
 from ..link.addresses import AddressTable
 from ..link.capture_points import CommonTraffic
 from ..measure.connection_counts import ConnectionCounts, connection_counts
-from ..measure.statistics import Procedure, ProcedureKey, SlowRpc, TransferTotals
+from ..measure.statistics import Procedure, ProcedureKey, SlowRpc
 from ..measure.time_series import Bin
+from ..measure.transfer_totals import TransferTotals
 from ..measure.undecoded import undecoded
 from ..onc.programs import program_name
 from ..percentiles import Distribution

@@ -2,9 +2,9 @@
 
 Two ways lead from Operations to RPCs.  ``Dispatcher`` and ``Matching`` take one Operation after the other, and
 know everything that may happen; they are the reference.  This module takes what nearly all metadata traffic is: a call
-and its reply in one batch, each one packet and without chunks, or with a Reply chunk of one segment that one RDMA
-Write used, of an XID that nothing else in the batch has, on a connection on which nothing unusual is under way.  All
-else goes the first way, and what depends on the order of events (numbers of RPCs, places among calls, credits) is kept
+and its reply in one batch, each one packet, of an XID that nothing else in the batch has, on a connection on which
+nothing unusual is under way; and of bulk traffic RPCs whose chunks were transferred without fault.  All else goes the
+first way, and what depends on the order of events (numbers of RPCs, places among calls, credits) is kept
 as if the plain RPCs had gone that way, too.
 """
 
@@ -24,12 +24,13 @@ from ..transport.operations import SEND, Operation
 from ..transport.rc.link import RcLink
 from ..transport.rc.observer import LinkRun
 from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
+from .chunk_columns import PlainChunks
+from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .listeners import PlainPairs
-from .messages import HEADER, LONG_HEADER
 from .missing_calls import calls_may_be_missing
 from .plain_batch import Event, Link, PlainBatch, connection_number
-from .plain_long_replies import LongReply, Place, Transfer, advertised, header_of, note_transfers, quiet, transfers
+from .plain_chunks import Candidates, Conversations, advertised, header_of, quiet
 from .plain_sends import SHORTEST_REPLY, PlainNames, PlainSends, read_sends, usual
 from .rpc_table import RPC, STATES, PlainRpcs
 from .transport_header import decode_header
@@ -40,11 +41,9 @@ MIN_SHARE = 8
 """Columns take less time than objects where at least one of so many Sends is a plain call, and one a plain reply."""
 PAUSE = 8
 """Batches, behind one in which columns did not pay, that go the first way."""
-_FIRST_RESULT = 13
+_FIRST_RESULT = 6
 """The word of a plain reply with which its results begin."""
 NEVER = 1 << 62
-
-Long = tuple[LongReply, Transfer]
 
 Others = dict[int, list[tuple[int, Operation]]]
 """By connection number: Sends that are in no run, with their places in the order of events."""
@@ -77,8 +76,8 @@ class _Pairs(NamedTuple):
     reply: Int64s
     procedures: Int64s
     statuses: Int64s
-    transfers: Int64s
-    """Index of the transfer of a long reply; -1 for the others."""
+    chunks: Int64s
+    """Index in the chunks of RPCs; -1 for those without."""
 
 
 class PlainWay:
@@ -122,17 +121,20 @@ class PlainWay:
         pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))
         pairs = _chosen(pairs, ~calls_may_be_missing(links, columns.link, columns.sender, rows["frame"], *pairs[:2]))
         pairs = self._accepted(data, links, columns, read, pairs)
-        pairs, long = self._long(data, columns, read, pairs, links, sends, events)
-        pairs = self._answered(read, pairs, rows["captured"], long)
+        pairs, chunks = self._chunked(data, columns, read, pairs, links, sends, events)
+        pairs = self._answered(read, pairs, rows["captured"], chunks)
         if not len(pairs.call):
             return _merged(events, runs), None
-        taken = {id(long[one][1].operation) for one in pairs.transfers[pairs.transfers >= 0].tolist()}
-        if taken:
+        if chunks is not None:
+            through = pairs.chunks >= 0
+            chunks = chunks.chosen(pairs.chunks[through])
+            pairs.chunks[through] = np.arange(int(np.count_nonzero(through)))
+            taken = set(map(id, chunks.operations))
             events = [event for event in events if id(event[2]) not in taken]
         single = np.ones(len(rows), np.bool_)
         single[pairs.call] = single[pairs.reply] = False
         events = _merged(events, rest, [(*one, part) for one, part in zip(mine, _parts(mine, single), strict=True)])
-        return events, self._batch(data, [run for _, run in mine], links, columns, read, pairs, long, events)
+        return events, self._batch(data, [run for _, run in mine], links, columns, read, pairs, chunks, events)
 
     def _know(self, runs: list[LinkRun], events: list[Event]) -> None:
         """Make the dispatchers of new connections, in the order of their first events."""
@@ -234,25 +236,32 @@ class PlainWay:
         right = (
             (rows["frame"][reply] > rows["frame"][call]) & (rows["time"][reply] >= rows["time"][call]) & (waited >= 0)
         )
-        # What fills a Reply chunk that the call did not give is not plain.
-        right &= read.long[call] | ~read.long[reply]
         call, reply = call[right], reply[right]
         ends = rows["payload"][call] + rows["captured"][call]
-        procedures = self._names.procedures(data, read, call, ends)
+        reduced = np.full(len(call), -1, np.int64)
+        reading = read.counts[call, READ_LIST].nonzero()[0]
+        if len(reading):
+            sends = call[reading]
+            position = read.segments["position"][read.firsts[sends]]
+            reduced[reading] = rows["payload"][sends] + read.header[sends] + position
+        procedures = self._names.procedures(data, read, call, ends, reduced)
         named = procedures >= 0
-        transfers = np.full(len(call), -1, np.int64)
-        return _Pairs(call[named], reply[named], procedures[named], transfers[named], transfers[named])
+        chunks = np.full(len(call), -1, np.int64)
+        return _Pairs(call[named], reply[named], procedures[named], chunks[named], chunks[named])
 
-    def _answered(self, read: PlainSends, pairs: _Pairs, sizes: Rows, long: list[Long]) -> _Pairs:
+    def _answered(self, read: PlainSends, pairs: _Pairs, sizes: Rows, chunks: PlainChunks | None) -> _Pairs:
         """The pairs with a status that can be read."""
-        results = np.where(sizes[pairs.reply] >= SHORTEST_REPLY + 4, read.words[pairs.reply, _FIRST_RESULT], -1)
-        if long:
-            through = pairs.transfers >= 0
-            results[through] = np.array([transfer.result for _, transfer in long])[pairs.transfers[through]]
+        reply = pairs.reply
+        there = sizes[reply] >= read.header[reply] + SHORTEST_REPLY + 4
+        results = np.where(there, read.rpc[reply, _FIRST_RESULT], -1)
+        if chunks is not None:
+            through = pairs.chunks.clip(0)
+            long = (pairs.chunks >= 0) & (chunks.results[through] >= 0)
+            results = np.where(long, chunks.results[through], results)
         statuses = self._names.statuses(pairs.procedures, results)
         return _chosen(pairs._replace(statuses=statuses), statuses >= 0)
 
-    def _long(
+    def _chunked(
         self,
         data: Bytes,
         columns: _Sends,
@@ -261,60 +270,47 @@ class PlainWay:
         links: list[RcLink],
         sends: Others,
         events: list[Event],
-    ) -> tuple[_Pairs, list[Long]]:
-        """The pairs without those of long replies that are not plain, and the others of these."""
-        places = read.long[pairs.call].nonzero()[0]
-        if not len(places):
-            return pairs, []
-        foreign = self._foreign(data, columns, read, pairs, links, sends)
-        replies = _long_replies(columns, read, pairs, places)
-        index = {link.connection.number: place for place, link in enumerate(links)}
-        operations: dict[Place, list[tuple[int, Operation]]] = {}
-        handles = {place[2] for place, _ in replies}
-        for at, where, operation in events:
-            if operation.handle not in handles or operation.kind is SEND:
-                continue
-            if (link := index.get(connection_number(where), -1)) >= 0:
-                operations.setdefault((link, 1 - operation.initiator, operation.handle), []).append((at, operation))
-        memories = [self._dispatcher(link).matching.memory for link in links] if replies else []
-        known = [
-            None
-            if foreign is None
-            or place in foreign
-            or not quiet(memories[place[0]])
-            or place[2] in memories[place[0]].segments[place[1]]
-            else place
-            for place, _ in replies
-        ]
-        usable = [one for one, place in zip(replies, known, strict=True) if place is not None]
-        found = iter(transfers(usable, operations))
-        long: list[Long] = []
-        for at, (_, reply), place in zip(places.tolist(), replies, known, strict=True):
-            transfer = next(found) if place is not None else None
-            if transfer is not None:
-                pairs.transfers[at] = len(long)
-                long.append((reply, transfer))
-        return _chosen(pairs, ~read.long[pairs.call] | (pairs.transfers >= 0)), long
+    ) -> tuple[_Pairs, PlainChunks | None]:
+        """The pairs without those with chunks that are not plain, and the chunks of the others."""
+        has = read.chunked[pairs.call] | read.chunked[pairs.reply]
+        chosen = has.nonzero()[0]
+        if not len(chosen):
+            return pairs, None
+        rows = columns.rows
+        conversations = Conversations(
+            columns.link,
+            columns.sender,
+            *(rows[name].astype(np.int64) for name in ("frame", "time", "payload", "captured")),
+        )
+        found = Candidates(data, conversations, read, pairs.call[chosen], pairs.reply[chosen])
+        foreign, unknown = self._foreign(data, columns, read, pairs, links, sends)
+        memories = [self._dispatcher(link).matching.memory for link in links]
+        unknown |= {index for index, memory in enumerate(memories) if not quiet(memory)}
+        busy = {index for index, memory in enumerate(memories) if len(memory.segments[0]) or len(memory.segments[1])}
+        found.refuse(foreign, unknown, {index: memories[index] for index in busy})
+        chunks = found.matched(events, {id(link): index for index, link in enumerate(links)})
+        pairs.chunks[chosen] = np.where(found.right, np.arange(len(chosen)), -1)
+        return _chosen(pairs, ~has | (pairs.chunks >= 0)), chunks
 
     def _foreign(
         self, data: Bytes, columns: _Sends, read: PlainSends, pairs: _Pairs, links: list[RcLink], sends: Others
-    ) -> set[Place] | None:
-        """Memory that other messages of the callers name; None where it cannot be told."""
-        plain = (read.call | read.reply) & ~read.long
-        plain[pairs.call] = plain[pairs.reply] = True
-        words = read.words
-        plain |= read.usual & (words[:, 4] | words[:, 5] | words[:, 6] == 0)  # They name none.
-        ends = columns.directions >> 32
-        callers = np.zeros(2 * len(links), np.bool_)
-        callers[ends[pairs.call[read.long[pairs.call]]]] = True
-        others = (~plain & callers[ends]).nonzero()[0]
+    ) -> tuple[Int64s, set[int]]:
+        """Memory that other messages name: connection and sender in the upper bits, handle in the lower.
+
+        And the connections of which that cannot be told.
+        """
+        others = read.listed.copy()
+        others[pairs.call] = others[pairs.reply] = False
+        mine = read.segments.compress(others[read.segments["send"]])
+        keys = columns.directions[mine["send"]] | mine["handle"]
+        unread = (others & ~read.chunked).nonzero()[0]
         view = data.data
         headers = [
             (link, sender, decode_header(view, start, start + length, length))
             for link, sender, start, length in zip(
-                columns.link[others].tolist(),
-                columns.sender[others].tolist(),
-                *(columns.rows[name][others].tolist() for name in ("payload", "length")),
+                columns.link[unread].tolist(),
+                columns.sender[unread].tolist(),
+                *(columns.rows[name][unread].tolist() for name in ("payload", "length")),
                 strict=True,
             )
         ]
@@ -322,7 +318,9 @@ class PlainWay:
             for _, operation in sends.get(link.connection.number, ()):
                 if operation.start_known:
                     headers.append((place, operation.initiator, header_of(operation)))
-        return advertised(headers)
+        named, unknown = advertised(headers)
+        more = [(link << 1 | sender) << 32 | handle for link, sender, handle in named]
+        return np.concatenate((keys, np.array(more, np.int64))), unknown
 
     def _accepted(self, data: Bytes, links: list[RcLink], columns: _Sends, read: PlainSends, pairs: _Pairs) -> _Pairs:
         """The pairs that the listeners take in columns."""
@@ -346,7 +344,8 @@ class PlainWay:
                 read.arguments[call],
                 rows["payload"][call].astype(np.int64) + rows["captured"][call],
             )
-            accepted[mine] = listener.plain_accepted(found, self._names.names) & ~read.long[call]
+            accepted[mine] = listener.plain_accepted(found, self._names.names)
+            accepted[mine] &= ~(read.listed[call] | read.listed[reply])
         return _chosen(pairs, accepted)
 
     def _batch(
@@ -357,7 +356,7 @@ class PlainWay:
         columns: _Sends,
         read: PlainSends,
         pairs: _Pairs,
-        long: list[Long],
+        chunks: PlainChunks | None,
         events: list[Event],
     ) -> PlainBatch:
         directions = columns.directions[pairs.call]
@@ -369,14 +368,11 @@ class PlainWay:
         chosen = [links[one] for one in columns.link[pairs.call[starts]].tolist()]
         matchings = [(link, self._dispatcher(link).matching) for link in chosen]
         conversations = {link.connection.number: matching.conversation for link, matching in matchings}
-        through = pairs.transfers >= 0
-        taken = [long[one] for one in pairs.transfers[through].tolist()]
-        transfers = [(reply, transfer.operation) for reply, transfer in taken]
+        rows["chunks"] = pairs.chunks
         rows["transfer"] = -1
-        if transfers:
-            rows["transfer"][through] = np.arange(len(transfers))
-            note_transfers(rows, through, transfers)
-        plain = PlainRpcs(rows, data, runs, conversations, self._names.names, transfers)
+        if chunks is not None:
+            _note_chunks(rows, chunks)
+        plain = PlainRpcs(rows, data, runs, conversations, self._names.names, chunks)
         listened = any(matching.columns is not None for _, matching in matchings)
         busy = {connection_number(link) for _, link, operation in events if listened or operation.kind is SEND}
         return PlainBatch(plain, starts, matchings, busy, listened)
@@ -399,7 +395,7 @@ class PlainWay:
             rows[f"{side}_time"] = rows[f"{side}_end"] = packets["time"]
             rows["credits_requested" if first else "credits_granted"] = read.credits[sends]
             rows[f"{side}_send"] = packets["length"]
-            rows[f"{side}_inline"] = packets["length"] - np.where(read.long[sends], LONG_HEADER, HEADER)
+            rows[f"{side}_inline"] = packets["length"] - read.header[sends]
             rows[f"{side}_at"] = packets["payload"]
             rows[f"{side}_run"], rows[f"{side}_row"] = columns.run[sends], columns.row[sends]
             if not first:
@@ -413,30 +409,22 @@ def _chosen(pairs: _Pairs, chosen: Rows) -> _Pairs:
     return _Pairs(*(column[chosen] for column in pairs))
 
 
-def _long_replies(columns: _Sends, read: PlainSends, pairs: _Pairs, places: Int64s) -> list[tuple[Place, LongReply]]:
-    """What these pairs say of their Reply chunks."""
-    call, reply = pairs.call[places], pairs.reply[places]
-    asked, given = read.words[call], read.words[reply]
-    same = (asked[:, 8] == given[:, 8]) & (asked[:, 10:12] == given[:, 10:12]).all(axis=1)
-    frames, times = columns.rows["frame"], columns.rows["time"]
-    return [
-        (
-            (link, sender, handle),
-            LongReply(asked_at, given_at, began, ended, xid, handle, length, high << 32 | low, returned, right),
-        )
-        for link, sender, asked_at, given_at, began, ended, xid, handle, length, high, low, returned, right in zip(
-            columns.link[call].tolist(),
-            columns.sender[call].tolist(),
-            frames[call].tolist(),
-            frames[reply].tolist(),
-            times[call].tolist(),
-            times[reply].tolist(),
-            *(asked[:, word].tolist() for word in (0, 8, 9, 10, 11)),
-            given[:, 9].tolist(),
-            same.tolist(),
-            strict=True,
-        )
-    ]
+def _note_chunks(rows: Rows, chunks: PlainChunks) -> None:
+    """What RPC rows say of their chunks."""
+    through = rows["chunks"] >= 0
+    mine = rows["chunks"][through]
+    segments = chunks.counts()[mine]
+    for kind, name in enumerate(("read", "write", "reply")):
+        rows["reply_chunk_bytes" if name == "reply" else f"{name}_bytes"][through] = chunks.transferred[mine, kind]
+        rows[f"{name}_segments"][through] = segments[:, kind]
+        rows[f"{name}_chunks"][through] = segments[:, kind] > 0
+    rows["latency_reads"][through] = chunks.reads[mine]
+    rows["latency_writes"][through] = chunks.writes[mine]
+    rows["latency_server"][through] -= chunks.reads[mine] + chunks.writes[mine]
+    rows["retransmissions"][through] = chunks.retransmissions[mine]
+    long = (segments == (0, 0, 1)).all(axis=1) & (chunks.results[mine] >= 0)
+    long &= np.diff(chunks.used)[chunks.firsts[mine]] == 1
+    rows["transfer"][through] = np.where(long, mine, -1)
 
 
 def _columns(runs: list[LinkRun], index: dict[int, int]) -> _Sends:

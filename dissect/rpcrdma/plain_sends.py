@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, big_endian_words, distinct, windows
+from ..arrays import Bytes, Int64s, Rows, big_endian_words, distinct, windows
 from ..layers.oncrpc_codes import CALL, MSG_ACCEPTED, REPLY, RPC_VERSION, RPCSEC_GSS, SUCCESS
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc import compound as nfs4
@@ -22,14 +22,17 @@ from ..onc.rpc_header import MAX_AUTH
 from ..onc.status import reply_status
 from ..onc.xdr import words2
 from ..transport.operations import Operation
-from .messages import HEADER, LONG_HEADER
+from .chunk_lists import READ_LIST, REPLY_CHUNK, SEGMENT, WRITE_LIST, read_chunk_lists
+from .messages import HEADER
 from .rpc_table import ProcedureNames, RpcNames
 
 SHORTEST_CALL = 40
 """Of the RPC message."""
-SHORTEST_REPLY = HEADER + 24
-_WORDS = 20
-"""That are read of every Send: to the length of a call's credential behind either header."""
+SHORTEST_REPLY = 24
+_WORDS = 7
+"""Of a header without chunks."""
+_RPC_WORDS = 8
+"""That are read of every RPC message: to the length of a call's credential."""
 MAX_NAMES = 1 << 14
 """Distinct procedures and statuses that are remembered."""
 
@@ -38,18 +41,26 @@ class PlainSends(NamedTuple):
     """One row for each Send."""
 
     words: Int64s
-    """The first words, (n, 20); zeros where the bytes of all frames end."""
+    """The first words, (n, 7); zeros where the bytes of all frames end."""
     usual: NDArray[np.bool_]
     """An RDMA_MSG or RDMA_NOMSG of version 1."""
     call: NDArray[np.bool_]
     """A plain call; its arguments begin at ``arguments``."""
     reply: NDArray[np.bool_]
-    """A plain reply: accepted, and executed; or one through a Reply chunk of one segment."""
-    long: NDArray[np.bool_]
-    """It has a Reply chunk of one segment."""
-    procedures: Int64s
-    """Of calls: program, version and procedure, (n, 3)."""
+    """A plain reply: accepted, and executed; or one through a Reply chunk."""
+    listed: NDArray[np.bool_]
+    """It has chunks."""
+    header: Int64s
+    """Bytes of the transport header."""
+    rpc: Int64s
+    """The words behind it, (n, 8)."""
     arguments: Int64s
+    chunked: NDArray[np.bool_]
+    """It has chunks, and they are among the ``segments``."""
+    counts: Int64s
+    """How many of these are in its Read list, its Write chunk and its Reply chunk, (n, 3)."""
+    segments: Rows
+    """SEGMENT rows of all Sends, in their order."""
 
     @property
     def xids(self) -> Int64s:
@@ -60,21 +71,42 @@ class PlainSends(NamedTuple):
     def credits(self) -> Int64s:
         return self.words[:, 2]
 
+    @property
+    def procedures(self) -> Int64s:
+        """Of calls: program, version and procedure, (n, 3)."""
+        return self.rpc[:, 3:6]
+
+    @property
+    def firsts(self) -> Int64s:
+        """Of each Send the first of its segments, and one more: where the last ones end."""
+        return np.append(0, np.cumsum(self.counts.sum(axis=1)))
+
 
 def read_sends(data: Bytes, at: Int64s, size: Int64s) -> PlainSends:
     """Read the Sends at ``data[at[i]:at[i] + size[i]]``, each of them whole."""
-    words = _first_words(data, at)
+    first = _words_at(data, at, _WORDS + _RPC_WORDS)
+    words, rpc = first[:, :_WORDS], first[:, _WORDS:]
     usual = (words[:, 1] == 1) & (words[:, 3] <= RDMA_NOMSG) & (size >= HEADER)
     inline = words[:, 3] == RDMA_MSG
-    bare = usual & (words[:, 4] | words[:, 5] == 0)
-    long = bare & (words[:, 6] == 1) & (words[:, 7] == 1) & (size >= LONG_HEADER)
-    bare &= words[:, 6] == 0
-    rpc = np.where(long[:, None], words[:, 12:20], words[:, 7:15])
-    call = inline & (bare | long) & (rpc[:, 0] == words[:, 0]) & (rpc[:, 1] == CALL)
-    call &= (rpc[:, 2] == RPC_VERSION) & (rpc[:, 6] != RPCSEC_GSS) & (rpc[:, 7] <= MAX_AUTH)
-    header = np.where(long, LONG_HEADER, HEADER)
-    call &= size >= header + SHORTEST_CALL
     end = at + size
+    header = np.full(len(at), HEADER)
+    listed = usual & (words[:, 4] | words[:, 5] | words[:, 6] != 0)
+    chunked = np.zeros(len(at), np.bool_)
+    counts = np.zeros((len(at), 3), np.int64)
+    segments = np.empty(0, SEGMENT)
+    rows = listed.nonzero()[0]
+    if len(rows):
+        lists = read_chunk_lists(data, at[rows], end[rows])
+        segments = lists.segments
+        segments["send"] = rows[segments["send"]]
+        rows = rows[lists.read]
+        chunked[rows] = True
+        header[rows], counts[rows] = lists.header[lists.read], lists.counts[lists.read]
+        rpc[rows] = _words_at(data, at[rows] + header[rows], _RPC_WORDS)
+    known = chunked | (usual & ~listed)
+    same = rpc[:, 0] == words[:, 0]
+    call = inline & known & same & (rpc[:, 1] == CALL) & (rpc[:, 2] == RPC_VERSION)
+    call &= (rpc[:, 6] != RPCSEC_GSS) & (rpc[:, 7] <= MAX_AUTH) & (size >= header + SHORTEST_CALL)
     arguments = at + header + 32 + (rpc[:, 7] + 3 & -4)
     call &= arguments + 8 <= end
     rows = call.nonzero()[0]
@@ -83,22 +115,24 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s) -> PlainSends:
     call &= verifier <= MAX_AUTH
     arguments += 8 + (verifier + 3 & -4)
     call &= arguments <= end
-    reply = inline & bare & (words[:, 7] == words[:, 0]) & (words[:, 8] == REPLY) & (size >= SHORTEST_REPLY)
     # Accepted, with an empty AUTH_NONE verifier, and SUCCESS.
-    reply &= (words[:, 9] == MSG_ACCEPTED) & (words[:, 10] | words[:, 11] | words[:, 12] == 0)
-    reply |= ~inline & long & (size == LONG_HEADER)
-    return PlainSends(words, usual, call, reply, long, rpc[:, 3:6], arguments)
+    reply = inline & known & same & (rpc[:, 1] == REPLY) & (rpc[:, 2] == MSG_ACCEPTED)
+    reply &= (rpc[:, 3] | rpc[:, 4] | rpc[:, 5] == 0) & (size >= header + SHORTEST_REPLY)
+    reply |= ~inline & chunked & (counts[:, WRITE_LIST] == 0) & (counts[:, REPLY_CHUNK] > 0) & (size == header)
+    reply &= counts[:, READ_LIST] == 0
+    return PlainSends(words, usual, call, reply, listed, header, rpc, arguments, chunked, counts, segments)
 
 
 assert SUCCESS == 0
 
 
-def _first_words(data: Bytes, at: Int64s) -> Int64s:
-    width = 4 * _WORDS
+def _words_at(data: Bytes, at: Int64s, count: int) -> Int64s:
+    """So many words from each place on; zeros where the bytes end."""
+    width = 4 * count
     near = at > len(data) - width
     if not near.any():
         return big_endian_words(windows(data, width)[at])
-    found = np.zeros((len(at), _WORDS), np.int64)
+    found = np.zeros((len(at), count), np.int64)
     found[~near] = big_endian_words(windows(data, width)[at[~near]])
     for row in near.nonzero()[0].tolist():
         there = bytes(data[int(at[row]) : int(at[row]) + width])
@@ -130,10 +164,11 @@ class PlainNames:
         """It has so many that a new one should take over."""
         return self._sequences.full or len(self._procedures) + len(self._statuses) > MAX_NAMES
 
-    def procedures(self, data: Bytes, sends: PlainSends, calls: Int64s, ends: Int64s) -> Int64s:
+    def procedures(self, data: Bytes, sends: PlainSends, calls: Int64s, ends: Int64s, reduced: Int64s) -> Int64s:
         """Of the rows ``calls`` the index into ``names.procedures``; -1 for a COMPOUND that is not plain.
 
-        ``ends``: of the Sends in ``data``, one for each of these rows.
+        ``ends``: of the Sends in ``data``, one for each of these rows; ``reduced``: where a Read chunk took data out,
+        -1 for nowhere.
         """
         called = sends.procedures[calls]
         first, which = distinct(called[:, 0], called[:, 1], called[:, 2])
@@ -147,7 +182,7 @@ class PlainNames:
                 continue
             mine = (which == kind).nonzero()[0]
             found = compound_calls(
-                data, sends.arguments[calls[mine]], ends[mine], self._sequences, name == "CB_COMPOUND"
+                data, sends.arguments[calls[mine]], ends[mine], self._sequences, name == "CB_COMPOUND", reduced[mine]
             )
             walked[mine], minor[mine], sequence[mine] = found
         first, each = distinct(which, minor, sequence)

@@ -262,8 +262,8 @@ class _Plain:
         starts = self.rows["reply_at"] + HEADER
         ends = self.rows["reply_at"] + self.rows["reply_send"]
         for row in through.nonzero()[0].tolist():
-            reply, operation = self.table.transfers[int(self.rows["transfer"][row])]
-            data, start, end = operation.payload.first()
+            reply = self.table.long_reply(int(self.rows["transfer"][row]))
+            data, start, end = reply.operation.payload.first()
             inside = cast(object, data.obj) is self.data and end - start == reply.returned
             starts[row], ends[row] = (start, end) if inside else (-1, -1)
         return starts, ends

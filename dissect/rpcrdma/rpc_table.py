@@ -37,14 +37,15 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
                                   ``RpcTable.data``; -1 in others
     call_run, call_row, reply_run, reply_row          int32   plain rows: where their Sends are
                                   among the runs of Sends of the batch; else -1
-    transfer              int32   plain rows: index into ``PlainRpcs.transfers``; -1 without a Reply chunk, and in
-                                  others
+    chunks                int32   plain rows: index into ``PlainRpcs.chunks``; -1 without chunks, and in others
+    transfer              int32   the same where the reply came by one RDMA Write through a Reply chunk of one
+                                  segment, which is the only chunk
 
 A plain row has both messages, each version 1 and in one packet, whole in the capture, with its RPC header's XID equal
 to rdma_xid and a status that was read; its state is 'complete' or 'error'; its credential is not RPCSEC_GSS; neither
-message has immediate data, and the call invalidates no handle; nothing is damaged, noted or ambiguous.  Its messages
-are RDMA_MSG without chunks, and its latency is all server; or the reply came by one RDMA Write through a Reply chunk
-of one segment, which then is its only chunk.
+message has immediate data, and the call invalidates no handle; nothing is damaged, noted or ambiguous.  Its call is
+RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full, each by
+RDMA Reads or Writes of its own; see ``PlainChunks``.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, take, unique
+from ..arrays import Bytes, Int64s, Rows, some, take, unique
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..transport.delays import RcDelays
 from ..transport.operations import Operation
 from ..transport.send_runs import SendRun
+from .chunk_columns import LongReply, PlainChunks
 from .conversation import Conversation
-from .messages import HEADER, Message, TransportHeader
-from .plain_long_replies import LongReply, complete
+from .messages import Message, TransportHeader
 from .rpcs import DUPLICATE_REPLY, Latency, Rpc
 
 STATES = ("complete", "error", "damaged", "undecidable", "no reply", "no call", DUPLICATE_REPLY)
@@ -121,13 +122,14 @@ RPC = np.dtype(
         ("call_row", "i4"),
         ("reply_run", "i4"),
         ("reply_row", "i4"),
+        ("chunks", "i4"),
         ("transfer", "i4"),
     ]
 )
 
 
 COLUMNS: tuple[str, ...] = RPC.names or ()
-PLACES = ("call_at", "reply_at", "call_run", "call_row", "reply_run", "reply_row", "transfer")
+PLACES = ("call_at", "reply_at", "call_run", "call_row", "reply_run", "reply_row", "chunks", "transfer")
 """Columns that only plain rows have."""
 
 
@@ -180,8 +182,7 @@ class PlainRpcs:
     conversations: dict[int, Conversation]
     """By connection number."""
     names: RpcNames
-    transfers: list[tuple[LongReply, Operation]]
-    """What came through Reply chunks, and the RDMA Write of each."""
+    chunks: PlainChunks | None = None
     dropped: bool = False
     """The bytes are not held any more."""
 
@@ -189,7 +190,7 @@ class PlainRpcs:
         """Note what RPCs of connection ``number`` waited for retransmissions."""
         moments = np.array(delays.moments, np.int64)
         rows = self.rows
-        there = np.isin(rows["call_time"], moments) | np.isin(rows["reply_time"], moments) | (rows["transfer"] >= 0)
+        there = np.isin(rows["call_time"], moments) | np.isin(rows["reply_time"], moments) | (rows["chunks"] >= 0)
         for row in (there & (rows["connection"] == number)).nonzero()[0].tolist():
             rows["retransmission_delay"][row] = delays.of(made(self, rows[row : row + 1])[0].data_operations)
 
@@ -199,8 +200,9 @@ class PlainRpcs:
         self.data = np.empty(0, np.uint8)
         for run in self.runs:
             run.drop()
-        for _, operation in self.transfers:
-            operation.payload.drop()
+        if self.chunks is not None:
+            for operation in self.chunks.operations:
+                operation.payload.drop()
 
 
 class RpcTable(Sequence[Rpc]):
@@ -243,11 +245,7 @@ class RpcTable(Sequence[Rpc]):
             return self
         plain = None
         if self._from is not None:
-            rows = take(self.plain_rows, mask[self.plain])
-            through = rows["transfer"] >= 0
-            transfers = [self._from.transfers[place] for place in rows["transfer"][through].tolist()]
-            rows["transfer"][through] = np.arange(len(transfers))
-            plain = replace(self._from, rows=rows, transfers=transfers)
+            plain = replace(self._from, rows=take(self.plain_rows, mask[self.plain]))
         kept = mask[self.places]
         places = (np.cumsum(mask) - 1)[self.places[kept]]
         return RpcTable([*compress(self.objects, kept.tolist())], plain, places, self.names)
@@ -272,10 +270,30 @@ class RpcTable(Sequence[Rpc]):
             found = next(rpc.conversation for rpc in self.objects if rpc.connection.number == number)
         return found
 
-    @property
-    def transfers(self) -> list[tuple[LongReply, Operation]]:
-        """What came through the Reply chunks of plain rows, and the RDMA Write of each."""
-        return self._from.transfers if self._from is not None else []
+    def long_reply(self, transfer: int) -> LongReply:
+        """How the reply of a plain row came, which has this ``transfer``."""
+        assert self._from is not None and self._from.chunks is not None
+        return self._from.chunks.long_reply(transfer)
+
+    def advertised(self, rows: Rows) -> Int64s:
+        """Bytes of the Read, Write and Reply chunks of some plain rows, (n, 3)."""
+        found = np.zeros((len(rows), 3), np.int64)
+        if self._from is not None and self._from.chunks is not None:
+            there = rows["chunks"] >= 0
+            found[there] = self._from.chunks.advertised[rows["chunks"][there]]
+        return found
+
+    def with_few_chunks(self) -> RpcTable:
+        """The same, where RPCs with chunks are objects but for those that have a ``transfer``."""
+        rows = self.plain_rows
+        many = (rows["chunks"] >= 0) & (rows["transfer"] < 0)
+        if self._from is None or not some(many):
+            return self
+        made_of = dict(zip(self.plain[many].tolist(), self.plain_rpcs(take(rows, many)), strict=True))
+        made_of.update(zip(self.places.tolist(), self.objects, strict=True))
+        places = np.array(sorted(made_of), np.int64)
+        plain = replace(self._from, rows=take(rows, ~many))
+        return RpcTable([made_of[place] for place in places.tolist()], plain, places, self.names)
 
     @property
     def data(self) -> Bytes:
@@ -325,8 +343,8 @@ TOGETHER = 1024
 _EMPTY = memoryview(b"")
 _MADE_OF = (
     "number", "connection", "caller", "xid", "procedure", "status", "state", "order", "latency",
-    "latency_server", "latency_writes", "retransmission_delay", "credits_requested", "credits_granted",
-    "call_inline", "reply_inline", "call_at", "reply_at", "transfer",
+    "latency_reads", "latency_server", "latency_writes", "retransmission_delay", "credits_requested",
+    "credits_granted", "call_send", "reply_send", "call_inline", "reply_inline", "call_at", "reply_at", "chunks",
 )  # fmt: skip
 
 
@@ -347,21 +365,24 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
         state,
         order,
         latency,
+        reads,
         server,
         writes,
         delay,
         requested,
         granted,
+        call_send,
+        reply_send,
         called,
         replied,
         call_at,
         reply_at,
-        transfer,
+        chunks,
     ) in zip(calls, replies, zip(*(rows[name].tolist() for name in _MADE_OF), strict=True), strict=True):
-        asked = TransportHeader(xid, 1, requested, RDMA_MSG, length=HEADER)
-        answered = TransportHeader(xid, 1, granted, RDMA_MSG, length=HEADER)
-        call_at += HEADER
-        reply_at += HEADER
+        asked = TransportHeader(xid, 1, requested, RDMA_MSG, length=call_send - called)
+        answered = TransportHeader(xid, 1, granted, RDMA_MSG, length=reply_send - replied)
+        call_at += call_send - called
+        reply_at += reply_send - replied
         names = procedures[procedure]
         result, failed = statuses[status]
         found.append(
@@ -382,13 +403,14 @@ def made(plain: PlainRpcs, rows: Rows) -> list[Rpc]:
                 result,
                 failed,
                 STATES[state],
-                latency=Latency(latency, 0, 0, server, writes, 0),
+                latency=Latency(latency, 0, reads, server, writes, 0),
                 order=order,
                 retransmission_delay=delay,
             )
         )
-        if transfer >= 0:
-            complete(found[-1], *plain.transfers[transfer])
+        if chunks >= 0:
+            assert plain.chunks is not None
+            plain.chunks.complete(chunks, found[-1])
     return found
 
 

@@ -1,0 +1,128 @@
+"""The chunks of the plain RPCs of a batch, in columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import Int64s, Rows
+from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..transport.operations import Operation
+from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
+from .messages import ReadChunk, Segment, WriteChunk
+from .rpcs import ChunkUse, Rpc, SegmentUse
+
+_KINDS = "read", "write", "reply"
+
+
+class LongReply(NamedTuple):
+    """A reply through a Reply chunk of one segment, by one RDMA Write."""
+
+    length: int
+    """Bytes of the chunk."""
+    returned: int
+    operation: Operation
+
+
+@dataclass(slots=True)
+class PlainChunks:
+    """The chunks of plain RPCs, which are counted from 0 on.
+
+    At most one Read chunk, one Write chunk and a Reply chunk each, in this order.
+    """
+
+    firsts: Int64s
+    """Of each RPC the first of its ``segments``, and one more: where the last ones end."""
+    segments: Rows
+    """SEGMENT rows."""
+    returned: Int64s
+    """Of each segment the length that the reply returns; -1 where it returns none."""
+    used: Int64s
+    """Of each segment the first of its ``operations``, and one more: where the last ones end."""
+    operations: list[Operation]
+    advertised: Int64s
+    """Of each RPC the bytes of the three kinds of chunks, (n, 3)."""
+    transferred: Int64s
+    reads: Int64s
+    """Of each RPC nanoseconds of its RDMA Reads."""
+    writes: Int64s
+    retransmissions: Int64s
+    results: Int64s
+    """Of each RPC whose reply came through the Reply chunk, the first word of its results; of others -1."""
+
+    def counts(self) -> Int64s:
+        """Of each RPC the segments of the three kinds, (n, 3)."""
+        rpcs = np.repeat(np.arange(len(self.firsts) - 1), np.diff(self.firsts))
+        cells = np.bincount(rpcs * 3 + self.segments["list"], minlength=3 * (len(self.firsts) - 1))
+        return cells.reshape(-1, 3)
+
+    def chosen(self, rpcs: Int64s) -> PlainChunks:
+        """Those of some RPCs, which are counted anew."""
+        segments, firsts = ranges(self.firsts, rpcs)
+        operations, used = ranges(self.used, segments)
+        return PlainChunks(
+            firsts,
+            self.segments.take(segments),
+            self.returned[segments],
+            used,
+            [self.operations[index] for index in operations.tolist()],
+            *(
+                one[rpcs]
+                for one in (
+                    self.advertised, self.transferred, self.reads, self.writes, self.retransmissions, self.results,
+                )
+            ),
+        )  # fmt: skip
+
+    def long_reply(self, rpc: int) -> LongReply:
+        """Of an RPC that has nothing else."""
+        segment = int(self.firsts[rpc])
+        returned = int(self.returned[segment])
+        return LongReply(int(self.segments["length"][segment]), returned, self.operations[int(self.used[segment])])
+
+    def complete(self, index: int, rpc: Rpc) -> None:
+        """Give an Rpc that was made as if its Sends had no chunks those of the RPC ``index``."""
+        assert rpc.call is not None and rpc.reply is not None
+        first, behind = int(self.firsts[index]), int(self.firsts[index + 1])
+        rows = self.segments[first:behind]
+        uses: list[list[SegmentUse]] = [[], [], []]
+        for list_, handle, length, offset, returned, start, end in zip(
+            *(rows[name].tolist() for name in ("list", "handle", "length", "offset")),
+            self.returned[first:behind].tolist(),
+            self.used[first:behind].tolist(),
+            self.used[first + 1 : behind + 1].tolist(),
+            strict=True,
+        ):
+            segment = Segment(handle, length, offset & 0xFFFFFFFFFFFFFFFF)
+            uses[list_].append(SegmentUse(segment, returned if returned >= 0 else None, self.operations[start:end]))
+        call, reply = rpc.call.header, rpc.reply.header
+        given = [tuple([use.advertised for use in one]) for one in uses]
+        back = [
+            tuple([use.advertised._replace(length=use.returned) for use in one if use.returned is not None])
+            for one in uses
+        ]
+        position = int(rows["position"][0]) if uses[READ_LIST] else None
+        if position is not None:
+            call.reads = (ReadChunk(position, given[READ_LIST]),)
+        for header, segments in ((call, given), (reply, back)):
+            if segments[WRITE_LIST]:
+                header.writes = (WriteChunk(segments[WRITE_LIST]),)
+            if segments[REPLY_CHUNK]:
+                header.reply = WriteChunk(segments[REPLY_CHUNK])
+        if self.results[index] >= 0:
+            reply.procedure = RDMA_NOMSG
+        rpc.chunks = [
+            ChunkUse(kind, position if kind == "read" else None, one)
+            for kind, one in zip(_KINDS, uses, strict=True)
+            if one
+        ]
+
+
+def ranges(bounds: Int64s, chosen: Int64s) -> tuple[Int64s, Int64s]:
+    """The indices in the ranges that are chosen of those between ``bounds``; and their own bounds."""
+    sizes = np.diff(bounds)[chosen]
+    ends = np.cumsum(sizes)
+    within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
+    return np.repeat(bounds[:-1][chosen], sizes) + within, np.append(0, ends)
