@@ -19,9 +19,9 @@ from ..layers.rpcrdma_codes import RDMA_MSG
 from ..measure.call_order import MAX_HELD, CallOrder
 from ..measure.late_paths import MAX_LATE, KnownPaths, LatePaths, LateRow
 from ..measure.path_learner import PathLearner
+from ..rpcrdma.chunk_columns import LongReply, of_long_reply
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.messages import HEADER, Message, TransportHeader
-from ..rpcrdma.plain_long_replies import LongReply, complete
+from ..rpcrdma.messages import HEADER, LONG_HEADER, Message, TransportHeader
 from ..rpcrdma.rpc_table import STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Latency, Rpc
 from ..text_columns import Decimal, Piece, Texts, chosen, encoded_once, page
@@ -238,7 +238,7 @@ class RpcLines:
         for name in _OF_REPLY_CHUNK:
             template = template.replace(f"{_MARKS[name]:#018x}", f"%({name})#018x")
             template = template.replace(str(_MARKS[name]), f"%({name})d")
-        transfers = (table.transfers[place][0] for place in table.plain_rows["transfer"][through].tolist())
+        transfers = (table.long_reply(place) for place in table.plain_rows["transfer"][through].tolist())
         texts = ["[]", *(template % one._asdict() for one in transfers)]
         return Texts(texts, np.where(through, np.cumsum(through), 0))
 
@@ -279,7 +279,8 @@ def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, ca
             Payload(length, length),
             invalidate=_MARKS["invalidated"] if side == "reply" else None,
         )
-        header = TransportHeader(_MARKS["xid"], 1, _MARKS[credits], RDMA_MSG, length=HEADER)
+        header_length = LONG_HEADER if through else HEADER
+        header = TransportHeader(_MARKS["xid"], 1, _MARKS[credits], RDMA_MSG, length=header_length)
         messages.append(Message(operation, header, memoryview(b""), 0, 0, _MARKS[f"{side}_inline"]))
     messages[0].operation.retransmissions = _MARKS["retransmissions"]
     found = Rpc(
@@ -306,5 +307,5 @@ def _marked(procedure: ProcedureNames, status: str, failed: bool, state: str, ca
     if through:
         handle, length, offset, returned = (_MARKS[name] for name in _OF_REPLY_CHUNK)
         written = Operation(WRITE, 1 - caller, 0, 0, 0, 0, returned, Payload(), address=offset)
-        complete(found, LongReply(0, 0, 0, 0, 0, handle, length, offset, returned, True), written)
+        of_long_reply(LongReply(handle, length, offset, returned, written)).complete(0, found)
     return found

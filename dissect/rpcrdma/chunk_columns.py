@@ -10,18 +10,21 @@ import numpy as np
 from ..arrays import Int64s, Rows
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..transport.operations import Operation
-from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
+from .chunk_lists import READ_LIST, REPLY_CHUNK, SEGMENT, WRITE_LIST
 from .messages import ReadChunk, Segment, WriteChunk
 from .rpcs import ChunkUse, Rpc, SegmentUse
 
 _KINDS = "read", "write", "reply"
+_MAX_OFFSET = (1 << 64) - 1
 
 
 class LongReply(NamedTuple):
     """A reply through a Reply chunk of one segment, by one RDMA Write."""
 
+    handle: int
     length: int
     """Bytes of the chunk."""
+    offset: int
     returned: int
     operation: Operation
 
@@ -79,8 +82,14 @@ class PlainChunks:
     def long_reply(self, rpc: int) -> LongReply:
         """Of an RPC that has nothing else."""
         segment = int(self.firsts[rpc])
-        returned = int(self.returned[segment])
-        return LongReply(int(self.segments["length"][segment]), returned, self.operations[int(self.used[segment])])
+        row = self.segments[segment]
+        return LongReply(
+            int(row["handle"]),
+            int(row["length"]),
+            int(row["offset"]) & _MAX_OFFSET,
+            int(self.returned[segment]),
+            self.operations[int(self.used[segment])],
+        )
 
     def complete(self, index: int, rpc: Rpc) -> None:
         """Give an Rpc that was made as if its Sends had no chunks those of the RPC ``index``."""
@@ -95,7 +104,7 @@ class PlainChunks:
             self.used[first + 1 : behind + 1].tolist(),
             strict=True,
         ):
-            segment = Segment(handle, length, offset & 0xFFFFFFFFFFFFFFFF)
+            segment = Segment(handle, length, offset & _MAX_OFFSET)
             uses[list_].append(SegmentUse(segment, returned if returned >= 0 else None, self.operations[start:end]))
         call, reply = rpc.call.header, rpc.reply.header
         given = [tuple([use.advertised for use in one]) for one in uses]
@@ -126,3 +135,15 @@ def ranges(bounds: Int64s, chosen: Int64s) -> tuple[Int64s, Int64s]:
     ends = np.cumsum(sizes)
     within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
     return np.repeat(bounds[:-1][chosen], sizes) + within, np.append(0, ends)
+
+
+def of_long_reply(reply: LongReply) -> PlainChunks:
+    """Those of an RPC that has nothing else."""
+    segment = np.zeros(1, SEGMENT)
+    segment["list"] = REPLY_CHUNK
+    segment["handle"], segment["length"], segment["offset"] = reply.handle, reply.length, reply.offset
+    bytes_ = np.zeros((1, 3), np.int64)
+    none = np.zeros(1, np.int64)
+    edges = np.arange(2)
+    returned = np.array([reply.returned])
+    return PlainChunks(edges, segment, returned, edges, [reply.operation], bytes_, bytes_, none, none, none, none)
