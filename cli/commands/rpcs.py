@@ -69,7 +69,8 @@ def command(
 
     Times are seconds since the first frame of the capture.  "how" says how payloads travelled: r Read chunk,
     0 position-zero Read chunk, w Write chunk, R Reply chunk, nothing where everything was inline; "<" marks a backward
-    call, made by the server.  A wide terminal shows who calls, and offset and count of READs, WRITEs and their likes.
+    call, made by the server.  A wide terminal shows who calls, offset and count of READs, WRITEs and their likes, and
+    the status; "accepted" is that of a reply whose results are encrypted.
     The path is that of the file that a call names, as it was called then, though only a later reply may say so.  Where
     20,000 lines wait for that, the whole capture is read for names; not with --follow, nor from a pipe.  … stands for
     directories that no call named, FH for a file of which only the handle is known.

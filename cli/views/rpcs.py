@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from rdmascope.dissect.layers.oncrpc_codes import GSS_PRIVACY, GSS_PROCEDURE_NAMES, RPCSEC_GSS_DATA
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.onc.shapes.flat import FlatFields
@@ -28,8 +29,10 @@ COLUMNS = (
     ("user", 5, 150),
     ("offset", 10, 130),
     ("count", 8, 130),
+    ("status", 14, 160),
 )
-"""Name, width, and from which width of the terminal on; procedure and path follow with whatever room is left."""
+"""Name, width, and from which width of the terminal on; procedure and path follow with whatever room is left.  Without
+the column, the status of what failed stands before the procedure."""
 NARROW = 110
 WHOLE_TIME = 26
 """Width of a date and time."""
@@ -81,9 +84,17 @@ def frames(rpc: Rpc) -> str:
 
 
 def title(rpc: Rpc, full: bool = True) -> str:
-    """'NFSv4.2 SEQUENCE PUTFH READ'."""
+    """'NFSv4.2 SEQUENCE PUTFH READ', 'NFSv4 RPCSEC_GSS_INIT'."""
     name = procedure_label(rpc.name, rpc.operations, full=full)
+    if rpc.gss is not None and rpc.gss.procedure != RPCSEC_GSS_DATA:
+        name = GSS_PROCEDURE_NAMES.get(rpc.gss.procedure, f"RPCSEC_GSS procedure {rpc.gss.procedure}")
+    elif _encrypted(rpc):
+        name += " (encrypted by RPCSEC_GSS)"
     return f"{program_label(rpc.program, rpc.version, rpc.minor_version)} {name}"
+
+
+def _encrypted(rpc: Rpc) -> bool:
+    return rpc.gss is not None and rpc.gss.service == GSS_PRIVACY and rpc.gss.procedure == RPCSEC_GSS_DATA
 
 
 def outcome(rpc: Rpc) -> Text:
@@ -96,7 +107,7 @@ def outcome(rpc: Rpc) -> Text:
 
 def header(layout: RpcLine) -> Text:
     """The names of the columns."""
-    cells = [f"{name:>{width}}" for name, width in layout.names]
+    cells = [f"{name:{'<' if name == 'status' else '>'}{width}}" for name, width in layout.names]
     if layout.place_width:
         cells.append(f" {'file:frames':<{layout.place_width}}")
     return Text(" ".join(cells) + "  procedure  path")
@@ -119,12 +130,19 @@ def line(rpc: Rpc, fields: FlatFields, path: str | None, layout: RpcLine, place:
         "offset": "-" if fields.offset is None else str(fields.offset),
         "count": "-" if fields.count is None else size(fields.count),
     }
-    cells = [f"{values[name]:>{width}}" for name, width in layout.names]
+    cells = [f"{values[name]:>{width}}" for name, width in layout.names if name in values]
+    text = Text(" ".join(cells))
+    ended = outcome(rpc)
+    if len(cells) < len(layout.names):
+        status = ended.plain
+        if rpc.state == "complete":
+            status = "accepted" if _encrypted(rpc) else rpc.status or "-"
+        text.append(" ").append(f"{status:<14}", ended.style if rpc.state != "complete" else "")
     if place is not None:
-        cells.append(f" {place}")
-    text = Text(" ".join(cells) + "  ")
-    if rpc.state != "complete":
-        text.append_text(outcome(rpc))
+        text.append(f"  {place}")
+    text.append("  ")
+    if len(cells) == len(layout.names) and rpc.state != "complete":
+        text.append_text(ended)
         text.append("  ")
     if rpc.psn_errors:
         text.append("PSN reused", "red")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from struct import error as StructError
 from zlib import crc32
 
+from ..layers.oncrpc_codes import GSS_PROCEDURE_NAMES, RPCSEC_GSS_DATA
 from . import nfs3
 from .compound import compound_call, compound_reply, operation_names
 from .programs import NFS, NFS_CALLBACK, procedure_name, program_name
@@ -40,11 +41,13 @@ def call_summary(
     head = call_head(data, start, end)
     if head is None:
         return ""
-    program, version, procedure, _, offset = head
+    program, version, procedure, gss, offset = head
     body = start + offset
     detail = ""
     minor: int | None = None
-    if not offset:
+    if gss is not None and gss.procedure != RPCSEC_GSS_DATA:
+        detail = f", {GSS_PROCEDURE_NAMES.get(gss.procedure, 'RPCSEC_GSS')}"
+    elif not offset:
         header = call_header(data, start, end)
         detail = f" [{header.reason}]" if header is not None and header.reason else ""
     elif is_compound(program, version, procedure):
