@@ -45,6 +45,10 @@ COMMANDS = {
 """Each is a module of the same name, imported when it is run: ``--help`` must not wait for NumPy."""
 
 
+TSHARK_OPTIONS = {"-r": True, "-Y": True, "-w": True, "-t": True, "-c": True, "-V": False, "-n": False}
+"""What is understood without a command, and whether a value follows."""
+
+
 def _end_in_order() -> list[int]:
     """SIGTERM and SIGHUP, where they are not ignored, end the command as Ctrl-C does: temporary files are removed.
 
@@ -61,6 +65,27 @@ def _end_in_order() -> list[int]:
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, end)
     return came
+
+
+def _as_for_tshark(args: list[str]) -> list[str]:
+    """The arguments of ``packets``, where they begin with an option of tshark's and name a file with -r."""
+    if not args or (args[0] not in TSHARK_OPTIONS and args[0][:2] != "-r"):
+        return args
+    files: list[str] = []
+    others: list[str] = []
+    given = iter(args)
+    for one in given:
+        if one == "-r":
+            files += [next(given, "")]
+        elif one[:2] == "-r":
+            files.append(one[2:])
+        else:
+            others.append(one)
+            if TSHARK_OPTIONS.get(one):
+                others += [value for value in [next(given, None)] if value is not None]
+    if not files or "" in files:
+        raise click.UsageError("-r takes a FILE; then -Y FILTER, -w OUT, -t FORMAT, -c N, -V and -n are understood")
+    return ["packets", *others, "--", *files]
 
 
 class ClosedOutputError(Exception):
@@ -87,12 +112,20 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What is typed as for tshark, -r FILE somewhere and no command, lists packets."""
+        return super().parse_args(ctx, _as_for_tshark(args))
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and (args[0] == "-" or os.path.exists(args[0])):
+            args = ["report", *args]  # A file of a command's name is given as ./NAME.
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches  # Only here: every start would pay for it.
 
+            if not args[0].replace("-", "").isalnum():
+                raise click.UsageError(f"{args[0]}: no such file, and no command")
             near = get_close_matches(args[0], COMMANDS, 2, 0.6)
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(COMMANDS)}"
             raise click.UsageError(f"no command {args[0]!r}; {hint}")
@@ -175,6 +208,9 @@ def _print_manual(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """See the RPCs inside RDMA: NFS over RoCE, InfiniBand and iWARP, reassembled, timed and named.
+
+    rdmascope FILE alone is rdmascope report FILE; a file of a command's name is given as ./NAME. rdmascope -r FILE
+    lists packets, and takes -Y, -w, -t, -c, -V and -n as tshark does.
 
     \b
     Example: what does this capture hold, what was slow, and why?

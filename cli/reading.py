@@ -163,7 +163,8 @@ class Reading(Session):
                 self._progress = at
                 yield from super()._read(line)
         finally:
-            gc.freeze()  # Nor will it be: looking through it takes as long as a tenth of the reading.
+            if "duckdb" not in sys.modules:  # Which complains about what is left of it.
+                gc.freeze()  # Nor will it be garbage: looking through it takes as long as a tenth of the reading.
             if before:
                 gc.enable()
 

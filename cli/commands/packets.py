@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import wraps
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
+from rdmascope.captures.output import check_outputs
 from rdmascope.captures.session import rereadable
 from rdmascope.dissect.measure.selection import MAX_FRAME, FrameRange, includes, unknown_frames
 from rdmascope.dissect.records.packet_columns import ListedPackets
@@ -24,13 +27,39 @@ from ..options import FRAMES, filter_options
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
 from ..terminal import LineStyles, console, encoded_json, encoded_line, print_json, print_lines, show, terminal
 from ..views import packets as views
+from ..views.time_column import FORMATS, RELATIVE, TimeColumn
 
 if TYPE_CHECKING:
     from rdmascope.captures.chosen_frames import ChosenFrames
     from rdmascope.captures.condition import Condition
+    from rdmascope.dissect.rpcrdma.analyzer import Options
 
 MAX_CALLED = 1 << 17
 """RPCs whose procedures are remembered for the packets of their replies, the latest; more than end in a batch."""
+
+
+def _display_filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``-Y`` becomes one of the conditions, and frames."""
+
+    @wraps(command)
+    def translated(
+        *arguments: Any,
+        display_filter: str | None,
+        conditions: tuple[str, ...],
+        ranges: tuple[tuple[FrameRange, ...], ...],
+        **others: Any,
+    ) -> Any:
+        if display_filter is not None:
+            from rdmascope.captures.display_filter import display_filter as translate
+
+            condition, frames = translate(display_filter)
+            if frames is not None and ranges:
+                raise click.UsageError("frame.number and --frame: give one", click.get_current_context())
+            conditions += (condition,) if condition else ()
+            ranges += ((frames,),) if frames is not None else ()
+        return command(*arguments, conditions=conditions, ranges=ranges, **others)
+
+    return translated
 
 
 @click.command("packets")
@@ -45,7 +74,24 @@ MAX_CALLED = 1 << 17
     metavar="F",
     help="Only frame F, frames F-G, F- to the end, or a list of them; may be repeated.",
 )
+@click.option(
+    "-Y",
+    "display_filter",
+    metavar="FILTER",
+    help="Only packets of RPCs that a display filter of Wireshark's means (see above), or SQL as for --where.",
+)
+@click.option(
+    "-t",
+    "time_format",
+    type=click.Choice([*FORMATS]),
+    default=RELATIVE,
+    show_default=True,
+    help="Format of the times, as tshark names them: relative, delta, absolute with date, UTC, epoch, ...",
+)
+@click.option("-n", "no_names", is_flag=True, help="Changes nothing: names of hosts are never looked up.")
+@click.option("-w", "output", metavar="OUT", help="Write the frames of these RPCs into a pcapng file, as extract does.")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('packet')} object a line.")
+@_display_filters
 @filter_options
 @follow_options
 @recognition_options
@@ -54,6 +100,9 @@ def command(
     trees: bool,
     max_packets: int | None,
     ranges: tuple[tuple[FrameRange, ...], ...],
+    time_format: str,
+    no_names: bool,
+    output: str | None,
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
@@ -94,8 +143,19 @@ def command(
 
     Filters choose RPCs: their packets are listed, with those of their RDMA Reads and Writes, what was retransmitted of
     them, and the acknowledgements.  The capture is then read three times, for what an RPC was is known when it ends.
+
+    What tshark's users type is understood: rdmascope -r FILE lists packets, -Y 'nfs && ip.addr == 10.77.0.2' chooses
+    RPCs, -w writes their frames, -t ad and -t e give times. Of display filters these are known, with == != < <= > >=,
+    &&, ||, ! and brackets: nfs, rpc, rpcordma, rpc.xid, rpc.program, rpc.programversion, rpc.procedure, rpc.time,
+    rpc.auth.uid, nfs.procedure_v3 and _v4, nfs.opcode, ip.addr, ipv6.addr, the columns of the table rpcs, and, with &&
+    only, frame.number. They mean whole RPCs, with all their packets. Anything else is a condition in SQL.
     """
     wanted = [one for frames in ranges for one in frames]
+    if output is not None:
+        if follow or trees or max_packets or wanted:
+            raise click.UsageError("-w takes no --follow, -V, -c and no frames", click.get_current_context())
+        _write(files, output, analyzer_options(ports, force), condition)
+        return
     limit = max_packets or MAX_FRAME
     if condition is not None and follow:
         raise click.UsageError(
@@ -117,9 +177,10 @@ def command(
             chosen = chosen_frames(lambda: opened(paths), condition)
         reading = opened(paths, streaming=True)
         if trees:
-            listed = _list_trees(reading, wanted, chosen, limit, as_json)
+            listed = _list_trees(reading, wanted, chosen, limit, as_json, TimeColumn(time_format))
         else:
-            listed = _list(reading, wanted, chosen, limit, _JsonPage() if as_json else _Page())
+            page = _JsonPage() if as_json else _Page(TimeColumn(time_format))
+            listed = _list(reading, wanted, chosen, limit, page)
     if listed == max_packets:
         return
     reading.refuse(unknown_frames(wanted, reading.extent()))
@@ -129,12 +190,31 @@ def command(
     reading.check()
 
 
+def _write(files: tuple[str, ...], output: str, options: Options, condition: Condition | None) -> None:
+    """Write the frames of the RPCs that pass, or of all."""
+    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.extract.choice import Choice
+    from rdmascope.captures.extract.cut import extract
+
+    check_outputs([output], files)
+    chosen = Condition(["true"]) if condition is None else condition
+    try:
+        with rereadable(files) as paths:
+            extract(
+                lambda: Reading(paths, options), Path(output), Choice(chosen, frozenset(), frozenset(), frozenset()), 0
+            )
+    finally:
+        if condition is None:
+            chosen.close()
+
+
 def _list(
     reading: Reading, wanted: Sequence[FrameRange], chosen: ChosenFrames | None, limit: int, page: _Page | _JsonPage
 ) -> int:
     """How many packets were listed."""
     listed = 0
     for packets in reading.packet_columns(wanted, None if chosen is None else chosen.among):
+        page.saw(packets)
         if len(packets):
             lines = page.lines(reading, packets)[: limit - listed]
             print_lines(lines)
@@ -145,21 +225,32 @@ def _list(
 
 
 class _JsonPage:
+    def saw(self, packets: ListedPackets) -> None:
+        """Times have one format."""
+
     def lines(self, reading: Reading, packets: ListedPackets) -> list[bytes]:
         return packet_json(packets, reading.place if reading.several else None, encoded_json)
 
 
 class _Page:
-    def __init__(self) -> None:
+    def __init__(self, times: TimeColumn) -> None:
+        self._times = times
         out = terminal()
         self._styles = LineStyles(out) if out is not None else None
         self._begun = False
+
+    def saw(self, packets: ListedPackets) -> None:
+        """A batch of which there may be nothing to list."""
+        self._times.saw(packets.batch)
 
     def lines(self, reading: Reading, packets: ListedPackets) -> list[bytes]:
         """One for each packet, with its comment behind."""
         self.begin(reading)
         places = _places(reading) if reading.several else None
-        lines = views.packet_lines(packets, reading.first_time, places, encoded_line)
+        times = None
+        if self._times.format != RELATIVE:
+            times = self._times.texts(packets.batch, np.sort(packets.frames).tolist(), reading.first_time)
+        lines = views.packet_lines(packets, reading.first_time, places, encoded_line, times)
         if self._styles is not None:
             lines = list(map(self._styles.styled, lines, views.packet_styles(packets)))
         comments = packets.batch.comments
@@ -173,7 +264,8 @@ class _Page:
         """Say before the first packet what the columns are."""
         if not self._begun:
             self._begun = True
-            line = views.header_line(reading.place_width(_PLACE_DIGITS) if reading.several else 0).encode()
+            place_width = reading.place_width(_PLACE_DIGITS) if reading.several else 0
+            line = views.header_line(place_width, self._times.width).encode()
             print_lines([line if self._styles is None else self._styles.styled(line, "dim")])
 
 
@@ -187,7 +279,12 @@ def _places(reading: Reading) -> Callable[[int], str]:
 
 
 def _list_trees(
-    reading: Reading, wanted: Sequence[FrameRange], chosen: ChosenFrames | None, limit: int, as_json: bool
+    reading: Reading,
+    wanted: Sequence[FrameRange],
+    chosen: ChosenFrames | None,
+    limit: int,
+    as_json: bool,
+    times: TimeColumn,
 ) -> int:
     """The same, each packet with its headers."""
     from rich.text import Text
@@ -217,7 +314,8 @@ def _list_trees(
             print_json(reading.placed(packet_record(packet)))
         else:
             place = _places(reading)(packet.frame) if reading.several else ""
-            line = encoded_line(views.packet_line(packet, reading.first_time, place))
+            time = times.texts(packet.batch, [packet.frame], reading.first_time)[packet.frame]
+            line = encoded_line(views.packet_line(packet, reading.first_time, place, time))
             style = views.PROTOCOL_STYLES.get(packet.protocol, "")
             print_lines([line if styles is None else styles.styled(line, style)])
         if packet.comment and not as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -16,35 +16,57 @@ from rdmascope.dissect.units import seconds
 PROTOCOL_STYLES = {"RPCoRDMA": "cyan", "NFS": "green", "NFS_CB": "magenta"}
 
 
-def header_line(place_width: int = 0) -> str:
+def header_line(place_width: int = 0, time_width: int = 12) -> str:
     """``place_width``: of a column that says in which of several files frames are."""
     place = f"{'file:frame':<{place_width}} " if place_width else ""
-    return f"{place}{'No.':>7} {'Time':>12} {'Source':>15}   {'Destination':<15} {'Protocol':<8} {'Length':>6} Info"
+    ends = f"{'Source':>15}   {'Destination':<15}"
+    return f"{place}{'No.':>7} {'Time':>{time_width}} {ends} {'Protocol':<8} {'Length':>6} Info"
 
 
-def packet_line(packet: Packet, first_time: int, place: str = "") -> str:
-    """``first_time``: nanoseconds since the epoch of the first frame; ``place``: in which of several files it is."""
+def packet_line(packet: Packet, first_time: int, place: str = "", time: str = "") -> str:
+    """``first_time``: nanoseconds since the epoch of the first frame; ``place``: in which of several files it is.
+
+    ``time``: the time in another format than seconds since the first frame.
+    """
     between = f"{packet.source:>15} → {packet.destination:<15} {packet.protocol:<8}"
-    return f"{place}{packet.frame:>7} {seconds(packet.time - first_time):>12} {between} {packet.wire:>6} {packet.info}"
+    shown = time or f"{seconds(packet.time - first_time):>12}"
+    return f"{place}{packet.frame:>7} {shown} {between} {packet.wire:>6} {packet.info}"
 
 
 def packet_lines(
-    packets: ListedPackets, first_time: int, place: Callable[[int], str] | None, encoded: Encoder
+    packets: ListedPackets,
+    first_time: int,
+    place: Callable[[int], str] | None,
+    encoded: Encoder,
+    times: Mapping[int, str] | None = None,
 ) -> list[bytes]:
-    """The same of many packets, in the order of frames; ``place`` says it of a frame."""
-    made = (_group_lines(packets, one, first_time, place, encoded) for one in packets.worded)
+    """The same of many packets, in the order of frames; ``place`` and ``times`` say it of a frame."""
+    made = (_group_lines(packets, one, first_time, place, encoded, times) for one in packets.worded)
     segments = [
-        encoded(packet_line(one, first_time, place(one.frame) if place is not None else "")) for one in packets.segments
+        encoded(
+            packet_line(
+                one,
+                first_time,
+                place(one.frame) if place is not None else "",
+                times[one.frame] if times is not None else "",
+            )
+        )
+        for one in packets.segments
     ]
     return packets.ordered(made, segments)
 
 
 def _group_lines(
-    packets: ListedPackets, group: Worded, first_time: int, place: Callable[[int], str] | None, encoded: Encoder
+    packets: ListedPackets,
+    group: Worded,
+    first_time: int,
+    place: Callable[[int], str] | None,
+    encoded: Encoder,
+    times: Mapping[int, str] | None,
 ) -> list[bytes]:
     rows = take(packets.rows, group.rows)
     protocol = group.protocol._replace(texts=[f"{text:<8}" for text in group.protocol.texts])
-    beginning = _beginning(rows, first_time, packets, place)
+    beginning = _beginning(rows, first_time, packets, place, times)
     return lines((*beginning, protocol, " ", Decimal(rows["wire"], 6), " ", *group.info), len(rows), encoded)
 
 
@@ -56,7 +78,11 @@ def packet_styles(packets: ListedPackets) -> list[str]:
 
 
 def _beginning(
-    rows: Rows, first_time: int, packets: ListedPackets, place: Callable[[int], str] | None
+    rows: Rows,
+    first_time: int,
+    packets: ListedPackets,
+    place: Callable[[int], str] | None,
+    shown: Mapping[int, str] | None,
 ) -> Iterator[Piece]:
     """Up to the destination."""
     if place is not None:
@@ -64,7 +90,9 @@ def _beginning(
     yield Decimal(rows["frame"], 7)
     yield " "
     times = rows["time"]
-    if first_time < 0 or int(times.min()) < first_time:
+    if shown is not None:
+        yield Texts([shown[frame] for frame in rows["frame"].tolist()])
+    elif first_time < 0 or int(times.min()) < first_time:
         yield Texts([f"{seconds(time - first_time):>12}" for time in times.tolist()])
     else:
         passed = times - np.int64(first_time)
