@@ -58,7 +58,7 @@ class DisplayFilter(NamedTuple):
 def display_filter(given: str) -> DisplayFilter:
     """A display filter, or a condition in SQL, as what is known here.  Raises CaptureError for what is neither."""
     try:
-        return _Reader(given).filter()
+        return _FilterReader(given).filter()
     except _NotTranslatedError as error:
         if error.field:
             raise CaptureError(f"-Y {given!r}: {error}") from None
@@ -72,7 +72,7 @@ class _NotTranslatedError(Exception):
         """It is no condition in SQL, either."""
 
 
-class _Reader:
+class _FilterReader:
     """Reads a filter by recursive descent: or, and, not, comparison."""
 
     def __init__(self, given: str) -> None:

@@ -13,38 +13,71 @@ from click.testing import CliRunner
 from playbook.samples import SAMPLES
 from rdmascope.captures import CaptureError
 from rdmascope.captures.output import open_output
+from rdmascope.captures.synth import shipped
 from rdmascope.cli.main import COMMANDS, main
 
-OUTPUTS = {
-    ("audit", "junit_file"),
-    ("audit", "sarif_file"),
-    ("export", "output"),
-    ("files", "directory"),
-    ("live", "path"),
-    ("probe", "junit_file"),
-    ("probe", "write_file"),
-    ("sql", "output"),
-    ("synth", "output"),
+OVERWRITING = {
+    ("audit", "junit_file"): ["audit", "{file}", "--junit", "{file}"],
+    ("audit", "sarif_file"): ["audit", "{file}", "--sarif", "{file}"],
+    ("export", "output"): ["export", "{file}", "-o", "{file}"],
+    ("extract", "output"): ["extract", "{file}", "--where", "true", "-o", "{file}"],
+    ("files", "directory"): ["files", "{named}", "--extract", "{folder}"],
+    ("packets", "output"): ["packets", "{file}", "-w", "{file}"],
+    ("report", "output"): ["report", "{page}", "-o", "{page}"],
+    ("sql", "output"): ["sql", "{file}", "SELECT 1", "-o", "{file}"],
+    ("sql", "save"): ["sql", "{file}", "--save", "{file}"],
+    ("synth", "output"): ["synth", "{script}", "-o", "{script}"],
 }
-"""Every option that names something to be written.  A new one is listed here and goes through ``open_output``."""
+"""What would overwrite what is read, for every option that names something to be written."""
+READ_NO_FILE = {("live", "path"), ("probe", "junit_file"), ("probe", "write_file"), ("extcap", "fifo")}
+"""Options of commands that read none."""
+WRITING = {"--output", "-o", "-w", "--write", "--save", "--junit", "--sarif", "--extract", "--fifo"}
+"""Names of options that name something to be written."""
 
 
 def options() -> set[tuple[str, str]]:
+    """Every option that names something to be written."""
     context = click.Context(main, **main.context_settings)
     found = set()
     for name in COMMANDS:
         command = main.get_command(context, name)
         assert command is not None
         for parameter in command.params:
-            if isinstance(parameter, click.Option) and (parameter.help or "").lower().startswith(
-                ("write", "file to write", "keep the packets", "where to")
-            ):
-                found.add((name, str(parameter.name)))
+            if isinstance(parameter, click.Option) and not parameter.is_flag:
+                words = (parameter.help or "").lower()
+                about = words.startswith(("write", "file to write", "keep the packets", "where to", "keep all"))
+                if about or WRITING & {*parameter.opts}:
+                    found.add((name, str(parameter.name)))
     return found
 
 
 def test_every_output_is_known() -> None:
-    assert options() <= OUTPUTS
+    assert options() == OVERWRITING.keys() | READ_NO_FILE
+
+
+@pytest.mark.parametrize("option", OVERWRITING, ids=" ".join)
+def test_every_command_refuses_to_overwrite_what_it_reads(option: tuple[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "a.pcap.zst"
+    shutil.copy(SAMPLES / "rxe-nfs-all.pcap.zst", file)
+    folder = tmp_path / "files"  # Where the contents of /hello.txt would go.
+    named = folder / "hello.txt"
+    folder.mkdir()
+    shutil.copy(file, named)
+    script = tmp_path / "a.toml"
+    shutil.copy(next(iter(sorted((Path(shipped.__file__).parent / "scripts").glob("*.toml")))), script)
+    page = tmp_path / "a.html"
+    shutil.copy(file, page)
+    before = contents(tmp_path)
+    values = {"page": page, "file": file, "folder": folder, "named": named, "script": script}
+    result = CliRunner().invoke(main, [one.format(**values) for one in OVERWRITING[option]])
+    assert result.exit_code == 2, result.output
+    assert len(result.stderr.splitlines()) == 1
+    kept = contents(tmp_path)
+    assert {path: kept[path] for path in before} == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: hashlib.sha256(path.read_bytes()).digest() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
