@@ -8,11 +8,13 @@ repeat, so that they are found, too.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.arrays import Int64s, Rows
 from rdmascope.dissect.layers import iwarp_codes
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.serial import PSN, TCP_SEQUENCE, SerialNumbers
@@ -149,6 +151,22 @@ class Carriers:
         return any(one.transport == "iWARP" for one in self.connections.values())
 
 
+class ChosenFpdu(NamedTuple):
+    """An FPDU that carries some of an Operation."""
+
+    start: int
+    """Positions in the stream: of its first byte, perhaps a marker, and behind it."""
+    stop: int
+    opcode: int
+    place: int
+    """The TO or MO."""
+    tag: int
+    sink: int | None
+    """Of a Read Response: the tagged offset at which the response begins."""
+    grid: int | None
+    """Position that the markers of its direction are counted from; None without markers."""
+
+
 @dataclass(slots=True)
 class TcpRanges:
     """TCP sequence numbers of the chosen FPDUs, and of the beginning of their connections.
@@ -160,7 +178,11 @@ class TcpRanges:
     ranges: dict[Flow, NumberRanges] = field(default_factory=dict)
     lifetimes: dict[int, tuple[int, int]] = field(default_factory=dict)
     """First and last frame of each connection."""
+    keep: Callable[[Flow, ChosenFpdu], None] | None = None
+    """Is given each chosen FPDU."""
     _links: dict[int, TcpConnection] = field(default_factory=dict)
+    _sinks: dict[int, int] = field(default_factory=dict)
+    """Tagged offset of the memory that the response to a Read goes to, by its tag."""
     _responses: dict[tuple[int, int, int], NumberRanges] = field(default_factory=dict)
     """Lower 32 bits of tagged offsets of Read Responses, by connection, sender and STag."""
 
@@ -195,6 +217,8 @@ class TcpRanges:
             if asked is not None:
                 key = connection.number, 1 - flow[1], asked.sink_stag
                 low = TCP_SEQUENCE.wrap(asked.sink_to)
+                if self.keep is not None:
+                    self._sinks[int(tags[index])] = asked.sink_to
                 self._responses.setdefault(key, NumberRanges(TCP_SEQUENCE)).add(
                     low, low + asked.length, int(frames[index]), int(frames[index]), TCP_LINGER << 3, int(tags[index])
                 )
@@ -209,14 +233,21 @@ class TcpRanges:
                     these = which & (rows["stag"] == stag)
                     lengths = np.maximum(rows["length"][these].astype(np.int64), 1)
                     tags[these] = found.tags(place[these], lengths, frames[these])
-        self._add(flow, rows, tags)
+        grid = tcp.directions[direction].framing.pending.grid
+        self._add(flow, rows, tags, None if grid is None else grid.base)
 
-    def _add(self, flow: Flow, rows: np.ndarray, tags: Int64s) -> None:
+    def _add(self, flow: Flow, rows: Rows, tags: Int64s, grid: int | None) -> None:
         chosen = rows[tags >= 0]
         ranges = self.ranges.setdefault(flow, NumberRanges(TCP_SEQUENCE))
         columns = (chosen[name].tolist() for name in ("start", "stop", "first_frame", "last_frame"))
         for start, stop, first, last, tag in zip(*columns, tags[tags >= 0].tolist(), strict=True):
-            ranges.add(TCP_SEQUENCE.wrap(start), TCP_SEQUENCE.wrap(start) + stop - start, first, last, TCP_LINGER, tag)
+            low = TCP_SEQUENCE.wrap(start)
+            ranges.add(low, low + stop - start, first, last, TCP_LINGER, tag)
+        if self.keep is not None:
+            columns = (chosen[name].tolist() for name in ("start", "stop", "opcode", "place"))
+            for start, stop, opcode, place, tag in zip(*columns, tags[tags >= 0].tolist(), strict=True):
+                sink = self._sinks.get(tag, 0) if opcode == iwarp_codes.READ_RESPONSE else None
+                self.keep(flow, ChosenFpdu(start, stop, opcode, place, tag, sink, grid))
 
     def finish(self) -> None:
         """The pass is over: what begins each connection is added."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from rdmascope.dissect.frames import Frame, FrameBatch, Place
+from rdmascope.dissect.frames import Frame, Place
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.capture_points import without_other_point
 from rdmascope.dissect.link.locate import locate
@@ -19,12 +20,14 @@ from rdmascope.dissect.transport.connection import Connection
 from ..errors import CaptureError
 from ..formats.writer import PcapngWriter
 from ..merge import MergedCaptures, open_captures
-from ..open import CaptureFile
 from ..output import check_outputs, open_output
 from ..session import Session, short_names
+from .anonymous_messages import AnonymousOperations
+from .anonymous_packets import AnonymousFrames
 from .carriers import Carriers, TcpRanges
 from .choice import Choice
 from .frames import FrameChooser
+from .pseudonyms import Pseudonyms
 
 APPLICATION = "rdmascope extract"
 
@@ -37,6 +40,8 @@ class Extracted(NamedTuple):
     frames: int
     bytes: int
     """Of the frames."""
+    left_out: int
+    """Frames that could not be made anonymous."""
 
 
 @dataclass(slots=True)
@@ -55,28 +60,39 @@ Opened = Callable[[], Session]
 """A pass over the same captures."""
 
 
-def extract(opened: Opened, output: Path, choice: Choice, snaplen: int = 0) -> Extracted:
+def extract(opened: Opened, output: Path, choice: Choice, snaplen: int = 0, anonymize: bool = False) -> Extracted:
     """Write the frames of what is chosen to a pcapng, with their times, and their numbers as comments.
 
-    ``snaplen``: bytes kept of each frame, 0 for all.  Raises CaptureError where ``output`` is what is read, where
-    nothing is chosen, and where the capture is damaged: behind what could be read of it.
+    ``snaplen``: bytes kept of each frame, 0 for all.  ``anonymize``: with other addresses, names, handles and other
+    opaque bytes, and zeros for data; frames that cannot be made so are left out.
+
+    Raises CaptureError where ``output`` is what is read, where nothing is chosen, and where the capture is damaged:
+    behind what could be read of it.
     """
     session = opened()
     paths = session.paths
     check_outputs([output], paths)
-    part = _chosen(session, choice)
-    if not part.carriers.rpcs and not part.whole and not choice.frames:
-        session.refuse(choice.condition.problem(session) if choice.condition is not None else "")
-        session.refuse(_unknown(choice, session))
-    if part.carriers.iwarp:
-        _find_segments(opened(), part)
-    with open_output(output, paths) as file:
-        cut = _Cut(file, snaplen, session.several)
-        for frame, place, interface in _frames(paths, part, choice):
+    with ExitStack() as stack:
+        anonymous: AnonymousFrames | None = None
+        operations: AnonymousOperations | None = None
+        if anonymize:
+            pseudonyms = Pseudonyms()
+            operations = stack.enter_context(AnonymousOperations(pseudonyms, output.parent))
+            anonymous = AnonymousFrames(pseudonyms, operations)
+        part = _chosen(session, choice, operations)
+        if not part.carriers.rpcs and not part.whole and not choice.frames:
+            session.refuse(choice.condition.problem(session) if choice.condition is not None else "")
+            session.refuse(_unknown(choice, session))
+        if part.carriers.iwarp:
+            part.tcp.keep = anonymous.keep if anonymous is not None else None
+            _find_segments(opened(), part)
+        cut = _Cut(stack.enter_context(open_output(output, paths)), snaplen, session.several, anonymize)
+        for frame, place, interface in _frames(paths, part, choice, anonymous):
             cut.write(frame, place, interface)
     session.check()
     connections = part.carriers.connections.keys() | part.whole.keys()
-    return Extracted(part.carriers.rpcs, len(connections), cut.frames, cut.bytes)
+    left_out = sum(anonymous.refused.values()) if anonymous is not None else 0
+    return Extracted(part.carriers.rpcs, len(connections), cut.frames, cut.bytes, left_out)
 
 
 def extract_record(output: str, extracted: Extracted) -> Record:
@@ -93,12 +109,14 @@ def _unknown(choice: Choice, session: Session) -> str:
     return "no RPC was chosen" if session.analyzer.packets else ""
 
 
-def _chosen(session: Session, choice: Choice) -> ChosenTraffic:
+def _chosen(session: Session, choice: Choice, operations: AnonymousOperations | None) -> ChosenTraffic:
     """The first pass."""
     part = ChosenTraffic()
     for table in session.tables():
         for rpc in table.selected(choice.mask(table, session)) if len(table) else ():
-            part.carriers.add(rpc)
+            tags = part.carriers.add(rpc)
+            if operations is not None:
+                operations.add(rpc, tags)
         del table
     for connection in session.analyzer.connections:
         if connection.number in choice.connections:
@@ -115,53 +133,48 @@ def _find_segments(session: Session, part: ChosenTraffic) -> None:
 
 
 def _frames(
-    paths: tuple[str, ...], part: ChosenTraffic, choice: Choice
+    paths: tuple[str, ...], part: ChosenTraffic, choice: Choice, anonymous: AnonymousFrames | None
 ) -> Iterator[tuple[Frame, Place, tuple[int, str, int]]]:
     """The last pass: frames, where each is from, and the link type, name and snap length of its interface."""
     chooser = FrameChooser(part.carriers, part.tcp, part.whole)
     addresses = AddressTable()
     extra = np.array(sorted(choice.frames), np.int64)
+    if anonymous is not None:
+        anonymous.begin(chooser.streams)
     try:
         with open_captures(paths) as capture:
-            for batch in capture.batches():
-                if not len(batch):
-                    continue
-                numbers = _numbers(capture, batch, addresses, chooser, extra)
-                for number in numbers:
-                    frame = batch.frame(number)
-                    found = capture.places.find(number) if isinstance(capture, MergedCaptures) else None
+            for batch in filter(len, capture.batches()):
+                located = locate(batch, addresses)
+                if isinstance(capture, MergedCaptures) and capture.hosts_elsewhere:
+                    located = without_other_point(batch, located, addresses, capture.hosts_elsewhere)
+                chosen = chooser.choose(batch, located, addresses)
+                if anonymous is not None:
+                    tags = chosen.frames.tolist(), chosen.tags.tolist()
+                    anonymous.batch(batch, located, addresses, *tags)
+                frames = np.concatenate((chosen.frames, extra[np.isin(extra, batch.rows["number"])]))
+                for number in np.unique(frames).tolist():
+                    frame: Frame | None = batch.frame(number)
+                    assert frame is not None
                     about = capture.interface(frame.interface)
                     named = (about.name, about.snaplen) if about is not None else ("", 0)
-                    yield frame, found or Place(capture.path, number), (frame.link_type, *named)
+                    found = capture.places.find(number) if isinstance(capture, MergedCaptures) else None
+                    if anonymous is not None:
+                        frame, named = anonymous.anonymous(frame), ("", named[1])
+                    if frame is not None:
+                        yield frame, found or Place(capture.path, number), (frame.link_type, *named)
     except CaptureError:
         pass  # The first pass met the same damage, and has it.
-
-
-def _numbers(
-    capture: CaptureFile | MergedCaptures,
-    batch: FrameBatch,
-    addresses: AddressTable,
-    chooser: FrameChooser,
-    extra: np.ndarray,
-) -> list[int]:
-    """Numbers of the chosen frames of a batch."""
-    located = locate(batch, addresses)
-    if isinstance(capture, MergedCaptures) and capture.hosts_elsewhere:
-        located = without_other_point(batch, located, addresses, capture.hosts_elsewhere)
-    chosen = chooser.choose(batch, located, addresses)
-    frames = np.concatenate((chosen.frames, extra[np.isin(extra, batch.rows["number"])]))
-    return np.unique(frames).tolist()  # type: ignore[no-any-return]
 
 
 class _Cut:
     """The file that is written."""
 
-    def __init__(self, file: BinaryIO, snaplen: int, several: bool) -> None:
-        """``several``: frames are from several files."""
+    def __init__(self, file: BinaryIO, snaplen: int, several: bool, nameless: bool) -> None:
+        """``several``: frames are from several files; ``nameless``: whose names are not to be told."""
         self.frames = self.bytes = 0
         self._writer = PcapngWriter(file, None, application=APPLICATION)
         self._snaplen = snaplen
-        self._several = several
+        self._several = several and not nameless
         self._interfaces: dict[tuple[int, int, str, int], int] = {}
         """By index in the capture, link type, name and snap length."""
 

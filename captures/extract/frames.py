@@ -59,13 +59,14 @@ class FrameChooser:
         self._whole = whole
         connections = {**carriers.connections, **whole}
         self._flows: dict[tuple[str, str, int], list[tuple[Connection, int]]] = defaultdict(list)
-        self._streams: dict[tuple[str, int, str, int], list[tuple[Connection, int]]] = defaultdict(list)
+        self.streams: dict[tuple[str, int, str, int], list[tuple[Connection, int]]] = defaultdict(list)
+        """iWARP connections and the end that sends, by address and port of sender and receiver."""
         for connection in connections.values():
             for sender in (0, 1):
                 mine, other = connection.endpoints[sender], connection.endpoints[1 - sender]
                 if connection.transport == "iWARP":
                     stream = mine.address, mine.port or 0, other.address, other.port or 0
-                    self._streams[stream].append((connection, sender))
+                    self.streams[stream].append((connection, sender))
                 else:
                     self._flows[mine.address, other.address, other.qpn].append((connection, sender))
         self._exchanges = ConnectionManagement(connections)
@@ -79,7 +80,7 @@ class FrameChooser:
         found: list[tuple[Int64s, Int64s]] = []
         if self._flows and len(located):
             self._packets(batch, located, addresses, found)
-        if self._streams and located.tcp:
+        if self.streams and located.tcp:
             self._segments(locate_tcp(batch, located.tcp, addresses), addresses, found)
         if not found:
             none = np.zeros(0, np.int64)
@@ -162,7 +163,7 @@ class FrameChooser:
             ends, ports = divmod(key, 1 << 32)
             source, destination = (addresses.name(one) for one in divmod(ends, len(addresses)))
             stream = source, ports >> 16, destination, ports & 0xFFFF
-            for connection, sender in self._streams.get(stream, ()):
+            for connection, sender in self.streams.get(stream, ()):
                 self._stream(connection, sender, take(rows, mine), found)
 
     def _stream(self, connection: Connection, sender: int, rows: Rows, found: list[tuple[Int64s, Int64s]]) -> None:

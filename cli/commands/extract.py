@@ -16,7 +16,7 @@ from rdmascope.dissect.units import plural, size
 
 from ..options import filter_options
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
-from ..terminal import print_json, say
+from ..terminal import complain, print_json, say
 
 if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     metavar="BYTES",
     help="Keep so many bytes of each frame.",
 )
+@click.option(
+    "--anonymize",
+    is_flag=True,
+    help="Replace addresses, names, handles and other opaque bytes, the same by the same; zeros for data.",
+)
 @click.option("--json", "as_json", is_flag=True, help=f"Say what was written as one {schema('extract')} object.")
 @filter_options
 @recognition_options
@@ -52,6 +57,7 @@ def command(
     rpcs: tuple[int, ...],
     findings: tuple[str, ...],
     snaplen: int | None,
+    anonymize: bool,
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
@@ -67,6 +73,11 @@ def command(
     RPCs are chosen by the filters, all of which must be true, by --rpc and by --finding; --connection alone takes
     every packet of the connection.  Each frame keeps its time, interface and link type, and has its number in
     the original as its comment.
+
+    With --anonymize the new capture can be given away: MAC and IP addresses, GIDs, names, paths, owners, file handles,
+    verifiers and state IDs are replaced, each by another of the same length, the same one everywhere; data becomes
+    zeros.  Numbers stay: XIDs, user IDs, sizes, offsets and times; so do VLANs, LIDs, ports and queue pairs.
+    Checksums are right where they were.
 
     \b
     Example: what took so long?
@@ -92,9 +103,11 @@ def command(
             found = places_of_findings(tuple(paths), options, findings)
             chosen, frames = chosen | found.rpcs, frozenset(found.frames)
         choice = Choice(condition, chosen, connections, frames)
-        extracted = extract(lambda: Reading(paths, options), output, choice, snaplen or 0)
+        extracted = extract(lambda: Reading(paths, options), output, choice, snaplen or 0, anonymize)
     if as_json:
         print_json(extract_record(str(output), extracted))
     else:
         rpcs_of = f"{plural(extracted.rpcs, 'RPC')} of {plural(extracted.connections, 'connection')}"
+        if extracted.left_out:
+            complain(f"{plural(extracted.left_out, 'frame')} left out: their headers are not understood")
         say(f"{output}: {rpcs_of} in {plural(extracted.frames, 'frame')}, {size(extracted.bytes)}")

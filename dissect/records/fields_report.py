@@ -359,6 +359,10 @@ TYPES = {
             "connections": ("integer", "connections that they are of"),
             "frames": ("integer", "frames written"),
             "bytes": ("integer", "bytes of those frames"),
+            "left_out": (
+                "integer",
+                "frames that could not be made anonymous: their headers are not understood",
+            ),
         },
     ),
 }

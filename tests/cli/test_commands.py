@@ -46,7 +46,7 @@ NAMES = {
     "packet": "frame time_ns source destination length protocol info rpc opcode opcode_name dest_qp psn"
     " payload_length payload_captured transport segment",
     "export": "output messages incomplete skipped not_reconstructed packets",
-    "extract": "output rpcs connections frames bytes",
+    "extract": "output rpcs connections frames bytes left_out",
     "frame": "number time_ns captured original rpc rpcs layers",
 }
 ENDPOINT = (

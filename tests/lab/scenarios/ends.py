@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..evidence import RDMASCOPE, Check, Record, always, command, lines, records
+from ..evidence import RDMASCOPE, Check, Record, client_counters, command, lines, records, unanswered, wireshark
 from ..guests import Outcome
 
 TRANSPORTS = ("rxe",)
@@ -28,15 +28,18 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     yield Check("both ends show all RPCs", f"{alone} only one of them", not alone)
     transit = (points["transit_to_server_ns"] + points["transit_to_client_ns"]) / 1e9
     yield near("there and back on the wire", 2 * WIRE_DELAY, transit)
-    for label in ("READ", "WRITE"):
+    # A WRITE waits twice for what the server sends: its RDMA Read, and its reply.
+    for label, sends in (("READ", 1), ("WRITE", 2)):
         quick, late = (mean_parts(compared, label, version) for version in ("NFSv3", "NFSv4.1"))
         yield near(f"the wire's part of a {label}, server quick", 2 * WIRE_DELAY, network(quick))
         yield near(f"the wire's part of a {label}, server late", 2 * WIRE_DELAY, network(late))
         added = (late["server_mean_ns"] - quick["server_mean_ns"]) / 1e9
-        yield near(f"the server's part of a {label} grows", SERVER_DELAY, added)
+        yield near(f"the server's part of a {label} grows", sends * SERVER_DELAY, added)
     slow = [one for one in records(outcome, "diagnose", "--fail-on", "never") if one["kind"] == "server-time"]
     yield Check("the diagnosis names the server's time", slow[0]["text"] if slow else "no", bool(slow))
-    yield from always(outcome)
+    yield from client_counters(outcome)
+    yield from unanswered(outcome)
+    yield from wireshark(outcome)
 
 
 def mean_parts(compared: list[Record], name: str, version: str) -> Record:
