@@ -397,7 +397,7 @@ def test_what_the_network_lost_is_neither_missing_nor_twice() -> None:
     assert seen.states() == {"complete": 64, "error": 6, "no reply": 8}
     assert {rpc.connection.number for rpc in seen.rpcs if rpc.state == "no reply"} == {first.number}
     for connection in first, second:
-        assert connection.missing_packets == [0, 0]
+        assert connection.missing_packets == (0, 0)
         assert min(connection.retransmitted_packets) > 0
     zeros = [transfer for transfer in writes("loss-rxe") if transfer.connection == second.number]
     assert {len(transfer.data) for transfer in zeros} == {1 << 18}

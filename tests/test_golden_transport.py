@@ -112,7 +112,7 @@ def test_fpdus_are_those_of_the_streams(name: str) -> None:
         ]
         ours[FourTuple(*ends)] += connection.fpdus[0]
         ours[FourTuple(*ends[::-1])] += connection.fpdus[1]
-        assert connection.missing_packets == [0, 0]
+        assert connection.missing_packets == (0, 0)
     assert ours == by_hand
 
 

@@ -36,6 +36,8 @@ class AnsweredXids:
     sorted in only then.
     """
 
+    __slots__ = ("_known", "_later", "_next", "_next_single", "_singly", "_waiting", "now")
+
     def __init__(self) -> None:
         self._known: Mapping[int, int] = _NOTHING
         self._later: Sequence[tuple[Int64s, Int64s]] = ()

@@ -26,6 +26,7 @@ from ..layers.rpcrdma_codes import (
 )
 from ..onc import rpc_header
 from ..onc.xdr import word
+from ..transport.connection import raised
 from ..transport.operations import ATOMIC, SEND, Operation
 from .conversation import Conversation
 from .listeners import Listener
@@ -150,7 +151,8 @@ class Dispatcher:
         inline = length - header.length
         message = Message(operation, header, data, body, end if end > body else body, inline if inline > 0 else 0)
         if header.truncated or (end - start < length and header.procedure == RDMA_OPTIONAL):
-            self.conversation.connection.unread_messages[sender] += 1
+            connection = self.conversation.connection
+            connection.unread_messages = raised(connection.unread_messages, sender, 1)
         if header.version != matching.settled and header.length >= 16 and other_version is None:
             matching.settled = self.conversation.negotiation.note_version(sender, message)
         if header.procedure == RDMA_MSG and not header.problem and end - body >= 8:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, places, some
 from ..layers import opcodes
-from ..percentiles import NO_SAMPLES, added
+from ..percentiles import NO_SAMPLES, Samples, added
 
 MAX_PENDING = 16384
 """Requests whose acknowledgement is waited for."""
@@ -188,8 +188,7 @@ class Acknowledgements:
             self.acks += one.acks
             self.acked, self.last_answer = one.acked, one.last_answer
         if one.advancing:
-            self.delay = added(self.delay, one.delays)
-            self.turnaround = added(self.turnaround, one.turnarounds)
+            self._add(one.delays, one.turnarounds)
             self.advancing += one.advancing
             self.acknowledged += len(one.delays)
             self.max_acknowledged = max(self.max_acknowledged, one.largest)
@@ -235,9 +234,8 @@ class Acknowledgements:
             answered = positive.psns[by] == psns
             self.read_delay = added(self.read_delay, delays[reads & answered])
             delays, by, psns = delays[~reads], by[~reads], psns[~reads]
-        self.delay = added(self.delay, delays)
         ack = is_ack[by]
-        self.turnaround = added(self.turnaround, delays[ack & (positive.psns[by] == psns)])
+        self._add(delays, delays[ack & (positive.psns[by] == psns)])
         by = by[ack]
         if len(by):
             starts = places(by[1:] != by[:-1]) + 1
@@ -249,6 +247,17 @@ class Acknowledgements:
             self._psns, self._times, self._reads = _NONE, _NONE, _NO_READS
         else:
             self._psns, self._times, self._reads = self._psns[covered:], self._times[covered:], self._reads[covered:]
+
+    def _add(self, delays: Int64s, turnarounds: Int64s) -> None:
+        """``turnarounds`` are some of the delays.  Where all are, one object stands for both."""
+        if len(turnarounds) == len(delays) and self.turnaround is self.delay:
+            self.delay = self.turnaround = added(self.delay, delays)
+            return
+        if self.turnaround is self.delay is not NO_SAMPLES:
+            self.turnaround = Samples()
+            self.turnaround.merge(self.delay)
+        self.delay = added(self.delay, delays)
+        self.turnaround = added(self.turnaround, turnarounds)
 
     def _count_reads(
         self, reads: PacketColumns | None, positive: PacketColumns | None, reached: Int64s | None, before: int

@@ -15,6 +15,21 @@ DEFAULT_INLINE = 1024
 """Inline threshold where the private data set none (RFC 8166, 3.3.2)."""
 
 
+Pair = tuple[int, int]
+"""A count for each endpoint.  Most are zero in most connections, which then share one."""
+NONE_OF_EITHER = 0, 0
+
+
+def raised(pair: Pair, endpoint: int, by: int) -> Pair:
+    """With more for one of the two, or less, but none below zero."""
+    return with_count(pair, endpoint, max(0, pair[endpoint] + by))
+
+
+def with_count(pair: Pair, endpoint: int, count: int) -> Pair:
+    """With another count for one of the two."""
+    return (pair[0], count) if endpoint else (count, pair[1])
+
+
 @dataclass(slots=True)
 class Endpoint:
     """One end.  None is: not seen."""
@@ -83,44 +98,44 @@ class Connection:
     """'DREQ', 'REJ (reason)', 'FIN from the active side', 'RST …', 'Terminate (…)', 'MPA reject', ''."""
     ended_time: int = 0
     """Nanoseconds; of the DREQ, 0 where none was seen."""
-    packets: list[int] = field(default_factory=lambda: [0, 0])
+    packets: Pair = NONE_OF_EITHER
     """InfiniBand and RoCE packets sent by each endpoint, retransmissions included; none with iWARP."""
-    segments: list[int] = field(default_factory=lambda: [0, 0])
+    segments: Pair = NONE_OF_EITHER
     """iWARP: TCP segments with payload sent by each endpoint, retransmissions included."""
-    fpdus: list[int] = field(default_factory=lambda: [0, 0])
+    fpdus: Pair = NONE_OF_EITHER
     """iWARP: FPDUs sent by each endpoint, each counted once."""
-    bytes: list[int] = field(default_factory=lambda: [0, 0])
+    bytes: Pair = NONE_OF_EITHER
     """RDMA payload bytes sent by each endpoint, retransmissions included; iWARP: the payload of each FPDU once, and the
     TCP payload of segments seen twice, with the headers of FPDUs in it."""
-    missing_packets: list[int] = field(default_factory=lambda: [0, 0])
+    missing_packets: Pair = NONE_OF_EITHER
     """Packets that were sent but are not in the capture; TCP segments with iWARP, at least so many."""
-    unconfirmed_packets: list[int] = field(default_factory=lambda: [0, 0])
+    unconfirmed_packets: Pair = NONE_OF_EITHER
     """Those of ``missing_packets`` that nothing confirms: their sender may have passed over their PSNs."""
     gaps: tuple[Sequence[Gap], Sequence[Gap]] = ((), ())
     """PSNs of requests of either endpoint that are not in the capture; the last of them.  None with iWARP."""
-    unread_packets: list[int] = field(default_factory=lambda: [0, 0])
+    unread_packets: Pair = NONE_OF_EITHER
     """Packets whose headers the capture truncates, and FPDUs that failed a check: what they did is not known."""
-    unread_messages: list[int] = field(default_factory=lambda: [0, 0])
+    unread_messages: Pair = NONE_OF_EITHER
     """Sends whose transport header the capture truncates, counted by the layer that decodes it."""
     damaged: list[tuple[int, int]] = field(default_factory=list)
     """Frame and time, ns, of packets that failed their ICRC, so that their receiver dropped them; the first of them."""
-    unplaced_reads: list[int] = field(default_factory=lambda: [0, 0])
+    unplaced_reads: Pair = NONE_OF_EITHER
     """Bytes of Read responses whose request is not in the capture, by the endpoint that issues Reads."""
-    unplaced_writes: list[int] = field(default_factory=lambda: [0, 0])
+    unplaced_writes: Pair = NONE_OF_EITHER
     """Bytes of RDMA Writes whose first packet, which has the address, is not in the capture; by sender."""
-    contradicted: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    contradicted: tuple[Sequence[int], Sequence[int]] = ((), ())
     """Frames of either endpoint that retransmit with other bytes than before; the first of them."""
     reused_psns: list[ReusedPsn] = field(default_factory=list)
     """The first of them."""
     ledgers: tuple[SenderLedger, SenderLedger] = field(default_factory=lambda: (SenderLedger(), SenderLedger()))
     """What either endpoint retransmitted."""
-    stray_packets: list[int] = field(default_factory=lambda: [0, 0])
+    stray_packets: Pair = NONE_OF_EITHER
     """Packets whose PSN fits nothing before or after them."""
 
     def passed(self, sender: int, packets: int, size: int, first: tuple[int, int], last: tuple[int, int]) -> None:
         """``sender`` sent so many packets and bytes; frame and time of the first and the last of them."""
-        self.packets[sender] += packets
-        self.bytes[sender] += size
+        self.packets = raised(self.packets, sender, packets)
+        self.bytes = raised(self.bytes, sender, size)
         if not self.first_frame or first[0] < self.first_frame:
             self.first_frame, self.first_time = first
         if last[0] > self.last_frame:
@@ -128,8 +143,10 @@ class Connection:
 
     def contradict(self, sender: int, frames: Iterable[int]) -> None:
         """Frames of ``sender`` retransmit with other bytes than before."""
-        room = MAX_CONTRADICTED - len(self.contradicted[sender])
-        self.contradicted[sender].extend(islice(frames, room))
+        known = self.contradicted[sender]
+        now = [*known, *islice(frames, MAX_CONTRADICTED - len(known))]
+        if len(now) > len(known):
+            self.contradicted = (self.contradicted[0], now) if sender else (now, self.contradicted[1])
 
     @property
     def retransmitted_packets(self) -> tuple[int, int]:

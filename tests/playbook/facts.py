@@ -30,7 +30,7 @@ def connection(number: int = 1, **changed: Any) -> Conversation:
     """NFS on one connection of the same client to the same server, for the whole capture."""
     ends = Endpoint("10.0.0.2", 16 + number, private_data_frame=1), Endpoint("10.0.0.1", 32 + number)
     made = Connection(number, "RoCEv2", ends, service_port=20049, first_time=START, last_time=START + 100 * SECOND)
-    made.bytes = [1, 1]
+    made.bytes = (1, 1)
     for name, value in changed.items():
         setattr(made, name, value)
     return Conversation(made, protocol="rpcrdma")

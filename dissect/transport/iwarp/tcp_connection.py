@@ -11,7 +11,7 @@ import numpy as np
 from ...arrays import Bytes, Rows, take
 from ...link.tcp import ACK, FIN, RST
 from ...serial import TCP_SEQUENCE
-from ..connection import Connection, Endpoint
+from ..connection import Connection, Endpoint, with_count
 from ..health import TransportHealth
 from .assembly import Delivered, MessageAssembly
 from .decoding import Fpdus
@@ -253,13 +253,15 @@ class TcpConnection:
     def _count(self, connection: Connection) -> None:
         connection.last_frame, connection.last_time = self.lifetime.last
         for one in self.directions:
-            retransmissions = one.stream.retransmissions
-            connection.fpdus[one.sender] = one.fpdus
-            connection.segments[one.sender] = retransmissions.segments
-            connection.bytes[one.sender] = one.payload_bytes + retransmissions.ledger.original_captured.bytes
-            connection.missing_packets[one.sender] = one.stream.missing_segments
-            connection.unplaced_reads[one.sender] = one.reads.stray
-            connection.unread_packets[one.sender] = one.framing.unread + one.framing.lost
+            sender, retransmissions = one.sender, one.stream.retransmissions
+            size = one.payload_bytes + retransmissions.ledger.original_captured.bytes
+            connection.fpdus = with_count(connection.fpdus, sender, one.fpdus)
+            connection.segments = with_count(connection.segments, sender, retransmissions.segments)
+            connection.bytes = with_count(connection.bytes, sender, size)
+            connection.missing_packets = with_count(connection.missing_packets, sender, one.stream.missing_segments)
+            connection.unplaced_reads = with_count(connection.unplaced_reads, sender, one.reads.stray)
+            unread = one.framing.unread + one.framing.lost
+            connection.unread_packets = with_count(connection.unread_packets, sender, unread)
 
     def open_since(self, sender: int) -> int | None:
         """The first frame of a message of ``sender`` that is not complete, and may still become so."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...arrays import Bytes, Int64s, Rows, places, some, take, unique
 from ...layers import opcodes
 from ...serial import PSN
-from ..connection import Connection
+from ..connection import Connection, raised
 from ..operations import Kind, Operation, Payload
 from ..send_runs import EXTRA, IMMEDIATE, INVALIDATE, Delivered, RecentOperations, SendRun
 from .copies import contradictions
@@ -327,7 +327,8 @@ class RequestAssembly:
         bare: Rows = rows["headers"] == 0
         if not some(bare):
             return None
-        self.connection.unread_packets[self.sender] += int(np.count_nonzero(bare))
+        unread = self.connection.unread_packets
+        self.connection.unread_packets = raised(unread, self.sender, int(np.count_nonzero(bare)))
         return bare
 
     def emit(self, data: Bytes, rows: Rows, psn: int) -> None:
@@ -398,7 +399,7 @@ class RequestAssembly:
         elif opcodes.HAS_IMMDT[last_opcode]:
             operation.immediate = int(last["immediate"][-1])
         if kind is Kind.WRITE and not has_address:
-            self.connection.unplaced_writes[self.sender] += payload.seen
+            self.connection.unplaced_writes = raised(self.connection.unplaced_writes, self.sender, payload.seen)
         self._contradict(operation, self.partial_contradictions)
         self.partial_repeats, self.partial_contradictions = 0, NOTHING
         self.order = max(self.order, operation.last_frame)

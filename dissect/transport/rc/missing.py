@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...arrays import Int64s, Rows, places
-from ..connection import Connection
+from ..connection import Connection, raised
 from ..gaps import MAX_GAPS, Gap, fill_gaps
 from .responses import ReadResponses, packets_between, positive
 from .runs import RESTART
@@ -54,8 +54,7 @@ class MissingRequests:
     def confirm(self, acked: int) -> None:
         """Requests up to this PSN (exclusively) were acknowledged."""
         if self._unconfirmed is not None and acked > self._unconfirmed[0]:
-            counts = self._connection.unconfirmed_packets
-            counts[self._sender] = max(0, counts[self._sender] - self._unconfirmed[1])
+            self._count(0, -self._unconfirmed[1])
             self._unconfirmed = None
 
     def give_up(self, gap: Gap, packets: int, acked: int) -> None:
@@ -65,9 +64,9 @@ class MissingRequests:
             self._open = None
         self._gaps = [*self._gaps[1 - MAX_GAPS :], gap]
         self._publish()
-        self._connection.missing_packets[self._sender] += packets
+        self._count(packets, 0)
         if acked <= gap.end and (unconfirmed := packets - max(0, acked - gap.start)) > 0:
-            self._connection.unconfirmed_packets[self._sender] += unconfirmed
+            self._count(0, unconfirmed)
             before = self._unconfirmed[1] if self._unconfirmed is not None else 0
             self._unconfirmed = gap.end, before + unconfirmed
 
@@ -81,12 +80,16 @@ class MissingRequests:
         """Requests that were given up."""
         self._gaps = fill_gaps(self._gaps, start, stop)
         self._publish()
-        for counts in (self._connection.missing_packets, self._connection.unconfirmed_packets):
-            counts[self._sender] = max(0, counts[self._sender] - packets)
+        self._count(-packets, -packets)
 
     def restart(self) -> None:
         """The queue pair number lives again, and PSNs mean others."""
         self._gaps, self._open, self._unconfirmed = (), None, None
+
+    def _count(self, missing: int, unconfirmed: int) -> None:
+        connection, sender = self._connection, self._sender
+        connection.missing_packets = raised(connection.missing_packets, sender, missing)
+        connection.unconfirmed_packets = raised(connection.unconfirmed_packets, sender, unconfirmed)
 
     def _publish(self) -> None:
         mine = (*self._gaps, self._open) if self._open is not None else tuple(self._gaps)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, places, some
 from ...intervals import IntervalSet
-from ..connection import Connection
+from ..connection import Connection, raised
 from ..operations import Operation
 from .copies import contradictions
 
@@ -75,7 +75,7 @@ class RcReads:
         if not len(rows):
             return
         if not self.reads:
-            self.connection.unplaced_reads[self.sender] += int(rows["length"].sum())
+            self._unplaced(int(rows["length"].sum()))
             return
         starts = np.array([read.start for read in self.reads])
         owners = starts.searchsorted(psns, side="right") - 1
@@ -101,7 +101,7 @@ class RcReads:
         ):
             read, high = self.reads[max(owner, 0)], low + b - a
             if owner < 0 or low >= read.end:
-                self.connection.unplaced_reads[self.sender] += seen
+                self._unplaced(seen)
                 continue
             if regular and low == read.start and high == read.end and read.seen is None and not read.complete:
                 operation = read.operation
@@ -117,6 +117,9 @@ class RcReads:
             spare = sum(read.complete for read in self.reads) - KEPT
             if spare > 0:
                 self.reads = [read for index, read in enumerate(self.reads) if not read.complete or index >= spare]
+
+    def _unplaced(self, size: int) -> None:
+        self.connection.unplaced_reads = raised(self.connection.unplaced_reads, self.sender, size)
 
     def _take(self, read: _RcRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:
         """Responses with PSNs [low, high) of one Read; True where they complete it."""

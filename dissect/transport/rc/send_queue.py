@@ -18,7 +18,7 @@ from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...serial import PSN
-from ..connection import Connection
+from ..connection import Connection, raised
 from ..gaps import Gap
 from ..send_runs import Delivered, SendRun
 from .assembly import RequestAssembly
@@ -119,7 +119,7 @@ class SendQueue:
             self._responses(data, responses)
         elif len(responses):
             early = responses["length"][opcodes.IS_READ_RESPONSE[responses["opcode"]]]
-            self.connection.unplaced_reads[self.sender] += int(early.sum())
+            self.connection.unplaced_reads = raised(self.connection.unplaced_reads, self.sender, int(early.sum()))
         self._settle()
         self._place_responses()
         self._answers = None
@@ -356,7 +356,7 @@ class SendQueue:
     def _drop_stray(self) -> None:
         """It was never confirmed."""
         if self.stray is not None:
-            self.connection.stray_packets[self.sender] += 1
+            self.connection.stray_packets = raised(self.connection.stray_packets, self.sender, 1)
             self.stray = None
 
     def _hold(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:

@@ -50,8 +50,8 @@ def test_which_of_two_replies_answers_the_call_is_undecidable(
         return
     assert [rpc.state for rpc in two] == ["undecidable", "no call"]
     assert TWO_REPLIES in two[0].notes and any("its call is lost" in note for note in two[1].notes)
-    assert two[0].connection.missing_packets == [1, 0]
-    assert two[0].connection.unconfirmed_packets == [0, 0]
+    assert two[0].connection.missing_packets == (1, 0)
+    assert two[0].connection.unconfirmed_packets == (0, 0)
 
 
 @pytest.mark.parametrize("columns", [True, False])

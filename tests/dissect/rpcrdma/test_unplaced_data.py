@@ -24,7 +24,7 @@ def test_responses_of_a_lost_read_request_are_not_said_to_be_missing() -> None:
     (reason,) = damaged.damage
     assert reason.endswith("not in this capture, or among 5000 bytes of Read responses whose request is not")
     (connection,) = analyzer.connections
-    assert connection.missing_packets == [0, 1], "one request of five PSNs"
+    assert connection.missing_packets == (0, 1), "one request of five PSNs"
 
 
 def test_neither_are_writes_whose_first_packet_is_lost() -> None:

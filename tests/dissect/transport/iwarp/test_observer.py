@@ -24,7 +24,7 @@ def test_a_conversation_comes_out_whole(markers: tuple[bool, bool], crc: bool) -
     assert connection.transport == "iWARP"
     assert [str(end) for end in connection.endpoints] == ["10.0.0.1:40000", "10.0.0.2:20049"]
     assert connection.paired_by == "TCP" and connection.service_port == 20049
-    assert connection.missing_packets == [*connection.retransmitted_packets] == [0, 0]
+    assert connection.missing_packets == connection.retransmitted_packets == (0, 0)
 
 
 @ALL_WAYS
@@ -110,7 +110,7 @@ def test_a_missing_segment_is_a_gap_and_never_closed_up() -> None:
         assert read.gaps == [(7 * 1400, 8 * 1400)]
         assert [piece.captured for piece in read.payload.pieces() if piece.at == 8 * 1400] == [1400]
         assert seen(operations)[:2] == WHOLE[:2] and seen(operations)[-1] == WHOLE[-1]
-        assert observer.registry.connections[0].missing_packets == [1, 0]
+        assert observer.registry.connections[0].missing_packets == (1, 0)
 
 
 def test_a_gap_inside_an_fpdu_does_not_lose_the_next_one() -> None:

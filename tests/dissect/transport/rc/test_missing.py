@@ -38,7 +38,7 @@ def exchange(wire: Wire, jump: int, acks: str) -> list[Packet]:
 def test_what_was_acknowledged_was_sent(jump: int, each: bool) -> None:
     wire = Wire()
     connection, analyzer = connection_of(wire, exchange(wire, jump, "message"), each)
-    assert connection.missing_packets == [jump, 0] and connection.unconfirmed_packets == [0, 0]
+    assert connection.missing_packets == (jump, 0) and connection.unconfirmed_packets == (0, 0)
     assert [gap.end - gap.start for gap in connection.gaps[0]] == [jump] and not connection.gaps[1]
     health = analyzer.health(1).directions[0]
     assert (health.missing, health.unconfirmed) == (jump, 0)
@@ -50,7 +50,7 @@ def test_what_nothing_acknowledges_may_never_have_been_sent(jump: int, each: boo
     wire = Wire()
     packets = [packet for packet in exchange(wire, jump, "message") if packet.kind != "ack"]
     connection, analyzer = connection_of(wire, packets, each)
-    assert connection.missing_packets == connection.unconfirmed_packets == [jump, 0]
+    assert connection.missing_packets == connection.unconfirmed_packets == (jump, 0)
     health = analyzer.health(1).directions[0]
     assert (health.missing, health.unconfirmed) == (jump, jump)
 
@@ -74,5 +74,5 @@ def test_the_last_request_is_missing_where_it_was_acknowledged(
 ) -> None:
     wire = Wire()
     connection, _ = connection_of(wire, fault(exchange(wire, 0, "message")), each)
-    assert connection.missing_packets == [missing, 0] and connection.unconfirmed_packets == [0, 0]
+    assert connection.missing_packets == (missing, 0) and connection.unconfirmed_packets == (0, 0)
     assert len(connection.gaps[0]) == missing

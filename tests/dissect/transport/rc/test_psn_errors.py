@@ -58,7 +58,7 @@ def test_a_sender_that_steps_back_loses_no_message(cm: bool, back: int, snaplen:
     if not snaplen:
         judge_whole(capture, rpcs)
     connection = rpcs[0].connection
-    assert connection.missing_packets == [0, 0]
+    assert connection.missing_packets == (0, 0)
     assert connection.reused_psns and all(one.frame > count for one in connection.reused_psns)
     assert {one.sender for one in connection.reused_psns} == {0, 1}
     assert connection.retransmitted_packets == (0, 0)
@@ -113,7 +113,7 @@ def test_a_read_request_with_the_psn_of_a_send_is_answered() -> None:
     errors = [(one.sender, one.verb, one.earlier_verb) for one in rpcs[0].connection.reused_psns]
     assert errors == [(1, "RDMA Read", "Send")]
     assert [any("the RDMA Read in frame" in note for note in rpc.notes) for rpc in rpcs] == [False, True]
-    assert rpcs[0].connection.missing_packets == [0, 0]
+    assert rpcs[0].connection.missing_packets == (0, 0)
 
 
 @pytest.mark.parametrize("batches", ["one", "at the step", "each frame"])

@@ -42,5 +42,5 @@ def test_packets_that_come_behind_the_grace_period_are_not_missing(together: boo
     packets = [*packets[:late], *packets[late + 1 : -5], packets[late], *packets[-5:]]
     capture = Capture(wire, packets)
     rpcs = analyze(capture, range(1, len(packets)) if not together else ())
-    assert rpcs[0].connection.missing_packets == [0, 0]
+    assert rpcs[0].connection.missing_packets == (0, 0)
     assert sum(rpc.call is not None for rpc in rpcs) == 61

@@ -29,7 +29,7 @@ def test_packets_before_the_starting_psn_are_not_lost(shift: int, cuts: list[int
     rpcs = [rpc for batch in frame_batches(Capture(wire, packets).frames, cuts) for rpc in analyzer.feed(batch)]
     rpcs += analyzer.finish()
     assert [rpc.state for rpc in rpcs] == ["complete", "complete"]
-    assert rpcs[0].connection.missing_packets == [0, 0]
+    assert rpcs[0].connection.missing_packets == (0, 0)
     assert rpcs[0].connection.retransmitted_packets == (0, 0)
 
 
