@@ -16,7 +16,7 @@ from ..measure.statistics import ProcedureKey, key_of_names
 from ..measure.time_cells import Peaks, TimeCells
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY
-from .outstanding import CallsOutstanding
+from .outstanding import CallsOutstanding, columns_of
 
 MAX_GROUPS = 512
 """Of a kind that are counted one by one; where there are more, those with the fewest RPCs are counted together, until
@@ -198,4 +198,4 @@ class Breakdown:
                 one = self._sessions[key] = CallsOutstanding(self.slots.add)
             these = np.array(mine)
             times = rows["call_time"][these], rows["reply_end"][these]
-            one.add(*times, unknown[these], unknown[these])
+            one.add(columns_of(*times, unknown[these], unknown[these]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Int64s
 
+NO_CALLS: Int64s = np.empty((3, 0), np.int64)
 AT_ONCE = 100_000
 """Nanoseconds from the reply that brings a credit back to the next call, within which that call had waited for it."""
 
@@ -34,6 +35,15 @@ class AtLimit:
 
 Watch = Callable[[Int64s, Int64s, Int64s], None]
 
+TOGETHER = 256
+"""RPCs that are looked at together: a look costs more than an RPC."""
+
+
+def columns_of(calls: Int64s, replies: Int64s, requested: Int64s, granted: Int64s) -> Int64s:
+    """What ``CallsOutstanding`` is fed: times of RPCs in nanoseconds, and the credits that they name; -1 for none."""
+    credits = np.where(requested > 0, np.minimum(requested, granted), granted)
+    return np.stack((calls, replies, np.where(granted < 0, 0, np.maximum(credits, 1))))
+
 
 class CallsOutstanding:
     """One direction of a connection; fed batches of RPCs with both halves.
@@ -41,30 +51,37 @@ class CallsOutstanding:
     A batch is settled when the one after it has come: calls that took longer than that are left out.
     """
 
-    __slots__ = ("_credits", "_known", "_settled", "_watch", "result")
+    __slots__ = ("_credits", "_fresh", "_known", "_settled", "_watch", "result")
 
     def __init__(self, watch: Watch | None = None) -> None:
         """``watch`` is given the moments of replies, the calls outstanding just before each, and the credits then, 0
         where these are not known."""
         self.result = AtLimit()
         self._watch = watch
-        self._known: Int64s = np.empty((3, 0), np.int64)
+        self._known: Int64s = NO_CALLS
         """Times of calls and of replies, and the credits that the reply left."""
+        self._fresh: Sequence[Int64s] = ()
+        """The same, not looked at yet."""
         self._settled = -(1 << 62)
         """The moment up to which all is counted."""
         self._credits = 0
         """The latest credits then; 0: not known."""
 
-    def add(self, calls: Int64s, replies: Int64s, requested: Int64s, granted: Int64s) -> None:
-        """Times in nanoseconds of RPCs that ended, and the credits that they name; -1 for none."""
-        credits = np.where(requested > 0, np.minimum(requested, granted), granted)
-        credits = np.where(granted < 0, 0, np.maximum(credits, 1))
+    def add(self, calls: Int64s) -> None:
+        """RPCs that ended, as ``columns_of`` gives them."""
+        self._fresh = (*self._fresh, calls)
+        if sum([one.shape[1] for one in self._fresh]) >= TOGETHER:
+            self._look()
+
+    def _look(self) -> None:
         boundary = int(self._known[1].max(initial=self._settled))
-        self._known = np.concatenate((self._known, np.stack((calls, replies, credits))), axis=1)
+        self._known = np.concatenate((self._known, *self._fresh), axis=1)
+        self._fresh = ()
         self._settle(boundary)
 
     def finish(self) -> AtLimit:
         """No more comes."""
+        self._look()
         self._settle(int(self._known[1].max(initial=self._settled)))
         return self.result
 

@@ -18,7 +18,7 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
-from .outstanding import AtLimit, CallsOutstanding, Watch
+from .outstanding import AtLimit, CallsOutstanding, Watch, columns_of
 
 BINS = 64
 MEASURES = ("calls", "latency", "reads", "server", "writes")
@@ -292,14 +292,18 @@ class RpcFacts:
 
     def _watch_credits(self, rows: Rows) -> None:
         places = rows["connection"].astype(np.int64) << 1 | rows["caller"]
-        columns = [rows[name] for name in ("call_time", "reply_end", "credits_requested", "credits_granted")]
+        names = "call_time", "reply_end", "credits_requested", "credits_granted"
+        self._add_calls(places, columns_of(*(rows[name] for name in names)))
+
+    def _add_calls(self, places: Int64s, calls: Int64s) -> None:
+        """``places``: connection number and caller of each."""
         if some(places != places[0]):
             order = places.argsort(kind="stable")
-            places, columns = places[order], [column[order] for column in columns]
+            places, calls = places[order], calls[:, order]
         edges = [0, *((places[1:] != places[:-1]).nonzero()[0] + 1).tolist(), len(places)]
         for first, behind in pairwise(edges):
             place = int(places[first])
-            self._calls(place >> 1, place & 1 == 1).add(*(column[first:behind] for column in columns))
+            self._calls(place >> 1, place & 1 == 1).add(calls[:, first:behind].copy())
 
     def _calls(self, number: int, backward: bool) -> CallsOutstanding:
         found = self._outstanding.get((number, backward))
@@ -311,7 +315,7 @@ class RpcFacts:
 
     def _add_objects(self, rpcs: Iterable[Rpc]) -> None:
         sums: list[tuple[int, int, int, int, int, int]] = []
-        credits: dict[tuple[int, bool], list[tuple[int, int, int, int]]] = defaultdict(list)
+        credits: list[tuple[int, int, int, int, int]] = []
         limits: dict[tuple[int, int], int] = {}
         for rpc in rpcs:
             if rpc.state == DUPLICATE_REPLY:
@@ -324,7 +328,8 @@ class RpcFacts:
                 end = reply.operation.last_time
                 sums.append((group, end, latency.total, latency.reads, latency.server, latency.writes))
                 asked, given = call.header.credits, reply.header.credits
-                credits[number, rpc.backward].append((call.time, end, asked or -1, -1 if given is None else given))
+                place = number << 1 | rpc.backward
+                credits.append((place, call.time, end, asked or -1, -1 if given is None else given))
                 if rpc.failed:
                     self._note_error(rpc.status, key, latency.total, rpc.number, frame, end)
                 if rpc.chunks:
@@ -340,8 +345,8 @@ class RpcFacts:
                     wanted.append(TimedRpc(rpc.number, number, frame, call.operation.first_time, end))
         if sums:
             self._count(*np.array(sums, np.int64).T)
-        for (number, backward), some_calls in credits.items():
-            self._calls(number, backward).add(*np.array(some_calls, np.int64).T)
+            places, *columns = np.array(credits, np.int64).T
+            self._add_calls(places, columns_of(*columns))
 
     def _note_unanswered(self, rpc: Rpc, key: ProcedureKey, frame: int) -> None:
         assert rpc.call is not None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...arrays import Bytes
 from ...layers.cm_codes import CLASS_CM, CM_LAYERS, IP_CM_SIZE, METHOD_SEND, REJECT_REASONS, address_text, service_port
@@ -17,8 +16,7 @@ MANAGEMENT_CLASS, METHOD, ATTRIBUTE_ID = 1, 3, 16
 """Their places in the header of a Management Datagram (13.4.2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ManagementMessage:
+class ManagementMessage(NamedTuple):
     """One Communication Management message.  None is: the message has no such field, or it was truncated."""
 
     kind: str

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from ...arrays import Rows
+import numpy as np
+
+from ...arrays import Bytes, Int64s, Rows, take, windows
+from ...layers.cm_codes import CLASS_CM, CM_LAYERS, METHOD_SEND
 from ...link.addresses import AddressTable
 from ..connection import Endpoint
-from .cm import ManagementMessage
+from .cm import ATTRIBUTE_ID, MAD_HEADER_SIZE, MANAGEMENT_CLASS, METHOD, ManagementMessage
 from .flow_keys import flow_key
 
 Key = TypeVar("Key")
@@ -71,6 +74,9 @@ class HalfKnown(NamedTuple):
     request: ConnectionRequest | None
 
 
+_TELLING_ATTRIBUTES = [attribute for attribute, (kind, _) in CM_LAYERS.items() if kind in TELLING]
+
+
 class Management:
     """Puts CM exchanges together; messages may be repeated, reordered or missing."""
 
@@ -83,6 +89,19 @@ class Management:
         id."""
         self.half_known: dict[int, HalfKnown] = {}
         """By key of the flow that goes to the endpoint."""
+
+    @staticmethod
+    def telling(data: Bytes, rows: Rows, datagrams: Int64s) -> Int64s:
+        """Which of these PACKET rows may carry one of the ``TELLING`` messages."""
+        chosen = take(rows, datagrams)
+        datagrams = datagrams[chosen["captured"] >= MAD_HEADER_SIZE]
+        if not len(datagrams):
+            return datagrams
+        header = windows(data, MAD_HEADER_SIZE)[rows["payload"][datagrams]]
+        of_cm = (header[:, MANAGEMENT_CLASS] == CLASS_CM) & (header[:, METHOD] == METHOD_SEND)
+        attribute = header[:, ATTRIBUTE_ID].astype(np.int64) << 8 | header[:, ATTRIBUTE_ID + 1]
+        found: Int64s = datagrams[of_cm & np.isin(attribute, _TELLING_ATTRIBUTES)]
+        return found
 
     def take(self, message: ManagementMessage, row: Rows) -> Established | Refused | DisconnectRequested | None:
         """Look at a message, carried by the packet ``row``."""

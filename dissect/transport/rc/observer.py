@@ -77,7 +77,7 @@ class RcObserver:
         datagrams = places(managing)
         if len(batch.icrc.damaged):
             datagrams = np.setdiff1d(datagrams, batch.icrc.damaged, assume_unique=True)
-        for index in datagrams.tolist():
+        for index in self.management.telling(batch.data, rows, datagrams).tolist():
             self._manage(batch, index)
         unreliable = opcode[~(reliable | managing)]
         if len(unreliable):

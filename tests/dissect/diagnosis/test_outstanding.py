@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.diagnosis.outstanding import AtLimit, CallsOutstanding
+from rdmascope.dissect.diagnosis import outstanding
+from rdmascope.dissect.diagnosis.outstanding import AtLimit, CallsOutstanding, columns_of
 
 Rpcs = list[tuple[int, int]]
+
+
+@pytest.fixture(autouse=True, params=[1, outstanding.TOGETHER])
+def looked_at_together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outstanding, "TOGETHER", request.param)
 
 
 def counted(rpcs: Rpcs, *sizes: int, credits: int = 3) -> AtLimit:
@@ -20,7 +27,7 @@ def counted(rpcs: Rpcs, *sizes: int, credits: int = 3) -> AtLimit:
         if some:
             begins, ends = np.array(some, np.int64).T
             limit = np.full(len(some), credits, np.int64)
-            watched.add(begins, ends, limit, limit)
+            watched.add(columns_of(begins, ends, limit, limit))
     return watched.finish()
 
 

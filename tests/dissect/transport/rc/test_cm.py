@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -178,7 +177,7 @@ def test_reader_and_layer_agree(attribute: int, body: bytes) -> None:
         "rnr_retry": ("rnrretrcount",),
         "reason": ("reason",),
     }
-    assert set(names) < {field.name for field in fields(ManagementMessage)}
+    assert set(names) < {*ManagementMessage._fields}
     for name, candidates in names.items():
         values = [layer.fields[candidate] for candidate in candidates if candidate in layer.fields]
         assert getattr(message, name) == (values[0] if values else None)
