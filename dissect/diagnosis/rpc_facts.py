@@ -134,7 +134,11 @@ class RpcFacts:
         self.width = 1_000_000
         """Of a bin, in nanoseconds."""
         self._groups: dict[tuple[int, ProcedureKey], int] = {}
-        self._sums = np.zeros((len(MEASURES), 8, BINS))
+        self._known: dict[ProcedureKey, dict[int, int]] = {}
+        """The same by procedure and connection, without those that stand for others."""
+        self._others: dict[bool, int] = {}
+        """Of these the index, by whether the calls are backward."""
+        self._sums = np.zeros((len(MEASURES), 64, BINS))
         self.watch: Watch | None = None
         """Is given the calls outstanding on any connection, over time: as that of ``CallsOutstanding``."""
         self._outstanding: dict[tuple[int, bool], CallsOutstanding] = {}
@@ -169,16 +173,18 @@ class RpcFacts:
         codes = (rows["connection"].astype(np.int64) * kinds + rows["procedure"]) << 1 | rows["caller"]
         present, inverse = coded(codes)
         numbers, procedures = np.divmod(present >> 1, kinds)
-        keys = [
-            (number, key_of_names(names.procedures[procedure], code & 1 == 1))
-            for number, procedure, code in zip(numbers.tolist(), procedures.tolist(), present.tolist(), strict=True)
-        ]
-        index = np.array([self._group(*key) for key in keys])[inverse]
+        called = procedures << 1 | present & 1
+        keys = {code: key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in unique(called).tolist()}
+        places = [*zip(numbers.tolist(), called.tolist(), strict=True)]
+        index = np.array([self._group(number, keys[code]) for number, code in places])[inverse]
         parts = (rows[f"latency_{part}"] for part in ("reads", "server", "writes"))
         self._count(index, ends, latencies, *parts)
-        for at, (number, key) in enumerate(keys):
-            if "CB_RECALL" in key.operations or "DELEGRETURN" in key.operations:
-                self._note_delegations(number, key, rows[inverse == at])
+        delegations = {
+            code for code, key in keys.items() if "CB_RECALL" in key.operations or "DELEGRETURN" in key.operations
+        }
+        for at, (number, code) in enumerate(places if delegations else ()):
+            if code in delegations:
+                self._note_delegations(number, keys[code], rows[inverse == at])
         delays = rows["retransmission_delay"]
         if some(delays):
             for row in rows[delays > 0]:
@@ -187,7 +193,7 @@ class RpcFacts:
                 )
         failed = (rows["state"] == ERROR).nonzero()[0]
         if len(failed):
-            self._note_errors(table, rows, failed, keys, inverse)
+            self._note_errors(table, rows, failed, [keys[code] for _, code in places], inverse)
         self._note_chunk_rows(table, rows)
         self._watch_credits(rows)
 
@@ -220,13 +226,22 @@ class RpcFacts:
         return np.maximum(0, (times - self.start) // self.width)
 
     def _group(self, number: int, key: ProcedureKey) -> int:
-        found = self._groups.get((number, key))
-        if found is None:
-            if len(self._groups) >= MAX_GROUPS:
-                number, key = 0, other_procedures(key)
-            found = self._groups.setdefault((number, key), len(self._groups))
-            if found >= self._sums.shape[1]:
-                self._sums = np.concatenate((self._sums, np.zeros_like(self._sums)), axis=1)
+        known = self._known.get(key)
+        found = None if known is None else known.get(number)
+        if found is not None:
+            return found
+        full = len(self._groups) >= MAX_GROUPS
+        if full and key.backward in self._others:
+            return self._others[key.backward]
+        place = (0, other_procedures(key)) if full else (number, key)
+        found = self._groups[place] = len(self._groups)
+        if full:
+            self._others[key.backward] = found
+        else:
+            self._known.setdefault(key, {})[number] = found
+        if found >= self._sums.shape[1]:
+            size = min(2 * found, MAX_GROUPS + 2)  # Those of others, both ways.
+            self._sums = np.concatenate((self._sums, np.zeros((len(MEASURES), size - found, BINS))), axis=1)
         return found
 
     def _note_delegations(self, number: int, key: ProcedureKey, rows: Rows) -> None:
@@ -237,7 +252,7 @@ class RpcFacts:
         ]
 
     def _note_errors(
-        self, table: RpcTable, rows: Rows, failed: Int64s, keys: list[tuple[int, ProcedureKey]], inverse: Int64s
+        self, table: RpcTable, rows: Rows, failed: Int64s, keys: list[ProcedureKey], inverse: Int64s
     ) -> None:
         statuses = table.names.statuses
         rows, inverse = take(rows, failed), inverse[failed]
@@ -245,7 +260,7 @@ class RpcFacts:
         latencies, numbers, frames, ends = (rows[name] for name in ("latency", "number", "call_frame", "reply_end"))
         for kind in unique(kinds).tolist():
             mine = kinds == kind
-            status, key = statuses[kind // len(keys)][0], keys[kind % len(keys)][1]
+            status, key = statuses[kind // len(keys)][0], keys[kind % len(keys)]
             self.errors[status][key].add_all(latencies[mine], numbers[mine], frames[mine])
             self._note_error_times(status, *extremes(ends[mine]))
 
