@@ -136,6 +136,8 @@ class Samples:
         count = stored if count is None else count
         if not count:
             return None
+        if not stored:
+            return Distribution(count, 0, 0, 0, 0, 0, 0)
         if stored == count <= FEW and self._bins is None and self.recent.typecode == "q":
             ascending = sorted(self.recent)
             middle, high, higher = (ascending[_rank(count, percent)] for percent in (50, 95, 99))

@@ -110,12 +110,11 @@ class Procedure:
 
     def parts(self) -> dict[str, Distribution]:
         """By the names in ``PARTS``; empty where ``latency()`` is None."""
-        found = {}
-        for name, samples in zip(PARTS, self._parts, strict=True):
-            part = samples.distribution(self._latency.count)
-            if part is not None:
-                found[name] = part
-        return found
+        return {name: found for name in PARTS if (found := self.part(name)) is not None}
+
+    def part(self, name: str) -> Distribution | None:
+        """One of ``parts()``."""
+        return self._parts[PARTS.index(name)].distribution(self._latency.count)
 
     @property
     def waited(self) -> int:

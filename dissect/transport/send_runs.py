@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import Bytes, Int64s, Rows
 from ..layers import opcodes
-from .operations import SEND, Operation, Payload
+from .operations import SEND, WRITE, Operation, Payload
 
 RECENT = 256
 """Operations of a send queue among which a retransmitted packet is looked for."""
@@ -156,14 +156,17 @@ class RecentOperations:
     __slots__ = "_parts"
 
     def __init__(self) -> None:
-        self._parts: Sequence[tuple[Sequence[RecentOperation], Sequence[_Tail], int]] = ()
-        """What one batch delivered after the other: Operations, ends of runs, and how many these are together."""
+        self._parts: Sequence[tuple[Sequence[RecentOperation | tuple[int, Operation]], Sequence[_Tail], int]] = ()
+        """What one batch delivered after the other: Operations, ends of runs, and how many these are together.
+
+        An RDMA Write stays as it was delivered: what is asked of it does not change.
+        """
 
     def add(self, delivered: Delivered, runs: Sequence[SendRun]) -> None:
         """They were delivered after all others."""
         if not delivered and not runs:
             return
-        fresh = tuple([RecentOperation.of(*one) for one in delivered[-RECENT:]])
+        fresh = tuple([one if one[1].kind is WRITE else RecentOperation.of(*one) for one in delivered[-RECENT:]])
         count = len(fresh)
         tails: list[_Tail] = []
         for run in reversed(runs):
@@ -196,7 +199,7 @@ class RecentOperations:
                 for tail in tails
                 for index, (frame, psn) in enumerate(zip(tail.frames.tolist(), tail.psns.tolist(), strict=True))
             ]
-            part += fresh
+            part += [one if isinstance(one, RecentOperation) else RecentOperation.of(*one) for one in fresh]
             if tails:
                 part.sort(key=attrgetter("order"))
             found += part

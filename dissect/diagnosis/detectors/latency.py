@@ -66,7 +66,7 @@ def server_time(facts: Facts, limits: Limits) -> Iterator[Cause]:
     way between the capture point and the server.
     """
     for procedure in facts.procedures:
-        server = procedure.parts().get("server")
+        server = procedure.part("server")
         if server is None or server.count < limits["least_calls"] or procedure.key.backward:
             continue
         part = facts.share(server.total) or 0.0
@@ -163,7 +163,7 @@ PHASE = {
 
 def _phase(facts: Facts, limits: Limits, part: str, what: str) -> Iterator[Cause]:
     for procedure in facts.procedures:
-        found = procedure.parts().get(part)
+        found = procedure.part(part)
         if found is None or found.count < limits["least_calls"] or not procedure.waited:
             continue
         share_of_all, own = facts.share(found.total) or 0.0, found.total / procedure.waited
