@@ -159,16 +159,22 @@ class Session:
         yield from lister.finish()
 
     def packet_columns(
-        self, wanted: Sequence[FrameRange] = (), chosen: FrameMask | None = None
+        self,
+        wanted: Sequence[FrameRange] = (),
+        chosen: FrameMask | None = None,
+        on_rpcs: Callable[[RpcTable], None] | None = None,
+        names_rpcs: bool = True,
     ) -> Iterator[ListedPackets]:
         """The same packets in columns, batch by batch: those of the wanted frames, all where none are.
 
-        ``chosen``: of these, the frames of which it is true.
+        ``chosen``: of these, the frames of which it is true.  ``on_rpcs`` is given the RPCs as they end.
+        ``names_rpcs``: say what packets are of, in words; else only what stands in their own headers.
         """
         from rdmascope.dissect.records.packet_columns import PacketColumnLister
 
         follows = self.follow is not None
-        lister = PacketColumnLister(self.analyzer, wanted, follows, chosen, self.path_learner())
+        lister = PacketColumnLister(self.analyzer, wanted, follows, chosen, self.path_learner(), names_rpcs)
+        lister.on_rpcs = on_rpcs
         if self._limits is None:
             self._limits = Limits(frames=LISTED_FRAMES)
         for batch in self.decoded():

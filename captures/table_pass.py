@@ -8,12 +8,12 @@ from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.records.details import CaptureSums, FileDetails
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
+from rdmascope.dissect.records.table_packets import PacketBatch
 from rdmascope.dissect.records.table_results import Detail, Verdict
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners, Listener
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from .rpc_batches import RpcBatches
 from .session import Session
@@ -24,7 +24,7 @@ ROWS = 8192
 AUDITED = {"finding", "verdict"}
 WITH_CREDITS = {"credits", "detail"}
 WITH_FILES = {"file", "detail"}
-WITH_CONTENTS = {"packet"} | AUDITED | WITH_FILES
+WITH_CONTENTS = AUDITED | WITH_FILES
 """Nouns that take an audit, the credits or the files; and those that are made of the bytes of messages."""
 
 
@@ -46,9 +46,10 @@ def table_batches(session: Session, wanted: Wanted) -> Iterator[tuple[str, Colum
         session, [TableBuilder(TABLES[name], columns, session.place) for name, columns in wanted.items()]
     )
     if table_pass.packets:
-        for packet in session.packets(on_rpcs=table_pass.take):
+        names_rpcs = any(builder.needs("contents") for builder in table_pass.packets)
+        for packets in session.packet_columns(on_rpcs=table_pass.take, names_rpcs=names_rpcs):
             for builder in table_pass.packets:
-                builder.add(packet)
+                builder.add(PacketBatch(packets))
             yield from table_pass.full()
     else:
         for table in session.tables(table_pass.evict):
@@ -96,9 +97,9 @@ class _TablePass:
             if len(builder) >= rows:
                 yield builder.table.name, builder.take()
 
-    def take(self, rpcs: list[Rpc]) -> None:
+    def take(self, table: RpcTable) -> None:
         """RPCs that ended, where it is packets that the pass gives."""
-        self.add(RpcTable(rpcs))
+        self.add(table)
         if self.session.analyzer.evicted.connections and (gone := self.session.analyzer.evicted_since()):
             self.evict(gone)
 

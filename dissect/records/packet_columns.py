@@ -42,7 +42,7 @@ class ListedPackets:
     """PACKET rows."""
     addresses: AddressTable
     worded: list[Worded]
-    """Each row is in one of these."""
+    """Each row is in one of these, where what packets are of is asked for."""
     segments: list[Packet]
     """TCP segments of iWARP."""
 
@@ -76,6 +76,7 @@ class PacketColumnLister:
         at_once: list a batch as soon as it was analysed, though its RPCs may end later.
         chosen: of the wanted, only those of which this is true; it is given the numbers of frames.
         learner: of paths.
+        names_rpcs: say what packets are of, in words; without, ``worded`` has none.
     """
 
     def __init__(
@@ -85,8 +86,12 @@ class PacketColumnLister:
         at_once: bool = False,
         chosen: FrameMask | None = None,
         learner: PathLearner | None = None,
+        names_rpcs: bool = True,
     ) -> None:
         self.analyzer = analyzer
+        self._names_rpcs = names_rpcs
+        self.on_rpcs: Callable[[RpcTable], None] | None = None
+        """Is given the RPCs that ended, batch by batch."""
         self._learner = learner or PathLearner()
         self.done = False
         """No further batch has a packet to list."""
@@ -120,6 +125,10 @@ class PacketColumnLister:
 
     def _note(self, table: RpcTable) -> list[str | None]:
         """Returns what the plain RPCs name."""
+        if self.on_rpcs is not None:
+            self.on_rpcs(table)
+        if not self._names_rpcs:
+            return []
         paths = self._learner.learn_paths(table, min((one.first for one in self._wanted), default=1), self._last)
         objects = [(rpc, paths[place]) for rpc, place in zip(table.objects, table.places.tolist(), strict=True)]
         for rpc, path in self._segments.note(objects):
@@ -139,6 +148,8 @@ class PacketColumnLister:
             rows = take(rows, self._chosen(rows["frame"]))
             mine = self._chosen(np.array([one.frame for one in segments], np.int64))
             segments = [*compress(segments, mine.tolist())]
+        if not self._names_rpcs:
+            return ListedPackets(batch, rows, self.analyzer.addresses, [], segments)
         plain = table.plain_rows
         for number, transfer in zip(plain["number"].tolist(), plain["transfer"].tolist(), strict=True):
             if transfer >= 0:

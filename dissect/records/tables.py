@@ -4,45 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..layers.opcodes import opcode_name
-from ..layers.transports import TRANSPORTS
 from ..onc.file_operations import TYPE_NAMES
 from ..rpcrdma.conversation import Conversation
 from .table import Table, TableColumn, place_columns
+from .table_packets import PACKETS
 from .table_results import RESULT_TABLES
 from .table_rpcs import RPC_TABLES
-
-_PACKETS = Table(
-    "packets",
-    "packet",
-    "an RDMA packet, or a TCP segment of iWARP",
-    (
-        TableColumn("frame", "int", "number of its frame", lambda packet: packet.frame),
-        TableColumn("time", "time", "when it was captured; UTC", lambda packet: packet.time),
-        TableColumn("time_ns", "int", "the same, in nanoseconds since the Unix epoch", lambda packet: packet.time),
-        TableColumn("source", "text", "address of the sender", lambda packet: packet.source),
-        TableColumn("destination", "text", "address of the receiver", lambda packet: packet.destination),
-        TableColumn("length_bytes", "int", "of the whole frame on the wire", lambda packet: packet.wire),
-        TableColumn("protocol", "text", "uppermost protocol, as Wireshark calls it", lambda packet: packet.protocol),
-        TableColumn("transport", "text", "RoCEv1, RoCEv2, InfiniBand or iWARP",
-               lambda packet: TRANSPORTS[packet.header.transport] if packet.header else "iWARP"),
-        TableColumn("opcode", "int", "BTH opcode; InfiniBand transport only",
-               lambda packet: packet.header.opcode if packet.header else None),
-        TableColumn("opcode_name", "text", "its name",
-               lambda packet: opcode_name(packet.header.opcode) if packet.header else None),
-        TableColumn("dest_qp", "int", "destination queue pair; InfiniBand transport only",
-               lambda packet: packet.header.dest_qp if packet.header else None),
-        TableColumn("psn", "int", "packet sequence number; InfiniBand transport only",
-               lambda packet: packet.header.psn if packet.header else None),
-        TableColumn("payload_bytes", "int", "bytes of payload",
-               lambda packet: (packet.header or packet.segment).length),
-        TableColumn("payload_captured_bytes", "int", "bytes of payload in the capture",
-               lambda packet: (packet.header or packet.segment).captured),
-        TableColumn("rpc", "int", "number of the RPC it belongs to", lambda packet: packet.rpc),
-        TableColumn("info", "text", "one line about it", lambda packet: packet.info),
-        *place_columns("", "frame", "the frame"),
-    ),
-)  # fmt: skip
 
 
 def _qp(end: int) -> Callable[[Conversation], int | None]:
@@ -154,7 +121,7 @@ def _within_64_bits(value: int | None) -> int | None:
     return None if value is None or value >= 1 << 63 else value
 
 
-TABLES = {table.name: table for table in (*RPC_TABLES, _PACKETS, _CONNECTIONS, _FILES, *RESULT_TABLES)}
+TABLES = {table.name: table for table in (*RPC_TABLES, PACKETS, _CONNECTIONS, _FILES, *RESULT_TABLES)}
 """The tables by name."""
 
 VERSION = 1
