@@ -8,7 +8,7 @@ from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.records.details import CaptureSums, FileDetails
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
-from rdmascope.dissect.records.table_packets import PacketBatch
+from rdmascope.dissect.records.table_packets import PacketTableBatch
 from rdmascope.dissect.records.table_results import Detail, Verdict
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -49,7 +49,7 @@ def table_batches(session: Session, wanted: Wanted) -> Iterator[tuple[str, Colum
         names_rpcs = any(builder.needs("contents") for builder in table_pass.packets)
         for packets in session.packet_columns(on_rpcs=table_pass.take, names_rpcs=names_rpcs):
             for builder in table_pass.packets:
-                builder.add(PacketBatch(packets))
+                builder.add(PacketTableBatch(packets))
             yield from table_pass.full()
     else:
         for table in session.tables(table_pass.evict):

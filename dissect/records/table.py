@@ -47,7 +47,7 @@ class Table:
 
     name: str
     of: str
-    """The noun: 'rpc' (an ``RpcBatch``), 'packet' (a ``PacketBatch``), 'finding', 'conversation' or 'file'."""
+    """The noun: 'rpc' (an ``RpcBatch``), 'packet' (a ``PacketTableBatch``), 'finding', 'conversation' or 'file'."""
     meaning: str
     columns: tuple[TableColumn, ...]
     rows: Callable[[Any], Iterable[Any]] = lambda noun: (noun,)

@@ -17,7 +17,7 @@ from .packets import Packet
 from .table import Table, TableColumn, column_of, masked, place_columns
 
 
-class PacketBatch:
+class PacketTableBatch:
     """The packets of a batch, in the order of frames: the noun of the table of packets."""
 
     def __init__(self, packets: ListedPackets) -> None:
@@ -81,7 +81,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _column(
-    name: str, type: str, meaning: str, values: Callable[[PacketBatch], MaskedArray], needs: str = ""
+    name: str, type: str, meaning: str, values: Callable[[PacketTableBatch], MaskedArray], needs: str = ""
 ) -> TableColumn:
     return TableColumn(name, type, meaning, None, values, needs)
 

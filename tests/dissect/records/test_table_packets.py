@@ -13,7 +13,7 @@ from rdmascope.dissect.layers.opcodes import opcode_name
 from rdmascope.dissect.layers.transports import TRANSPORTS
 from rdmascope.dissect.records.packets import Packet
 from rdmascope.dissect.records.table import TableBuilder
-from rdmascope.dissect.records.table_packets import PACKETS, PacketBatch
+from rdmascope.dissect.records.table_packets import PACKETS, PacketTableBatch
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 
@@ -50,7 +50,7 @@ def row(packet: Packet) -> dict[str, Any]:
 def test_rows_are_those_of_packets(name: str) -> None:
     builder = TableBuilder(PACKETS)
     for batch in session(name).packet_columns():
-        builder.add(PacketBatch(batch))
+        builder.add(PacketTableBatch(batch))
     columns = builder.take()
     rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
     assert [dict(zip(columns, one, strict=True)) for one in rows] == [row(one) for one in session(name).packets()]
@@ -62,7 +62,7 @@ def test_headers_alone_need_no_rpcs_and_rpcs_come_as_they_end() -> None:
     assert not builder.needs("contents") and TableBuilder(PACKETS, {"info"}).needs("contents")
     for batch in session("loss-rxe").packet_columns(on_rpcs=tables.append, names_rpcs=False):
         assert not batch.worded
-        builder.add(PacketBatch(batch))
+        builder.add(PacketTableBatch(batch))
     found = builder.take()
     expected = [row(one) for one in session("loss-rxe").packets()]
     for name, column in found.items():
