@@ -145,7 +145,8 @@ class Charts:
                 legend = figure.legend[0]
                 legend.orientation, legend.border_line_color, legend.background_fill_alpha = "horizontal", None, 0
                 legend.location = "left"
-                legend.padding, legend.margin, legend.spacing = 0, 0, 16
+                legend.padding, legend.margin, legend.spacing = 0, 0, 12
+                legend.glyph_width, legend.label_text_font_size = 16, "11px"
                 figure.center.remove(legend)
                 figure.add_layout(legend, "above")
         for figure in self._figures[:-1]:
@@ -181,6 +182,8 @@ class Charts:
             active_drag=select,
             min_border_left=LEFT,
             min_border_right=16,
+            background_fill_color=None,
+            border_fill_color=None,
             name=title,
             **options,
         )

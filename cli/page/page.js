@@ -156,7 +156,7 @@
   function paint() {
     const ink = colour("ink"), dim = colour("dim"), grid = colour("grid"), rule = colour("rule");
     for (const figure of figuresDrawn) {
-      Object.assign(figure, { background_fill_color: colour("card"), border_fill_color: colour("card"), outline_line_color: rule });
+      figure.outline_line_color = rule;
       figure.title.text_color = ink;
       for (const one of [...figure.below, ...figure.left])
         Object.assign(one, { axis_label_text_color: dim, major_label_text_color: dim, axis_line_color: rule, major_tick_line_color: rule });
