@@ -155,6 +155,7 @@
   }
   function paint() {
     const ink = colour("ink"), dim = colour("dim"), grid = colour("grid"), rule = colour("rule");
+    document.documentElement.classList.toggle("drawn-dark", media.matches);
     for (const figure of figuresDrawn) {
       figure.outline_line_color = rule;
       figure.title.text_color = ink;

@@ -52,6 +52,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import compress
 from typing import NamedTuple, overload
 
@@ -266,9 +267,12 @@ class RpcTable(Sequence[Rpc]):
     def conversation(self, number: int) -> Conversation:
         """Of the connection with this number, of which an RPC is in the table."""
         found = self._from.conversations.get(number) if self._from is not None else None
-        if found is None:
-            found = next(rpc.conversation for rpc in self.objects if rpc.connection.number == number)
-        return found
+        return self._conversations[number] if found is None else found
+
+    @cached_property
+    def _conversations(self) -> dict[int, Conversation]:
+        """Of the RPCs that are objects."""
+        return {rpc.connection.number: rpc.conversation for rpc in self.objects}
 
     def long_reply(self, transfer: int) -> LongReply:
         """How the reply of a plain row came, which has this ``transfer``."""

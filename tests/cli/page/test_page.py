@@ -178,6 +178,17 @@ def test_it_prints(page: Page, lossy: Path) -> None:
     printed = page.pdf()
     assert printed.startswith(b"%PDF") and len(re.findall(rb"/Type\s*/Page\b", printed)) >= 3
     assert not page.value("document.querySelectorAll('#diagnosis details[open]').length")
+    page.value("dispatchEvent(new Event('beforeprint'))")
+    assert page.value("document.querySelectorAll('#diagnosis details[open]').length") == 5
+    page.value("dispatchEvent(new Event('afterprint'))")
+    assert not page.value("document.querySelectorAll('#diagnosis details[open]').length")
+    drawn = "getComputedStyle(document.getElementById('charts')).filter"
+    assert page.value(drawn) == "none"
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.value(drawn) != "none"
+    page.open(lossy)
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.value(drawn) == "none"
 
 
 @in_browser
