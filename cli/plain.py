@@ -24,6 +24,7 @@ DRAWING = {
     **dict.fromkeys("│┃║┤├┆⋮", "|"),
     **dict.fromkeys("┌┐└┘╭╮╯╰┬┴┼╴╶╷╵", "+"),
     **dict.fromkeys("█▉▊▋▌▍▎▏", "#"),
+    **dict(zip("░▒▓", ".+%", strict=True)),
     **dict(zip("▁▂▃▄▅▆▇", "._-=+*%", strict=True)),
     **dict.fromkeys("▶→", ">"),
     **dict.fromkeys("◀←", "<"),

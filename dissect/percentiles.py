@@ -110,6 +110,10 @@ class Samples:
         """The smallest duration that ``percent`` of 100 do not exceed."""
         return self._at([_rank(self.count, percent)])[0]
 
+    def nth(self, place: int) -> int:
+        """The duration at a place in ascending order, counted from 0."""
+        return self._at([place])[0]
+
     def _at(self, ranks: list[int]) -> list[int]:
         """By their places in ascending order, from 0."""
         if not ranks:

@@ -47,6 +47,8 @@ def runs(sample: str) -> dict[str, list[Run]]:
     commands = ("info", "report", "rpcs", "transport", "files", "audit", "credits", "sessions", "diagnose")
     found = {name: pages(name, sample) for name in commands}
     found["packets"] = pages("packets", sample)
+    questions = "--by", "connection,procedure", "--by", "10s", "--over-time", "--slo", "READ p99 < 10ms"
+    found["questions"] = pages("report", sample, *questions, "--slo", "GETATTR median < 600us")
     found["show"] = [run for number in ("1", "7", "23") for run in pages("show", sample, "--rpc", number)]
     found["show"] += pages("show", sample, "--frame", "9")
     found["export"] = [Run(("export", sample, "-o", "out.pcapng"), outputs=("out.pcapng",))]

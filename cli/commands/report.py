@@ -12,24 +12,33 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.captures.merge import expand
 from rdmascope.captures.output import check_outputs, write_output
+from rdmascope.captures.questions import GroupKey, Questions, parse_group_keys
 from rdmascope.captures.session import Session
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
+from rdmascope.dissect.measure.service_levels import FAIL, UNDECIDABLE, ServiceLevel, parse_service_level
 from rdmascope.dissect.measure.undecoded import undecoded
+from rdmascope.dissect.records.questions import INTERVALS, group_record, interval_record, service_level_record
 from rdmascope.dissect.records.report import capture_point_record, report_records
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.units import size
+from rdmascope.dissect.units import plural, size
 
-from ..exit_status import EXIT_BAD_INPUT
-from ..options import filter_options
+from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
+from ..options import Parsed, filter_options
 from ..reading import follow_options, following, opened, recognition_options
 from ..terminal import complain, console, paged, print_json, say, show
+from ..views.filtered import filter_field
+from ..views.questions import SORTED_BY
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from rdmascope.captures.condition import Condition
+
+
+GROUP_KEYS: Parsed[tuple[GroupKey, ...]] = Parsed("what", parse_group_keys)
+SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", parse_service_level)
 
 
 @click.command("report")
@@ -44,6 +53,27 @@ if TYPE_CHECKING:
 )
 @click.option("--all", "everything", is_flag=True, help="Every procedure, however many there are.")
 @click.option("--each", is_flag=True, help="Report each file as a capture of its own, one after the other.")
+@click.option(
+    "--by",
+    "keys",
+    type=GROUP_KEYS,
+    multiple=True,
+    metavar="WHAT",
+    help="RPCs in groups instead: by client, server, connection, export, path, user, procedure, slot, or an interval"
+    " such as 10s; several with commas.",
+)
+@click.option(
+    "--sort", metavar="COLUMN", help="With --by: sort by any column of the page.  [default: time, of intervals begin]"
+)
+@click.option("--over-time", is_flag=True, help="Latencies, rates and bytes against time instead, as a heat map.")
+@click.option(
+    "--slo",
+    "levels",
+    type=SERVICE_LEVEL,
+    multiple=True,
+    metavar="'NAME MEASURE < LIMIT'",
+    help="Judge a service level instead: 'READ p99 < 4ms'; median, mean, max, p1 to p99.9.  May be repeated.",
+)
 @click.option("--pager/--no-pager", default=True, help="On a terminal: page by page.  [default: pager]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @click.option(
@@ -61,6 +91,10 @@ def command(
     top: int,
     everything: bool,
     each: bool,
+    keys: tuple[tuple[GroupKey, ...], ...],
+    sort: str | None,
+    over_time: bool,
+    levels: tuple[ServiceLevel, ...],
     pager: bool,
     as_json: bool,
     output: str | None,
@@ -117,6 +151,24 @@ def command(
       $ rdmascope report loss-rxe.pcap.zst -o loss.html
 
     \b
+    Questions in place of the page: --by groups RPCs, --over-time draws latencies against time, --slo judges service
+    levels, and its verdict is the exit status (0 pass, 1 fail, 3 undecidable).  docs/filters.md has more of them.
+
+    \b
+      $ rdmascope report loss-rxe.pcap.zst --by connection,procedure \\
+          --procedure WRITE
+      ...
+        connection procedure             calls err time  median     95% ...
+        2          NFSv4.1 WRITE GETATTR    30   6  91%  222 ms  369 ms ...
+        1          NFSv4.1 WRITE GETATTR    14   -   9%  110 ms  124 ms ...
+      ...
+      $ rdmascope report loss-rxe.pcap.zst --slo 'WRITE p99 < 300ms'
+      ...
+        fail  WRITE p99 < 300ms    373 ms     36       9
+      ...
+        69.616658 s to 70.654658 s: 9 of 30 calls beyond, the longest ...
+
+    \b
     With --json, for each capture, in this order ("schema" is rdmascope.TYPE/N):
       capture_point
                    a file whose traffic another one shows: clocks, transit
@@ -133,11 +185,15 @@ def command(
       undecoded    what was ignored or is damaged, and why
     """
     if output is not None:
-        if each or as_json:
-            raise click.UsageError("-o writes one page; leave --each and --json out", click.get_current_context())
+        if each or as_json or keys or over_time or levels:
+            words = "-o writes one page; leave --each and --json out, and --by, --over-time and --slo"
+            raise click.UsageError(words, click.get_current_context())
         write_page(files, output, top, audit, opened(files, ports, force, follow=following(follow, idle)), condition)
         return
+    by = tuple(dict.fromkeys(key for some in keys for key in some))
+    _check_sort(sort, by)
     failed = False
+    verdicts: set[str] = set()
     sources: list[str | tuple[str, ...]] = [path for file in files for path, _ in expand(file)] if each else [files]
     for at, source in enumerate(sources):
         if at and not as_json:
@@ -146,6 +202,16 @@ def command(
             reading = opened(
                 (source,) if isinstance(source, str) else source, ports, force, follow=following(follow, idle)
             )
+            if by or over_time or levels:
+                asked = Questions(by, over_time, levels)
+                asked.ask(reading, condition)
+                if as_json:
+                    _print_answer_records(reading, asked, sort, condition)
+                else:
+                    _print_answers(reading, asked, sort, everything, pager and not follow, condition)
+                verdicts.update(level.verdict for level in asked.levels)
+                reading.check()
+                continue
             gathered = Gathered(top)
             for table in reading.tables(gathered.evict, chunk_rows=condition is None):
                 gathered.add_table(table if condition is None else condition.selected(table, reading))
@@ -161,6 +227,74 @@ def command(
             failed = True
     if failed:
         click.get_current_context().exit(EXIT_BAD_INPUT)
+    if FAIL in verdicts:
+        click.get_current_context().exit(EXIT_FOUND)
+    if UNDECIDABLE in verdicts:
+        click.get_current_context().exit(EXIT_NOTHING_JUDGED)
+
+
+def _check_sort(sort: str | None, by: tuple[GroupKey, ...]) -> None:
+    """Raise UsageError for a column that the page has not."""
+    if sort is None:
+        return
+    names = [key.name for key in by]
+    if not by:
+        raise click.UsageError("--sort goes with --by", click.get_current_context())
+    if sort.lower() not in (*names, *SORTED_BY):
+        columns = ", ".join((*names, *SORTED_BY))
+        raise click.BadParameter(f"no column {sort!r}; there are {columns}", param_hint="--sort")
+
+
+def _sorted_by(asked: Questions, sort: str | None) -> str:
+    """The column: by default the time spent waiting, of intervals alone their beginning."""
+    return sort.lower() if sort is not None else "begin" if any(key.interval for key in asked.keys) else "time"
+
+
+def _print_answers(
+    reading: Read, asked: Questions, sort: str | None, everything: bool, pager: bool, condition: Condition | None
+) -> None:
+    """Groups, a heat map and service levels, for people."""
+    from rich.text import Text
+
+    from ..views import questions as views
+    from ..views.filtered import filter_line
+    from ..views.tables import heading
+
+    out = console()
+    with paged(out, pager):
+        show(out, Text.assemble((reading.path, "bold"), f": {plural(asked.calls, 'RPC')}"))
+        if condition is not None:
+            show(out, filter_line(condition))
+        if asked.levels:
+            remark = "judged by the calls that began in the capture; when they were not kept"
+            view = views.service_levels_view(asked.levels, reading.analyzer.first_time or 0)
+            show(out, Text(), heading("Service levels", remark), view)
+        if asked.groups is not None:
+            names, column = [key.name for key in asked.keys], _sorted_by(asked, sort)
+            title = heading(f"By {' and '.join(names)}", f"sorted by {column}; time: share of all waiting")
+            view = views.groups_view(asked.groups, names, asked.first_time, column, out.width, everything)
+            show(out, Text(), title, view if asked.calls else Text("  no RPC", "dim"))
+        if asked.timeline is not None:
+            intervals = asked.timeline.intervals(views.columns_of_time(out.width))
+            title = heading("Latency over time", "rows: from this latency on; columns: when the call began")
+            show(out, Text(), title, views.over_time_view(intervals))
+
+
+def _print_answer_records(reading: Read, asked: Questions, sort: str | None, condition: Condition | None) -> None:
+    """The same for scripts."""
+    from ..views.questions import sorted_groups
+
+    common = {"file": reading.path, **filter_field(condition)}
+    for level in asked.levels:
+        print_json({**service_level_record(level), **common})
+    if asked.groups is not None:
+        names = [key.name for key in asked.keys]
+        others = [asked.groups.others] if asked.groups.others is not None else []
+        for group in (*sorted_groups(asked.groups, names, _sorted_by(asked, sort)), *others):
+            print_json({**group_record(group, names, asked.groups, asked.first_time), **common})
+    if asked.timeline is not None:
+        for interval in asked.timeline.intervals(INTERVALS):
+            print_json({**interval_record(interval), **common})
 
 
 def write_page(

@@ -8,11 +8,12 @@ from .fields_comparison import TYPES as COMPARISON
 from .fields_connection import TYPES as CONNECTION
 from .fields_diagnosis import TYPES as DIAGNOSIS
 from .fields_probe import TYPES as PROBE
+from .fields_questions import TYPES as QUESTIONS
 from .fields_report import TYPES as REPORT
 from .fields_rpc import TYPES as RPC
 from .fields_state import TYPES as STATE
 
 RECORD_TYPES: dict[str, RecordType] = {
-    **RPC, **CONNECTION, **REPORT, **DIAGNOSIS, **STATE, **COMPARISON, **AUDIT, **PROBE
+    **RPC, **CONNECTION, **REPORT, **QUESTIONS, **DIAGNOSIS, **STATE, **COMPARISON, **AUDIT, **PROBE
 }  # fmt: skip
 """In the order of the reference."""

@@ -104,6 +104,7 @@ def _names(key: ProcedureKey) -> Record:
 
 
 def distribution_fields(one: Distribution | None) -> Record | None:
+    """None where there is none."""
     if one is None:
         return None
     return {

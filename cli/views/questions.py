@@ -1,0 +1,294 @@
+"""RPCs in groups, over time, and against service levels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from rdmascope.dissect.measure.call_groups import CallGroup, CallGroups
+from rdmascope.dissect.measure.latency_timeline import STEPS, LatencyInterval, bounds
+from rdmascope.dissect.measure.service_levels import FAIL, PASS, UNDECIDABLE, ServiceLevelCounts
+from rdmascope.dissect.measure.statistics import PARTS
+from rdmascope.dissect.percentiles import Distribution
+from rdmascope.dissect.units import count, duration, moment, plural, seconds, share, size
+
+from .tables import PART_NAMES, Cell, Grid, heading, sparkline
+
+WIDE = 150
+"""From this many columns on, latency and its parts stand in one table."""
+MAX_SHOWN = 30
+"""Groups on the page."""
+UNKNOWN = "-"
+
+COLUMNS = ("calls", "err", "time", "median", "95%", "99%", "max")
+PART_COLUMNS = ("up", "down", *PART_NAMES.values())
+
+
+def _of(value: Callable[[Distribution], float]) -> Callable[[CallGroup], float]:
+    def of(group: CallGroup) -> float:
+        latency = group.latency()
+        return -1.0 if latency is None else value(latency)
+
+    return of
+
+
+def _part(index: int) -> Callable[[CallGroup], float]:
+    return lambda group: group.parts[index]
+
+
+SORTED_BY: dict[str, Callable[[CallGroup], float]] = {
+    "calls": lambda group: group.calls,
+    "errors": lambda group: group.errors,
+    "err": lambda group: group.errors,
+    "incomplete": lambda group: group.incomplete,
+    "bytes": lambda group: group.call_bytes + group.reply_bytes,
+    "up": lambda group: group.call_bytes,
+    "down": lambda group: group.reply_bytes,
+    "time": lambda group: group.waited,
+    "mean": _of(lambda latency: latency.mean),
+    "min": _of(lambda latency: latency.minimum),
+    "median": _of(lambda latency: latency.median),
+    "p95": _of(lambda latency: latency.p95),
+    "95%": _of(lambda latency: latency.p95),
+    "p99": _of(lambda latency: latency.p99),
+    "99%": _of(lambda latency: latency.p99),
+    "max": _of(lambda latency: latency.maximum),
+    **{name: _part(index) for index, name in enumerate(PARTS)},
+}
+"""Columns that groups are sorted by, the largest first -> their value.  A part counts by its sum."""
+
+
+def sorted_groups(groups: CallGroups, names: Sequence[str], column: str) -> list[CallGroup]:
+    """By one of ``SORTED_BY``, the largest first, or by one of ``names``, ascending; of equals the first to come."""
+    found = groups.groups()
+    if column in names:
+        at = names.index(column)
+        return sorted(found, key=lambda group: _ascending(group.key[at]))
+    return sorted(found, key=SORTED_BY[column], reverse=True)
+
+
+def _ascending(value: Hashable) -> tuple[bool, bool, Any]:
+    """Numbers before text, the unknown last."""
+    return value is None, isinstance(value, str), value if value is not None else 0
+
+
+def groups_view(
+    groups: CallGroups, names: Sequence[str], first_time: int, column: str, width: int, everything: bool = False
+) -> RenderableType:
+    """A row for each group: calls, share of all waiting, latency and its parts."""
+    ranked = sorted_groups(groups, names, column)
+    shown = ranked if everything else ranked[:MAX_SHOWN]
+    rows = [*shown, *([groups.others] if groups.others is not None else [])]
+    labels: list[list[Cell]] = [_labels(group, names, group is groups.others) for group in rows]
+    latencies = [_latency_cells(group, groups.waited) for group in rows]
+    parts = [_part_cells(group) for group in rows]
+    flexible = next((at for at, name in enumerate(names) if name in ("path", "procedure", "export")), 0)
+    views: list[RenderableType] = []
+    if width >= WIDE:
+        joined = [[*one, *two, *three] for one, two, three in zip(labels, latencies, parts, strict=True)]
+        views.append(Grid(names, [*COLUMNS, *PART_COLUMNS], joined, flexible=flexible, gap=2))
+    else:
+        views.append(Grid(names, COLUMNS, [[*one, *two] for one, two in zip(labels, latencies, strict=True)], flexible))
+        views += [Text(), heading("Where the time goes", "bytes up to the server and down, mean time in each part")]
+        views.append(
+            Grid(names, PART_COLUMNS, [[*one, *two] for one, two in zip(labels, parts, strict=True)], flexible)
+        )
+    rest = ranked[len(shown) :]
+    if rest:
+        calls = sum(group.calls for group in rest)
+        views.append(
+            Text(f"  … and {plural(len(rest), 'more group', 'more groups')} with {plural(calls, 'RPC')} (--all)", "dim")
+        )
+    if groups.others is not None:
+        words = f"others: {plural(groups.others.calls, 'RPC')} of groups beyond the first {count(len(ranked))}"
+        views.append(Text(f"  {words}", "yellow"))
+    if not groups.exact:
+        views.append(Text("  so many latencies that percentiles are good to 2 %", "dim"))
+    return Group(*views)
+
+
+def _labels(group: CallGroup, names: Sequence[str], others: bool) -> list[Cell]:
+    if others:
+        return [Text("others", "dim"), *[""] * (len(names) - 1)]
+    style = "yellow" if group.errors else ""
+    return [Text(_label(name, value), style) for name, value in zip(names, group.key, strict=True)]
+
+
+def _label(name: str, value: Any) -> str:
+    if value is None:
+        return UNKNOWN
+    return f"{value / 1e9:,.9g} s" if name == "begin" else str(value)
+
+
+def _latency_cells(group: CallGroup, waited: int) -> list[Cell]:
+    errors: Cell = Text(count(group.errors), "yellow") if group.errors else "-"
+    latency = group.latency()
+    cells: list[Cell] = ["-"] * 4
+    if latency is not None:
+        cells = [duration(value) for value in (latency.median, latency.p95, latency.p99, latency.maximum)]
+    return [count(group.calls), errors, share(group.waited, waited), *cells]
+
+
+def _part_cells(group: CallGroup) -> list[Cell]:
+    cells: list[Cell] = [size(group.call_bytes), size(group.reply_bytes)]
+    known = group.samples.count
+    largest = max(group.parts)
+    for total in group.parts:
+        mean = total / known if known else 0
+        cells.append(Text(duration(mean), "bold" if total == largest else "") if mean else Text("-", "dim"))
+    return cells
+
+
+SHADES = "░▒▓█"
+STYLES = ("blue", "cyan", "yellow", "bold red")
+MARGIN = 10
+"""Columns left of a drawing."""
+REMARK = 18
+"""Columns right of it, where there is room."""
+MAX_ROWS = 16
+"""Of the heat map."""
+
+
+def columns_of_time(width: int) -> int:
+    """Into how many intervals the time is cut on a page of that width."""
+    return max(16, width - MARGIN - REMARK)
+
+
+def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
+    """A heat map, latency against time, with rates and percentiles below."""
+    if not intervals:
+        return Text("  no RPC", "dim")
+    each = intervals[0].end - intervals[0].begin
+    views: list[RenderableType] = [*_heat_map(intervals)]
+    length = duration(each * len(intervals))
+    axis = "0" + length.rjust(len(intervals) - 1)
+    views.append(Text(" " * MARGIN + axis, "dim"))
+    lines: list[tuple[str, list[float], str, Callable[[float], str]]] = [
+        ("RPCs", [one.calls * 1e9 / each for one in intervals], "magenta", lambda peak: f"{count(peak)}/s"),
+        ("to server", [one.call_bytes * 1e9 / each for one in intervals], "blue", lambda peak: f"{size(peak)}/s"),
+        ("to client", [one.reply_bytes * 1e9 / each for one in intervals], "green", lambda peak: f"{size(peak)}/s"),
+        *(
+            (name, [float(one.percentile(percent) or 0) for one in intervals], "cyan", duration)
+            for name, percent in (("median", 50), ("95%", 95), ("99%", 99))
+        ),
+        ("errors", [float(one.errors) for one in intervals], "yellow", count),
+        ("unfinished", [float(one.incomplete) for one in intervals], "red", count),
+    ]
+    for name, values, style, words in lines:
+        if any(values):
+            line = Text(f"{name:>{MARGIN - 1}} ", "dim")
+            views.append(line.append(sparkline(values), style).append(f" peak {words(max(values))}", "dim"))
+    begin = f"from {moment(intervals[0].begin)}; one column is {duration(each)}"
+    views.append(Padding(Text(begin, "dim"), (0, 0, 0, 2)))
+    legend = Text("RPCs in a cell, when their calls began: ", "dim")
+    views.append(Padding(legend.append(_legend(intervals), "dim"), (0, 0, 0, 2)))
+    return Group(*views)
+
+
+def _step(intervals: Sequence[LatencyInterval]) -> int:
+    """Bins of latency in a row of the heat map."""
+    places = [place for one in intervals for place in one.bins.tolist()]
+    step = STEPS // 2
+    while max(places) // step - min(places) // step >= MAX_ROWS:
+        step *= 2
+    return step
+
+
+def _rows_of(interval: LatencyInterval, step: int) -> dict[int, int]:
+    """RPCs by row of the heat map."""
+    found: dict[int, int] = {}
+    for place, number in zip(interval.bins.tolist(), interval.counts.tolist(), strict=True):
+        found[place // step] = found.get(place // step, 0) + number
+    return found
+
+
+def _heat_map(intervals: Sequence[LatencyInterval]) -> list[Text]:
+    if not any(len(one.bins) for one in intervals):
+        return [Text("  no RPC with both call and reply", "dim")]
+    step = _step(intervals)
+    cells = [_rows_of(one, step) for one in intervals]
+    highest = max(number for column in cells for number in column.values())
+    rows = range(max(max(column, default=0) for column in cells), min(min(one) for one in cells if one) - 1, -1)
+    lines = []
+    for row in rows:
+        line = Text(f"{duration(bounds(row * step)[0]):>{MARGIN - 2}} ┤", "dim")
+        for column in cells:
+            level = _level(column.get(row, 0), highest)
+            line.append(*((" ", "") if level < 0 else (SHADES[level], STYLES[level])))
+        lines.append(line)
+    return lines
+
+
+def _level(number: int, highest: int) -> int:
+    """The shade of so many RPCs, on a scale of equal ratios; -1 for none."""
+    if not number:
+        return -1
+    return min(len(SHADES) - 1, int(len(SHADES) * math.log(number) / math.log(highest + 1)))
+
+
+def _legend(intervals: Sequence[LatencyInterval]) -> str:
+    """'░ 1 to 4  ▒ 5 to 20 …'."""
+    if not any(len(one.bins) for one in intervals):
+        return "none"
+    step = _step(intervals)
+    highest = max(number for one in intervals for number in _rows_of(one, step).values())
+    least = [math.ceil((highest + 1) ** (level / len(SHADES)) - 1e-9) for level in range(len(SHADES))]
+    edges = [*least, highest + 1]
+    words = []
+    for shade, low, behind in zip(SHADES, edges[:-1], edges[1:], strict=True):
+        if low < behind:
+            words.append(f"{shade} {count(low)}" + (f" to {count(behind - 1)}" if low < behind - 1 else ""))
+    return "  ".join(words)
+
+
+VERDICT_STYLES = {PASS: "green", FAIL: "bold red", UNDECIDABLE: "yellow"}
+MAX_SPANS = 8
+"""Spans that are listed of a service level."""
+
+
+def service_levels_view(levels: Sequence[ServiceLevelCounts], first_time: int) -> RenderableType:
+    """A row for each, and below those that were not kept when that was."""
+    rows: list[list[Cell]] = []
+    for one in levels:
+        verdict = one.verdict
+        value = UNKNOWN if one.value is None else duration(one.value)
+        beyond: Cell = Text(count(one.beyond), "red") if one.beyond else "-"
+        rows.append([Text(verdict, VERDICT_STYLES[verdict]), one.level.text, value, count(one.calls), beyond])
+    views: list[RenderableType] = [Grid(["", "service level"], ["measured", "calls", "beyond"], rows, 1, gap=2)]
+    for one in levels:
+        lines = [*_reasons(one), *_spans(one, first_time)]
+        if lines:
+            views += [Text(), Padding(Text(one.level.text, "bold"), (0, 0, 0, 2))]
+            views += [Padding(line, (0, 0, 0, 4)) for line in lines]
+    return Group(*views)
+
+
+def _reasons(one: ServiceLevelCounts) -> list[Text]:
+    """Why nothing can be said, or what it does not rest on."""
+    if not one.calls and not one.unknown:
+        return [Text("no such calls: neither kept nor broken", "yellow")]
+    if one.unknown and one.verdict == UNDECIDABLE:
+        calls = plural(one.unknown, "call")
+        return [Text(f"undecidable: it depends on {calls} of which the capture shows no latency", "yellow")]
+    if one.unknown:
+        return [Text(f"whatever the {plural(one.unknown, 'call')} without a latency took", "dim")]
+    return []
+
+
+def _spans(one: ServiceLevelCounts, first_time: int) -> list[Text]:
+    spans = one.spans()
+    lines = [
+        Text(
+            f"{seconds(span.begin - first_time)} s to {seconds(span.end - first_time)} s: {count(span.beyond)} of"
+            f" {plural(span.calls, 'call')} beyond, the longest {duration(span.worst)} (RPC {span.worst_rpc})"
+        )
+        for span in spans[:MAX_SPANS]
+    ]
+    if len(spans) > MAX_SPANS:
+        lines.append(Text(f"… and {len(spans) - MAX_SPANS} more spans; --json has all", "dim"))
+    return lines
