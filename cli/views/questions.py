@@ -15,7 +15,7 @@ from rdmascope.dissect.measure.latency_timeline import STEPS, LatencyInterval, b
 from rdmascope.dissect.measure.service_levels import FAIL, PASS, UNDECIDABLE, ServiceLevelCounts
 from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.percentiles import Distribution
-from rdmascope.dissect.units import count, duration, moment, plural, seconds, share, size
+from rdmascope.dissect.units import count, duration, moment, plural, share, size
 
 from .tables import PART_NAMES, Cell, Grid, heading, sparkline
 
@@ -185,7 +185,7 @@ def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
             views.append(line.append(sparkline(values), style).append(f" peak {words(max(values))}", "dim"))
     begin = f"from {moment(intervals[0].begin)}; one column is {duration(each)}"
     views.append(Padding(Text(begin, "dim"), (0, 0, 0, 2)))
-    legend = Text("RPCs in a cell, when their calls began: ", "dim")
+    legend = Text("RPCs in a cell: ", "dim")
     views.append(Padding(legend.append(_legend(intervals), "dim"), (0, 0, 0, 2)))
     return Group(*views)
 
@@ -280,11 +280,15 @@ def _reasons(one: ServiceLevelCounts) -> list[Text]:
     return []
 
 
+def _since(time: int, first_time: int) -> str:
+    return f"{(time - first_time) / 1e9:,.3f} s"
+
+
 def _spans(one: ServiceLevelCounts, first_time: int) -> list[Text]:
     spans = one.spans()
     lines = [
         Text(
-            f"{seconds(span.begin - first_time)} s to {seconds(span.end - first_time)} s: {count(span.beyond)} of"
+            f"{_since(span.begin, first_time)} to {_since(span.end, first_time)}: {count(span.beyond)} of"
             f" {plural(span.calls, 'call')} beyond, the longest {duration(span.worst)} (RPC {span.worst_rpc})"
         )
         for span in spans[:MAX_SPANS]

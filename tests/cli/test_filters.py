@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +177,11 @@ def test_from_standard_input(tmp_path: Path) -> None:
         assert piped.exit_code == 0, piped.output
         from_file = run(command, LOSS, *more, *filters).stdout.replace(f"{LOSS}: ", "-: ")
         assert piped.stdout.split() == from_file.split()
+
+
+@pytest.mark.parametrize("command", ["report", "rpcs", "packets", "transport", "sql"])
+def test_a_filter_leaves_nothing_on_standard_error(command: str) -> None:
+    """DuckDB complains when it is not cleaned up."""
+    more = ["FROM rpcs"] if command == "sql" else []
+    program = [sys.executable, "-m", "rdmascope", command, LOSS, *more, "--errors"]
+    assert subprocess.run(program, capture_output=True, check=True).stderr == b""
