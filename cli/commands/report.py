@@ -150,9 +150,8 @@ def command(
     \b
       $ rdmascope report loss-rxe.pcap.zst -o loss.html
 
-    \b
-    Questions in place of the page: --by groups RPCs, --over-time draws latencies against time, --slo judges service
-    levels, and its verdict is the exit status (0 pass, 1 fail, 3 undecidable).  docs/filters.md has more of them.
+    Questions in place of the page: --by groups RPCs, --over-time draws latencies against time, and --slo judges service
+    levels.
 
     \b
       $ rdmascope report loss-rxe.pcap.zst --by connection --errors
@@ -165,6 +164,8 @@ def command(
         fail  WRITE p99 < 300ms    373 ms     36       9
         ...
         69.617 s to 70.655 s: 9 of 30 calls beyond, the longest 373 ms ...
+
+    The verdict is the exit status: 0 pass, 1 fail, 3 undecidable.  docs/filters.md has more of these questions.
 
     \b
     With --json, for each capture, in this order ("schema" is rdmascope.TYPE/N):
