@@ -28,7 +28,7 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
     only RPCs that pass it count; what is known of connections and packets is still that of the whole capture.
     """
     detectors = [one for one in all_detectors().values() if not kinds or one.kind in kinds]
-    needs = {one.needs for one in detectors}
+    needs = {what for one in detectors for what in (one.needs, one.uses)}
     saved = holds_tables(session.paths[0])
     auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
     files = FileFacts() if "files" in needs and not saved else None
@@ -66,4 +66,5 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
         history.finish()
         sessions = history.sessions
     damage = "" if session.damage is None else str(session.damage)
-    return diagnose(gathered.facts(session.analyzer, damage, files, auditor, sessions), kinds)
+    clients = history.clients if history is not None else ()
+    return diagnose(gathered.facts(session.analyzer, damage, files, auditor, sessions, clients), kinds)

@@ -40,6 +40,8 @@ class Detector:
     next_steps: tuple[str, ...]
     needs: str
     """'' or what has to be gathered for it beside the RPCs: 'files', 'audit', 'sessions'."""
+    uses: str
+    """The same of what makes it surer, where it is there."""
     detect: Detect
 
     @property
@@ -64,12 +66,13 @@ def detector(
     next_steps: Iterable[str],
     *,
     needs: str = "",
+    uses: str = "",
 ) -> Callable[[Detect], Detect]:
     """Register the function below."""
 
     def register(detect: Detect) -> Detect:
         data = {name: Threshold(*one) for name, one in thresholds.items()}
-        _DETECTORS[kind] = Detector(kind, title, severity, looks_at, data, tuple(next_steps), needs, detect)
+        _DETECTORS[kind] = Detector(kind, title, severity, looks_at, data, tuple(next_steps), needs, uses, detect)
         return detect
 
     return register

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from .rpc_facts import RpcFacts, Sums
 
 if TYPE_CHECKING:
     from ..audit.auditor import Auditor
-    from ..measure.nfs_state import NfsSession
+    from ..measure.nfs_state import HeldState, NfsClient, NfsSession
     from .file_facts import FileFacts
 
 
@@ -53,6 +53,7 @@ class Gathered:
         files: FileFacts | None = None,
         auditor: Auditor | None = None,
         sessions: Sequence[NfsSession] | None = None,
+        clients: Sequence[NfsClient] = (),
     ) -> Facts:
         """At the end of the capture that the analyzer was fed."""
         return Facts(
@@ -69,6 +70,7 @@ class Gathered:
             auditor,
             analyzer.evicted.connections,
             sessions,
+            {state.recalled_frame: state for one in clients for state in one.listed if state.recalled_frame},
         )
 
 
@@ -97,6 +99,8 @@ class Facts:
     """Connections of which only sums are kept."""
     sessions: Sequence[NfsSession] | None = None
     """Of NFSv4.1 and later; None: not gathered."""
+    recalled: Mapping[int, HeldState] = field(default_factory=dict)
+    """Delegations by the frame of their recall, as far as they were followed."""
 
     @property
     def gathered(self) -> set[str]:

@@ -137,13 +137,14 @@ def _put_off(facts: Facts, limits: Limits, statuses: tuple[str, ...], what: str)
     "recall-stalls",
     "Recalled delegations come back late",
     Severity.PROBLEM,
-    "CB_RECALL calls, and the DELEGRETURN that follows on the same client",
-    {"least_ms": (1000, "milliseconds from a recall to the next return of a delegation, or the end of the capture")},
+    "CB_RECALL calls, and the DELEGRETURN of the same delegation; in a report, the next one",
+    {"least_ms": (1000, "milliseconds from a recall to the return of the delegation, or the end of the capture")},
     (
         "the client that holds the delegation: is it busy writing its data back, or gone?",
         "rdmascope rpcs FILE --procedure CB_RECALL,DELEGRETURN",
         "whether two clients really share these files; the server's fs.leases-enable=0 ends delegations",
     ),
+    uses="sessions",
 )
 def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The server recalled a delegation because another client wants the file, and waits until it is returned. Until
@@ -152,12 +153,17 @@ def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
     late: list[tuple[int, TimedRpc]] = []
     returns = sorted(one.begin for one in facts.rpcs.returns)
     for recall in facts.rpcs.recalls:
-        after = next((begin for begin in returns if begin >= recall.begin), facts.last_time)
+        state = facts.recalled.get(recall.frame)
+        if state is not None:
+            after = state.returned_time or facts.last_time
+        else:
+            after = next((begin for begin in returns if begin >= recall.begin), facts.last_time)
         if after - recall.begin >= limits["least_ms"] * 1e6:
             late.append((after - recall.begin, recall))
     if not late:
         return
     late.sort(reverse=True)
+    followed = all(recall.frame in facts.recalled for _, recall in late)
     yield Cause(
         f"{plural(len(late), 'recall')} of delegations took up to {duration(late[0][0])}",
         len(late),
@@ -168,8 +174,8 @@ def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
         tuple(dict.fromkeys(recall.connection for _, recall in late)),
         tuple(recall.number for _, recall in late[:5]),
         tuple(recall.frame for _, recall in late[:5]),
-        0.7,
-        ("which delegation a call returns is not compared: the next return counts",),
+        0.95 if followed else 0.7,
+        () if followed else ("which delegation a call returns is not compared: the next return counts",),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from playbook.facts import MILLISECOND, SECOND, START, facts, found, kinds, many, rpc
 from rdmascope.dissect.measure.nfs_slots import SlotTable
-from rdmascope.dissect.measure.nfs_state import NfsClient, NfsSession
+from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession
 
 SEQUENCE = ("SEQUENCE", "PUTFH")
 
@@ -53,6 +55,18 @@ def test_a_recall_that_stalls() -> None:
     assert said.kind == "recall-stalls" and said.cause.rpcs == (1,)
     assert said.cause.text == "1 recall of delegations took up to 8.00 s"
     assert [one.kind for one in found(facts([recall]))] == ["recall-stalls"]
+
+
+def test_another_delegation_that_is_returned_at_once_does_not_count() -> None:
+    recall = rpc(1, operations=RECALL, backward=True, at=SECOND)
+    given = facts([recall, rpc(2, operations=RETURN, at=SECOND + 5 * MILLISECOND), rpc(3, at=12 * SECOND)])
+    assert not kinds(given)
+    held = HeldState("read", bytes(12), None, recalled_frame=recall.call_frame, recalled_time=SECOND)
+    begin = given.rpcs.recalls[0].begin
+    held.returned_time = begin + 5 * SECOND
+    (said,) = found(replace(given, recalled={recall.call_frame: held}))
+    assert said.cause.text == "1 recall of delegations took up to 5.00 s"
+    assert said.cause.confidence == 0.95 and not said.cause.weakened_by
 
 
 def test_a_recall_that_is_followed_at_once() -> None:
