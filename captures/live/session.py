@@ -106,7 +106,6 @@ class LiveSession:
         self.credits: dict[int, CreditHistory] = {}
         """By connection number."""
         self.recent = LiveWindow()
-        self.picked: int | None = None
         self.keeper: Keeper | None = None
         self.ending = ending or Ending()
         self._waiting: deque[Finding] = deque(maxlen=1 << 14)
@@ -202,7 +201,7 @@ class LiveSession:
         if self._on_rpcs is not None:
             self._on_rpcs(rpcs)
         else:
-            self.recent.add(rpcs, self.picked)
+            self.recent.add(rpcs)
         if self.rpcs == self._wanted:
             self.ending.because("count")
 

@@ -31,7 +31,7 @@ class Dashboard:
         self.session = session
         self.look_at = look
         self.keyboard: int | None = None
-        session.picked = connection
+        session.recent.picked = connection
         self._drawn = 0.0
         self._size = 0, 0
         self._snapshot: Snapshot | None = None
@@ -85,8 +85,7 @@ class Dashboard:
         elif key in "cC":
             carriers = [one.connection.number for one in session.analyzer.conversations if one.protocol == "rpcrdma"]
             numbers: list[int | None] = [None, *carriers]
-            session.picked = _next(numbers if key == "c" else numbers[::-1], session.picked)
-            session.recent.forget()
+            session.recent.picked = _next(numbers if key == "c" else numbers[::-1], session.recent.picked)
             self._snapshot = None
         elif key == "q":
             session.ending.because("quit")
@@ -135,7 +134,7 @@ def take_snapshot(session: LiveSession) -> Snapshot:
         )
         for finding, times in session.breaches()
     ]
-    picked = next((one for one in analyzer.conversations if one.connection.number == session.picked), None)
+    picked = next((one for one in analyzer.conversations if one.connection.number == recent.picked), None)
     return Snapshot(
         session.path,
         session.now,
@@ -149,11 +148,11 @@ def take_snapshot(session: LiveSession) -> Snapshot:
         tuple(recent.history),
         tuple(rows),
         analyzer.evicted.connections,
-        tuple(recent.busy()),
-        tuple(recent.newest),
-        tuple(recent.slowest()),
+        tuple(recent.busy(recent.picked)),
+        tuple(recent.newest(recent.picked)),
+        tuple(recent.slowest(recent.picked)),
         tuple(breaches),
-        session.picked,
+        recent.picked,
         tuple(agreed(picked, analyzer.conversations)) if picked is not None else (),
         session.keeper.path if session.keeper is not None else "",
     )

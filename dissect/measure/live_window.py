@@ -26,6 +26,8 @@ HISTORY = 120
 """Seconds of which the rates are remembered."""
 MAX_PROCEDURES = 128
 """In a slot; what comes after is counted as one."""
+MAX_CONNECTIONS = 64
+"""That are counted apart, beside the one that is picked."""
 
 
 class RecentRpc(NamedTuple):
@@ -55,11 +57,40 @@ class _SlotProcedure:
 
 
 @dataclass(slots=True)
+class _SlotConnection:
+    """The RPCs of one connection, or of all, in one slot."""
+
+    procedures: dict[ProcedureKey, _SlotProcedure] = field(default_factory=dict)
+    slowest: list[tuple[int, int, RecentRpc]] = field(default_factory=list)
+
+    def add(self, rpc: Rpc, max_slowest: int) -> None:
+        key = procedure_key(rpc)
+        entry = self.procedures.get(key)
+        if entry is None:
+            key = key if len(self.procedures) < MAX_PROCEDURES else other_procedures(key)
+            entry = self.procedures.setdefault(key, _SlotProcedure())
+        entry.calls += 1
+        entry.failed += rpc.failed
+        if rpc.latency is None:
+            return
+        total = rpc.latency.total
+        entry.latencies.append(total)
+        if len(self.slowest) < max_slowest:
+            heapq.heappush(self.slowest, (total, -rpc.number, recent_rpc(rpc)))
+        elif total > self.slowest[0][0]:
+            heapq.heapreplace(self.slowest, (total, -rpc.number, recent_rpc(rpc)))
+
+
+@dataclass(slots=True)
 class _Slot:
     number: int
     """Time divided by ``SLOT``."""
-    procedures: dict[ProcedureKey, _SlotProcedure] = field(default_factory=dict)
-    slowest: list[tuple[int, int, RecentRpc]] = field(default_factory=list)
+    all: _SlotConnection = field(default_factory=_SlotConnection)
+    connections: dict[int, _SlotConnection] = field(default_factory=dict)
+
+    def of(self, connection: int | None) -> _SlotConnection | None:
+        """What is counted of a connection, of all of them for None."""
+        return self.all if connection is None else self.connections.get(connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +129,11 @@ class LiveWindow:
     """Fed the RPCs that ended, and the time."""
 
     def __init__(self, newest: int = 40, slowest: int = 20) -> None:
-        self.newest: deque[RecentRpc] = deque(maxlen=newest)
+        self.picked: int | None = None
+        """A connection that is always counted apart."""
+        self._max_newest = newest
+        self._newest: dict[int | None, deque[RecentRpc]] = {None: deque(maxlen=newest)}
+        """Of all, and of connections."""
         self.history: deque[Rate] = deque(maxlen=HISTORY)
         """One a second."""
         self._max_slowest = slowest
@@ -110,42 +145,37 @@ class LiveWindow:
         self._last: _Counters | None = None
         """That of the last whole second."""
 
-    def forget(self) -> None:
-        """Begin anew, except for the rates."""
-        self.newest.clear()
-        self._slots.clear()
-
-    def add(self, rpcs: Sequence[Rpc], only: int | None = None) -> None:
-        """Take RPCs that ended; ``only`` those of one connection, except for the rates."""
+    def add(self, rpcs: Sequence[Rpc]) -> None:
+        """Take RPCs that ended."""
+        listed: dict[int | None, list[Rpc]] = {None: [*rpcs]}
+        room = MAX_CONNECTIONS + 1 - len(self._newest)
         for rpc in rpcs:
+            number = rpc.connection.number
+            if number not in listed and (number in self._newest or number == self.picked or room > 0):
+                room -= number not in self._newest
+                listed[number] = []
+            if number in listed:
+                listed[number].append(rpc)
             if rpc.state == DUPLICATE_REPLY:
                 continue
             self._total += 1
-            number = rpc.connection.number
             self._rpcs[number] = self._rpcs.get(number, 0) + 1
-        if only is not None:
-            rpcs = [rpc for rpc in rpcs if rpc.connection.number == only]
-        for rpc in rpcs[-(self.newest.maxlen or 0) :]:
-            self.newest.append(recent_rpc(rpc))
-        for rpc in rpcs:
             slot = self._slot(_time(rpc))
-            if slot is None or rpc.state == DUPLICATE_REPLY:
+            if slot is None:
                 continue
-            key = procedure_key(rpc)
-            entry = slot.procedures.get(key)
-            if entry is None:
-                key = key if len(slot.procedures) < MAX_PROCEDURES else other_procedures(key)
-                entry = slot.procedures.setdefault(key, _SlotProcedure())
-            entry.calls += 1
-            entry.failed += rpc.failed
-            if rpc.latency is None:
-                continue
-            total = rpc.latency.total
-            entry.latencies.append(total)
-            if len(slot.slowest) < self._max_slowest:
-                heapq.heappush(slot.slowest, (total, -rpc.number, recent_rpc(rpc)))
-            elif total > slot.slowest[0][0]:
-                heapq.heapreplace(slot.slowest, (total, -rpc.number, recent_rpc(rpc)))
+            slot.all.add(rpc, self._max_slowest)
+            one = slot.connections.get(number)
+            if one is None and (len(slot.connections) < MAX_CONNECTIONS or number == self.picked):
+                one = slot.connections[number] = _SlotConnection()
+            if one is not None:
+                one.add(rpc, self._max_slowest)
+        for which, found in listed.items():
+            kept = self._newest.setdefault(which, deque(maxlen=self._max_newest))
+            kept.extend(map(recent_rpc, found[-self._max_newest :]))
+
+    def newest(self, connection: int | None = None) -> list[RecentRpc]:
+        """The newest last; of one connection, or of all."""
+        return [*self._newest.get(connection, ())]
 
     def _slot(self, time: int) -> _Slot | None:
         """Where what ended at ``time`` is counted; None where that is more than a minute ago."""
@@ -164,6 +194,7 @@ class LiveWindow:
             self._slots.popleft()
         sent = {one.number: (one.bytes[0], one.bytes[1]) for one in connections}
         self._rpcs = {number: count for number, count in self._rpcs.items() if number in sent}
+        self._newest = {which: found for which, found in self._newest.items() if which is None or which in sent}
         mark = _Counters(now, dict(self._rpcs), sent, self._total)
         self._marks.append(mark)
         while len(self._marks) > 2 and now - self._marks[0].time > RATES:
@@ -188,11 +219,11 @@ class LiveWindow:
         calls = last.rpcs.get(connection, 0) - first.rpcs.get(connection, 0)
         return Rate(calls / seconds, (after[0] - before[0]) / seconds, (after[1] - before[1]) / seconds)
 
-    def busy(self) -> list[BusyProcedure]:
-        """The procedures of the last minute, the most time spent on them first."""
+    def busy(self, connection: int | None = None) -> list[BusyProcedure]:
+        """The procedures of the last minute, the most time spent on them first; of one connection, or of all."""
         merged: dict[ProcedureKey, _SlotProcedure] = {}
-        for slot in self._slots:
-            for key, entry in slot.procedures.items():
+        for counted in self._counted(connection):
+            for key, entry in counted.procedures.items():
                 total = merged.setdefault(key, _SlotProcedure())
                 total.calls += entry.calls
                 total.failed += entry.failed
@@ -200,10 +231,13 @@ class LiveWindow:
         found = [BusyProcedure(key, one.calls, one.failed, one.latencies.distribution()) for key, one in merged.items()]
         return sorted(found, key=lambda one: (-(one.latency.total if one.latency else 0), -one.calls))
 
-    def slowest(self) -> list[RecentRpc]:
-        """Of the last minute, the slowest first."""
-        found = heapq.nlargest(self._max_slowest, (entry for slot in self._slots for entry in slot.slowest))
-        return [one for _, _, one in found]
+    def slowest(self, connection: int | None = None) -> list[RecentRpc]:
+        """Of the last minute, the slowest first; of one connection, or of all."""
+        entries = (entry for counted in self._counted(connection) for entry in counted.slowest)
+        return [one for _, _, one in heapq.nlargest(self._max_slowest, entries)]
+
+    def _counted(self, connection: int | None) -> list[_SlotConnection]:
+        return [found for slot in self._slots if (found := slot.of(connection)) is not None]
 
 
 def recent_rpc(rpc: Rpc) -> RecentRpc:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from playbook import Capture, Wire, call, frame_batch, nfs3, reply
 from playbook.shapes import DATA, read, write
-from rdmascope.dissect.measure.live_window import HISTORY, MAX_PROCEDURES, SLOT, SLOTS, LiveWindow, recent_rpc
+from rdmascope.dissect.measure.live_window import (
+    HISTORY,
+    MAX_CONNECTIONS,
+    MAX_PROCEDURES,
+    SLOT,
+    SLOTS,
+    LiveWindow,
+    recent_rpc,
+)
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -59,7 +67,7 @@ def test_newest_and_slowest() -> None:
     _, rpcs = conversation(["getattr"] * 30)
     recent = LiveWindow(newest=5, slowest=3)
     recent.add(rpcs)
-    assert [one.number for one in recent.newest] == [rpc.number for rpc in rpcs[-5:]]
+    assert [one.number for one in recent.newest()] == [rpc.number for rpc in rpcs[-5:]]
     slow = sorted((rpc.latency.total for rpc in rpcs if rpc.latency), reverse=True)[:3]
     assert [one.latency for one in recent.slowest()] == slow
 
@@ -81,16 +89,49 @@ def test_rates_are_those_of_the_last_seconds() -> None:
     assert [one.rpcs for one in recent.history][:2] == [2.0, 0.0]
 
 
-def test_one_connection_is_picked_but_all_are_counted() -> None:
-    _, rpcs = conversation(["getattr"] * 3)
+def two_connections() -> tuple[Analyzer, list[Rpc]]:
+    """GETATTRs on the first connection, READs on the second."""
+    wire = Wire(seed=1)
+    first, second = wire.connect(), wire.connect()
+    for _ in range(3):
+        reply(call(first, nfs3.getattr_()), nfs3.getattr_reply())
+        read(second)
+        read(second)
+    analyzer = Analyzer()
+    return analyzer, analyzer.feed(frame_batch(Capture(wire).frames))
+
+
+def test_each_connection_has_a_last_minute_before_it_is_picked() -> None:
+    analyzer, rpcs = two_connections()
+    recent = LiveWindow(newest=4, slowest=2)
+    recent.add(rpcs)
+    assert [(one.key.name, one.calls) for one in recent.busy(1)] == [("GETATTR", 3)]
+    assert [(one.key.name, one.calls) for one in recent.busy(2)] == [("READ", 6)]
+    assert {one.key.name: one.calls for one in recent.busy()} == {"GETATTR": 3, "READ": 6}
+    for number in (1, 2):
+        mine = [rpc for rpc in rpcs if rpc.connection.number == number]
+        assert [one.number for one in recent.newest(number)] == [rpc.number for rpc in mine[-4:]]
+        slow = sorted((rpc.latency.total for rpc in mine if rpc.latency), reverse=True)[:2]
+        assert [one.latency for one in recent.slowest(number)] == slow
+    assert not recent.newest(77) and not recent.busy(77) and not recent.slowest(77)
+    recent.advance((analyzer.last_time or 0) + SLOTS * SLOT + SLOT, analyzer.connections)
+    assert not recent.busy(1) and not recent.slowest(2) and recent.newest(1)
+
+
+def test_of_many_connections_the_picked_one_is_counted_apart() -> None:
+    analyzer, rpcs = two_connections()
     recent = LiveWindow()
-    recent.advance(SECOND, [])
-    recent.add(rpcs, only=2)
-    assert not recent.newest and not recent.busy()
-    recent.add(rpcs, only=1)
-    assert len(recent.newest) == 3
-    recent.forget()
-    assert not recent.newest and not recent.busy()
+    number = rpcs[-1].connection
+    for other in range(10, 10 + 2 * MAX_CONNECTIONS):
+        number.number = other
+        recent.add(rpcs[-1:])
+    assert recent.busy(10) and not recent.busy(9 + 2 * MAX_CONNECTIONS)
+    assert len(recent._newest) <= MAX_CONNECTIONS + 1
+    recent.picked = number.number
+    recent.add(rpcs[-1:])
+    assert recent.busy(recent.picked) and recent.newest(recent.picked)
+    recent.advance(analyzer.last_time or 0, [])
+    assert [*recent._newest] == [None]
 
 
 def test_everything_is_bounded() -> None:
