@@ -170,10 +170,12 @@ def agreed(conversation: Conversation, conversations: Sequence[Conversation]) ->
         if mtu:
             yield mtu
     else:
-        there, source = conversation.inline_threshold(0)
-        back, source_back = conversation.inline_threshold(1)
+        there, source = conversation.known_inline_threshold(0)
+        back, source_back = conversation.known_inline_threshold(1)
         origin = source if source == source_back else f"{source}, {source_back}"
-        threshold = f"inline threshold {size(there)} to the server, {size(back)} back ({origin})"
+        threshold = f"inline threshold unknown ({origin})"
+        if there is not None and back is not None:
+            threshold = f"inline threshold {size(there)} to the server, {size(back)} back ({origin})"
         yield f"{threshold}; {mtu}" if mtu else threshold
     yield f"private data: client {_private(conversation, 0)}; server {_private(conversation, 1)}"
     requested, granted = _range(conversation.credits_requested), _range(conversation.credits_granted)

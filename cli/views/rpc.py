@@ -56,8 +56,9 @@ def _thresholds(rpc: Rpc) -> Iterator[str]:
     """What each Send of version 2 was allowed to be; of version 1 the report has it, since it does not change."""
     for name, message in (("call", rpc.call), ("reply", rpc.reply)):
         if message is not None and message.header.version == 2:
-            limit, source = rpc.conversation.inline_threshold(message.operation.initiator, message.frame)
-            yield f"the {name}: a Send of {size(message.operation.length)}, limit {size(limit)} ({source})"
+            limit, source = rpc.conversation.known_inline_threshold(message.operation.initiator, message.frame)
+            limited = "limit unknown" if limit is None else f"limit {size(limit)}"
+            yield f"the {name}: a Send of {size(message.operation.length)}, {limited} ({source})"
 
 
 def ladder(steps: Sequence[Step], connection: Connection, width: int, full: bool = False) -> RenderableType:

@@ -283,7 +283,9 @@ class RpcFacts:
         )
         connections, which = np.unique(rows["connection"], return_inverse=True)
         conversations = [table.conversation(number) for number in connections.tolist()]
-        limits = np.array([[one.inline_threshold(end)[0] for end in (0, 1)] for one in conversations], np.int64)
+        limits = np.array(
+            [[one.known_inline_threshold(end)[0] or 0 for end in (0, 1)] for one in conversations], np.int64
+        )
         for replying, (bytes_, side, part) in enumerate(
             zip(offered, ("call", "reply"), ("reads", "writes"), strict=True)
         ):
@@ -382,7 +384,7 @@ class RpcFacts:
             offered = sum([chunk.advertised for chunk in rpc.chunks if chunk.kind in kinds and chunk.transferred])
             if offered:
                 if (number, sender) not in limits:
-                    limits[number, sender] = rpc.conversation.inline_threshold(sender)[0]
+                    limits[number, sender] = rpc.conversation.known_inline_threshold(sender)[0] or 0
                 self.chunked += 1
                 needed = HEADER + message.inline_length + offered
                 self._note_larger(number, sender, limits[number, sender], needed, time, rpc.number, rpc.call_frame)

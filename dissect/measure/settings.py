@@ -23,7 +23,7 @@ def _settings(conversation: Conversation) -> Iterator[tuple[str, str]]:
     version = conversation.version_at().value
     yield "version of RPC-over-RDMA", str(version) if version else "unknown"
     for end, way in enumerate(("to the server", "to the client")):
-        yield f"inline threshold {way}, bytes", str(conversation.inline_threshold(end)[0])
+        yield f"inline threshold {way}, bytes", str(conversation.known_inline_threshold(end)[0] or "unknown")
     yield "path MTU", str(connection.path_mtu or "unknown")
     for end, name in enumerate(ENDS):
         data = conversation.private_data(end)

@@ -47,7 +47,7 @@ def connection_record(conversation: Conversation, share: Share | None = None) ->
 def _endpoint(conversation: Conversation, end: int) -> Record:
     connection = conversation.connection
     endpoint = connection.endpoints[end]
-    threshold, source = conversation.inline_threshold(end)
+    threshold, source = conversation.known_inline_threshold(end)
     private = conversation.private_data(end)
     return {
         "address": endpoint.address,

@@ -31,7 +31,10 @@ ENDPOINT = {
     ),
     "responder_resources": ("integer|null", "RDMA Reads that it answers at a time"),
     "initiator_depth": ("integer|null", "RDMA Reads that it issues at a time"),
-    "inline_threshold": ("integer|null", "bytes it may send inline, at the end of the capture"),
+    "inline_threshold": (
+        "integer|null",
+        "bytes it may send inline, at the end of the capture; null where the capture does not tell",
+    ),
     "inline_threshold_from": ("string", "how that is known"),
     **objects("inline_thresholds", "array of object", "inline thresholds in the order they came into force", IN_FORCE),
     "characteristics": ("array of object", "its version 2 transport characteristics; empty in version 1"),

@@ -34,7 +34,7 @@ def _of_endpoint(end: int) -> tuple[TableColumn, ...]:
                f"packets or segments that the {side} sent and that are not in the capture",
                lambda one: one.connection.missing_packets[end]),
         TableColumn(f"{name}_inline_bytes", "int", f"inline threshold of the {side}: its largest Send",
-               lambda one: one.inline_threshold(end)[0]),
+               lambda one: one.known_inline_threshold(end)[0]),
     )  # fmt: skip
 
 

@@ -93,6 +93,13 @@ class Conversation:
             return DEFAULT_INLINE, "default"
         return min(mine.send_size if mine else theirs.receive_size, theirs.receive_size), "private data"
 
+    def known_inline_threshold(self, sender: int, frame: int | None = None) -> tuple[int | None, str]:
+        """The same; None where the capture does not tell: the default is assumed only to judge by."""
+        threshold, source = self.inline_threshold(sender, frame)
+        if self.negotiation.requested is not None and self.version_at(frame).value != 1:
+            return self.receive_size(1 - sender, frame).value, source
+        return (threshold if self.private_data_seen else None), source
+
     def version_at(self, frame: int | None = None) -> InForce:
         """The version settled before ``frame``, or at the end; 0 before there was an answer."""
         answer = self.negotiation.answer_before(frame)

@@ -87,10 +87,19 @@ def test_refused_connections() -> None:
 
 def test_a_small_inline_threshold() -> None:
     """1024 bytes without private data; READs of 1500 bytes would fit into 2048."""
-    given = many(100, "READ", chunks=[chunk("write", 1500)], parts=(0, 100 * MICROSECOND))
-    (said,) = found(facts(given))
+    seen = connection(1)
+    for end in seen.connection.endpoints:
+        end.private_data_frame = 1
+    given = many(100, "READ", chunks=[chunk("write", 1500)], parts=(0, 100 * MICROSECOND), on=seen)
+    (said,) = found(facts(given, (), (seen,)))
     assert said.kind == "inline-threshold" and said.cause.count == 100
     assert "would save 10.0 ms" in said.cause.text and "threshold is 1.00 KiB" in said.cause.evidence[0]
+
+
+def test_an_inline_threshold_that_is_not_known_is_not_small() -> None:
+    joined = connection(1)
+    given = many(100, "READ", chunks=[chunk("write", 1500)], parts=(0, 100 * MICROSECOND), on=joined)
+    assert not joined.private_data_seen and not found(facts(given, (), (joined,)))
 
 
 def test_chunks_that_would_not_fit_anyway_or_hold_nothing() -> None:
