@@ -58,6 +58,20 @@ def find_device(name: str, devices: Path = RDMA_DEVICES) -> Device:
     return _interface(name, name, "interface", devices)
 
 
+def trouble_of(device: Device, devices: Path = RDMA_DEVICES) -> str:
+    """Why nothing can come of a device that is captured on; '' where something can."""
+    if device.kind in ("rxe", "siw", "adapter") and not (devices / device.name).is_dir():
+        return "the RDMA device was removed; its connections are over"
+    if device.interface in ("", EVERY) or device.kind not in ("interface", "rxe", "siw"):
+        return ""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+            up = _ask(control, SIOCGIFFLAGS, device.interface) & IFF_UP
+    except OSError:
+        return "the interface is gone"
+    return "" if up else "the interface is down; nothing comes before it is up again"
+
+
 def _interface(name: str, interface: str, kind: str, devices: Path) -> Device:
     try:
         index = socket.if_nametoindex(interface)

@@ -26,6 +26,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from ..capture_points import OtherPoint
 from ..errors import CaptureError
 from . import CaptureSettings, open_live
+from .device import trouble_of
 from .keep import Keeper
 from .source import Live
 
@@ -38,6 +39,8 @@ MARGIN = 400_000_000
 SECOND = 1_000_000_000
 TIDY = 60
 """Seconds between two searches for memory that can be given back."""
+LOOKS = 0.5
+"""Seconds between two looks whether the device is still there."""
 EXAMPLES = 3
 """Findings of a rule at an end that are given, as the audit does."""
 BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
@@ -81,6 +84,7 @@ class LiveSession:
         on_rpcs: Callable[[list[Rpc]], None] | None = None,
         on_finding: Callable[[Finding], None] | None = None,
         on_turn: Callable[[], None] | None = None,
+        on_trouble: Callable[[str], None] | None = None,
     ) -> None:
         """The functions are called while ``run`` runs.
 
@@ -93,6 +97,7 @@ class LiveSession:
             on_rpcs: is given RPCs as they end; without it ``recent`` has the latest.
             on_finding: is given the first findings of each rule at each end.
             on_turn: after everything that was there has been given.
+            on_trouble: is given why nothing can come of the device now, or that something can again.
         """
         self.live = live
         self.path = str(live.device)
@@ -119,7 +124,10 @@ class LiveSession:
         self._until = until
         self.began = time.monotonic()
         self.seconds = 0.0
-        self._tidied = self.began
+        self._tidied = self._looked = self.began
+        self.trouble = ""
+        """Why nothing can come of the device now; '' where something can."""
+        self._on_trouble = on_trouble
 
     @property
     def now(self) -> int:
@@ -174,9 +182,17 @@ class LiveSession:
         if self._on_turn is not None:
             self._on_turn()
         self.seconds = time.monotonic() - self.began
+        if time.monotonic() - self._looked >= LOOKS:
+            self._look_at_device()
         if time.monotonic() - self._tidied >= TIDY:
             self._tidied = time.monotonic()
             gc.collect()
+
+    def _look_at_device(self) -> None:
+        self._looked = time.monotonic()
+        before, self.trouble = self.trouble, trouble_of(self.live.device)
+        if self.trouble != before and self._on_trouble is not None:
+            self._on_trouble(self.trouble or "it is up again")
 
     def _take(self, batch: FrameBatch) -> None:
         if self.keeper is not None:

@@ -143,8 +143,6 @@ def command(
     and at the end all records of "rdmascope report", and one
       live     device, filter, frames, what was dropped, why it ended
     """
-    if not as_json and not path and wanted is None and duration is None and not sys.stdout.isatty() and until is None:
-        complain("standard output is no terminal: the report comes with Ctrl-C")
     if path == "-":
         raise click.UsageError("--write: name a file: standard output has the report", ctx)
     rules = matching_rules(until) if until else frozenset()
@@ -154,6 +152,7 @@ def command(
     )
     keep = Keep(path, ring_size * 1_000_000, ring_files, ring_time / SECOND if ring_time else None) if path else None
     ending = Ending()
+    shown = sys.stdout.isatty() and not as_json
     try:
         with stoppable(ending), closing(open_live(device, settings)) as live:
             session = LiveSession(
@@ -165,12 +164,15 @@ def command(
                 on_rpcs=partial(_print_rpcs, learner=PathLearner(max_files=MAX_FILES)) if as_json else None,
                 on_finding=_print_finding if as_json else None,
                 on_turn=sys.stdout.flush,
+                on_trouble=None if shown else lambda words: complain(f"{live.device}: {words}"),
             )
             if live.device.note:
                 complain(live.device.note)
+            if not (as_json or path or wanted or duration or until or sys.stdout.isatty()):
+                complain("standard output is no terminal: the report comes with Ctrl-C")
             if keep is not None:
                 session.keeper = Keeper(keep, live, f"rdmascope {version('rdmascope')}")
-            if as_json or not sys.stdout.isatty():
+            if not shown:
                 session.run(duration)
             else:
                 look = Look(sort, sort_connections, pause)

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Self, TypeVar
 
 from rich.console import RenderableType
+from rich.control import Control
 from rich.live import Live as Screen
 
 from rdmascope.captures.live.session import LiveSession
@@ -66,6 +67,8 @@ class Dashboard:
             self._drawn = now
         if self._snapshot is None or not self.look_at.paused:
             self._snapshot = take_snapshot(self.session)
+        if self._size not in ((0, 0), size):  # What the terminal made of the old picture would stay around the new one.
+            self._console.control(Control.clear(), Control.home())
         self._size = size
         self._screen.update(self._page(), refresh=True)
 
@@ -155,4 +158,5 @@ def take_snapshot(session: LiveSession) -> Snapshot:
         recent.picked,
         tuple(agreed(picked, analyzer.conversations)) if picked is not None else (),
         session.keeper.path if session.keeper is not None else "",
+        session.trouble,
     )

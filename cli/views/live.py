@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -24,6 +24,10 @@ WIDE = 140
 """From this many columns on, there are two halves side by side."""
 GAP = 3
 """Columns between them."""
+LOW = 16
+"""Below so many lines there is no room for every section."""
+NARROW = 60
+"""Below so many columns, tables have only those of their columns that matter first."""
 ROOMY = 36
 """From this many lines on, sections stand apart."""
 ENDS = {"SIGINT": "Ctrl-C", "SIGTERM": "SIGTERM", "duration": "--duration", "count": "--count"}
@@ -110,6 +114,8 @@ class Snapshot:
     """What the ends of the picked connection agreed."""
     kept: str = ""
     """Where packets are written."""
+    trouble: str = ""
+    """Why nothing can come of the device now."""
 
 
 @dataclass(slots=True)
@@ -126,10 +132,12 @@ class Look:
 def page(snapshot: Snapshot, look: Look, width: int, height: int) -> RenderableType:
     """As many rows of each section as there is room for."""
     head = [*_head(snapshot, look, width), *_agreed(snapshot, width)]
+    if height < LOW:
+        return _low_page(snapshot, look, width, height, head)
     room = height - len(head) - 1
     apart = 1 if height >= ROOMY else 0
-    left: list[_Section] = [_connections(snapshot, look), _operations(snapshot, look)]
-    right: list[_Section] = [_newest(snapshot, width), _slowest(snapshot, width), _findings(snapshot)]
+    left: list[_Section] = [_connections(snapshot, look, width), _operations(snapshot, look, width)]
+    right: list[_Section] = [_newest(snapshot, width), _slowest(snapshot, width), _findings(snapshot, width)]
     body: RenderableType
     if width >= WIDE:
         half = (width - GAP) // 2
@@ -140,6 +148,24 @@ def page(snapshot: Snapshot, look: Look, width: int, height: int) -> RenderableT
     else:
         body = _stack([*left, *right], room, apart)
     return Group(*head, body)
+
+
+def _low_page(
+    snapshot: Snapshot, look: Look, width: int, height: int, head: Sequence[RenderableType]
+) -> RenderableType:
+    """As many sections as there is room for with their rows: RPCs first."""
+    first, rates, losses, keys = head[:4]
+    wanted = [first, rates, losses, keys] if height >= LOW - 4 else [first]
+    if height < LOW - 4 and (snapshot.trouble or snapshot.dropped):
+        wanted.append(losses)
+    room = height - len(wanted) - 1
+    chosen = [
+        _newest(snapshot, width),
+        _connections(snapshot, look, width),
+        _operations(snapshot, look, width),
+        _findings(snapshot, width),
+    ]
+    return Group(*wanted, _stack(chosen[: max(1, room // 4)], max(2, room), 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +243,8 @@ def _losses(snapshot: Snapshot) -> Text:
     """What the kernel dropped, and where packets are kept."""
     dropped, received = snapshot.dropped, snapshot.received
     line = Text(no_wrap=True, overflow="ellipsis")
+    if snapshot.trouble:
+        line.append(f"{snapshot.trouble}  ", "bold red")
     line.append(f"{count(snapshot.frames)} frames, ")
     if dropped:
         part = 100 * dropped / max(1, received)
@@ -249,7 +277,7 @@ def _agreed(snapshot: Snapshot, width: int) -> list[RenderableType]:
     return [Padding(Text(one, "dim", no_wrap=True, overflow="ellipsis"), (0, 0, 0, 2)) for one in snapshot.agreed]
 
 
-def _connections(snapshot: Snapshot, look: Look) -> _Section:
+def _connections(snapshot: Snapshot, look: Look, width: int) -> _Section:
     rows: list[list[Cell]] = []
     losses = any(one.missing for one in snapshot.connections)
     ordered = sorted(snapshot.connections, key=lambda one: (one.ended, CONNECTION_ORDERS[look.connections](one)))
@@ -272,17 +300,10 @@ def _connections(snapshot: Snapshot, look: Look) -> _Section:
     names = ["RPC/s", "up/s", "down/s", "credits", "retrans", "RNR", *(["missing"] if losses else [])]
     if snapshot.evicted:
         rows.append([Text(f"{plural(snapshot.evicted, 'earlier connection')} evicted", "dim"), *[""] * len(names)])
-    return _Section(
-        [_title("Connections")],
-        names,
-        rows,
-        0,
-        4,
-        "none yet",
-    )
+    return _narrowed(_Section([_title("Connections")], names, rows, 0, 4, "none yet"), width, "RPC/s", "credits")
 
 
-def _operations(snapshot: Snapshot, look: Look) -> _Section:
+def _operations(snapshot: Snapshot, look: Look, width: int) -> _Section:
     rows: list[list[Cell]] = []
     for one in sorted(snapshot.busy, key=OPERATION_ORDERS[look.operations]):
         latency = one.latency
@@ -300,17 +321,29 @@ def _operations(snapshot: Snapshot, look: Look) -> _Section:
             ]
         )
     names = ["RPCs", "err", "median", "95%", "99%", "max"]
-    return _Section([_title("Last minute")], names, rows, 0, 6, "no RPC")
+    return _narrowed(_Section([_title("Last minute")], names, rows, 0, 6, "no RPC"), width, "RPCs", "median", "99%")
 
 
 def _newest(snapshot: Snapshot, width: int) -> _Section:
     rows = [_line(one, snapshot.now) for one in snapshot.newest]
-    return _Section([_title("Newest RPCs"), ""], list(_LINE), rows, 0, 4, "none yet", last=True)
+    section = _Section([_title("Newest RPCs"), ""], list(_LINE), rows, 0, 4, "none yet", last=True)
+    return _narrowed(section, width, "latency", "ago")
 
 
 def _slowest(snapshot: Snapshot, width: int) -> _Section:
     rows = [_line(one, snapshot.now) for one in snapshot.slowest]
-    return _Section([_title("Slowest, last minute"), ""], list(_LINE), rows, 0, 4, "none")
+    section = _Section([_title("Slowest, last minute"), ""], list(_LINE), rows, 0, 4, "none")
+    return _narrowed(section, width, "latency", "ago")
+
+
+def _narrowed(section: _Section, width: int, *names: str) -> _Section:
+    """On a narrow screen, of the columns on the left the first, and those of these names."""
+    if width >= NARROW:
+        return section
+    left = len(section.left)
+    kept = [0, *(left + section.right.index(name) for name in names)]
+    rows = [[row[at] for at in kept] for row in section.rows]
+    return replace(section, left=section.left[:1], right=names, rows=rows)
 
 
 def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> RenderableType:
@@ -364,7 +397,7 @@ def _line(one: RecentRpc, now: int) -> list[Cell]:
     ]
 
 
-def _findings(snapshot: Snapshot) -> _Section:
+def _findings(snapshot: Snapshot, width: int) -> _Section:
     rows: list[list[Cell]] = [
         [
             Text.assemble((one.rule, LEVELS.get(one.level, "")), f" {one.observed}"),
@@ -374,7 +407,8 @@ def _findings(snapshot: Snapshot) -> _Section:
         ]
         for one in snapshot.breaches
     ]
-    return _Section([_title("Findings"), ""], ["count", "ago"], rows, 0, 3, "none: no rule was violated")
+    section = _Section([_title("Findings"), ""], ["count", "ago"], rows, 0, 3, "none: no rule was violated")
+    return _narrowed(section, width, "ago")
 
 
 def label(key: ProcedureKey) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 
+from rdmascope.cli.views import dashboard
 from rdmascope.cli.views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Breach, Look, Row, Snapshot, page
-from rdmascope.dissect.measure.live_window import BusyProcedure, Rate, RecentRpc
+from rdmascope.dissect.measure.live_window import BusyProcedure, LiveWindow, Rate, RecentRpc
 from rdmascope.dissect.measure.statistics import ProcedureKey
 from rdmascope.dissect.percentiles import Distribution
 
@@ -70,6 +73,29 @@ def test_it_fits(snapshot: Snapshot, width: int, height: int) -> None:
         assert section in text
 
 
+@pytest.mark.parametrize("width", [40, 50, 80, 160])
+@pytest.mark.parametrize("height", [8, 10, 12, 15])
+def test_on_a_low_screen_the_newest_rpcs_stay(width: int, height: int) -> None:
+    for trouble in ("", "the interface is down"):
+        lines = drawn(replace(FULL, trouble=trouble), Look(keys=True), width, height)
+        assert len(lines) <= height and all(len(one.rstrip()) <= width for one in lines)
+        newest = [one for one in lines if " NFSv4.1 READ " in one and "µs" in one]
+        assert len(newest) >= 3 and newest[-1].startswith("40 ")
+        assert (trouble in "\n".join(lines)) and lines[0].startswith("rxe0 (eth0)")
+
+
+def test_on_a_narrow_screen_no_row_takes_two_lines() -> None:
+    lines = drawn(FULL, Look(keys=True), 40, 40)
+    for section, row in (("Connections", "40 10.0.0.40"), ("Last minute", "NFSv3 PROC30"), ("Findings", "V1-RULE-1")):
+        at = next(at for at, one in enumerate(lines) if one.startswith(section))
+        assert lines[at + 1].startswith(row)
+
+
+def test_trouble_with_the_device_comes_first() -> None:
+    lines = drawn(replace(FULL, trouble="the RDMA device was removed"), Look(), 80, 24)
+    assert lines[2].startswith("the RDMA device was removed  12,345 frames")
+
+
 @pytest.mark.parametrize("width, height", [(80, 24), (160, 50)])
 def test_it_says_what_it_must(width: int, height: int) -> None:
     lines = drawn(FULL, Look(keys=True), width, height)
@@ -119,3 +145,24 @@ def test_what_ended_stands_behind_and_what_was_evicted_is_reported() -> None:
     at = next(at for at, one in enumerate(lines) if one.startswith("Connections"))
     assert [one.split()[0] for one in lines[at + 1 : at + 3]] == ["2", "1"]
     assert lines[at + 3].startswith("7 earlier connections evicted")
+
+
+def test_after_a_resize_nothing_of_the_old_picture_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=80, height=24, legacy_windows=False)
+    monkeypatch.setattr(dashboard, "console", lambda: terminal)
+    monkeypatch.setattr(dashboard, "take_snapshot", lambda session: FULL)
+    monkeypatch.setattr(dashboard, "REFRESH", 1e9)
+    shown = dashboard.Dashboard(SimpleNamespace(recent=LiveWindow()), Look(), None)  # type: ignore[arg-type]
+    clear, home = "\x1b[2J", "\x1b[H"
+    with shown._screen:
+        shown.look(False)
+        assert clear not in screen.getvalue() and "678 RPCs" in screen.getvalue()
+        before = len(screen.getvalue())
+        terminal.size = ConsoleDimensions(60, 20)
+        shown.look(False)
+        drawn_anew = screen.getvalue()[before:]
+        assert drawn_anew.startswith(clear + home) and "678 RPCs" in drawn_anew
+        before = len(screen.getvalue())
+        shown.look(False)
+        assert len(screen.getvalue()) == before

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.live import CaptureSettings, find_device, open_live
+from rdmascope.captures.live import CaptureSettings, Device, find_device, open_live
+from rdmascope.captures.live.device import trouble_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="live capture is Linux's")
 
@@ -94,3 +95,14 @@ def test_no_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", refuse)
     with pytest.raises(CaptureError, match=r"any: no permission to capture; .* sudo setcap cap_net_raw\+ep /"):
         open_live("any", CaptureSettings((20049,)))
+
+
+def test_trouble_with_a_device(tmp_path: Path) -> None:
+    lo = Device("lo", "interface", "lo")
+    assert trouble_of(lo, tmp_path) == trouble_of(Device("any", "interface", "any"), tmp_path) == ""
+    rxe = Device("rxe0", "rxe", "lo")
+    assert "removed" in trouble_of(rxe, tmp_path)
+    (tmp_path / "rxe0").mkdir()
+    assert trouble_of(rxe, tmp_path) == ""
+    assert "is gone" in trouble_of(Device("none0", "interface", "none0"), tmp_path)
+    assert "removed" in trouble_of(Device("mlx5_0", "adapter"), tmp_path)

@@ -12,6 +12,7 @@ from playbook.capture import frame_batches
 from playbook.rpcrdma import call, reply
 from rdmascope import CaptureError
 from rdmascope.captures.live import Device
+from rdmascope.captures.live import session as live_session
 from rdmascope.captures.live.session import Ending, LiveSession, bounded
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.frames import FrameBatch
@@ -112,3 +113,12 @@ def test_damage_loses_nothing_that_was_there(batches: list[FrameBatch]) -> None:
     session, rpcs = watched(batches, damage="the interface is down")
     assert len(rpcs) == 5 and session.ending.why == "error"
     assert str(session.damage) == "the interface is down"
+
+
+def test_trouble_with_the_device_is_said_once(batches: list[FrameBatch], monkeypatch: pytest.MonkeyPatch) -> None:
+    troubles = iter(["", "down", "down", ""])
+    monkeypatch.setattr(live_session, "trouble_of", lambda device: next(troubles, ""))
+    monkeypatch.setattr(live_session, "LOOKS", 0.0)
+    said: list[str] = []
+    watched(batches, on_trouble=said.append)
+    assert said == ["down", "it is up again"]

@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from rdmascope.captures import open_capture
+from rdmascope.captures.wireshark import find_tshark
 from rdmascope.cli.main import main
 
 SAMPLES = Path(__file__).parents[3] / "captures" / "samples"
@@ -26,6 +27,7 @@ PROGRAM = "from rdmascope.cli.main import main; main()"
 REPLAY = """
 import socket, sys
 from rdmascope.captures import open_capture
+from rdmascope.captures.wireshark import find_tshark
 out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 out.bind((sys.argv[1], 0))
 tag = bytes.fromhex(sys.argv[3])
@@ -251,6 +253,49 @@ def test_what_the_kernel_drops_is_reported(wire: Namespace) -> None:
     ending = lines(out)[-1]
     assert ending["kernel_dropped"] > 1000
     assert ending["kernel_received"] == ending["kernel_dropped"] + ending["frames"]
+
+
+def test_an_interface_that_goes_down_is_reported_at_once(wire: Namespace) -> None:
+    wire.ip("-n", wire.name, "link", "add", "down0", "type", "veth", "peer", "name", "down1")
+    wire.ip("-n", wire.name, "link", "set", "down0", "up")
+    watcher = wire.live("down0", "--json")
+    assert watcher.stderr is not None
+    wire.ip("-n", wire.name, "link", "set", "down0", "down")
+    assert watcher.stderr.readline() == (
+        "rdmascope: down0: the interface is down; nothing comes before it is up again\n"
+    )
+    wire.ip("-n", wire.name, "link", "set", "down0", "up")
+    assert watcher.stderr.readline() == "rdmascope: down0: it is up again\n"
+    watcher.send_signal(signal.SIGINT)
+    _, err = watcher.communicate(timeout=DEADLINE)
+    assert (watcher.returncode, err) == (0, "")
+    wire.ip("-n", wire.name, "link", "del", "down0")
+
+
+def test_wireshark_is_fed_what_passes(wire: Namespace, tmp_path: Path) -> None:
+    path = SAMPLES / "bidir-rxe.pcap.zst"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    options = ("extcap", "--capture", "--extcap-interface", "nfs-rdma-interface", "--device", wire.near)
+    feeder = wire.run("-c", PROGRAM, *options, "--fifo", str(pipe), stderr=subprocess.PIPE)
+    reader = subprocess.Popen(
+        [find_tshark().path, "-l", "-r", str(pipe), "-Y", "rpc.msgtyp == 0", "-T", "fields", "-e", "rpc.xid"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert reader.stdout is not None
+    end = time.monotonic() + DEADLINE
+    while not any(line.split()[5] == "1" for line in wire.sockets(feeder.pid)):
+        assert feeder.poll() is None and time.monotonic() < end, feeder.communicate()
+        time.sleep(0.02)
+    wire.replay(path)
+    wanted = sorted(f"{one['xid']:#010x}" for one in of(path))
+    found = sorted(reader.stdout.readline().strip() for _ in wanted)  # While it still captures.
+    assert found == wanted
+    feeder.send_signal(signal.SIGTERM)
+    assert feeder.wait(DEADLINE) == 0 and reader.stdout.read() == ""
+    reader.wait(DEADLINE)
 
 
 def test_an_interface_that_goes_away(wire: Namespace) -> None:
