@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, STATUS_MONITOR
-from . import nfs4, nfsacl, nlm, rfc1094, rfc1813, rfc1833
+from ..programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, RQUOTA, STATUS_MONITOR
+from . import nfs4, nfsacl, nlm, rfc1094, rfc1813, rfc1833, rquota
 from .procedures import ProcedureShape
 
 PROGRAMS: Mapping[tuple[int, int], Mapping[int, ProcedureShape]] = {
@@ -16,13 +16,15 @@ PROGRAMS: Mapping[tuple[int, int], Mapping[int, ProcedureShape]] = {
     (NFSACL, 2): nfsacl.NFSACL2,
     (NFSACL, 3): nfsacl.NFSACL3,
     (MOUNT, 1): rfc1094.MOUNT1,
-    (MOUNT, 2): rfc1094.MOUNT1,
+    (MOUNT, 2): rfc1094.MOUNT2,
     (MOUNT, 3): rfc1813.MOUNT3,
     (NLM, 1): nlm.NLM1,
     (NLM, 2): nlm.NLM1,
     (NLM, 3): nlm.NLM3,
     (NLM, 4): nlm.NLM4,
     (STATUS_MONITOR, 1): nlm.NSM1,
+    (RQUOTA, 1): rquota.RQUOTA1,
+    (RQUOTA, 2): rquota.RQUOTA2,
     (PORTMAP, 2): rfc1833.PORTMAP2,
     (PORTMAP, 3): rfc1833.RPCBIND3,
     (PORTMAP, 4): rfc1833.RPCBIND4,

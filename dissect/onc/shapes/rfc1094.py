@@ -9,9 +9,11 @@ from .types import (
     BOOL,
     DATA,
     HANDLE,
+    INT32,
     OCTAL,
     UINT32,
     XdrArm,
+    XdrArray,
     XdrInteger,
     XdrOpaque,
     XdrStruct,
@@ -102,3 +104,17 @@ MOUNT1 = table(
     ProcedureShape("EXPORT", None, EXPORTS),
     ProcedureShape("EXPORTALL", None, EXPORTS),
 )
+# X/Open XNFS, 8: pc_vdisable, pc_xxx and the masks are of one and two bytes, each in a word.
+_PPATHCNF = struct(
+    "ppathcnf",
+    pc_link_max=INT32,
+    pc_max_canon=INT32,
+    pc_max_input=INT32,
+    pc_name_max=INT32,
+    pc_path_max=INT32,
+    pc_pipe_buf=INT32,
+    pc_vdisable=UINT32,
+    pc_xxx=INT32,
+    pc_mask=XdrArray("short", INT32, size=2),
+)
+MOUNT2 = {**MOUNT1, 7: ProcedureShape("PATHCONF", MOUNT_DIRPATH, _PPATHCNF)}
