@@ -150,6 +150,23 @@ def command(
     \b
       $ rdmascope report loss-rxe.pcap.zst -o loss.html
 
+    \b
+    With --json, for each capture, in this order ("schema" is rdmascope.TYPE/N):
+      capture_point
+                   a file whose traffic another one shows: clocks, transit
+      capture      frames, packets, times, RPCs by state
+      connection   endpoints, queue pairs, what was agreed: private data,
+                   version, characteristics, thresholds, credits
+      evicted      totals of earlier connections, where there were too many
+      transport    losses, retransmissions, congestion, as in rdmascope transport
+      procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
+      transfer     messages, chunks, bytes of one kind of transfer
+      slowest      the slowest RPCs with their frames
+      histogram    RPCs with a latency of low_ns up to high_ns
+      throughput   RPCs and bytes in equal intervals
+      undecoded    what was ignored or is damaged, and why
+    With --by, --over-time and --slo: group, interval, service_level.
+
     Questions in place of the page: --by groups RPCs, --over-time draws latencies against time, and --slo judges service
     levels.
 
@@ -166,22 +183,6 @@ def command(
         69.617 s to 70.655 s: 9 of 30 calls beyond, the longest 373 ms ...
 
     The verdict is the exit status: 0 pass, 1 fail, 3 undecidable.  docs/filters.md has more of these questions.
-
-    \b
-    With --json, for each capture, in this order ("schema" is rdmascope.TYPE/N):
-      capture_point
-                   a file whose traffic another one shows: clocks, transit
-      capture      frames, packets, times, RPCs by state
-      connection   endpoints, queue pairs, what was agreed: private data,
-                   version, characteristics, thresholds, credits
-      evicted      totals of earlier connections, where there were too many
-      transport    losses, retransmissions, congestion, as in rdmascope transport
-      procedure    RPCs, errors, bytes, latency and its parts, in nanoseconds
-      transfer     messages, chunks, bytes of one kind of transfer
-      slowest      the slowest RPCs with their frames
-      histogram    RPCs with a latency of low_ns up to high_ns
-      throughput   RPCs and bytes in equal intervals
-      undecoded    what was ignored or is damaged, and why
     """
     if output is not None:
         if each or as_json or keys or over_time or levels:
