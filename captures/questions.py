@@ -82,8 +82,8 @@ class Questions:
         self.levels = [ServiceLevelCounts(level) for level in levels]
         self.first_time = 0
         """Of the capture, in nanoseconds since the Unix epoch: what times of groups are counted from."""
-        self.calls = self.duplicates = 0
-        """RPCs that passed; and further replies among them, which are no RPCs."""
+        self.calls = 0
+        """RPCs that passed."""
 
     def ask(self, session: Session, condition: Condition | None = None) -> None:
         """Read a session that was not read yet to its end; raises CaptureError where nothing passes the condition."""
