@@ -200,7 +200,7 @@ class Charts:
 
     def _steps(self, figure: Any, starts: Any, width: int, values: Any, name: str, label: str) -> None:
         """A line with a step for each interval, and none where nothing is known."""
-        gaps = np.diff(starts, prepend=starts[:1] - width) > width
+        gaps = np.diff(starts, prepend=starts[:1] - width) > 1.5 * width
         x = np.column_stack((starts, starts, starts + width)) / self.unit
         y = np.column_stack((np.where(gaps, np.nan, values), values, values))
         source = _source(x=x.ravel().astype(np.float64), y=y.ravel().astype(np.float64))

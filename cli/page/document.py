@@ -20,10 +20,12 @@ from .charts import Charts, library
 from .examples import ShownRpc, example_html, reference_html
 from .findings import audit_html, diagnosis_html
 from .gathered import PageFacts
-from .markup import data_script, listed, of_rich, tag, text
+from .markup import data_script, listed, of_rich, shortened, tag, text
 from .over_time import peak_series, retransmissions, series
 from .tables import Breaking, breakings, cell_data, same_width, table_html
 
+MAX_UNDECODED = 100
+"""Rows of what was not decoded."""
 MAX_BYTES = 5_000_000
 """Of the page, whatever the capture holds."""
 HERE = Path(__file__).parent
@@ -139,7 +141,7 @@ def _over_time(page: PageFacts, data: list[str], tables: Sequence[Breaking]) -> 
     offset = breakdown.total.start - facts.first_time
     axis = {"unit": charts.unit, "name": charts.unit_name, "span": max(1, facts.span), "offset": offset}
     data.append(data_script("axis-data", axis))
-    remarks = [f"Percentiles are good to 5%; intervals of the charts are {total.width / 1e9:.3g} s."]
+    remarks = [f"Percentiles are good to 7%; intervals of the charts are {total.width / 1e9:.3g} s."]
     if breakdown.outstanding is not None:
         remarks.append(
             "Calls outstanding and credits are those of the busiest connection, slots of the busiest session."
@@ -222,13 +224,15 @@ def _left_out(page: PageFacts, tables: Sequence[Breaking], chosen: Chosen) -> li
     found = []
     if rows:
         cells = [
-            tag("tr", tag("td", count(number)), tag("td", text(what)), tag("td", text(why)))
-            for what, why, number in rows
+            tag("tr", tag("td", count(number)), tag("td", text(what)), tag("td", text(shortened(why))))
+            for what, why, number in rows[:MAX_UNDECODED]
         ]
         head = tag("tr", *(tag("th", one, scope="col") for one in ("number", "of", "why")))
         table = tag("table", tag("caption", "Ignored or damaged"), tag("thead", head), tag("tbody", *cells))
         found.append(("undecoded", "Not decoded", table))
-    left = [f"{one.title}: {count(one.others)} are one row" for one in tables if one.others]
+    left = [f"{plural(len(rows) - MAX_UNDECODED, 'more reason')} why something was not decoded"]
+    left = left if len(rows) > MAX_UNDECODED else []
+    left += [f"{one.title}: {count(one.others)} are one row" for one in tables if one.others]
     everything = _chosen(page)
     dropped = sum(map(len, everything)) - sum(map(len, chosen))
     if dropped:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -24,13 +25,15 @@ from rdmascope.dissect.units import count, duration, moment, plural, seconds, sh
 from ..views.rpc_contents import message_tree
 from ..views.rpcs import begin, title
 from ..views.tables import PART_NAMES
-from .markup import details, of_rich, tag, text
+from .markup import details, of_rich, shortened, tag, text
 
 MAX_KINDS = 12
 """RPCs that failed, and that are damaged or not answered: one of each kind, so many kinds."""
 MAX_NODES = 200
 """Values of a message that are shown."""
 MAX_STEPS = 40
+MAX_LINES = 20
+"""Of what is said of an RPC."""
 MAX_TREE = 40_000
 """Characters of HTML of one message."""
 Kinds = tuple[ProcedureNames, str]
@@ -129,9 +132,9 @@ class ShownRpcs:
         ends = [message.operation.last_time for message in (rpc.reply,) if message is not None]
         return ShownRpc(
             rpc.number,
-            title(rpc),
+            shortened(title(rpc)),
             outcome,
-            tuple(_lines(rpc, self._first_time)),
+            tuple(shortened(line) for line in islice(_lines(rpc, self._first_time), MAX_LINES)),
             tuple(_folded(sorted(_steps(rpc), key=lambda step: step.time))),
             _trees(rpc),
             rpc.connection.number,

@@ -13,7 +13,7 @@ from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.units import count, moment, percent, plural
 
 from ..views.diagnosis import CERTAIN, NOTHING
-from .markup import details, listed, tag, text
+from .markup import details, listed, shortened, tag, text
 
 MAX_RULES = 40
 MAX_ENDS = 8
@@ -33,7 +33,7 @@ def diagnosis_html(diagnosis: Diagnosis, shown: Collection[int]) -> str:
 def _statement(one: Statement, shown: Collection[int]) -> str:
     cause = one.cause
     shared = f" ({percent(cause.share)} of {cause.share_of})" if cause.share and cause.share_of else ""
-    lines = [text(line) for line in cause.evidence]
+    lines = [text(shortened(line)) for line in cause.evidence]
     if cause.since is not None:
         lines.append(text(f"since {moment(cause.since)}"))
     if cause.rpcs:
@@ -53,7 +53,7 @@ def _statement(one: Statement, shown: Collection[int]) -> str:
             tag(
                 "h3", tag("span", text(one.severity.value), class_=f"badge {one.severity.value}"), " ", text(one.title)
             ),
-            tag("p", text(cause.text + shared), class_="cause"),
+            tag("p", text(shortened(cause.text) + shared), class_="cause"),
             listed(lines, class_="evidence"),
             explained,
         )
@@ -134,4 +134,4 @@ def _finding(one: Finding, shown: Collection[int]) -> str:
     place = text(f"frame {frames}" if len(one.frames) == 1 else f"frames {frames}" if frames else "no frame")
     if one.rpc is not None:
         place += f", RPC {_numbers([one.rpc], shown)}"
-    return f"{place}: found {text(one.observed)}; required {text(one.required)}"
+    return f"{place}: found {text(shortened(one.observed))}; required {text(shortened(one.required))}"

@@ -15,10 +15,21 @@ from rich.tree import Tree
 
 from ..plain import harmless_line
 
+MAX_TEXT = 240
+"""Characters of a name or a remark that may be of any length."""
+
 
 def text(value: object) -> str:
     """On one line, with nothing in it that acts."""
     return escape(harmless_line(str(value)))
+
+
+def shortened(value: str) -> str:
+    """No longer than MAX_TEXT, without its middle."""
+    if len(value) <= MAX_TEXT:
+        return value
+    half = MAX_TEXT // 2
+    return f"{value[:half]} … {len(value) - 2 * half:,} more … {value[-half:]}"
 
 
 def tag(name: str, *content: str, **attributes: object) -> str:

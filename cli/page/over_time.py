@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 class Series:
     """What the charts draw; intervals are [starts[i], starts[i] + width), in nanoseconds from the first frame."""
 
-    starts: Int64s
+    starts: Floats
     width: int
     calls: Floats
     failed: Floats
@@ -43,7 +43,7 @@ class Series:
 class PeakSeries:
     """The highest of a value in each interval in which something is known of it."""
 
-    starts: Int64s
+    starts: Floats
     width: int
     values: Int64s
     limits: Floats
@@ -65,7 +65,7 @@ def series(total: TimeCells, first_time: int) -> Series:
     counts = np.bincount(inverse, heat[:, 3], len(keys)).astype(np.int64)
     bins = keys & 0xFFFF
     return Series(
-        total.start - first_time + np.arange(count) * width,
+        _starts(total.start - first_time, np.arange(count), width),
         width,
         calls,
         failed,
@@ -74,6 +74,12 @@ def series(total: TimeCells, first_time: int) -> Series:
         {percent: _percentile(known, count, percent) for percent in PERCENTS},
         (keys >> 16, edges(bins, BINS_SHIFT + HEAT_SHIFT), edges(bins + 1, BINS_SHIFT + HEAT_SHIFT), counts),
     )
+
+
+def _starts(first: int, intervals: Int64s, width: int) -> Floats:
+    """In floats: a capture may claim to span more nanoseconds than 64 bits count."""
+    found: Floats = intervals.astype(np.float64) * width + float(first)
+    return found
 
 
 def edges(bins: Int64s, shift: int = BINS_SHIFT) -> Floats:
@@ -120,7 +126,7 @@ def peak_series(peaks: Peaks | None, first_time: int) -> PeakSeries | None:
     rows = peaked(rows)
     width = peaks.width << doublings
     limits = np.where(rows[:, 2] == NO_LIMIT, np.nan, rows[:, 2].astype(np.float64))
-    return PeakSeries(peaks.start - first_time + rows[:, 0] * width, width, rows[:, 1], limits)
+    return PeakSeries(_starts(peaks.start - first_time, rows[:, 0], width), width, rows[:, 1], limits)
 
 
 def retransmissions(healths: Iterable[TransportHealth], start: int, width: int, count: int) -> Int64s:

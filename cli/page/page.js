@@ -140,7 +140,7 @@
         }
     state.classList.toggle("selected", Boolean(shown));
     const words = shown && shown.map((at) => Number(at.toPrecision(6)));
-    state.textContent = shown ? `The tables show RPCs that ended from ${words[0]} to ${words[1]} ${axis.name}; their latencies are good to 5%.`
+    state.textContent = shown ? `The tables show RPCs that ended from ${words[0]} to ${words[1]} ${axis.name}; their latencies are good to 7%.`
       : "The tables show the whole capture.";
     inputs.forEach((input, at) => { input.value = words ? words[at] : ""; });
   }

@@ -16,7 +16,7 @@ from rdmascope.dissect.measure.time_cells import summed, widened
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.units import count, duration, percent, plural, size
 
-from .markup import tag, text
+from .markup import shortened, tag, text
 from .over_time import PERCENTS, edges, fitted, percentile
 
 INTERVALS = 120
@@ -184,7 +184,7 @@ def _row(table: Breaking, row: int, total_waited: int) -> str:
     ]
     return tag(
         "tr",
-        tag("th", text(table.names[row]), scope="row"),
+        tag("th", text(shortened(table.names[row])), scope="row"),
         *(
             tag("td", text(shown), data_v=f"{value:.10g}", class_="bad" if key == "failed" and value else None)
             for (value, shown), (_, key) in zip(values, COLUMNS, strict=True)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, coded
+from ..measure.late_paths import Pathed
 from ..measure.path_learner import CalledFile, PathLearner
 from ..measure.paths import NamedFile
 from ..measure.statistics import ProcedureKey, key_of_names
@@ -27,8 +28,8 @@ DUPLICATE = STATES.index(DUPLICATE_REPLY)
 OTHERS = 0
 
 Key = TypeVar("Key", bound=Hashable)
-FileKey = tuple[NamedFile | None, bytes | None]
-"""A file, or a name in a directory."""
+FileKey = tuple[NamedFile | None, bytes | None] | str
+"""A file, or a name in a directory; of saved tables the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Breakdown:
         self.highest_slot: int | None = None
         """The highest number of a slot that was used."""
         self._learner = learner
-        self._latest: dict[FileKey, CalledFile] = {}
+        self._latest: dict[FileKey | None, CalledFile] = {}
         self._sessions: dict[tuple[bytes, int], CallsOutstanding] = {}
 
     def watch(self, replies: Int64s, outstanding: Int64s, credits: Int64s) -> None:
@@ -150,6 +151,8 @@ class Breakdown:
 
     def path(self, key: FileKey) -> str:
         """As far as it is known."""
+        if isinstance(key, str):
+            return key
         called = self._latest.get(key)
         path = called.path() if called is not None else None
         if path is None and key[0] is not None:
@@ -168,12 +171,15 @@ class Breakdown:
         client, server = connection.endpoints
         return ConnectionKey(number, client.address, server.address, connection.service_port)
 
-    def _files(self, called: Iterable[CalledFile | None]) -> Int64s:
+    def _files(self, called: Iterable[Pathed | None]) -> Int64s:
         found = []
         for one in called:
-            key = None if one is None else (one.file, one.name)
-            if key is not None and one is not None:
+            key: FileKey | None = None
+            if isinstance(one, CalledFile):
+                key = one.file, one.name
                 self._latest[key] = one
+            elif one is not None:
+                key = one.path()
             found.append(self.files.code(key))
         return np.array(found, np.int64)
 

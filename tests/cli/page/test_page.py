@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from playbook import Wire, call, fetch, nfs3, reply, write_pcap
 from playbook.browser import CHROMIUM, Page, browser
-from playbook.commands import LOSS, run
+from playbook.commands import LOSS, PROGRAM, run
 from playbook.rpc import Call, opaque
 from rdmascope.captures.library import read
 from rdmascope.cli.page import charts
@@ -318,3 +319,36 @@ def test_a_capture_without_rpcs_gives_a_page_without_charts(tmp_path: Path) -> N
     assert run("report", str(tmp_path / "empty.pcap"), "-o", str(tmp_path / "page.html")).exit_code == 0
     text = (tmp_path / "page.html").read_text()
     assert "Diagnosis" in text and 'id="charts"' not in text.replace(charts.library(), "")
+
+
+def test_saved_tables_give_the_numbers_of_their_capture(tmp_path: Path) -> None:
+    assert run("sql", LOSS, "--save", str(tmp_path / "saved.duckdb")).exit_code == 0
+    rows = []
+    for source in (LOSS, str(tmp_path / "saved.duckdb")):
+        assert run("report", source, "-o", str(tmp_path / "page.html")).exit_code == 0
+        text = (tmp_path / "page.html").read_text()
+        rows.append(re.findall(r"<tr data-row=.*?</tr>", text))
+    assert rows[0] == rows[1] and len(rows[0]) > 20
+
+
+def test_several_captures_and_standard_input_give_one_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    subprocess.run([*PROGRAM, "report", "-", "-o", str(page)], input=Path(LOSS).read_bytes(), check=True)
+    assert "78 RPCs" in page.read_text()
+    other = tmp_path / "other.pcap"
+    write_pcap(hostile_wire().frames(), other)
+    assert run("report", LOSS, str(other), "-o", str(page)).exit_code == 0
+    assert "107 RPCs" in page.read_text()
+
+
+def test_long_names_are_shortened(tmp_path: Path) -> None:
+    wire = Wire()
+    connection = wire.connect()
+    for number in range(30):
+        name = b"%03d" % number + b"<" * 250
+        lookup = Call(nfs3.PROGRAM, nfs3.VERSION, 3, (opaque(nfs3.FH) + opaque(name),))
+        reply(call(connection, lookup), nfs3.read_failed(nfs3.NOENT))
+    write_pcap(wire.frames(), tmp_path / "long.pcap")
+    assert run("report", str(tmp_path / "long.pcap"), "-o", str(tmp_path / "page.html")).exit_code == 0
+    text = (tmp_path / "page.html").read_text()
+    assert "more …" in text and f"029{'&lt;' * 250}" not in re.sub("<section id=.slowest.*", "", text, flags=re.DOTALL)
