@@ -16,6 +16,8 @@ LENGTHS = (1, 2, 3, 5, 1023, 2999)
 UNTOUCHED = 0xA5
 """What the memory of a Write chunk holds before the call."""
 ODD = 5
+EXACT = 256
+"""Bytes that fill a segment, and fit inline, too."""
 
 
 @check("write-chunk-odd", "V1-WRITE-NO-PAD")
@@ -48,6 +50,39 @@ def write_chunk_odd(on: RawConnection) -> CheckVerdict:
             return violation(f"a READ of {count} bytes, and pad bytes are written behind them")
         lengths.append(count)
     return passed(f"{', '.join(map(str, lengths))} bytes, and no pad")
+
+
+@check("write-chunk-exact", "V1-WRITE-LENGTH-TRUE")
+def write_chunk_exact(on: RawConnection) -> CheckVerdict:
+    """A READ of 256 bytes of a file, with a Write chunk of one segment as long; as many are returned as were written,
+    and a READ without chunks brings the same, to the last byte."""
+
+    def reading(xid: int) -> bytes:
+        return read_path(xid, on.file, EXACT) if on.file else read(xid, EXACT)
+
+    xid = on.xid()
+    pieces, chunk = on.chunk([EXACT], bytes([UNTOUCHED]) * EXACT)
+    header = message(xid)
+    header.writes = (chunk,)
+    answer = on.ask(header, reading(xid))
+    verdict = replied(answer)
+    if verdict.kind is not VerdictKind.PASS or answer.header is None:
+        return verdict
+    if nothing := unread(on, answer):
+        return nothing
+    given = answer.header.writes[0] if answer.header.writes else None
+    if problem := returned(chunk, given, "the Write chunk"):
+        return problem
+    assert given is not None
+    data = contents(pieces, given)
+    xid = on.xid()
+    again = on.ask(message(xid), reading(xid))
+    if again.payload.endswith(pack(">I", len(data)) + data + bytes(-len(data) % 4)):
+        return passed(f"{len(data)} bytes in one segment, the same inline")
+    lacking = bytes([UNTOUCHED]) * 8
+    if lacking in data and lacking not in again.payload:
+        return violation(f"{len(data)} bytes returned, of which {data.index(lacking)} were written")
+    return violation(f"other bytes in the Write chunk than inline ({named(again)})")
 
 
 @check("inline-write-odd", "V1-READ-ROUNDUP")

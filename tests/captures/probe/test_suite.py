@@ -247,6 +247,23 @@ def _accept(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
     return True
 
 
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("half-written", "256 bytes returned, of which 128 were written"),
+        ("segment-missing", "segments, of"),
+        ("returned-too-long", "returns 512 bytes of a segment of 256"),
+        ("pad-written", "pad bytes are written behind them"),
+        ("count-too-low", "in the Write chunk, 4900 in the reply"),
+    ],
+)
+def test_a_server_that_returns_chunks_wrongly_is_found_out(name: str, words: str) -> None:
+    client, _ = hosts(fault=FAULTS[name])
+    results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=False)))
+    found = [one.verdict.observed for one in results if one.verdict.kind is VerdictKind.VIOLATION]
+    assert any(words in one for one in found), found
+
+
 def test_a_call_under_two_xids_is_the_fault_of_the_client_alone() -> None:
     client, _ = hosts(fault=server_fault(_accept))
     accepted = verdict(client, "xid-mismatch").verdict

@@ -14,6 +14,22 @@ umount /mnt
 end_watch calm
 mark calm
 
+# Thousands of RPCs: every name is looked up, and found missing, anew.
+mount_nfs 3 lookupcache=none,noac
+watch thousands
+python3 - <<'END'
+import os
+for number in range(2500):
+    try:
+        os.stat(f"/mnt/none{number}")
+    except FileNotFoundError:
+        pass
+END
+umount /mnt
+end_watch thousands
+fact stats 2500
+mark thousands
+
 mount_nfs 4.2
 watch flood --buffer 2
 workers=()

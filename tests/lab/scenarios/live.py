@@ -9,7 +9,7 @@ from ..evidence import RDMASCOPE, Check, Record, command, equal, lines, records
 from ..guests import Outcome
 
 SMOKE = ("rxe",)
-DEADLINE = 400
+DEADLINE = 500
 
 MISSING = ("damaged", "no reply", "no call")
 
@@ -29,6 +29,17 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     kept = [told(one) for one in lines(command(RDMASCOPE, "rpcs", "--json", outcome.folder / "calm.pcapng"))]
     yield equal("RPCs in what live kept", len(inside), len(kept))
     yield Check("they are the same", str(kept == inside), kept == inside)
+
+    thousands = lines(outcome.text("thousands.jsonl"))
+    missed = [
+        one
+        for one in thousands
+        if one["type"] == "rpc" and one["procedure"] == "LOOKUP" and one["status"] == "NFS3ERR_NOENT"
+    ]
+    yield equal("LOOKUPs of names that are not there", outcome.facts["stats",], str(len(missed)))
+    yield equal("live ended by", "SIGINT", thousands[-1]["ended_by"])
+    lost = [one for one in thousands if one["type"] == "rpc" and one["state"] in MISSING]
+    yield Check("each of thousands of RPCs is whole", f"{len(lost)} are not", not lost)
 
     capture = flood[-1]
     received, dropped, frames = (capture[name] for name in ("kernel_received", "kernel_dropped", "frames"))
