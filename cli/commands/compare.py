@@ -18,8 +18,9 @@ from ..views.compare import points_view, runs_view
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
+@click.option("--rpcs", "each", is_flag=True, help="With --json: of the same traffic also each RPC, at both points.")
 @recognition_options
-def command(first: str, second: str, as_json: bool, ports: tuple[int, ...], force: str | None) -> None:
+def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int, ...], force: str | None) -> None:
     """Compare two captures: of the same traffic at two points, or of two runs.
 
     Which of the two it is follows from the packets. Where both captures show the same ones, as those of a client and
@@ -43,6 +44,7 @@ def command(first: str, second: str, as_json: bool, ports: tuple[int, ...], forc
     With --json; "schema" is rdmascope.TYPE/N:
       points              of the same traffic: clocks, packets, all RPCs
       points_procedure    where the time of one procedure's RPCs went
+      points_rpc          with --rpcs: the same of each RPC, and its times
       runs                of two runs: captures, seconds, what differs
       runs_procedure      one procedure in both runs
 
@@ -66,7 +68,7 @@ def command(first: str, second: str, as_json: bool, ports: tuple[int, ...], forc
     readings = Reading((first,), options), Reading((second,), options)
     found = compare(*readings)
     if as_json:
-        for record in points_records(found) if isinstance(found, PointsCompared) else runs_records(found):
+        for record in points_records(found, each) if isinstance(found, PointsCompared) else runs_records(found):
             print_json(record)
     else:
         out = console()

@@ -5,7 +5,7 @@ Sets are columns of the table ``rpcs``, by their names; times in nanoseconds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import erfc, sqrt
 from typing import NamedTuple
@@ -105,6 +105,30 @@ class Phases:
         return self.there + self.back + self.read_network
 
 
+class PairedRpc(NamedTuple):
+    """An RPC that two capture points saw: when, and where its time went.  Times in nanoseconds."""
+
+    name: str
+    """What it was called for."""
+    xid: int
+    client_number: int
+    """Of the RPC in the client's capture."""
+    server_number: int
+    client_time: int
+    """Of the call's first packet, by the clock there."""
+    server_time: int
+    waited: int
+    """Latency at the client's capture point."""
+    at_server: int
+    """Latency at the server's."""
+    server: int
+    there: int
+    back: int
+    read_network: int
+    client: int
+    """These five as in ``Phases``, of this RPC."""
+
+
 class SameTraffic(NamedTuple):
     """The RPCs that two capture points saw."""
 
@@ -115,6 +139,8 @@ class SameTraffic(NamedTuple):
     only_client: int
     """RPCs that the client's capture point alone shows with call and reply."""
     only_server: int
+    each: Callable[[], Iterator[PairedRpc]]
+    """Gives the RPCs one by one, in the order of the client's capture."""
 
 
 def same_traffic(client: RpcColumns, server: RpcColumns, offset: int) -> SameTraffic:
@@ -147,7 +173,14 @@ def same_traffic(client: RpcColumns, server: RpcColumns, offset: int) -> SameTra
 
     found = (phases(name, called.codes == code) for code, name in enumerate(called.names))
     procedures = sorted((one for one in found if one is not None), key=lambda one: -one.waited.total)
-    return SameTraffic(phases("", slice(None)), procedures, len(whole[0]) - both, len(whole[1]) - both)
+
+    def each() -> Iterator[PairedRpc]:
+        names = (called.names[code] for code in called.codes.tolist())
+        places = (seen[0]["xid"], seen[0]["number"], seen[1]["number"], seen[0]["time_ns"], seen[1]["time_ns"])
+        columns = [*(one.filled(0) for one in places), waited, at_server, *parts.values()]
+        yield from map(PairedRpc, names, *(column.tolist() for column in columns))
+
+    return SameTraffic(phases("", slice(None)), procedures, len(whole[0]) - both, len(whole[1]) - both, each)
 
 
 def _whole(columns: RpcColumns) -> Int64s:

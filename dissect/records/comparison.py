@@ -47,8 +47,8 @@ class Runs(Protocol):
     def rules(self) -> list[tuple[str, str, int, int]]: ...
 
 
-def points_records(found: Points) -> Iterator[Record]:
-    """The captures, then each procedure."""
+def points_records(found: Points, each: bool = False) -> Iterator[Record]:
+    """The captures, then each procedure; with ``each`` then the RPCs one by one."""
     common = found.common
     yield record(
         "points",
@@ -70,6 +70,24 @@ def points_records(found: Points) -> Iterator[Record]:
     )
     for one in found.rpcs.procedures:
         yield record("points_procedure", procedure=one.name, phases=_phases(one))
+    for rpc in found.rpcs.each() if each else ():
+        yield record(
+            "points_rpc",
+            procedure=rpc.name,
+            xid=rpc.xid,
+            client_rpc=rpc.client_number,
+            server_rpc=rpc.server_number,
+            client_time_ns=rpc.client_time,
+            server_time_ns=rpc.server_time,
+            client_latency_ns=rpc.waited,
+            server_latency_ns=rpc.at_server,
+            server_ns=rpc.server,
+            there_ns=rpc.there,
+            back_ns=rpc.back,
+            way_error_ns=common.error,
+            reads_network_ns=rpc.read_network,
+            client_ns=rpc.client,
+        )
 
 
 def _phases(one: Phases) -> Record:

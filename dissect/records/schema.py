@@ -43,6 +43,7 @@ VERSIONS = {
     "packet": 2,
     "points": 1,
     "points_procedure": 1,
+    "points_rpc": 1,
     "probe": 1,
     "probe_check": 1,
     "probe_client": 1,

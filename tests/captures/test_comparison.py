@@ -142,6 +142,21 @@ def test_pages(tmp_path: Path, columns: int) -> None:
     assert [one["type"] for one in objects("compare", str(client), str(server))] == ["points", "points_procedure"]
 
 
+def test_each_rpc_at_both_points(tmp_path: Path) -> None:
+    frames = at_server()
+    client, server = saved(at_client(frames), tmp_path / "a.pcap"), saved(frames, tmp_path / "b.pcap", OFFSET)
+    every = objects("compare", str(client), str(server), "--rpcs")
+    each = [one for one in every if one["type"] == "points_rpc"]
+    assert len(each) == every[0]["phases"]["rpcs"] > 0
+    parts = ("server_ns", "there_ns", "back_ns", "reads_network_ns", "client_ns")
+    for one, rpc in zip(each, objects("rpcs", str(client)), strict=True):
+        assert one["client_latency_ns"] == rpc["latency"]["total_ns"] == sum(one[part] for part in parts)
+        assert (one["client_rpc"], one["xid"]) == (rpc["number"], rpc["xid"])
+        assert one["client_time_ns"] == rpc["call"]["first_time_ns"]
+        error = one["way_error_ns"]
+        assert abs(one["there_ns"] - LINK) <= error and abs(one["back_ns"] - LINK) <= error
+
+
 def test_a_damaged_capture_is_compared_as_far_as_it_goes(tmp_path: Path) -> None:
     frames = at_server()
     client, server = saved(at_client(frames), tmp_path / "a.pcap"), saved(frames, tmp_path / "b.pcap", OFFSET)
