@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import repeat
@@ -62,6 +62,10 @@ AHEAD_FROM = 256 << 20
 """Bytes of a file from which on a second process is worth its memory."""
 FIRST_BATCH = 1 << 11
 """Frames of the first batch: until it comes the other process has nothing to do."""
+CROWDED = 128
+"""Frames for each new connection, below which a batch is crowded."""
+CROWDED_FRAMES = 1 << 13
+"""Of the parts of batches behind a crowded one."""
 LISTED_FRAMES = 1 << 13
 """Frames of a batch of which every packet becomes text: less memory, for hardly more time."""
 
@@ -115,7 +119,18 @@ class Session:
 
     def decoded(self) -> Iterator[DecodedFrames]:
         """The same, decoded."""
-        return self._read(lambda capture: decoded(capture, self.analyzer.decoder))
+        return self._read(lambda capture: decoded(capture, self.analyzer.decoder, self._divided))
+
+    def _divided(self, batches: Iterable[FrameBatch]) -> Iterator[FrameBatch]:
+        """The batches, in smaller parts where they are crowded: what analysing one takes grows with its connections."""
+        crowded = False
+        for batch in batches:
+            size = CROWDED_FRAMES if crowded else len(batch)
+            for first in range(0, len(batch), size):
+                known = self.analyzer.connections_so_far
+                part = batch.part(first, first + size)
+                yield part
+                crowded = (self.analyzer.connections_so_far - known) * CROWDED > len(part)
 
     def rpcs(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[Rpc]:
         """RPCs as they end, at the end those that never did.
@@ -383,13 +398,18 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def decoded(capture: Source, decoder: FrameDecoder) -> Iterator[DecodedFrames]:
-    """The batches of a capture, decoded; of a large file by a process of its own, while this one uses them."""
+def decoded(
+    capture: Source, decoder: FrameDecoder, divided: Callable[[Iterable[FrameBatch]], Iterable[FrameBatch]]
+) -> Iterator[DecodedFrames]:
+    """The batches of a capture, decoded; of a large file by a process of its own, while this one uses them.
+
+    ``divided`` may make more batches of them, where they are decoded here.
+    """
     if not isinstance(capture, MergedCaptures) and capture.mapped is not None:
         data = capture.mapped
         if len(data) >= AHEAD_FROM and processors() > 1:
             return _received(capture, data, decoder, ahead(lambda: _sent(capture, decoder)))
-    return map(decoder.take, filter(len, capture.batches()))
+    return map(decoder.take, divided(filter(len, capture.batches())))
 
 
 Parcel = tuple[int, DecodedFrames, tuple[int, list[bytes]]]

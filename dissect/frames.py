@@ -78,6 +78,10 @@ class FrameBatch:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def part(self, first: int, end: int) -> FrameBatch:
+        """Some of its frames, by their indices."""
+        return self if first == 0 and end >= len(self) else FrameBatch(self.data, self.rows[first:end], self.comments)
+
     def frame(self, number: int) -> Frame:
         """The frame of this number; raises KeyError where it is not in this batch."""
         at = int(np.searchsorted(self.rows["number"], number))

@@ -124,6 +124,11 @@ class Analyzer:
         return found
 
     @property
+    def connections_so_far(self) -> int:
+        """Those that were evicted included."""
+        return len(self.connections) + self.evicted.connections
+
+    @property
     def iwarp(self) -> IwarpObserver | None:
         """Who looks at TCP; None before there was any."""
         return self._iwarp

@@ -44,7 +44,7 @@ def kept(state: Callable[[FrameBatch], object], batch: FrameBatch) -> int:
 
 
 @pytest.mark.parametrize("managed", [True, False], ids=["CM", "no CM"])
-@pytest.mark.parametrize(("state", "most"), [(analysed, 13_000), (audited, 36_000)])
+@pytest.mark.parametrize(("state", "most"), [(analysed, 11_500), (audited, 34_000)])
 def test_a_connection_costs_little(state: Callable[[FrameBatch], object], most: int, managed: bool) -> None:
     batches = []
     for count in (FEW, 2 * FEW, 4 * FEW):
