@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..onc.file_events import READ, WRITE, FileEvent, file_events
-from ..onc.file_operations import FileOperation, file_operations
+from ..onc.file_events import READ, WRITE, FileEvent, events_of, file_events
+from ..onc.file_messages import FileMessages
+from ..onc.file_operations import FileOperation, operations_of
 from ..onc.xdr import round_up
 from ..rpcrdma.rpcs import Reassembled
 
@@ -37,7 +38,8 @@ def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMess
         call_part = _without_contents(call, written)
         reply_part = None if reply is None else _without_contents(reply, returned)
         reply_data = None if reply_part is None else reply_part.data
-        found = file_events(call_part.data, reply_data)
+        decoded = FileMessages(call_part.data, reply_data)
+        found = events_of(decoded)
         events = tuple(_in_place(event, call_part, reply_part) for event in found.events)
         # Data are only stepped over where a length before them says how far they go.
         known = len(written), len(returned)
@@ -54,7 +56,7 @@ def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMess
         events += tuple(event for event in alone if event.kind == WRITE and event.position not in answered)
     if problem and not (call_part.whole and (reply_part is None or reply_part.whole)):
         problem = "bytes of the message are missing"
-    return NfsMessages(call, reply, events, file_operations(call_part.data, reply_data), problem)
+    return NfsMessages(call, reply, events, operations_of(decoded), problem)
 
 
 def _contents(events: Iterable[FileEvent], kind: str, message: Reassembled) -> dict[int, int]:

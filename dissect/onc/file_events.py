@@ -30,13 +30,12 @@ from .compound import (
     OP_SETATTR,
     OP_WRITE,
     OP_WRITE_SAME,
-    compound_call,
-    compound_reply,
 )
-from .filehandles import ATTRIBUTE_FILEHANDLE, ATTRIBUTE_SIZE, CompoundStep, FileObject, attribute_at, walk_filehandles
+from .file_messages import FileMessages
+from .filehandles import ATTRIBUTE_FILEHANDLE, ATTRIBUTE_SIZE, CompoundStep, FileObject, attribute_at
 from .nfs4_skips import BITMAP, TO_OPEN_HOW
 from .programs import MOUNT, NFS
-from .rpc_header import CallHeader, call_header, results_at
+from .rpc_header import CallHeader
 from .xdr import Data, Malformed, hyper, opaque, opaque_at, word
 
 NAMED, REMOVED, RENAMED, ROOT = "named", "removed", "renamed", "root"
@@ -88,17 +87,18 @@ class FileEvents(NamedTuple):
 
 def file_events(call: Data | None, reply: Data | None) -> FileEvents:
     """The events of one RPC; ``call`` and ``reply`` are whole RPC messages, from the XID on."""
-    if call is None:
-        return FileEvents((), "no call")
-    header = call_header(call, 0, len(call))
+    return FileEvents((), "no call") if call is None else events_of(FileMessages(call, reply))
+
+
+def events_of(messages: FileMessages) -> FileEvents:
+    """The events of one RPC, whose call is there."""
+    header = messages.header
     if header is None or header.body < 0:
         return FileEvents((), header.reason if header else "no RPC call")
     mounts = header.program == MOUNT and header.procedure == MNT
     if not mounts and (header.program != NFS or header.version not in (3, 4)):
         return FileEvents()
-    body = results_at(reply, header.gss)
-    view = memoryview(call)
-    answer = memoryview(reply) if reply is not None else memoryview(b"")
+    view, answer, body = messages.call, messages.reply, messages.results
     found: list[FileEvent] = []
     try:
         if mounts:
@@ -108,7 +108,7 @@ def file_events(call: Data | None, reply: Data | None) -> FileEvents:
             _version3(header, view, answer, body, found)
             return FileEvents(tuple(found))
         if header.procedure == 1:
-            return _version4(header.body, view, answer, body)
+            return _version4(messages)
     except StructError:
         return FileEvents(tuple(found), "the bytes end too early")
     except Malformed as error:
@@ -203,11 +203,9 @@ class _PendingEvent(NamedTuple):
 _Pending = list[_PendingEvent]
 
 
-def _version4(start: int, view: memoryview, answer: memoryview, body: int) -> FileEvents:
+def _version4(messages: FileMessages) -> FileEvents:
     """RFC 8881, 16.2.3.1: each operation with the current and the saved filehandle it was for."""
-    call = compound_call(view, start, len(view))
-    reply = compound_reply(answer, body, len(answer)) if body >= 0 else None
-    walk = walk_filehandles(call, view, reply, answer)
+    view, answer, reply, walk = messages.call, messages.reply, messages.compound_results, messages.walk
     pending: _Pending = []
     problem = walk.problem
     try:

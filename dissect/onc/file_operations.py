@@ -18,13 +18,12 @@ from .compound import (
     OP_READ,
     OP_READ_PLUS,
     OP_WRITE,
-    compound_call,
-    compound_reply,
     operation_names,
 )
-from .filehandles import ATTRIBUTE_SIZE, ATTRIBUTE_TYPE, SETS_FILEHANDLE, attribute_at, walk_filehandles
+from .file_messages import FileMessages
+from .filehandles import ATTRIBUTE_SIZE, ATTRIBUTE_TYPE, SETS_FILEHANDLE, attribute_at
 from .programs import NFS
-from .rpc_header import CallHeader, call_header, results_at
+from .rpc_header import CallHeader
 from .xdr import Data, Malformed, hyper, opaque_at, word, words2
 
 REGULAR, DIRECTORY, LINK = 1, 2, 5
@@ -83,17 +82,19 @@ def file_operations(call: Data | None, reply: Data | None) -> tuple[FileOperatio
 
     Either may end early; only what stands before its end counts.
     """
-    header = call_header(call, 0, len(call)) if call is not None else None
-    if call is None or header is None or header.body < 0 or header.program != NFS:
+    return operations_of(FileMessages(call, reply))
+
+
+def operations_of(messages: FileMessages) -> tuple[FileOperation, ...]:
+    """The same of messages that are decoded."""
+    header = messages.header
+    if header is None or header.body < 0 or header.program != NFS:
         return ()
-    view = memoryview(call)
-    answer = memoryview(reply if reply is not None else b"")
-    body = results_at(reply, header.gss)
     with suppress(StructError, Malformed):
         if header.version == 3:
-            return tuple(_version3(header, view, answer, body))
+            return tuple(_version3(header, messages.call, messages.reply, messages.results))
         if header.version == 4 and header.procedure == 1:
-            return tuple(_version4(header.body, view, answer, body))
+            return tuple(_version4(messages))
     return ()
 
 
@@ -146,13 +147,12 @@ def _fattr3(done: FileOperation, answer: memoryview, at: int) -> FileOperation:
     return done._replace(type=word(answer, at)[0], size=hyper(answer, at + nfs3.SIZE_IN_FATTR)[0])
 
 
-def _version4(start: int, view: memoryview, answer: memoryview, body: int) -> list[FileOperation]:
+def _version4(messages: FileMessages) -> list[FileOperation]:
     """Each operation of a COMPOUND with the filehandle it was for (RFC 8881, 16.2.3.1)."""
-    call = compound_call(view, start, len(view))
-    reply = compound_reply(answer, body, len(answer)) if body >= 0 else None
-    names = operation_names(call.operations)
+    view, answer = messages.call, messages.reply
+    names = operation_names(messages.compound.operations)
     found: list[FileOperation] = []
-    for step in walk_filehandles(call, view, reply, answer).steps:
+    for step in messages.walk.steps:
         if step.operation in SETS_FILEHANDLE:
             continue
         # Of what is looked up by name without a result only the directory is known.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from ..intervals import IntervalSet
-from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG
+from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG
 from ..onc import binding, rpc_header
 from ..onc.xdr import round_up
 from ..transport.operations import Operation
@@ -42,6 +42,8 @@ def reassembled_call(rpc: Rpc) -> Reassembled | None:
     if rpc.call is None or rpc.call.header.procedure in (None, RDMA_ERROR):
         return None
     reads = [chunk for chunk in rpc.chunks if chunk.kind == "read"]
+    if not reads and (inline := _inline_alone(rpc.call)) is not None:
+        return inline
     stream = StreamBuilder()
     if rpc.call.header.problem:
         stream.add_inline(rpc.call)
@@ -68,6 +70,25 @@ def reassembled_call(rpc: Rpc) -> Reassembled | None:
     return whole.finish()
 
 
+def _inline_alone(message: Message) -> Reassembled | None:
+    """An RDMA_MSG that a single packet carries whole, without its chunks: nearly every message; None for others."""
+    operation, header = message.operation, message.header
+    only = operation.payload.only
+    if (
+        only is None
+        or header.procedure != RDMA_MSG
+        or header.problem
+        or operation.doubtful
+        or not (operation.payload.whole and operation.start_known and operation.end_known)
+        or operation.first_frame != operation.last_frame
+        or not header.length < operation.length <= MAX_MESSAGE
+    ):
+        return None
+    data, start, end = only
+    whole = data[start + header.length : end].tobytes()
+    return Reassembled((Extent(0, len(whole), "inline", operation.first_frame, ""),), ((0, whole),))
+
+
 def call_counts(rpc: Rpc, stream: bytes | memoryview) -> dict[int, int]:
     """Bytes of data at each Position of a Read chunk, by the count word of the item that belongs there."""
     if rpc.program is None or rpc.version is None or rpc.procedure is None or rpc.call is None:
@@ -81,8 +102,11 @@ def reassembled_reply(rpc: Rpc) -> Reassembled | None:
     """The RPC reply message, or None where no reply was seen or it is not known to carry an RPC message."""
     if rpc.reply is None or rpc.reply.header.procedure in (None, RDMA_ERROR):
         return None
+    returned = any(segment.length for chunk in rpc.reply.header.writes for segment in chunk.segments)
+    if not returned and (inline := _inline_alone(rpc.reply)) is not None:
+        return inline
     stream = reply_stream(rpc)
-    if not any(segment.length for chunk in rpc.reply.header.writes for segment in chunk.segments):
+    if not returned:
         return stream.finish()
     whole = ChunkMerger(stream)
     writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
