@@ -147,6 +147,34 @@ def test_nothing_is_malformed(exported: tuple[str, str]) -> None:
     assert tshark("-2", "-r", exported[1], *checked, "-Y", wrong) == ""
 
 
+SNOOPING = ("file_name_snooping", "file_full_name_snooping", "fhandle_find_both_reqrep")
+
+
+def test_paths_end_with_the_names_that_wireshark_finds_for_the_handle(exported: tuple[str, str]) -> None:
+    """Of calls with one handle; it knows neither roots nor names that are looked up in a COMPOUND with others."""
+    sample, output = exported
+    paths: dict[int, str | None] = {}
+    for line in rdmascope("rpcs", "--json", sample).splitlines():
+        rpc = json.loads(line)
+        paths[rpc["xid"]] = rpc["path"]
+    options = [option for name in SNOOPING for option in ("-o", f"nfs.{name}:TRUE")]
+    fields = ("-e", "rpc.xid", "-e", "nfs.name", "-e", "nfs.full_name", "-e", "nfs.fh.hash", "-E", "aggregator=/s")
+    calls = ("-Y", "nfs && rpc.msgtyp == 0", "-T", "fields", *fields)
+    compared = 0
+    for line in tshark("-2", "-r", output, *options, *calls).splitlines():
+        xid, name, full_name, handles = line.split("\t")
+        known = (full_name or name).split()
+        if known and " " not in handles:
+            compared += 1
+            path = paths[int(xid, 16)]
+            assert path is not None and path.endswith(tuple(f"/{one}" for one in known)), line
+    assert compared >= LEAST_NAMED.get(Path(sample).name.removesuffix(".pcap.zst"), 0)
+
+
+LEAST_NAMED = {"meta-rxe": 4000, "rxe-nfs-all": 80, "siw-nfs-all": 80, "loss-rxe": 20}
+"""Calls that are compared."""
+
+
 # Field by field
 
 

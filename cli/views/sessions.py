@@ -65,7 +65,7 @@ def state_view(history: NfsStateHistory, everything: bool = False) -> Renderable
 
 def client_view(client: NfsClient, last_time: int) -> RenderableType:
     version = "NFSv4" + ("" if client.minor_version is None else f".{client.minor_version}")
-    ends = f"{', '.join(client.addresses) or '?'} → {client.server}"
+    ends = f"{', '.join(client.addresses) or '?'} → {', '.join((client.server, *client.server_addresses))}"
     title = Text.assemble((f"Client {client.number}", "bold"), f"  {version}  {ends}")
     return Group(title, Grid(("", ""), (), list(_client_rows(client, last_time)), flexible=1, gap=2))
 

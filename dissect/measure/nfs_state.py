@@ -153,6 +153,8 @@ class NfsClient:
     """clientid4; None where the capture does not have it."""
     minor_version: int | None
     addresses: dict[str, None] = field(default_factory=dict)
+    server_addresses: dict[str, None] = field(default_factory=dict)
+    """Further addresses of the server, by which the client reached it, too."""
     owner: bytes | None = None
     """co_ownerid, or id of SETCLIENTID."""
     verifier: bytes | None = None

@@ -28,6 +28,8 @@ _PERSIST, _BACK_CHANNEL = 1, 2
 """csr_flags."""
 _DIRECTIONS = {1: "fore", 2: "back", 3: "fore and back"}
 """channel_dir_from_server4."""
+MAX_ADDRESSES = 16
+"""That are listed of a client, or of its server."""
 RESTARTED, FORGOTTEN = "the client restarted", "the server did not know the old one any more"
 GUESSED = "its session was lost, and the same addresses asked for a new one"
 
@@ -56,10 +58,18 @@ class ClientTable:
         self._owners: dict[tuple[str, bytes], NfsClient] = {}
         self._sessions: dict[tuple[str, bytes], NfsSession] = {}
         self._by_id: dict[bytes, NfsSession] = {}
+        self._servers: dict[str, str] = {}
+        """Further addresses of servers -> the first."""
+        self._trunks: dict[tuple[bytes, bytes, int], str] = {}
+        """The first address of a server's major ID, scope and client ID."""
         self._connections: dict[int, NfsClient] = {}
         """Of NFSv4.0, the client whose calls a connection carries."""
         self._rest = NfsClient(0, "", None, None)
         """Stands for clients beyond the limit."""
+
+    def server(self, address: str) -> str:
+        """The address by which the server that has this one is known."""
+        return self._servers.get(address, address)
 
     def session(self, id: bytes, server: str) -> NfsSession | None:
         """A session that is in use, perhaps from before the capture; None beyond the limit."""
@@ -91,7 +101,7 @@ class ClientTable:
     def on(self, at: AtReply, client: NfsClient) -> None:
         """The client uses the connection."""
         self._connections[at.connection] = client
-        if len(client.addresses) < 16:
+        if len(client.addresses) < MAX_ADDRESSES:
             client.addresses[at.client] = None
 
     def _add(self, server: str, id: int | None, minor_version: int | None) -> NfsClient:
@@ -185,12 +195,31 @@ class ClientTable:
         if id is None:
             return
         owner = arguments.octets("eia_clientowner", "co_ownerid")
+        at = self._at_trunk(id, owner, results, at)
         client = self._begun(id, owner, arguments.octets("eia_clientowner", "co_verifier"), at)
         client.minor_version = at.minor_version
         client.implementation = implementation(arguments, "eia_client_impl_id") or client.implementation
         client.server_implementation = implementation(results, "eir_server_impl_id") or client.server_implementation
         client.roles = roles_of(results.number("eir_flags"))
         self.on(at, client)
+
+    def _at_trunk(self, id: int, owner: bytes | None, results: Fields, at: AtReply) -> AtReply:
+        """At the server's first address, where it is one that is known: it has the same major ID and scope, and gives
+        the same owner the same client ID (RFC 8881, 2.10.5)."""
+        major, scope = results.octets("eir_server_owner", "so_major_id"), results.octets("eir_server_scope")
+        if major is None or scope is None:
+            return at
+        key = major, scope, id
+        if key not in self._trunks and len(self._trunks) >= MAX_CLIENTS:
+            return at
+        first = self._trunks.setdefault(key, at.server)
+        known = self._ids.get((first, id))
+        if first != at.server and (at.server, id) not in self._ids and known is not None and known.owner == owner:
+            self._servers[at.server] = first
+            if len(known.server_addresses) < MAX_ADDRESSES:
+                known.server_addresses[at.server] = None
+            return at._replace(server=first)
+        return at
 
     def _setclientid(self, arguments: Fields, results: Fields, at: AtReply) -> None:
         id = results.number("clientid")

@@ -158,6 +158,11 @@ class NfsStateHistory:
                 table.advance(self.last_time)
                 table.settle()
 
+    def _place(self, rpc: Rpc, time: int, callback: bool) -> AtReply:
+        at = _place(rpc, time, callback)
+        server = self.table.server(at.server)
+        return at if server == at.server else at._replace(server=server)
+
     # Calls
 
     def _ask(self, rpc: Rpc, data: memoryview, start: int, end: int) -> None:
@@ -172,7 +177,7 @@ class NfsStateHistory:
         request = slot_request(data, start + head[4], end, callback)
         if request is None:
             return
-        at = _place(rpc, rpc.call.operation.first_time, callback)
+        at = self._place(rpc, rpc.call.operation.first_time, callback)
         session = self.table.session(request.session, at.server)
         if session is None:
             return
@@ -199,7 +204,7 @@ class NfsStateHistory:
         if asked is None and rpc.minor_version and rpc.call.header.procedure == RDMA_NOMSG:
             self._ask(rpc, messages.call, 0, len(messages.call))  # Its arguments came in a Read chunk.
             asked = self._asked.pop(rpc, None)
-        at = _place(rpc, time, callback)
+        at = self._place(rpc, time, callback)
         if asked is not None:
             self._answer(rpc, asked, at, self._result(rpc, messages, callback))
         client = asked.session.client if asked is not None else None

@@ -90,6 +90,7 @@ TYPES = {
             "number": ("integer", "number of the client, from 1 in order of appearance"),
             "server": ("string", "address of the server"),
             "addresses": ("array of string", "addresses of the client"),
+            "server_addresses": ("array of string", "further addresses of the server, by which the client reached it"),
             "minor_version": ("integer|null", "0 to 2; null: not known"),
             "client_id": ("string|null", "clientid4 in hexadecimal; null: not in the capture"),
             "owner": ("string|null", "client owner, as the client names itself; null: not in the capture"),

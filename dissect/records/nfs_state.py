@@ -44,6 +44,7 @@ def client_record(client: NfsClient, last_time: int) -> Record:
         number=client.number,
         server=client.server,
         addresses=list(client.addresses),
+        server_addresses=list(client.server_addresses),
         minor_version=client.minor_version,
         client_id=None if client.id is None else f"{client.id:016x}",
         owner=_text(client.owner),

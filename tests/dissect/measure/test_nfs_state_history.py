@@ -350,3 +350,39 @@ def test_what_a_hostile_capture_names_is_bounded(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(f"{nfs_state_clients.__name__}.MAX_SESSIONS", LIMIT)
     _, once, twice, four = hostile(20), hostile(100), hostile(200), hostile(400)
     assert four < 1.3 * twice < 1.7 * once
+
+
+def announced(conn: Connection, client: int, scope: bytes) -> Client:
+    """A client that asks a server for its owner and scope (RFC 8881, 2.10.5)."""
+    one = Client(conn)
+    owner = {"co_verifier": b"verifier", "co_ownerid": b"client.example"}
+    server = {"so_minor_id": 1, "so_major_id": b"server.example"}
+    one.alone(
+        op("EXCHANGE_ID", eia_clientowner=owner),
+        done("EXCHANGE_ID", eir_clientid=client, eir_server_owner=server, eir_server_scope=scope),
+    )
+    return one
+
+
+def test_a_server_with_two_addresses_is_one() -> None:
+    wire = Wire()
+    first = announced(wire.connect(), CLIENT_ID, b"scope")
+    first.create_session()
+    first.ask(op("RECLAIM_COMPLETE"), done("RECLAIM_COMPLETE"))
+    second = wire.connect(server="10.0.1.1")
+    announced(second, CLIENT_ID, b"scope")
+    first.connection = second
+    first.ask(op("RECLAIM_COMPLETE"), done("RECLAIM_COMPLETE"))
+    client, session = only(taken(wire))
+    assert (client.server, list(client.server_addresses)) == ("10.0.0.1", ["10.0.1.1"])
+    assert not client.lost and not client.ended_frame and len(session.connections) == 2
+
+
+@pytest.mark.parametrize(("id", "scope"), [(CLIENT_ID + 1, b"scope"), (CLIENT_ID, b"another")])
+def test_servers_that_give_other_ids_or_have_another_scope_are_two(id: int, scope: bytes) -> None:
+    wire = Wire()
+    announced(wire.connect(), CLIENT_ID, b"scope")
+    announced(wire.connect(server="10.0.1.1"), id, scope)
+    clients = taken(wire).clients
+    assert [one.server for one in clients] == ["10.0.0.1", "10.0.1.1"]
+    assert not any(one.lost or one.server_addresses for one in clients)
