@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -147,6 +148,21 @@ class Capture:
             raise CaptureError(f"{self.saved}: holds tables, in which the events of messages are not")
         session.analyzer.listener = listener
         return self._kept(self._whole(session, session.rpcs()))
+
+    def where(self, *conditions: str) -> Iterator[Rpc]:
+        """The RPCs of which these are all true: conditions in SQL over the columns of the table ``rpcs``.
+
+        As with ``--where``: 'latency_ms > 10'.  Where one is no condition, the first RPC raises CaptureError.
+        """
+        from .condition import Condition, chosen
+
+        session = self.session()
+
+        def passing() -> Iterator[Rpc]:
+            with closing(Condition(conditions)) as condition:
+                yield from self._whole(session, chosen(session, condition))
+
+        return self._kept(passing())
 
     def packets(self, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
         """The RDMA packets of frames ``first`` to ``last`` (of iWARP: TCP segments), with the RPCs they belong to."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import rdmascope
 from playbook.samples import SAMPLES
 from rdmascope.captures.condition import Condition, Sugar
 from rdmascope.captures.errors import CaptureError
@@ -159,3 +160,15 @@ def test_export_of_what_passes(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["messages"] == 2 * len(meant(lambda rpc: is_procedure(rpc, "READ")))
+
+
+def test_the_library_has_conditions_too() -> None:
+    capture = rdmascope.read(SAMPLES / f"{NAME}.pcap.zst")
+    found = [rpc.number for rpc in capture.where("latency_ms > 100", "connection = 2")]
+    assert (
+        {*found}
+        == meant(lambda rpc: rpc.latency is not None and rpc.latency.total > 100_000_000 and rpc.connection.number == 2)
+        != set()
+    )
+    with pytest.raises(CaptureError, match="no column 'latencies' in the table rpcs; did you mean latency"):
+        next(capture.where("latencies > 1"))
