@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -153,12 +154,14 @@ class Charts:
             figure.xaxis.major_label_text_font_size = "0pt"
         self._figures[-1].xaxis.axis_label = self._label
         self._figures[-1].height += 40
-        grid = gridplot(
-            [[one] for one in self._figures],
-            sizing_mode="stretch_width",
-            toolbar_location="above",
-            toolbar_options={"logo": None},
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Bokeh 3.4 says that each figure has its own tool for dragging.
+            grid = gridplot(
+                [[one] for one in self._figures],
+                sizing_mode="stretch_width",
+                toolbar_location="above",
+                toolbar_options={"logo": None},
+            )
         made: dict[str, Any] = json_item(grid, target)
         return made
 

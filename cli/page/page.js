@@ -183,7 +183,7 @@
   async function draw() {
     const views = await Bokeh.embed.embed_item(charts, "charts");
     const document_ = Bokeh.documents[Bokeh.documents.length - 1];
-    figuresDrawn = [...document_._all_models.values()].filter((one) => one.type === "Figure");
+    figuresDrawn = document_.roots()[0].children.map(([figure]) => figure);
     paint();
     for (const figure of figuresDrawn) {
       figure.on_event("selectiongeometry", (event) => {
