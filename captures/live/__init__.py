@@ -2,7 +2,8 @@
 
 ``device.py`` finds out what a name stands for, ``filter.py`` says to the kernel which frames to keep, ``source.py``
 has what every source offers, ``ring.py`` takes frames from an interface, ``sniffer.py`` from an adapter whose RDMA
-bypasses the kernel, ``keep.py`` writes them into a bounded set of files.
+bypasses the kernel, ``stream.py`` from what another program captures, ``keep.py`` writes them into a bounded set of
+files.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from .keep import Keep, Keeper
 from .ring import PacketRing
 from .sniffer import Sniffer
 from .source import Drops, Live
+from .stream import StreamSource, is_stream
 
 __all__ = [
     "CaptureSettings",
@@ -27,7 +29,9 @@ __all__ = [
     "Live",
     "PacketRing",
     "Sniffer",
+    "StreamSource",
     "find_device",
+    "is_stream",
     "open_live",
 ]
 
@@ -47,7 +51,9 @@ class CaptureSettings:
 
 
 def open_live(name: str, settings: CaptureSettings) -> Live:
-    """Begin to capture on an interface or RDMA device; raises CaptureError with the remedy."""
+    """Begin to capture on an interface or RDMA device, or to read a stream; raises CaptureError with the remedy."""
+    if is_stream(name):
+        return StreamSource(name)
     device = find_device(name)
     filter = Filter(tuple(settings.ports), settings.all_tcp, settings.tunnels)
     if device.kind == "adapter":

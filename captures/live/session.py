@@ -29,11 +29,14 @@ from . import CaptureSettings, open_live
 from .device import trouble_of
 from .keep import Keeper
 from .source import Live
+from .stream import STREAM, StreamEnded
 
 WAIT = 50
 """Milliseconds that a frame may wait for others."""
 HELD = 0.3
 """Seconds that the kernel may hold the last frames."""
+MAX_HELD = 2.0
+"""The same where its counters say that it does: of a machine that is busy."""
 MARGIN = 400_000_000
 """Nanoseconds that a frame may need from the network to here."""
 SECOND = 1_000_000_000
@@ -50,7 +53,7 @@ BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
 class Ending:
     """Why the capture is over; it is not while that is ''.
 
-    A signal's name, 'duration', 'count', 'finding', 'quit' or 'error'.
+    A signal's name, 'duration', 'count', 'finding', 'quit', 'end' (of a stream) or 'error'.
     """
 
     why = ""
@@ -124,15 +127,18 @@ class LiveSession:
         self._until = until
         self.began = time.monotonic()
         self.seconds = 0.0
-        self._tidied = self._looked = self.began
+        self._tidied = self._looked = self._came = self.began
         self.trouble = ""
         """Why nothing can come of the device now; '' where something can."""
         self._on_trouble = on_trouble
 
     @property
     def now(self) -> int:
-        """Nanoseconds since the epoch, by the frames' clock where it is ahead."""
-        return max(time.time_ns(), self.analyzer.last_time or 0)
+        """Nanoseconds since the epoch, by the frames' clock where it is ahead; of a stream by its clock alone."""
+        last = self.analyzer.last_time or 0
+        if self.live.device.kind != STREAM:
+            return max(time.time_ns(), last)
+        return last + int((time.monotonic() - self._came) * SECOND) if last else 0
 
     def run(self, duration: int | None, display: Display | None = None) -> None:
         """Until something ends it."""
@@ -155,6 +161,8 @@ class LiveSession:
                     self.ending.because("duration")
             if self.ending.why not in ("count", "finding"):
                 self._take_rest()
+        except StreamEnded:
+            self.ending.because("end")
         except CaptureError as error:
             self.damage = error
             self.ending.because("error")
@@ -162,16 +170,23 @@ class LiveSession:
 
     def _take_rest(self) -> None:
         """What came before the end, and is given over at the next tick of the kernel's clock."""
-        until = time.monotonic() + HELD
-        while (batch := self.live.read()) is not None or time.monotonic() < until:
+        began = time.monotonic()
+        while (batch := self.live.read()) is not None or time.monotonic() < began + self._held(began):
             if batch is None:
                 time.sleep(WAIT / 1000)
             else:
                 self._take(batch)
 
+    def _held(self, began: float) -> float:
+        """Seconds for which the last frames are awaited: longer where the kernel says that it holds some."""
+        if time.monotonic() < began + HELD:
+            return HELD
+        self.live.count()
+        return MAX_HELD if self.live.received - self.live.dropped > self.analyzer.frames else HELD
+
     def _pass_time(self, busy: bool) -> None:
         """Give what waits for time to pass."""
-        now = self.analyzer.last_time if busy else max(time.time_ns() - MARGIN, self.analyzer.last_time or 0)
+        now = self.analyzer.last_time if busy else max(self.now - MARGIN, self.analyzer.last_time or 0)
         if now:
             self._ended(self.analyzer.tick(now))
             self.auditor.tick(now)
@@ -195,6 +210,7 @@ class LiveSession:
             self._on_trouble(self.trouble or "it is up again")
 
     def _take(self, batch: FrameBatch) -> None:
+        self._came = time.monotonic()
         if self.keeper is not None:
             self.keeper.write(batch)
         self._ended(self.analyzer.feed(batch))

@@ -10,7 +10,7 @@ from importlib.metadata import version
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.live import CaptureSettings, Keep, Keeper, open_live
+from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, open_live
 from rdmascope.captures.live.session import Ending, LiveSession, bounded
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import matching_rules
@@ -103,7 +103,8 @@ def command(
     """RPCs over RDMA as they happen, and the report at the end.
 
     DEVICE is a network interface (or "any"), an rxe or siw device, which stands for its interface, or an mlx5 adapter,
-    whose RDMA bypasses the kernel and is captured by tcpdump.
+    whose RDMA bypasses the kernel and is captured by tcpdump.  Or it is a stream: - for standard input, or a named pipe
+    that another program writes a capture into.
 
     Example: what is this client doing?
 
@@ -128,6 +129,10 @@ def command(
           jq -r 'select(.type == "rpc" and .failed) | .status'
       $ rdmascope live eth0 --until-finding V1-CREDIT* --write trouble.pcapng
 
+    \b
+    What passes another host:
+      $ ssh host tcpdump -i eth0 -U -w - udp port 4791 | rdmascope live -
+
     A filter in the kernel keeps RoCE (UDP port 4791, EtherType 0x8915) and, of TCP, port 20049 and those of --port,
     where iWARP is looked for.  The kernel drops what this program is too slow for; the count is always shown.  Memory
     stays bounded: of connections that ended long ago, and of old latencies, only sums are kept.
@@ -145,6 +150,8 @@ def command(
     """
     if path == "-":
         raise click.UsageError("--write: name a file: standard output has the report", ctx)
+    if path and is_stream(device):
+        raise click.UsageError("--write keeps what is captured here; of a stream, tee keeps a copy", ctx)
     rules = matching_rules(until) if until else frozenset()
     options = bounded(analyzer_options(ports, force))
     settings = CaptureSettings(

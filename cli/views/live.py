@@ -31,7 +31,7 @@ NARROW = 60
 ROOMY = 36
 """From this many lines on, sections stand apart."""
 ENDS = {"SIGINT": "Ctrl-C", "SIGTERM": "SIGTERM", "duration": "--duration", "count": "--count"}
-ENDS |= {"finding": "a finding", "quit": "q", "error": "an error"}
+ENDS |= {"end": "the end of the stream", "finding": "a finding", "quit": "q", "error": "an error"}
 LEVELS = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
 
 OPERATION_ORDERS: dict[str, Callable[[BusyProcedure], Any]] = {
@@ -363,7 +363,8 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
             )
         )
     else:
-        lines.append(Text(f"{plural(received, 'frame')}, none dropped by the kernel"))
+        dropped_here = "" if record["kind"] == "stream" else ", none dropped by the kernel"
+        lines.append(Text(f"{plural(received, 'frame')}{dropped_here}"))
     lines.append(Text(f"filter: {record['filter']}", "dim"))
     if record["files_removed"]:
         lines.append(Text(f"{plural(record['files_removed'], 'full file')} removed to make room", "dim"))

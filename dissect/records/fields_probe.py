@@ -14,7 +14,7 @@ TYPES = {
         "`live`",
         {
             "device": ("string", "device that was captured from"),
-            "kind": ("string", "interface, rxe, siw or adapter"),
+            "kind": ("string", "interface, rxe, siw, adapter or stream"),
             "interface": ("string|null", "its network interface"),
             "filter": ("string", "filter in words"),
             "snaplen": ("integer", "bytes kept of a frame, at most"),

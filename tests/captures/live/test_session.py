@@ -122,3 +122,29 @@ def test_trouble_with_the_device_is_said_once(batches: list[FrameBatch], monkeyp
     said: list[str] = []
     watched(batches, on_trouble=said.append)
     assert said == ["down", "it is up again"]
+
+
+def test_frames_that_the_kernel_still_holds_are_awaited(
+    batches: list[FrameBatch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine gives the last block late; the counters say that there is one."""
+
+    class Slow(Replay):
+        received = sum(map(len, batches))
+        late = 5
+
+        def read(self) -> FrameBatch | None:
+            if len(self._batches) == 1 and self.late:
+                self.late -= 1
+                return None
+            return super().read()
+
+    monkeypatch.setattr(live_session, "HELD", 0.0)
+    monkeypatch.setattr(live_session, "WAIT", 1)
+    live = Slow(list(batches))
+    ending = Ending()
+    ending.because("quit")
+    session = LiveSession(live, bounded(Options()), ending=ending)
+    session.run(None)
+    live.close()
+    assert session.analyzer.frames == Slow.received
