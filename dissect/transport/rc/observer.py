@@ -280,7 +280,8 @@ class RcObserver:
         for sender, flow in enumerate((active, passive)):
             for data, rows in flow.pieces if flow else []:
                 slot = pieces.setdefault(id(data), (int(rows["frame"][0]), data, [rows[:0], rows[:0]]))
-                slot[2][sender] = np.concatenate((slot[2][sender], rows))
+                before = slot[2][sender]
+                slot[2][sender] = np.concatenate((before, rows)) if len(before) else rows
         events: list[Event] = []
         for _, data, sent in sorted(pieces.values(), key=itemgetter(0)):
             events += [(order, link, operation) for order, operation in link.feed(data, (sent[0], sent[1]))]
