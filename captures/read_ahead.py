@@ -60,6 +60,7 @@ def _work(work: Callable[[], Iterator[Item]], descriptor: int) -> None:
             for item in work():
                 pickle.dump((item, None), pipe, pickle.HIGHEST_PROTOCOL)
                 pipe.flush()
+                del item  # Or it would live until the next is made.
             pickle.dump((None, StopIteration()), pipe)
         except BrokenPipeError:
             raise
@@ -79,6 +80,7 @@ def _items(child: int, pipe: BinaryIO) -> Iterator[Item]:
             if end is not None:
                 raise end
             yield item
+            del item
     finally:
         pipe.close()
         with suppress(OSError):

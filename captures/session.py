@@ -148,6 +148,7 @@ class Session:
         for batch in self.decoded():
             with uncollected():
                 table = self.analyzer.feed_table(batch)
+            del batch
             yield table if chunk_rows else table.with_few_chunks()
             del table
             if self.analyzer.evicted.connections and (gone := self.analyzer.evicted_since()):
@@ -291,6 +292,7 @@ class Session:
                         break
                     frames += len(one)
                     yield one
+                    del one
                     if self._progress is not None:
                         self._progress(capture.position, capture.size, frames)
         except CaptureError as error:
@@ -421,6 +423,7 @@ def _sent(capture: CaptureFile, decoder: FrameDecoder) -> Iterator[Parcel]:
         known = len(decoder.addresses)
         one = decoder.take(batch).within(batch.data[:0])
         yield capture.position, one, (known, decoder.addresses.since(known))
+        del batch, one
 
 
 def _received(
@@ -431,6 +434,7 @@ def _received(
             decoder.addresses.learn(*addresses)
             capture.passed(position)
             yield one.within(data)
+            del one
     except ChildProcessError as error:
         raise CaptureError(f"{capture.path}: at byte {capture.position}: {error}") from None
 

@@ -215,6 +215,7 @@ def command(
             gathered = Gathered(top)
             for table in reading.tables(gathered.evict, chunk_rows=condition is None):
                 gathered.add_table(table if condition is None else condition.selected(table, reading))
+                del table  # Or its RPCs would live until the next batch is analysed.
             if condition is not None:
                 reading.refuse(condition.problem(reading))
             if as_json:
