@@ -43,6 +43,17 @@ def unique(values: NDArray[Any]) -> NDArray[Any]:
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
 
 
+def among(values: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of the values are one of the others: ``np.isin``, which loads ``numpy.ma`` where they are far apart."""
+    if not len(others):
+        return np.zeros(len(values), np.bool_)
+    ordered = np.sort(others)
+    at = ordered.searchsorted(values)
+    at[at == len(ordered)] = 0
+    found: NDArray[np.bool_] = ordered[at] == values
+    return found
+
+
 def windows(data: Bytes, width: int) -> NDArray[np.uint8]:
     """Row ``i`` is the ``width`` bytes from byte ``i`` on, a view; there are none of the last ``width - 1`` bytes."""
     count = max(0, len(data) - width + 1)

@@ -12,13 +12,11 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.captures.merge import expand
 from rdmascope.captures.output import check_outputs, write_output
-from rdmascope.captures.questions import GroupKey, Questions, parse_group_keys
 from rdmascope.captures.session import Session
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.service_levels import FAIL, UNDECIDABLE, ServiceLevel, parse_service_level
 from rdmascope.dissect.measure.undecoded import undecoded
-from rdmascope.dissect.records.questions import INTERVALS, group_record, interval_record, service_level_record
 from rdmascope.dissect.records.report import capture_point_record, report_records
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -28,16 +26,22 @@ from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import Parsed, filter_options
 from ..reading import follow_options, following, opened, recognition_options
 from ..terminal import complain, console, paged, print_json, say, show
-from ..views.filtered import filter_field
-from ..views.questions import SORTED_BY
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from rdmascope.captures.condition import Condition
+    from rdmascope.captures.questions import GroupKey, Questions
 
 
-GROUP_KEYS: Parsed[tuple[GroupKey, ...]] = Parsed("what", parse_group_keys)
+def _group_keys(text: str) -> tuple[GroupKey, ...]:
+    from rdmascope.captures.questions import parse_group_keys
+
+    return parse_group_keys(text)
+
+
+# What only questions need takes longer to load than a small report.
+GROUP_KEYS: Parsed[tuple[GroupKey, ...]] = Parsed("what", _group_keys)
 SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", parse_service_level)
 
 
@@ -203,6 +207,8 @@ def command(
                 (source,) if isinstance(source, str) else source, ports, force, follow=following(follow, idle)
             )
             if by or over_time or levels:
+                from rdmascope.captures.questions import Questions
+
                 asked = Questions(by, over_time, levels)
                 asked.ask(reading, condition)
                 if as_json:
@@ -238,6 +244,8 @@ def _check_sort(sort: str | None, by: tuple[GroupKey, ...]) -> None:
     """Raise UsageError for a column that the page has not."""
     if sort is None:
         return
+    from ..views.questions import SORTED_BY
+
     names = [key.name for key in by]
     if not by:
         raise click.UsageError("--sort goes with --by", click.get_current_context())
@@ -283,6 +291,9 @@ def _print_answers(
 
 def _print_answer_records(reading: Read, asked: Questions, sort: str | None, condition: Condition | None) -> None:
     """The same for scripts."""
+    from rdmascope.dissect.records.questions import INTERVALS, group_record, interval_record, service_level_record
+
+    from ..views.filtered import filter_field
     from ..views.questions import sorted_groups
 
     common = {"file": reading.path, **filter_field(condition)}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, big_endian_words, unique, windows
+from ..arrays import Bytes, Int64s, among, big_endian_words, unique, windows
 from ..layers.oncrpc_codes import MSG_ACCEPTED, REPLY
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..onc import binding
@@ -158,10 +158,10 @@ class Candidates:
         ``foreign``: connection and owner in the upper bits, handle in the lower; ``unknown``: connections of which
         nothing is known; ``busy``: by connection, memory that open calls offer.
         """
-        refused = np.isin(self._keys, foreign)
+        refused = among(self._keys, foreign)
         link = self._keys >> 33
         if unknown:
-            refused |= np.isin(link, list(unknown))
+            refused |= among(link, np.array(list(unknown)))
         for index, memory in busy.items():
             for at in (link == index).nonzero()[0].tolist():
                 key = int(self._keys[at])
@@ -242,7 +242,7 @@ class Candidates:
         keys = self._keys[order]
         clash = (keys[1:] == keys[:-1]) & (end[order][:-1] >= begin[order][1:])
         if clash.any():
-            self._refuse(np.isin(self._keys, keys[1:][clash]))
+            self._refuse(among(self._keys, keys[1:][clash]))
 
     def _spans(self) -> tuple[Int64s, Int64s]:
         """Of each segment the places of call and reply."""
@@ -264,7 +264,7 @@ class Candidates:
         segment = order[np.maximum(at, 0)]
         inside = (at >= 0) & (rank[at] == which[mine]) & (transfers.place[mine] < end[segment])
         if not inside.all():  # Before a call, or behind a reply.
-            self._refuse(np.isin(self._keys, keys[mine[~inside]]))
+            self._refuse(among(self._keys, keys[mine[~inside]]))
             segment, mine = segment[inside], mine[inside]
         sorted_ = segment.argsort(kind="stable")
         return segment[sorted_], mine[sorted_]

@@ -95,6 +95,11 @@ class TestManners:
     def test_the_report_does_without_scapy_layers(self) -> None:
         assert not {name for name in modules("report", LONG_CALLS) if name.startswith("scapy.layers")}
 
+    def test_the_report_for_scripts_loads_nothing_that_only_others_need(self) -> None:
+        loaded = modules("report", "--json", LONG_CALLS)
+        assert "rdmascope.dissect.records.report" in loaded
+        assert not loaded & {"rich", "duckdb", "rdmascope.captures.questions", "rdmascope.dissect.audit.auditor"}
+
     def test_a_closed_pipe_is_no_reason_to_complain(self) -> None:
         with subprocess.Popen(
             [*PROGRAM, "packets", EVERYTHING], stdout=subprocess.PIPE, stderr=subprocess.PIPE
