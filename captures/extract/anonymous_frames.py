@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from rdmascope.dissect.layers import icrc
 from rdmascope.dissect.layers.vcrc import vcrc, verify_vcrc
-from rdmascope.dissect.link.numbers import ETHERNET, INFINIBAND, ROCE_PORT, TAGS
+from rdmascope.dissect.link.numbers import ETHERNET, INFINIBAND, ROCE_PORT, TAGS, TCP, UDP
 
 from .pseudonyms import Pseudonyms
 
@@ -128,9 +128,9 @@ class HeaderWalk:
             raise CannotBeAnonymousError(f"IP version {version}")
 
     def _protocol(self, protocol: int, at: int) -> None:
-        if protocol == 17:
+        if protocol == UDP:
             self._udp(at)
-        elif protocol == 6:
+        elif protocol == TCP:
             self.found.transport, self.found.tcp = at, True
         elif protocol in (4, 41):
             self._ip(at)
@@ -225,10 +225,10 @@ class FrameChecksums:
         if self._icrc:
             self._mend_icrc(frame)
         if headers.tcp:
-            self._mend_sum(frame, headers.transport + 16, headers.transport, headers.ip[-1], 6)
+            self._mend_sum(frame, headers.transport + 16, headers.transport, headers.ip[-1], TCP)
         for at, under in zip(reversed(headers.udp), reversed(headers.udp_under), strict=True):
             if self._before[at + 6 : at + 8] != b"\0\0":
-                self._mend_sum(frame, at + 6, at, headers.ip[under], 17)
+                self._mend_sum(frame, at + 6, at, headers.ip[under], UDP)
         if headers.local_route is not None and verify_vcrc(self._before):
             frame[-2:] = vcrc(bytes(frame[:-2])).to_bytes(2, "big")
 
@@ -265,7 +265,8 @@ class FrameChecksums:
         old += _sum(self._before[body]) - _word(stored)
         frame[place : place + 2] = b"\0\0"
         new += _sum(bytes(frame[body]))
-        _store(frame, place, _updated(stored, old, new))
+        made = _updated(stored, old, new)
+        _store(frame, place, made or 0xFFFF if protocol == UDP else made)  # RFC 768: zero stands for none.
 
 
 def _word(data: bytes) -> int:
@@ -279,7 +280,7 @@ def _sum(data: bytes) -> int:
 
 def _updated(stored: bytes, old: int, new: int) -> int:
     """The checksum after the sum of what it covers went from ``old`` to ``new``."""
-    return ((_word(stored) + old - new) % 0xFFFF) or 0xFFFF
+    return (_word(stored) + old - new) % 0xFFFF
 
 
 def _store(frame: bytearray, at: int, value: int) -> None:

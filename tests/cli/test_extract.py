@@ -120,3 +120,19 @@ def test_tshark_reads_it_as_it_reads_the_original(sample: str, tmp_path: Path) -
 def test_json_is_one_object(tmp_path: Path) -> None:
     result = run("extract", EVERYTHING, "--rpc", "1", "-o", str(tmp_path / "out.pcapng"), "--json")
     assert json.loads(result.stdout)["output"] == str(tmp_path / "out.pcapng")
+
+
+def test_an_anonymous_capture_is_judged_as_the_original(tmp_path: Path) -> None:
+    out = tmp_path / "out.pcapng"
+    result = run("extract", EVERYTHING, "--where", "number > 0", "--anonymize", "-o", str(out))
+    assert result.exit_code == 0 and "left out" not in result.stderr
+    verdicts = [
+        [
+            (one["rule"], one["connection"], one["endpoint"], one["violated"])
+            for one in objects("audit", path, "--fail-on", "never")
+            if one["type"] == "verdict" and one["violated"]
+        ]
+        for path in (EVERYTHING, str(out))
+    ]
+    assert verdicts[0] == verdicts[1] != []
+    assert not [word for word in (b"hello", b"r1m", b"rather-long", bytes([10, 77, 0, 1])) if word in out.read_bytes()]

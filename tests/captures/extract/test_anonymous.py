@@ -57,7 +57,10 @@ def is_secret(node: Node) -> bool:
     return known and len(value) >= LONG and len(set(value)) > 2
 
 
-@pytest.mark.parametrize("name", ["rxe-nfs-all", "siw-nfs-all", "longcall-rxe", "bidir-rxe", "ipv6-rxe", "v2-settles"])
+@pytest.mark.parametrize(
+    "name",
+    ["rxe-nfs-all", "siw-nfs-all", "longcall-rxe", "bidir-rxe", "ipv6-rxe", "v2-falls-back", "v2-characteristics"],
+)
 def test_the_samples(name: str, tmp_path: Path) -> None:
     source, out = SAMPLES / MANIFEST[name]["file"], tmp_path / "out.pcapng"
     extracted = cut(source, out)
@@ -65,7 +68,7 @@ def test_the_samples(name: str, tmp_path: Path) -> None:
     assert not differences(in_order(rpcs(source)), in_order(rpcs(out)))
     written = out.read_bytes()
     found = set(secrets(source))
-    assert len(found) > 5
+    assert len(found) > 3
     assert not [value for value in found if value in written]
     analyzer = Session(str(source))
     for _ in analyzer.tables():
