@@ -166,7 +166,7 @@ def over_time_view(intervals: Sequence[LatencyInterval]) -> RenderableType:
     each = intervals[0].end - intervals[0].begin
     views: list[RenderableType] = [*_heat_map(intervals)]
     length = duration(each * len(intervals))
-    axis = "0" + length.rjust(len(intervals) - 1)
+    axis = "0" + length.rjust(max(len(intervals) - 1, len(length) + 1))
     views.append(Text(" " * MARGIN + axis, "dim"))
     lines: list[tuple[str, list[float], str, Callable[[float], str]]] = [
         ("RPCs", [one.calls * 1e9 / each for one in intervals], "magenta", lambda peak: f"{count(peak)}/s"),

@@ -57,7 +57,7 @@ class LatencyTimeline:
     """Feed it RPCs, batch after batch."""
 
     def __init__(self) -> None:
-        self._width = 1_000_000
+        self._width = 1_000
         self._table = np.zeros((0, 2 + _SUMS), np.int64)
         """Time // width, bin, and the counts; ascending."""
 

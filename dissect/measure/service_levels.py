@@ -131,7 +131,7 @@ class ServiceLevelCounts:
         self._names: RpcNames | None = None
         self._about: list[bool] = []
         """Whether each of the procedures of ``_names`` is meant."""
-        self._width = 1_000_000
+        self._width = 1_000
         self._table = np.zeros((0, 6), np.int64)
         """Time // width, calls, those within, sum of latencies, the longest, its RPC; ascending."""
 
