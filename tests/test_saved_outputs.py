@@ -15,16 +15,16 @@ from rdmascope.cli.main import main
 
 from .test_outputs import SAMPLES, kept, made, runs
 
-ANSWERED = ("report", "rpcs", "credits", "files", "audit", "transport")
+ANSWERED = ("report", "questions", "rpcs", "credits", "files", "audit", "transport")
 NOT_ANSWERED = {
     "info": "the format of the file and what it says of the capture are not in the tables",
     "packets": "the fields of headers are not in the tables",
     "show": "the packets and the bytes of the messages are not in the tables",
     "export": "packets are not in the tables",
-    "diagnose": "it looks at the bytes of calls",
+    "diagnose": "some of it looks at the bytes of calls: it says what it did not look at",
     "sessions": "what calls say of clients and sessions is in their bytes",
 }
-"""What takes the capture, and why: one line, and status 2."""
+"""What takes the capture, and why: all but ``diagnose`` say so in one line, with status 2."""
 
 
 def save(sample: str, target: Path) -> None:
@@ -57,6 +57,21 @@ def test_tables_answer_as_the_capture_does(
         (saved[sample] / "made.duckdb").rename(saved[sample] / sample)
     monkeypatch.chdir(saved[sample])
     assert made(sample, name) == kept(sample, name).read_text()
+
+
+@pytest.mark.parametrize("name", sorted(NOT_ANSWERED.keys() - {"diagnose"}))
+def test_what_takes_the_bytes_says_in_one_line_where_they_are(name: str, tmp_path: Path) -> None:
+    sample = "loss-siw.pcap.zst"
+    tables = tmp_path / "saved.duckdb"
+    save(sample, tables)
+    options = {"show": ["--rpc", "1"], "export": ["-o", str(tmp_path / "out.pcapng")]}.get(name, [])
+    for target in (tables, *([] if name != "packets" else [tmp_path / "folder"])):
+        if target != tables:
+            save(sample, target)
+        done = CliRunner().invoke(main, [name, str(target), *options], prog_name="rdmascope")
+        (line,) = done.output.splitlines()
+        assert done.exit_code == 2
+        assert line.startswith(f"rdmascope: {target}: holds tables") and line.endswith(str(FOLDER / sample))
 
 
 @pytest.mark.parametrize("name", ANSWERED)
