@@ -175,10 +175,13 @@ class TcpExport:
         times = np.frombuffer(self._times, np.int64) if len(self) else np.empty(0, np.int64)
         owners = np.frombuffer(self._conversations, np.int64) if len(self) else np.empty(0, np.int64)
         bounds: list[tuple[int, int, int]] = []
-        for number, stream in streams.items():
-            mine = times[owners == number]
-            bounds.append((min(stream.conversation.first_time, int(mine.min())), _OPEN, number))
-            bounds.append((max(stream.conversation.last_time, int(mine.max())), _CLOSE, number))
+        order = np.argsort(owners, kind="stable")
+        numbers, starts = np.unique(owners[order], return_index=True)
+        earliest = np.minimum.reduceat(times[order], starts).tolist() if len(starts) else []
+        latest = np.maximum.reduceat(times[order], starts).tolist() if len(starts) else []
+        for number, low, high in zip(numbers.tolist(), earliest, latest, strict=True):
+            bounds.append((min(streams[number].conversation.first_time, low), _OPEN, number))
+            bounds.append((max(streams[number].conversation.last_time, high), _CLOSE, number))
         extra = np.array(bounds, np.int64).reshape(-1, 3)
         every = np.concatenate((times, extra[:, 0]))
         what = np.concatenate((np.full(len(times), _MESSAGE), extra[:, 1]))

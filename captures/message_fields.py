@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
@@ -55,6 +55,7 @@ class MessageFields:
         self._export = TcpExport()
         self._messages: list[_Exported] = []
         self._nfs: set[int] = set()
+        self._connections: dict[int, Connection] = {}
 
     def __enter__(self) -> MessageFields:
         return self
@@ -71,18 +72,19 @@ class MessageFields:
         for is_call, sender, time, message in messages_of(rpc):
             if message is None or not message.complete:
                 return  # Without the call, Wireshark does not know what a reply answers.
+            self._connections[rpc.connection.number] = rpc.connection
             self._export.add(rpc.connection.number, sender, time, message.length, message.pieces)
             frame = rpc.call_frame if is_call else rpc.reply_frame
             self._messages.append(
                 _Exported(frame, rpc.xid, not is_call, rpc.program, rpc.version, rpc.procedure, rpc.gss)
             )
 
-    def compare(self, tshark: Tshark, connections: Sequence[Connection]) -> Iterator[Difference]:
+    def compare(self, tshark: Tshark) -> Iterator[Difference]:
         """Every difference, in the order of time."""
         if not self._messages:
             return
         with tempfile.NamedTemporaryFile(prefix="rdmascope-", suffix=".pcapng") as file:
-            pairs = [stream_pair(one, one.number in self._nfs) for one in connections]
+            pairs = [stream_pair(one, number in self._nfs) for number, one in sorted(self._connections.items())]
             self._export.write(file, pairs)  # type: ignore[arg-type]
             file.flush()
             waiting: dict[tuple[int, bool], deque[int]] = defaultdict(deque)

@@ -34,7 +34,7 @@ def compare(
         ours = _ours(session, readable, messages if fields else None)
         comparison = _frame_by_frame(ours, session, readable, tshark, on_difference)
         if fields:
-            for difference in messages.compare(tshark, session.analyzer.connections):
+            for difference in messages.compare(tshark):
                 on_difference(difference)
             comparison.tallies[FIELD] = messages.tally
             comparison.names = frozenset(messages.names)

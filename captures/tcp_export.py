@@ -58,6 +58,8 @@ def export_tcp(
     export = TcpExport(directory)
     skipped = lost = 0
     nfs: set[int] = set()
+    connections: dict[int, Connection] = {}
+    """Those with messages, evicted ones too."""
     notes = FindingNotes()
     try:
         for rpc in _judged(session, condition, notes) if comments else chosen(session, condition):
@@ -72,9 +74,10 @@ def export_tcp(
                     continue
                 said = message_comments(rpc, is_call, message, ranges(message.length)) if comments else ()
                 number = rpc.connection.number
+                connections[number] = rpc.connection
                 export.add(number, sender, time, message.length, message.pieces, message.gaps, said, rpc.number)
         pairs = [
-            stream_pair(one, one.number in nfs, notes.of_connection(one.number)) for one in session.analyzer.connections
+            stream_pair(one, number in nfs, notes.of_connection(number)) for number, one in sorted(connections.items())
         ]
         with open_output(output, session.paths) if isinstance(output, Path) else nullcontext(output) as file:
             packets = export.write(file, pairs, notes.of_rpc)

@@ -186,7 +186,7 @@ def test_every_field_of_wireshark_stands_where_ours_does_with_the_same_bytes(nam
     with MessageFields() as messages:
         for rpc in session.rpcs():
             messages.add(rpc)
-        differences += messages.compare(find_tshark(), session.analyzer.connections)
+        differences += messages.compare(find_tshark())
     assert [one for one in differences if not one.explained] == []
     assert messages.tally.equal > messages.tally.explained
     COMPARED.update(messages.names)

@@ -17,6 +17,8 @@ from rdmascope.captures import tcp_feed, tcp_follower
 from rdmascope.captures.condition import Condition
 from rdmascope.captures.live import CaptureSettings
 from rdmascope.captures.live.session import Ending
+from rdmascope.captures.session import Session
+from rdmascope.captures.tcp_export import export_tcp
 from rdmascope.captures.tcp_feed import CLOSED, feed, replay
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -122,3 +124,14 @@ def test_of_many_connections_the_one_that_was_silent_longest_is_finished(monkeyp
     assert sorted(one.payload for one in packets if one.payload) == sorted(
         one.payload for one in parsed(whole.getvalue()) if one.payload
     )
+
+
+def test_evicted_connections_are_exported_too(tmp_path: Path) -> None:
+    few = Options(max_connections=2, ended=0)
+    session = Session(EVERYTHING, few)
+    exported = export_tcp(session, tmp_path / "few.pcapng")
+    assert len(session.analyzer.connections) < 4
+    run("export", EVERYTHING, "-o", str(tmp_path / "whole.pcapng"))
+    found, whole = (parsed((tmp_path / f"{name}.pcapng").read_bytes()) for name in ("few", "whole"))
+    assert exported.packets == len(found) == len(whole)
+    assert sorted(one.payload for one in found) == sorted(one.payload for one in whole)
