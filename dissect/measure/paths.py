@@ -105,11 +105,11 @@ class Paths(Generic[SomeFile]):
                     self.name(target, event.to_name, file, time, made=True)
 
     def name(self, directory: NamedFile, name: bytes, file: SomeFile, time: int, made: bool = False) -> None:
-        """``file`` has this name."""
-        if name in (b"", b"."):
+        """``file`` has this name; no file is in itself."""
+        if name in (b"", b".") or file is directory:
             return
         if name == b"..":
-            if not directory.names and directory.root is None and directory is not file:
+            if not directory.names and directory.root is None:
                 directory.names.append(Name(file, b"", UNKNOWN, time, False))
             return
         before = self._places.get((directory, name))

@@ -211,3 +211,11 @@ def test_columns_teach_what_each_rpc_does(name: str, monkeypatch: pytest.MonkeyP
 def test_components() -> None:
     assert printable("ümlaut.txt".encode()) == "ümlaut.txt"
     assert printable(b"a/b\\\xff\x9b") == "a\\x2fb\\x5c\\xff\\x9b"
+
+
+def test_no_file_stands_in_itself() -> None:
+    told = Told()
+    told.named(100, SUB, b"again", SUB)
+    told.named(200, TOP, b"..", TOP)
+    assert "again" not in (told.path(SUB, 150) or "")
+    assert told.path(TOP, 250) == "/"
