@@ -202,6 +202,8 @@ class IwarpObserver:
         self.trials.add(key)
         tcp = self._open_connection(key)
         tcp.active, tcp.lifetime.earlier = undecided.opened_by, earlier
+        if undecided.opened_by is not None and not tried:
+            tcp.expect_startup(undecided.opened_by, undecided.first)
         return tcp, members
 
     def _open_connection(self, key: Key) -> TcpConnection:

@@ -99,6 +99,12 @@ class TcpConnection:
             other.framing.begin(int(row["ack"][0]))
         self.active = direction if request else 1 - direction
 
+    def expect_startup(self, active: int, first: int) -> None:
+        """The connection opened in this capture; ``first``: sequence number behind the SYN of the active side."""
+        self.directions[active].stream.start(first)
+        for one in self.directions:
+            one.framing = Framing(mpa=True)
+
     def mark(self, frame: int) -> str:
         """What is odd about a segment; '' where nothing is."""
         marks = (one.stream.retransmissions.marks.get(frame, "") for one in self.directions)

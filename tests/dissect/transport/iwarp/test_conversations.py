@@ -135,6 +135,21 @@ def test_frames_truncated_anywhere(snaplen: int) -> None:
     judge(capture, analyze(capture))
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_request_whose_first_bytes_come_last(lost: int) -> None:
+    """A segment of the Request is lost before the capture point; batches end before and behind its retransmission."""
+    for seed in range(12):
+        wire = IwarpWire(mss=256, seed=seed)
+        connection = wire.connect(markers=(True, True), crc=False, cutting="random")
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+        segments = wire.sent()
+        index = faults.where(segments, kind="data")[lost]
+        capture = IwarpCapture(wire, tcp_faults.lose(wire, segments, index, recorded=False, more=True))
+        for first in range(index, index + 4):
+            for second in range(first, index + 6):
+                assert len(judge_whole(capture, analyze(capture, [first, second]))) == 1
+
+
 @QUICK
 @given(MANAGED, CUTS)
 def test_a_conversation_without_faults_comes_out_whole(conversation: IwarpConversation, cuts: list[int]) -> None:
