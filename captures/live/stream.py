@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import queue
 import stat
 import threading
-from contextlib import suppress
 
 from rdmascope.dissect.frames import FrameBatch
 
 from ..errors import CaptureError
 from ..open import CaptureFile, open_capture
 from .device import Device
+from .handover import Handover
 
 STREAM = "stream"
 """The kind of such a device."""
-MAX_WAITING = 16
-"""Batches that were read and not asked for; then the writer has to wait."""
 
 
 class StreamEnded(CaptureError):
@@ -43,56 +40,29 @@ class StreamSource:
         self._capture: CaptureFile = open_capture(name)
         self.link_type = next(iter(self._capture.link_types), 0)
         self.snaplen = self._capture.snaplen
-        self._batches: queue.Queue[FrameBatch | CaptureError] = queue.Queue(MAX_WAITING)
-        self._ready, self._signal = os.pipe()
-        os.set_blocking(self._ready, False)
-        os.set_blocking(self._signal, False)
-        self._closing = False
+        self._handover = Handover()
         threading.Thread(target=self._take, daemon=True).start()
 
     def fileno(self) -> int:
-        return self._ready
+        return self._handover.fileno()
 
     def read(self) -> FrameBatch | None:
-        with suppress(BlockingIOError):
-            os.read(self._ready, 1 << 16)
-        try:
-            found = self._batches.get_nowait()
-        except queue.Empty:
-            return None
-        if isinstance(found, CaptureError):
-            self._batches.put(found)  # It stays true.
-            raise found
-        if not self._batches.empty():
-            self._wake()
-        self.received += len(found)
+        found = self._handover.take()
+        self.received += 0 if found is None else len(found)
         return found
 
     def count(self) -> None:
         """What was lost on the way here, nothing tells."""
 
     def close(self) -> None:
-        self._closing = True
-
-    def _wake(self) -> None:
-        with suppress(BlockingIOError):  # Then there is enough in the pipe to wake the reader.
-            os.write(self._signal, b".")
-
-    def _hand_over(self, found: FrameBatch | CaptureError) -> None:
-        while not self._closing:
-            try:
-                self._batches.put(found, timeout=0.2)
-            except queue.Full:
-                continue
-            self._wake()
-            return
+        self._handover.stop()
 
     def _take(self) -> None:
         """Reads, in a thread."""
         try:
             for batch in self._capture.batches():
-                self._hand_over(batch)
+                self._handover.put(batch)
         except CaptureError as error:
-            self._hand_over(error)
+            self._handover.put(error)
             return
-        self._hand_over(StreamEnded(f"{self.device}: the stream ended"))
+        self._handover.put(StreamEnded(f"{self.device}: the stream ended"))
