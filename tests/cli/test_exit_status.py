@@ -69,7 +69,7 @@ def test_a_signal_leaves_no_temporary_folder(number: int, status: int, tmp_path:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": "", "TMPDIR": str(tmp_path)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: [signal.signal(one, signal.SIG_DFL) for one in (signal.SIGHUP, signal.SIGINT)],
     )
     assert process.stdin is not None and process.stdout is not None
     # Python itself tries the folder with a file first.
