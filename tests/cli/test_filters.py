@@ -23,8 +23,9 @@ FIRST = {EVERYTHING: 1795219971138083000, LOSS: 1795225287185342000}
 FILTERS: list[tuple[tuple[str, ...], str]] = [
     (("--procedure", "READ"), "procedure = 'READ' OR ' ' || operations || ' ' LIKE '% READ %'"),
     (("--procedure", "NFS.WRITE", "--procedure", "GETA*"),
-     "program = 'NFS' AND (' ' || procedure || ' ' || operations || ' ') SIMILAR TO '.* (WRITE|GETA[A-Z]*) .*'"
-     " OR procedure LIKE 'GETA%' OR operations SIMILAR TO '(.* )?GETA[A-Z]*( .*)?'"),
+     "program = 'NFS' AND (' ' || procedure || ' ' || coalesce(operations, '') || ' ')"
+     " SIMILAR TO '.* (WRITE|GETA[A-Z]*) .*' OR procedure LIKE 'GETA%'"
+     " OR operations SIMILAR TO '(.* )?GETA[A-Z]*( .*)?'"),
     (("--connection", "2"), "connection = 2"),
     (("--slower-than", "40ms"), "latency_ns > 40000000"),
     (("--errors",), "state <> 'complete'"),

@@ -160,7 +160,8 @@ def browser() -> Iterator[Page]:
         os.dup2(high[0], 3)
         os.dup2(high[1], 4)
 
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+    # The path of its socket may have 107 bytes; the folder of a test is deeper than that.
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
             [CHROMIUM, *OPTIONS, f"--user-data-dir={profile}"],
             stdin=subprocess.DEVNULL,

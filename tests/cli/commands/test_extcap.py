@@ -61,7 +61,7 @@ def test_options_are_those_of_the_command(interface: str, calls: list[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("filter", "said"), [("latency_ms > 1", ""), ("latncy > 1", "latncy"), ("tcp.port ==", "quer")]
+    ("filter", "said"), [("latency_ms > 1", ""), ("latncy > 1", "latncy"), ("tcp.port ==", "syntax error")]
 )
 def test_a_filter_is_judged_while_it_is_typed(filter: str, said: str) -> None:
     result = run("extcap", "--extcap-interface", "nfs-rdma-file", "--extcap-capture-filter", filter)

@@ -111,9 +111,9 @@ class TestSuite:
         served(monkeypatch)
         result = run("192.0.2.1", "--suite", "conformance", "--junit", str(tmp_path / "j.xml"))
         assert (result.exit_code, "warning" in result.stderr) == (0, False), result.output
-        assert "19 checks: 19 pass" in result.stdout
+        assert "20 checks: 20 pass" in result.stdout
         suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
-        assert (suite.get("tests"), suite.get("failures"), len(suite)) == ("19", "0", 19)
+        assert (suite.get("tests"), suite.get("failures"), len(suite)) == ("20", "0", 20)
 
     def test_faults_come_with_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
         served(monkeypatch)

@@ -23,13 +23,13 @@ def cells_of(times: list[int], latencies: list[int], start: int) -> TimeCells:
 
 
 @given(LATENCIES)
-def test_percentiles_are_good_to_5_percent(latencies: list[int]) -> None:
+def test_percentiles_are_good_to_7_percent(latencies: list[int]) -> None:
     start = 10**18
     found = series(cells_of([start] * len(latencies), latencies, start), start)
     exact = distribution(np.array(latencies))
     assert exact is not None
     for percent, value in ((50, exact.median), (95, exact.p95), (99, exact.p99)):
-        assert found.percentiles[percent][0] == pytest.approx(value, rel=0.0625)
+        assert found.percentiles[percent][0] == pytest.approx(value, rel=0.07)
     at, low, high, counts = found.heat
     assert counts.sum() == len(latencies) and set(at.tolist()) == {0}
     for latency in latencies:
