@@ -68,6 +68,8 @@ CROWDED_FRAMES = 1 << 13
 """Of the parts of batches behind a crowded one."""
 LISTED_FRAMES = 1 << 13
 """Frames of a batch of which every packet becomes text: less memory, for hardly more time."""
+MAX_READ_FOR_NAMES = 64 << 20
+"""Bytes of captures that a list of packets reads once more for names which come later."""
 
 
 class Session:
@@ -166,7 +168,7 @@ class Session:
         """
         from rdmascope.dissect.records.packets import PacketLister
 
-        lister = PacketLister(self.analyzer, first, last, self.follow is not None, self.path_learner())
+        lister = PacketLister(self.analyzer, first, last, self.follow is not None, self._listed_paths())
         lister.on_rpcs = on_rpcs
         for batch in self.batches():
             yield from lister.feed(batch)
@@ -189,7 +191,7 @@ class Session:
         from rdmascope.dissect.records.packet_columns import PacketColumnLister
 
         follows = self.follow is not None
-        lister = PacketColumnLister(self.analyzer, wanted, follows, chosen, self.path_learner(), names_rpcs)
+        lister = PacketColumnLister(self.analyzer, wanted, follows, chosen, self._listed_paths(), names_rpcs)
         lister.on_rpcs = on_rpcs
         if self._limits is None:
             self._limits = Limits(frames=LISTED_FRAMES)
@@ -210,6 +212,14 @@ class Session:
         from rdmascope.dissect.measure.path_learner import PathLearner
 
         return PathLearner(self.field_reader(), self._read_file_names)
+
+    def _listed_paths(self) -> PathLearner:
+        """Learns paths for a list of packets, which does not wait for later names where captures are large."""
+        from rdmascope.dissect.measure.path_learner import PathLearner
+
+        if sum(os.path.getsize(path) for path in self.paths if _stays(path)) > MAX_READ_FOR_NAMES:
+            return PathLearner(self.field_reader())
+        return self.path_learner()
 
     def _read_file_names(self) -> FileNames[NamedFile] | None:
         """All names of files that the capture has, in a pass of its own; None where it can be read only once."""

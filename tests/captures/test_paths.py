@@ -81,3 +81,13 @@ def test_what_can_be_read_once_is_named_as_far_as_it_is_known(late: str, tmp_pat
         listed = run(*arguments)
         writer.join()
         assert listed.exit_code == 0 and "/export/new" in listed.stdout
+
+
+@pytest.mark.parametrize(("largest", "waits"), [(1 << 20, True), (100, False)])
+def test_a_list_of_packets_waits_for_names_where_captures_are_small(
+    largest: int, waits: bool, late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "MAX_READ_FOR_NAMES", largest)
+    calls = [line for line in run("packets", late).stdout.splitlines() if "READ Call" in line]
+    assert any("/export/file" in line for line in calls[:READS]) == waits
+    assert "/export/new" in calls[-1]
