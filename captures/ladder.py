@@ -150,7 +150,7 @@ def segment_steps(rpc: Rpc, session: Session) -> list[Step]:
     waiting: FrameBatch | None = None
     lingered = 0
     for batch in chain(session.batches(), [None]):
-        # A batch is told when the next one was looked at, too: an FPDU may end there.
+        # A batch is shown when the next one was looked at, too: an FPDU may end there.
         if batch is None:
             session.analyzer.finish()
         else:

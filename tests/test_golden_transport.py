@@ -1,4 +1,4 @@
-"""What the samples' transports lost and sent again, held to what their hosts counted and to the bytes.
+"""What the samples' transports lost and retransmitted, held to what their hosts counted and to the bytes.
 
 Packets and streams are read here by hand, so that a misreading in the product cannot hide behind the same one in its
 test.
@@ -48,7 +48,7 @@ def test_retransmissions_are_those_that_the_client_counted() -> None:
     analyzer = analyzed("loss-rxe").analyzer
     health = [analyzer.health(connection.number) for connection in analyzer.connections]
     assert sum(one.directions[0].sequence_naks for one in health) == counters["out_of_seq_request"]
-    # What came ahead of a lost packet was dropped, so it was sent again as well.
+    # What came ahead of a lost packet was dropped, so it was retransmitted as well.
     again = sum(one.directions[1].original_captured.packets for one in health)
     assert again == counters["duplicate_request"] + taken["ahead"]
 
@@ -123,9 +123,9 @@ def test_segments_retransmitted_are_those_of_tshark(name: str) -> None:
     for connection in analyzer.connections:
         health = analyzer.health(connection.number)
         assert sum(one.reordered for one in health.directions) == 0
-        assert sum(episode.packets for episode in health.retransmissions) == sum(connection.retransmitted_packets)
-        assert all(episode.packets == 1 for episode in health.retransmissions)
-        found += [episode.retransmission_frame or 0 for episode in health.retransmissions]
+        assert sum(one.packets for one in health.retransmissions) == sum(connection.retransmitted_packets)
+        assert all(one.packets == 1 for one in health.retransmissions)
+        found += [one.retransmission_frame or 0 for one in health.retransmissions]
     assert sorted(found) == MANIFEST[name]["sent_again"]
 
 

@@ -173,14 +173,14 @@ def test_what_was_lost_is_retransmitted_before_anybody_answers() -> None:
     conn.send(1, b"yes")
     segments = wire.sent()
     first = faults.where(segments, kind="data", sender=0)[1]
-    told = tcp_faults.lose(wire, segments, first, recorded=False, more=True)
-    again = [one for one in told if one.copy]
+    reported = tcp_faults.lose(wire, segments, first, recorded=False, more=True)
+    again = [one for one in reported if one.copy]
     assert again[0].at == segments[first].at and [one.at for one in again[1:]] == [one.end for one in again[:-1]]
-    answer = faults.where(told, kind="data", sender=1)[-1]
-    assert told.index(again[-1]) < answer
-    between = [one for one in told[first : told.index(again[0])] if one.sender == 1]
+    answer = faults.where(reported, kind="data", sender=1)[-1]
+    assert reported.index(again[-1]) < answer
+    between = [one for one in reported[first : reported.index(again[0])] if one.sender == 1]
     assert between and all(one.ack == segments[first].seq for one in between)
-    assert [one.time for one in told] == sorted(one.time for one in told)
+    assert [one.time for one in reported] == sorted(one.time for one in reported)
 
 
 @pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed")

@@ -75,7 +75,7 @@ class AnonymousFrames:
         self._addresses = AddressTable()
 
     def keep(self, flow: Flow, fpdu: ChosenFpdu) -> None:
-        """Be told of an FPDU that carries some of a chosen Operation."""
+        """Take note of an FPDU that carries some of a chosen Operation."""
         self._fpdus[flow].append(fpdu)
 
     def begin(

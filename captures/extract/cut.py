@@ -170,7 +170,7 @@ class _Cut:
     """The file that is written."""
 
     def __init__(self, file: BinaryIO, snaplen: int, several: bool, nameless: bool) -> None:
-        """``several``: frames are from several files; ``nameless``: whose names are not to be told."""
+        """``several``: frames are from several files; ``nameless``: whose names are not to be shown."""
         self.frames = self.bytes = 0
         self._writer = PcapngWriter(file, None, application=APPLICATION)
         self._snaplen = snaplen

@@ -1,6 +1,6 @@
 """Other values in the place of addresses, names, handles and other opaque bytes: as long, and the same for the same.
 
-Which is which cannot be told from the values: what is not counted is drawn with a key that is forgotten.
+Which is which cannot be seen from the values: what is not counted is drawn with a key that is forgotten.
 """
 
 from __future__ import annotations

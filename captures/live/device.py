@@ -104,7 +104,7 @@ def _rdma_device(name: str, place: Path) -> Device:
     if not (place / "hca_type").exists():
         interface = _siw_interface(place)
         if not interface:
-            raise CaptureError(f"{name}: its network interface is not told; name that (rdma link show {name})")
+            raise CaptureError(f"{name}: its network interface is not known; name that (rdma link show {name})")
         return _interface(name, interface, "siw", place.parent)
     if _driver(place) == SNIFFED:
         return Device(name, "adapter", ethernet=True)

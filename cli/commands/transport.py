@@ -131,7 +131,7 @@ def command(
 
 
 def _keep(entries: list[tuple[int, int, Paid]], rpc: Rpc) -> None:
-    """Keep what is told of an RPC, not the RPC; the longest waits only."""
+    """Keep what is shown of an RPC, not the RPC; the longest waits only."""
     entry = rpc.retransmission_delay, -rpc.number, Paid.of(rpc)
     if len(entries) < MAX_PAID:
         heapq.heappush(entries, entry)

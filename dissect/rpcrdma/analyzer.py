@@ -60,7 +60,7 @@ class Options:
     outstanding: int = MAX_OUTSTANDING
     """Calls without a reply that are remembered, per connection and direction."""
     ended: int = 4096
-    """Ended connections that are told of one by one; of earlier ones sums are kept."""
+    """Ended connections that are reported one by one; of earlier ones sums are kept."""
     max_connections: int = 1 << 14
     """Connections in all; beyond that those go that were quiet the longest."""
 

@@ -297,7 +297,7 @@ class PlainWay:
     ) -> tuple[Int64s, set[int]]:
         """Memory that other messages name: connection and sender in the upper bits, handle in the lower.
 
-        And the connections of which that cannot be told.
+        And the connections of which that cannot be said.
         """
         others = read.listed.copy()
         others[pairs.call] = others[pairs.reply] = False

@@ -287,8 +287,8 @@ with open_capture("-") as capture:
 """
     for compress in COMPRESS.values():
         data = compress(pcap(frames))
-        told = subprocess.run([sys.executable, "-c", script], input=data, capture_output=True, check=True)
-        assert told.stdout.split() == [b"None", b"1225"]
+        reported = subprocess.run([sys.executable, "-c", script], input=data, capture_output=True, check=True)
+        assert reported.stdout.split() == [b"None", b"1225"]
 
 
 def test_a_live_pipe_gives_frames_before_it_ends() -> None:

@@ -94,7 +94,7 @@ def test_without_another_process_the_work_is_done_here(monkeypatch: pytest.Monke
     assert list(ahead(lambda: iter([os.getpid()]))) == [os.getpid()]
 
 
-def told(path: Path, *arguments: str) -> Result:
+def reported(path: Path, *arguments: str) -> Result:
     return CliRunner(env={"RDMASCOPE_TRACEBACK": "1"}).invoke(main, [*arguments, str(path)])
 
 
@@ -118,9 +118,9 @@ def test_the_result_is_the_same(
 ) -> None:
     path = tmp_path / "plain.pcap"
     path.write_bytes(plain(sample))
-    expected = told(path, *command)
+    expected = reported(path, *command)
     request.getfixturevalue("reads_ahead")
-    found = told(path, *command)
+    found = reported(path, *command)
     assert found.output == expected.output
     assert found.exit_code == expected.exit_code
 
@@ -128,9 +128,9 @@ def test_the_result_is_the_same(
 def test_damage_is_reported_behind_what_was_whole(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     path = tmp_path / "cut.pcap"
     path.write_bytes(plain("longcall-rxe")[:-100])
-    expected = told(path, "report", "--json")
+    expected = reported(path, "report", "--json")
     request.getfixturevalue("reads_ahead")
-    found = told(path, "report", "--json")
+    found = reported(path, "report", "--json")
     assert found.output == expected.output
     assert found.exit_code == expected.exit_code == 2
     assert "truncated in frame" in found.output

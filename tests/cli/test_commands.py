@@ -447,8 +447,8 @@ class TestExport:
         assert written["incomplete"] == 8
         skipping = run("export", LOSS, "-o", str(tmp_path / "part"), "--skip-incomplete", "--json")
         assert json.loads(skipping.stdout)["messages"] == written["messages"] - 8
-        told = run("export", LOSS, "-o", str(tmp_path / "told")).stderr
-        assert told == "rdmascope: 8 messages written with bytes missing\n"
+        reported = run("export", LOSS, "-o", str(tmp_path / "reported")).stderr
+        assert reported == "rdmascope: 8 messages written with bytes missing\n"
 
     def test_to_standard_output(self, tmp_path: Path) -> None:
         out = tmp_path / "out.pcapng"

@@ -63,8 +63,8 @@ def test_what_moved_is_reported_by_the_rpc_that_it_is_of() -> None:
     moved = [part for one in records(EVERYTHING) for part in one["segment"]["parts"] if part.get("opcode") in (0, 1, 2)]
     assert len(moved) > 1000
     lines = run("packets", EVERYTHING).stdout.splitlines()
-    told = [line for line in lines if "Write STag" in line or "Read Re" in line]
-    assert len(told) > 1000 and all(" chunk" in line for line in told)
+    reported = [line for line in lines if "Write STag" in line or "Read Re" in line]
+    assert len(reported) > 1000 and all(" chunk" in line for line in reported)
 
 
 def test_lines() -> None:

@@ -1,4 +1,4 @@
-"""RPC-over-RDMA version 2 on the screen and in JSON: what was agreed is told in words, with its frames."""
+"""RPC-over-RDMA version 2 on the screen and in JSON: what was agreed is reported in words, with its frames."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def fell_back(tmp_path: Path) -> str:
 
 
 def test_the_report_shows_the_characteristics(talked: str) -> None:
-    told = page("report", talked)
+    reported = page("report", talked)
     for words in (
         "requested version 2 in frame 4, answered in version 2 in frame 6",
         "inline threshold to the server: 1.00 KiB (until the version is settled),"
@@ -122,24 +122,24 @@ def test_the_report_shows_the_characteristics(talked: str) -> None:
         " Receive Buffer Size pending until frame 16 (frame 14)",
         "not supported by server option 99 (frame 20)",
     ):
-        assert words in told
+        assert words in reported
 
 
 def test_the_report_shows_how_a_requester_fell_back(fell_back: str) -> None:
-    told = page("report", fell_back)
+    reported = page("report", fell_back)
     asked = (
         "requested version 2 in frame 4, refused by RDMA2_ERR_VERS 1..1 in frame 6, continued with version 1 in frame 8"
     )
-    assert asked in told
-    assert told.count("sent nothing more") == 2
-    assert told.count("requested version 2 although the server had refused it on connection 2") == 1
+    assert asked in reported
+    assert reported.count("sent nothing more") == 2
+    assert reported.count("requested version 2 although the server had refused it on connection 2") == 1
 
 
 def test_version_1_is_reported_as_ever(tmp_path: Path) -> None:
     wire = Wire()
     ping(wire.connect())
-    told = page("report", stored(wire, tmp_path / "one.pcap"))
-    assert "to the server" in told and "asked version" not in told
+    reported = page("report", stored(wire, tmp_path / "one.pcap"))
+    assert "to the server" in reported and "asked version" not in reported
 
 
 @pytest.mark.parametrize("columns", [80, 160])
@@ -150,9 +150,9 @@ def test_the_pages_fit(talked: str, columns: int) -> None:
 
 
 def test_an_option_in_full(talked: str) -> None:
-    told = run("show", talked, "--frame", "14").stdout
-    assert "RDMA2_OPTIONAL" in told and "ROPT_RESPXCH" in told
-    ending = " ".join(told.split())
+    reported = run("show", talked, "--frame", "14").stdout
+    assert "RDMA2_OPTIONAL" in reported and "ROPT_RESPXCH" in reported
+    ending = " ".join(reported.split())
     assert (
         "done Backward Request Support; rejected Requester Remote Invalidation; pending Receive Buffer Size" in ending
     )
@@ -167,9 +167,9 @@ def test_a_refused_option_in_full(talked: str) -> None:
 
 
 def test_a_call_in_full(talked: str) -> None:
-    told = run("show", talked, "--rpc", "2").stdout
-    assert "RPC-over-RDMA version 2" in told and "rdma_direction 0 (CALL)" in told
-    assert "RDMA2_MSG" in told and "backward call" in told
+    reported = run("show", talked, "--rpc", "2").stdout
+    assert "RPC-over-RDMA version 2" in reported and "rdma_direction 0 (CALL)" in reported
+    assert "RDMA2_MSG" in reported and "backward call" in reported
 
 
 def test_the_packets_are_listed_with_what_they_announce(talked: str) -> None:
@@ -193,7 +193,11 @@ def test_json_has_what_was_agreed(talked: str) -> None:
     (connection,) = connections(talked)
     agreed = connection["negotiation"]
     assert (agreed["version"], agreed["requested"]["frame"], agreed["answers"][0]["frame"]) == (2, 4, 6)
-    assert [told["by"] for told in agreed["announcements"]] == [*["ROPT_INITXCH"] * 4, "ROPT_RESPXCH", "ROPT_UPDXCH"]
+    assert [reported["by"] for reported in agreed["announcements"]] == [
+        *["ROPT_INITXCH"] * 4,
+        "ROPT_RESPXCH",
+        "ROPT_UPDXCH",
+    ]
     assert agreed["no_change"][0]["names"] == ["Requester Remote Invalidation"]
     (request,) = agreed["requests"]
     assert (request["done"], request["rejected"], request["pending"], request["still_pending"]) == ([2], [1], [0], [])
@@ -231,8 +235,8 @@ def test_credits_transport_and_export_take_it_as_version_1(talked: str, tmp_path
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_wireshark_is_not_trusted_about_version_2(talked: str) -> None:
-    told = page("verify", talked)
-    assert "they agree" in told and "RPC-over-RDMA version 2, which Wireshark does not know" in told
+    reported = page("verify", talked)
+    assert "they agree" in reported and "RPC-over-RDMA version 2, which Wireshark does not know" in reported
 
 
 def test_a_start_in_the_middle_is_reported_as_one() -> None:

@@ -169,7 +169,7 @@ def make(part: Part, key: str) -> float:
 
 @contextmanager
 def built(say: Callable[[str], None]) -> Iterator[Path]:
-    """The folder with all parts, up to date, which nobody changes meanwhile."""
+    """The folder with all parts, up to date, which no other run changes meanwhile."""
     WORK.mkdir(parents=True, exist_ok=True)
     with (WORK / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -134,11 +134,11 @@ def unanswered(outcome: Outcome) -> Iterator[Check]:
 
 def wireshark(outcome: Outcome) -> Iterator[Check]:
     """tshark about the capture itself, and about the export of its RPCs to TCP."""
-    told = records(outcome, "verify")[-1]
-    compared = {what: count["compared"] for what, count in told["compared"].items()}
-    unexplained = sum(count["unexplained"] for count in told["compared"].values())
+    reported = records(outcome, "verify")[-1]
+    compared = {what: count["compared"] for what, count in reported["compared"].items()}
+    unexplained = sum(count["unexplained"] for count in reported["compared"].values())
     what = f"tshark reads {compared['packet']:,} packets, {compared['call']:,} calls alike"
-    yield Check(what, "it does" if told["agree"] else f"{unexplained} differences", told["agree"])
+    yield Check(what, "it does" if reported["agree"] else f"{unexplained} differences", reported["agree"])
 
     exported = outcome.folder / "rpcs.pcapng"
     command(RDMASCOPE, "export", outcome.capture, "--to", "tcp-pcapng", "--skip-incomplete", "-o", exported)

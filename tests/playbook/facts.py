@@ -181,7 +181,7 @@ def kinds(given: Facts) -> set[str]:
 
 
 class Accesses(FileFacts):
-    """Files that were read and written, told one access after the other."""
+    """Files that were read and written, reported one access after the other."""
 
     def access(
         self, kind: str, file: int, offset: int, count: int, takes: int = MILLISECOND, stable: int | None = None

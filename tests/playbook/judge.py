@@ -114,8 +114,8 @@ def _identify(capture: Capture, rpc: Rpc) -> Finding:
     ends = capture.wire.connections[true.connection - 1].ends
     requester = rpc.connection.endpoints[1 if rpc.backward else 0]
     caller = ends[1 if true.backward else 0]
-    told, asked = ((end.address, end.qpn, end.port) for end in (requester, caller))
-    assert told == asked, "the direction is wrong"
+    reported, asked = ((end.address, end.qpn, end.port) for end in (requester, caller))
+    assert reported == asked, "the direction is wrong"
     return Finding(rpc, true, reassembled_call(rpc), reassembled_reply(rpc))
 
 

@@ -46,9 +46,9 @@ def ours(capture: Capture) -> Ours:
 
 def echo(mine: Ours) -> dict[int, Fields]:
     """By frame what somebody would tell who agrees in everything."""
-    told: dict[int, Fields] = {frame: dict(fields) for frame, fields in mine.frame_fields()}
+    reported: dict[int, Fields] = {frame: dict(fields) for frame, fields in mine.frame_fields()}
     for frame, (fields, _) in mine.headers.items():
-        told.setdefault(frame, {}).update(fields)
+        reported.setdefault(frame, {}).update(fields)
     for one in mine.messages:
         half = one.message
         known = {
@@ -60,11 +60,11 @@ def echo(mine: Ours) -> dict[int, Fields]:
             "rpc.repframe" if half.is_reply else "rpc.reqframe": half.other,
             "rpc.time": half.time,
         }
-        fields = told.setdefault(half.frame, {})
+        fields = reported.setdefault(half.frame, {})
         fields.update({name: (value,) for name, value in known.items() if value is not None})
-    return told
+    return reported
 
 
-def compare(mine: Ours, told: dict[int, Fields]) -> tuple[Comparison, list[Difference]]:
+def compare(mine: Ours, reported: dict[int, Fields]) -> tuple[Comparison, list[Difference]]:
     comparison = Comparison(mine)
-    return comparison, list(comparison.run(FrameFields(frame, told[frame]) for frame in sorted(told)))
+    return comparison, list(comparison.run(FrameFields(frame, reported[frame]) for frame in sorted(reported)))

@@ -103,8 +103,8 @@ def keepalive(wire: IwarpWire, segments: Segments, index: int) -> Segments:
 def corrupt(wire: IwarpWire, segments: Segments, index: int, at: int, *, repaired: bool = False) -> Segments:
     """A byte of an FPDU, not the first, is changed on the way; CRCs must be in use for anybody to notice.
 
-    ``repaired``: the TCP checksum told the receiver, and the segment was sent again.  Otherwise its MPA found the CRC
-    wrong, and ended the connection (RFC 5044, 8).
+    ``repaired``: the TCP checksum shows it, and the segment is retransmitted.  Otherwise MPA finds the CRC
+    wrong, and ends the connection (RFC 5044, 8).
     """
     one = segments[index]
     connection = connection_of(wire, one)

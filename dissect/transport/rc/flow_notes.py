@@ -1,6 +1,6 @@
 """What is known of single packets that are outside the order of a connection: CNPs and wrong invariant CRCs.
 
-Both are told by flow (source, destination, destination queue pair), which may be paired only later.
+Both are known by flow (source, destination, destination queue pair), which may be paired only later.
 """
 
 from __future__ import annotations

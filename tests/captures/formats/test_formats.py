@@ -176,7 +176,7 @@ def test_without_editcap_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # What a pcapng tells beside its frames
 
 
-def told(order: str) -> bytes:
+def reported(order: str) -> bytes:
     end = option(order, 0, b"")
     counters = [option(order, code, struct.pack(order + "Q", value)) for code, value in ((4, 100), (5, 7), (7, 9))]
     names = struct.pack(order + "HH", 1, 9) + bytes([10, 77, 0, 1]) + b"nfs1\0" + bytes(3) + bytes(4)
@@ -200,8 +200,8 @@ def told(order: str) -> bytes:
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("limits", [None, TINY])
 def test_a_pcapng_holds_more_than_frames(tmp_path: Path, order: str, limits: Limits | None) -> None:
-    path = tmp_path / "told.pcapng"
-    path.write_bytes(told(order))
+    path = tmp_path / "reported.pcapng"
+    path.write_bytes(reported(order))
     comments: dict[int, str] = {}
     with open_capture(path, limits) as capture:
         for batch in capture.batches():

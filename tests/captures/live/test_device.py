@@ -46,7 +46,7 @@ def test_siw_is_listed_beside_its_gid(tmp_path: Path) -> None:
 
 
 def test_siw_without_a_known_interface(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="siw0: its network interface is not told; name that"):
+    with pytest.raises(CaptureError, match="siw0: its network interface is not known; name that"):
         find_device("siw0", lay(tmp_path, {"siw0/ports/1/gids/0": "0000:0000:0000:0000:0000:0000:0000:0000\n"}))
 
 

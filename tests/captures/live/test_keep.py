@@ -69,7 +69,7 @@ def test_one_file_is_what_was_fed(tmp_path: Path) -> None:
     keeper.close()
     with open_capture(path) as capture:
         found = list(capture.batches())
-        told = capture.section
+        reported = capture.section
         interface = capture.interfaces[0]
     times = np.concatenate([batch.rows["time"] for batch in fed])
     assert np.concatenate([batch.rows["time"] for batch in found]).tolist() == times.tolist()
@@ -78,9 +78,9 @@ def test_one_file_is_what_was_fed(tmp_path: Path) -> None:
         for batch in fed
         for row in batch.rows
     ]
-    assert (interface.name, interface.units, told.application) == ("eth0", 1_000_000_000, "test 1")
+    assert (interface.name, interface.units, reported.application) == ("eth0", 1_000_000_000, "test 1")
     assert interface.filter == "udp dst port 4791"
-    assert (told.statistics[0].received, told.statistics[0].os_dropped) == (100, 3)
+    assert (reported.statistics[0].received, reported.statistics[0].os_dropped) == (100, 3)
 
 
 def test_the_ring_is_bounded_and_every_file_is_whole(tmp_path: Path) -> None:

@@ -208,5 +208,5 @@ def test_rpcs_are_reported_while_the_file_grows(tmp_path: Path) -> None:
         rest, errors = program.stdout.read(), program.stderr.read()
         program.wait(timeout=60)
     assert program.returncode == 0, errors
-    told = (first + rest).decode().splitlines()
-    assert sorted(told) == sorted(run("rpcs", tmp_path / "whole.pcapng").stdout.splitlines())
+    reported = (first + rest).decode().splitlines()
+    assert sorted(reported) == sorted(run("rpcs", tmp_path / "whole.pcapng").stdout.splitlines())

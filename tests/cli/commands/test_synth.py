@@ -27,10 +27,10 @@ def objects(text: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", shipped_scripts())
 def test_a_capture_is_written_and_can_be_read(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out.pcapng"
-    told = objects(run("synth", name, "-o", out, "--json").stdout)[0]
-    assert (told["schema"], told["script"], told["frames"]) == ("rdmascope.synth/1", name, told["sent"])
+    reported = objects(run("synth", name, "-o", out, "--json").stdout)[0]
+    assert (reported["schema"], reported["script"], reported["frames"]) == ("rdmascope.synth/1", name, reported["sent"])
     capture = next(one for one in objects(run("report", "--json", out).stdout) if one["type"] == "capture")
-    assert (capture["frames"], capture["connections"]) == (told["frames"], len(told["connections"]))
+    assert (capture["frames"], capture["connections"]) == (reported["frames"], len(reported["connections"]))
 
 
 def test_the_same_script_gives_the_same_file(tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_the_same_script_gives_the_same_file(tmp_path: Path) -> None:
 
 def test_a_fault_is_committed_reported_and_found(tmp_path: Path) -> None:
     out = tmp_path / "wrong.pcapng"
-    told = run("synth", "v1-chunks", "--fault", "V1-CREDIT-ZERO", "-o", out).stdout
-    assert "connection 1: the server grants no credit (V1-CREDIT-ZERO)" in told
+    reported = run("synth", "v1-chunks", "--fault", "V1-CREDIT-ZERO", "-o", out).stdout
+    assert "connection 1: the server grants no credit (V1-CREDIT-ZERO)" in reported
     found = objects(run("audit", "--json", out, code=1).stdout)
     assert {one["rule"] for one in found if one["type"] == "finding"} == {"V1-CREDIT-ZERO"}
 
@@ -56,8 +56,8 @@ def test_a_fault_without_an_occasion_is_reported(tmp_path: Path) -> None:
 def test_a_script_of_ones_own_begins_with_one_that_ships(tmp_path: Path) -> None:
     script = tmp_path / "mine.toml"
     script.write_text(run("synth", "v1-chunks", "--print").stdout)
-    told = run("synth", script, "-o", tmp_path / "out.pcapng").stdout
-    assert "8 of 8 calls answered" in told
+    reported = run("synth", script, "-o", tmp_path / "out.pcapng").stdout
+    assert "8 of 8 calls answered" in reported
 
 
 def test_a_script_is_not_written_over(tmp_path: Path) -> None:

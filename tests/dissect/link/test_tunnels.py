@@ -52,7 +52,7 @@ def analyzed(frames: Iterable[Raw], size: int = 50) -> tuple[Analyzer, list[Rpc]
     return analyzer, rpcs + analyzer.finish()
 
 
-def told(rpcs: Iterable[Rpc]) -> list[tuple[Any, ...]]:
+def reported(rpcs: Iterable[Rpc]) -> list[tuple[Any, ...]]:
     """Everything of RPCs that does not depend on what is beneath the BTH."""
     out = []
     for rpc in rpcs:
@@ -72,7 +72,7 @@ def told(rpcs: Iterable[Rpc]) -> list[tuple[Any, ...]]:
 def expected() -> tuple[Analyzer, list[tuple[Any, ...]]]:
     analyzer, rpcs = analyzed(recorded())
     assert any(rpc.state == "complete" for rpc in rpcs)
-    return analyzer, told(rpcs)
+    return analyzer, reported(rpcs)
 
 
 def rewrapped(wrapping: Callable[[bytes], bytes], link_type: int = 1) -> list[Raw]:
@@ -89,7 +89,7 @@ def test_tunnels(name: str) -> None:
     frames = rewrapped(TUNNELS[name])
     analyzer, rpcs = analyzed(frames)
     assert not analyzer.skipped
-    assert told(rpcs) == expected()[1]
+    assert reported(rpcs) == expected()[1]
     assert [str(c.endpoints[0]) for c in analyzer.connections] == [
         str(c.endpoints[0]) for c in expected()[0].connections
     ]
@@ -138,7 +138,7 @@ def test_transports(
     frames = rewrapped(wrapping, link_type)
     analyzer, rpcs = analyzed(frames)
     assert not analyzer.skipped
-    assert told(rpcs) == expected()[1]
+    assert reported(rpcs) == expected()[1]
     assert {c.transport for c in analyzer.connections} == {transport}
     assert {end.address for c in analyzer.connections for end in c.endpoints} == addresses
     assert verdicts(batch(frames)) == crcs
@@ -152,7 +152,7 @@ def test_inside_a_subnet_ports_have_lids() -> None:
     ]
     analyzer, rpcs = analyzed(frames)
     assert {end.address for c in analyzer.connections for end in c.endpoints} == {"LID 1", "LID 2"}
-    assert told(rpcs) == expected()[1]
+    assert reported(rpcs) == expected()[1]
     assert verdicts(batch(frames)) == ({True}, {True})
 
 
@@ -299,7 +299,7 @@ def test_a_packet_on_two_interfaces_counts_once(
     analyzer, rpcs = analyzed(frames, size)
     assert analyzer.skipped == {DUPLICATE: len(recorded())}
     assert analyzer.packets == len(recorded())
-    assert [rpc[1:5] + rpc[6:8] for rpc in told(rpcs)] == [rpc[1:5] + rpc[6:8] for rpc in expected()[1]]
+    assert [rpc[1:5] + rpc[6:8] for rpc in reported(rpcs)] == [rpc[1:5] + rpc[6:8] for rpc in expected()[1]]
     assert not any(sum(one.retransmitted_packets) for one in analyzer.connections)
 
 

@@ -210,7 +210,7 @@ def served(draw: st.DrawFn) -> tuple[File, bytes]:
             stop, data = SIZE, bytes(SIZE - start)
         server[start:stop] = data
         file(kind, begin, end, start, data if kind == WRITE else stop - start)
-    # RPCs are told as they end, at last those that never did.
+    # RPCs are reported as they end, at last those that never did.
     file.steps.sort(key=lambda step: (step.source.end is None, step.source.end or 0))
     return file, bytes(server)
 

@@ -26,7 +26,7 @@ from .test_files import ROOT as TOP
 SERVER = "10.0.0.2"
 
 
-class Told:
+class Reported:
     """What replies said, and the paths that follow."""
 
     def __init__(self) -> None:
@@ -48,63 +48,63 @@ class Told:
 
 
 def test_a_name_holds_for_what_was_before_it() -> None:
-    told = Told()
-    told.named(100, SUB, b"file", FILE)
-    assert told.path(FILE, 50) == told.path(FILE, 150) == "…/file"
-    told.named(200, TOP, b"sub", SUB)
-    assert told.path(FILE, 50) == "/sub/file"
+    reported = Reported()
+    reported.named(100, SUB, b"file", FILE)
+    assert reported.path(FILE, 50) == reported.path(FILE, 150) == "…/file"
+    reported.named(200, TOP, b"sub", SUB)
+    assert reported.path(FILE, 50) == "/sub/file"
 
 
 def test_names_before_and_after_a_rename() -> None:
-    told = Told()
-    told.named(100, TOP, b"a", FILE)
-    told.named(100, TOP, b"sub", SUB)
-    told.renamed(200, TOP, b"a", SUB, b"b")
-    told.renamed(300, TOP, b"sub", TOP, b"moved")
-    told.removed(400, SUB, b"b")
-    assert [told.path(FILE, time) for time in (50, 150, 250, 350, 450)] == [
+    reported = Reported()
+    reported.named(100, TOP, b"a", FILE)
+    reported.named(100, TOP, b"sub", SUB)
+    reported.renamed(200, TOP, b"a", SUB, b"b")
+    reported.renamed(300, TOP, b"sub", TOP, b"moved")
+    reported.removed(400, SUB, b"b")
+    assert [reported.path(FILE, time) for time in (50, 150, 250, 350, 450)] == [
         "/a", "/a", "/sub/b", "/moved/b", "/moved/b"
     ]  # fmt: skip
 
 
 def test_a_name_that_was_made_holds_from_then_on() -> None:
-    told = Told()
-    told.named(100, TOP, b"old", FILE)
-    told.named(200, TOP, b"link", FILE, made=True)
-    told.removed(300, TOP, b"old")
-    assert [told.path(FILE, time) for time in (150, 250, 350)] == ["/old", "/link", "/link"]
+    reported = Reported()
+    reported.named(100, TOP, b"old", FILE)
+    reported.named(200, TOP, b"link", FILE, made=True)
+    reported.removed(300, TOP, b"old")
+    assert [reported.path(FILE, time) for time in (150, 250, 350)] == ["/old", "/link", "/link"]
 
 
 def test_a_name_may_stand_for_one_file_after_the_other() -> None:
-    told = Told()
-    told.named(100, TOP, b"name", FILE)
-    told.named(200, TOP, b"name", OTHER)
-    assert told.path(FILE, 150) == told.path(OTHER, 250) == "/name"
-    (name,) = told.paths.file(SERVER, FILE).names
+    reported = Reported()
+    reported.named(100, TOP, b"name", FILE)
+    reported.named(200, TOP, b"name", OTHER)
+    assert reported.path(FILE, 150) == reported.path(OTHER, 250) == "/name"
+    (name,) = reported.paths.file(SERVER, FILE).names
     assert (name.until, name.ended) == (200, "replaced")
 
 
 def test_the_directory_above() -> None:
-    told = Told()
-    told.named(100, SUB, b"file", FILE)
-    told.named(100, SUB, b"..", TOP)
-    assert told.path(FILE, 150) == "/…/file"
-    told.named(200, TOP, b"sub", SUB)
-    assert told.path(FILE, 150) == "/sub/file"
+    reported = Reported()
+    reported.named(100, SUB, b"file", FILE)
+    reported.named(100, SUB, b"..", TOP)
+    assert reported.path(FILE, 150) == "/…/file"
+    reported.named(200, TOP, b"sub", SUB)
+    assert reported.path(FILE, 150) == "/sub/file"
 
 
 def test_servers_have_files_of_their_own() -> None:
-    told = Told()
-    told.named(100, TOP, b"file", FILE)
-    assert path_at(told.paths.file("10.0.0.3", FILE), 150) is None
+    reported = Reported()
+    reported.named(100, TOP, b"file", FILE)
+    assert path_at(reported.paths.file("10.0.0.3", FILE), 150) is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("nru"), *[st.sampled_from([TOP, SUB, FILE, OTHER])] * 2,
                           st.sampled_from([b"a", b"b", b"..", b"\x1b[2J/", b""])), max_size=40))  # fmt: skip
-def test_whatever_is_told_paths_end_and_harm_no_terminal(told: list[tuple[str, bytes, bytes, bytes]]) -> None:
+def test_whatever_is_told_paths_end_and_harm_no_terminal(reported: list[tuple[str, bytes, bytes, bytes]]) -> None:
     """Directories in each other, too."""
-    replies = Told()
-    for time, (kind, directory, handle, name) in enumerate(told):
+    replies = Reported()
+    for time, (kind, directory, handle, name) in enumerate(reported):
         if kind == "n":
             replies.named(time, directory, name, handle)
         elif kind == "r":
@@ -113,7 +113,7 @@ def test_whatever_is_told_paths_end_and_harm_no_terminal(told: list[tuple[str, b
             replies.removed(time, directory, name)
     for handle in (TOP, SUB, FILE, OTHER):
         file = replies.paths.file(SERVER, handle)
-        paths = [replies.path(handle, time) for time in range(len(told) + 1)]
+        paths = [replies.path(handle, time) for time in range(len(reported) + 1)]
         for time, path in enumerate(paths):
             assert path is None or (path.isprintable() and path[0] in "/…")
             since, until = span_at(file, time)
@@ -177,15 +177,15 @@ def test_what_is_not_known_yet_is_looked_up_once() -> None:
 
 
 def test_names_that_are_forgotten_are_those_of_no_directory_and_then_all() -> None:
-    told = Told()
+    reported = Reported()
     for number in range(10):
-        told.named(1, SUB, b"%d" % number, b"file %d" % number)
-    told.paths.forget(5)
-    assert [told.path(b"file %d" % number, 2) for number in range(5, 10)] == [None, None, "…/7", "…/8", "…/9"]
-    told.named(3, SUB, b"1", b"file 1")
-    assert told.path(b"file 1", 4) == "…/1"
-    told.paths.forget(1)
-    assert told.path(SUB, 5) is None and len(told.paths) == 1
+        reported.named(1, SUB, b"%d" % number, b"file %d" % number)
+    reported.paths.forget(5)
+    assert [reported.path(b"file %d" % number, 2) for number in range(5, 10)] == [None, None, "…/7", "…/8", "…/9"]
+    reported.named(3, SUB, b"1", b"file 1")
+    assert reported.path(b"file 1", 4) == "…/1"
+    reported.paths.forget(1)
+    assert reported.path(SUB, 5) is None and len(reported.paths) == 1
 
 
 @pytest.mark.parametrize("name", sorted(MANIFEST))
@@ -214,8 +214,8 @@ def test_components() -> None:
 
 
 def test_no_file_stands_in_itself() -> None:
-    told = Told()
-    told.named(100, SUB, b"again", SUB)
-    told.named(200, TOP, b"..", TOP)
-    assert "again" not in (told.path(SUB, 150) or "")
-    assert told.path(TOP, 250) == "/"
+    reported = Reported()
+    reported.named(100, SUB, b"again", SUB)
+    reported.named(200, TOP, b"..", TOP)
+    assert "again" not in (reported.path(SUB, 150) or "")
+    assert reported.path(TOP, 250) == "/"

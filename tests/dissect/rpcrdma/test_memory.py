@@ -1,4 +1,4 @@
-"""Memory that many calls advertise: right where it can be told, and never more than in proportion."""
+"""Memory that many calls advertise: right where it can be reported, and never more than in proportion."""
 
 from __future__ import annotations
 

@@ -143,18 +143,18 @@ def test_findings_are_reported_when_the_connection_pauses() -> None:
     for _ in range(3):
         rpc = call(connection, nfs3.getattr_())
         reply(rpc, nfs3.getattr_reply(), credits=0)
-    told: list[Finding] = []
-    auditor = Auditor(on_finding=lambda finding, _: told.append(finding))
+    reported: list[Finding] = []
+    auditor = Auditor(on_finding=lambda finding, _: reported.append(finding))
     analyzer = Analyzer(listener=auditor.listener)
     batch = frame_batch(Capture(wire).frames)
     analyzer.feed(batch)
-    assert told == []
+    assert reported == []
     auditor.tick(last(batch) + SECOND)
-    early = len(told)
+    early = len(reported)
     assert early >= 1
     auditor.tick(last(batch) + 20 * SECOND)
     auditor.finish(analyzer.conversations)
-    assert len(told) == sum(tally.violated for tally in auditor.tallies.values()) > early
+    assert len(reported) == sum(tally.violated for tally in auditor.tallies.values()) > early
 
 
 def test_an_iwarp_connection_that_is_known_only_at_the_end_counts() -> None:

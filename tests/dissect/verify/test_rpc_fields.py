@@ -36,7 +36,7 @@ WRITE = tree_of(nfs3.write(4096, b"contents"))
 OPEN = tree_of(nfs4.compound(nfs4.sequence(), nfs4.putfh(), op("OPEN", claim={"claim": 0, "file": b"name"})))
 
 
-def told(tree: MessageTree) -> list[ShownField]:
+def reported(tree: MessageTree) -> list[ShownField]:
     """What a Wireshark shows that agrees in everything."""
     found: list[ShownField] = []
     for root in tree[:2]:
@@ -59,14 +59,14 @@ def shown(fields: list[ShownField]) -> ShownMessage:
 
 @pytest.mark.parametrize("tree", [WRITE, OPEN])
 def test_the_same_fields(tree: MessageTree) -> None:
-    found = compared_fields(tree, shown(told(tree)))
-    assert (found.differences, found.compared) == ((), len([one for one in told(tree) if one.value]))
+    found = compared_fields(tree, shown(reported(tree)))
+    assert (found.differences, found.compared) == ((), len([one for one in reported(tree) if one.value]))
     assert "rpc.xid" in found.names
 
 
 @given(st.sampled_from([WRITE, OPEN]), st.data())
 def test_a_field_with_other_bytes(tree: MessageTree, draw: st.DataObject) -> None:
-    fields = told(tree)
+    fields = reported(tree)
     at = draw.draw(st.sampled_from([at for at, one in enumerate(fields) if one.value]))
     value = fields[at].value
     altered = bytes([value[0] ^ draw.draw(st.integers(1, 255))]) + value[1:]
@@ -78,14 +78,14 @@ def test_a_field_with_other_bytes(tree: MessageTree, draw: st.DataObject) -> Non
 
 @given(st.sampled_from([WRITE, OPEN]), st.data())
 def test_a_field_that_is_not_shown(tree: MessageTree, draw: st.DataObject) -> None:
-    fields = told(tree)
+    fields = reported(tree)
     at = draw.draw(st.sampled_from([at for at, one in enumerate(fields) if one.value]))
     differences = compared_fields(tree, shown(fields[:at] + fields[at + 1 :])).differences
     assert [(one.ours, one.theirs, one.reason) for one in differences] == [(fields[at].value, None, "")]
 
 
 def test_a_field_that_is_shown_elsewhere_or_under_another_name() -> None:
-    fields = told(WRITE)
+    fields = reported(WRITE)
     moved = [*fields, fields[-1]._replace(offset=fields[-1].offset + 1)]
     assert [one.ours for one in compared_fields(WRITE, shown(moved)).differences] == [None]
     renamed = [one._replace(name="nfs.mode") if one.name == OF_OURS["offset"] else one for one in fields]
@@ -94,16 +94,16 @@ def test_a_field_that_is_shown_elsewhere_or_under_another_name() -> None:
 
 
 def test_the_hash_of_a_handle() -> None:
-    handle = next(one for one in told(WRITE) if one.value == nfs3.FH)
+    handle = next(one for one in reported(WRITE) if one.value == nfs3.FH)
     right = ShownField("nfs.fh.hash", handle.offset, handle.value, f"{crc32(handle.value):#010x}")
-    assert compared_fields(WRITE, shown([*told(WRITE), right])).differences == ()
+    assert compared_fields(WRITE, shown([*reported(WRITE), right])).differences == ()
     wrong = right._replace(shown="0x00000001")
-    assert [one.name for one in compared_fields(WRITE, shown([*told(WRITE), wrong])).differences] == ["nfs.fh.hash"]
+    assert [one.name for one in compared_fields(WRITE, shown([*reported(WRITE), wrong])).differences] == ["nfs.fh.hash"]
 
 
 def test_labels_and_other_protocols_are_not_compared() -> None:
     more = [ShownField("", 3, b"label", ""), ShownField("tcp.seq", 5, b"1", ""), ShownField("nfs.fh.x", -4, b"1", "")]
-    assert compared_fields(WRITE, shown([*told(WRITE), *more])).differences == ()
+    assert compared_fields(WRITE, shown([*reported(WRITE), *more])).differences == ()
 
 
 def test_the_stateid_of_close_is_explained_where_wireshark_says_so() -> None:
@@ -111,7 +111,7 @@ def test_the_stateid_of_close_is_explained_where_wireshark_says_so() -> None:
     data = b"".join((b"\0\0\0\7\0\0\0\1", bytes(16), *(part for part in answer.parts if isinstance(part, bytes))))
     tree = reply_tree(SparseBytes([(0, data)], len(data)), 100003, 4, 1, None)
     assert tree.problem == ""
-    fields = [one for one in told(tree) if one.value != (5).to_bytes(4, "big")]
+    fields = [one for one in reported(tree) if one.value != (5).to_bytes(4, "big")]
     (one,) = compared_fields(tree, shown(fields)).differences
     assert (one.ours, one.reason) == ((5).to_bytes(4, "big"), "")
     marked = [*fields, ShownField(DEPRECATED, 0, b"", "")]

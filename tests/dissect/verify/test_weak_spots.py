@@ -243,11 +243,11 @@ def test_every_weak_spot_has_its_conversation() -> None:
 @pytest.mark.parametrize("name", MALFORMED)
 def test_a_header_that_wireshark_does_not_take_for_one_is_explained_by_its_own_row(name: str) -> None:
     mine = ours(MALFORMED[name]())
-    told = {
+    reported = {
         frame: {key: values for key, values in fields.items() if not key.startswith("rpcordma.")}
         for frame, fields in echo(mine).items()
     }
-    _, found = compare(mine, told)
+    _, found = compare(mine, reported)
     first = next(one for one in found if one.what == "transport header")
     assert (first.right, first.reason) == ("rdmascope", ROWS[name].reason)
     assert not any(one.what == "call" for one in found)
@@ -264,11 +264,11 @@ def test_a_sound_conversation_touches_no_weak_spot() -> None:
     assert not any(MINE.circumstances.by_xid(one.message.xid) for one in MINE.messages)
 
 
-def no_rpc(told: dict[int, Fields]) -> dict[int, Fields]:
+def no_rpc(reported: dict[int, Fields]) -> dict[int, Fields]:
     """What somebody tells who sees the packets, but no RPC."""
     return {
         frame: {name: values for name, values in fields.items() if not name.startswith("rpc.")}
-        for frame, fields in told.items()
+        for frame, fields in reported.items()
     }
 
 
@@ -285,10 +285,10 @@ def test_what_wireshark_does_not_show_is_excused_where_a_weak_spot_is(name: str)
 @pytest.mark.parametrize("name", TOUCHED)
 def test_no_weak_spot_excuses_a_misread_value(name: str) -> None:
     mine = ours(TOUCHED[name]())
-    told = echo(mine)
+    reported = echo(mine)
     frame = next(one.message.frame for one in mine.messages if name in one.touched)
-    altered = {**told[frame], "infiniband.bth.psn": (0xABCDEF,), "rpcordma.xid": (1,)}
-    _, found = compare(mine, {**told, frame: altered})
+    altered = {**reported[frame], "infiniband.bth.psn": (0xABCDEF,), "rpcordma.xid": (1,)}
+    _, found = compare(mine, {**reported, frame: altered})
     assert {one.field for one in found if not one.explained} >= {"infiniband.bth.psn", "rpcordma.xid"}
 
 
@@ -297,10 +297,10 @@ def test_a_message_that_is_shown_with_every_transmission() -> None:
     index = faults.where(wire.packets, kind="send", sender=1)[0]
     capture = Capture(wire, faults.ghost(wire.packets, index, 2))
     mine = ours(capture)
-    told = echo(mine)
+    reported = echo(mine)
     shown, again = sorted(mine.retransmitted.found())
     assert shown in mine.headers and again not in mine.headers, "the same packet, twice"
-    _, found = compare(mine, {**told, again: {**told[again], **told[shown]}})
+    _, found = compare(mine, {**reported, again: {**reported[again], **reported[shown]}})
     assert {(one.what, one.field, one.right) for one in found} == {
         ("transport header", "rpcordma", "both"),
         ("reply", "rpc", "both"),
@@ -309,19 +309,19 @@ def test_a_message_that_is_shown_with_every_transmission() -> None:
 
 def test_headers_that_end_with_a_truncated_frame() -> None:
     mine = ours(snapped(128))
-    told = echo(mine)
+    reported = echo(mine)
     frame = next(frame for frame in sorted(mine.truncated) if frame in mine.headers)
-    _, found = compare(mine, {**told, frame: {}})
+    _, found = compare(mine, {**reported, frame: {}})
     assert found
     assert {one.reason for one in found} == {ROWS["truncated frame"].reason}
 
 
 def test_opcodes_of_a_service_that_is_not_decoded() -> None:
     mine = ours(foreign())
-    told = echo(mine)
+    reported = echo(mine)
     (frame,) = mine.foreign
-    assert "infiniband.aeth.msn" not in told[frame]
-    _, found = compare(mine, {**told, frame: {**told[frame], "infiniband.aeth.msn": (1,)}})
+    assert "infiniband.aeth.msn" not in reported[frame]
+    _, found = compare(mine, {**reported, frame: {**reported[frame], "infiniband.aeth.msn": (1,)}})
     assert [(one.field, one.right, one.reason) for one in found] == [
         ("infiniband.aeth.msn", "both", ROWS["DC or RD"].reason)
     ]
@@ -330,13 +330,13 @@ def test_opcodes_of_a_service_that_is_not_decoded() -> None:
 @pytest.mark.parametrize("name", ["one XID both ways", "XID reused"])
 def test_a_reply_given_to_another_call_with_its_xid(name: str) -> None:
     mine = ours(ELSEWHERE[name]())
-    told = echo(mine)
+    reported = echo(mine)
     first, second = sorted(one.message for one in mine.messages if one.message.is_reply)
     assert first.other is not None and second.other is not None and second.time is not None
-    swapped = {**told[second.frame], "rpc.repframe": (first.other,), "rpc.time": (second.time + 1,)}
+    swapped = {**reported[second.frame], "rpc.repframe": (first.other,), "rpc.time": (second.time + 1,)}
     for other in RPC_NAMES:
-        swapped[other] = told[first.other][other]
-    _, found = compare(mine, {**told, second.frame: swapped})
+        swapped[other] = reported[first.other][other]
+    _, found = compare(mine, {**reported, second.frame: swapped})
     assert {(one.field, one.reason) for one in found} == {
         ("rpc.repframe", ROWS[name].reason),
         ("rpc.time", ROWS[name].reason),
@@ -345,21 +345,21 @@ def test_a_reply_given_to_another_call_with_its_xid(name: str) -> None:
 
 def test_memory_that_was_offered_before() -> None:
     mine = ours(ELSEWHERE["memory advertised again"]())
-    told = echo(mine)
+    reported = echo(mine)
     first, second = sorted(one.message for one in mine.messages if not one.message.is_reply)
-    _, found = compare(mine, no_rpc(told))
+    _, found = compare(mine, no_rpc(reported))
     verdicts = {one.frame: one.right for one in found if one.what == "call"}
     assert verdicts == {first.frame: "undecided", second.frame: "rdmascope"}
 
 
 def test_sends_of_both_ends_with_the_same_psns() -> None:
     mine = ours(ELSEWHERE["PSNs alike"]())
-    told = echo(mine)
+    reported = echo(mine)
     called, replied = sorted(one.message.frame for one in mine.messages)
     assert mine.circumstances.psns_alike() == {replied}
-    missing = {name: values for name, values in told[replied].items() if name in PACKET_NAMES}
-    unmatched = {name: values for name, values in told[called].items() if name != "rpc.reqframe"}
-    _, found = compare(mine, {**told, called: unmatched, replied: missing})
+    missing = {name: values for name, values in reported[replied].items() if name in PACKET_NAMES}
+    unmatched = {name: values for name, values in reported[called].items() if name != "rpc.reqframe"}
+    _, found = compare(mine, {**reported, called: unmatched, replied: missing})
     assert [one.field for one in found] == ["rpcordma", "rpc.reqframe", "rpc"]
     assert {one.reason for one in found} == {ROWS["PSNs alike"].reason}
 
@@ -375,17 +375,17 @@ def test_ip_over_infiniband_is_passed_over() -> None:
 
 def test_iwarp_field_by_field() -> None:
     mine = ours(over_tcp(revision=2)())
-    told = echo(mine)
-    comparison, found = compare(mine, told)
+    reported = echo(mine)
+    comparison, found = compare(mine, reported)
     assert found == []
-    assert comparison.tallies["packet"].compared == len(told)
-    names = {name for fields in told.values() for name in fields}
+    assert comparison.tallies["packet"].compared == len(reported)
+    names = {name for fields in reported.values() for name in fields}
     assert {*MPA_FIELDS, *FPDU_FIELDS} - names == {name for name in FPDU_FIELDS if ".term_" in name}
-    for frame, fields in told.items():
+    for frame, fields in reported.items():
         for name in (*MPA_FIELDS, *FPDU_FIELDS):
             if name in fields:
                 altered = {**fields, name: (fields[name][0] ^ 1, *fields[name][1:])}
-                _, (difference,) = compare(mine, {**told, frame: altered})
+                _, (difference,) = compare(mine, {**reported, frame: altered})
                 assert (difference.frame, difference.field, difference.explained) == (frame, name, False)
 
 
@@ -400,20 +400,20 @@ def test_weak_spots_of_iwarp_are_seen(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in OVER_TCP if name != "ready to receive"])
 def test_what_wireshark_makes_of_streams_that_it_lost(name: str) -> None:
     mine = ours(OVER_TCP[name]())
-    told = echo(mine)
+    reported = echo(mine)
     frame = max(mine.streams.links)
-    _, found = compare(mine, {number: fields for number, fields in told.items() if number != frame})
+    _, found = compare(mine, {number: fields for number, fields in reported.items() if number != frame})
     assert ROWS[name].reason in {one.reason for one in found}
     assert all(one.explained for one in found)
 
 
 def test_an_fpdu_without_contents() -> None:
     mine = ours(OVER_TCP["ready to receive"]())
-    told = echo(mine)
+    reported = echo(mine)
     (link,) = mine.streams.known
     assert link.lifetime.first is not None
-    frame = next(number for number in range(link.lifetime.first[0], max(told)) if number not in told)
-    _, found = compare(mine, {**told, frame: {"iwarp_mpa.ulpdulength": (0,)}})
+    frame = next(number for number in range(link.lifetime.first[0], max(reported)) if number not in reported)
+    _, found = compare(mine, {**reported, frame: {"iwarp_mpa.ulpdulength": (0,)}})
     assert [(one.field, one.right, one.reason) for one in found] == [
         ("packet", "both", ROWS["ready to receive"].reason)
     ]

@@ -12,7 +12,7 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     recalls = [
         rpc for rpc in records(outcome, "rpcs") if rpc["direction"] == "backward" and "CB_RECALL" in rpc["operations"]
     ]
-    told = sum(int(count) for count in outcome.those("recalled").values())
-    yield equal("delegations recalled", told, len(recalls))
-    yield equal("of them answered NFS4_OK", told, sum(rpc["status"] == "OK" for rpc in recalls))
+    reported = sum(int(count) for count in outcome.those("recalled").values())
+    yield equal("delegations recalled", reported, len(recalls))
+    yield equal("of them answered NFS4_OK", reported, sum(rpc["status"] == "OK" for rpc in recalls))
     yield from always(outcome)

@@ -20,7 +20,7 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     compared = lines(command(RDMASCOPE, "compare", "--json", outcome.capture, outcome.at_server))
     points = next(one for one in compared if one["type"] == "points")
     yield Check(
-        "the client's capture is told from the server's",
+        "the client's capture is distinguished from the server's",
         points["client_capture"].rpartition("/")[2],
         points["client_capture"] == str(outcome.capture),
     )

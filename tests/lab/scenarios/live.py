@@ -1,4 +1,4 @@
-"""rdmascope live in a guest agrees with the capture from outside, RPC for RPC; a flood is watched, drops are told."""
+"""rdmascope live in a guest agrees with the capture from outside, RPC for RPC; a flood is watched, with its drops."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ MISSING = ("damaged", "no reply", "no call")
 
 def judge(outcome: Outcome) -> Iterator[Check]:
     calm, flood = (lines(outcome.text(f"{name}.jsonl")) for name in ("calm", "flood"))
-    outside = [told(one) for one in records(outcome, "rpcs")]
+    outside = [reported(one) for one in records(outcome, "rpcs")]
     # Live prints an RPC when it ends; rpcs lists them in the order of their calls.
     ended = [one for one in calm if one["type"] == "rpc"]
-    inside = [told(one) for one in sorted(ended, key=lambda one: one["number"])]
+    inside = [reported(one) for one in sorted(ended, key=lambda one: one["number"])]
     capture = calm[-1]
     yield equal("live ended by", "SIGINT", capture["ended_by"])
     yield Check("the kernel dropped nothing", str(capture["kernel_dropped"]), capture["kernel_dropped"] == 0)
     first = next((at for at, one in enumerate(inside) if at >= len(outside) or one != outside[at]), None)
     found = "every one the same" if first is None else f"{inside[first]} is {outside[first : first + 1]} outside"
     yield Check(f"{len(inside)} RPCs as outside, in their order", found, bool(inside) and first is None)
-    kept = [told(one) for one in lines(command(RDMASCOPE, "rpcs", "--json", outcome.folder / "calm.pcapng"))]
+    kept = [reported(one) for one in lines(command(RDMASCOPE, "rpcs", "--json", outcome.folder / "calm.pcapng"))]
     yield equal("RPCs in what live kept", len(inside), len(kept))
     yield Check("they are the same", str(kept == inside), kept == inside)
 
@@ -56,7 +56,7 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     yield Check("none of them is one that was not sent", f"{len(wrong)} are", not wrong)
 
 
-def told(rpc: Record) -> tuple[object, ...]:
+def reported(rpc: Record) -> tuple[object, ...]:
     """What does not depend on where the capture was taken."""
     moved = tuple((chunk["kind"], chunk["transferred"], chunk["returned"]) for chunk in rpc["chunks"])
     sizes = tuple(rpc[side] and rpc[side]["inline_length"] for side in ("call", "reply"))

@@ -45,7 +45,7 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     }
     yield Check(f"the same {len(first)} verdicts twice", str(differing or "the same"), not differing and bool(first))
     yield equal("status of a suite with violations", "1", outcome.facts["suite", "1", "status"])
-    yield equal("status where nobody listens", "2", outcome.facts["refused",])
+    yield equal("status where nothing listens", "2", outcome.facts["refused",])
     yield equal("a file read afterwards", outcome.facts["md5", "/r1m"], outcome.facts["read", "after"])
     six = lines((outcome.folder / "ping6.jsonl").read_text())
     yield equal("answers over IPv6", 1, six[-1]["replies"])

@@ -23,7 +23,7 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     verdicts.pop("not applicable", None)
     yield equal("verdicts of the suite", ["pass"], list(verdicts))
     served = lines((outcome.folder / "serve.jsonl").read_text())[-1]
-    yield Check("the server ended when it was told to", served["type"], served["type"] == "probe_served")
+    yield Check("the server ended when it was asked to", served["type"], served["type"] == "probe_served")
 
     connections = [one for one in records(outcome, "report") if one["type"] == "connection"]
     second = [one for one in connections if (one["negotiation"] or {}).get("version") == 2]

@@ -34,7 +34,7 @@ NONE, INLINE, GENERAL = range(3)
 EXPERIMENT = 4294967040
 
 
-def told(wire: Wire, client: tuple[tuple[int, int], ...] = (), server: tuple[tuple[int, int], ...] = (),
+def reported(wire: Wire, client: tuple[tuple[int, int], ...] = (), server: tuple[tuple[int, int], ...] = (),
          *, nochange: tuple[int, ...] = ()) -> Connection:  # fmt: skip
     """A connection on which both ends began with ROPT_INITXCH; ``nochange`` is the server's."""
     wire.version = 2
@@ -100,27 +100,27 @@ def init_first(wire: Wire) -> Broken:
 
 @breaks("XC-NOCHANGE")
 def no_change(wire: Wire) -> Broken:
-    connection = told(wire, server=((RBSIZ, 8192),), nochange=(0,))
+    connection = reported(wire, server=((RBSIZ, 8192),), nochange=(0,))
     return by_server(wire, update(connection, SERVER, RBSIZ, 16384))
 
 
 @breaks("XC-RESPONSE-XID")
 def response_xid(wire: Wire) -> Broken:
-    connection = told(wire)
+    connection = reported(wire)
     wish(connection, CLIENT, (RBSIZ, 8192), xid=0x77)
     return by_server(wire, respond(connection, SERVER, done=[0], xid=0x78))
 
 
 @breaks("XC-RESPONSE-SETS")
 def response_sets(wire: Wire) -> Broken:
-    connection = told(wire)
+    connection = reported(wire)
     wish(connection, CLIENT, (RBSIZ, 8192), (REQREMINV, 1))
     return by_server(wire, respond(connection, SERVER, done=[0], rejected=[0, 1]))
 
 
 @breaks("XC-RESPONSE-MISSING")
 def response_missing(wire: Wire) -> Broken:
-    connection = told(wire)
+    connection = reported(wire)
     sent = wish(connection, CLIENT, (RBSIZ, 8192))
     hello(connection)
     return by_server(wire, sent)
@@ -128,7 +128,7 @@ def response_missing(wire: Wire) -> Broken:
 
 @breaks("XC-SUPPORT")
 def support(wire: Wire) -> Broken:
-    connection = told(wire)
+    connection = reported(wire)
     wish(connection, CLIENT, (RBSIZ, 8192))
     respond(connection, SERVER, done=[0])
     return by_client(wire, refuse_option(connection, CLIENT, 2))
@@ -136,24 +136,24 @@ def support(wire: Wire) -> Broken:
 
 @breaks("XC-UPDATE-PENDING")
 def update_pending(wire: Wire) -> Broken:
-    connection = told(wire)
+    connection = reported(wire)
     return by_server(wire, update(connection, SERVER, RBSIZ, 8192, clear=True))
 
 
 @breaks("XC-RBSIZ")
 def receive_buffer(wire: Wire) -> Broken:
-    return by_client(wire, big_call(told(wire, server=((RBSIZ, 8192),)), 9000).true.call_operation)
+    return by_client(wire, big_call(reported(wire, server=((RBSIZ, 8192),)), 9000).true.call_operation)
 
 
 @breaks("XC-RBSIZ-SHRINK")
 def receive_buffer_shrink(wire: Wire) -> Broken:
-    connection = told(wire, server=((RBSIZ, 16384),))
+    connection = reported(wire, server=((RBSIZ, 16384),))
     return by_server(wire, update(connection, SERVER, RBSIZ, 8192))
 
 
 @breaks("XC-REQREMINV")
 def remote_invalidation(wire: Wire) -> Broken:
-    rpc = reading(told(wire), 4096)
+    rpc = reading(reported(wire), 4096)
     reply(rpc, nfs3.read_reply(DATA[:4096]), invalidate=rpc.writes[0][0].handle)
     return by_server(wire, rpc.true.reply_operation)
 
@@ -198,7 +198,7 @@ def backward_required(wire: Wire) -> Broken:
 
 def callback_to_nobody(wire: Wire) -> Broken:
     """BKREQSUP_NONE, and a backward call."""
-    connection = told(wire, client=((BRS, NONE),))
+    connection = reported(wire, client=((BRS, NONE),))
     reply(call(connection, create_session()), session_created())
     rpc = callback(connection)
     recalled(rpc)
@@ -216,21 +216,21 @@ def long_callback(wire: Wire) -> Broken:
 
 def changed_on_request(wire: Wire) -> Broken:
     """What optixch_nochg names is changed for a ROPT_REQXCH."""
-    connection = told(wire, server=((RBSIZ, 8192),), nochange=(0,))
+    connection = reported(wire, server=((RBSIZ, 8192),), nochange=(0,))
     wish(connection, CLIENT, (RBSIZ, 16384))
     return by_server(wire, respond(connection, SERVER, done=[0]))
 
 
 def forgotten_wish(wire: Wire) -> Broken:
     """A ROPT_RESPXCH that says nothing of the second wish."""
-    connection = told(wire)
+    connection = reported(wire)
     wish(connection, CLIENT, (RBSIZ, 8192), (REQREMINV, 1))
     return by_server(wire, respond(connection, SERVER, done=[0]))
 
 
 def invented_wish(wire: Wire) -> Broken:
     """A ROPT_RESPXCH about a second wish that there was not."""
-    connection = told(wire)
+    connection = reported(wire)
     wish(connection, CLIENT, (RBSIZ, 8192))
     return by_server(wire, respond(connection, SERVER, done=[0], rejected=[1]))
 
@@ -249,14 +249,14 @@ def init_refused_by_who_asks(wire: Wire) -> Broken:
 
 def larger_reply(wire: Wire) -> Broken:
     """A reply that does not fit the client's Receive Buffer Size, and a Reply chunk for it."""
-    rpc = listing(told(wire, client=((RBSIZ, 8192),)))
+    rpc = listing(reported(wire, client=((RBSIZ, 8192),)))
     reply(rpc, nfs3.readdirplus_reply([b"x" * 200] * 40), long=False)
     return by_server(wire, rpc.true.reply_operation)
 
 
 def larger_callback(wire: Wire) -> Broken:
     """A backward call that does not fit the client's Receive Buffer Size."""
-    connection = told(wire, client=((RBSIZ, 8192),))
+    connection = reported(wire, client=((RBSIZ, 8192),))
     reply(call(connection, create_session()), session_created())
     recall = nfs4.callback(nfs4.cb_sequence(), Op(4, (nfs4.STATEID + u32(0) + opaque(bytes(9000)),)))
     rpc = call(connection, recall, backward=True)
@@ -266,7 +266,7 @@ def larger_callback(wire: Wire) -> Broken:
 
 def forged_reply_to_callback(wire: Wire) -> Broken:
     """BKREQSUP_GENL, a backward call with a Reply chunk, and a reply that returns another handle."""
-    connection = told(wire, client=((BRS, GENERAL),))
+    connection = reported(wire, client=((BRS, GENERAL),))
     reply(call(connection, create_session()), session_created())
     rpc = callback(connection, reply_chunk=connection.register(4096))
     chunk = rpc.reply_chunk
@@ -277,7 +277,7 @@ def forged_reply_to_callback(wire: Wire) -> Broken:
 
 def unreadable_option_ignored(wire: Wire) -> Broken:
     """A ROPT_UPDXCH that cannot be decoded, and silence."""
-    connection = told(wire)
+    connection = reported(wire)
     sent = update(connection, CLIENT, RBSIZ, b"\x20\x00")
     hello(connection)
     return by_server(wire, sent, "XC-TYPE")

@@ -8,7 +8,7 @@ from ..rpc import reduced, reply_parts, u32
 from ..rpcrdma import NOMSG, REPLY, call, error, fetch, reply, update
 from ..shapes import DATA
 from ..wire import Wire
-from .characteristics import RBSIZ, told
+from .characteristics import RBSIZ, reported
 from .scripts import (
     CLIENT,
     SERVER,
@@ -57,12 +57,12 @@ def compound_count(wire: Wire) -> None:
 
 @breaks("V2-RECEIVE-4096", versions=(2,))
 def server_small(wire: Wire) -> None:
-    told(wire, server=((RBSIZ, 1024),))
+    reported(wire, server=((RBSIZ, 1024),))
 
 
 @breaks("V2-RECEIVE-4096", "XC-RBSIZ-SHRINK", versions=(2,))
 def update_small(wire: Wire) -> None:
-    connection = told(wire, server=((RBSIZ, 8192),))
+    connection = reported(wire, server=((RBSIZ, 8192),))
     update(connection, SERVER, RBSIZ, 2048)
 
 

@@ -12,7 +12,7 @@ from ..rpcrdma import CALL as ASK
 from ..rpcrdma import MSG, NOMSG, REPLY, Exchange, call, error, header, optional, reply, update
 from ..shapes import DATA
 from ..wire import Connection, Wire
-from .characteristics import RBSIZ, told
+from .characteristics import RBSIZ, reported
 from .scripts import (
     CLIENT,
     SERVER,
@@ -292,14 +292,14 @@ def three_callbacks(wire: Wire) -> None:
 
 @breaks("V1-ERROR-FOR-HEADER", "XC-TYPE", versions=(2,))
 def client_ignores_option(wire: Wire) -> None:
-    connection = told(wire)
+    connection = reported(wire)
     update(connection, SERVER, RBSIZ, b" \x00")
     hello(connection)
 
 
 @breaks("V1-ERROR-FOR-HEADER", "XC-BOUNDS", versions=(2,))
 def client_ignores_bounds(wire: Wire) -> None:
-    connection = told(wire)
+    connection = reported(wire)
     connection.send(SERVER, optional(1, 4, u32(RBSIZ, 900, 8192, 0), direction=REPLY))
     hello(connection)
 

@@ -127,7 +127,7 @@ def long_first(wire: Wire) -> Broken:
 
 
 def other_version(wire: Wire) -> Broken:
-    """A version outside the range that a refusal told."""
+    """A version outside the range that a refusal reported."""
     connection = wire.connect()
     second_version(connection)
     refuse(connection, 7, 1, 2)

@@ -1,4 +1,4 @@
-"""Transport characteristics between two endpoints: what is told, asked for, and in force."""
+"""Transport characteristics between two endpoints: what is reported, asked for, and in force."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def met(**server: object) -> tuple[Dialogue, Heard]:
 
 
 def changes(conversation: Dialogue, end: int) -> list[tuple[int, object]]:
-    """What an end was told of the other one."""
+    """What an end knows of the other one."""
     return [(one.which, one.value) for who, one in conversation.reports if who == end and isinstance(one, Changed)]
 
 

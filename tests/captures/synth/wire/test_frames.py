@@ -118,5 +118,5 @@ def test_tshark_finds_nothing_malformed_in_version_1(transport: str, path: Path,
         write_capture(out, captured(given, play_script(given)[0]))
     # Where a Write chunk took the data out of an NFS reply, tshark calls the rest malformed, in any capture.
     assert tshark(file, "--disable-protocol", "nfs", "-Y", "_ws.malformed || tcp.analysis.flags") == []
-    told = tshark(file, "-Y", "rpc.msgtyp == 0", "-T", "fields", "-e", "rpc.xid")
-    assert {int(xid, 16) for xid in told} == {call.xid for _, call in calls_of(given.connections[0])}
+    reported = tshark(file, "-Y", "rpc.msgtyp == 0", "-T", "fields", "-e", "rpc.xid")
+    assert {int(xid, 16) for xid in reported} == {call.xid for _, call in calls_of(given.connections[0])}

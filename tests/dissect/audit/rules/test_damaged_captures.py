@@ -116,7 +116,7 @@ def test_a_spoiled_iwarp_capture_of_a_proper_conversation_breaks_no_rule(
 @pytest.mark.parametrize("script", (proper, proper_second))
 @pytest.mark.parametrize("seed", range(20))
 def test_tcp_segments_out_of_order_break_no_rule(seed: int, script: Callable[[Wire], None]) -> None:
-    """What an end sent first is told by its stream, not by the order of the capture."""
+    """What an end sent first is known from its stream, not by the order of the capture."""
     wire = IwarpWire(seed=seed)
     script(wire)
     draw, segments = random.Random(seed), wire.sent()

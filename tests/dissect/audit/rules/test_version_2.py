@@ -14,7 +14,7 @@ from playbook.packets import Packet
 from playbook.rpc import u32
 from playbook.rpcrdma import announce, optional, reply, respond, update, wish, xcharspec, xcharsubset, xcharval
 from playbook.violations import SCRIPTS, Broken, characteristics, hello, version2
-from playbook.violations.characteristics import RBSIZ, told
+from playbook.violations.characteristics import RBSIZ, reported
 from playbook.violations.scripts import CLIENT, SERVER, big_call, by_client, create_session, listing, message
 from playbook.violations.version2 import second
 
@@ -91,7 +91,7 @@ def test_other_ways_to_break_a_rule(script: Callable[[Wire], Broken]) -> None:
 def test_a_short_reply_chunk_is_judged_by_the_receive_size_of_its_time() -> None:
     """20,000 bytes of entries and a Reply chunk of 4,096: too short until the client takes 32,768 bytes in a Send."""
     wire = Wire(seed=21)
-    connection = told(wire, client=((RBSIZ, 8192),))
+    connection = reported(wire, client=((RBSIZ, 8192),))
     before = listing(connection, room=4096, count=20000)
     reply(before, nfs3.readdirplus_reply([b"name"]))
     wish(connection, SERVER, (RBSIZ, 32768))
@@ -132,7 +132,7 @@ def unknown_at_the_end(wire: Wire) -> list[Packet]:
 
 def response_at_the_end(wire: Wire) -> list[Packet]:
     """The capture ends behind the response to a wish."""
-    connection = told(wire)
+    connection = reported(wire)
     wish(connection, CLIENT, (RBSIZ, 8192))
     respond(connection, SERVER, done=[0])
     return wire.packets
@@ -148,7 +148,7 @@ def first_after_the_start(wire: Wire) -> list[Packet]:
 
 def update_after_the_start(wire: Wire) -> list[Packet]:
     """What ROPT_INITXCH said is not in the capture."""
-    connection = told(wire, server=((RBSIZ, 8192),), nochange=(0,))
+    connection = reported(wire, server=((RBSIZ, 8192),), nochange=(0,))
     at = len(wire.packets)
     update(connection, SERVER, RBSIZ, 16384)
     hello(connection)
@@ -157,7 +157,7 @@ def update_after_the_start(wire: Wire) -> list[Packet]:
 
 def pending_at_the_end(wire: Wire) -> list[Packet]:
     """A change is pending when the capture ends."""
-    connection = told(wire)
+    connection = reported(wire)
     wish(connection, CLIENT, (RBSIZ, 8192))
     respond(connection, SERVER, pending=[0])
     hello(connection)
@@ -165,8 +165,8 @@ def pending_at_the_end(wire: Wire) -> list[Packet]:
 
 
 def crossed(wire: Wire) -> list[Packet]:
-    """A Send that may have been under way when its receiver told of a smaller buffer."""
-    connection = told(wire, server=((RBSIZ, 16384),))
+    """A Send that may have been under way when its receiver announced a smaller buffer."""
+    connection = reported(wire, server=((RBSIZ, 16384),))
     update(connection, SERVER, RBSIZ, 8192)
     big_call(connection, 9000)
     hello(connection)
@@ -193,7 +193,7 @@ def direction_cut(wire: Wire) -> list[Packet]:
 
 def response_behind_a_hole(wire: Wire) -> list[Packet]:
     """The request is not in the capture."""
-    connection = told(wire)
+    connection = reported(wire)
     at = len(wire.packets)
     wish(connection, CLIENT, (RBSIZ, 8192))
     end = len(wire.packets)

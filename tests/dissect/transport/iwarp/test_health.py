@@ -163,10 +163,10 @@ def test_what_had_arrived_costs_nothing() -> None:
     assert only(health).lost == "unknown"
     assert rpcs[0].retransmission_delay > 5 * MILLISECOND
     answer = next(at for at in range(index + 2, len(late)) if late[at].sender == 0)
-    told = replace(
+    reported = replace(
         late[answer], kind="ack", payload=b"", options=t.sack((one.seq, one.seq + 50)), time=late[index + 1].time + 1
     )
-    health, rpcs = examine(wire, [*late[: index + 2], told, *late[index + 2 :]])
+    health, rpcs = examine(wire, [*late[: index + 2], reported, *late[index + 2 :]])
     assert only(health).lost == "nothing" and health.directions[0].reported_twice == 1
     assert rpcs[0].retransmission_delay == 0 and rpcs[0].retransmissions == 1
 

@@ -27,7 +27,7 @@ QUICK = settings(
 )
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """A part of a segment's payload: 'MPA', 'FPDU', what is wrong with an FPDU, or '?'."""
 
     what: str
@@ -41,8 +41,8 @@ def listed(
     wire: IwarpWire, segments: Sequence[TcpSegment] | None = None, cuts: Sequence[int] = ()
 ) -> list[IwarpSegment]:
     """The segments of iWARP connections as they are listed when all was seen."""
-    analyzer, told = Analyzer(), IwarpSegments()
-    analyzer.watch_fpdus(told.listen)
+    analyzer, reported = Analyzer(), IwarpSegments()
+    analyzer.watch_fpdus(reported.listen)
     capture = IwarpCapture(wire, wire.sent() if segments is None else list(segments))
     batches = frame_batches(capture.frames, cuts)
     for batch in batches:
@@ -50,28 +50,28 @@ def listed(
     analyzer.finish()
     observer = analyzer.iwarp
     assert observer is not None
-    return [one for batch in batches for one in told.of(batch, locate(batch, AddressTable()).tcp, observer)]
+    return [one for batch in batches for one in reported.of(batch, locate(batch, AddressTable()).tcp, observer)]
 
 
-def parts(segment: IwarpSegment) -> list[Told]:
+def parts(segment: IwarpSegment) -> list[Reported]:
     def what(index: int) -> str:
         part = segment.parts[index]
         if part.ready:
             return "FPDU"
         return "MPA" if part.mpa else "FPDU" if part.fpdu else part.fault or "?"
 
-    return [Told(what(n), one.at, one.length, one.before, one.after) for n, one in enumerate(segment.parts)]
+    return [Reported(what(n), one.at, one.length, one.before, one.after) for n, one in enumerate(segment.parts)]
 
 
-def truth(connection: IwarpConnection, segment: TcpSegment) -> list[Told]:
+def truth(connection: IwarpConnection, segment: TcpSegment) -> list[Reported]:
     """What the stretch of the stream is of that the segment carries."""
     end = connection.ends[segment.sender]
     whole = [("MPA", 0, end.operating), *(("FPDU", extent.start, extent.end) for extent in end.extents)]
-    found: list[Told] = []
+    found: list[Reported] = []
     for what, start, stop in whole:
         low, high = max(start, segment.at), min(stop, segment.end)
         if low < high:
-            found.append(Told(what, low - segment.at, high - low, low - start, stop - high))
+            found.append(Reported(what, low - segment.at, high - low, low - start, stop - high))
     return found
 
 
@@ -140,8 +140,8 @@ def test_a_wrong_crc_and_what_is_not_known() -> None:
     before = split.sent()
     index = next(at for at, one in enumerate(before) if one.sender == 1 and len(one.payload) > 1400)
     found = listed(split, faults.drop(before, [index + 1]))
-    unknown = [told for one in found for told in parts(one) if told.what == "?"]
-    assert unknown and all(told.before == told.after == 0 for told in unknown)
+    unknown = [reported for one in found for reported in parts(one) if reported.what == "?"]
+    assert unknown and all(reported.before == reported.after == 0 for reported in unknown)
 
 
 def test_what_is_odd_is_marked() -> None:
