@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
+
 from rdmascope.dissect.records.table import Table, Wanted
 from rdmascope.dissect.records.tables import TABLES
 
 from .chosen_frames import ChosenFrames
-from .condition import Condition
+from .condition import ChosenRpcs, Condition
 from .database import Database, named
 from .query_columns import named_columns
+from .saved import FILTER
 
 FRAMES = "frames_of_chosen"
 """Temporary table: the numbers of the frames of chosen RPCs."""
@@ -32,6 +37,13 @@ def belonging(table: Table) -> str:
     if "rpc" in columns:
         return "rpc IN (SELECT number FROM chosen)"
     return "connection IN (SELECT connection FROM chosen)" if "connection" in columns else ""
+
+
+_OF_DETAILS = """
+    CASE kind WHEN 'file' THEN number IN (SELECT number FROM files)
+    ELSE number IS NULL OR number IN (SELECT connection FROM chosen) END
+"""
+"""Which rows of the table details belong to the RPCs of ``chosen``."""
 
 
 class ChosenRows:
@@ -90,6 +102,38 @@ class ChosenRows:
         connection.register("batch_of_rows", {"frame": frames.numbers})
         connection.execute(f"INSERT INTO {FRAMES} SELECT frame FROM batch_of_rows")
         connection.unregister("batch_of_rows")
+
+    def keep_only(self, chosen: ChosenRpcs, words: str) -> None:
+        """Drop the rows of other RPCs from all tables, which are filled, and note ``words``: what the condition was.
+
+        The tables were filled with the use of files by ``chosen`` alone, so that the condition cannot be asked again.
+        """
+        connection = self._database.connection
+        connection.abort()
+        ((own,),) = connection.execute("SELECT current_database()").fetchall()
+        connection.execute("BEGIN TRANSACTION")
+        connection.register("batch_of_rows", {"number": np.fromiter(chosen.numbers, np.int64, len(chosen.numbers))})
+        connection.execute(
+            f"CREATE TEMP TABLE kept AS SELECT number, connection, file FROM {named(own)}.main.rpcs "
+            "WHERE number IN (SELECT number FROM batch_of_rows)"
+        )
+        connection.unregister("batch_of_rows")
+        dropped = []
+        for table in TABLES.values():
+            condition = _OF_DETAILS if table.name == "details" else belonging(table)
+            if table.name == "packets":
+                condition = f"frame IN (SELECT frame FROM {FRAMES})"
+            if condition:
+                condition = condition.replace("FROM chosen", "FROM kept")
+                dropped.append((table.name, f"NOT coalesce(({condition}), false)"))
+        for name in ("chosen", *(name for name, _ in dropped)):
+            connection.execute(f"DROP VIEW IF EXISTS temp.{name}")
+        # What other conditions ask of goes last.
+        for name, other in sorted(dropped, key=lambda one: one[0] == "operations"):
+            connection.execute(f"DELETE FROM {named(own)}.main.{name} WHERE {other}")
+        connection.execute("DROP TABLE kept")
+        connection.execute("INSERT INTO details VALUES (?, NULL, ?)", [FILTER, json.dumps(words)])
+        connection.commit()
 
     def counted(self) -> tuple[int, int]:
         """How many RPCs pass, and of how many, after they were asked for."""

@@ -9,10 +9,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rdmascope.dissect.audit.subject import Subject
 from rdmascope.dissect.measure.moments import Moment
 from rdmascope.dissect.measure.selection import KNOWN_NAMES, empty_span, near, unknown_connections
 from rdmascope.dissect.records.table import TableBuilder
@@ -108,6 +110,23 @@ def _procedure(name: str) -> str:
     return f"({labels}) AND ({called})"
 
 
+class ChosenRpcs(NamedTuple):
+    """The RPCs of a capture that pass a condition, by number."""
+
+    numbers: frozenset[int]
+    connections: frozenset[int]
+    """Of these RPCs."""
+
+    def judged(self, subject: Subject) -> bool:
+        """Whether an audit of these RPCs judges a noun: it is of one of them, or of the setup of their connections."""
+        number = subject.rpc_number
+        return subject.connection.number in self.connections if number is None else number in self.numbers
+
+    def mask(self, table: RpcTable) -> NDArray[np.bool_]:
+        """Which rows of a table they are."""
+        return np.fromiter(map(self.numbers.__contains__, table.rows["number"].tolist()), np.bool_, len(table))
+
+
 class Condition:
     """Which RPCs are meant: a condition in SQL, and what options add to it.  Close it after its use."""
 
@@ -173,15 +192,16 @@ class Condition:
         self.passed += int(np.count_nonzero(passes))
         return passes
 
-    def numbers(self, session: Session) -> tuple[set[int], set[int]]:
-        """The numbers of the RPCs that pass, and those of their connections; reads a session to its end."""
+    def chosen_rpcs(self, session: Session) -> ChosenRpcs:
+        """The RPCs that pass; reads a session to its end.  Raises CaptureError where none does."""
         rpcs: set[int] = set()
         connections: set[int] = set()
         for table in session.tables():
             rows = self.selected(table, session).rows
             rpcs.update(rows["number"].tolist())
             connections.update(rows["connection"].tolist())
-        return rpcs, connections
+        session.refuse(self.problem(session))
+        return ChosenRpcs(frozenset(rpcs), frozenset(connections))
 
     def selected(self, table: RpcTable, session: Session) -> RpcTable:
         """Those of the RPCs that pass."""

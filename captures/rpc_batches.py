@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
 from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
@@ -12,19 +18,30 @@ from .session import Session
 class RpcBatches:
     """Give it every table of a capture, in order."""
 
-    def __init__(self, names_files: bool, names_paths: bool, session: Session) -> None:
-        """``names_files``, ``names_paths``: such columns are wanted, which takes the contents of messages."""
+    def __init__(
+        self,
+        names_files: bool,
+        names_paths: bool,
+        session: Session,
+        counts: Callable[[RpcTable], NDArray[np.bool_]] | None = None,
+    ) -> None:
+        """``names_files``, ``names_paths``: such columns are wanted, which takes the contents of messages.
+
+        ``counts``: which RPCs of a table are counted in ``file_table``; all by default.
+        """
         self.names_files, self.names_paths = names_files, names_paths
         self.file_table = FileTable()
         self._learner = session.path_learner()
         self._ended = 0
+        self._counts = counts
 
     def batch(self, table: RpcTable) -> RpcBatch:
         """The RPCs that ended in a batch."""
         used = []
         if self.names_files:
-            for rpc in table:
-                self.file_table.add(rpc)
+            counts = repeat(True) if self._counts is None else self._counts(table).tolist()
+            for rpc, counted in zip(table, counts, strict=False):
+                self.file_table.add(rpc, counted)
                 used.append(self.file_table.used)
         before, self._ended = self._ended, self._ended + len(table)
         return RpcBatch(table, before, used, self._learner.reader, self._learner if self.names_paths else None)

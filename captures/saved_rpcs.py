@@ -268,13 +268,13 @@ def saved_rpcs(
     """All of them, in the order in which they ended."""
     names = RpcNames()
     first = 0
-    while True:
+    ((last,),) = connection.execute("SELECT coalesce(max(ended), 0) FROM rpcs").fetchall()
+    while first < last:
         query = "SELECT * EXCLUDE (time) FROM rpcs WHERE ended > ? AND ended <= ? ORDER BY ended"
         found = connection.execute(query, [first, first + rows]).fetchnumpy()
         columns = {name: np.ma.asarray(values) for name, values in found.items()}
-        if not len(columns["number"]):
-            return
-        yield SavedRpcs(columns, _chunks(connection, columns), conversations, names)
+        if len(columns["number"]):
+            yield SavedRpcs(columns, _chunks(connection, columns), conversations, names)
         first += rows
 
 

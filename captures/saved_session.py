@@ -29,6 +29,7 @@ from .capture_points import OtherPoint
 from .database import Database
 from .errors import CaptureError
 from .places import Places
+from .saved import FILTER
 from .saved_rpcs import SavedFieldReader, SavedPathLearner, saved_rpcs
 from .saved_tables import open_saved, origin
 from .session import Made, Session, Source, short_names
@@ -112,6 +113,7 @@ class SavedSession(Session):
             self._gone = self._details(database, "evicted conversation", Conversation)
             self.other_points = self._details(database, "other capture point", OtherPoint)
             (self.passed_over,) = self._details(database, "passed over", list[str])
+            self.filters = self._details(database, FILTER, str)
             self._note_places(database)
         self.analyzer = SavedAnalyzer(sums, conversations, {one.connection: one for one in healths})
 
@@ -140,6 +142,11 @@ class SavedSession(Session):
             yield from saved_rpcs(database.connection, conversations)
         if on_eviction is not None and self._gone:
             on_eviction(self._gone)
+
+    def remarks(self) -> list[str]:
+        return [
+            f"{self.path}: was saved with a filter; holds only {words}" for words in self.filters
+        ] + super().remarks()
 
     def field_reader(self) -> FieldReader:
         return SavedFieldReader()

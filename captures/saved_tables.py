@@ -17,6 +17,7 @@ from rdmascope.dissect.records.tables import TABLES, VERSION
 from .database import Database, named, quoted
 from .errors import CaptureError
 from .output import input_files, open_output, refuse_inputs
+from .saved import FILTER, holds_tables
 
 DATABASE = (".duckdb", ".db")
 """Suffixes of databases; another name is that of a folder of Parquet files."""
@@ -65,6 +66,32 @@ def packets_elsewhere(path: str) -> str:
     with open_saved(path) as database:
         sources = " and ".join(origin(database).sources)
     return f"{path}: holds tables, in which packets are not; they are in {sources}"
+
+
+def captures_behind(path: str, what: str) -> tuple[str, ...]:
+    """The captures that saved tables were made of, for ``what`` the tables do not hold; of a capture itself.
+
+    They are where they were, or beside the tables.  Raises CaptureError where they are not, or are others, or where
+    the tables hold only some of their RPCs.
+    """
+    if not holds_tables(path):
+        return (path,)
+    with open_saved(path) as database:
+        rows = database.connection.execute("SELECT path, size_bytes FROM sources").fetchall()
+        ((filtered,),) = database.connection.execute("SELECT count(*) FROM details WHERE kind = ?", [FILTER]).fetchall()
+    lacking = f"{path}: holds tables, in which {what} are not"
+    found = []
+    for source, size in rows:
+        beside = os.path.join(os.path.dirname(os.path.abspath(path)), source)
+        there = next(filter(os.path.isfile, (source, beside)), None)
+        if there is None:
+            raise CaptureError(f"{lacking}; they are in {source}, which is not there")
+        if os.path.getsize(there) != size:
+            raise CaptureError(f"{lacking}; they were in {there}, which has changed since")
+        found.append(there)
+    if filtered:
+        raise CaptureError(f"{lacking}, and was saved with a filter: give both filters to {' and '.join(found)}")
+    return tuple(found)
 
 
 def save(database: Database, path: str, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:

@@ -15,6 +15,7 @@ from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners, Listener
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
+from .condition import ChosenRpcs
 from .rpc_batches import RpcBatches
 from .session import Session
 
@@ -36,14 +37,14 @@ def needs_contents(wanted: Wanted) -> bool:
     )
 
 
-def table_batches(session: Session, wanted: Wanted) -> Iterator[tuple[str, Columns]]:
+def table_batches(session: Session, wanted: Wanted, chosen: ChosenRpcs | None = None) -> Iterator[tuple[str, Columns]]:
     """The rows of tables, in one pass: name and columns, again and again.
 
-    What is known only at the end (connections, files) comes last.  Memory holds a batch of each table, and what the
-    analyzer holds anyway.
+    ``chosen``: the RPCs that are judged, and whose use of files counts; all by default.  What is known only at the end
+    (connections, files) comes last.  Memory holds a batch of each table, and what the analyzer holds anyway.
     """
     table_pass = _TablePass(
-        session, [TableBuilder(TABLES[name], columns, session.place) for name, columns in wanted.items()]
+        session, [TableBuilder(TABLES[name], columns, session.place) for name, columns in wanted.items()], chosen
     )
     if table_pass.packets:
         names_rpcs = any(builder.needs("contents") for builder in table_pass.packets)
@@ -62,7 +63,7 @@ def table_batches(session: Session, wanted: Wanted) -> Iterator[tuple[str, Colum
 class _TablePass:
     """The builders of the tables, by noun, and what makes nouns of RPCs."""
 
-    def __init__(self, session: Session, builders: list[TableBuilder]) -> None:
+    def __init__(self, session: Session, builders: list[TableBuilder], chosen: ChosenRpcs | None) -> None:
         self.session = session
         self.builders = builders
         self.by_noun: dict[str, list[TableBuilder]] = {}
@@ -73,10 +74,10 @@ class _TablePass:
             builder.needs("files") for builder in self.by_noun.get("rpc", ())
         )
         names_paths = any(builder.needs("paths") for builder in self.by_noun.get("rpc", ()))
-        self.batches = RpcBatches(self.names_files, names_paths, session)
+        self.batches = RpcBatches(self.names_files, names_paths, session, chosen and chosen.mask)
         self.auditor: Auditor | None = None
         if self.by_noun.keys() & AUDITED:
-            self.auditor = Auditor(examples=1)
+            self.auditor = Auditor(examples=1, meant=chosen and chosen.judged)
             self.auditor.on_finding = lambda finding, _: self._add("finding", finding)
         self.credits: dict[int, CreditHistory] | None = {} if self.by_noun.keys() & WITH_CREDITS else None
         """By connection number."""

@@ -135,6 +135,17 @@ def opened(
     return saved
 
 
+def behind(path: str, what: str) -> tuple[str, ...]:
+    """The capture itself, or those that saved tables were made of, for ``what`` tables do not hold: which is said."""
+    if not holds_tables(path):
+        return (path,)
+    from rdmascope.captures.saved_tables import captures_behind
+
+    found = captures_behind(path, what)
+    complain(f"{path}: the tables do not hold {what}; read from {' and '.join(found)}")
+    return found
+
+
 class Reading(Session):
     """A Session with a progress bar, ended by Ctrl-C where it follows."""
 

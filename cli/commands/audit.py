@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -24,15 +23,13 @@ from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import connection_filter_options
-from ..reading import opened, recognition_options
+from ..reading import behind, opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views import audit as views
 from ..views.filtered import filter_field, filter_line
 
 if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
-    from rdmascope.captures.session import Session
-    from rdmascope.dissect.audit.subject import Subject
 
 FAIL_ON = {"MUST": 0, "SHOULD": 1, "STATED": 2, "NOTE": 3, "NEVER": -1}
 """The least of Tally.worst that passes, less one."""
@@ -150,9 +147,11 @@ def command(
         kept = settings.examples if examples is None else examples
         try:
             meant, on_connections = None, chosen
-            with rereadable((file,)) if condition is not None else nullcontext((file,)) as paths:
+            captures = (file,) if condition is None else behind(file, "what single RPCs were judged by")
+            with rereadable(captures) if condition is not None else nullcontext(captures) as paths:
                 if condition is not None:
-                    meant, with_rpcs = _meant(condition, opened(paths, ports, force))
+                    rpcs_that_pass = condition.chosen_rpcs(opened(paths, ports, force))
+                    meant, with_rpcs = rpcs_that_pass.judged, rpcs_that_pass.connections
                     on_connections = chosen & with_rpcs if chosen else with_rpcs
                 auditor = Auditor(rules, kept, not_waived(settings.waivers), release=drop_contents, meant=meant)
                 reading = opened(paths, ports, force)
@@ -191,15 +190,3 @@ def command(
         ctx.exit(EXIT_FOUND)
     if not any(result.judged for result in results):
         ctx.exit(EXIT_NOTHING_JUDGED)
-
-
-def _meant(condition: Condition, session: Session) -> tuple[Callable[[Subject], bool], frozenset[int]]:
-    """Which nouns are of the RPCs that pass; and the connections of these."""
-    rpcs, connections = condition.numbers(session)
-    session.refuse(condition.problem(session))
-
-    def meant(subject: Subject) -> bool:
-        number = subject.rpc_number
-        return subject.connection.number in connections if number is None else number in rpcs
-
-    return meant, frozenset(connections)

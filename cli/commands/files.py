@@ -16,7 +16,7 @@ from rdmascope.dissect.records.files import file_record
 from rdmascope.dissect.records.schema import Record, schema
 
 from ..options import filter_options
-from ..reading import file_argument, opened, recognition_options
+from ..reading import behind, file_argument, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views import files as views
 from ..views.filtered import filter_line
@@ -102,6 +102,8 @@ def command(
     """
     if overwrite and directory is None:
         raise click.UsageError("--force goes with --extract", click.get_current_context())
+    if condition is not None:
+        files = tuple(path for file in files for path in behind(file, "what single RPCs did with files"))
     reading = opened(files, ports, force)
     extracts: dict[int, Record] = {}
     passes = None if condition is None else lambda table: condition.mask(table, reading)

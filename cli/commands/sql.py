@@ -35,7 +35,7 @@ from ..terminal import console, print_json, say
 from ..views import rows as views
 
 if TYPE_CHECKING:
-    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.condition import ChosenRpcs, Condition
 
 SHOWN = 40
 """Rows of a result that a terminal gets."""
@@ -91,7 +91,8 @@ def command(
 
     With filters the tables hold only the RPCs that pass, and what belongs to these: their operations, chunks, segments
     and findings, their packets with acknowledgements and what was retransmitted (of saved tables: packets that name
-    them), and their connections and files, with what is counted of these over all RPCs.
+    them), and their connections and files, with what is counted of these over all RPCs. --save keeps just these rows,
+    and counts and judges in files, findings and verdicts only what is of these RPCs.
     """
     if as_json + as_csv + (output is not None) > 1:
         raise click.UsageError("--json, --csv and -o: choose one", click.get_current_context())
@@ -101,8 +102,6 @@ def command(
         if os.path.isdir(output):
             raise click.ClickException(f"{output}: is a directory")
     printer = _Printer(as_json, as_csv, output, "" if output is None else _format(output, text), captures)
-    if save is not None and condition is not None:
-        raise click.UsageError("--save keeps all tables: give no filters with it", click.get_current_context())
     if any(map(holds_tables, captures)):
         if len(captures) > 1 or save is not None:
             raise click.ClickException("saved tables stand alone: without other files, and without --save")
@@ -135,6 +134,7 @@ def _ask(
     """Answer of captures, which are read from ``paths``."""
     reading: Reading | None = None
     rows: ChosenRows | None = None
+    chosen: ChosenRpcs | None = None
 
     def opened(contents: bool = True) -> Reading:
         session = Reading(paths, replace(options, contents=contents))
@@ -146,7 +146,7 @@ def _ask(
         if condition is not None and rows is not None and "packets" in wanted:
             rows.keep_frames(chosen_frames(opened, condition))
         reading = opened(needs_contents(wanted))
-        yield from table_batches(reading, wanted)
+        yield from table_batches(reading, wanted, chosen)
         if not reading.analyzer.packets:
             reading.check()
 
@@ -154,6 +154,7 @@ def _ask(
         if condition is not None:
             rows = ChosenRows(database, condition, _first_time(opened(False), condition), by_frames=True)
         if save is not None:
+            chosen = None if condition is None else condition.chosen_rpcs(opened())
             database.fill(dict.fromkeys(TABLES))
         if text or save is None:
             printer.answer(database, text)
@@ -161,6 +162,8 @@ def _ask(
             _refuse_none(condition, rows)
         if save is not None:
             assert reading is not None
+            if condition is not None and rows is not None and chosen is not None:
+                rows.keep_only(chosen, f"{plural(len(chosen.numbers), 'RPC')}: {condition}")
             save_tables(database, save, captures, reading.extent(), str(reading.damage or ""))
     if reading is not None:
         reading.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from playbook.samples import SAMPLES
+from rdmascope.captures.saved_rpcs import saved_rpcs
 from rdmascope.cli.main import main
 
 EVERYTHING = str(SAMPLES / "rxe-nfs-all.pcap.zst")
@@ -168,6 +170,50 @@ def test_the_same_help_in_every_command() -> None:
 def test_packets_that_are_read_while_they_come_cannot_be_chosen() -> None:
     done = run("packets", EVERYTHING, "--follow", "--errors")
     assert done.exit_code == 2 and "give no filters with it" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["kept.duckdb", "folder"])
+def test_saved_tables_of_the_rpcs_that_pass(name: str, tmp_path: Path) -> None:
+    """They answer as the capture does with the same filter, in commands that count for connections and files, too."""
+    kept = str(tmp_path / name)
+    filters = ("--procedure", "READ", "--connection", "2", "--connection", "3")
+    assert run("sql", EVERYTHING, "--save", kept, *filters).exit_code == 0
+    for table in ("rpcs", "operations", "chunks", "segments", "packets", "findings"):
+        query = f"SELECT * FROM {table} ORDER BY ALL"
+        rows = objects("sql", EVERYTHING, query, *filters)
+        assert rows == objects("sql", kept, query) and (rows or table == "findings"), table
+    assert objects("rpcs", kept) == objects("rpcs", EVERYTHING, *filters)
+    assert objects("files", kept) == objects("files", EVERYTHING, *filters)
+    judged = [{**one, "file": "", "filter": ""} for one in objects("audit", EVERYTHING, *filters)]
+    assert [{**one, "file": "", "filter": ""} for one in objects("audit", kept)] == judged
+    assert [one["number"] for one in objects("transport", kept)] == [2, 3]
+    assert "holds only 10 RPCs: procedure READ" in run("report", kept).stderr
+
+
+def test_saved_rpcs_that_ended_far_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read in pieces, of which some are empty."""
+    monkeypatch.setattr(saved_rpcs, "__defaults__", (3,))
+    kept = str(tmp_path / "kept.duckdb")
+    run("sql", EVERYTHING, "--save", kept, "--where", "number IN (1, 200)")
+    assert [one["number"] for one in objects("rpcs", kept)] == [1, 200]
+
+
+def test_what_saved_tables_lack_is_read_from_their_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("of").mkdir()
+    shutil.copy(LOSS, "of/loss.pcap.zst")
+    monkeypatch.chdir("of")
+    run("sql", "loss.pcap.zst", "--save", "all.duckdb")
+    monkeypatch.chdir("..")
+    for command in ("files", "audit"):
+        done = run(command, "of/all.duckdb", "--errors")
+        shown = run(command, LOSS, "--errors").stdout.replace(LOSS, "of/all.duckdb")
+        assert done.stdout == shown and "read from" in done.stderr
+    with open("of/loss.pcap.zst", "ab") as capture:
+        capture.write(b"more")
+    assert "which has changed since" in run("files", "of/all.duckdb", "--errors").stderr
+    Path("of/loss.pcap.zst").unlink()
+    assert "which is not there" in run("audit", "of/all.duckdb", "--errors").stderr
 
 
 def test_from_standard_input(tmp_path: Path) -> None:
