@@ -13,7 +13,7 @@ from .chosen_frames import ChosenFrames
 from .condition import ChosenRpcs, Condition
 from .database import Database, named
 from .query_columns import named_columns
-from .saved import FILTER
+from .saved_tables import FILTER
 
 FRAMES = "frames_of_chosen"
 """Temporary table: the numbers of the frames of chosen RPCs."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -34,8 +34,12 @@ from .table_pass import needs_contents, table_batches
 
 if TYPE_CHECKING:
     from rdmascope.dissect.diagnosis.diagnose import Diagnosis
+    from rdmascope.dissect.measure.call_groups import CallGroups
+    from rdmascope.dissect.measure.latency_timeline import LatencyInterval
+    from rdmascope.dissect.measure.service_levels import ServiceLevelCounts
 
     from .database import Database
+    from .questions import Questions
 
 Given = TypeVar("Given")
 
@@ -224,6 +228,48 @@ class Capture:
         found = diagnosis_of(self.session(), kinds)
         self._read_whole = True
         return found
+
+    def groups(self, *by: str, where: Sequence[str] = ()) -> CallGroups:
+        """RPCs in groups: by client, server, connection, export, path, user, procedure, slot, or intervals such as 10s.
+
+        ``where``: only RPCs of which these conditions are true.  The key of a group has a value for each of ``by``;
+        that of an interval is its begin, in nanoseconds since the capture began.  Raises ValueError for what RPCs
+        cannot be grouped by.
+        """
+        from .questions import Questions, parse_group_keys
+
+        groups = self._asked(Questions(parse_group_keys(",".join(by))), where).groups
+        assert groups is not None
+        return groups
+
+    def over_time(self, intervals: int = 100, where: Sequence[str] = ()) -> list[LatencyInterval]:
+        """How many RPCs of which latency began when: the whole time in at most so many equal intervals."""
+        from .questions import Questions
+
+        timeline = self._asked(Questions(over_time=True), where).timeline
+        assert timeline is not None
+        return timeline.intervals(intervals)
+
+    def service_levels(self, *levels: str, where: Sequence[str] = ()) -> list[ServiceLevelCounts]:
+        """Whether service levels were kept, such as 'READ p99 < 4ms', and when they were not.
+
+        Raises ValueError for what is no service level.
+        """
+        from rdmascope.dissect.measure.service_levels import parse_service_level
+
+        from .questions import Questions
+
+        return self._asked(Questions(levels=[parse_service_level(one) for one in levels]), where).levels
+
+    def _asked(self, questions: Questions, where: Sequence[str]) -> Questions:
+        """After a pass."""
+        from .condition import Condition
+
+        with ExitStack() as stack:
+            condition = stack.enter_context(closing(Condition(where))) if where else None
+            questions.ask(self.session(), condition)
+        self._read_whole = True
+        return questions
 
     @property
     def conversations(self) -> list[Conversation]:

@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from .errors import CaptureError
 from .open import DUCKDB
 
-FILTER = "filter"
-"""Kind of the row of the table details that says which RPCs the tables were saved of, where it was not all."""
-
 
 def holds_tables(path: str) -> bool:
     """Whether ``path`` is a DuckDB database, or a folder of Parquet files that this program wrote."""

@@ -29,9 +29,8 @@ from .capture_points import OtherPoint
 from .database import Database
 from .errors import CaptureError
 from .places import Places
-from .saved import FILTER
 from .saved_rpcs import SavedFieldReader, SavedPathLearner, saved_rpcs
-from .saved_tables import open_saved, origin
+from .saved_tables import FILTER, open_saved, origin
 from .session import Made, Session, Source, short_names
 
 Noun = TypeVar("Noun")

@@ -17,10 +17,11 @@ from rdmascope.dissect.records.tables import TABLES, VERSION
 from .database import Database, named, quoted
 from .errors import CaptureError
 from .output import input_files, open_output, refuse_inputs
-from .saved import FILTER, holds_tables
 
 DATABASE = (".duckdb", ".db")
 """Suffixes of databases; another name is that of a folder of Parquet files."""
+FILTER = "filter"
+"""Kind of the row of the table details that says which RPCs the tables were saved of, where it was not all."""
 
 
 class Origin(NamedTuple):
@@ -69,13 +70,11 @@ def packets_elsewhere(path: str) -> str:
 
 
 def captures_behind(path: str, what: str) -> tuple[str, ...]:
-    """The captures that saved tables were made of, for ``what`` the tables do not hold; of a capture itself.
+    """The captures that saved tables were made of, for ``what`` the tables do not hold.
 
     They are where they were, or beside the tables.  Raises CaptureError where they are not, or are others, or where
     the tables hold only some of their RPCs.
     """
-    if not holds_tables(path):
-        return (path,)
     with open_saved(path) as database:
         rows = database.connection.execute("SELECT path, size_bytes FROM sources").fetchall()
         ((filtered,),) = database.connection.execute("SELECT count(*) FROM details WHERE kind = ?", [FILTER]).fetchall()

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from rdmascope.dissect.diagnosis.diagnose import Diagnosis
     from rdmascope.dissect.diagnosis.statement import Statement
     from rdmascope.dissect.frames import Frame, Place
+    from rdmascope.dissect.measure.call_groups import CallGroup, CallGroups
+    from rdmascope.dissect.measure.latency_timeline import LatencyInterval
+    from rdmascope.dissect.measure.service_levels import ServiceLevel, ServiceLevelCounts, ViolatedSpan
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.records.table import TableColumn
     from rdmascope.dissect.records.tables import TABLES
@@ -41,11 +44,12 @@ if TYPE_CHECKING:
     __version__: str
 
 _PLACES = {
+    "CallGroup": "dissect.measure.call_groups",
+    "CallGroups": "dissect.measure.call_groups",
     "Capture": "captures.library",
     "CaptureError": "captures",
     "ChunkUse": "dissect.rpcrdma.rpcs",
     "ColumnTable": "captures.column_table",
-    "TableColumn": "dissect.records.table",
     "Connection": "dissect.transport.connection",
     "Conversation": "dissect.rpcrdma.conversation",
     "Diagnosis": "dissect.diagnosis.diagnose",
@@ -54,20 +58,25 @@ _PLACES = {
     "Follow": "captures",
     "Frame": "dissect.frames",
     "Latency": "dissect.rpcrdma.rpcs",
+    "LatencyInterval": "dissect.measure.latency_timeline",
     "Limits": "captures",
     "LiveSession": "captures.live.session",
     "Message": "dissect.rpcrdma.messages",
     "Operation": "dissect.transport.operations",
-    "Place": "dissect.frames",
     "Packet": "dissect.records.packets",
+    "Place": "dissect.frames",
     "Reassembled": "dissect.rpcrdma.rpcs",
     "Rpc": "dissect.rpcrdma.rpcs",
     "Segment": "dissect.rpcrdma.messages",
     "SegmentUse": "dissect.rpcrdma.rpcs",
+    "ServiceLevel": "dissect.measure.service_levels",
+    "ServiceLevelCounts": "dissect.measure.service_levels",
     "Session": "captures.session",
     "Statement": "dissect.diagnosis.statement",
     "TABLES": "dissect.records.tables",
+    "TableColumn": "dissect.records.table",
     "TransportHeader": "dissect.rpcrdma.messages",
+    "ViolatedSpan": "dissect.measure.service_levels",
     "read": "captures.library",
     "reassembled_call": "dissect.rpcrdma.reassembly",
     "reassembled_reply": "dissect.rpcrdma.reassembly",
@@ -77,6 +86,8 @@ _PLACES = {
 
 __all__ = [
     "TABLES",
+    "CallGroup",
+    "CallGroups",
     "Capture",
     "CaptureError",
     "ChunkUse",
@@ -89,6 +100,7 @@ __all__ = [
     "Follow",
     "Frame",
     "Latency",
+    "LatencyInterval",
     "Limits",
     "LiveSession",
     "Message",
@@ -99,10 +111,13 @@ __all__ = [
     "Rpc",
     "Segment",
     "SegmentUse",
+    "ServiceLevel",
+    "ServiceLevelCounts",
     "Session",
     "Statement",
     "TableColumn",
     "TransportHeader",
+    "ViolatedSpan",
     "__version__",
     "read",
     "reassembled_call",

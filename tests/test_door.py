@@ -13,6 +13,7 @@ import pytest
 
 import rdmascope
 from playbook.commands import BOTH_WAYS, EVERYTHING, LONG_CALLS, objects
+from playbook.commands import run as command
 from rdmascope.dissect.records.table import DTYPES
 
 SAMPLES = Path(LONG_CALLS).parent
@@ -219,3 +220,36 @@ def test_saved_tables_stand_for_a_capture(tmp_path: Path) -> None:
             saved.save(tmp_path / "again.duckdb")
     with pytest.raises(rdmascope.CaptureError, match="what ports, force"):
         list(rdmascope.read(path, ports=[1]))
+
+
+def test_groups_are_those_of_the_command() -> None:
+    capture = rdmascope.read(BOTH_WAYS)
+    printed = objects("report", BOTH_WAYS, "--by", "client,procedure", "--where", "connection = 1")
+    groups = capture.groups("client", "procedure", where=["connection = 1"])
+    found = {(*one["by"].values(),): (one["rpcs"], one["errors"]) for one in printed if one["type"] == "group"}
+    assert {group.key: (group.calls, group.errors) for group in groups.groups()} == found
+    with pytest.raises(ValueError, match="nothing is grouped by"):
+        capture.groups("colour")
+    with pytest.raises(rdmascope.CaptureError, match="passes the filter"):
+        capture.groups("client", where=["latency_ms > 1e9"])
+
+
+def test_times_are_those_of_the_command() -> None:
+    printed = [one for one in objects("report", EVERYTHING, "--over-time") if one["type"] == "interval"]
+    intervals = rdmascope.read(EVERYTHING).over_time()
+    assert [(one.begin, one.calls, one.percentile(99)) for one in intervals] == [
+        (one["begin_ns"], one["rpcs"], one["p99_ns"]) for one in printed
+    ]
+
+
+def test_service_levels_are_those_of_the_command() -> None:
+    levels = ("READ p99 < 30ms", "GETATTR median < 1us")
+    done = command("report", EVERYTHING, "--slo", levels[0], "--slo", levels[1], "--json")
+    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    judged = rdmascope.read(EVERYTHING).service_levels(*levels)
+    assert [(one.verdict, one.value, one.beyond) for one in judged] == [
+        (one["verdict"], one["value_ns"], one["beyond"]) for one in printed if one["type"] == "service_level"
+    ]
+    assert judged[1].spans()
+    with pytest.raises(ValueError, match="no service level"):
+        rdmascope.read(EVERYTHING).service_levels("READ < 4")
