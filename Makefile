@@ -11,7 +11,7 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 	{ apt-get -qq install -y --no-install-recommends $(1) || \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends $(1); }; } >/dev/null 2>&1 </dev/null
 
-.PHONY: help demo test bench lint format types check clean layouts tshark verify lab lab-smoke
+.PHONY: help demo test bench lint format types check clean layouts tshark verify fuzz lab lab-smoke
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
 	@echo 'make test    the tests, and why any is skipped'
@@ -20,6 +20,7 @@ help:
 	@echo 'make types   mypy, strict                  make check   test, lint and types'
 	@echo 'make layouts after a change to a layer: note its field widths anew'
 	@echo 'make verify  Wireshark as a second opinion on every sample'
+	@echo 'make fuzz    every decoder, conversation and command under a fuzzer (SECONDS=60 each, TARGET="NAME…" for some)'
 	@echo 'make lab     real kernels over rxe and siw, in guests (SCENARIO="NAME…" TRANSPORT=rxe for some; root, Debian 12)'
 	@echo 'make lab-smoke  the few scenarios that CI runs'
 	@echo 'make clean   remove everything that was made here'
@@ -52,6 +53,10 @@ verify: $(READY) tshark
 	@command -v tshark >/dev/null || { echo 'without tshark there is no second opinion' >&2; exit 0; } && \
 		for sample in captures/samples/*.zst; do $(BIN)/rdmascope verify --limit 3 $$sample || exit 1; done
 
+fuzz: $(READY)
+	$(BIN)/pip install -q -e '.[fuzz]'
+	PYTHONPATH=tests $(BIN)/python -m fuzz $(addprefix --seconds=,$(SECONDS)) $(TARGET)
+
 lab: $(READY) tshark
 	PYTHONPATH=tests $(BIN)/python -m lab $(addprefix --transport=,$(TRANSPORT)) $(SCENARIO)
 
@@ -62,7 +67,7 @@ layouts: $(READY)
 	$(BIN)/python tests/layouts.py
 
 clean:
-	rm -rf .venv .scratch build dist *.egg-info bench/work tests/lab/work .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .scratch build dist *.egg-info bench/work tests/fuzz/work tests/lab/work .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 tshark:
 	@command -v tshark >/dev/null || { $(call apt,tshark); } || \

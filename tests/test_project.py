@@ -22,7 +22,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 EXCEPTIONS = ROOT / "tests" / "exceptions.toml"
 TOPS = ("rdmascope", "cli", "captures", "dissect")
-GENERATED = {"__pycache__", "build", "dist", "bench/work", "tests/lab/work"}
+GENERATED = {"__pycache__", "build", "dist", "bench/work", "tests/fuzz/work", "tests/lab/work"}
 MAX_LINES = 500
 
 BELOW = {

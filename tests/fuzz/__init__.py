@@ -1,0 +1,1 @@
+"""``make fuzz``: coverage-guided fuzzing of every decoder, of whole conversations, and of every command."""
