@@ -10,7 +10,8 @@ from playbook import Wire, nfs3, nfs4, reply
 from playbook.capture import Capture, frame_batch
 from playbook.nfs4_client import Client, stateid
 from playbook.rpcrdma import call
-from playbook.xdr_encode import done, encoded, op
+from playbook.xdr_encode import done, op
+from rdmascope.captures.synth.xdr_values import encoded
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.measure.pnfs import DataServers, universal_address
 from rdmascope.dissect.onc.shapes.layouts import FF_DEVICE_ADDR4, FF_LAYOUT4, FILE_LAYOUT4, FILE_LAYOUT_DS_ADDR4

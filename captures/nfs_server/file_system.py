@@ -1,0 +1,341 @@
+"""Files and directories in memory, within a capacity that no client can exceed.
+
+What goes wrong is raised as ``NfsError``.  Handles name an inode of this very file system: those of one that was
+removed, or of another run, are stale.  Permissions are recorded, not enforced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from .status import NfsError, NfsStatus
+
+MAX_NAME = 255
+MAX_LINK = 4096
+"""Bytes of a symbolic link's target."""
+MAX_LINKS = 1000
+"""Names of a file."""
+ENTRY_SIZE = 1024
+"""Bytes of the capacity that a name takes, whatever is behind it."""
+HANDLE_SIZE = 16
+FIRST_COOKIE = 3
+"""Of a directory's entries; 1 and 2 are "." and ".." where a protocol lists them (RFC 8881, 18.23.3)."""
+
+
+class FileType(IntEnum):
+    """As ftype3 and nfs_ftype4 number them."""
+
+    REGULAR = 1
+    DIRECTORY = 2
+    LINK = 5
+
+
+@dataclass(slots=True)
+class FileAttributes:
+    """What a client may set; None: it is left as it is.  Times are nanoseconds since 1970."""
+
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+    size: int | None = None
+    atime: int | None = None
+    mtime: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Inode:
+    """A file, a directory or a symbolic link."""
+
+    number: int
+    kind: FileType
+    mode: int
+    uid: int
+    gid: int
+    atime: int
+    mtime: int
+    ctime: int
+    links: int = 1
+    change: int = 1
+    """Goes up with every change."""
+    data: bytearray = field(default_factory=bytearray)
+    """Contents of a file, or where a symbolic link leads."""
+    entries: dict[bytes, DirectoryEntry] = field(default_factory=dict)
+    """Of a directory, by name, in the order of their cookies."""
+    parent: Inode | None = None
+    """Of a directory; the root is its own."""
+    next_cookie: int = FIRST_COOKIE
+    verifier: bytes = b""
+    """Of the exclusive creation that made it."""
+
+    @property
+    def size(self) -> int:
+        return 4096 if self.kind is FileType.DIRECTORY else len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    cookie: int
+    inode: Inode
+
+
+class FileSystem:
+    """One export.  ``instance`` tells the handles of one run from those of another; ``now`` gives nanoseconds."""
+
+    def __init__(self, capacity: int, instance: bytes, now: Callable[[], int]) -> None:
+        self.capacity = capacity
+        self.instance = instance[:8].ljust(8, b"\0")
+        self.now = now
+        self.used = 0
+        """Bytes of the capacity."""
+        self._inodes: dict[int, Inode] = {}
+        self._aliases: dict[bytes, Inode] = {}
+        self._numbers = 1
+        time = now()
+        self.root = Inode(1, FileType.DIRECTORY, 0o777, 0, 0, time, time, time, links=2)
+        self.root.parent = self.root
+        self._inodes[1] = self.root
+
+    # Handles
+
+    def handle(self, inode: Inode) -> bytes:
+        return self.instance + inode.number.to_bytes(8, "big")
+
+    def alias(self, handle: bytes, inode: Inode) -> None:
+        """A second handle, known beforehand."""
+        self._aliases[handle] = inode
+
+    def find(self, handle: bytes) -> Inode:
+        alias = self._aliases.get(handle)
+        if alias is not None:
+            handle = self.handle(alias)
+        if len(handle) != HANDLE_SIZE:
+            raise NfsError(NfsStatus.BADHANDLE)
+        inode = self._inodes.get(int.from_bytes(handle[8:], "big"))
+        if handle[:8] != self.instance or inode is None:
+            raise NfsError(NfsStatus.STALE)
+        return inode
+
+    @property
+    def files(self) -> int:
+        return len(self._inodes)
+
+    @property
+    def free(self) -> int:
+        return self.capacity - self.used
+
+    @property
+    def free_files(self) -> int:
+        return self.free // ENTRY_SIZE
+
+    # Names
+
+    def lookup(self, directory: Inode, name: bytes) -> Inode:
+        need_directory(directory)
+        if name == b".":
+            return directory
+        if name == b"..":
+            return directory.parent or directory
+        if len(name) > MAX_NAME:
+            raise NfsError(NfsStatus.NAMETOOLONG)
+        entry = directory.entries.get(name)
+        if entry is None:
+            raise NfsError(NfsStatus.NOENT)
+        return entry.inode
+
+    def make(
+        self, directory: Inode, name: bytes, kind: FileType, attributes: FileAttributes, target: bytes = b""
+    ) -> Inode:
+        """A new file, directory or symbolic link."""
+        self._new_name(directory, name)
+        if len(target) > MAX_LINK:
+            raise NfsError(NfsStatus.NAMETOOLONG)
+        self._charge(ENTRY_SIZE + len(target))
+        self._numbers += 1
+        time = self.now()
+        mode = attributes.mode if attributes.mode is not None else 0o755 if kind is FileType.DIRECTORY else 0o644
+        inode = Inode(self._numbers, kind, mode & 0o7777, attributes.uid or 0, attributes.gid or 0, time, time, time)
+        inode.data += target
+        inode.atime = time if attributes.atime is None else attributes.atime
+        inode.mtime = time if attributes.mtime is None else attributes.mtime
+        if kind is FileType.DIRECTORY:
+            inode.links, inode.parent = 2, directory
+            directory.links += 1
+        self._inodes[inode.number] = inode
+        self._enter(directory, name, inode)
+        return inode
+
+    def link(self, inode: Inode, directory: Inode, name: bytes) -> None:
+        """Another name for a file."""
+        if inode.kind is FileType.DIRECTORY:
+            raise NfsError(NfsStatus.ISDIR)
+        self._new_name(directory, name)
+        if inode.links >= MAX_LINKS:
+            raise NfsError(NfsStatus.MLINK)
+        self._charge(ENTRY_SIZE)
+        inode.links += 1
+        self._enter(directory, name, inode)
+        self._changed(inode)
+
+    def remove(self, directory: Inode, name: bytes) -> None:
+        """A file's name, and the file with its last name."""
+        inode = self._named(directory, name)
+        if inode.kind is FileType.DIRECTORY:
+            raise NfsError(NfsStatus.ISDIR)
+        self._drop(directory, name)
+
+    def remove_directory(self, directory: Inode, name: bytes) -> None:
+        """An empty directory."""
+        inode = self._named(directory, name)
+        if inode.kind is not FileType.DIRECTORY:
+            raise NfsError(NfsStatus.NOTDIR)
+        if inode.entries:
+            raise NfsError(NfsStatus.NOTEMPTY)
+        self._drop(directory, name)
+
+    def rename(self, source: Inode, old: bytes, target: Inode, new: bytes) -> None:
+        """Replaces a file by a file, or an empty directory by a directory (RFC 8881, 18.26.3)."""
+        inode = self._named(source, old)
+        check_name(new)
+        need_directory(target)
+        there = target.entries.get(new)
+        if there is not None and there.inode is inode:
+            return
+        if inode.kind is FileType.DIRECTORY and inode in ancestors(target):
+            raise NfsError(NfsStatus.INVAL)
+        if there is not None:
+            if (there.inode.kind is FileType.DIRECTORY) != (inode.kind is FileType.DIRECTORY):
+                raise NfsError(NfsStatus.EXIST)
+            if there.inode.entries:
+                raise NfsError(NfsStatus.NOTEMPTY)
+            self._drop(target, new)
+        del source.entries[old]
+        self._touch(source)
+        if inode.kind is FileType.DIRECTORY and source is not target:
+            inode.parent = target
+            source.links -= 1
+            target.links += 1
+        self._enter(target, new, inode)
+        self._changed(inode)
+
+    def listing(self, directory: Inode, cookie: int) -> Iterator[tuple[bytes, DirectoryEntry]]:
+        """The entries behind a cookie."""
+        need_directory(directory)
+        return ((name, entry) for name, entry in list(directory.entries.items()) if entry.cookie > cookie)
+
+    # Contents
+
+    def read(self, inode: Inode, offset: int, count: int) -> tuple[bytes, bool]:
+        """The bytes, and whether the file ends there."""
+        need_file(inode)
+        data = bytes(memoryview(inode.data)[offset : offset + count])
+        return data, offset + len(data) >= len(inode.data)
+
+    def write(self, inode: Inode, offset: int, data: bytes) -> None:
+        need_file(inode)
+        self._resize(inode, max(len(inode.data), offset + len(data) if data else 0))
+        inode.data[offset : offset + len(data)] = data
+        self._touch(inode)
+
+    def read_link(self, inode: Inode) -> bytes:
+        if inode.kind is not FileType.LINK:
+            raise NfsError(NfsStatus.INVAL)
+        return bytes(inode.data)
+
+    def set(self, inode: Inode, wanted: FileAttributes) -> None:
+        if wanted.size is not None:
+            need_file(inode)
+            self._resize(inode, wanted.size)
+            self._touch(inode)
+        if wanted.mode is not None:
+            inode.mode = wanted.mode & 0o7777
+        inode.uid = inode.uid if wanted.uid is None else wanted.uid
+        inode.gid = inode.gid if wanted.gid is None else wanted.gid
+        inode.atime = inode.atime if wanted.atime is None else wanted.atime
+        inode.mtime = inode.mtime if wanted.mtime is None else wanted.mtime
+        self._changed(inode)
+
+    # Inside
+
+    def _charge(self, size: int) -> None:
+        if self.used + size > self.capacity:
+            raise NfsError(NfsStatus.NOSPC)
+        self.used += size
+
+    def _resize(self, inode: Inode, size: int) -> None:
+        more = size - len(inode.data)
+        self._charge(more)
+        if more < 0:
+            del inode.data[size:]
+        else:
+            inode.data += bytes(more)
+
+    def _new_name(self, directory: Inode, name: bytes) -> None:
+        check_name(name)
+        need_directory(directory)
+        if directory.number not in self._inodes:
+            raise NfsError(NfsStatus.STALE)
+        if name in directory.entries:
+            raise NfsError(NfsStatus.EXIST)
+
+    def _named(self, directory: Inode, name: bytes) -> Inode:
+        check_name(name)
+        return self.lookup(directory, name)
+
+    def _enter(self, directory: Inode, name: bytes, inode: Inode) -> None:
+        directory.entries[name] = DirectoryEntry(directory.next_cookie, inode)
+        directory.next_cookie += 1
+        self._touch(directory)
+
+    def _drop(self, directory: Inode, name: bytes) -> None:
+        inode = directory.entries.pop(name).inode
+        self._touch(directory)
+        inode.links -= 1
+        self.used -= ENTRY_SIZE
+        if inode.kind is FileType.DIRECTORY:
+            directory.links -= 1
+        elif inode.links:
+            self._changed(inode)
+            return
+        self.used -= len(inode.data)
+        del self._inodes[inode.number]
+
+    def _touch(self, inode: Inode) -> None:
+        inode.mtime = self.now()
+        self._changed(inode)
+
+    def _changed(self, inode: Inode) -> None:
+        inode.ctime = self.now()
+        inode.change += 1
+
+
+def ancestors(directory: Inode) -> Iterator[Inode]:
+    """A directory, and those it is in, up to the root."""
+    while True:
+        yield directory
+        if directory.parent is None or directory.parent is directory:
+            return
+        directory = directory.parent
+
+
+def need_directory(inode: Inode) -> None:
+    if inode.kind is not FileType.DIRECTORY:
+        raise NfsError(NfsStatus.NOTDIR)
+
+
+def need_file(inode: Inode) -> None:
+    if inode.kind is not FileType.REGULAR:
+        raise NfsError(NfsStatus.ISDIR if inode.kind is FileType.DIRECTORY else NfsStatus.INVAL)
+
+
+def check_name(name: bytes) -> None:
+    """A name that may be made, removed or renamed."""
+    if not name:
+        raise NfsError(NfsStatus.INVAL)
+    if len(name) > MAX_NAME:
+        raise NfsError(NfsStatus.NAMETOOLONG)
+    if b"/" in name or b"\0" in name:
+        raise NfsError(NfsStatus.BADCHAR)
+    if name in (b".", b".."):
+        raise NfsError(NfsStatus.BADNAME)
