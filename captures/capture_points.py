@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rdmascope.dissect.link.addresses import AddressTable
@@ -53,7 +53,7 @@ def other_points(rings: Mapping[str, str]) -> list[OtherPoint]:
     seen: list[tuple[str, Sightings, bool]] = []
     found: list[OtherPoint] = []
     for path in rings.values():
-        sightings, whole = look(path, addresses)
+        sightings, whole = look((path,), addresses)
         for first, there, all_there in seen:
             if common := common_traffic(there, sightings):
                 found.append(OtherPoint(path, first, common, whole and all_there))
@@ -63,16 +63,21 @@ def other_points(rings: Mapping[str, str]) -> list[OtherPoint]:
     return found
 
 
-def look(path: str, addresses: AddressTable) -> tuple[Sightings, bool]:
-    """The packets at the beginning of a file, and whether that is all of it."""
+def look(paths: Sequence[str], addresses: AddressTable) -> tuple[Sightings, bool]:
+    """The packets at the beginning of files of one ring, in order, and whether that is all of them.
+
+    Frames are numbered through all of these files.
+    """
     sightings, frames = Sightings(addresses), 0
-    try:
-        with open_capture(path, LOOK) as capture:
-            for batch in capture.batches():
-                sightings.add(batch)
-                frames += len(batch)
-                if frames >= MAX_FRAMES:
-                    return sightings, False
-    except CaptureError:
-        pass  # it is reported where the frames are read
+    for path in paths:
+        before = frames
+        try:
+            with open_capture(path, LOOK) as capture:
+                for batch in capture.batches():
+                    sightings.add(batch, before)
+                    frames += len(batch)
+                    if frames >= MAX_FRAMES:
+                        return sightings, False
+        except CaptureError:
+            pass  # it is reported where the frames are read
     return sightings, True

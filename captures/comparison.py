@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,11 +59,27 @@ def compare(before: Session, after: Session) -> PointsCompared | RunsCompared:
 
     Raises CaptureError where a capture cannot be opened; damage is left in the sessions.
     """
+    return same_traffic_of(before, after) or _runs(before, after)
+
+
+def at_other_points(session: Session, opened: Callable[[Sequence[str]], Session]) -> Iterator[PointsCompared]:
+    """A session's traffic at each of its other capture points and the first one, once it was read to its end.
+
+    ``opened``: gives a session of some of its files.
+    """
+    for point in session.other_points:
+        found = same_traffic_of(opened(session.ring(point.first)), opened(session.ring(point.path)))
+        if found is not None:
+            yield found
+
+
+def same_traffic_of(before: Session, after: Session) -> PointsCompared | None:
+    """What two captures of the same traffic tell; None where they are of different traffic."""
     addresses = AddressTable()
-    first, other = look(before.paths[0], addresses), look(after.paths[0], addresses)
+    first, other = look(before.paths, addresses), look(after.paths, addresses)
     common = common_traffic(first[0], other[0], apart=0)
     if common is None:
-        return _runs(before, after)
+        return None
     columns = _columns(before, None), _columns(after, None)
     pair = CapturePair((before, after), columns, (first[0], other[0]))
     if _servers_first(common, columns[0], addresses):

@@ -67,7 +67,7 @@ def expand(path: str) -> list[tuple[str, bool]]:
     return [(name, True) for name in found]
 
 
-def _ring(path: str) -> str:
+def ring_of(path: str) -> str:
     """What the files of one ring have in common."""
     return match[1] if (match := RING.match(path)) else path
 
@@ -119,12 +119,12 @@ class MergedCaptures:
             raise CaptureError(f"{self.path}: no capture in this directory{reason}")
         rings: dict[str, str] = {}
         for name in self.files:
-            rings.setdefault(_ring(name), name)
+            rings.setdefault(ring_of(name), name)
         self.other_points = other_points(rings)
         """Files whose traffic another file shows, too."""
-        self._offsets = {_ring(one.path): one.common.offset for one in self.other_points}
+        self._offsets = {ring_of(one.path): one.common.offset for one in self.other_points}
         """How far the clocks of their rings are ahead."""
-        self._waiting = [(time - self._offsets.get(_ring(name), 0), name) for time, name in self._waiting]
+        self._waiting = [(time - self._offsets.get(ring_of(name), 0), name) for time, name in self._waiting]
         self._waiting.sort(key=lambda one: one[0], reverse=True)
 
     @property
@@ -197,7 +197,7 @@ class MergedCaptures:
         except CaptureError as error:
             self._errors.append(error)
             return
-        ring = _ring(path)
+        ring = ring_of(path)
         used = {file.place: file.ring for file in self._open}
         begin = OTHER_POINT // PLACES if ring in self._offsets else 0
         free = range(begin, begin + OTHER_POINT // PLACES)

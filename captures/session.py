@@ -31,7 +31,7 @@ from rdmascope.dissect.units import plural
 from .capture_points import OtherPoint
 from .errors import CaptureError
 from .formats.streams import Limits
-from .merge import MergedCaptures, first_of, open_captures
+from .merge import MergedCaptures, first_of, open_captures, ring_of
 from .open import CaptureFile, Follow
 from .places import Places
 from .read_ahead import ahead, processors
@@ -380,6 +380,10 @@ class Session:
         except CaptureError as error:
             raise CaptureError(f"{problem}; {error}") from None
         raise CaptureError(f"{self.path}: {problem}")
+
+    def ring(self, path: str) -> tuple[str, ...]:
+        """The files that were read, of the ring that one of them belongs to, in order."""
+        return tuple(one for one in self._files if ring_of(one) == ring_of(path))
 
     def remarks(self) -> list[str]:
         """Which files of a directory were passed over, and which were captured elsewhere: a line each."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,11 +12,13 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.captures.merge import expand
 from rdmascope.captures.output import check_outputs, write_output
+from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Session
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.service_levels import FAIL, UNDECIDABLE, ServiceLevel, parse_service_level
 from rdmascope.dissect.measure.undecoded import undecoded
+from rdmascope.dissect.records.comparison import points_records
 from rdmascope.dissect.records.report import capture_point_record, report_records
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -24,12 +26,13 @@ from rdmascope.dissect.units import plural, size
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import Parsed, filter_options
-from ..reading import follow_options, following, opened, recognition_options
+from ..reading import Reading, analyzer_options, follow_options, following, opened, recognition_options
 from ..terminal import complain, console, paged, print_json, say, show
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from rdmascope.captures.comparison import PointsCompared
     from rdmascope.captures.condition import Condition
     from rdmascope.captures.questions import GroupKey, Questions
 
@@ -113,8 +116,8 @@ def command(
 
     FILE is a pcap, pcapng or ERF file, plain or compressed, a directory of such files, or - for standard input.
     Several files are read as one capture in time order, unless --each is given.  Where two files show the same
-    traffic, as captures taken at the client and at the server do, it is read from the one that is named first, and
-    their clocks are compared.
+    traffic, as captures taken at the client and at the server do, it is read from the one that is named first, their
+    clocks are compared, and the slowest RPCs are listed with their times at both capture points.
 
     Example: a client lost packets.  What did it cost?
 
@@ -169,6 +172,8 @@ def command(
       histogram    RPCs with a latency of low_ns up to high_ns
       throughput   RPCs and bytes in equal intervals
       undecoded    what was ignored or is damaged, and why
+      points, points_procedure, points_rpc
+                   of each two capture points, as in rdmascope compare --rpcs
     With --by, --over-time and --slo: group, interval, service_level.
 
     Questions in place of the page: --by groups RPCs, --over-time draws latencies against time, and --slo judges service
@@ -224,10 +229,11 @@ def command(
                 del table  # Or its RPCs would live until the next batch is analysed.
             if condition is not None:
                 reading.refuse(condition.problem(reading))
+            points = _at_other_points(reading, ports, force) if condition is None else []
             if as_json:
-                print_records(reading, gathered, condition)
+                print_records(reading, gathered, condition, points)
             else:
-                print_page(reading, gathered, everything, pager and not follow, condition)
+                print_page(reading, gathered, everything, pager and not follow, condition, points)
             reading.check()
         except CaptureError as error:
             complain(str(error))
@@ -238,6 +244,16 @@ def command(
         click.get_current_context().exit(EXIT_FOUND)
     if UNDECIDABLE in verdicts:
         click.get_current_context().exit(EXIT_NOTHING_JUDGED)
+
+
+def _at_other_points(reading: Session, ports: tuple[int, ...], force: str | None) -> list[PointsCompared]:
+    """The RPCs at both of two capture points, of captures that have such."""
+    if not reading.other_points or holds_tables(reading.paths[0]):
+        return []
+    from rdmascope.captures.comparison import at_other_points
+
+    options = analyzer_options(ports, force, contents=False)
+    return [*at_other_points(reading, lambda paths: Reading(paths, options))]
 
 
 def _check_sort(sort: str | None, by: tuple[GroupKey, ...]) -> None:
@@ -350,15 +366,27 @@ class Read(Protocol):
 
 
 def print_page(
-    reading: Read, gathered: Gathered, everything: bool = False, pager: bool = False, condition: Condition | None = None
+    reading: Read,
+    gathered: Gathered,
+    everything: bool = False,
+    pager: bool = False,
+    condition: Condition | None = None,
+    points: Sequence[PointsCompared] = (),
 ) -> None:
-    """The report for people."""
+    """The report for people; ``points``: the same RPCs at other capture points."""
     out = console()
     with paged(out, pager):
-        _print_sections(out, reading, gathered.facts(reading.analyzer, _error(reading)), everything, condition)
+        _print_sections(out, reading, gathered.facts(reading.analyzer, _error(reading)), everything, condition, points)
 
 
-def _print_sections(out: Console, reading: Read, facts: Facts, everything: bool, condition: Condition | None) -> None:
+def _print_sections(
+    out: Console,
+    reading: Read,
+    facts: Facts,
+    everything: bool,
+    condition: Condition | None,
+    points: Sequence[PointsCompared],
+) -> None:
     from rich.text import Text
 
     from ..views import report as views
@@ -396,6 +424,7 @@ def _print_sections(out: Console, reading: Read, facts: Facts, everything: bool,
              views.procedures_view(statistics.procedures(), out.width, everything)),
             ("Slowest", "by latency; rdmascope show FILE --rpc N has each in full",
              views.slowest_view(slowest, out.width) if slowest else None),
+            *_points_sections(points, len(slowest), out.width),
             ("Without a reply", "by the time until the capture ended", unanswered_view(facts)),
             ("Clients", "by the time that they waited", clients_view(facts)),
             ("Latency", "RPCs by latency", views.histogram_view(statistics, out.width)),
@@ -415,14 +444,32 @@ def _print_sections(out: Console, reading: Read, facts: Facts, everything: bool,
             show(out, Text(), heading(title, remark), view)
 
 
-def print_records(reading: Read, gathered: Gathered, condition: Condition | None = None) -> None:
-    """The report for scripts."""
+def _points_sections(
+    points: Sequence[PointsCompared], limit: int, width: int
+) -> Iterator[tuple[str, str, RenderableType | None]]:
+    """The slowest RPCs at each two capture points."""
+    from ..views.compare import slowest_view
+
+    for found in points:
+        remark = "the slowest by what the client waited; rdmascope compare CLIENT SERVER has each procedure"
+        yield "At both capture points", remark, slowest_view(found, limit, width)
+
+
+def print_records(
+    reading: Read,
+    gathered: Gathered,
+    condition: Condition | None = None,
+    at_points: Sequence[PointsCompared] = (),
+) -> None:
+    """The report for scripts; ``at_points``: the same RPCs at other capture points."""
     names = reading.analyzer.addresses
     points = [capture_point_record(one.path, one.first, one.common, names, one.whole) for one in reading.other_points]
     facts = gathered.facts(reading.analyzer, _error(reading))
     words = "" if condition is None else str(condition)
     for record in chain(points, report_records(facts, reading.analyzer, diagnose(facts), words)):
         print_json({**reading.placed(record), "file": reading.path})
+    for record in chain.from_iterable(points_records(found, each=True) for found in at_points):
+        print_json(record)
 
 
 def _error(reading: Read) -> str:

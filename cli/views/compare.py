@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import nlargest
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.captures.comparison import PointsCompared, RunsCompared
@@ -44,6 +46,39 @@ def points_view(found: PointsCompared) -> RenderableType:
         ]
     lines += [Text(), heading("Seen at one point only"), *_lone(found)]
     return Group(*lines)
+
+
+def slowest_view(found: PointsCompared, limit: int, width: int) -> RenderableType | None:
+    """The RPCs that the client waited longest for, at both points; None where there is none."""
+    slowest = nlargest(limit, found.rpcs.each(), key=lambda rpc: rpc.waited)
+    if not slowest:
+        return None
+    wide = width >= WIDE
+    parts = ("there", "back", *(("server", "read_network", "client") if wide else ()))
+    rows: list[list[Cell]] = [
+        [
+            rpc.name,
+            str(rpc.client_number),
+            str(rpc.server_number),
+            *([f"{rpc.xid:#010x}"] if wide else []),
+            Text(duration(rpc.waited), "bold"),
+            duration(rpc.at_server),
+            *(duration(getattr(rpc, part)) for part in parts),
+        ]
+        for rpc in slowest
+    ]
+    columns = ["client #", "server #", *(["xid"] if wide else []), "waited", "at server", "there", "back"]
+    grid = Grid(["procedure"], columns + (["server", "Reads", "client"] if wide else []), rows, flexible=0)
+    total = found.rpcs.total
+    lines = [
+        Text.assemble("at the client (client #): ", (harmless_line(found.client), "bold")),
+        Text.assemble("at the server (server #): ", (harmless_line(found.server), "bold")),
+        Text(_clocks(found)),
+    ]
+    verdict = [] if total is None else [Text(_verdict(total))]
+    return Group(
+        *(Padding(line, (0, 0, 0, 2)) for line in lines), grid, *(Padding(one, (0, 0, 0, 2)) for one in verdict)
+    )
 
 
 def _clocks(found: PointsCompared) -> str:

@@ -78,13 +78,13 @@ class Sightings:
         self.addresses = addresses
         self._parts: list[Rows] = []
 
-    def add(self, batch: FrameBatch) -> None:
-        """Take note of a batch's packets."""
+    def add(self, batch: FrameBatch, before: int = 0) -> None:
+        """Take note of a batch's packets; ``before``: frames of files before that of the batch."""
         located = locate(batch, self.addresses)
         for rows, seen, ends in _seen(batch, located, self.addresses):
             part = np.zeros(len(rows), _SIGHT)
             part["hash"], part["time"] = seen["hash"], seen["time"]
-            part["frame"] = batch.rows["number"][rows]
+            part["frame"] = batch.rows["number"][rows].astype(np.int64) + before
             part["source"], part["destination"] = ends["source"], ends["destination"]
             self._parts.append(part)
 

@@ -33,7 +33,7 @@ _FRAMES = "array of integer"
 TYPES: dict[str, RecordType] = {
     "points": RecordType(
         "Two captures of the same traffic, at two points.",
-        "`compare`",
+        "`compare`, `report`",
         {
             "client_capture": ("string", "the capture that calls pass first"),
             "server_capture": ("string", "the other one"),
@@ -54,7 +54,7 @@ TYPES: dict[str, RecordType] = {
     ),
     "points_procedure": RecordType(
         "Where the time of one procedure's RPCs went, between two capture points.",
-        "`compare`",
+        "`compare`, `report`",
         {
             "procedure": ("string", "program, version and procedure, or the operations of a COMPOUND"),
             **objects("phases", "object", "its RPCs", PHASES),
@@ -62,7 +62,7 @@ TYPES: dict[str, RecordType] = {
     ),
     "points_rpc": RecordType(
         "An RPC that two capture points saw: when, and where its time went.",
-        "`compare --rpcs`",
+        "`compare --rpcs`, `report`",
         {
             "procedure": ("string", "program, version and procedure, or the operations of a COMPOUND"),
             "xid": ("integer", "its XID"),

@@ -166,3 +166,39 @@ def test_a_damaged_capture_is_compared_as_far_as_it_goes(tmp_path: Path) -> None
     assert "The same traffic" in page.stdout and page.stderr.count("\n") == 1
     page = run("compare", str(client), str(tmp_path / "none.pcap"))
     assert page.exit_code == 2 and "none.pcap" in page.stderr
+
+
+def test_a_report_of_both_has_each_rpc_at_both(tmp_path: Path) -> None:
+    frames = at_server()
+    client, server = saved(at_client(frames), tmp_path / "a.pcap"), saved(frames, tmp_path / "b.pcap", OFFSET)
+    records = objects("report", str(server), str(client))
+    (both,) = (one for one in records if one["type"] == "points")
+    assert (both["client_capture"], both["server_capture"]) == (str(client), str(server))
+    (capture,) = (one for one in records if one["type"] == "capture")
+    each = [one for one in records if one["type"] == "points_rpc"]
+    assert [one["client_rpc"] for one in each] == [*range(1, RPCS + 1)] and capture["rpcs"] == RPCS
+    noise = 100_000
+    for one in each:
+        assert abs(one["server_time_ns"] - one["client_time_ns"] - OFFSET - LINK) < noise
+        assert max(abs(one[way] - LINK) for way in ("there_ns", "back_ns")) < one["way_error_ns"] + noise
+        assert abs(one["client_latency_ns"] - one["server_latency_ns"] - 2 * LINK) < noise
+    page = run("report", str(client), str(server)).stdout
+    assert page.count("NFSv3 NULL") >= RPCS and "At both capture points" in page
+    for alone in (("report", str(client)), ("report", str(client), str(server), "--connection", "1")):
+        assert "At both capture points" not in run(*alone).stdout
+
+
+def test_points_whose_files_are_rings(tmp_path: Path) -> None:
+    """Each point's files are read one after the other, and what was lost has its number among all of them."""
+    frames = at_server()
+    here = at_client(frames)
+    lost = 30
+    there = [frame for frame in frames if frame.data != here[lost].data]
+    paths = []
+    for name, seen, offset in (("client", here, 0), ("server", there, OFFSET)):
+        for number in range(2):
+            part = seen[number * 20 : 20 if number == 0 else None]
+            paths.append(str(saved(part, tmp_path / f"{name}_0000{number}_20260101000000.pcap", offset)))
+    (both,) = (one for one in objects("report", *paths) if one["type"] == "points")
+    assert both["lost_to_server_frames"] == [lost + 1] or both["missed_by_server_frames"] == [lost + 1]
+    assert both["packets_at_both"] == len(frames) - 1
