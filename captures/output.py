@@ -27,9 +27,13 @@ def refuse_inputs(output: str | os.PathLike[str], inputs: Iterable[str]) -> None
             raise CaptureError(f"{os.fspath(output)}: would overwrite what is read; write to another file")
 
 
+STANDARD_INPUT = "/dev/stdin"
+"""Where standard input is a file, it is that file."""
+
+
 def _files_of(given: str) -> Iterable[str]:
     if given == "-":
-        return ()
+        return [STANDARD_INPUT]
     try:
         return [given, *(path for path, listed in expand(given) if listed)]
     except CaptureError:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rdmascope.captures.library import Capture, read
     from rdmascope.captures.live.session import LiveSession, watch
     from rdmascope.captures.session import Session
+    from rdmascope.cli.page.write import write_page
     from rdmascope.dissect.audit.finding import Finding
     from rdmascope.dissect.diagnosis.diagnose import Diagnosis
     from rdmascope.dissect.diagnosis.statement import Statement
@@ -81,6 +82,7 @@ _PLACES = {
     "reassembled_call": "dissect.rpcrdma.reassembly",
     "reassembled_reply": "dissect.rpcrdma.reassembly",
     "watch": "captures.live.session",
+    "write_page": "cli.page.write",
 }
 """Name -> the module that has it, imported when the name is used first."""
 
@@ -123,6 +125,7 @@ __all__ = [
     "reassembled_call",
     "reassembled_reply",
     "watch",
+    "write_page",
 ]
 
 

@@ -78,6 +78,22 @@ def test_findings_are_those_of_the_command() -> None:
         rdmascope.read(EVERYTHING).findings("V9-X")
 
 
+def test_a_page_is_that_of_the_command(tmp_path: Path) -> None:
+    pytest.importorskip("bokeh")
+    capture = rdmascope.read(LONG_CALLS)
+    size = rdmascope.write_page(capture, tmp_path / "page.html")
+    subprocess.run(
+        [sys.executable, "-m", "rdmascope", "report", LONG_CALLS, "-o", str(tmp_path / "other.html")], check=True
+    )
+    ours, theirs = ((tmp_path / name).read_text() for name in ("page.html", "other.html"))
+    assert size == len(ours.encode()) and ours.split("<script")[0] == theirs.split("<script")[0]
+    rdmascope.write_page(capture, tmp_path / "page.html", where=["procedure = 'COMPOUND'"], top=1, audit=False)
+    short = (tmp_path / "page.html").read_text()
+    assert "procedure = &#x27;COMPOUND&#x27;" in short and "Not judged here" in short
+    with pytest.raises(rdmascope.CaptureError, match="would overwrite what is read"):
+        rdmascope.write_page(capture, LONG_CALLS)
+
+
 @pytest.mark.parametrize("name", rdmascope.TABLES)
 def test_columns_of_a_table_have_one_length_and_their_types(name: str) -> None:
     table = rdmascope.TABLES[name]

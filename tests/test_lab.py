@@ -60,9 +60,12 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("changed", "again"),
     [
-        ("tests/lab/recipe/rootfs.sh", {"rootfs", "disk"}),
-        ("tests/lab/recipe/kernel.sh", {"kernel", "initramfs", "disk"}),
-        ("tests/lab/recipe/disk.sh", {"disk"}),
+        ("tests/lab/recipe/rootfs.sh", {"rootfs", "disk", "disk-6.12"}),
+        (
+            "tests/lab/recipe/kernel.sh",
+            {"kernel", "initramfs", "disk", "kernel-6.12", "initramfs-6.12", "disk-6.12"},
+        ),
+        ("tests/lab/recipe/disk.sh", {"disk", "disk-6.12"}),
         ("tests/lab/recipe/project.sh", {"project"}),
         ("cli/main.py", {"project"}),
     ],
@@ -76,13 +79,30 @@ def test_a_change_makes_only_what_is_made_from_it(recipe: Path, changed: str, ag
 
 
 def test_what_was_made_is_not_made_again(recipe: Path) -> None:
-    assert build.stale() == build.keys()
+    assert build.stale(build.KERNELS) == build.keys()
     for name, key in build.keys().items():
         (build.WORK / name).mkdir(parents=True)
         (build.WORK / name / "key").write_text(key)
     assert build.stale() == {}
     (build.WORK / "disk" / "key").write_text("of another recipe")
+    (build.WORK / "disk-6.12" / "key").write_text("of another recipe")
     assert build.stale().keys() == {"disk"}
+    assert build.stale(["6.12"]).keys() == {"disk-6.12"}
+
+
+def test_a_scenario_is_played_with_each_kernel_that_it_names() -> None:
+    assert runner.kernels("nfs", {}, smoke=False) == [{}, {"client": "6.12"}, {"server": "6.12"}]
+    assert runner.kernels("mount", {}, smoke=False) == runner.kernels("nfs", {}, smoke=True) == [{}]
+    assert runner.kernels("nfs", {"server": "6.12"}, smoke=True) == [{"server": "6.12"}]
+    assert runner.run_name("nfs", "rxe", {"client": "6.12"}) == "nfs-rxe-client-6.12"
+    assert runner.wanted_kernels({"client": "6.12"}) == {"6.1", "6.12"}
+
+
+def test_a_guest_boots_the_kernel_that_is_asked_for(tmp_path: Path) -> None:
+    words = guests.command(tmp_path, tmp_path, tmp_path, "server", "rxe", kernel="6.12")
+    assert str(tmp_path / "kernel-6.12" / "vmlinuz") in words
+    assert any(f"file={tmp_path / 'disk-6.12' / 'root.ext4'}," in word for word in words)
+    assert str(tmp_path / "kernel" / "vmlinuz") in guests.command(tmp_path, tmp_path, tmp_path, "server", "rxe")
 
 
 def test_a_recipe_that_fails_leaves_what_was_there(recipe: Path) -> None:
@@ -119,7 +139,7 @@ def test_guests_that_hang_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_guest_that_breaks_down_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def boot(parts: Path, folder: Path, wire: Path, role: str, transport: str, between: bool) -> list[str]:
+    def boot(parts: Path, folder: Path, wire: Path, role: str, *_: object) -> list[str]:
         return ["true"] if role == "server" else ["sleep", "1000"]
 
     monkeypatch.setattr(guests, "command", boot)

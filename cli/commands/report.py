@@ -11,7 +11,6 @@ import click
 from rdmascope.captures import CaptureError
 from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.captures.merge import expand
-from rdmascope.captures.output import check_outputs, write_output
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Session
 from rdmascope.dissect.diagnosis.diagnose import diagnose
@@ -89,7 +88,9 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", parse_service_leve
     metavar="PAGE.html",
     help="Write a page to share instead: diagnosis, charts, tables and single RPCs in one HTML file (extra 'html').",
 )
-@click.option("--audit", is_flag=True, help="With -o: also judge both ends by the rules of the audit; takes longer.")
+@click.option(
+    "--audit/--no-audit", default=True, help="With -o: judge both ends by the rules of the audit.  [default: audit]"
+)
 @filter_options
 @follow_options
 @recognition_options
@@ -197,7 +198,7 @@ def command(
         if each or as_json or keys or over_time or levels:
             words = "-o writes one page; leave --each and --json out, and --by, --over-time and --slo"
             raise click.UsageError(words, click.get_current_context())
-        write_page(files, output, top, audit, opened(files, ports, force, follow=following(follow, idle)), condition)
+        _write_page(files, output, top, audit, opened(files, ports, force, follow=following(follow, idle)), condition)
         return
     by = tuple(dict.fromkeys(key for some in keys for key in some))
     _check_sort(sort, by)
@@ -325,25 +326,13 @@ def _print_answer_records(reading: Read, asked: Questions, sort: str | None, con
             print_json({**interval_record(interval), **common})
 
 
-def write_page(
+def _write_page(
     files: Sequence[str], output: str, top: int, audit: bool, reading: Session, condition: Condition | None
 ) -> None:
-    """The report as an HTML page.  Raises CaptureError where it cannot be written, or the capture is damaged."""
-    from ..page.charts import check_installed
+    from ..page.write import check_page, write_page_of
 
-    check_installed()
-    check_outputs([output], files)
-    from ..page.document import page_html
-    from ..page.gathered import PageFacts
-
-    page = PageFacts(reading, top, condition, audit)
-    if condition is not None:
-        reading.refuse(condition.problem(reading))
-    if not reading.analyzer.packets:
-        reading.check()
-    html = page_html(page)
-    write_output(output, html, files)
-    say(f"{output}: {size(len(html.encode()))}")
+    check_page(output, files)
+    say(f"{output}: {size(write_page_of(reading, output, files, top, audit, condition))}")
     reading.check()
 
 

@@ -18,6 +18,8 @@ UNITS = ((7_200, 3600.0, "hours"), (300, 60.0, "minutes"), (0.5, 1.0, "seconds")
 LEFT = 72
 """Pixels beside the charts: so that all begin at one place."""
 SHADES = 256
+FAR = 4
+"""A limit so many times as high as what was ever in use is said, not drawn."""
 
 
 def check_installed() -> None:
@@ -107,19 +109,28 @@ class Charts:
 
     def outstanding(self, calls: PeakSeries | None, slots: PeakSeries | None) -> None:
         """Credits and slots in use."""
-        if calls is None and slots is None:
+        drawn = [one for one in (calls, slots) if one is not None]
+        if not drawn:
             return
+        highest = max(1, *(int(one.values.max()) for one in drawn))
+        far = []
+        """What is too far above all that is in use: it would press the rest to the ground."""
         figure = self._figure("Credits and slots in use", 150)
-        if calls is not None:
-            known = calls.limits[~np.isnan(calls.limits)]
-            # A limit far above what is in use would press all else to the ground.
-            if len(known) and known.min() <= 4 * max(1, int(calls.values.max())):
-                self._steps(figure, calls.starts, calls.width, calls.limits, "limit", "credits allowed")
-            values = calls.values.astype(np.float64)
-            self._steps(figure, calls.starts, calls.width, values, "credits", "calls outstanding")
-        if slots is not None:
-            values = slots.values.astype(np.float64)
-            self._steps(figure, slots.starts, slots.width, values, "slots", "slots in use")
+        for data, limit, name, label in (
+            (calls, "credits allowed", "credits", "calls outstanding"),
+            (slots, "slots allowed", "slots", "slots in use"),
+        ):
+            if data is None:
+                continue
+            known = data.limits[~np.isnan(data.limits)]
+            if len(known) and known.min() <= FAR * highest:
+                self._steps(figure, data.starts, data.width, data.limits, f"{name}-limit", limit)
+            elif len(known):
+                low, high = int(known.min()), int(known.max())
+                far.append(f"{limit}: {low:,}" + (f" to {high:,}" if high > low else ""))
+            self._steps(figure, data.starts, data.width, data.values.astype(np.float64), name, label)
+        if far:
+            figure.title.text += f" ({', '.join(far)}, far above)"
 
     def retransmissions(self, data: Series, packets: Any) -> None:
         """Packets that were retransmitted."""

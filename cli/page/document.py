@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rdmascope.dissect.audit.result import Result
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import Facts
 from rdmascope.dissect.measure.undecoded import undecoded
-from rdmascope.dissect.transport.retransmissions import MAX_RETRANSMISSIONS
 from rdmascope.dissect.units import count, moment, plural
 
 from ..views import report as report_views
@@ -148,7 +146,10 @@ def _over_time(page: PageFacts, data: list[str], tables: Sequence[Breaking]) -> 
         )
     if breakdown.highest_slot is not None:
         remarks.append(f"The highest NFSv4.1 slot used is {breakdown.highest_slot}.")
-    remarks += _retransmission_remarks(facts, int(packets.sum()))
+    if not packets.any():
+        remarks.append("No packet was retransmitted.")
+    if facts.evicted:
+        remarks.append(f"Retransmissions of {plural(facts.evicted, 'evicted connection')} are not drawn.")
     described = (
         "Charts on one axis of time: latency as a heat map with percentiles, RPCs and bytes per second, credits and"
         " slots in use, packets retransmitted. The tables below have their numbers; the fields above select a span of"
@@ -172,20 +173,6 @@ def _over_time(page: PageFacts, data: list[str], tables: Sequence[Breaking]) -> 
         tag("figcaption", text(" ".join(remarks))),
     )
     return form + figure + tag("noscript", tag("p", "The charts need JavaScript; the tables do not."))
-
-
-def _retransmission_remarks(facts: Facts, drawn: int) -> Iterator[str]:
-    """``drawn``: packets in the chart."""
-    packets = sum(end.retransmitted.packets for one in facts.healths.values() for end in one.directions)
-    if not packets:
-        yield "No packet was retransmitted."
-    elif drawn < packets:
-        yield (
-            f"Of {count(packets)} retransmitted packets {count(drawn)} are drawn, those whose moment is known:"
-            f" requests, and of each sender the last {count(MAX_RETRANSMISSIONS)} recoveries."
-        )
-    if facts.evicted:
-        yield f"Retransmissions of {plural(facts.evicted, 'evicted connection')} are not drawn."
 
 
 def _examples(page: PageFacts, chosen: Chosen) -> list[tuple[str, str, str]]:

@@ -12,7 +12,6 @@ from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.measure.time_cells import BINS_SHIFT, NO_LIMIT, Peaks, TimeCells, peaked, widened
 from rdmascope.dissect.percentiles import bin_edges
 from rdmascope.dissect.transport.health import TransportHealth
-from rdmascope.dissect.transport.retransmissions import DUPLICATE
 
 INTERVALS = 240
 """At most, of the charts."""
@@ -130,14 +129,9 @@ def peak_series(peaks: Peaks | None, first_time: int) -> PeakSeries | None:
 
 
 def retransmissions(healths: Iterable[TransportHealth], start: int, width: int, count: int) -> Int64s:
-    """Packets retransmitted in each of ``count`` intervals from ``start`` (ns) on, as far as each is remembered."""
-    found = [
-        ((one.retransmission_time - start) // width, one.packets)
-        for health in healths
-        for one in health.retransmissions
-        if one.retransmission_time is not None and one.cause != DUPLICATE
-    ]
+    """Packets retransmitted in each of ``count`` intervals from ``start`` (ns) on."""
+    found = [one for health in healths for end in health.directions for one in end.retransmission_times]
     sums = np.zeros(count, np.int64)
-    for at, packets in found:
-        sums[min(max(0, at), count - 1)] += packets
+    for time, packets in found:
+        sums[min(max(0, (time - start) // width), count - 1)] += packets
     return sums

@@ -17,6 +17,7 @@ from ..measure.statistics import ProcedureKey, key_of_names
 from ..measure.time_cells import Peaks, TimeCells
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY
+from ..rpcrdma.slot_targets import NOT_KNOWN, slots_allowed
 from .outstanding import CallsOutstanding, columns_of
 
 MAX_GROUPS = 512
@@ -89,7 +90,8 @@ class Breakdown:
         self.outstanding: Peaks | None = None
         """Calls outstanding on one connection, and the credits that allow them; None before the first RPC."""
         self.slots: Peaks | None = None
-        """Requests outstanding in one NFSv4.1 session, each of which takes a slot."""
+        """Requests outstanding in one NFSv4.1 session, each of which takes a slot, and the slots that its server allows
+        it."""
         self.highest_slot: int | None = None
         """The highest number of a slot that was used."""
         self._learner = learner
@@ -141,7 +143,7 @@ class Breakdown:
             one.merge_smallest()
         if len(self._latest) > len(self.files.codes):
             self._latest = {key: one for key, one in self._latest.items() if key in self.files.codes}
-        self._add_slots(rows, fields.columns["session"][which], fields.columns["slot"][which])
+        self._add_slots(table, rows, which, fields.columns["session"][which], fields.columns["slot"][which])
 
     def finish(self) -> None:
         """No more RPC comes; to be called after ``RpcFacts.at_limit`` has ended its count."""
@@ -183,19 +185,30 @@ class Breakdown:
             found.append(self.files.code(key))
         return np.array(found, np.int64)
 
-    def _add_slots(self, rows: NDArray[np.void], sessions: NDArray[np.object_], slots: NDArray[np.object_]) -> None:
+    def _add_slots(
+        self,
+        table: RpcTable,
+        rows: NDArray[np.void],
+        which: Int64s,
+        sessions: NDArray[np.object_],
+        slots: NDArray[np.object_],
+    ) -> None:
+        """``which``: places of ``rows`` in the table."""
         there = np.array([one is not None for one in slots.tolist()], np.bool_)
         there &= (rows["call_frame"] > 0) & (rows["reply_frame"] > 0)
         if not there.any():
             return
         rows = rows[there]
+        chosen = np.zeros(len(table), np.bool_)
+        chosen[which[there]] = True
+        allowed = slots_allowed(table, chosen)
         if self.slots is None:
             self.slots = Peaks(self.total.start)
         self.highest_slot = max(self.highest_slot or 0, int(slots[there].max()))
         places: dict[tuple[bytes, int], list[int]] = {}
         for at, key in enumerate(zip(sessions[there].tolist(), rows["caller"].tolist(), strict=True)):
             places.setdefault(key, []).append(at)
-        unknown = np.full(len(rows), -1)
+        unknown = np.full(len(rows), NOT_KNOWN)
         for key, mine in places.items():
             one = self._sessions.get(key)
             if one is None:
@@ -204,4 +217,4 @@ class Breakdown:
                 one = self._sessions[key] = CallsOutstanding(self.slots.add)
             these = np.array(mine)
             times = rows["call_time"][these], rows["reply_end"][these]
-            one.add(columns_of(*times, unknown[these], unknown[these]))
+            one.add(columns_of(*times, unknown[these], allowed[these]))

@@ -36,6 +36,8 @@ class DirectionHealth:
     """Payload, retransmissions included."""
     retransmitted: Tally
     """Packets (iWARP: segments) that were retransmitted, wherever the first transmission was lost; no copies."""
+    retransmission_times: tuple[tuple[int, int], ...]
+    """When those of ``retransmitted`` were sent: moments (ns) and packets, in intervals as ``PacketTimes`` has them."""
     original_captured: Tally
     """Those of which an earlier transmission is in the capture, and copies."""
     original_missing: Tally

@@ -13,6 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
+
+from ..arrays import Int64s
+from .packet_times import PacketTimes
+
 MAX_RETRANSMISSIONS = 4096
 """Single ones that are remembered of each sender, the last ones; all are counted."""
 
@@ -47,6 +52,7 @@ class Tally:
 
 
 NONE = Tally()
+NO_TIMES: Int64s = np.empty(0, np.int64)
 NO_TALLIES: Mapping[str, Tally] = MappingProxyType({})
 
 
@@ -150,7 +156,7 @@ class OpenRetransmission:
 class SenderLedger:
     """What one end of a connection retransmitted, always up to date."""
 
-    __slots__ = ("_counts", "_original_captured", "_original_missing", "_recent", "late")
+    __slots__ = ("_counts", "_original_captured", "_original_missing", "_recent", "_times", "late")
 
     def __init__(self) -> None:
         self._counts: Counter[str] | None = None
@@ -159,6 +165,7 @@ class SenderLedger:
         self._original_captured: Mapping[str, Tally] = NO_TALLIES
         self._original_missing: Mapping[str, Tally] = NO_TALLIES
         self._recent: deque[OpenRetransmission] | None = None
+        self._times: PacketTimes | None = None
 
     @property
     def counts(self) -> Counter[str]:
@@ -177,25 +184,30 @@ class SenderLedger:
         self.recent.append(one)
         self._count_one(one.cause, 1)
 
-    def grow(self, one: OpenRetransmission, original_captured: Tally, original_missing: Tally) -> None:
-        """More packets of it."""
+    def grow(self, one: OpenRetransmission, original_captured: Tally, original_missing: Tally, times: Int64s) -> None:
+        """More packets of it, sent at these times (ns)."""
         one.original_captured += original_captured
         one.original_missing += original_missing
-        self.add(one.cause, original_captured, original_missing)
+        self.add(one.cause, original_captured, original_missing, times)
 
     def recast(self, one: OpenRetransmission, cause: str) -> None:
-        """It has another cause than it seemed to have."""
-        self.add(one.cause, NONE - one.original_captured, NONE - one.original_missing)
+        """It has another cause than it seemed to have: its packets do count, where they did not."""
+        self.add(one.cause, NONE - one.original_captured, NONE - one.original_missing, NO_TIMES)
         self._count_one(one.cause, -1)
+        packets = (one.original_captured + one.original_missing).packets if one.cause in (LATE, DUPLICATE) else 0
         one.cause = cause
-        self.add(cause, one.original_captured, one.original_missing)
+        self.add(cause, one.original_captured, one.original_missing, np.full(packets, one.time or 0))
         self._count_one(cause, 1)
 
-    def add(self, cause: str, original_captured: Tally, original_missing: Tally) -> None:
-        """Count packets, of responses for example, that are no retransmission by themselves."""
+    def add(self, cause: str, original_captured: Tally, original_missing: Tally, times: Int64s) -> None:
+        """Count packets, of responses for example, that are no retransmission by themselves, with their times (ns)."""
         if cause == LATE:
             self.late += original_missing.packets
             return
+        if cause != DUPLICATE and len(times):
+            if self._times is None:
+                self._times = PacketTimes()
+            self._times.add(times)
         self._original_captured = _with(self._original_captured, cause, original_captured)
         self._original_missing = _with(self._original_missing, cause, original_missing)
 
@@ -236,6 +248,11 @@ class SenderLedger:
         if not self._original_captured and not self._original_missing:
             return NONE
         return sum((tally for cause, tally in self.causes.items() if cause != DUPLICATE), NONE)
+
+    @property
+    def times(self) -> tuple[tuple[int, int], ...]:
+        """When those were sent, as ``PacketTimes.moments`` gives it."""
+        return () if self._times is None else self._times.moments()
 
     def __iter__(self) -> Iterator[OpenRetransmission]:
         """The last ones, in order."""

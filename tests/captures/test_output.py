@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -17,16 +19,16 @@ from rdmascope.captures.synth import shipped
 from rdmascope.cli.main import COMMANDS, main
 
 OVERWRITING = {
-    ("audit", "junit_file"): ["audit", "{file}", "--junit", "{file}"],
-    ("audit", "sarif_file"): ["audit", "{file}", "--sarif", "{file}"],
-    ("export", "output"): ["export", "{file}", "-o", "{file}"],
-    ("extract", "output"): ["extract", "{file}", "--where", "true", "-o", "{file}"],
+    ("audit", "junit_file"): ["audit", "{file}", "--junit", "{output}"],
+    ("audit", "sarif_file"): ["audit", "{file}", "--sarif", "{output}"],
+    ("export", "output"): ["export", "{file}", "-o", "{output}"],
+    ("extract", "output"): ["extract", "{file}", "--where", "true", "-o", "{output}"],
     ("files", "directory"): ["files", "{named}", "--extract", "{folder}"],
-    ("packets", "output"): ["packets", "{file}", "-w", "{file}"],
-    ("report", "output"): ["report", "{page}", "-o", "{page}"],
-    ("sql", "output"): ["sql", "{file}", "SELECT 1", "-o", "{file}"],
-    ("sql", "save"): ["sql", "{file}", "--save", "{file}"],
-    ("synth", "output"): ["synth", "{script}", "-o", "{script}"],
+    ("packets", "output"): ["packets", "{file}", "-w", "{output}"],
+    ("report", "output"): ["report", "{file}", "-o", "{output}"],
+    ("sql", "output"): ["sql", "{file}", "SELECT 1", "-o", "{output}"],
+    ("sql", "save"): ["sql", "{file}", "--save", "{output}"],
+    ("synth", "output"): ["synth", "{script}", "-o", "{output}"],
 }
 """What would overwrite what is read, for every option that names something to be written."""
 READ_NO_FILE = {("live", "path"), ("probe", "junit_file"), ("probe", "write_file"), ("extcap", "fifo")}
@@ -55,8 +57,9 @@ def test_every_output_is_known() -> None:
     assert options() == OVERWRITING.keys() | READ_NO_FILE
 
 
+@pytest.mark.parametrize("name", ["itself", "symbolic link", "hard link"])
 @pytest.mark.parametrize("option", OVERWRITING, ids=" ".join)
-def test_every_command_refuses_to_overwrite_what_it_reads(option: tuple[str, str], tmp_path: Path) -> None:
+def test_every_command_refuses_to_overwrite_what_it_reads(option: tuple[str, str], name: str, tmp_path: Path) -> None:
     file = tmp_path / "a.pcap.zst"
     shutil.copy(SAMPLES / "rxe-nfs-all.pcap.zst", file)
     folder = tmp_path / "files"  # Where the contents of /hello.txt would go.
@@ -65,10 +68,15 @@ def test_every_command_refuses_to_overwrite_what_it_reads(option: tuple[str, str
     shutil.copy(file, named)
     script = tmp_path / "a.toml"
     shutil.copy(next(iter(sorted((Path(shipped.__file__).parent / "scripts").glob("*.toml")))), script)
-    page = tmp_path / "a.html"
-    shutil.copy(file, page)
+    output = file if option[0] != "synth" else script
+    if name == "symbolic link":
+        output = tmp_path / "output"
+        output.symlink_to(script if option[0] == "synth" else file)
+    elif name == "hard link":
+        output = tmp_path / "output"
+        output.hardlink_to(script if option[0] == "synth" else file)
     before = contents(tmp_path)
-    values = {"page": page, "file": file, "folder": folder, "named": named, "script": script}
+    values = {"output": output, "file": file, "folder": folder, "named": named, "script": script}
     result = CliRunner().invoke(main, [one.format(**values) for one in OVERWRITING[option]])
     assert result.exit_code == 2, result.output
     assert len(result.stderr.splitlines()) == 1
@@ -123,6 +131,19 @@ def test_no_output_overwrites_what_is_read(arguments: list[str], tmp_path: Path)
     assert result.exit_code == 2, result.output
     assert hashlib.sha256(file.read_bytes()).digest() == before
     assert [path.name for path in tmp_path.iterdir()] == ["a.pcap.zst"]
+
+
+@pytest.mark.parametrize("command", ["export", "report", "extract"])
+def test_a_file_on_standard_input_is_an_input(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.pcap.zst"
+    shutil.copy(SAMPLES / "longcall-rxe.pcap.zst", file)
+    before = contents(tmp_path)
+    words = [command, "-", "-o", str(file), *(("--where", "true") if command == "extract" else ())]
+    program = [sys.executable, "-c", "from rdmascope.cli.main import main; main()", *words]
+    with file.open("rb") as stream:
+        done = subprocess.run(program, stdin=stream, capture_output=True, text=True)
+    assert (done.returncode, "would overwrite what is read" in done.stderr) == (2, True)
+    assert contents(tmp_path) == before
 
 
 def test_links_are_followed(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -34,8 +34,15 @@ class Result(NamedTuple):
         return all(check.holds for check in self.checks)
 
 
+USUAL: dict[str, str] = {}
+"""Kernels by role, where both boot the usual one."""
+
+
 def module(scenario: str) -> ModuleType:
-    """Has ``judge(outcome)``, and may have TRANSPORTS, SMOKE (transports), DEADLINE and WIRE_DELAY (seconds)."""
+    """Has ``judge(outcome)``; may have TRANSPORTS, SMOKE (transports), KERNELS, DEADLINE and WIRE_DELAY (seconds).
+
+    ``KERNELS`` are dictionaries from a role to its version; the scenario is played once with each.
+    """
     return importlib.import_module(f"{__package__}.scenarios.{scenario}")
 
 
@@ -46,6 +53,13 @@ def chosen(names: tuple[str, ...], transport: str | None, smoke: bool) -> Iterat
         ):
             if transport in (None, one):
                 yield name, one
+
+
+def kernels(scenario: str, given: Mapping[str, str], smoke: bool) -> list[dict[str, str]]:
+    """Which to play a scenario with; ``given``: what the command line asks for."""
+    if given:
+        return [dict(given)]
+    return [USUAL] if smoke else getattr(module(scenario), "KERNELS", [USUAL])
 
 
 def judged(outcome: guests.Outcome, judge: Callable[[guests.Outcome], Iterator[Check]]) -> list[Check]:
@@ -59,27 +73,36 @@ def judged(outcome: guests.Outcome, judge: Callable[[guests.Outcome], Iterator[C
     return checks
 
 
-def play(folder: Path, scenario: str, transport: str) -> Result:
+def run_name(scenario: str, transport: str, kernels: Mapping[str, str]) -> str:
+    return "-".join((scenario, transport, *(f"{role}-{version}" for role, version in kernels.items())))
+
+
+def play(folder: Path, scenario: str, transport: str, kernels: Mapping[str, str]) -> Result:
     begun = time.monotonic()
     scripts = {
         role: path
         for role in guests.MEMORY
         if (path := build.LAB / "scenarios" / f"{scenario}.{role}.sh").exists()
     }  # fmt: skip
-    with build.built(click.echo) as parts:
+    with build.built(click.echo, wanted_kernels(kernels)) as parts:
         guests.prepare(parts, folder, scripts)
     deadline = getattr(module(scenario), "DEADLINE", DEADLINE)
     wire_delay = getattr(module(scenario), "WIRE_DELAY", None)
-    outcome = guests.play(parts, folder, scenario, transport, deadline, wire_delay)
+    outcome = guests.play(parts, folder, scenario, transport, deadline, wire_delay, kernels)
     checks = judged(outcome, module(scenario).judge)
-    return Result(scenario, transport, checks, time.monotonic() - begun)
+    over = ", ".join((transport, *(f"{role} {version}" for role, version in kernels.items())))
+    return Result(scenario, over, checks, time.monotonic() - begun)
 
 
-def attempt(folder: Path, scripts: dict[str, Path], transport: str) -> None:
+def wanted_kernels(given: Mapping[str, str]) -> set[str]:
+    return {given.get(role, build.KERNELS[0]) for role in guests.MEMORY}
+
+
+def attempt(folder: Path, scripts: dict[str, Path], transport: str, kernels: Mapping[str, str]) -> None:
     """Play scripts that no scenario has yet; prints the client's log."""
-    with build.built(click.echo) as parts:
+    with build.built(click.echo, wanted_kernels(kernels)) as parts:
         guests.prepare(parts, folder, scripts)
-    outcome = guests.play(parts, folder, "attempt", transport, DEADLINE)
+    outcome = guests.play(parts, folder, "attempt", transport, DEADLINE, kernels=kernels)
     click.echo(outcome.text("client.log"))
     click.echo(f"{outcome.problem or 'both guests did their part'}; {outcome.seconds:.0f} s, {folder}")
     sys.exit(outcome.problem is not None)
@@ -112,6 +135,8 @@ def width() -> int | None:
 @click.option("--output", type=click.Path(path_type=Path), help="Where captures and logs go; work/runs without.")
 @click.option("--client", type=click.Path(exists=True, path_type=Path), help="Instead, play this script in the client.")
 @click.option("--server", type=click.Path(exists=True, path_type=Path), help="And this one in the server.")
+@click.option("--client-kernel", type=click.Choice(build.KERNELS), help="The version that the client boots.")
+@click.option("--server-kernel", type=click.Choice(build.KERNELS), help="The version that the server boots.")
 @click.option("--list", "listed", is_flag=True, help="Say what there is, and run nothing.")
 def main(
     scenario: tuple[str, ...],
@@ -120,6 +145,8 @@ def main(
     output: Path | None,
     client: Path | None,
     server: Path | None,
+    client_kernel: str | None,
+    server_kernel: str | None,
     listed: bool,
 ) -> None:
     """Play SCENARIOs, or all, in two guests each, and hold rdmascope's findings against what others counted."""
@@ -129,29 +156,34 @@ def main(
         return
     folder = (output or build.LAB / "work" / "runs").absolute()
     begun = time.monotonic()
+    given = {role: one for role, one in (("client", client_kernel), ("server", server_kernel)) if one}
     try:
-        with build.built(click.echo):
+        with build.built(click.echo, wanted_kernels(given)):
             click.echo(f"lab: ready after {time.monotonic() - begun:.0f} s")
         if client or server:
             scripts = {role: path for role, path in (("client", client), ("server", server)) if path}
-            attempt(folder / "attempt", scripts, transport or "rxe")
+            attempt(folder / "attempt", scripts, transport or "rxe", given)
         else:
-            play_all(chosen(scenario, transport, smoke), folder, begun)
+            runs = [
+                (name, over, one)
+                for name, over in chosen(scenario, transport, smoke)
+                for one in kernels(name, given, smoke)
+            ]
+            play_all(runs, folder, begun)
     except build.CannotRun as error:
         click.echo(f"lab: skipped, it cannot run here: {error}")
     except build.Broken as error:
         raise click.ClickException(str(error)) from None
 
 
-def play_all(scenarios: Iterable[tuple[str, str]], folder: Path, begun: float) -> None:
+def play_all(runs: Iterable[tuple[str, str, dict[str, str]]], folder: Path, begun: float) -> None:
     """Play them in turn, and print the table; exits with 1 where anything was not as expected."""
     results = []
-    for name, over in scenarios:
-        result = play(folder / f"{name}-{over}", name, over)
+    for name, transport, kernels in runs:
+        result = play(folder / run_name(name, transport, kernels), name, transport, kernels)
         results.append(result)
-        click.echo(
-            f"{name} over {over}: {'as expected' if result.holds else 'NOT as expected'}, {result.seconds:.0f} s"
-        )
+        verdict = "as expected" if result.holds else "NOT as expected"
+        click.echo(f"{name} over {result.transport}: {verdict}, {result.seconds:.0f} s")
     Console(width=width(), highlight=False).print(table(results))
     failed = [f"{result.scenario} over {result.transport}" for result in results if not result.holds]
     checks = [check for result in results for check in result.checks]

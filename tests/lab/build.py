@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,12 +37,19 @@ class Broken(Exception):
     """A part could not be made; the message says which, and has the end of its log."""
 
 
+KERNELS = ("6.1", "6.12")
+"""Those that apt has for Debian 12; the first is what guests boot unless a scenario wants another."""
+
+
 class Part(NamedTuple):
-    """``recipe/NAME.sh`` makes it, in an empty folder of its own, ``work/NAME/``."""
+    """``recipe/NAME.sh`` makes it, in an empty folder of its own, ``work/NAME/``.
+
+    A part that depends on the kernel has the version behind its name, unless it is the usual one: ``kernel-6.12``.
+    """
 
     name: str
     made_from: tuple[str, ...] = ()
-    """Other parts; the script finds their folders in variables of the same names."""
+    """Other parts; the script finds their folders in variables of the same names, without a version."""
     reads: Callable[[], Iterable[Path]] = tuple
     """Files beside the script."""
     variables: Callable[[], dict[str, str]] = dict
@@ -61,14 +68,35 @@ def sources() -> Iterator[Path]:
                 yield path
 
 
+def of_kernel(name: str, version: str) -> str:
+    """What a part that depends on the kernel is called."""
+    return name if version == KERNELS[0] else f"{name}-{version}"
+
+
+def _with_kernel(version: str) -> Iterator[Part]:
+    kernel = of_kernel("kernel", version)
+    yield Part(kernel, variables=lambda: {"version": version})
+    yield Part(of_kernel("initramfs", version), made_from=(kernel,), reads=lambda: [RECIPE / "first-process.sh"])
+    yield Part(of_kernel("disk", version), made_from=("rootfs", kernel))
+
+
 PARTS = (
     Part("rootfs"),
-    Part("kernel"),
-    Part("initramfs", made_from=("kernel",), reads=lambda: [RECIPE / "first-process.sh"]),
-    Part("disk", made_from=("rootfs", "kernel")),
+    *(part for version in KERNELS for part in _with_kernel(version)),
     Part("python", variables=requirements),
     Part("project", reads=sources),
 )
+
+
+def wanted_parts(kernels: Collection[str]) -> list[Part]:
+    """What guests with these kernels boot from."""
+    others = {part.name for version in KERNELS if version not in kernels for part in _with_kernel(version)}
+    return [part for part in PARTS if part.name not in others]
+
+
+def recipe(name: str) -> Path:
+    """The script of a part."""
+    return RECIPE / f"{name.split('-')[0]}.sh"
 
 
 def keys(parts: Iterable[Part] = PARTS) -> dict[str, str]:
@@ -76,7 +104,7 @@ def keys(parts: Iterable[Part] = PARTS) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in parts:
         digest = hashlib.sha256()
-        for path in (RECIPE / f"{part.name}.sh", *part.reads()):
+        for path in (recipe(part.name), *part.reads()):
             content = path.read_bytes()
             digest.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)
         for name, value in (*sorted(part.variables().items()), *((name, found[name]) for name in part.made_from)):
@@ -85,9 +113,9 @@ def keys(parts: Iterable[Part] = PARTS) -> dict[str, str]:
     return found
 
 
-def stale() -> dict[str, str]:
+def stale(kernels: Collection[str] = KERNELS[:1]) -> dict[str, str]:
     """The keys of those parts that are missing or out of date."""
-    return {name: key for name, key in keys().items() if read(WORK / name / "key") != key}
+    return {name: key for name, key in keys(wanted_parts(kernels)).items() if read(WORK / name / "key") != key}
 
 
 def read(path: Path) -> str | None:
@@ -120,8 +148,8 @@ def debian_12() -> bool:
         return False
 
 
-def check_host() -> None:
-    """Raises CannotRun where the lab has no chance; installs what is missing of TOOLS."""
+def check_host(wanted: Collection[str]) -> None:
+    """Raises CannotRun where the lab has no chance to make these parts; installs what is missing of TOOLS."""
     if platform.machine() != "x86_64":
         raise CannotRun(f"the guests are amd64, this machine is {platform.machine()}")
     if not debian_12() or shutil.which("apt-get") is None or shutil.which("dpkg-query") is None:
@@ -132,7 +160,7 @@ def check_host() -> None:
         ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n"], capture_output=True, text=True
     )
     missing = set(TOOLS) - {line.split()[0] for line in listed.stdout.splitlines() if line.endswith(" installed")}
-    if not missing and not stale().keys() & {"rootfs", "kernel"}:
+    if not missing and not any(name.split("-")[0] in ("rootfs", "kernel") for name in wanted):
         return
     log = WORK / "packages.log"
     log.write_bytes(b"")
@@ -157,10 +185,10 @@ def make(part: Part, key: str) -> float:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     log.write_bytes(b"")
-    variables = {name: str(WORK / name) for name in part.made_from}
+    variables = {name.split("-")[0]: str(WORK / name) for name in part.made_from}
     variables |= {"python": sys.executable, "root": str(ROOT), "recipe": str(RECIPE)} | part.variables()
-    if not run(["bash", "-euo", "pipefail", str(RECIPE / f"{part.name}.sh")], log, fresh, variables):
-        raise Broken(f"recipe/{part.name}.sh failed, see {log}:\n{last_lines(log, 15)}")
+    if not run(["bash", "-euo", "pipefail", str(recipe(part.name))], log, fresh, variables):
+        raise Broken(f"recipe/{recipe(part.name).name} failed, see {log}:\n{last_lines(log, 15)}")
     (fresh / "key").write_text(key)
     shutil.rmtree(WORK / part.name, ignore_errors=True)
     fresh.rename(WORK / part.name)
@@ -168,13 +196,13 @@ def make(part: Part, key: str) -> float:
 
 
 @contextmanager
-def built(say: Callable[[str], None]) -> Iterator[Path]:
-    """The folder with all parts, up to date, which no other run changes meanwhile."""
+def built(say: Callable[[str], None], kernels: Collection[str] = KERNELS[:1]) -> Iterator[Path]:
+    """The folder with all parts for these kernels, up to date, which no other run changes meanwhile."""
     WORK.mkdir(parents=True, exist_ok=True)
     with (WORK / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        check_host()
-        wanted = stale()
+        wanted = stale(kernels)
+        check_host(wanted)
         if wanted:
             say(f"building {', '.join(wanted)}")
         futures: dict[str, Future[float]] = {}
@@ -191,5 +219,5 @@ def built(say: Callable[[str], None]) -> Iterator[Path]:
                 if part.name in wanted:
                     futures[part.name] = pool.submit(after_what_it_is_made_from, part)
             for name, future in futures.items():
-                say(f"  {name:<10} {future.result():4.0f} s")
+                say(f"  {name:<14} {future.result():4.0f} s")
         yield WORK

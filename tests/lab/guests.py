@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
-from .build import LAB
+from .build import KERNELS, LAB, of_kernel
 from .wire import delayed
 
 TRANSPORTS = ("rxe", "siw")
@@ -53,7 +54,15 @@ class Outcome:
         return path.read_text(errors="replace") if path.exists() else ""
 
 
-def command(parts: Path, folder: Path, wire: Path, role: str, transport: str, between: bool = False) -> list[str]:
+def command(
+    parts: Path,
+    folder: Path,
+    wire: Path,
+    role: str,
+    transport: str,
+    between: bool = False,
+    kernel: str = KERNELS[0],
+) -> list[str]:
     """How to boot one guest; ``between``: something forwards what they send, and both ends of the wire are captured."""
     other = "server" if role == "client" else "client"
     remote = wire / (f"to-{other}" if between else other)
@@ -65,15 +74,15 @@ def command(parts: Path, folder: Path, wire: Path, role: str, transport: str, be
         "m": [str(MEMORY[role])],
         "display": ["none"],
         "serial": [f"file:{folder / f'{role}.console'}"],
-        "kernel": [str(parts / "kernel" / "vmlinuz")],
-        "initrd": [str(parts / "initramfs" / "initrd.gz")],
+        "kernel": [str(parts / of_kernel("kernel", kernel) / "vmlinuz")],
+        "initrd": [str(parts / of_kernel("initramfs", kernel) / "initrd.gz")],
         "append": [
             # A busy host emulates timers so unevenly that the kernel's check of them may fail.
             "console=ttyS0 panic=-1 quiet net.ifnames=0 mitigations=off cryptomgr.notests no_timer_check "
             f"role={role} transport={transport}"
         ],
         "drive": [
-            f"file={parts / 'disk' / 'root.ext4'},if=virtio,format=raw,snapshot=on",
+            f"file={parts / of_kernel('disk', kernel) / 'root.ext4'},if=virtio,format=raw,snapshot=on",
             f"file={parts / 'python' / 'site.ext4'},if=virtio,format=raw,readonly=on",
         ],
         "virtfs": [f"local,path={folder},mount_tag=share,security_model=none"],
@@ -103,11 +112,19 @@ def prepare(parts: Path, folder: Path, scripts: Mapping[str, Path]) -> None:
 
 
 def play(
-    parts: Path, folder: Path, scenario: str, transport: str, deadline: float, wire_delay: float | None = None
+    parts: Path,
+    folder: Path,
+    scenario: str,
+    transport: str,
+    deadline: float,
+    wire_delay: float | None = None,
+    kernels: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """Run a scenario in a prepared folder; ends after ``deadline`` seconds at the latest.
 
-    ``wire_delay``: seconds that every frame takes each way; then both ends of the wire are captured.
+    Args:
+        wire_delay: seconds that every frame takes each way; then both ends of the wire are captured.
+        kernels: the version that a role boots, where it is not the usual one.
     """
     begun = time.monotonic()
     problem = None
@@ -117,7 +134,9 @@ def play(
             stack.enter_context(delayed(Path(wire), wire_delay))
         guests = {
             role: subprocess.Popen(
-                command(parts, folder, Path(wire), role, transport, wire_delay is not None),
+                command(
+                    parts, folder, Path(wire), role, transport, wire_delay is not None, kernels.get(role, KERNELS[0])
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=(folder / f"{role}.qemu").open("w"),
                 stderr=subprocess.STDOUT,

@@ -210,6 +210,7 @@ class IwarpHealth:
             fpdus=connection.fpdus[sender],
             bytes=connection.bytes[sender],
             retransmitted=ledger.retransmitted,
+            retransmission_times=ledger.times,
             original_captured=ledger.original_captured,
             original_missing=ledger.original_missing,
             reordered=ledger.late,

@@ -252,7 +252,7 @@ class TcpRetransmissions:
         one.last_time = int(sent.time[c - 1])
         lengths = sent.end[a:c] - sent.at[a:c]
         new, new_bytes = int(np.count_nonzero(fresh)), int(lengths[fresh].sum())
-        self.ledger.grow(one, Tally(c - a - new, int(lengths.sum()) - new_bytes), Tally(new, new_bytes))
+        self.ledger.grow(one, Tally(c - a - new, int(lengths.sum()) - new_bytes), Tally(new, new_bytes), sent.time[a:c])
         name = {LATE: DISORDER, DUPLICATE: TWICE}.get(one.cause, RETRANSMITTED)
         for frame in sent.frame[a:c].tolist():
             self._mark(frame, name)

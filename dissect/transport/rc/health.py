@@ -325,6 +325,7 @@ class RcHealth:
             fpdus=0,
             bytes=sent.bytes,
             retransmitted=ledger.retransmitted,
+            retransmission_times=ledger.times,
             original_captured=ledger.original_captured,
             original_missing=ledger.original_missing,
             reordered=ledger.late,

@@ -278,7 +278,7 @@ class RcRetransmissions:
         new = int(np.count_nonzero(fresh))
         new_bytes = int(lengths[fresh].sum())
         original_captured = Tally(c - a - new, int(lengths.sum()) - new_bytes)
-        self.requests.grow(one, original_captured, Tally(new, new_bytes))
+        self.requests.grow(one, original_captured, Tally(new, new_bytes), rows.times[a:c])
         if new:
             self._gaps = fill_gaps(self._gaps, start, stop)
 
@@ -408,9 +408,9 @@ class RcRetransmissions:
         )
         seen, new = int(np.count_nonzero(known)), int(np.count_nonzero(~known))
         if seen:
-            self.responses.add(cause or DUPLICATE, Tally(seen, int(lengths[known].sum())), NONE)
+            self.responses.add(cause or DUPLICATE, Tally(seen, int(lengths[known].sum())), NONE, rows.times[run][known])
         if new:
-            self.responses.add(cause or LATE, NONE, Tally(new, int(lengths[~known].sum())))
+            self.responses.add(cause or LATE, NONE, Tally(new, int(lengths[~known].sum())), rows.times[run][~known])
 
     # What became of it
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.cli.page.over_time import INTERVALS, peak_series, percentile, series
+from playbook.facts import START, direction, health
+from rdmascope.cli.page.over_time import INTERVALS, peak_series, percentile, retransmissions, series
 from rdmascope.dissect.measure.time_cells import Peaks, TimeCells
 from rdmascope.dissect.percentiles import distribution
 
@@ -64,3 +67,9 @@ def test_limits_that_are_not_known_are_gaps() -> None:
     found = peak_series(peaks, 0)
     assert found is not None and found.values.tolist() == [3, 4]
     assert np.isnan(found.limits[0]) and found.limits[1] == 16
+
+
+def test_packets_are_drawn_in_the_interval_in_which_they_were_retransmitted() -> None:
+    client = replace(direction(), retransmission_times=((START + 5, 3), (START + 25, 2), (START + 999, 1)))
+    server = replace(direction(), retransmission_times=((START - 1, 4),))
+    assert retransmissions([health(client=client, server=server)], START, 10, 4).tolist() == [7, 0, 2, 1]

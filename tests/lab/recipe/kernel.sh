@@ -1,9 +1,9 @@
-# Debian's kernel, with the modules that a guest may need, and siw, which Debian leaves out.
-release=$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: linux-image-//p') # such as 6.1.0-40-amd64
-version=$(cut -d. -f1,2 <<<"$release")
+# Debian's kernel of a version, with the modules that a guest may need, and siw, which Debian leaves out.
+release=$({ apt-cache depends "linux-headers-$version-amd64" linux-image-amd64 2>/dev/null || true; } |
+  sed -n "s/.*Depends: linux-[a-z]*-\\($version\\..*-amd64\\)\$/\\1/p" | head -1) # such as 6.1.0-40-amd64
+[ -n "$release" ] || { echo "apt has no kernel $version" >&2; exit 1; }
 
-apt-get install -y --no-install-recommends \
-  "linux-headers-$release" "linux-source-$version" gcc make flex bison libelf-dev
+apt-get -o DPkg::Lock::Timeout=120 install -y --no-install-recommends "linux-source-$version" gcc make flex bison libelf-dev
 
 # Unpacked, not installed: the host must not try to boot it.
 apt-get download "linux-image-$release"
@@ -11,6 +11,7 @@ dpkg -x "linux-image-$release"_*.deb image
 cp "image/boot/vmlinuz-$release" vmlinuz
 mkdir -p lib/modules
 cp -r "image/lib/modules/$release" lib/modules/
+find lib/modules -name '*.ko.xz' -exec unxz {} + # which busybox cannot insert
 modules=$PWD/lib/modules/$release
 
 # Three quarters of them are drivers of hardware that the guests do not have.
@@ -23,13 +24,21 @@ done)
   [ "$folder" = ./mellanox ] || rm -rf "$folder"
 done)
 
-# siw is built out of tree, from the source package that this kernel was built from.
+# siw is built out of tree, from the source package that this kernel was built from.  The headers are unpacked, too: to
+# install those of a newer kernel is to install that kernel.
+headers=$(apt-cache depends --recurse --no-recommends --no-suggests "linux-headers-$release" |
+  grep -E '^linux-(headers|kbuild|compiler)-[^ ]*$' | sort -u)
+apt-get download $headers
+for package in linux-headers-*.deb linux-kbuild-*.deb linux-compiler-*.deb; do
+  [ ! -e "$package" ] || dpkg -x "$package" headers
+done
+sed -i "s|/usr/|$PWD/headers/usr/|" "headers/usr/src/linux-headers-$release/Makefile"
 tar xf "/usr/src/linux-source-$version.tar.xz" --wildcards "linux-source-$version/drivers/infiniband/sw/siw*"
-make -s -C "/usr/src/linux-headers-$release" M="$PWD/linux-source-$version/drivers/infiniband/sw/siw" \
+make -s -C "headers/usr/src/linux-headers-$release" M="$PWD/linux-source-$version/drivers/infiniband/sw/siw" \
   CONFIG_RDMA_SIW=m modules
 strip --strip-debug -o "$modules/kernel/drivers/infiniband/sw/siw.ko" \
   "linux-source-$version/drivers/infiniband/sw/siw/siw.ko"
 
 depmod -b "$PWD" "$release"
 echo "$release" >release
-rm -rf image linux-image-*.deb "linux-source-$version"
+rm -rf image headers linux-*.deb "linux-source-$version"

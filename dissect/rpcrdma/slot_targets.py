@@ -1,0 +1,69 @@
+"""How many slots of an NFSv4.1 session the server lets its client use, as each reply says (RFC 8881, 18.46.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, big_endian_words, take, windows
+from ..onc.rpc_header import reply_header
+from ..onc.sequence import OP_CB_SEQUENCE, OP_SEQUENCE, slot_result
+from .reassembly import reassembled_reply
+from .rpc_table import RpcTable
+from .rpcs import Rpc
+
+ACCEPTED = 24
+"""Bytes of the header of an accepted reply with an empty verifier."""
+RESULTS = 40
+"""From the operation to the target: operation, status, session, sequence, slot, highest slot, target."""
+NOT_KNOWN = -1
+
+
+def slots_allowed(table: RpcTable, chosen: NDArray[np.bool_]) -> Int64s:
+    """Of the chosen RPCs of a table, in the order of rows: sr_target_highest_slotid + 1, or NOT_KNOWN."""
+    found = np.full(len(table), NOT_KNOWN)
+    plain = table.plain
+    mine = chosen[plain] & (table.plain_rows["transfer"] < 0)
+    if len(table.data) and mine.any():
+        rows = take(table.plain_rows, mine)
+        ends = rows["reply_at"] + rows["reply_send"]
+        found[plain[mine]] = _of_replies(
+            table.data, ends - rows["reply_inline"], ends, np.where(rows["caller"], OP_CB_SEQUENCE, OP_SEQUENCE)
+        )
+    for place, rpc in zip(table.places.tolist(), table.objects, strict=True):
+        if chosen[place]:
+            found[place] = slots_allowed_by(rpc)
+    return found[chosen]
+
+
+def slots_allowed_by(rpc: Rpc) -> int:
+    """The same of one RPC."""
+    reply = reassembled_reply(rpc)
+    if reply is None:
+        return NOT_KNOWN
+    header = reply_header(reply.prefix, 0, len(reply.prefix))
+    if header is None or header.body < 0:
+        return NOT_KNOWN
+    result = slot_result(reply.prefix, header.body, len(reply.prefix), rpc.backward)
+    return NOT_KNOWN if result is None or result.target is None else result.target + 1
+
+
+def _of_replies(data: Bytes, starts: Int64s, ends: Int64s, operations: Int64s) -> Int64s:
+    """Of reply messages at ``data[starts[i]:ends[i]]`` that begin with that operation and have an empty verifier."""
+    words = windows(data, 4)
+    found = np.full(len(starts), NOT_KNOWN)
+    # Status of the COMPOUND, its tag, the number of results.
+    tags = starts + ACCEPTED + 4
+    rows = (tags + 4 <= ends).nonzero()[0]
+    rows = rows[
+        big_endian_words(words[starts[rows] + 12]).ravel() | big_endian_words(words[starts[rows] + 16]).ravel() == 0
+    ]
+    at = tags[rows] + 8 + (big_endian_words(words[tags[rows]]).ravel() + 3 & -4)
+    whole = at + RESULTS <= ends[rows]
+    rows, at = rows[whole], at[whole]
+    if not len(rows):
+        return found
+    result = big_endian_words(windows(data, RESULTS)[at])
+    known = (result[:, 0] == operations[rows]) & (result[:, 1] == 0)
+    found[rows[known]] = result[known, -1] + 1
+    return found

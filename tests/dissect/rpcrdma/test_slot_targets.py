@@ -1,0 +1,78 @@
+"""The slots that a server allows its client."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from struct import pack_into
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbook.samples import MANIFEST, SAMPLES
+from rdmascope.captures.formats.streams import Limits
+from rdmascope.captures.session import Session
+from rdmascope.dissect.rpcrdma import plain
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.rpcrdma.slot_targets import NOT_KNOWN, slots_allowed, slots_allowed_by
+from rdmascope.dissect.transport.send_runs import SendRun
+
+from ..onc.test_compound import QUICK
+
+
+def tables(name: str) -> list[RpcTable]:
+    return list(Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=2000)).tables())
+
+
+@pytest.fixture(autouse=True)
+def _plain_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "MIN_ROWS", 1)
+    monkeypatch.setattr(plain, "MIN_SHARE", 1 << 30)
+
+
+@pytest.mark.parametrize("name", sorted(MANIFEST))
+def test_columns_say_what_each_reply_says(name: str) -> None:
+    for table in tables(name):
+        expected = [slots_allowed_by(rpc) for rpc in table]
+        found = slots_allowed(table, np.ones(len(table), np.bool_)).tolist()
+        elsewhere = {place for place, row in zip(table.plain, table.plain_rows, strict=True) if row["transfer"] >= 0}
+        assert [one for place, one in enumerate(found) if place not in elsewhere] == [
+            one for place, one in enumerate(expected) if place not in elsewhere
+        ]
+
+
+def test_knfsd_allows_what_it_agreed_to() -> None:
+    found = {int(one) for table in tables("meta-rxe") for one in slots_allowed(table, np.ones(len(table), np.bool_))}
+    assert found == {NOT_KNOWN, 30}
+
+
+@pytest.fixture(scope="module")
+def metadata() -> RpcTable:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain, "MIN_ROWS", 1)
+        patch.setattr(plain, "MIN_SHARE", 1 << 30)
+        return next(
+            table
+            for table in tables("meta-rxe")
+            if (slots_allowed(table, np.ones(len(table), np.bool_)) > 0).sum() > 40 and len(table.plain) > 40
+        )
+
+
+@QUICK
+@given(st.data())
+def test_whatever_the_replies_hold(metadata: RpcTable, data: st.DataObject) -> None:
+    """Words of replies are changed: into lengths, counts, other operations, statuses."""
+    assert metadata._from is not None
+    written = bytearray(metadata.data)
+    rows = metadata.plain_rows[metadata.plain_rows["reply_inline"] > 40]
+    for row in data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8)):
+        start = int(rows["reply_at"][row] + rows["reply_send"][row] - rows["reply_inline"][row])
+        word = data.draw(st.integers(3, int(rows["reply_inline"][row]) // 4 - 1))
+        pack_into(">I", written, start + 4 * word, data.draw(st.integers(0, 80) | st.integers(0, 2**32 - 1)))
+    whole = np.frombuffer(written, np.uint8)
+    runs = [SendRun(whole, run.rows, run.sender) for run in metadata._from.runs]
+    changed = RpcTable([], replace(metadata._from, data=whole, runs=runs), np.empty(0, np.int64))
+    for found, rpc in zip(slots_allowed(changed, np.ones(len(changed), np.bool_)).tolist(), changed, strict=True):
+        if not rpc.chunks and found != NOT_KNOWN:  # A verifier that is not empty is left unread.
+            assert found == slots_allowed_by(rpc)
