@@ -26,7 +26,7 @@ GENERATED = {"__pycache__", "build", "dist", "bench/work", "tests/fuzz/work", "t
 MAX_LINES = 500
 
 BELOW = {
-    "rdmascope": ["cli"],
+    "rdmascope": ["cli.page"],
     "cli.commands": ["cli.page"],
     "cli.page": ["cli.views"],
     "cli.views": ["cli"],
