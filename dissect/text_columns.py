@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Bytes, Int64s
+from .arrays import Bytes, Int64s, coded
 
 Integers = NDArray[Any]
 """Integers of any size that are not negative."""
@@ -45,6 +45,31 @@ class Texts(NamedTuple):
     texts: Sequence[str]
     which: Int64s | None = None
     """The index of each row's text; None where every row has its own."""
+
+
+class KnownTexts(NamedTuple):
+    """A column of texts, of which some are not known."""
+
+    texts: Sequence[str | None]
+    which: Int64s
+    """The index of each row's text."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str | None]) -> KnownTexts:
+        """A text of its own for each row."""
+        return cls(texts, np.arange(len(texts)))
+
+    def row(self, index: int) -> str | None:
+        return self.texts[int(self.which[index])]
+
+    def rows(self, chosen: NDArray[Any]) -> KnownTexts:
+        """Of some rows: indices or a mask; with the texts of these alone."""
+        distinct, which = coded(self.which[chosen])
+        return KnownTexts([self.texts[index] for index in distinct.tolist()], which)
+
+    def listed(self) -> list[str | None]:
+        """The text of each row."""
+        return [self.texts[index] for index in self.which.tolist()]
 
 
 class Encoded(NamedTuple):
