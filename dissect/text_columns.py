@@ -91,6 +91,11 @@ def encoded_once(piece: Piece, encoded: Encoder = str.encode) -> Piece:
     return Encoded(_table_of(piece.texts, encoded), which)
 
 
+def joined(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> Encoded:
+    """Several pieces of ``count`` lines as one, encoded."""
+    return Encoded(_matrix(pieces, count, encoded), np.arange(count))
+
+
 def words_of(values: NDArray[Any], word: Callable[[int], str]) -> Texts:
     """What ``word`` says of each value; asked once for each distinct one."""
     distinct, which = np.unique(values, return_inverse=True)
@@ -126,16 +131,21 @@ def page(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> 
     """The same lines, each with a line feed behind it."""
     if not count:
         return b""
+    return _matrix(pieces, count, encoded, b"\n").tobytes().translate(None, b"\0")
+
+
+def _matrix(pieces: Sequence[Piece], count: int, encoded: Encoder, end: bytes = b"") -> Bytes:
+    """A row for each line, each with ``end`` behind it."""
     columns = [_column(piece, encoded) for piece in pieces if piece]
-    ends = np.cumsum([column.shape[1] for column in columns])
-    text = np.empty((count, int(ends[-1]) + 1), np.uint8)
-    for column, end in zip(columns, ends.tolist(), strict=True):
-        text[:, end - column.shape[1] : end] = column
-    text[:, -1] = _LINE_FEED
-    return text.tobytes().translate(None, b"\0")
+    columns += [np.frombuffer(end, np.uint8).reshape(1, -1)] if end else []
+    text = np.empty((count, sum(column.shape[1] for column in columns)), np.uint8)
+    at = 0
+    for column in columns:
+        text[:, at : at + column.shape[1]] = column
+        at += column.shape[1]
+    return text
 
 
-_LINE_FEED = ord("\n")
 _BLANK = ord(" ")
 
 
