@@ -11,7 +11,7 @@ from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.rpcrdma.conversation import Conversation
-from rdmascope.dissect.rpcrdma.listeners import Listener, Listeners
+from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners
 
 from .condition import Condition
 from .saved import holds_tables
@@ -33,13 +33,13 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
     auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
     files = FileFacts() if "files" in needs and not saved else None
     history = NfsStateHistory() if "sessions" in needs and not saved else None
-    listeners: list[Callable[[Conversation], Listener]] = []
+    listeners: list[Callable[[Conversation], ColumnListener]] = []
     if auditor is not None and not saved:
         listeners.append(auditor.listener)
     if history is not None:
         listeners.append(history.listener)
     if listeners:
-        session.analyzer.listener = lambda one: Listeners(*[listener(one) for listener in listeners])
+        session.analyzer.listener = lambda one: ColumnListeners(*[listener(one) for listener in listeners])
     gathered = Gathered()
 
     def evict(gone: list[Conversation]) -> None:

@@ -188,6 +188,7 @@ class Capture:
         history = NfsStateHistory()
         session = self.session()
         session.analyzer.listener = history.listener
+        session.data_servers = history.pnfs
         for table in session.tables():
             del table
             history.advance()

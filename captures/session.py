@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
+from rdmascope.dissect.measure.pnfs import DataServers
 from rdmascope.dissect.measure.selection import CaptureExtent, FrameRange
 from rdmascope.dissect.records.places import placed
 from rdmascope.dissect.records.schema import Record
@@ -83,6 +84,7 @@ class Session:
         damage: why reading ended early; None where it did not.
         passed_over: files of a directory that are no captures, and why.
         other_points: files whose traffic another one of them shows, too, captured at another point.
+        data_servers: the pNFS data servers that were named so far.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Session:
         self.passed_over: list[str] = []
         self.other_points: list[OtherPoint] = []
         self.analyzer = Analyzer(options)
+        self.data_servers = DataServers()
         self.damage: CaptureError | None = None
         self._places: Places | None = None
         self._files: list[str] = []
@@ -150,6 +153,7 @@ class Session:
         for batch in self.decoded():
             with uncollected():
                 table = self.analyzer.feed_table(batch)
+                self.data_servers.learn(table, self._conversations)
             del batch
             yield table if chunk_rows else table.with_few_chunks()
             del table
@@ -157,7 +161,13 @@ class Session:
                 if on_eviction is not None:
                     on_eviction(gone)
                 gc.collect()
-        yield RpcTable(self.analyzer.finish())
+        table = RpcTable(self.analyzer.finish())
+        self.data_servers.learn(table, self._conversations)
+        self.data_servers.mark(self.analyzer.conversations)
+        yield table
+
+    def _conversations(self) -> list[Conversation]:
+        return self.analyzer.conversations
 
     def packets(
         self, first: int = 1, last: int = 1 << 62, on_rpcs: Callable[[list[Rpc]], None] | None = None

@@ -17,10 +17,12 @@ from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.live_window import LiveWindow
+from rdmascope.dissect.measure.pnfs import DataServers
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import ColumnListeners
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..capture_points import OtherPoint
@@ -107,6 +109,7 @@ class LiveSession:
         self.damage: CaptureError | None = None
         self.other_points: list[OtherPoint] = []
         self.analyzer = Analyzer(options, self._listeners)
+        self.data_servers = DataServers()
         self.gathered = Gathered()
         self._judged: list[Rpc] = []
         """Their contents are needed no more, as soon as they were given."""
@@ -217,6 +220,7 @@ class LiveSession:
 
     def _ended(self, rpcs: list[Rpc]) -> None:
         """RPCs that ended."""
+        self.data_servers.learn(RpcTable(rpcs), lambda: self.analyzer.conversations)
         self._give(rpcs)
         for rpc in self._judged:
             drop_contents(rpc)

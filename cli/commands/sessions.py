@@ -56,6 +56,7 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
     reading = Reading(files, analyzer_options(ports, force))
     history = NfsStateHistory()
     reading.analyzer.listener = history.listener
+    reading.data_servers = history.pnfs
     for table in reading.tables():
         del table
         history.advance()

@@ -44,6 +44,9 @@ MINIMUM = LATENCY_COLUMNS.index("min")
 PART_COLUMNS = ("up", "down", *PART_NAMES.values())
 
 
+DATA_SERVER = "pNFS data server"
+
+
 def summary(
     name: str,
     *,
@@ -110,7 +113,7 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
             str(one.number),
             active.address if active.port is None else str(active),
             _queue_pair(active),
-            f"{bracketed}{port}",
+            f"{bracketed}{port}" + (f" {DATA_SERVER}" if conversation.data_server is not None else ""),
             _queue_pair(passive),
             count(part.calls) if carrier else "-",
             size(part.call_bytes) if carrier else "-",
@@ -164,6 +167,9 @@ def agreed(conversation: Conversation, conversations: Sequence[Conversation]) ->
         yield "evidence: " + "; ".join(one.evidence)
     if conversation.protocol != "rpcrdma":
         return
+    role = conversation.data_server
+    if role is not None:
+        yield f"{DATA_SERVER} of {role.metadata_server}, as frame {role.frame} says ({role.by})"
     mtu = f"path MTU {one.path_mtu}" if one.path_mtu else ""
     if speaks_version_2(conversation):
         yield from story(conversation, conversations)

@@ -7,29 +7,27 @@ Messages of all connections are taken in the order of time, a batch of frames at
 from __future__ import annotations
 
 from functools import cached_property
-from operator import itemgetter
 from typing import NamedTuple
 
-from ..layers.rpcrdma_codes import RDMA_NOMSG
-from ..onc.compound import (
-    OP_GETDEVICEINFO,
-    OP_LAYOUTGET,
-    CompoundReply,
-    compound_call,
-    compound_reply,
-    operation_names,
-)
-from ..onc.filehandles import CompoundStep, walk_filehandles
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Rows
+from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
+from ..onc.compound import compound_call
+from ..onc.filehandles import CompoundStep
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..onc.rpc_header import call_head, results_at
 from ..onc.sequence import SlotRequest, SlotResult, slot_request, slot_result
 from ..onc.status import nfs4_status
 from ..onc.xdr import word
 from ..rpcrdma.conversation import Conversation
-from ..rpcrdma.listeners import Listener, Listeners
+from ..rpcrdma.listeners import ColumnListener, ColumnListeners, PlainPairs
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
+from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcNames
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
+from ..transport.connection import Connection
 from ..transport.operations import Operation
 from .credits import CreditHistory
 from .gss_contexts import GssContexts
@@ -47,8 +45,10 @@ from .nfs_state_operations import (
     StateChange,
     decoded_step,
     recalled,
+    walked,
 )
-from .pnfs import PNFS_OPERATIONS, DataServers
+from .plain_compounds import CHANGING, RENEWING, PlainCompound, compound_kind, plain_compounds
+from .pnfs import DataServers
 
 _STATUSES = (
     "GRACE", "NO_GRACE", "DELAY", "STALE_CLIENTID", "STALE_STATEID", "BAD_STATEID", "OLD_STATEID", "EXPIRED",
@@ -64,12 +64,6 @@ STATUSES = frozenset(f"NFS4ERR_{name}" for name in _STATUSES)
 NO_REPLY = "no reply"
 _SESSION_LOST = frozenset(("NFS4ERR_BADSESSION", "NFS4ERR_DEADSESSION"))
 _LOST = frozenset((*_SESSION_LOST, "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID", "NFS4ERR_EXPIRED"))
-_CHANGING = (frozenset(HANDLERS) - {OP_GETATTR}) | CLIENT_OPERATIONS | PNFS_OPERATIONS
-"""Operations that may change state."""
-_RENEWING = frozenset((4, 8, 12, 14, 18, 20, 21, 25, 30, 34, 38))
-"""Of NFSv4.0: RENEW, and what has a stateid or an owner (RFC 7530, 9.5)."""
-_CHANGING_NAMES = frozenset(operation_names(tuple(_CHANGING)))
-_RENEWING_NAMES = frozenset(operation_names(tuple(_RENEWING)))
 MAX_RECALLS = 1000
 """Recalls under way for which delayed calls are counted."""
 MAX_FLAGS = 32
@@ -77,6 +71,7 @@ MAX_FLAGS = 32
 
 class _Event(NamedTuple):
     time: int
+    frame: int
     rpc: Rpc
     ended: bool
 
@@ -90,6 +85,14 @@ class _Asked(NamedTuple):
     session: NfsSession
 
 
+class SlotAnswer(NamedTuple):
+    """How a request was answered."""
+
+    operations: tuple[str, ...]
+    status: str
+    reply_frame: int
+
+
 class _Messages:
     """The messages of an RPC, put together when they are asked for."""
 
@@ -98,11 +101,13 @@ class _Messages:
 
     @cached_property
     def call(self) -> memoryview:
-        return _prefix(reassembled_call(self._rpc))
+        inline = _inline(self._rpc.call)
+        return _prefix(reassembled_call(self._rpc)) if inline is None else inline
 
     @cached_property
     def reply(self) -> memoryview:
-        return _prefix(reassembled_reply(self._rpc))
+        inline = _inline(self._rpc.reply)
+        return _prefix(reassembled_reply(self._rpc)) if inline is None else inline
 
 
 class NfsStateHistory:
@@ -112,13 +117,17 @@ class NfsStateHistory:
         self.table = ClientTable()
         self.credits: list[CreditHistory] = []
         self.security = GssContexts()
-        self.pnfs = DataServers()
+        self.pnfs = DataServers(counts=True)
+        """To be given the RPCs by who feeds the analyzer."""
         self.compounds = 0
         """NFSv4 COMPOUNDs and callbacks."""
         self.undecoded = 0
         """Of them, those that change state and could not be decoded to their end."""
         self.last_time = 0
         self._queue: list[_Event] = []
+        self._plain: list[tuple[Rows, PlainRpcs]] = []
+        """RPC rows of a batch, of one direction of a connection."""
+        self._connections: dict[int, Connection] = {}
         self._asked: dict[Rpc, _Asked] = {}
         self._recalls: list[tuple[str, HeldState]] = []
         """Under way, with the server."""
@@ -131,24 +140,47 @@ class NfsStateHistory:
     def sessions(self) -> list[NfsSession]:
         return self.table.sessions
 
-    def listener(self, conversation: Conversation) -> Listener:
+    def listener(self, conversation: Conversation) -> ColumnListener:
         self.credits.append(CreditHistory(conversation))
-        return Listeners(_Watch(self._queue), self.credits[-1])
+        self._connections[conversation.connection.number] = conversation.connection
+        return ColumnListeners(_Watch(self._queue, self._plain), self.credits[-1])
 
     def advance(self) -> None:
         """Take what happened since the last time."""
-        for event in sorted(self._queue, key=itemgetter(0)):
-            self.last_time = max(self.last_time, event.time)
-            if event.ended:
-                self.security.ended(event.rpc, event.time)
-                self.pnfs.add(event.rpc)
-                self._ended(event.rpc, event.time)
+        batches = [plain_compounds(rows, rpcs) for rows, rpcs in self._plain]
+        plain = [one for batch in batches for one in batch.compounds]
+        asked: list[_Asked | None] = [None] * len(plain)
+        times = [one.time for one in self._queue]
+        frames = [one.frame for one in self._queue]
+        order = np.lexsort(
+            (
+                np.concatenate([*(b.call_frames for b in batches), *(b.reply_frames for b in batches), frames]),
+                np.concatenate([*(b.call_times for b in batches), *(b.reply_times for b in batches), times]),
+            )
+        )
+        count = len(plain)
+        for index in order.astype(np.int64).tolist():
+            if index < count:
+                asked[index] = self._plain_called(plain[index])
+            elif index < 2 * count:
+                self._plain_ended(plain[index - count], asked[index - count])
             else:
-                self.security.called(event.rpc)
-                assert event.rpc.call is not None
-                message = event.rpc.call
-                self._ask(event.rpc, message.data, message.start, message.end)
+                self._take(self._queue[index - 2 * count])
+        for rows, _ in self._plain:
+            self.last_time = max(self.last_time, int(rows["call_time"].max()), int(rows["reply_end"].max()))
         self._queue.clear()
+        self._plain.clear()
+
+    def _take(self, event: _Event) -> None:
+        self.last_time = max(self.last_time, event.time)
+        if event.ended:
+            self.security.ended(event.rpc, event.time)
+            self._ended(event.rpc, event.time)
+        else:
+            self.security.called(event.rpc)
+            assert event.rpc.call is not None
+            message = event.rpc.call
+            self._ask(event.rpc, message.data, message.start, message.end)
 
     def finish(self) -> None:
         """The capture is over."""
@@ -162,6 +194,40 @@ class NfsStateHistory:
         at = _place(rpc, time, callback)
         server = self.table.server(at.server)
         return at if server == at.server else at._replace(server=server)
+
+    # Plain COMPOUNDs
+
+    def _plain_place(self, one: PlainCompound) -> AtReply:
+        client, server = (1 - one.caller, one.caller) if one.kind.callback else (one.caller, 1 - one.caller)
+        ends = self._connections[one.connection].endpoints
+        address = self.table.server(ends[server].address)
+        minor, frame = one.kind.minor_version, one.reply_frame
+        return AtReply(address, ends[client].address, one.connection, minor, frame, one.reply_end)
+
+    def _plain_called(self, one: PlainCompound) -> _Asked | None:
+        if one.request is None:
+            return None
+        place = one.number, one.call_frame, one.call_time
+        return self._request(self._plain_place(one), one.request, one.kind.callback, *place)
+
+    def _plain_ended(self, one: PlainCompound, asked: _Asked | None) -> None:
+        kind = one.kind
+        client = asked.session.client if asked is not None else None
+        if kind.minor_version == 0 and not kind.callback:
+            client = self.table.known_on(one.connection)
+        if one.rpc is not None and (kind.changes or (client is not None and client.lease is None)):
+            if asked is not None:
+                self._asked[one.rpc] = asked
+            self._ended(one.rpc, one.reply_end, one.result)
+            return
+        self.compounds += 1
+        at = self._plain_place(one)
+        if asked is not None:
+            self._answer(asked, at, one.result, SlotAnswer(kind.operations, one.status, one.reply_frame))
+        if kind.renews and client is not None and one.status == "OK":
+            client.renew(at.time, at.frame)
+        if one.status in STATUSES:
+            self._failed(one.status, at, client or self.table.of_connection(at))
 
     # Calls
 
@@ -177,50 +243,57 @@ class NfsStateHistory:
         request = slot_request(data, start + head[4], end, callback)
         if request is None:
             return
-        at = self._place(rpc, rpc.call.operation.first_time, callback)
+        first = rpc.call.operation
+        at = self._place(rpc, first.first_time, callback)
+        asked = self._request(at, request, callback, rpc.number, first.first_frame, first.first_time)
+        if asked is not None:
+            self._asked[rpc] = asked
+
+    def _request(
+        self, at: AtReply, request: SlotRequest, callback: bool, number: int, frame: int, time: int
+    ) -> _Asked | None:
         session = self.table.session(request.session, at.server)
         if session is None:
-            return
+            return None
         session.on(at.connection, CALLED_BACK if callback else USED)
         session.client.addresses.setdefault(at.client)
-        first = rpc.call.operation
-        use = SlotUse(rpc.number, at.connection, first.first_frame, first.first_time, request.sequence, request.cached)
+        use = SlotUse(number, at.connection, frame, time, request.sequence, request.cached)
         table = session.back if callback else session.fore
         table.request(use, request)
-        self._asked[rpc] = _Asked(request, use, table, session)
+        return _Asked(request, use, table, session)
 
     # RPCs that ended
 
-    def _ended(self, rpc: Rpc, time: int) -> None:
-        callback = rpc.program == NFS_CALLBACK
-        named = callback or (rpc.program == NFS and rpc.version == 4)
+    def _ended(self, rpc: Rpc, time: int, result: SlotResult | None = None) -> None:
         asked = self._asked.pop(rpc, None)
-        if not named or rpc.procedure != 1 or rpc.call is None or rpc.state == DUPLICATE_REPLY:
+        names = ProcedureNames(rpc.program, rpc.version, rpc.minor_version, rpc.procedure, rpc.operations, rpc.name)
+        kind = compound_kind(names)
+        if kind is None or rpc.call is None or rpc.state == DUPLICATE_REPLY:
             if asked is not None:
                 asked.table.answered(asked.use, asked.request.slot, time, None)
             return
         self.compounds += 1
         messages = _Messages(rpc)
+        callback = kind.callback
         if asked is None and rpc.minor_version and rpc.call.header.procedure == RDMA_NOMSG:
             self._ask(rpc, messages.call, 0, len(messages.call))  # Its arguments came in a Read chunk.
             asked = self._asked.pop(rpc, None)
         at = self._place(rpc, time, callback)
         if asked is not None:
-            self._answer(rpc, asked, at, self._result(rpc, messages, callback))
+            asked.use.rpc = rpc.number
+            answered = SlotAnswer(rpc.operations, rpc.status, rpc.reply_frame)
+            self._answer(asked, at, result or self._result(rpc, messages, callback), answered)
         client = asked.session.client if asked is not None else None
         if rpc.minor_version == 0 and not callback:
             client = self.table.known_on(at.connection)
-        operations = frozenset(rpc.operations)
-        changing = not operations.isdisjoint(_CHANGING_NAMES)
-        if callback or changing or ("GETATTR" in operations and client is not None and client.lease is None):
+        if kind.changes or (kind.attributes and client is not None and client.lease is None):
             self._change(rpc, messages, at, client, asked, callback)
-        renewing = rpc.minor_version == 0 and not changing and not operations.isdisjoint(_RENEWING_NAMES)
-        if renewing and client is not None and rpc.status == "OK":
+        if kind.renews and client is not None and rpc.status == "OK":
             client.renew(at.time, at.frame)
         if rpc.reply is None and not callback and (owner := client or self.table.known_on(at.connection)) is not None:
             owner.note_status(NO_REPLY, rpc.call_frame, rpc.call.operation.first_time)
         if rpc.status in STATUSES:
-            self._failed(rpc, at, client or self.table.of_connection(at), asked)
+            self._failed(rpc.status, at, client or self.table.of_connection(at))
 
     def _result(self, rpc: Rpc, messages: _Messages, callback: bool) -> SlotResult | None:
         if rpc.reply is None:
@@ -234,10 +307,9 @@ class NfsStateHistory:
                 return found
         return None
 
-    def _answer(self, rpc: Rpc, asked: _Asked, at: AtReply, result: SlotResult | None) -> None:
+    def _answer(self, asked: _Asked, at: AtReply, result: SlotResult | None, answered: SlotAnswer) -> None:
         use, session = asked.use, asked.session
-        use.operations, use.status = rpc.operations, rpc.status
-        use.reply_frame = rpc.reply_frame
+        use.operations, use.status, use.reply_frame = answered
         asked.table.answered(use, asked.request.slot, at.time, result)
         if result is None or asked.table is session.back:
             return
@@ -250,16 +322,16 @@ class NfsStateHistory:
             session.ended_frame, session.ended_time = at.frame, at.time
             session.ended_by = nfs4_status(result.status)
 
-    def _failed(self, rpc: Rpc, at: AtReply, client: NfsClient, asked: _Asked | None) -> None:
-        client.note_status(rpc.status, at.frame, at.time)
-        if rpc.status == "NFS4ERR_GRACE":
+    def _failed(self, status: str, at: AtReply, client: NfsClient) -> None:
+        client.note_status(status, at.frame, at.time)
+        if status == "NFS4ERR_GRACE":
             client.grace_ended = None
-        elif rpc.status == "NFS4ERR_DELAY":
+        elif status == "NFS4ERR_DELAY":
             for server, state in self._recalls:
                 state.delays += server == at.server
-        elif rpc.status in _LOST and client.lost_at is None:
+        elif status in _LOST and client.lost_at is None:
             client.lost_at = at.time, at.frame
-        elif rpc.status == "NFS4ERR_DENIED":
+        elif status == "NFS4ERR_DENIED":
             client.denied += 1
 
     # What operations change
@@ -278,21 +350,17 @@ class NfsStateHistory:
         if head is None or not head[4]:
             self.undecoded += 1
             return
-        call = compound_call(messages.call, head[4], len(messages.call), callback=callback)
         if callback:
+            call = compound_call(messages.call, head[4], len(messages.call), callback=True)
             owner = client or self.table.of_connection(at)
-            self._called_back(call.operations, call.places, rpc, messages, at, owner, asked)
+            self._called_back(call.operations, call.places, rpc, messages, at, owner)
             return
-        if rpc.reply is None:
+        walk = walked(messages.call, messages.reply, rpc.gss) if rpc.reply is not None else None
+        if walk is None:
             return
-        body = results_at(messages.reply, rpc.gss)
-        if body < 0:
-            return
-        reply: CompoundReply = compound_reply(messages.reply, body, len(messages.reply))
-        walk = walk_filehandles(call, messages.call, reply, messages.reply)
         self.undecoded += bool(walk.problem)
         for step in walk.steps:
-            if step.succeeded and (step.operation in _CHANGING or self._shows_lease(step, messages.reply)):
+            if step.succeeded and (step.operation in CHANGING or self._shows_lease(step, messages.reply)):
                 self._step(step, messages, at, client, asked)
 
     def _shows_lease(self, step: CompoundStep, reply: memoryview) -> bool:
@@ -309,11 +377,6 @@ class NfsStateHistory:
         asked: _Asked | None,
     ) -> None:
         arguments, results = decoded_step(step, messages.call, messages.reply, False)
-        if step.operation == OP_GETDEVICEINFO:
-            self.pnfs.named(results.node, arguments.octets("gdia_device_id"), at.server, at.frame)
-            return
-        if step.operation == OP_LAYOUTGET:
-            self.pnfs.granted(results.node)
         if step.operation in CLIENT_OPERATIONS:
             self.table.succeeded(step.operation, arguments, results, at)
             return
@@ -326,7 +389,7 @@ class NfsStateHistory:
             client = self.table.of_connection(at)
         if client is None:
             return
-        if at.minor_version == 0 and step.operation in _RENEWING:
+        if at.minor_version == 0 and step.operation in RENEWING:
             client.renew(at.time, at.frame)
         session = asked.session if asked is not None else None
         change = StateChange(step, arguments, results, at.frame, at.time, at.connection, client, session)
@@ -341,7 +404,6 @@ class NfsStateHistory:
         messages: _Messages,
         at: AtReply,
         client: NfsClient,
-        asked: _Asked | None,
     ) -> None:
         assert rpc.call is not None
         sent = rpc.call.operation
@@ -353,27 +415,43 @@ class NfsStateHistory:
 
 
 class _Watch:
-    """Notes the events of one conversation; a ``listeners.Listener``."""
+    """Notes the events of one conversation; a ``listeners.ColumnListener``."""
 
-    def __init__(self, queue: list[_Event]) -> None:
-        self._queue = queue
+    def __init__(self, queue: list[_Event], plain: list[tuple[Rows, PlainRpcs]]) -> None:
+        self._queue, self._plain = queue, plain
 
     def call_sent(self, rpc: Rpc) -> None:
         assert rpc.call is not None
-        self._queue.append(_Event(rpc.call.operation.first_time, rpc, False))
+        sent = rpc.call.operation
+        self._queue.append(_Event(sent.first_time, sent.last_frame, rpc, False))
 
     def reply_sent(self, rpc: Rpc) -> None:
         """It is taken when the RPC ends."""
 
     def rpc_ended(self, rpc: Rpc) -> None:
-        last = rpc.reply.operation.last_time if rpc.reply is not None else rpc.connection.last_time
-        self._queue.append(_Event(last, rpc, True))
+        if rpc.reply is not None:
+            answer = rpc.reply.operation
+            self._queue.append(_Event(answer.last_time, answer.last_frame, rpc, True))
+        else:
+            self._queue.append(_Event(rpc.connection.last_time, rpc.connection.last_frame, rpc, True))
 
     def other_sent(self, sender: int, message: Message) -> None:
         """Neither call nor reply."""
 
     def data_transferred(self, operation: Operation) -> None:
         """Takes no slot."""
+
+    def plain_accepted(self, pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
+        return np.ones(len(pairs.caller), np.bool_)
+
+    def plain_begins(self, calls: Rows, replies: Rows) -> None:
+        """They are taken when the batch is over."""
+
+    def plain_advanced(self, called: int, answered: int) -> None:
+        """They are taken when the batch is over."""
+
+    def plain_ended(self, rows: Rows, rpcs: PlainRpcs) -> None:
+        self._plain.append((rows, rpcs))
 
 
 def _place(rpc: Rpc, time: int, callback: bool) -> AtReply:
@@ -384,6 +462,17 @@ def _place(rpc: Rpc, time: int, callback: bool) -> AtReply:
     ends = rpc.connection.endpoints
     frame = rpc.reply_frame or rpc.call_frame
     return AtReply(ends[server].address, ends[client].address, rpc.connection.number, rpc.minor_version, frame, time)
+
+
+def _inline(message: Message | None) -> memoryview | None:
+    """A message that came whole in one Send, without chunks; None where it did not."""
+    if message is None or message.header.procedure != RDMA_MSG or message.header.version != 1:
+        return None
+    header = message.header
+    if header.problem or header.reads or header.writes or header.reply is not None:
+        return None
+    view = memoryview(message.data)[message.start : message.end]
+    return view if len(view) == message.inline_length else None
 
 
 def _prefix(message: Reassembled | None) -> memoryview:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
-from ..onc.filehandles import CompoundStep
+from ..onc.compound import compound_call, compound_reply
+from ..onc.filehandles import CompoundStep, CompoundWalk, walk_filehandles
+from ..onc.rpc_header import GssCredential, call_head, results_at
 from ..onc.shapes.decode import Node, SparseBytes, decode
+from ..onc.shapes.learned import Layout, Layouts
 from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from ..onc.shapes.nfs4_types import STATEID4
 from ..onc.shapes.types import XdrType
@@ -26,12 +30,41 @@ _NO_OPEN_STATEID = 0x10
 _ROLES = {0x10000: "no pNFS", 0x20000: "pNFS metadata server", 0x40000: "pNFS data server"}
 
 
-class Fields(NamedTuple):
-    """Arguments or results of an operation, decoded; what is missing is None."""
+class Fields:
+    """Arguments or results of an operation, decoded when they are asked for; what is missing is None."""
 
-    node: Node | None
+    __slots__ = ("_layout", "_node", "_value")
+
+    def __init__(self, node: Node | None, value: tuple[XdrType, memoryview, int] | None = None) -> None:
+        """``value``: in place of ``node``, its type, the message, and where in that it begins."""
+        self._node, self._value = node, value
+        self._layout: Layout | None = None
+        if value is not None and value[0] in _FREQUENT:
+            type, message, at = value
+            layouts = _layouts(type)
+            self._layout = layouts.of(message, at)
+            if self._layout is None:
+                layouts.learn(message, at)
+                self._layout = layouts.of(message, at)
+
+    @property
+    def node(self) -> Node | None:
+        if self._value is not None:
+            (type, message, at), self._value = self._value, None
+            self._node = decode(type, "", SparseBytes([(0, message)], len(message)), at, len(message), MAX_NODES).root
+        return self._node
+
+    def _raw(self, path: tuple[str, ...]) -> memoryview | None:
+        """The bytes of a number or a stateid where messages like this one have it."""
+        assert self._layout is not None and self._value is not None
+        place = self._layout.places.get("/".join(path))
+        _, message, at = self._value
+        return None if place is None else message[at + place[0] : at + place[1]]
 
     def number(self, *path: str) -> int | None:
+        if self._layout is not None and self._value is not None and "/".join(path) in NUMBERS:
+            raw = self._raw(path)
+            return None if raw is None else int.from_bytes(raw)
         node = self.at(*path)
         return node.value if node is not None and isinstance(node.value, int) else None
 
@@ -47,9 +80,39 @@ class Fields(NamedTuple):
 
     def stateid(self, *path: str) -> bytes | None:
         """'other' of the first stateid at or below the path."""
+        if self._layout is not None and self._value is not None and "/".join(path) in STATEIDS:
+            raw = self._raw(path)
+            return None if raw is None else bytes(raw[4:])
+        return Fields(self.first_stateid(*path)).octets("other")
+
+    def first_stateid(self, *path: str) -> Node | None:
         node = self.at(*path)
-        found = next((one for one in node.walk() if one.type is STATEID4), None) if node is not None else None
-        return Fields(found).octets("other")
+        return next((one for one in node.walk() if one.type is STATEID4), None) if node is not None else None
+
+
+NUMBERS = (
+    "share_access", "claim/claim", "owner/clientid", "rflags", "delegation/delegation_type", "locktype", "reclaim",
+    "offset", "length",
+)  # fmt: skip
+STATEIDS = ("stateid", "delegation", "open_stateid", "deleg_stateid", "lock_stateid")
+"""What is read of the most frequent operations, as paths; of stateids the first at or below the path."""
+_FREQUENT = frozenset(
+    type for name in (4, 8, 12, 14, 18) for type in (OPERATIONS[name].arguments, OPERATIONS[name].results)
+)
+"""Arguments and results of CLOSE, DELEGRETURN, LOCK, LOCKU and OPEN."""
+
+
+@cache
+def _layouts(type: XdrType) -> Layouts:
+    return Layouts(type, (*NUMBERS, *STATEIDS), MAX_NODES, _state_nodes)
+
+
+def _state_nodes(root: Node) -> dict[str, Node]:
+    """The values at the paths."""
+    fields = Fields(root)
+    found = {path: fields.at(*path.split("/")) for path in NUMBERS}
+    found |= {path: fields.first_stateid(*path.split("/")) for path in STATEIDS}
+    return {path: node for path, node in found.items() if node is not None}
 
 
 class StateChange(NamedTuple):
@@ -70,7 +133,17 @@ def fields_of(type: XdrType | None, message: memoryview, at: int) -> Fields:
     """The value that begins ``at``, as far as its bytes are there."""
     if type is None or at < 0:
         return Fields(None)
-    return Fields(decode(type, "", SparseBytes([(0, message)], len(message)), at, len(message), MAX_NODES).root)
+    return Fields(None, (type, message, at))
+
+
+def walked(call: memoryview, reply: memoryview, gss: GssCredential | None) -> CompoundWalk | None:
+    """The operations of a COMPOUND with their results; None where its arguments or results are not there."""
+    head = call_head(call, 0, len(call))
+    body = results_at(reply, gss) if head is not None and head[4] else -1
+    if head is None or body < 0:
+        return None
+    asked = compound_call(call, head[4], len(call))
+    return walk_filehandles(asked, call, compound_reply(reply, body, len(reply)), reply)
 
 
 def decoded_step(step: CompoundStep, call: memoryview, reply: memoryview, callback: bool) -> tuple[Fields, Fields]:

@@ -26,6 +26,13 @@ def connection_record(conversation: Conversation, share: Share | None = None) ->
         confidence=connection.confidence,
         evidence=list(connection.evidence),
         path_mtu=connection.path_mtu,
+        data_server=None
+        if conversation.data_server is None
+        else {
+            "by": conversation.data_server.by,
+            "metadata_server": conversation.data_server.metadata_server,
+            "frame": conversation.data_server.frame,
+        },
         active=_endpoint(conversation, 0),
         passive=_endpoint(conversation, 1),
         credits_requested=_range(conversation.credits_requested),

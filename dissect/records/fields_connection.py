@@ -95,6 +95,12 @@ NEGOTIATION = {
     "unsupported_options[].option": ("string", "name of the option"),
 }
 
+DATA_SERVER = {
+    "by": ("string", "what says so: GETDEVICEINFO, which named its address, or file handles of layouts"),
+    "metadata_server": ("string", "address of the server that said so"),
+    "frame": ("integer", "frame of its reply"),
+}
+
 SHARE = {
     **common("rpcs"),
     "backward_rpcs": ("integer", "of them, those called by the passive side"),
@@ -213,6 +219,12 @@ TYPES = {
             "confidence": ("number", "how sure that is, 0 to 1"),
             "evidence": ("array of string", "what it rests on"),
             "path_mtu": ("integer|null", "path MTU in bytes"),
+            **objects(
+                "data_server",
+                "object|null",
+                "the passive side is a pNFS data server; null: not known",
+                DATA_SERVER,
+            ),
             **objects("active", "object", "the side that connected", ENDPOINT),
             **objects("passive", "object", "the side that accepted", ENDPOINT),
             **objects("credits_requested", "object|null", "credits requested", RANGE),

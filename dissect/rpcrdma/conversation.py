@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..layers.characteristics_codes import CHARACTERISTICS, XCHAR_RBSIZ
 from ..layers.cm_codes import is_ipoib
@@ -25,6 +26,17 @@ def first_private_data(data: bytes) -> PrivateData | None:
     return found[0] if found else None
 
 
+class DataServerRole(NamedTuple):
+    """Why the passive side is taken for a data server of pNFS (RFC 8881, 12)."""
+
+    by: str
+    """'GETDEVICEINFO', which named its address, or 'file handles of layouts', which READ and WRITE used."""
+    metadata_server: str
+    """Address of the server that said so."""
+    frame: int
+    """Of its reply."""
+
+
 @dataclass(slots=True, eq=False)
 class Conversation:
     """On one connection.  What is asked of it ``frame`` by ``frame`` holds at the end where no frame is given."""
@@ -43,6 +55,8 @@ class Conversation:
     """Lowest and highest credit value in forward replies."""
     negotiation: Negotiation = field(default_factory=Negotiation)
     """Version and characteristics, as the messages announce them."""
+    data_server: DataServerRole | None = None
+    """None: nothing in the capture says that the passive side is a pNFS data server."""
 
     def __post_init__(self) -> None:
         if is_ipoib(self.connection.service_id or 0):

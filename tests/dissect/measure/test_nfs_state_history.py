@@ -22,7 +22,8 @@ from rdmascope.dissect.measure.nfs_state import NfsClient, NfsSession, Wait
 from rdmascope.dissect.measure.nfs_state_clients import FORGOTTEN, GUESSED, RESTARTED
 from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
 from rdmascope.dissect.measure.nfs_waits import DELAY, GRACE, NO_CREDIT, NO_SLOT, RECALL, STATE_LOST, waits
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.records.nfs_state import state_records
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 
 GRACE_STATUS, BADSESSION, STALE_CLIENTID, DELAYED, UNCACHED, DENIED = 10013, 10052, 10022, 10008, 10068, 10010
 OTHER = b"another session.", b"yet another one."
@@ -32,8 +33,16 @@ LIMIT = 50
 
 
 def taken(wire: Wire, packets: list[Packet] | None = None, cuts: tuple[int, ...] = ()) -> NfsStateHistory:
+    """The same in columns and one RPC after the other."""
+    histories = [_taken(wire, packets, cuts, columns) for columns in (True, False)]
+    one, other = ([*state_records(history)] for history in histories)
+    assert one == other
+    return histories[0]
+
+
+def _taken(wire: Wire, packets: list[Packet] | None, cuts: tuple[int, ...], columns: bool) -> NfsStateHistory:
     history = NfsStateHistory()
-    analyzer = Analyzer(listener=history.listener)
+    analyzer = Analyzer(Options(columns=columns), history.listener)
     for batch in frame_batches(Capture(wire, packets).frames, cuts):
         analyzer.feed(batch)
         history.advance()

@@ -7,15 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playbook import Wire, nfs3, nfs4, reply
-from playbook.capture import Capture, frame_batch
+from playbook.capture import Capture, frame_batches
 from playbook.nfs4_client import Client, stateid
 from playbook.rpcrdma import call
 from playbook.xdr_encode import done, op
 from rdmascope.captures.synth.xdr_values import encoded
-from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
-from rdmascope.dissect.measure.pnfs import DataServers, universal_address
+from rdmascope.dissect.measure.pnfs import BY_ADDRESS, BY_HANDLES, DataServers, universal_address
 from rdmascope.dissect.onc.shapes.layouts import FF_DEVICE_ADDR4, FF_LAYOUT4, FILE_LAYOUT4, FILE_LAYOUT_DS_ADDR4
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.conversation import DataServerRole
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 MDS, DS, OTHER = "10.0.0.1", "10.0.0.7", "10.0.0.8"
 FILES, FLEX_FILES = 1, 4
@@ -23,14 +24,23 @@ DEVICE = bytes(range(16))
 DS_HANDLE = b"handle on the data server"
 
 
+def read_through(wire: Wire, counts: bool = True, cuts: tuple[int, ...] = ()) -> tuple[DataServers, Analyzer]:
+    servers = DataServers(counts)
+    analyzer = Analyzer()
+    for batch in frame_batches(Capture(wire).frames, cuts):
+        servers.learn(analyzer.feed_table(analyzer.decoder.take(batch)), lambda: analyzer.conversations)
+    servers.learn(RpcTable(analyzer.finish()), lambda: analyzer.conversations)
+    servers.mark(analyzer.conversations)
+    return servers, analyzer
+
+
 def pnfs(wire: Wire) -> DataServers:
-    history = NfsStateHistory()
-    analyzer = Analyzer(listener=history.listener)
-    analyzer.feed(frame_batch(Capture(wire).frames))
-    history.advance()
-    analyzer.finish()
-    history.finish()
-    return history.pnfs
+    return read_through(wire)[0]
+
+
+def roles(wire: Wire, cuts: tuple[int, ...] = ()) -> list[DataServerRole | None]:
+    """Of the connections, as a pass that counts nothing finds them."""
+    return [one.data_server for one in read_through(wire, False, cuts)[1].conversations]
 
 
 def device(kind: int, address: str = f"{DS}.78.81", network: bytes = b"rdma") -> bytes:
@@ -83,6 +93,45 @@ def test_a_connection_to_a_data_server(kind: int, named: bool) -> None:
     assert (len(found.connections()), number, traffic.calls, traffic.in_layout) == (1, 2, 1, 1)
     assert by is (found.servers[DS, 20049] if named else None)
     assert found.traffic[1].calls == 1
+    frame = found.servers[DS, 20049].frame if named else next(iter(found.handles.values())).frame
+    role = DataServerRole(BY_ADDRESS if named else BY_HANDLES, MDS, frame)
+    for cuts in ((), (12,), (14, 22, 26)):
+        assert roles(wire, cuts) == [None, role]
+
+
+@pytest.mark.parametrize("network", [b"tcp", b"tcp6"])
+def test_an_address_for_another_transport(network: bytes) -> None:
+    wire = Wire()
+    metadata = Client(wire.connect(server=MDS))
+    metadata.begin()
+    address = {"da_layout_type": FILES, "da_addr_body": device(FILES, network=network)}
+    metadata.ask(op("GETDEVICEINFO", gdia_device_id=DEVICE), done("GETDEVICEINFO", gdir_device_addr=address))
+    Client(wire.connect(server=DS), b"session of a ds.").begin()
+    assert [*pnfs(wire).servers] == [(DS, 20049)]
+    assert roles(wire) == [None, None]
+
+
+def test_a_connection_that_was_there_before_its_server_was_named() -> None:
+    wire = Wire()
+    data = Client(wire.connect(server=DS), b"session of a ds.")
+    data.begin()
+    metadata = Client(wire.connect(server=MDS))
+    metadata.begin()
+    ask_for_layout(metadata, FILES)
+    first, second = roles(wire)
+    assert (first.by if first else "", second) == (BY_ADDRESS, None)
+
+
+def test_a_file_handle_before_a_layout_has_it() -> None:
+    wire = Wire()
+    data = Client(wire.connect(server=DS), b"session of a ds.")
+    data.begin()
+    read(data, DS_HANDLE)
+    metadata = Client(wire.connect(server=MDS))
+    metadata.begin()
+    ask_for_layout(metadata, FILES, named=False)
+    assert roles(wire) == [None, None]
+    assert pnfs(wire).connections() == {}
 
 
 def test_a_data_server_of_version_3() -> None:

@@ -1,0 +1,61 @@
+"""Plain COMPOUNDs in columns: which of them have to be decoded further."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playbook import Wire, nfs4
+from playbook.capture import Capture, frame_batch
+from playbook.nfs4_client import Client
+from playbook.xdr_encode import done, op
+from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
+from rdmascope.dissect.measure.plain_compounds import PlainCompound, asks_for_lease, plain_compounds
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+
+
+class Watching(NfsStateHistory):
+    """Keeps the plain COMPOUNDs of a batch."""
+
+    def plain(self) -> list[PlainCompound]:
+        return [one for rows, rpcs in self._plain for one in plain_compounds(rows, rpcs).compounds]
+
+
+def test_what_changes_state_or_may_show_the_lease_is_decoded() -> None:
+    wire = Wire()
+    one = Client(wire.connect())
+    one.begin()
+    for _ in range(20):
+        one.ask(nfs4.read(0, 12), nfs4.read_done(b"twelve bytes"))
+        one.ask(op("GETATTR", attr_request=(1, 4)), done("GETATTR", obj_attributes={"size": 90}))
+        one.ask(op("GETATTR", attr_request=(10,)), done("GETATTR", obj_attributes={"lease_time": 90}))
+        one.close(3)
+    history = Watching()
+    analyzer = Analyzer(listener=history.listener)
+    analyzer.feed(frame_batch(Capture(wire).frames))
+    found = history.plain()
+    assert {one.kind.operations[-1] for one in found} >= {"READ", "GETATTR", "CLOSE"}
+    asked = [one for one in found if one.kind.operations[-1] == "GETATTR"]
+    assert [one.rpc is not None for one in found if one.kind.operations[-1] in ("READ", "CLOSE")][:4] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert [one.rpc is not None for one in asked][:4] == [False, True, False, True]
+    assert all(one.request is not None and one.result is not None for one in found if one.kind.operations[-1] == "READ")
+
+
+@pytest.mark.parametrize("bit", [4, 10])
+@given(before=st.binary(max_size=40), words=st.integers(1, 3), cut=st.integers(0, 3))
+def test_a_mask_with_lease_time_is_found_wherever_it_stands(bit: int, before: bytes, words: int, cut: int) -> None:
+    message = before + bytes(-len(before) & 3)
+    mask = (1 << bit).to_bytes(4) + bytes(4 * (words - 1))
+    message += (9).to_bytes(4) + words.to_bytes(4) + mask + bytes(cut)
+    found = asks_for_lease(np.frombuffer(message, np.uint8), np.array([0]), np.array([len(message)]))
+    if bit == 10:
+        assert found[0]
+    elif before == bytes(len(before)):
+        assert not found[0]
