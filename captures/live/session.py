@@ -27,6 +27,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..capture_points import OtherPoint
 from ..errors import CaptureError
+from ..kernel_counters import RunningCounters
 from . import CaptureSettings, open_live
 from .device import trouble_of
 from .keep import Keeper
@@ -90,6 +91,7 @@ class LiveSession:
         on_finding: Callable[[Finding], None] | None = None,
         on_turn: Callable[[], None] | None = None,
         on_trouble: Callable[[str], None] | None = None,
+        kernel: RunningCounters | None = None,
     ) -> None:
         """The functions are called while ``run`` runs.
 
@@ -103,6 +105,7 @@ class LiveSession:
             on_finding: is given the first findings of each rule at each end.
             on_turn: after everything that was there has been given.
             on_trouble: is given why nothing can come of the device now, or that something can again.
+            kernel: Linux's own counters, which are read again at the end.
         """
         self.live = live
         self.path = str(live.device)
@@ -134,6 +137,7 @@ class LiveSession:
         self.trouble = ""
         """Why nothing can come of the device now; '' where something can."""
         self._on_trouble = on_trouble
+        self.kernel = kernel
 
     @property
     def now(self) -> int:
@@ -162,10 +166,14 @@ class LiveSession:
                     display.look(any(descriptor == display.keyboard for descriptor, _ in ready))
                 if duration is not None and self.seconds * SECOND >= duration:
                     self.ending.because("duration")
+            if self.kernel is not None:
+                self.kernel.read_again()
             if self.ending.why not in ("count", "finding"):
                 self._take_rest()
         except StreamEnded:
             self.ending.because("end")
+            if self.kernel is not None:
+                self.kernel.read_again()
         except CaptureError as error:
             self.damage = error
             self.ending.because("error")
@@ -233,6 +241,8 @@ class LiveSession:
             return
         self.rpcs += len(rpcs)
         self.gathered.add(rpcs)
+        if self.kernel is not None:
+            self.kernel.add(RpcTable(rpcs))
         self.failed += sum(rpc.failed for rpc in rpcs)
         if self._on_rpcs is not None:
             self._on_rpcs(rpcs)
@@ -243,6 +253,8 @@ class LiveSession:
 
     def _evict(self, conversations: list[Conversation]) -> None:
         self.gathered.evict(conversations)
+        if self.kernel is not None:
+            self.kernel.note(conversations)
         self.auditor.evict(conversations)
         for conversation in conversations:
             self.credits.pop(conversation.connection.number, None)
@@ -255,6 +267,8 @@ class LiveSession:
         self._give_findings()
         with suppress(OSError):
             self.live.count()
+        if self.kernel is not None:
+            self.kernel.note(self.analyzer.conversations, lossy=self.live.dropped > 0)
         if self.keeper is not None:
             self.keeper.close()
         gc.enable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import socketserver
 import threading
 from contextlib import suppress
@@ -89,16 +88,11 @@ class _TcpServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self, place: tuple[str, int], handler: type[socketserver.BaseRequestHandler]) -> None:
-        address, port = place
-        if not address and socket.has_dualstack_ipv6():
-            address = "::"
-        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        super().__init__((address, port), handler)
+        if ":" in place[0]:
+            import socket
 
-    def server_bind(self) -> None:
-        if self.server_address[0] == "::":
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
+            self.address_family = socket.AF_INET6
+        super().__init__(place, handler)
 
 
 def _record(connection: Any) -> bytes:

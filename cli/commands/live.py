@@ -10,6 +10,7 @@ from importlib.metadata import version
 import click
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.kernel_counters import RunningCounters
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, open_live
 from rdmascope.captures.live.session import Ending, LiveSession, bounded
 from rdmascope.dissect.audit.finding import Finding
@@ -27,7 +28,7 @@ from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import complain, console, print_json, show
 from ..views.dashboard import Dashboard
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look, capture_view
-from .report import print_page, print_records
+from .report_output import print_page, print_records
 
 SECOND = 1_000_000_000
 MAX_FILES = 1 << 17
@@ -60,6 +61,10 @@ MAX_FILES = 1 << 17
     "--ring-files", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Files that are kept."
 )
 @click.option("--ring-time", type=DURATION, metavar="TIME", help="Begin a new file after this time, too.")
+@click.option(
+    "--mount", metavar="PATH", help="Compare with what this host's NFS client counts, on the mount that holds PATH."
+)
+@click.option("--nfsd", is_flag=True, help="Compare with what this host's NFS server counts.")
 @click.option("--all-tcp", is_flag=True, help="Look for iWARP on every TCP port, not only those of --port.")
 @click.option("--tunnels", is_flag=True, help="Look into VXLAN, GENEVE, GRE, MPLS and IP in IP.")
 @click.option(
@@ -88,6 +93,8 @@ def command(
     ring_size: int,
     ring_files: int,
     ring_time: int | None,
+    mount: str | None,
+    nfsd: bool,
     all_tcp: bool,
     tunnels: bool,
     snaplen: int,
@@ -141,6 +148,9 @@ def command(
     a time in their names, and each records what was dropped while it was written.  What an earlier run left under these
     names counts, too: its FILE gets a number, and the oldest files are removed.
 
+    --mount PATH reads /proc/self/mountstats at start and end, and --nfsd /proc/net/rpc/nfsd: the report has calls,
+    errors, bytes and times as Linux counted them, beside what was seen, and why they differ (docs/live.md).
+
     \b
     With --json, while it happens:
       rpc      one RPC, as in "rdmascope rpcs"
@@ -171,6 +181,7 @@ def command(
                 on_rpcs=partial(_print_rpcs, learner=PathLearner(max_files=MAX_FILES)) if as_json else None,
                 on_finding=_print_finding if as_json else None,
                 on_turn=sys.stdout.flush,
+                kernel=RunningCounters(mount, nfsd) if mount is not None or nfsd else None,
                 on_trouble=None if shown else lambda words: complain(f"{live.device}: {words}"),
             )
             if live.device.note:
@@ -207,9 +218,9 @@ def _print_finding(finding: Finding) -> None:
 def _report(session: LiveSession, as_json: bool) -> None:
     """The records or the page of ``rdmascope report``, and how the capture itself went."""
     if as_json:
-        print_records(session, session.gathered)
+        print_records(session, session.gathered, kernel=session.kernel)
         print_json(session.record())
         return
     if session.analyzer.frames:
-        print_page(session, session.gathered)
+        print_page(session, session.gathered, kernel=session.kernel)
     show(console(), capture_view(session.record(), session.breaches()))

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.captures.merge import expand
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Session
-from rdmascope.dissect.diagnosis.diagnose import diagnose
-from rdmascope.dissect.diagnosis.facts import Facts, Gathered
+from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.measure.service_levels import FAIL, UNDECIDABLE, ServiceLevel, parse_service_level
-from rdmascope.dissect.measure.undecoded import undecoded
-from rdmascope.dissect.records.comparison import points_records
-from rdmascope.dissect.records.report import capture_point_record, report_records
-from rdmascope.dissect.records.schema import Record
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.units import plural, size
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import Parsed, filter_options
 from ..reading import Reading, analyzer_options, follow_options, following, opened, recognition_options
 from ..terminal import complain, console, paged, print_json, say, show
+from .report_output import Read, print_page, print_records
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
     from rdmascope.captures.comparison import PointsCompared
     from rdmascope.captures.condition import Condition
+    from rdmascope.captures.kernel_counters import KernelCounters
     from rdmascope.captures.questions import GroupKey, Questions
 
 
@@ -80,6 +74,15 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", parse_service_leve
     metavar="'NAME MEASURE < LIMIT'",
     help="Judge a service level instead: 'READ p99 < 4ms'; median, mean, max, p1 to p99.9.  May be repeated.",
 )
+@click.option(
+    "--mountstats",
+    multiple=True,
+    metavar="FILE",
+    help="A copy of the client's /proc/self/mountstats, beside what was seen; twice: before and after.",
+)
+@click.option(
+    "--nfsd", multiple=True, metavar="FILE", help="A copy of the server's /proc/net/rpc/nfsd; twice: before and after."
+)
 @click.option("--pager/--no-pager", default=True, help="On a terminal: page by page.  [default: pager]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @click.option(
@@ -103,6 +106,8 @@ def command(
     sort: str | None,
     over_time: bool,
     levels: tuple[ServiceLevel, ...],
+    mountstats: tuple[str, ...],
+    nfsd: tuple[str, ...],
     pager: bool,
     as_json: bool,
     output: str | None,
@@ -175,6 +180,8 @@ def command(
       undecoded    what was ignored or is damaged, and why
       points, points_procedure, points_rpc
                    of each two capture points, as in rdmascope compare --rpcs
+      mount_counters, nfsd_counters
+                   with --mountstats and --nfsd
     With --by, --over-time and --slo: group, interval, service_level.
 
     Questions in place of the page: --by groups RPCs, --over-time draws latencies against time, and --slo judges service
@@ -192,15 +199,23 @@ def command(
         ...
         69.604 s to 70.642 s: 9 of 30 calls beyond, the longest 373 ms ...
 
+    What Linux counted itself: the client's /proc/self/mountstats and the server's /proc/net/rpc/nfsd, saved when the
+    capture ended (since the mount), or twice, before and after, stand per mount and operation beside what was seen,
+    with the reason of each difference, and with the time that RPCs waited before they were sent (docs/live.md):
+
+    \b
+      $ rdmascope report client.pcapng --mountstats before --mountstats after
+
     The verdict is the exit status: 0 pass, 1 fail, 3 undecidable.  docs/filters.md has more of these questions.
     """
     if output is not None:
-        if each or as_json or keys or over_time or levels:
-            words = "-o writes one page; leave --each and --json out, and --by, --over-time and --slo"
+        if each or as_json or keys or over_time or levels or mountstats or nfsd:
+            words = "-o writes one page; leave --each, --json, --by, --over-time, --slo, --mountstats, --nfsd out"
             raise click.UsageError(words, click.get_current_context())
         _write_page(files, output, top, audit, opened(files, ports, force, follow=following(follow, idle)), condition)
         return
     by = tuple(dict.fromkeys(key for some in keys for key in some))
+    kernel = _kernel_counters(mountstats, nfsd, files, alone=not (each or by or over_time or levels))
     _check_sort(sort, by)
     failed = False
     verdicts: set[str] = set()
@@ -225,16 +240,23 @@ def command(
                 reading.check()
                 continue
             gathered = Gathered(top)
-            for table in reading.tables(gathered.evict, chunk_rows=condition is None):
-                gathered.add_table(table if condition is None else condition.selected(table, reading))
-                del table  # Or its RPCs would live until the next batch is analysed.
+            for table in reading.tables(
+                partial(_evict, gathered, kernel), chunk_rows=condition is None and kernel is None
+            ):
+                selected = table if condition is None else condition.selected(table, reading)
+                if kernel is not None:
+                    kernel.add(selected)
+                gathered.add_table(selected)
+                del table, selected  # Or its RPCs would live until the next batch is analysed.
             if condition is not None:
                 reading.refuse(condition.problem(reading))
             points = _at_other_points(reading, ports, force) if condition is None else []
+            if kernel is not None:
+                kernel.note(reading.analyzer.conversations)
             if as_json:
-                print_records(reading, gathered, condition, points)
+                print_records(reading, gathered, condition, points, kernel)
             else:
-                print_page(reading, gathered, everything, pager and not follow, condition, points)
+                print_page(reading, gathered, everything, pager and not follow, condition, points, kernel)
             reading.check()
         except CaptureError as error:
             complain(str(error))
@@ -255,6 +277,32 @@ def _at_other_points(reading: Session, ports: tuple[int, ...], force: str | None
 
     options = analyzer_options(ports, force, contents=False)
     return [*at_other_points(reading, lambda paths: Reading(paths, options))]
+
+
+def _kernel_counters(
+    mountstats: tuple[str, ...], nfsd: tuple[str, ...], files: tuple[str, ...], alone: bool
+) -> KernelCounters | None:
+    """Raises UsageError and CaptureError."""
+    if not mountstats and not nfsd:
+        return None
+    from rdmascope.captures.kernel_counters import READINGS, saved_counters
+
+    words = ""
+    if not alone:
+        words = "--mountstats and --nfsd go with the page; leave --each, --by, --over-time and --slo out"
+    elif max(len(mountstats), len(nfsd)) > READINGS:
+        words = "--mountstats and --nfsd are given once, or twice: before and after"
+    elif any(map(holds_tables, files)):
+        words = "--mountstats and --nfsd need the capture: saved tables do not have what calls ask for"
+    if words:
+        raise click.UsageError(words, click.get_current_context())
+    return saved_counters(mountstats, nfsd)
+
+
+def _evict(gathered: Gathered, kernel: KernelCounters | None, gone: list[Conversation]) -> None:
+    gathered.evict(gone)
+    if kernel is not None:
+        kernel.note(gone)
 
 
 def _check_sort(sort: str | None, by: tuple[GroupKey, ...]) -> None:
@@ -334,132 +382,3 @@ def _write_page(
     check_page(output, files)
     say(f"{output}: {size(write_page_of(reading, output, files, top, audit, condition))}")
     reading.check()
-
-
-MAX_STATEMENTS = 5
-"""Of the diagnosis on the page."""
-DIAGNOSIS = "rdmascope diagnose FILE has the evidence, and looks further"
-
-
-class Read(Protocol):
-    """What was read."""
-
-    path: str
-    """What it is called."""
-    analyzer: Analyzer
-    damage: CaptureError | None
-    other_points: list[OtherPoint]
-
-    def placed(self, fields: Record) -> Record:
-        """With the file of each frame, where there are several."""
-
-
-def print_page(
-    reading: Read,
-    gathered: Gathered,
-    everything: bool = False,
-    pager: bool = False,
-    condition: Condition | None = None,
-    points: Sequence[PointsCompared] = (),
-) -> None:
-    """The report for people; ``points``: the same RPCs at other capture points."""
-    out = console()
-    with paged(out, pager):
-        _print_sections(out, reading, gathered.facts(reading.analyzer, _error(reading)), everything, condition, points)
-
-
-def _print_sections(
-    out: Console,
-    reading: Read,
-    facts: Facts,
-    everything: bool,
-    condition: Condition | None,
-    points: Sequence[PointsCompared],
-) -> None:
-    from rich.text import Text
-
-    from ..views import report as views
-    from ..views.clients import clients_view, unanswered_view
-    from ..views.diagnosis import summary_view
-    from ..views.filtered import filter_line
-    from ..views.tables import heading
-    from ..views.transport import troubles_view
-
-    analyzer, statistics = reading.analyzer, facts.statistics
-    diagnosis = diagnose(facts)
-    conversations = analyzer.conversations
-    show(
-        out,
-        views.summary(
-            reading.path,
-            frames=analyzer.frames,
-            truncated_frames=analyzer.truncated_frames,
-            packets=analyzer.packets,
-            first_time=analyzer.earliest_time,
-            last_time=analyzer.last_time,
-            conversations=conversations,
-            statistics=statistics,
-            evicted=analyzer.evicted,
-        ),
-    )
-    if condition is not None:
-        show(out, filter_line(condition))
-    show(out, Text(), heading("Diagnosis", DIAGNOSIS), summary_view(diagnosis, MAX_STATEMENTS, out.width))
-    sections: list[tuple[str, str, RenderableType | None]] = []
-    if statistics.calls:
-        slowest = statistics.slowest()
-        sections = [
-            ("Procedures", "by the time spent waiting for them, as seen at the capture point",
-             views.procedures_view(statistics.procedures(), out.width, everything)),
-            ("Slowest", "by latency; rdmascope show FILE --rpc N has each in full",
-             views.slowest_view(slowest, out.width) if slowest else None),
-            *_points_sections(points, len(slowest), out.width),
-            ("Without a reply", "by the time until the capture ended", unanswered_view(facts)),
-            ("Clients", "by the time that they waited", clients_view(facts)),
-            ("Latency", "RPCs by latency", views.histogram_view(statistics, out.width)),
-            ("Over time", "", views.throughput_view(statistics, out.width)),
-        ]  # fmt: skip
-    connections = views.connections_view(conversations, statistics, analyzer.evicted)
-    sections.append(("Connections", "in order of appearance", connections))
-    if statistics.calls:
-        transfers = views.transfers_view(statistics.transfers, out.width)
-        sections.append(("How payloads travelled", "", transfers))
-    if conversations:
-        healths = [(one.connection, facts.healths[one.connection.number]) for one in conversations]
-        sections.append(("Transport", "rdmascope transport FILE has each connection in full", troubles_view(healths)))
-    sections.append(("Not decoded", "", views.undecoded_view(undecoded(analyzer, statistics, facts.damage or None))))
-    for title, remark, view in sections:
-        if view is not None:
-            show(out, Text(), heading(title, remark), view)
-
-
-def _points_sections(
-    points: Sequence[PointsCompared], limit: int, width: int
-) -> Iterator[tuple[str, str, RenderableType | None]]:
-    """The slowest RPCs at each two capture points."""
-    from ..views.compare import slowest_view
-
-    for found in points:
-        remark = "the slowest by what the client waited; rdmascope compare CLIENT SERVER has each procedure"
-        yield "At both capture points", remark, slowest_view(found, limit, width)
-
-
-def print_records(
-    reading: Read,
-    gathered: Gathered,
-    condition: Condition | None = None,
-    at_points: Sequence[PointsCompared] = (),
-) -> None:
-    """The report for scripts; ``at_points``: the same RPCs at other capture points."""
-    names = reading.analyzer.addresses
-    points = [capture_point_record(one.path, one.first, one.common, names, one.whole) for one in reading.other_points]
-    facts = gathered.facts(reading.analyzer, _error(reading))
-    words = "" if condition is None else str(condition)
-    for record in chain(points, report_records(facts, reading.analyzer, diagnose(facts), words)):
-        print_json({**reading.placed(record), "file": reading.path})
-    for record in chain.from_iterable(points_records(found, each=True) for found in at_points):
-        print_json(record)
-
-
-def _error(reading: Read) -> str:
-    return "" if reading.damage is None else str(reading.damage)

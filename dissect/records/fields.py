@@ -7,6 +7,7 @@ from .fields_audit import TYPES as AUDIT
 from .fields_comparison import TYPES as COMPARISON
 from .fields_connection import TYPES as CONNECTION
 from .fields_diagnosis import TYPES as DIAGNOSIS
+from .fields_kernel import TYPES as KERNEL
 from .fields_probe import TYPES as PROBE
 from .fields_questions import TYPES as QUESTIONS
 from .fields_report import TYPES as REPORT
@@ -14,6 +15,6 @@ from .fields_rpc import TYPES as RPC
 from .fields_state import TYPES as STATE
 
 RECORD_TYPES: dict[str, RecordType] = {
-    **RPC, **CONNECTION, **REPORT, **QUESTIONS, **DIAGNOSIS, **STATE, **COMPARISON, **AUDIT, **PROBE
+    **RPC, **CONNECTION, **REPORT, **QUESTIONS, **DIAGNOSIS, **STATE, **KERNEL, **COMPARISON, **AUDIT, **PROBE
 }  # fmt: skip
 """In the order of the reference."""

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rdmascope.dissect.measure.kernel_counters import parse_mountstats
+
 from .guests import Outcome
 
 RDMASCOPE = Path(sys.executable).with_name("rdmascope")
@@ -87,34 +89,36 @@ def client_counters(outcome: Outcome) -> Iterator[Check]:
     """The calls, replies and chunks that the client's transport counted, over all mounts that it noted."""
     theirs: Counter[str] = Counter()
     for path in sorted(outcome.folder.glob("mountstats.*")):
-        # One line per connection.  See net/sunrpc/xprtrdma/transport.c, xprt_rdma_print_stats.
-        for numbers in re.findall(r"^\s+xprt:\s+rdma\s+([\d ]+)$", path.read_text(), re.MULTILINE):
-            columns = [int(number) for number in numbers.split()]
-            theirs.update(dict(zip(("calls", "replies"), columns[5:7], strict=True)))
-            theirs.update(dict(zip(("read", "write", "reply"), columns[10:13], strict=True)))
-            theirs["marshalled again"] += columns[18]
+        for mount in parse_mountstats(path.read_text()):
+            for line in mount.transports:
+                theirs.update(line.counters)
     rpcs = counted(outcome)
     backward = sum(rpc["direction"] == "backward" and rpc["reply"] is not None for rpc in records(outcome, "rpcs"))
-    yield equal("calls and backward replies that the client sent", theirs["calls"], len(rpcs) + backward)
-    yield equal("replies that it received", theirs["replies"], sum(rpc["reply"] is not None for rpc in rpcs))
+    yield equal("calls and backward replies that the client sent", theirs["sends"], len(rpcs) + backward)
+    yield equal("replies that it received", theirs["receives"], sum(rpc["reply"] is not None for rpc in rpcs))
     ours = Counter(chunk["kind"] for rpc in rpcs for chunk in rpc["chunks"] for _ in chunk["segments"])
     kinds = ("read", "write", "reply")
-    segments = ", ".join(f"{theirs[kind]} {kind}" for kind in kinds)
+    segments = ", ".join(f"{theirs[f'{kind}_segments']} {kind}" for kind in kinds)
     found = ", ".join(f"{ours[kind]} {kind}" for kind in kinds)
-    if theirs["marshalled again"]:
+    if theirs["failed_marshals"]:
         # A call that waits for memory to be registered is marshalled again, and its chunks are counted again.
-        yield Check(f"at most {segments} segments", found, all(ours[kind] <= theirs[kind] for kind in kinds))
+        yield Check(
+            f"at most {segments} segments", found, all(ours[kind] <= theirs[f"{kind}_segments"] for kind in kinds)
+        )
     else:
         yield equal("segments", segments, found)
 
 
 def client_procedures(outcome: Outcome, name: str, version: int) -> Iterator[Check]:
     """How often the client called which procedure of NFS, on the mount whose counters it noted under that name."""
-    statistics = re.search(
-        rf"p/v: 100003/{version} .*?per-op statistics\n(.*?)\n\n", outcome.text(f"mountstats.{name}"), re.S
-    )
-    rows = [row.split() for row in statistics[1].splitlines()] if statistics else []
-    theirs = {row[0].rstrip(":"): int(row[1]) for row in rows if int(row[1])}
+    mounts = parse_mountstats(outcome.text(f"mountstats.{name}"))
+    theirs = {
+        name: one.calls
+        for mount in mounts
+        if mount.version == version
+        for name, one in mount.operations.items()
+        if one.calls
+    }
     ours = Counter(rpc["procedure"] for rpc in counted(outcome) if (rpc["program"], rpc["version"]) == ("NFS", version))
     wrong = {
         name: (theirs.get(name, 0), ours[name])
