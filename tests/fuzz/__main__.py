@@ -18,6 +18,8 @@ from .targets import TARGETS
 
 WORK = Path(__file__).with_name("work")
 EXECUTED = re.compile(r"^stat::number_of_executed_units:\s*(\d+)$", re.MULTILINE)
+SESSION = 120
+"""Seconds after which a new process goes on, since the fuzzer's memory grows."""
 FOUND = ("crash-*", "oom-*", "timeout-*")
 
 
@@ -26,15 +28,20 @@ def fuzzed(name: str, seconds: int) -> tuple[int, list[Path]]:
     folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
     before = {path for pattern in FOUND for path in folder.glob(pattern)}
-    log = folder / "log"
-    with log.open("wb") as file:
-        words = [sys.executable, "-m", "fuzz.one", name, str(folder), str(seconds)]
-        subprocess.run(words, stdout=file, stderr=subprocess.STDOUT, env=os.environ | {"PYTHONUTF8": "1"})
-    executed = EXECUTED.search(log.read_text(errors="replace"))
-    found = sorted({path for pattern in FOUND for path in folder.glob(pattern)} - before)
-    if executed is None and not found:
-        sys.exit(f"{name} did not run; see {log}")
-    return int(executed[1]) if executed else 0, found
+    executed = 0
+    for begun in range(0, seconds, SESSION):
+        log = folder / "log"
+        with log.open("wb") as file:
+            words = [sys.executable, "-m", "fuzz.one", name, str(folder), str(min(SESSION, seconds - begun))]
+            subprocess.run(words, stdout=file, stderr=subprocess.STDOUT, env=os.environ | {"PYTHONUTF8": "1"})
+        found = sorted({path for pattern in FOUND for path in folder.glob(pattern)} - before)
+        units = EXECUTED.search(log.read_text(errors="replace"))
+        executed += int(units[1]) if units else 0
+        if found:
+            break
+        if units is None:
+            sys.exit(f"{name} did not run; see {log}")
+    return executed, found
 
 
 @click.command()

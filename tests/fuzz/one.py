@@ -7,8 +7,8 @@ from pathlib import Path
 
 import atheris
 
-MEMORY = 2048
-"""MiB that the process may have: more than any input needs."""
+ALLOCATED = 256
+"""MiB at once: more than any input needs.  The fuzzer's own memory grows, so that of the process says nothing."""
 PATIENCE = 60
 """Seconds that an input may take."""
 
@@ -26,7 +26,8 @@ def main() -> None:
     options = (
         f"-max_total_time={seconds}",
         f"-max_len={target.max_bytes}",
-        f"-rss_limit_mb={MEMORY}",
+        "-rss_limit_mb=0",
+        f"-malloc_limit_mb={ALLOCATED}",
         f"-timeout={PATIENCE}",
         f"-artifact_prefix={folder}/",
         "-print_final_stats=1",

@@ -18,7 +18,7 @@ from ...arrays import Bytes, Int64s, Rows, places
 from ...link.tcp import ACK, ECE, FIN, HEADER, RST, SACK, SYN, sack_blocks
 from ...serial import TCP_SEQUENCE
 from ..connection import MAX_CONTRADICTED
-from ..gaps import Gap, add_gap, fill_gaps
+from ..gaps import Gap, fill_gaps, overlapping, with_gap
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Tally
 from .copies import MAX_COMPARED, RecentSegments, SentSegments, contradicted
 
@@ -211,13 +211,14 @@ class TcpRetransmissions:
         start, stop, frame, time = int(sent.at[a]), int(sent.end[b - 1]), int(sent.frame[a]), int(sent.time[a])
         if start >= self.head:
             if start > self.head:
-                add_gap(self._gaps, Gap(self.head, start, frame, time))
+                self._gaps = with_gap(self._gaps, Gap(self.head, start, frame, time))
                 self._mark(frame, GAP)
             self.head = stop
             return
         if int(sent.end[a]) - start == 1 and start == self.head - 1:
             # One byte of old data keeps a connection alive (RFC 9293, 3.8.4).
             self._mark(frame, ALIVE)
+            sent.captured[a], sent.sums[a] = 0, -1  # which need not be that data
             if b - a > 1:
                 self._run(sent, a + 1, b)
             return
@@ -232,9 +233,7 @@ class TcpRetransmissions:
         time = int(sent.time[a])
         fresh = sent.end[a:c] > self.head
         gap = None
-        for known in self._gaps:
-            if known.end <= start or known.start >= stop:
-                continue
+        for known in overlapping(self._gaps, start, stop):
             inside = (sent.at[a:c] < known.end) & (sent.end[a:c] > known.start)
             if inside.any():
                 fresh |= inside

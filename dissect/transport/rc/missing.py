@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...arrays import Int64s, Rows, places
 from ..connection import Connection, raised
-from ..gaps import MAX_GAPS, Gap, fill_gaps
+from ..gaps import Gap, fill_gaps, with_gap
 from .responses import ReadResponses, packets_between, positive
 from .runs import RESTART
 
@@ -62,7 +62,7 @@ class MissingRequests:
         if self._open is not None:
             gap = gap._replace(frame=min(gap.frame, self._open.frame), time=min(gap.time, self._open.time))
             self._open = None
-        self._gaps = [*self._gaps[1 - MAX_GAPS :], gap]
+        self._gaps = with_gap(self._gaps, gap)
         self._publish()
         self._count(packets, 0)
         if acked <= gap.end and (unconfirmed := packets - max(0, acked - gap.start)) > 0:

@@ -17,7 +17,7 @@ from ...arrays import Int64s, Rows, places, some
 from ...layers import opcodes
 from ...serial import PSN
 from ..acknowledgements import PacketColumns
-from ..gaps import MAX_GAPS, Gap, fill_gaps
+from ..gaps import Gap, fill_gaps, overlapping, with_gap
 from ..health import NegativeAcknowledgement
 from ..retransmissions import DUPLICATE, LATE, NONE, OpenRetransmission, Retransmission, SenderLedger, Tally
 
@@ -247,7 +247,7 @@ class RcRetransmissions:
 
     def _add_gap(self, start: int, end: int, rows: PacketColumns, a: int) -> None:
         """Before the packet at ``a``."""
-        self._gaps = [*self._gaps[1 - MAX_GAPS :], Gap(start, end, int(rows.frames[a]), int(rows.times[a]))]
+        self._gaps = with_gap(self._gaps, Gap(start, end, int(rows.frames[a]), int(rows.times[a])))
 
     def _old(self, rows: PacketColumns, a: int, c: int, maybe_more: bool) -> None:
         """Requests [a, c) that were sent before, or come late."""
@@ -255,9 +255,7 @@ class RcRetransmissions:
         start, stop = int(psns[0]), int(rows.ends[c - 1])
         fresh = np.zeros(c - a, np.bool_)
         gap = None
-        for known in self._gaps:
-            if known.end <= start or known.start >= stop:
-                continue
+        for known in overlapping(self._gaps, start, stop):
             inside = (psns >= known.start) & (psns < known.end)
             if some(inside):
                 fresh |= inside

@@ -98,6 +98,22 @@ def test_keep_alives_are_no_data() -> None:
     assert observer.registry.connections[0].retransmitted_packets == (0, 0)
 
 
+def test_data_retransmitted_behind_a_keep_alive_contradict_nothing() -> None:
+    """Its octet need not be that of the data, RFC 9293, 3.8.4."""
+    for cuts in ((), range(20)):
+        made = Talk()
+        made.open()
+        made.greet(crc=True)
+        made.say(0, send(1, CALL))
+        sent = made.segments[-1]
+        end = made.sides[0].next
+        made.segments.append(Segment(0, (end - 1) % (1 << 32), made.sides[1].next, b"\0"))
+        made.segments.append(replace(sent, seq=sent.seq + 10, payload=sent.payload[10:]))
+        observer, operations = observe(made, cuts=cuts)
+        assert [contents(one) for one in operations] == [CALL]
+        assert observer.registry.connections[0].contradicted == ([], [])
+
+
 # Bytes that are not in the capture
 
 
