@@ -57,7 +57,9 @@ def _line(one: Statement, width: int) -> RenderableType:
 
 def _share(one: Statement) -> str:
     cause = one.cause
-    return f"{percent(cause.share)} of {cause.share_of}" if cause.share and cause.share_of else ""
+    if not cause.share or not cause.share_of or percent(cause.share) in cause.text:
+        return ""
+    return f"{percent(cause.share)} of {cause.share_of}"
 
 
 def _statement(one: Statement, explain: bool) -> RenderableType:

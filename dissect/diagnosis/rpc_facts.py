@@ -16,6 +16,7 @@ from ..arrays import Int64s, Rows, coded, extremes, some, take, unique
 from ..measure.statistics import ProcedureKey, key_of_names, other_procedures, procedure_key
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER
+from ..rpcrdma.rpc_fields import FieldReader
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from .outstanding import AtLimit, CallsOutstanding, Watch, columns_of
@@ -79,15 +80,19 @@ class Unanswered(NamedTuple):
     """It offers Read chunks of which nothing was read."""
 
 
-class TimedRpc(NamedTuple):
-    """An RPC in a few words."""
+@dataclass(slots=True)
+class Recall:
+    """A callback that recalls a delegation."""
 
     number: int
     connection: int
     frame: int
     begin: int
-    end: int
-    """Nanoseconds; 0 without a reply."""
+    """Nanoseconds; of the call."""
+    delegation: bytes | None
+    """``other`` of its stateid; None where the call's bytes are not there."""
+    returned: int = 0
+    """Nanoseconds: of the call that returned it, or, where ``delegation`` is not known, the next one; 0: never."""
 
 
 @dataclass(slots=True)
@@ -121,10 +126,10 @@ class RpcFacts:
         """By status: RPCs that failed, weighed by their latency in nanoseconds."""
         self.error_times: dict[str, tuple[int, int]] = {}
         """By status: the first and the last moment, in nanoseconds."""
-        self.recalls: list[TimedRpc] = []
-        """Callbacks that recall delegations."""
-        self.returns: list[TimedRpc] = []
-        """Calls that return delegations."""
+        self.recalls: list[Recall] = []
+        self._recalled: dict[tuple[str, bytes | None], list[Recall]] = {}
+        """By client and delegation: those that were not returned yet."""
+        self._reader = FieldReader()
         self.chunked = 0
         """Messages of which something came through a chunk."""
         self.larger: dict[tuple[int, int], Larger] = defaultdict(Larger)
@@ -179,12 +184,12 @@ class RpcFacts:
         index = np.array([self._group(number, keys[code]) for number, code in places])[inverse]
         parts = (rows[f"latency_{part}"] for part in ("reads", "server", "writes"))
         self._count(index, ends, latencies, *parts)
-        delegations = {
-            code for code, key in keys.items() if "CB_RECALL" in key.operations or "DELEGRETURN" in key.operations
-        }
-        for at, (number, code) in enumerate(places if delegations else ()):
-            if code in delegations:
-                self._note_delegations(number, keys[code], rows[inverse == at])
+        recalling = [code for code, key in keys.items() if "CB_RECALL" in key.operations]
+        returning = [code for code, key in keys.items() if "DELEGRETURN" in key.operations]
+        for rpc in table.plain_rpcs(rows[np.isin(called[inverse], recalling)]) if recalling else ():
+            self._note_recall(rpc)
+        for rpc in table.plain_rpcs(rows[np.isin(called[inverse], returning)]) if returning and self._recalled else ():
+            self._note_return(rpc)
         delays = rows["retransmission_delay"]
         if some(delays):
             for row in rows[delays > 0]:
@@ -244,12 +249,29 @@ class RpcFacts:
             self._sums = np.concatenate((self._sums, np.zeros((len(MEASURES), size - found, BINS))), axis=1)
         return found
 
-    def _note_delegations(self, number: int, key: ProcedureKey, rows: Rows) -> None:
-        wanted = self.recalls if key.backward else self.returns
-        wanted += [
-            TimedRpc(int(row["number"]), number, int(row["call_frame"]), int(row["call_time"]), int(row["reply_end"]))
-            for row in rows[: max(0, MAX_RECALLS - len(wanted))]
-        ]
+    def _note_recall(self, rpc: Rpc) -> None:
+        if rpc.call is None or len(self.recalls) >= MAX_RECALLS:
+            return
+        begin, delegation = rpc.call.operation.first_time, self._delegation(rpc)
+        recall = Recall(rpc.number, rpc.connection.number, rpc.call_frame, begin, delegation)
+        self.recalls.append(recall)
+        self._recalled.setdefault((rpc.connection.endpoints[0].address, delegation), []).append(recall)
+
+    def _note_return(self, rpc: Rpc) -> None:
+        if rpc.call is None:
+            return
+        client, begin = rpc.connection.endpoints[0].address, rpc.call.operation.first_time
+        for place in ((client, self._delegation(rpc)), (client, None)):
+            recalled = self._recalled.get(place, [])
+            for recall in [one for one in recalled if one.begin <= begin]:
+                recall.returned = begin
+                recalled.remove(recall)
+            if place in self._recalled and not recalled:
+                del self._recalled[place]
+
+    def _delegation(self, rpc: Rpc) -> bytes | None:
+        stateid = self._reader.fields(rpc).stateid
+        return None if stateid is None else stateid[4:]
 
     def _note_errors(
         self, table: RpcTable, rows: Rows, failed: Int64s, keys: list[ProcedureKey], inverse: Int64s
@@ -355,11 +377,10 @@ class RpcFacts:
                 self._note_unanswered(rpc, key, frame)
             if rpc.retransmission_delay:
                 self.delays[number].add(rpc.retransmission_delay, rpc.number, frame)
-            if call is not None and ("CB_RECALL" in rpc.operations or "DELEGRETURN" in rpc.operations):
-                wanted = self.recalls if rpc.backward else self.returns
-                if len(wanted) < MAX_RECALLS:
-                    end = reply.operation.last_time if reply is not None else 0
-                    wanted.append(TimedRpc(rpc.number, number, frame, call.operation.first_time, end))
+            if "CB_RECALL" in rpc.operations:
+                self._note_recall(rpc)
+            elif "DELEGRETURN" in rpc.operations and self._recalled:
+                self._note_return(rpc)
         if sums:
             self._count(*np.array(sums, np.int64).T)
             places, *columns = np.array(credits, np.int64).T

@@ -141,7 +141,7 @@ class TestReport:
 
     def test_the_first_screen_has_the_answer(self) -> None:
         lines = run("report", LOSS, columns=80).stdout.splitlines()[:24]
-        assert "  problem 8 calls without a reply, the first for 63.6 s until the capture ended" in lines
+        assert "  problem 8 calls without a reply, the first 61.8 s before its connection ended" in lines
         assert next(line for line in lines if "WRITE GETATTR  " in line).split()[2:5] == ["44", "6", "94%"]
 
     def test_what_is_wrong_comes_before_how_it_was_set_up(self) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ...rpcrdma.conversation import ENDS
 from ...units import plural
 from ..detector import Limits, detector
 from ..facts import Facts
 from ..statement import Cause, Severity
+
+if TYPE_CHECKING:
+    from ...audit.auditor import RuleTally
 
 TOLERATED = {
     "PD-INVALIDATE-AGREED": "Linux servers invalidate remotely as soon as the client allows it, and no client minds",
@@ -33,29 +38,35 @@ LEVELS = ("MUST", "SHOULD")
 )
 def specification_violated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """An end did what RPC-over-RDMA's documents forbid. The other end may answer with an error, close the connection,
-    or return wrong data; or it may tolerate it, until an update. What common implementations break in daily traffic
-    without harm (PD-INVALIDATE-AGREED) is left to the audit itself.
+    or return wrong data; or it may tolerate it, until an update. A broken MUST is a problem, a broken SHOULD a warning.
+    What common implementations break in daily traffic without harm is left to the audit: PD-INVALIDATE-AGREED, for
+    Linux servers invalidate remotely as soon as the client allows it, and no client minds.
     """
     assert facts.auditor is not None
     from ...audit.result import who  # Reports are made without an audit, and need not load one.
 
-    for place, tally in facts.auditor.tallies.items():
-        rule = facts.auditor.rules[place.rule]
-        if tally.violated - tally.notes < max(1, limits["least_violations"]) or place.rule in TOLERATED:
+    broken: dict[tuple[str, str], list[tuple[int, RuleTally]]] = defaultdict(list)
+    for place, tally in sorted(facts.auditor.tallies.items()):
+        if tally.violated > tally.notes and place.rule not in TOLERATED:
+            connection = facts.auditor.connections.get(place.connection)
+            end = who(connection, place.endpoint) if connection is not None else ENDS[place.endpoint]
+            broken[place.rule, end].append((place.connection, tally))
+    for (name, end), places in broken.items():
+        rule = facts.auditor.rules[name]
+        total = sum(tally.violated - tally.notes for _, tally in places)
+        if total < max(1, limits["least_violations"]) or rule.level.value not in LEVELS:
             continue
-        if rule.level.value not in LEVELS:
-            continue
-        connection = facts.auditor.connections.get(place.connection)
-        end = who(connection, place.endpoint) if connection is not None else ENDS[place.endpoint]
-        examples = tally.examples[:3]
+        examples = [one for _, tally in places for one in tally.examples][:3]
+        numbers = tuple(number for number, _ in places if number in facts.auditor.connections)
+        on = f" on {plural(len(numbers), 'connection')}" if len(numbers) > 1 else ""
         yield Cause(
-            f"{rule.level} {rule.id}: {end} broke it {plural(tally.violated - tally.notes, 'time')}: {rule.title}",
-            tally.violated - tally.notes,
+            f"{rule.level} {name}: {end} broke it {plural(total, 'time')}{on}: {rule.title}",
+            total,
             None,
             "",
             min((one.time for one in examples if one.time), default=None),
             tuple(f"found {one.observed}; required {one.required}" for one in examples[:2]),
-            (place.connection,) if connection is not None else (),
+            numbers,
             tuple(dict.fromkeys(one.rpc for one in examples if one.rpc is not None)),
             tuple(dict.fromkeys(frame for one in examples for frame in one.frames))[:5],
             severity=Severity.PROBLEM if rule.level.value == "MUST" else Severity.WARNING,

@@ -14,6 +14,7 @@ from ..rpc_facts import Unanswered
 from ..statement import Cause, Severity
 
 MAX_LINES = 3
+CAPTURE_WENT_ON = "the first for {} until the capture ended"
 RECONNECTING = 5_000_000_000
 """Nanoseconds that a new connection may begin before the last packet of the one that it stands for."""
 
@@ -114,9 +115,11 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
             missing += sum(one.missing for one in health.directions)
         lines.append(text)
     hung.sort(key=lambda one: one.time)
-    longest = facts.last_time - hung[0].time
+    connection = facts.by_number[hung[0].connection].connection
+    when = "the first {} before its connection ended" if connection.ended_time else CAPTURE_WENT_ON
+    longest = (connection.ended_time or facts.last_time) - hung[0].time
     yield Cause(
-        f"{plural(len(hung), 'call')} without a reply, the first for {duration(longest)} until the capture ended",
+        f"{plural(len(hung), 'call')} without a reply, {when.format(duration(longest))}",
         len(hung),
         len(hung) / facts.calls,
         "all RPCs",
@@ -203,6 +206,7 @@ def _service(conversation: Conversation) -> tuple[str, str, int | None]:
     {"least_refused": (1, "connections that were refused")},
     (
         "whether the server listens on that port: 'rdma 20049' in its portlist (/proc/fs/nfsd/portlist)",
+        "where it accepted connections before: whether it crashed or was restarted at that moment",
         "the reason: an invalid service ID means that nothing listens there",
     ),
 )
@@ -214,13 +218,23 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
     if len(refused) < limits["least_refused"]:
         return
     reasons = Counter(one.ended_by for one in refused)
+    before = [one for one in facts.conversations if one.connection.first_time < refused[0].first_time]
+    services = {_service(one) for one in facts.conversations if one.connection.refused}
+    served = [one.connection for one in before if _service(one) in services and not one.connection.refused]
+    last = max(served, key=lambda one: one.last_time, default=None)
+    gone = (
+        f"it had accepted connections until then: the last, connection {last.number}, ended"
+        f" {duration(refused[0].first_time - last.ended_time)} before ({facts.healths[last.number].ended})"
+        if last is not None and last.ended_time and last.number in facts.healths
+        else ""
+    )
     yield Cause(
         f"{plural(len(refused), 'connection')} refused: " + ", ".join(reason for reason, _ in reasons.most_common(3)),
         len(refused),
         len(refused) / len(facts.conversations),
         "all connections",
         refused[0].first_time,
-        tuple(f"{facts.ends(one.number)}: {one.ended_by}" for one in refused[:3]),
+        (*((gone,) if gone else ()), *(f"{facts.ends(one.number)}: {one.ended_by}" for one in refused[:3])),
         tuple(one.number for one in refused),
         (),
         tuple(one.first_frame for one in refused[:5]),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...units import duration, percent, plural
 from ..detector import Limits, detector
 from ..facts import Facts, label
-from ..rpc_facts import TimedRpc
+from ..rpc_facts import Recall
 from ..statement import Cause, Severity
 
 GRACE = ("NFS4ERR_GRACE", "NLM4_DENIED_GRACE_PERIOD", "LCK_DENIED_GRACE_PERIOD")
@@ -137,7 +137,7 @@ def _put_off(facts: Facts, limits: Limits, statuses: tuple[str, ...], what: str)
     "recall-stalls",
     "Recalled delegations come back late",
     Severity.PROBLEM,
-    "CB_RECALL calls, and the DELEGRETURN of the same delegation; in a report, the next one",
+    "CB_RECALL calls, and the same client's DELEGRETURN of the same delegation",
     {"least_ms": (1000, "milliseconds from a recall to the return of the delegation, or the end of the capture")},
     (
         "the client that holds the delegation: is it busy writing its data back, or gone?",
@@ -150,33 +150,38 @@ def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The server recalled a delegation because another client wants the file, and waits until it is returned. Until
     then the other client's open waits, too.
     """
-    late: list[tuple[int, TimedRpc]] = []
-    returns = sorted(one.begin for one in facts.rpcs.returns)
+    late: list[tuple[int, Recall]] = []
     for recall in facts.rpcs.recalls:
         state = facts.recalled.get(recall.frame)
-        if state is not None:
-            after = state.returned_time or facts.last_time
-        else:
-            after = next((begin for begin in returns if begin >= recall.begin), facts.last_time)
+        after = (recall.returned if state is None else state.returned_time) or facts.last_time
         if after - recall.begin >= limits["least_ms"] * 1e6:
             late.append((after - recall.begin, recall))
     if not late:
         return
-    late.sort(reverse=True)
-    followed = all(recall.frame in facts.recalled for _, recall in late)
+    late.sort(key=lambda one: (-one[0], one[1].number))
+    followed = all(recall.delegation is not None or recall.frame in facts.recalled for _, recall in late)
     yield Cause(
         f"{plural(len(late), 'recall')} of delegations took up to {duration(late[0][0])}",
         len(late),
         len(late) / len(facts.rpcs.recalls),
         "all recalls",
         min(recall.begin for _, recall in late),
-        tuple(f"{facts.ends(recall.connection)}: RPC {recall.number}, {duration(took)}" for took, recall in late[:3]),
+        tuple(
+            f"{facts.ends(recall.connection)}: RPC {recall.number}, "
+            + (f"returned after {duration(took)}" if _returned(facts, recall) else f"not returned in {duration(took)}")
+            for took, recall in late[:3]
+        ),
         tuple(dict.fromkeys(recall.connection for _, recall in late)),
         tuple(recall.number for _, recall in late[:5]),
         tuple(recall.frame for _, recall in late[:5]),
         0.95 if followed else 0.7,
-        () if followed else ("which delegation a call returns is not compared: the next return counts",),
+        () if followed else ("which delegation a call returns is not in the capture: the client's next return counts",),
     )
+
+
+def _returned(facts: Facts, recall: Recall) -> bool:
+    state = facts.recalled.get(recall.frame)
+    return bool(recall.returned if state is None else state.returned_time)
 
 
 @detector(

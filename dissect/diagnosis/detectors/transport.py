@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from ...rpcrdma.conversation import ENDS
 from ...transport.health import DirectionHealth, TransportHealth
+from ...transport.retransmissions import DUPLICATE, Retransmission
 from ...units import count, duration, plural, share
 from ..detector import Limits, detector
 from ..facts import Facts
 from ..statement import Cause, Severity
+
+UNKNOWN = "unknown"
 
 RETRANSMITTED = {
     "least_retransmissions": (3, "retransmissions of this cause in the capture"),
@@ -29,18 +33,21 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
     places: Counter[str] = Counter()
     frames: list[int] = []
     for number, health in facts.healths.items():
-        events[number] = sum(health.causes.get(cause, 0) for cause in causes)
+        mine = [one for one in health.retransmissions if _among(one, causes)]
+        # Of more than are remembered one by one the sums know the cause alone.
+        changed = _needless(health, causes)
+        events[number] = sum(health.causes.get(cause, 0) for cause in causes) + changed.events
         sent += sum(one.packets or one.segments for one in health.directions)
         if not events[number]:
             continue
-        packets[number] = sum(
+        packets[number] = changed.packets + sum(
             one.causes[cause].packets for one in health.directions for cause in causes if cause in one.causes
         )
         cost[number] = _cost(facts, number, health, causes)
-        for event in health.retransmissions:
-            if event.cause in causes:
-                places[{True: "behind", False: "before", None: ""}[event.lost_packet_captured]] += 1
-                frames += [event.retransmission_frame] if event.retransmission_frame else []
+        for event in mine:
+            place = {True: "behind", False: "before", None: ""}[event.lost_packet_captured]
+            places["arrived" if _arrived(event) else place] += 1
+            frames += [event.retransmission_frame] if event.retransmission_frame else []
     total, lost = sum(events.values()), facts.share(sum(cost.values()))
     retransmitted = sum(packets.values())
     part = lost or 0.0
@@ -67,7 +74,9 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
             f"{count(places['behind'])} lost behind the capture point, {count(places['before'])} before it"
             " or missed by the capture"
         )
-    others = {cause for number in worst for cause in facts.healths[number].causes} - {"duplicate", *causes}
+    if places["arrived"]:
+        evidence.append(f"{count(places['arrived'])} without need: what was retransmitted had arrived")
+    others = {cause for number in worst for cause in facts.healths[number].causes} - {DUPLICATE, *causes}
     mixed = waiting > 0 and bool(others)
     yield Cause(
         text,
@@ -85,15 +94,38 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
     )
 
 
+def _arrived(one: Retransmission) -> bool:
+    """The receiver had what was retransmitted: nothing was lost."""
+    return one.lost == "nothing" and one.cause not in ("RNR NAK", DUPLICATE)
+
+
+def _among(one: Retransmission, causes: tuple[str, ...]) -> bool:
+    """What was retransmitted without need counts as such, whatever its sender took for the cause."""
+    return (UNKNOWN if _arrived(one) else one.cause) in causes
+
+
+class _Needless(NamedTuple):
+    events: int
+    packets: int
+
+
+def _needless(health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
+    """How what was retransmitted without need changes the numbers of these causes."""
+    others = [one for one in health.retransmissions if _arrived(one) and one.cause != UNKNOWN]
+    if UNKNOWN not in causes:
+        others = [one for one in others if one.cause in causes]
+    sign = 1 if UNKNOWN in causes else -1
+    return _Needless(sign * len(others), sign * sum(one.packets for one in others))
+
+
 def _cost(facts: Facts, number: int, health: TransportHealth, causes: tuple[str, ...]) -> int:
     """Nanoseconds that RPCs of the connection waited because of these causes: their part of all causes."""
     if number not in facts.rpcs.delays:
         return 0
-    waits: Counter[str] = Counter()
+    waits: Counter[bool] = Counter()
     for one in health.retransmissions:
-        waits[one.cause] += one.loss_to_retransmission or 0
-    total = sum(waits.values())
-    mine = sum(waits[cause] for cause in causes)
+        waits[_among(one, causes)] += one.loss_to_retransmission or 0
+    total, mine = sum(waits.values()), waits[True]
     return round(facts.rpcs.delays[number].total * mine / total) if total else 0
 
 
@@ -104,7 +136,7 @@ def _since(facts: Facts, causes: tuple[str, ...]) -> int | None:
             one.lost_time or one.retransmission_time or 0
             for health in facts.healths.values()
             for one in health.retransmissions
-            if one.cause in causes and (one.lost_time or one.retransmission_time)
+            if _among(one, causes) and (one.lost_time or one.retransmission_time)
         ),
         default=None,
     )
@@ -153,7 +185,7 @@ def retransmission_timeouts(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 @detector(
     "retransmissions-unexplained",
-    "Packets are retransmitted, and the capture does not show why",
+    "Packets are retransmitted without a loss that the capture shows",
     Severity.WARNING,
     "transport health; the wait of each RPC for retransmissions",
     RETRANSMITTED,
@@ -163,11 +195,12 @@ def retransmission_timeouts(facts: Facts, limits: Limits) -> Iterator[Cause]:
     ),
 )
 def retransmissions_unexplained(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Packets were sent twice although the capture shows neither a NAK nor a silence before them. Either the notice was
-    missed by the capture, or the sender retransmitted without need because acknowledgements came late.
+    """Packets were sent twice although the capture shows neither a NAK nor a silence before them, or although they had
+    arrived, as the receiver's acknowledgements say (RFC 2883). Either the notice was missed by the capture, or the
+    sender retransmitted without need because acknowledgements came late: that costs bandwidth, and hardly any time.
     """
     one, several = "return to an earlier packet", "returns to earlier packets"
-    yield from _retransmitted(facts, limits, ("unknown",), one, several)
+    yield from _retransmitted(facts, limits, (UNKNOWN,), one, several)
 
 
 @detector(
@@ -262,8 +295,8 @@ def congestion(facts: Facts, limits: Limits) -> Iterator[Cause]:
     "packets-damaged",
     "Packets arrive damaged",
     Severity.PROBLEM,
-    "transport health: ICRC, CRC32C of FPDUs, TCP checksums",
-    {"least_damaged": (1, "packets whose checksum is wrong")},
+    "transport health: ICRC, CRC32C and markers of FPDUs, TCP checksums",
+    {"least_damaged": (1, "packets whose checksum or marker is wrong")},
     (
         "rdmascope transport FILE: the frames, and which end sent them",
         "symbol and FCS error counters of ports and cables on that way; rx_icrc_encapsulated of the RDMA devices",
@@ -272,18 +305,32 @@ def congestion(facts: Facts, limits: Limits) -> Iterator[Cause]:
 )
 def packets_damaged(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """A checksum over the packet's end-to-end contents is wrong. Its receiver drops it, and it must be retransmitted;
-    or, where only the capture damaged it, what is said about it here rests on wrong bytes.
+    or, where only the capture damaged it, what is said about it here rests on wrong bytes. A marker of MPA that does
+    not point to the begin of its FPDU (RFC 5044, 4.3) is an error of its sender, or shows damage where no CRC is in
+    use.
     """
 
-    def damaged(one: DirectionHealth) -> int:
-        return one.icrc_failure_count + one.crc_failure_count + one.damaged_segments + one.marker_failures
+    def spoiled(one: DirectionHealth) -> int:
+        return one.icrc_failure_count + one.crc_failure_count + one.damaged_segments
 
+    def damaged(one: DirectionHealth) -> int:
+        return spoiled(one) + one.marker_failures
+
+    def words(checksums: int, markers: int) -> str:
+        named = ((checksums, "with a wrong checksum"), (markers, "with a wrong marker"))
+        return ", ".join(f"{count(number)} {what}" for number, what in named if number)
+
+    markers = sum(one.marker_failures for health in facts.healths.values() for one in health.directions)
     yield from _counted(
         facts,
         damaged,
-        lambda one: f"{count(damaged(one))} with a wrong checksum",
+        lambda one: words(spoiled(one), one.marker_failures),
         lambda total, _: total >= limits["least_damaged"],
-        lambda total: f"{plural(total, 'packet')} with a wrong checksum",
+        lambda total: (
+            f"{plural(total, 'packet')}: {words(total - markers, markers)}"
+            if markers
+            else f"{plural(total, 'packet')} with a wrong checksum"
+        ),
         "all packets",
         frames=lambda one: (*one.icrc_failures, *one.crc_failures),
     )

@@ -23,6 +23,12 @@ def played(folder: Path, *fault: str) -> Path:
     return path
 
 
+def audited(name: str) -> Auditor:
+    auditor = Auditor()
+    Session(str(SAMPLES / f"{name}.pcap.zst")).audit(auditor)
+    return auditor
+
+
 def test_a_must_is_a_problem(tmp_path: Path) -> None:
     (said,) = diagnosis_of(
         Session(str(played(tmp_path, "--fault", "grant-nothing"))), ["specification-violated"]
@@ -31,16 +37,23 @@ def test_a_must_is_a_problem(tmp_path: Path) -> None:
     assert "server" in said.cause.text and said.cause.frames
 
 
+def test_one_end_that_breaks_a_rule_on_several_connections_is_one_statement() -> None:
+    """The server of this sample breaks PD-INVALIDATE-AGREED on each of four connections."""
+    auditor = audited("rxe-nfs-all")
+    tolerated = TOLERATED.pop("PD-INVALIDATE-AGREED")
+    try:
+        (said,) = diagnose(facts(many(3), auditor=auditor), ["specification-violated"]).statements
+    finally:
+        TOLERATED["PD-INVALIDATE-AGREED"] = tolerated
+    assert " on 4 connections: Send With Invalidate" in said.cause.text and said.cause.connections == (1, 2, 3, 4)
+
+
 def test_correct_endpoints_violate_nothing(tmp_path: Path) -> None:
     assert not diagnosis_of(Session(str(played(tmp_path)))).statements
 
 
 def test_what_linux_does_every_day_is_left_to_the_audit() -> None:
     """The server of this sample breaks PD-INVALIDATE-AGREED in every reply."""
-    session, auditor = Session(str(SAMPLES / "bidir-rxe.pcap.zst")), Auditor()
-    session.analyzer.listener = auditor.listener
-    for _ in session.tables():
-        pass
-    auditor.finish(session.analyzer.conversations)
+    auditor = audited("bidir-rxe")
     assert {place.rule for place, tally in auditor.tallies.items() if tally.violated > tally.notes} == set(TOLERATED)
     assert not diagnose(facts(many(3), auditor=auditor), ["specification-violated"]).statements

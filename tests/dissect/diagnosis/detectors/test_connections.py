@@ -58,6 +58,29 @@ def test_hung_calls() -> None:
     assert "1 NFSv3 WRITE; no Read chunk of them was ever read" in said.cause.evidence[0]
 
 
+def test_calls_whose_connection_ended_hung_until_then() -> None:
+    ended = connection(1, ended_by="DREQ from the passive side", ended_time=START + 2 * SECOND)
+    hung = rpc(21, "WRITE", at=SECOND, answered=False, on=ended)
+    (said,) = found(
+        facts([*many(20, on=ended), hung], [health(1, ended="DREQ from the passive side")], (ended,), seconds=60)
+    )
+    assert said.kind == "calls-hung" and "the first 1.00 s before its connection ended" in said.cause.text
+
+
+def test_a_server_that_is_gone_refuses() -> None:
+    served = connection(1, ended_by="DREQ from the passive side", ended_time=START + 2 * SECOND)
+    refused = connection(2, first_time=START + 3 * SECOND, bytes=(0, 0), ended_by="REJ (Invalid Service ID)")
+    healths = [health(1, ended="DREQ from the passive side"), health(2)]
+    (said,) = found(facts(many(20, on=served), healths, (served, refused)), "connections-refused")
+    assert said.cause.evidence[0] == (
+        "it had accepted connections until then: the last, connection 1, ended 1.00 s before"
+        " (DREQ from the passive side)"
+    )
+    open_still = connection(1)
+    (said,) = found(facts(many(20, on=open_still), healths, (open_still, refused)), "connections-refused")
+    assert len(said.cause.evidence) == 1 and said.cause.evidence[0].endswith("REJ (Invalid Service ID)")
+
+
 def test_calls_that_the_end_of_the_capture_interrupts_are_nothing() -> None:
     assert not kinds(facts([*many(20), rpc(21, at=99_500 * MILLISECOND, answered=False)]))
     slow = [*many(20, takes=SECOND), rpc(21, at=98 * SECOND, answered=False)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from playbook.facts import MILLISECOND, SECOND, START, facts, found, kinds, many, rpc
+from playbook.facts import MILLISECOND, SECOND, START, connection, facts, found, kinds, many, rpc
 from rdmascope.dissect.measure.nfs_slots import SlotTable
 from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession
 
@@ -67,6 +67,18 @@ def test_another_delegation_that_is_returned_at_once_does_not_count() -> None:
     (said,) = found(replace(given, recalled={recall.call_frame: held}))
     assert said.cause.text == "1 recall of delegations took up to 5.00 s"
     assert said.cause.confidence == 0.95 and not said.cause.weakened_by
+
+
+def test_another_client_that_returns_a_delegation_does_not_count() -> None:
+    recall = rpc(1, operations=RECALL, backward=True, at=SECOND)
+    other = connection(2)
+    other.connection.endpoints = (
+        replace(other.connection.endpoints[0], address="10.0.0.9"),
+        other.connection.endpoints[1],
+    )
+    returned = rpc(2, operations=RETURN, at=SECOND + MILLISECOND, on=other)
+    (said,) = found(facts([recall, returned], conversations=(connection(1), other)))
+    assert said.kind == "recall-stalls" and "not returned in" in said.cause.evidence[0]
 
 
 def test_a_recall_that_is_followed_at_once() -> None:

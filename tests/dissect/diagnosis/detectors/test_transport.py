@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from playbook.facts import MILLISECOND, START, direction, facts, found, health, kinds, many, retransmitted, rpc
 from rdmascope.dissect.diagnosis.statement import Severity
-from rdmascope.dissect.transport.health import NegativeAcknowledgement
+from rdmascope.dissect.transport.health import NegativeAcknowledgement, TransportHealth
+from rdmascope.dissect.transport.retransmissions import Tally
 
 WAITED = [*many(90), *(rpc(number, delay=5 * MILLISECOND, takes=6 * MILLISECOND) for number in range(91, 101))]
 
@@ -74,3 +77,36 @@ def test_damaged_packets() -> None:
     (said,) = found(facts(many(100), [health(1, direction(icrc_failures=(12,), icrc_failure_count=1))]))
     assert said.kind == "packets-damaged" and said.cause.frames == (12,)
     assert not found(facts(many(100), [health(1)]))
+
+
+def test_wrong_markers_are_no_wrong_checksums() -> None:
+    (said,) = found(facts(many(100), [health(1, direction(marker_failures=3), server=direction(icrc_failure_count=1))]))
+    assert "4 packets: 1 with a wrong checksum, 3 with a wrong marker" in said.cause.text
+    assert said.cause.evidence[0].endswith("sent by the client: 3 with a wrong marker")
+
+
+def needless(cause: str, times: int) -> TransportHealth:
+    """Retransmitted, although it had arrived."""
+    given = retransmitted(cause, times)
+    return replace(given, retransmissions=tuple(replace(one, lost="nothing") for one in given.retransmissions))
+
+
+@pytest.mark.parametrize("cause", ["timeout", "fast retransmit", "unknown"])
+def test_what_had_arrived_was_not_lost(cause: str) -> None:
+    (said,) = found(facts(many(100), [needless(cause, 5)]))
+    assert said.kind == "retransmissions-unexplained" and "50 packets retransmitted in 5 returns" in said.cause.text
+    assert "5 without need: what was retransmitted had arrived" in said.cause.evidence
+
+
+def test_what_was_lost_and_what_was_not_are_two_statements() -> None:
+    lost, arrived = retransmitted("timeout", 4), needless("timeout", 3)
+    both = replace(
+        lost,
+        retransmissions=(*lost.retransmissions, *arrived.retransmissions),
+        causes={"timeout": 7},
+        directions=(replace(lost.directions[0], causes={"timeout": Tally(70, 70_000)}), lost.directions[1]),
+    )
+    said = {one.kind: one.cause for one in found(facts(many(100), [both]))}
+    assert said.keys() == {"retransmission-timeouts", "retransmissions-unexplained"}
+    assert said["retransmission-timeouts"].text.startswith("40 packets retransmitted in 4 timeouts")
+    assert said["retransmissions-unexplained"].text.startswith("30 packets retransmitted in 3 returns")
