@@ -122,4 +122,6 @@ class FindingNotes:
 
 def printable(text: str) -> str:
     """Without control characters but line breaks: some of it came from the wire."""
+    if text.replace("\n", "").isprintable():
+        return text
     return "".join(one if one.isprintable() or one == "\n" else "�" for one in text)

@@ -117,8 +117,8 @@ class Charts:
         """What is too far above all that is in use: it would press the rest to the ground."""
         figure = self._figure("Credits and slots in use", 150)
         for data, limit, name, label in (
-            (calls, "credits allowed", "credits", "calls outstanding"),
-            (slots, "slots allowed", "slots", "slots in use"),
+            (calls, "credits", "credits", "calls outstanding"),
+            (slots, "slots", "slots", "slots in use"),
         ):
             if data is None:
                 continue

@@ -58,7 +58,8 @@ def _assembled(page: PageFacts, diagnosis: Diagnosis, tables: Sequence[Breaking]
     facts = page.facts
     shown = {one.number for examples in chosen for one in examples}
     result = None if page.auditor is None else Result(page.session.path, page.auditor, facts.calls)
-    sections = [("diagnosis", "Diagnosis", diagnosis_html(diagnosis, shown))]
+    verdict = f"Diagnosis: {counted(diagnosis)}" if diagnosis.statements else "Diagnosis"
+    sections = [("diagnosis", verdict, diagnosis_html(diagnosis, shown))]
     data: list[str] = []
     if tables:
         sections.append(("time", "Over time", _over_time(page, data, tables)))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import RenderableType
 
 from rdmascope.dissect.arrays import Int64s, distinct
 from rdmascope.dissect.layers.rpcrdma_codes import procedure_name
-from rdmascope.dissect.measure.statistics import PARTS, Statistics
+from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.message_trees import decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpc_table import FLAG_DAMAGE, STATES, ProcedureNames, RpcTable
@@ -20,11 +20,11 @@ from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from rdmascope.dissect.transport.health import TransportHealth
 from rdmascope.dissect.transport.operations import Kind, Operation
 from rdmascope.dissect.transport.retransmissions import DUPLICATE
-from rdmascope.dissect.units import count, duration, moment, plural, seconds, share, size
+from rdmascope.dissect.units import count, duration, plural, size
 
+from ..views.rpc import header_tree, rpc_summary
 from ..views.rpc_contents import message_tree
 from ..views.rpcs import begin, title
-from ..views.tables import PART_NAMES
 from .markup import details, of_rich, shortened, tag, text
 
 MAX_KINDS = 12
@@ -59,11 +59,13 @@ class ShownRpc:
     number: int
     name: str
     outcome: str
-    lines: tuple[str, ...]
-    """What is said of it, as text."""
+    latency: str
+    """'latency 3 ms'; '' where it is not known."""
+    said: str
+    """HTML of what is said of it."""
     steps: tuple[LadderStep, ...]
     trees: str
-    """HTML of the call and the reply."""
+    """HTML of the call and the reply, and of their transport headers."""
     connection: int
     ends: tuple[str, str]
     begin: int
@@ -134,7 +136,8 @@ class ShownRpcs:
             rpc.number,
             shortened(title(rpc)),
             outcome,
-            tuple(shortened(line) for line in islice(_lines(rpc, self._first_time), MAX_LINES)),
+            "" if rpc.latency is None else f"latency {duration(rpc.latency.total)}",
+            "".join(map(of_rich, _said(rpc, self._first_time))),
             tuple(_folded(sorted(_steps(rpc), key=lambda step: step.time))),
             _trees(rpc),
             rpc.connection.number,
@@ -144,24 +147,9 @@ class ShownRpcs:
         )
 
 
-def _lines(rpc: Rpc, first_time: int) -> Iterator[str]:
-    when = begin(rpc)
-    yield f"connection {rpc.connection.number}, xid {rpc.xid:#010x}" + (", backward call" if rpc.backward else "")
-    yield f"began at {seconds(when - first_time)} s, {moment(when)}"
-    if rpc.latency is not None:
-        parts = rpc.latency._asdict()
-        shares = ", ".join(
-            f"{PART_NAMES[name]} {duration(parts[name])} ({share(parts[name], rpc.latency.total)})"
-            for name in PARTS
-            if parts[name]
-        )
-        yield f"latency {duration(rpc.latency.total)}: {shares}"
-    if rpc.retransmissions:
-        yield f"{count(rpc.retransmissions)} packets of it retransmitted"
-    for one in rpc.damage:
-        yield f"damage: {one}"
-    for one in rpc.notes:
-        yield f"note: {one}"
+def _said(rpc: Rpc, first_time: int) -> list[RenderableType]:
+    """As ``rdmascope show`` says it, without the title; some of the lines, where there are many."""
+    return list(rpc_summary(rpc, first_time).renderables)[1 : 1 + MAX_LINES]
 
 
 def _steps(rpc: Rpc) -> Iterator[LadderStep]:
@@ -215,31 +203,36 @@ def _trees(rpc: Rpc) -> str:
             found.append(tag("p", text(f"The {name}: no RPC message in the capture")))
             continue
         whole = "whole" if decoded.bytes.complete else "with bytes missing"
-        html = of_rich(message_tree(decoded))
-        if len(html) > MAX_TREE:
-            html = tag("p", text(f"too large for this page: rdmascope show FILE --rpc {rpc.number} has it"))
+        html = _bounded(rpc, of_rich(message_tree(decoded)))
         found.append(details(text(f"The {name}: {decoded.bytes.length:,} bytes, {whole}"), html))
+    for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
+        if message is not None:
+            found.append(details(text(f"The {name}'s transport header"), _bounded(rpc, of_rich(header_tree(message)))))
     return "".join(found)
+
+
+def _bounded(rpc: Rpc, html: str) -> str:
+    if len(html) <= MAX_TREE:
+        return html
+    return tag("p", text(f"too large for this page: rdmascope show FILE --rpc {rpc.number} has it"))
 
 
 def example_html(one: ShownRpc, health: TransportHealth | None) -> str:
     """What opens to an RPC in full."""
-    latency = next((line.split(":")[0] for line in one.lines if line.startswith("latency ")), "")
     bad = "" if one.outcome in ("complete", "OK") else "bad"
     summary = " ".join(
         (
             tag("b", text(f"RPC {one.number}")),
             text(one.name),
             tag("span", text(one.outcome), class_=f"outcome {bad}".strip()),
-            tag("span", text(latency), class_="dim"),
+            tag("span", text(one.latency), class_="dim"),
         )
     )
     steps = sorted((*one.steps, *_retransmitted(one, health)), key=lambda step: step.time)
-    lines = "".join(tag("div", text(line)) for line in one.lines)
     hint = tag(
         "p", "Every packet and byte: ", tag("code", text(f"rdmascope show FILE --rpc {one.number}")), class_="dim"
     )
-    return details(summary, lines, _ladder(one, steps), one.trees, hint, id=f"rpc-{one.number}", class_="rpc")
+    return details(summary, one.said, _ladder(one, steps), one.trees, hint, id=f"rpc-{one.number}", class_="rpc")
 
 
 def reference_html(one: ShownRpc) -> str:

@@ -27,7 +27,7 @@ MAX_BYTES = 256
 ROW = 16
 
 
-def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> RenderableType:
+def rpc_summary(rpc: Rpc, first_time: int, place: str = "") -> Group:
     lines = [Text.assemble((f"RPC {rpc.number}  ", "bold"), (title(rpc), "bold"), "  ", outcome(rpc))]
     direction = "backward call, made by the server" if rpc.backward else "forward call"
     lines.append(Text(f"connection {rpc.connection.number}, xid {rpc.xid:#010x} ({rpc.xid}), {direction}"))

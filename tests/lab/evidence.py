@@ -71,15 +71,23 @@ def checksums(outcome: Outcome) -> Iterator[Check]:
     yield Check(f"{len(theirs)} files with the guests' checksums", found or "the same", bool(theirs) and not wrong)
 
 
-def counted(outcome: Outcome) -> list[Record]:
-    """The forward RPCs before the client's counters were noted: between a mark "unmounted" and the next "counted"."""
-    marks = command(
+def marks(outcome: Outcome) -> list[tuple[int, str]]:
+    """What ``mark`` said, with the number of the frame."""
+    listed = command(
         "tshark", "-r", outcome.capture, "-Y", "udp.dstport == 9", "-T", "fields", "-e", "frame.number", "-e", "data"
     )
-    frames = [(int(frame), bytes.fromhex(data)) for frame, data in (line.split("\t") for line in marks.splitlines())]
+    return [
+        (int(frame), bytes.fromhex(data).decode().strip())
+        for frame, data in (line.split("\t") for line in listed.splitlines())
+    ]
+
+
+def counted(outcome: Outcome) -> list[Record]:
+    """The forward RPCs before the client's counters were noted: between a mark "unmounted" and the next "counted"."""
+    frames = marks(outcome)
 
     def before_the_count(frame: int) -> bool:
-        return next((word for at, word in frames if at > frame), b"").startswith(b"counted")
+        return next((word for at, word in frames if at > frame), "").startswith("counted")
 
     forward = [rpc for rpc in records(outcome, "rpcs") if rpc["direction"] == "forward" and rpc["call"]]
     return [rpc for rpc in forward if before_the_count(rpc["call"]["first_frame"])]

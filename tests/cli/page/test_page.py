@@ -79,7 +79,7 @@ def click(page: Page, selector: str) -> None:
 def test_it_loads_nothing_and_says_no_word_of_error(page: Page, lossy: Path) -> None:
     page.open(lossy)
     assert page.value("document.querySelectorAll('section').length") >= 8
-    assert page.value("document.querySelector('main section h2').textContent") == "Diagnosis"
+    assert page.value("document.querySelector('main section h2').textContent") == "Diagnosis: 4 problems, 1 warning"
     assert page.value("[...document.querySelectorAll('.badge')].map((one) => one.textContent)")[0] == "problem"
     assert not page.value("[...document.querySelectorAll('[src], link')].length")
 

@@ -137,10 +137,16 @@ serve_requests() {
 
 # watch NAME OPTIONS...: "rdmascope live" on this side's device until "end_watch NAME"; it tells /share/NAME.jsonl.
 watch() {
-  local name=$1 end=$((SECONDS + 120))
+  local name=$1
   shift
   rdmascope live "$device" --json "$@" >"/share/$name.jsonl" 2>"/share/$name.err" &
   watcher=$!
+  watching
+}
+
+# watching: waits until $watcher captures.
+watching() {
+  local end=$((SECONDS + 120))
   until [ "$(wc -l </proc/net/packet)" -gt 1 ]; do # a title, and a line for each packet socket
     kill -0 $watcher
     [ $SECONDS -lt $end ]

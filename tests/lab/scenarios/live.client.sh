@@ -30,6 +30,23 @@ end_watch thousands
 fact stats 2500
 mark thousands
 
+# The same through Wireshark's extcap, as NFS over TCP.
+mark extcap
+mkfifo /tmp/fifo
+cat /tmp/fifo >/share/extcap.pcapng &
+reader=$!
+rdmascope extcap --capture --extcap-interface "nfs-rdma-$device" --fifo /tmp/fifo 2>/share/extcap.err &
+watcher=$!
+watching
+mount_nfs 4.2
+fact read extcap "$(md5 </mnt/r1m)"
+dd if=/tmp/w of=/mnt/w bs=10000 status=none
+ls -l /mnt/dir | wc -l
+umount /mnt
+end_watch extcap
+wait $reader
+mark extcap-end
+
 mount_nfs 4.2
 watch flood --buffer 2
 workers=()

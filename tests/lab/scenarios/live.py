@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ..evidence import RDMASCOPE, Check, Record, command, equal, lines, records
+from ..evidence import RDMASCOPE, Check, Record, command, equal, lines, marks, records
 from ..guests import Outcome
 
 SMOKE = ("rxe",)
@@ -41,6 +41,8 @@ def judge(outcome: Outcome) -> Iterator[Check]:
     lost = [one for one in thousands if one["type"] == "rpc" and one["state"] in MISSING]
     yield Check("each of thousands of RPCs is whole", f"{len(lost)} are not", not lost)
 
+    yield from through_extcap(outcome)
+
     capture = flood[-1]
     received, dropped, frames = (capture[name] for name in ("kernel_received", "kernel_dropped", "frames"))
     yield Check(
@@ -54,6 +56,24 @@ def judge(outcome: Outcome) -> Iterator[Check]:
         one for one in flood if one["type"] == "rpc" and known.get(one["xid"]) != one["procedure"] and one["procedure"]
     ]
     yield Check("none of them is one that was not sent", f"{len(wrong)} are", not wrong)
+
+
+def through_extcap(outcome: Outcome) -> Iterator[Check]:
+    """What Wireshark got is what the capture from outside has between two marks, as NFS over TCP."""
+    begin, end = (at for at, word in marks(outcome) if word.startswith("extcap"))
+    sent = [one for one in records(outcome, "rpcs") if one["call"] and begin < one["call"]["first_frame"] < end]
+    packets = outcome.folder / "extcap.pcapng"
+    for name, kind in (("calls", 0), ("replies", 1)):
+        listed = command("tshark", "-2", "-r", packets, "-Y", f"rpc.msgtyp == {kind}", "-T", "fields", "-e", "rpc.xid")
+        xids = [int(xid, 16) for line in listed.splitlines() for xid in line.split(",")]
+        yield Check(
+            f"tshark reads {len(sent)} {name} from the extcap",
+            f"{len(xids)}",
+            bool(sent) and sorted(xids) == sorted(one["xid"] for one in sent),
+        )
+    malformed = command("tshark", "-2", "-r", packets, "-Y", "_ws.malformed")
+    yield equal("malformed packets among them", "", malformed)
+    yield equal("read meanwhile", outcome.facts["md5", "/r1m"], outcome.facts["read", "extcap"])
 
 
 def reported(rpc: Record) -> tuple[object, ...]:

@@ -1,0 +1,16 @@
+# A server that is wrong on purpose, on a real wire: the probe at the other end, and the audit of the wire, find each fault.
+for fault in none half-written segment-missing returned-too-long; do
+  option=
+  [ $fault = none ] || option="--fault $fault"
+  on_server "rdmascope probe --serve --port 20050 $option --json >/share/serve.$fault.jsonl 2>/share/serve.$fault.err & echo \$! >/tmp/serve"
+  end=$((SECONDS + 90))
+  until [ -s "/share/serve.$fault.jsonl" ]; do
+    [ $SECONDS -lt $end ]
+    sleep 0.2
+  done
+  mark $fault
+  status=0
+  rdmascope probe $server --port 20050 --suite conformance --timeout 5 --json >/share/suite.$fault.jsonl || status=$?
+  fact suite $fault status $status
+  on_server 'kill -INT $(cat /tmp/serve); while kill -0 $(cat /tmp/serve); do sleep 0.2; done'
+done
