@@ -99,8 +99,8 @@ class RpcFrames:
         plain = table.plain_rows
         for name in ("call_frame", "reply_frame"):
             self._frames.append(plain[name].astype(np.int64))
-        for transfer in plain["transfer"][plain["transfer"] >= 0].tolist():
-            self._add(table.long_reply(transfer).operation)
+        for reply in table.long_replies(plain["transfer"][plain["transfer"] >= 0]):
+            self._add(reply.operation)
         for rpc in (*table.objects, *table.plain_rpcs(take(plain, plain["retransmissions"] > 0))):
             for operation in rpc.data_operations:
                 self._add(operation)

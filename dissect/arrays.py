@@ -58,7 +58,11 @@ def windows(data: Bytes, width: int) -> NDArray[np.uint8]:
     """Row ``i`` is the ``width`` bytes from byte ``i`` on, a view; there are none of the last ``width - 1`` bytes."""
     count = max(0, len(data) - width + 1)
     step = data.strides[0]
-    found: NDArray[np.uint8] = np.lib.stride_tricks.as_strided(data, (count, width), (step, step), writeable=False)
+    if step != 1:
+        return np.lib.stride_tricks.as_strided(data, (count, width), (step, step), writeable=False)
+    # Several times as quick as as_strided.
+    found: NDArray[np.uint8] = np.ndarray((count, width), np.uint8, data, 0, (1, 1))
+    found.flags.writeable = False
     return found
 
 

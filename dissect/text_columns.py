@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Bytes, Int64s
+from .arrays import Bytes, Int64s, coded
 
 Integers = NDArray[Any]
 """Integers of any size that are not negative."""
@@ -47,6 +47,31 @@ class Texts(NamedTuple):
     """The index of each row's text; None where every row has its own."""
 
 
+class KnownTexts(NamedTuple):
+    """A column of texts, of which some are not known."""
+
+    texts: Sequence[str | None]
+    which: Int64s
+    """The index of each row's text."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str | None]) -> KnownTexts:
+        """A text of its own for each row."""
+        return cls(texts, np.arange(len(texts)))
+
+    def row(self, index: int) -> str | None:
+        return self.texts[int(self.which[index])]
+
+    def rows(self, chosen: NDArray[Any]) -> KnownTexts:
+        """Of some rows: indices or a mask; with the texts of these alone."""
+        distinct, which = coded(self.which[chosen])
+        return KnownTexts([self.texts[index] for index in distinct.tolist()], which)
+
+    def listed(self) -> list[str | None]:
+        """The text of each row."""
+        return [self.texts[index] for index in self.which.tolist()]
+
+
 class Encoded(NamedTuple):
     """The same, encoded once for the lines of many calls."""
 
@@ -64,6 +89,11 @@ def encoded_once(piece: Piece, encoded: Encoder = str.encode) -> Piece:
         return piece
     which = np.arange(len(piece.texts)) if piece.which is None else piece.which
     return Encoded(_table_of(piece.texts, encoded), which)
+
+
+def joined(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> Encoded:
+    """Several pieces of ``count`` lines as one, encoded."""
+    return Encoded(_matrix(pieces, count, encoded), np.arange(count))
 
 
 def words_of(values: NDArray[Any], word: Callable[[int], str]) -> Texts:
@@ -101,16 +131,21 @@ def page(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> 
     """The same lines, each with a line feed behind it."""
     if not count:
         return b""
+    return _matrix(pieces, count, encoded, b"\n").tobytes().translate(None, b"\0")
+
+
+def _matrix(pieces: Sequence[Piece], count: int, encoded: Encoder, end: bytes = b"") -> Bytes:
+    """A row for each line, each with ``end`` behind it."""
     columns = [_column(piece, encoded) for piece in pieces if piece]
-    ends = np.cumsum([column.shape[1] for column in columns])
-    text = np.empty((count, int(ends[-1]) + 1), np.uint8)
-    for column, end in zip(columns, ends.tolist(), strict=True):
-        text[:, end - column.shape[1] : end] = column
-    text[:, -1] = _LINE_FEED
-    return text.tobytes().translate(None, b"\0")
+    columns += [np.frombuffer(end, np.uint8).reshape(1, -1)] if end else []
+    text = np.empty((count, sum(column.shape[1] for column in columns)), np.uint8)
+    at = 0
+    for column in columns:
+        text[:, at : at + column.shape[1]] = column
+        at += column.shape[1]
+    return text
 
 
-_LINE_FEED = ord("\n")
 _BLANK = ord(" ")
 
 

@@ -252,7 +252,7 @@ def test_probe_and_verify_make_what_is_declared() -> None:
     suite = [SuiteResult(one, CheckVerdict(VerdictKind.PASS, "a reply"), 5) for one in CHECKS.values()]
     assert suite
     check([*(probe.result(one, target) for one in suite), probe.suite(suite, target)])
-    check([probe.listening(["10.0.0.1:20049"], 2, None), probe.served(1, 2, 0)])
+    check([probe.listening(["10.0.0.1:20049"], 2, None, 1 << 26, 20048), probe.served(1, 2, 0)])
     comparison = Difference("call", 7, "rpc.xid", (1,), None)
     check([verification.difference_record(comparison)])
 

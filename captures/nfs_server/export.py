@@ -12,6 +12,7 @@ from ..synth.endpoint import Parts, service
 from .file_system import FileAttributes, FileSystem, FileType
 from .mount3 import MountListener
 from .nfs3 import Nfs3
+from .nfs4 import Nfs4
 from .rpc_programs import Programs, answer
 
 MEBIBYTE = 1 << 20
@@ -36,7 +37,7 @@ class Export:
         known = self.files.make(self.files.root, PATTERN, FileType.REGULAR, FileAttributes(mode=0o444))
         self.files.write(known, 0, service.pattern(0, min(PATTERN_SIZE, self.files.free)))
         self.files.alias(service.HANDLE, known)
-        self.programs: Programs = {NFS: {3: Nfs3(self.files).program}, **(extra or {})}
+        self.programs: Programs = {NFS: {3: Nfs3(self.files).program, 4: Nfs4(self.files).program}, **(extra or {})}
 
     def answer(self, message: bytes) -> Parts:
         """The reply to a whole RPC call."""

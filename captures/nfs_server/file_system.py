@@ -24,6 +24,10 @@ FIRST_COOKIE = 3
 """Of a directory's entries; 1 and 2 are "." and ".." where a protocol lists them (RFC 8881, 18.23.3)."""
 
 
+READ, LOOKUP, MODIFY, EXTEND, DELETE, EXECUTE = (1 << bit for bit in range(6))
+"""What ACCESS asks for (RFC 1813, 3.3.4; RFC 8881, 18.1)."""
+
+
 class FileType(IntEnum):
     """As ftype3 and nfs_ftype4 number them."""
 
@@ -317,6 +321,13 @@ def ancestors(directory: Inode) -> Iterator[Inode]:
         if directory.parent is None or directory.parent is directory:
             return
         directory = directory.parent
+
+
+def meaningful_access(inode: Inode) -> int:
+    """All that makes sense for its type: permissions are not enforced."""
+    if inode.kind is FileType.DIRECTORY:
+        return READ | LOOKUP | MODIFY | EXTEND | DELETE
+    return READ | MODIFY | EXTEND | EXECUTE
 
 
 def need_directory(inode: Inode) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import socketserver
 import threading
 from contextlib import suppress
@@ -88,11 +89,16 @@ class _TcpServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self, place: tuple[str, int], handler: type[socketserver.BaseRequestHandler]) -> None:
-        if ":" in place[0]:
-            import socket
+        address, port = place
+        if not address and socket.has_dualstack_ipv6():
+            address = "::"
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        super().__init__((address, port), handler)
 
-            self.address_family = socket.AF_INET6
-        super().__init__(place, handler)
+    def server_bind(self) -> None:
+        if self.server_address[0] == "::":
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
 
 def _record(connection: Any) -> bytes:

@@ -12,7 +12,7 @@ from rdmascope.dissect.onc.statuses import NFS3_STATUS
 
 from ..synth.endpoint import DdpItem, Parts
 from ..synth.xdr_values import decoded, encoded, encoded_parts
-from .file_system import MAX_LINKS, MAX_NAME, FileAttributes, FileSystem, FileType, Inode
+from .file_system import MAX_LINKS, MAX_NAME, FileAttributes, FileSystem, FileType, Inode, meaningful_access
 from .rpc_programs import Caller, RpcProgram
 from .status import NfsError, NfsStatus
 
@@ -24,7 +24,6 @@ PREFERRED_LISTING = 32768
 FILE_SYNC = 2
 UNCHECKED, GUARDED, EXCLUSIVE = range(3)
 SERVER_TIME, CLIENT_TIME = 1, 2
-READ, LOOKUP, MODIFY, EXTEND, DELETE, EXECUTE = (1 << bit for bit in range(6))
 LINKS, SYMBOLIC_LINKS, HOMOGENEOUS, SETS_TIME = 1, 2, 8, 16
 REPLIES_KEPT = 256
 """Replies to calls that change something, for those that come a second time on another connection."""
@@ -161,14 +160,7 @@ def _lookup(server: Nfs3, args: Values, caller: Caller) -> Values:
 
 def _access(server: Nfs3, args: Values, caller: Caller) -> Values:
     inode = server.files.find(args["object"])
-    return {"obj_attributes": server.attributes(inode), "access": args["access"] & allowed(inode)}
-
-
-def allowed(inode: Inode) -> int:
-    """All that makes sense for its type: permissions are not enforced."""
-    if inode.kind is FileType.DIRECTORY:
-        return READ | LOOKUP | MODIFY | EXTEND | DELETE
-    return READ | MODIFY | EXTEND | EXECUTE
+    return {"obj_attributes": server.attributes(inode), "access": args["access"] & meaningful_access(inode)}
 
 
 def _readlink(server: Nfs3, args: Values, caller: Caller) -> Values:

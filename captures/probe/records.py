@@ -143,8 +143,15 @@ def junit(results: Sequence[SuiteResult], target: PeerAddress) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def listening(places: Sequence[str], highest: int, fault: str | None) -> Record:
-    return record("probe_server", places=list(places), highest_version=highest, fault=fault)
+def listening(places: Sequence[str], highest: int, fault: str | None, capacity: int, mount_port: int | None) -> Record:
+    return record(
+        "probe_server",
+        places=list(places),
+        highest_version=highest,
+        fault=fault,
+        capacity=capacity,
+        mount_port=mount_port,
+    )
 
 
 def happened(one: ServerEvent) -> Record:

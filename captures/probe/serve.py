@@ -1,17 +1,15 @@
-"""A server: the reference endpoint on every connection made to it, with NULL, as much of NFS, and an echo."""
+"""A server: the reference endpoint on every connection made to it, with an NFS export in memory, and an echo."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from struct import error as StructError
 from struct import pack, unpack_from
 
-from rdmascope.dissect.layers.oncrpc import ONCRPC, ONCRPCReply
-from rdmascope.dissect.layers.oncrpc_codes import GARBAGE_ARGS, PROC_UNAVAIL, PROG_MISMATCH
-from rdmascope.dissect.onc.programs import NFS
-from rdmascope.dissect.onc.rpc_header import call_header
+from rdmascope.dissect.onc.summary import call_summary
 
+from ..nfs_server.export import Export
+from ..nfs_server.rpc_programs import Caller, RpcProgram
 from ..synth.endpoint import Called, DdpItem, EndpointSettings, Parts, Role, RpcRdmaEndpoint, Settled, service
 from ..synth.endpoint.fault import Fault
 from ..verbs.interface import (
@@ -29,12 +27,11 @@ from .driver import Driver, terms_of
 
 ECHO = 0x20AF2004
 """Program number, of those free for use (RFC 5531, 8.3)."""
-NULL, ECHO_DATA = 0, 1
-"""Procedures of version 1: ``void NULL(void)`` and ``opaque ECHO(opaque)``."""
+ECHO_DATA = 1
+"""Procedure of version 1: ``opaque ECHO(opaque)``."""
 OP_GETATTR, OP_PUTROOTFH, OP_WRITE = 9, 24, 38
 SUPPORTED_ATTRS = 0
 """An attribute: the bits of those that there are (RFC 7530, 5.8.1.1)."""
-VERSIONS = {NFS: (3, 4), ECHO: (1, 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,62 +45,14 @@ class ServerEvent:
     text: str
 
 
-def answer(message: bytes) -> Parts:
-    """The reply to a whole RPC call."""
-    head = call_header(message, 0, len(message))
-    if head is None or head.body < 0:
-        return service.serve(message)
-    if head.program in VERSIONS:
-        low, high = VERSIONS[head.program]
-        if not low <= head.version <= high:
-            return (bytes(ONCRPC(xid=head.xid) / ONCRPCReply(accept_stat=PROG_MISMATCH, low=low, high=high)),)
-    if head.program == ECHO:
-        return _echo(head.xid, head.procedure, message, head.body)
-    if (head.program, head.version, head.procedure) == (NFS, 4, service.COMPOUND):
-        return _compound(head.xid, message, head.body)
-    return service.serve(message)
+def _echoed(message: bytes, at: int, caller: Caller) -> Parts:
+    """Raises StructError where the arguments are none."""
+    (length,) = unpack_from(">I", message, at)
+    unpack_from(f">{length}x", message, at + 4)
+    return pack(">I", length), DdpItem(message[at + 4 : at + 4 + length])
 
 
-def _echo(xid: int, procedure: int, message: bytes, at: int) -> Parts:
-    if procedure == NULL:
-        return (service.reply_head(xid),)
-    if procedure != ECHO_DATA:
-        return (service.reply_head(xid, PROC_UNAVAIL),)
-    try:
-        (length,) = unpack_from(">I", message, at)
-        unpack_from(f">{length}x", message, at + 4)
-    except StructError:
-        return (service.reply_head(xid, GARBAGE_ARGS),)
-    data = message[at + 4 : at + 4 + length]
-    return service.reply_head(xid) + pack(">I", length), DdpItem(data)
-
-
-def _compound(xid: int, message: bytes, at: int) -> Parts:
-    """Of PUTROOTFH, WRITE into no file, and GETATTR of supported_attrs (RFC 7530, 16.2, 16.7, 16.20 and 16.36)."""
-    try:
-        (length,) = unpack_from(">I", message, at)
-        behind = at + 4 + length + -length % 4
-        (count,) = unpack_from(">I", message, behind + 4)
-        place, results = behind + 8, bytearray()
-        for _ in range(count):
-            (operation,) = unpack_from(">I", message, place)
-            if operation == OP_PUTROOTFH:
-                results += pack(">II", operation, 0)
-                place += 4
-            elif operation == OP_GETATTR and unpack_from(">II", message, place + 4) == (1, 1 << SUPPORTED_ATTRS):
-                bits = 1 << SUPPORTED_ATTRS
-                results += pack(">IIIIIII", operation, 0, 1, bits, 8, 1, bits)
-                place += 12
-            elif operation == OP_WRITE:
-                (size,) = unpack_from(">I", message, place + 32)
-                unpack_from(f">{size}x", message, place + 36)
-                results += pack(">IIII", operation, 0, size, 2) + b"verifier"
-                place += 36 + size + -size % 4
-            else:
-                return service.serve(message)
-    except StructError:
-        return (service.reply_head(xid, GARBAGE_ARGS),)
-    return (service.reply_head(xid) + pack(">I", 0) + message[at:behind] + pack(">I", count) + bytes(results),)
+ECHO_PROGRAM = {ECHO: {1: RpcProgram({}, {ECHO_DATA: _echoed})}}
 
 
 def echo(xid: int, data: bytes) -> Parts:
@@ -119,12 +68,13 @@ class Server:
         devices: Verbs,
         settings: EndpointSettings,
         fault: Fault | None = None,
-        program: Callable[[bytes], Parts] = answer,
+        program: Callable[[bytes], Parts] | None = None,
     ) -> None:
+        """``program`` makes replies of whole calls; without one, an export of its own and the echo do."""
         self.devices = devices
         self.settings = settings
         self.fault = fault
-        self.program = program
+        self.program = program or Export(extra=ECHO_PROGRAM).answer
         self.calls = 0
         self.connections = 0
         self.committed = 0
@@ -189,7 +139,9 @@ class Server:
             report = driver.reports.popleft()
             if isinstance(report, Called):
                 self.calls += 1
-                happened.append(ServerEvent(number, "call", f"{len(report.message):,} bytes"))
+                size = f"{len(report.message):,} bytes"
+                summary = call_summary(report.message, 0, len(report.message))
+                happened.append(ServerEvent(number, "call", f"{summary or 'no RPC call'}, {size}"))
                 driver.run(driver.endpoint.reply(report.call, self.program(report.message)))
             elif isinstance(report, Settled):
                 happened.append(ServerEvent(number, "version", str(report.version)))

@@ -59,14 +59,14 @@ class _ValueEncoder:
             case XdrInteger():
                 self.text += (int(value or 0) % (1 << 8 * type.size)).to_bytes(type.size, "big")
             case XdrOpaque():
-                self._opaque(value or bytes(type.size or 0), type.size is None)
+                self._opaque(value or bytes(type.size or 0), type.size)
             case XdrSelected():
-                self._opaque(value or b"", True)
+                self._opaque(value or b"")
             case XdrStruct():
                 for name, one in type.fields:
                     self.add(one, (value or {}).get(name))
             case XdrUnion():
-                number = (value or {}).get(type.discriminant, min(type.arms))
+                number = (value or {}).get(type.discriminant, 0 if type.has_default else min(type.arms))
                 self.add(type.type, number)
                 self._arm(type.arms.get(number, type.default), value)
             case XdrArray():
@@ -88,9 +88,10 @@ class _ValueEncoder:
             case XdrAttributes():
                 self._attributes(type, value or {})
 
-    def _opaque(self, data: bytes | DdpItem, counted: bool) -> None:
+    def _opaque(self, data: bytes | DdpItem, size: int | None = None) -> None:
         content = data.data if isinstance(data, DdpItem) else data
-        if counted:
+        assert size in (None, len(content)), f"{len(content)} bytes of {size}"
+        if size is None:
             self.text += pack(">I", len(content))
         if isinstance(data, DdpItem):
             self.done += [bytes(self.text), data]
@@ -113,7 +114,7 @@ class _ValueEncoder:
         numbers = {name: number for number, (name, _) in type.attributes.items()}
         bits = sorted(numbers[name] for name in value)
         self._bitmap(bits)
-        self._opaque(b"".join(encoded(type.attributes[bit][1], value[type.attributes[bit][0]]) for bit in bits), True)
+        self._opaque(b"".join(encoded(type.attributes[bit][1], value[type.attributes[bit][0]]) for bit in bits))
 
 
 def decoded(type: XdrType, data: bytes, start: int = 0, max_nodes: int = MAX_NODES) -> tuple[XdrValue, int]:

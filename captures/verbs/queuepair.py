@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
@@ -113,6 +114,10 @@ class QueuePair:
         self._verbs = verbs
         self._number = _FIRST_WORK
         self._work: dict[int, Callable[[], Event | None]] = {}
+        self._posted = 0
+        """Work requests in the send queue."""
+        self._waiting: deque[Any] = deque()
+        """Those that it had no room for, oldest first."""
         self._memory: list[DeviceMemory] = []
         self._lost = ""
         self._closed = False
@@ -299,7 +304,9 @@ class QueuePair:
             self._work.pop(one.wr_id, None)
             return self.lose(_STATUSES.get(one.status, f"work completion status {one.status}"))
         if one.wr_id >= _FIRST_WORK:
-            return self._work.pop(one.wr_id)()
+            self._posted -= 1
+            event = self._work.pop(one.wr_id)()
+            return self._post_waiting() or event
         at = one.wr_id * self._receive_size
         data = bytes(self._receives.read(one.byte_len, at))
         self._post_receive(one.wr_id)
@@ -330,10 +337,23 @@ class QueuePair:
         self._post(request)
 
     def _post(self, request: Any) -> None:
+        if self._posted >= _SENDS:
+            self._waiting.append(request)
+            return
         try:
             self._pair.post_send(request)
         except PyverbsError as error:
             raise LinkLost(f"{self.peer}: {error}") from None
+        self._posted += 1
+
+    def _post_waiting(self) -> ConnectionLost | None:
+        """The next request, where one waits for room; the loss of the connection where it is refused."""
+        if self._waiting:
+            try:
+                self._post(self._waiting.popleft())
+            except LinkLost as error:
+                return self.lose(str(error))
+        return None
 
     def _next(self, then: Callable[[], Any]) -> int:
         """A number for a work request, and what to do when it is done."""

@@ -299,7 +299,7 @@ def _list_trees(
     learner = reading.path_learner()
 
     def note(rpcs: list[Rpc]) -> None:
-        paths = learner.learn_paths(RpcTable(rpcs), 1, MAX_FRAME)
+        paths = learner.learn_paths(RpcTable(rpcs), 1, MAX_FRAME).listed()
         for rpc, path in zip(rpcs, paths, strict=True):
             if rpc.reply_frame >= first:
                 called[rpc.number] = CalledProcedure.of(rpc), path

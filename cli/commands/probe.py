@@ -72,6 +72,22 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
 @click.option("--serve", is_flag=True, help="Be a server to test clients with.")
 @click.option("--fault", metavar="NAME", help="With --serve: what to do wrong; 'list' lists the faults.")
 @click.option(
+    "--capacity",
+    type=click.IntRange(4, 1 << 16),
+    default=64,
+    show_default=True,
+    metavar="MIB",
+    help="With --serve: what the files of its NFS export may hold.",
+)
+@click.option(
+    "--mount-port",
+    type=click.IntRange(0, 65535),
+    default=20048,
+    show_default=True,
+    metavar="PORT",
+    help="With --serve: TCP port for MOUNT, which NFSv3 needs; 0 for none.",
+)
+@click.option(
     "--highest",
     type=click.IntRange(1, 2),
     metavar="VERSION",
@@ -105,6 +121,8 @@ def command(
     path: str | None,
     serve: bool,
     fault: str | None,
+    capacity: int,
+    mount_port: int,
     highest: int | None,
     echo: int | None,
     as_json: bool,
@@ -138,9 +156,10 @@ def command(
     \b
       $ rdmascope probe 10.77.0.1 --suite conformance --faults
 
-    A server to test a client with, for versions 1 and 2: it answers NULL, some NFSv3, and an echo program (548347908,
-    version 1, procedure 1: an opaque there and back), and commits one fault where --fault names it. Another probe can
-    send bulk data through it (--echo), in version 2 with --highest 2:
+    A server to test a client with, for versions 1 and 2 of RPC-over-RDMA: an NFS export in memory that Linux can mount
+    by NFSv3 and NFSv4.1, and an echo program (548347908, version 1, procedure 1: an opaque there and back). It commits
+    one fault on every connection where --fault names it. Another probe can send bulk data through it (--echo), in
+    version 2 with --highest 2:
 
     \b
       $ rdmascope probe --serve --port 20050 --fault grant-nothing
@@ -182,7 +201,7 @@ def command(
             devices = recorder = record(devices, target, Path(write_file))
         try:
             if serve:
-                status = _serve(devices, target, fault, highest or 2, as_json)
+                status = _serve(devices, target, fault, highest or 2, (capacity << 20, mount_port), as_json)
             elif suite:
                 status = _suite(devices, target, int(timeout * SECOND), wanted, path or "", as_json, junit_file)
             else:
@@ -300,9 +319,14 @@ def _suite(
     return EXIT_FOUND if any(one.failed for one in results) else 0
 
 
-def _serve(devices: Verbs, target: PeerAddress, fault: str | None, highest: int, as_json: bool) -> int:
+def _serve(
+    devices: Verbs, target: PeerAddress, fault: str | None, highest: int, shared: tuple[int, int], as_json: bool
+) -> int:
+    """``shared``: the capacity of the export in bytes, and the port for MOUNT."""
+    from rdmascope.captures.errors import CaptureError
+    from rdmascope.captures.nfs_server.export import Export
     from rdmascope.captures.probe import records as records
-    from rdmascope.captures.probe.serve import Server
+    from rdmascope.captures.probe.serve import ECHO_PROGRAM, Server
     from rdmascope.captures.synth.endpoint import EndpointSettings
     from rdmascope.captures.synth.faults import FAULTS
 
@@ -310,13 +334,22 @@ def _serve(devices: Verbs, target: PeerAddress, fault: str | None, highest: int,
 
     if fault and fault not in FAULTS:
         raise click.ClickException(f"no fault {fault!r}; 'rdmascope probe --fault list' lists them")
-    server = Server(devices, EndpointSettings(version=highest), FAULTS[fault] if fault else None)
+    capacity, mount_port = shared
+    export = Export(capacity, ECHO_PROGRAM)
+    settings = EndpointSettings(version=highest)
+    server = Server(devices, settings, FAULTS[fault] if fault else None, export.answer)
     places = server.listen(target)
+    mounts: int | None = None
+    if mount_port:
+        try:
+            mounts = export.listen_for_mounts(target.source or "", mount_port)
+        except CaptureError as error:
+            complain(f"{error}: NFSv3 needs it, NFSv4.1 does not; --mount-port names another")
     out = console()
     if as_json:
-        print_json(records.listening(places, highest, fault))
+        print_json(records.listening(places, highest, fault, capacity, mounts))
     else:
-        show(out, views.listening(places, highest, FAULTS[fault] if fault else None))
+        show(out, views.listening(places, highest, FAULTS[fault] if fault else None, capacity, mounts))
     _flush()
 
     try:
@@ -329,6 +362,8 @@ def _serve(devices: Verbs, target: PeerAddress, fault: str | None, highest: int,
                 _flush()
     except KeyboardInterrupt:
         server.close()
+    finally:
+        export.close()
     if as_json:
         print_json(records.served(server.connections, server.calls, server.committed))
     else:

@@ -10,8 +10,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 from rdmascope.captures.session import Session
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
@@ -27,13 +25,22 @@ from ..options import XID, filter_options
 from ..plain import harmless_line
 from ..reading import file_argument, follow_options, following, opened, recognition_options
 from ..terminal import console, json_line, json_value, print_page
-from ..views import rpcs as views
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
     from rdmascope.captures.condition import Condition
 
+
+def _begun(rpc: Rpc) -> int:
+    from ..views.rpcs import begin
+
+    return begin(rpc)
+
+
 SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
-    "time": views.begin,
+    "time": _begun,
     "latency": lambda rpc: -(rpc.latency.total if rpc.latency else -1),
     "xid": lambda rpc: rpc.xid,
     "size": lambda rpc: -(rpc.call_bytes + rpc.reply_bytes),
@@ -103,6 +110,21 @@ def command(
     """
     reading = opened(files, ports, force, streaming=sort is None, follow=following(follow, idle))
     found: set[int] = set()
+
+    def impossible() -> str:
+        return unknown_xids(xids, found) or ("" if condition is None else condition.impossible(reading))
+
+    if as_json and sort is None and not xids and _one_file(reading):
+        _print_all(reading, condition)
+        reading.refuse(impossible())
+        reading.check()
+        return
+
+    # Only here: the lines of JSON above would wait for rich.
+    from rich.text import Text
+
+    from ..views import rpcs as views
+
     out = console()
     width = reading.place_width(13) if reading.several else 0
     layout = views.RpcLine(0, out.width if out.is_terminal else None, absolute, width)
@@ -115,14 +137,6 @@ def command(
             place = f"{reading.place_words(rpc.call_frame, rpc.reply_frame):<{reading.place_width(13)}}"
         return views.line(rpc, named.fields, path, layout._replace(first_time=reading.first_time), place)
 
-    def impossible() -> str:
-        return unknown_xids(xids, found) or ("" if condition is None else condition.impossible(reading))
-
-    if as_json and sort is None and not xids and _one_file(reading):
-        _print_all(reading, condition)
-        reading.refuse(impossible())
-        reading.check()
-        return
     rows = _rows(reading, xids, found, row, sort, condition)
     first = next(rows, None)
     problem = impossible() if first is None else ""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Rows, take
+from rdmascope.dissect.arrays import Rows
 from rdmascope.dissect.records.packet_columns import ListedPackets
 from rdmascope.dissect.records.packet_wording import Worded
 from rdmascope.dissect.records.packets import Packet
-from rdmascope.dissect.text_columns import Decimal, Encoder, Piece, Texts, lines, words_of
+from rdmascope.dissect.text_columns import Decimal, Encoder, Piece, Texts, chosen, joined, lines, words_of
 from rdmascope.dissect.units import seconds
 
 PROTOCOL_STYLES = {"RPCoRDMA": "cyan", "NFS": "green", "NFS_CB": "magenta"}
@@ -41,7 +41,11 @@ def packet_lines(
     times: Mapping[int, str] | None = None,
 ) -> list[bytes]:
     """The same of many packets, in the order of frames; ``place`` and ``times`` say it of a frame."""
-    made = (_group_lines(packets, one, first_time, place, encoded, times) for one in packets.worded)
+    rows = packets.rows
+    if len(rows):
+        beginning = joined([*_beginning(rows, first_time, packets, place, times)], len(rows), encoded)
+        wire = joined((" ", Decimal(rows["wire"], 6), " "), len(rows))
+    made = (_group_lines(one, beginning, wire, encoded) for one in packets.worded)
     segments = [
         encoded(
             packet_line(
@@ -56,18 +60,10 @@ def packet_lines(
     return packets.ordered(made, segments)
 
 
-def _group_lines(
-    packets: ListedPackets,
-    group: Worded,
-    first_time: int,
-    place: Callable[[int], str] | None,
-    encoded: Encoder,
-    times: Mapping[int, str] | None,
-) -> list[bytes]:
-    rows = take(packets.rows, group.rows)
+def _group_lines(group: Worded, beginning: Piece, wire: Piece, encoded: Encoder) -> list[bytes]:
     protocol = group.protocol._replace(texts=[f"{text:<8}" for text in group.protocol.texts])
-    beginning = _beginning(rows, first_time, packets, place, times)
-    return lines((*beginning, protocol, " ", Decimal(rows["wire"], 6), " ", *group.info), len(rows), encoded)
+    before, behind = chosen(beginning, group.rows), chosen(wire, group.rows)
+    return lines((before, protocol, behind, *group.info), len(group.rows), encoded)
 
 
 def packet_styles(packets: ListedPackets) -> list[str]:

@@ -208,17 +208,25 @@ def suite_summary(results: Sequence[SuiteResult], width: int) -> RenderableType:
 # The server
 
 
-def listening(places: Sequence[str], highest: int, fault: Fault | None) -> RenderableType:
+def listening(
+    places: Sequence[str], highest: int, fault: Fault | None, capacity: int, mount_port: int | None
+) -> RenderableType:
     versions = "version 1" if highest == 1 else "versions 1 and 2"
     lines = [Text.assemble(("Listening", "bold"), f"  {versions}; Ctrl-C ends it")]
     lines += [Text(f"  {place}") for place in places]
+    at, _, port = places[0].partition(" ")[0].rpartition(":")
+    lines.append(Text(f"  an NFS export in memory, of {size(capacity)}; a client mounts it by"))
+    lines.append(Text(f"    mount -t nfs -o vers=4.1,rdma,port={port} {at}:/ /mnt", "bold"))
+    if mount_port is not None:
+        options = f"vers=3,rdma,port={port},mountport={mount_port},mountproto=tcp,nolock"
+        lines.append(Text(f"    mount -t nfs -o {options} {at}:/ /mnt", "bold"))
     if fault is not None:
         lines.append(Text(f"  on purpose: {fault.says} ({fault.rule})", "yellow"))
     return Group(*lines)
 
 
 def happened(one: ServerEvent) -> RenderableType:
-    words = {"version": f"speaks version {one.text}", "call": f"calls, {one.text}", "refused": f"refused: {one.text}"}
+    words = {"version": f"speaks version {one.text}", "call": one.text, "refused": f"refused: {one.text}"}
     text = words.get(one.what, one.what + (f": {one.text}" if one.text else ""))
     return Text(f"  client {one.client}  {text}")
 

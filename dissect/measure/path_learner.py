@@ -12,8 +12,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, take
-from ..onc.file_events import NAMED, REMOVED, FileEvent
+from ..arrays import Int64s, among, take
 from ..onc.naming import FOUND, NOTHING, Naming, naming
 from ..onc.naming import REMOVED as REMOVES
 from ..onc.programs import NFS_CALLBACK
@@ -22,9 +21,10 @@ from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
+from ..text_columns import KnownTexts
 from .late_paths import KnownPaths, Pathed, PathedRows
 from .partial_messages import nfs_messages
-from .paths import NamedFile, Paths, always_named, joined, path_at, printable, span_at
+from .paths import NamedFile, Paths, SpannedPaths, always_named, joined, path_at, printable
 
 _NAMES = frozenset(("handle", "name"))
 
@@ -73,33 +73,44 @@ class CalledFiles(PathedRows):
         return None if named is None else CalledFile(*named, int(self._times[index]))
 
     def paths(self) -> KnownPaths:
-        constant = [named is None or named[0] is None or always_named(named[0]) for named in self._named]
-        texts = [
-            CalledFile(*named, 0).path() if named is not None and fixed else None
-            for named, fixed in zip(self._named, constant, strict=True)
-        ]
+        first, last = self._span()
+        spans = SpannedPaths()
+        texts: list[str | None] = []
+        changing: list[int] = []
+        for index, (named, begun, ended) in enumerate(zip(self._named, first.tolist(), last.tolist(), strict=True)):
+            if named is None:
+                texts.append(None)
+                continue
+            file, name = named
+            until, text = (ended + 1, "/") if file is None else spans.at(file, begun)
+            texts.append(text if name is None else joined(text, printable(name)))
+            if until <= ended:
+                changing.append(index)
         sure = [named is None or is_whole(text) for named, text in zip(self._named, texts, strict=True)]
-        if all(constant):
+        if not changing:
             return KnownPaths(texts, sure, self._which)
         which = self._which.copy()
-        rows = np.flatnonzero(~np.array(constant)[which])
+        rows = np.flatnonzero(among(which, np.array(changing)))
+        places: dict[tuple[int, str | None], int] = {}
         found: list[int] = []
-        spans: dict[int, tuple[int, int, int]] = {}
-        """By index of what is named: from when and until when it has the path at an index of ``texts``."""
         for index, time in zip(which[rows].tolist(), self._times[rows].tolist(), strict=True):
-            since, until, place = spans.get(index, _NEVER)
-            if not since <= time < until:
-                file, name = self._named[index] or (None, None)
-                assert file is not None
-                place = len(texts)
-                spans[index] = *span_at(file, time), place
-                texts.append(CalledFile(file, name, time).path())
+            file, name = self._named[index] or (None, None)
+            assert file is not None
+            _, text = spans.at(file, time)
+            place = places.setdefault((index, text), len(texts))
+            if place == len(texts):
+                texts.append(text if name is None else joined(text, printable(name)))
             found.append(place)
         which[rows] = found
         return KnownPaths(texts, sure + [is_whole(text) for text in texts[len(sure) :]], which)
 
-
-_NEVER = (0, 0, -1)
+    def _span(self) -> tuple[Int64s, Int64s]:
+        """Of each of what is named the first and the last time."""
+        first = np.full(len(self._named), (1 << 63) - 1)
+        last = np.full(len(self._named), -(1 << 63))
+        np.minimum.at(first, self._which, self._times)
+        np.maximum.at(last, self._which, self._times)
+        return first, last
 
 
 class NamedRpc(NamedTuple):
@@ -153,34 +164,36 @@ class PathLearner:
         columns, kinds = self._learned(table, frozenset(FlatFields._fields))
         return columns, self._called(table, columns, kinds)
 
-    def learn_paths(self, table: RpcTable, first: int, last: int) -> list[str | None]:
+    def learn_paths(self, table: RpcTable, first: int, last: int) -> KnownTexts:
         """The same without other fields, as paths: of calls in frames ``first`` to ``last``."""
         columns, kinds = self._learned(table, _NAMES)
         frames = table.rows["call_frame"]
         inside = (frames >= first) & (frames <= last)
         if not inside.any():
-            return [None] * len(table)
+            return KnownTexts([None], np.zeros(len(table), np.int64))
         return self.listed(self._called(table, columns, kinds), inside)
 
-    def listed(self, files: PathedRows, wanted: NDArray[np.bool_] | None = None) -> list[str | None]:
+    def listed(self, files: PathedRows, wanted: NDArray[np.bool_] | None = None) -> KnownTexts:
         """The paths of what calls name, by default of all; many, between which nothing is learned."""
         paths = files.paths()
-        found = [paths.texts[place] for place in paths.which.tolist()]
-        late = paths.late()
-        known: dict[tuple[NamedFile | None, bytes | None], str | None] = {}
+        texts, which, late = paths.texts, paths.which, paths.late()
+        if len(late) or wanted is not None:
+            texts, which = [*texts, None], which.copy()
+        if wanted is not None:
+            which[~wanted] = len(texts) - 1
+        known: dict[tuple[NamedFile | None, bytes | None], int] = {}
         for row in late.tolist() if wanted is None else late[wanted[late]].tolist():
             called = files[row]
             assert isinstance(called, CalledFile) and called.file is not None
             key = called.file, called.name
             if key in known:
-                found[row] = known[key]
+                which[row] = known[key]
                 continue
-            found[row] = self.path(called)
+            which[row] = len(texts)
+            texts.append(self.path(called))
             if always_named(called.file) and (self._all is None or always_named(self._all.same(called.file))):
-                known[key] = found[row]
-        if wanted is not None:
-            found = [path if one else None for path, one in zip(found, wanted.tolist(), strict=True)]
-        return found
+                known[key] = len(texts) - 1
+        return KnownTexts(texts, which)
 
     def learn_names(self, table: RpcTable) -> None:
         """Only note what they say of names."""
@@ -228,15 +241,16 @@ class PathLearner:
             strict=True,
         ):
             rule = kinds[code]
-            event: FileEvent | None = None
             if plain and rule.kind == FOUND and found is not None:
-                if not found or found == handle:
-                    continue
-                event = FileEvent(NAMED, found, handle, name, made=rule.made)
+                if found and found != handle and handle is not None and name is not None:
+                    server = self._server_of(table, connection, caller)
+                    self.paths.name(
+                        self.paths.file(server, handle), name, self.paths.file(server, found), time, rule.made
+                    )
             elif plain and rule.kind == REMOVES and not failure:
-                event = FileEvent(REMOVED, None, handle, name)
-            if event is not None:
-                self.paths.learn(self._server_of(table, connection, caller), event, time)
+                if handle is not None and name is not None:
+                    server = self._server_of(table, connection, caller)
+                    self.paths.end(self.paths.file(server, handle), name, time, "removed")
             else:
                 self._learn_singly(table.rpc(place))
 

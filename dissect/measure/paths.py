@@ -18,6 +18,8 @@ MAX_NAMES = 16
 """Of one file that are remembered, those that it has no more among them."""
 MAX_DEPTH = 256
 """Directories above a file that are looked up."""
+MAX_RECURSION = 32
+"""Of these, those whose paths are kept for others."""
 
 
 @dataclass(slots=True, eq=False)
@@ -182,6 +184,42 @@ def span_at(file: NamedFile, time: int) -> tuple[int, int]:
             break
         file = directory
     return since, until
+
+
+class SpannedPaths:
+    """Paths of many files at many times, between which nothing is learned."""
+
+    def __init__(self) -> None:
+        self._known: dict[NamedFile, tuple[int, int, str | None]] = {}
+        """From when and until when a file has a path."""
+
+    def at(self, file: NamedFile, time: int) -> tuple[int, str | None]:
+        """``path_at``, and until when it is that."""
+        _, until, path = self._spanned(file, time, 0)
+        return until, path
+
+    def _spanned(self, file: NamedFile, time: int, depth: int) -> tuple[int, int, str | None]:
+        found = self._known.get(file)
+        if found is None or not found[0] <= time < found[1]:
+            found = self._known[file] = self._found(file, time, depth)
+        return found
+
+    def _found(self, file: NamedFile, time: int, depth: int) -> tuple[int, int, str | None]:
+        since, until = -(1 << 62), 1 << 62
+        if file.root is not None:
+            return since, until, file.root
+        for name in reversed(file.names) if depth < MAX_RECURSION else ():
+            if name.since > time:
+                until = min(until, name.since)
+            elif name.until is not None and name.until <= time:
+                since = max(since, name.until)
+            else:
+                begun, ended, above = self._spanned(name.directory, time, depth + 1)
+                if above is None or not above.startswith("/") or above.count("/") >= MAX_RECURSION:
+                    break
+                last = ended if name.until is None else min(ended, name.until)
+                return max(since, begun, name.since), min(until, last), joined(above, name.text)
+        return *span_at(file, time), path_at(file, time)
 
 
 def path_of_name(name: Name, time: int | None = None) -> str:

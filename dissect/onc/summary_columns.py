@@ -6,7 +6,6 @@ test holds the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, big_endian_words, unique, windows
-from ..text_columns import Decimal, Hexadecimal, Piece, Texts, words_of
+from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, words_of
 from . import nfs3
 from .compound import operation_names
 from .compound_columns import OperationSequences, compound_replies
@@ -34,9 +33,6 @@ from .summary import (
 Details = list[tuple[Int64s, tuple[Piece, ...]]]
 """Rows, and what is said of them."""
 
-Paths = Sequence[str | None]
-"""Of what each call names; None where nothing is known."""
-
 _HANDLE, _NAME, _OFFSET, _COUNT, _STABLE, _DIRECTORY, _TEXT = 1, 2, 4, 8, 16, 32, 64
 """What is known of a call: its file handle, and so on; that the handle is a directory's; only a text."""
 
@@ -53,11 +49,12 @@ class _Calls:
     offsets: NDArray[np.uint64]
     counts: NDArray[np.uint64]
     stable: Int64s
-    paths: Paths
+    paths: KnownTexts
+    """Of what each names."""
 
     @classmethod
-    def of(cls, paths: Paths) -> _Calls:
-        count = len(paths)
+    def of(cls, paths: KnownTexts) -> _Calls:
+        count = len(paths.which)
         return cls(
             np.zeros(count, np.uint8),
             np.zeros(count, np.uint32),
@@ -80,18 +77,18 @@ class _Calls:
         if part & _TEXT:
             return (Texts(names),)
         found: list[Piece] = []
-        paths = [self.paths[row] for row in rows.tolist()]
-        named = any(path is not None for path in paths)
+        paths = self.paths.rows(rows)
+        named = any(path is not None for path in paths.texts)
         if part & _HANDLE:
             found += [", DH: 0x" if part & _DIRECTORY else ", FH: 0x", Hexadecimal(self.hashes[rows], 8)]
         elif named:
-            named_in = [f"/{name}" if part & _NAME else "" for name in names or paths]
-            found.append(Texts([path_words(path) or name for path, name in zip(paths, named_in, strict=True)]))
+            named_in = [f"/{name}" if part & _NAME else "" for name in names or rows.tolist()]
+            found.append(Texts([path_words(path) or name for path, name in zip(paths.listed(), named_in, strict=True)]))
             part &= ~_NAME
         if part & _NAME:
             found += ["/", Texts(names)]
         if named and part & _HANDLE:
-            found.append(Texts([path_words(path, "") for path in paths]))
+            found.append(Texts([path_words(path, "") for path in paths.texts], paths.which))
         if part & _OFFSET:
             found += [" Offset: ", Decimal(self.offsets[rows])]
             if part & _COUNT:
@@ -101,14 +98,14 @@ class _Calls:
         return tuple(found)
 
 
-def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool, paths: Paths) -> Details:
+def compound_details(data: Bytes, starts: Int64s, ends: Int64s, callback: bool, paths: KnownTexts) -> Details:
     """Of COMPOUNDs whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
     calls = _Calls.of(paths)
     groups, unknown = call_layouts(callback).groups(data, starts, ends)
     view = data.data
     for row in unknown.tolist():
         calls.parts[row] = _TEXT
-        calls.names[row] = call4_words(view[starts[row] : ends[row]], callback, paths[row])
+        calls.names[row] = call4_words(view[starts[row] : ends[row]], callback, paths.row(row))
     for rows, layout in groups:
         _found(calls, data, rows, starts[rows], layout)
     return calls.details()
@@ -134,7 +131,7 @@ def _found(calls: _Calls, data: Bytes, rows: Int64s, starts: Int64s, layout: Lay
     calls.parts[rows] = part
 
 
-def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, paths: Paths) -> Details:
+def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, paths: KnownTexts) -> Details:
     """Of calls of NFS version 3 whose arguments are at ``data[starts[i]:ends[i]]``; ``paths`` of what each names."""
     calls = _Calls.of(paths)
     known = (procedures < len(_ARGUMENTS)) & (procedures >= 0)
@@ -171,7 +168,7 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
                 calls.parts[mine] |= _STABLE
     view = data.data
     for row in _of(calls.parts == _TEXT).tolist():
-        calls.names[row] = call3_words(int(procedures[row]), int(starts[row]), view[: int(ends[row])], paths[row])
+        calls.names[row] = call3_words(int(procedures[row]), int(starts[row]), view[: int(ends[row])], paths.row(row))
     return calls.details()
 
 

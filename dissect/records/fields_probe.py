@@ -146,6 +146,8 @@ TYPES = {
             "places": ("array of string", "addresses and ports"),
             "highest_version": ("integer", "highest version of RPC-over-RDMA that it accepts"),
             "fault": ("string|null", "fault that it commits"),
+            "capacity": ("integer", "bytes that the files of its NFS export may hold"),
+            "mount_port": ("integer|null", "TCP port at which it answers MOUNT"),
         },
     ),
     "probe_client": RecordType(

@@ -24,6 +24,7 @@ from ..measure.selection import MAX_FRAME, FrameRange, includes
 from ..onc.compound_columns import OperationSequences
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.rpc_table import RpcTable
+from ..text_columns import KnownTexts
 from .packet_rpcs import PacketRpcs
 from .packet_wording import Worded, worded
 from .packets import Packet, SegmentPackets
@@ -99,7 +100,7 @@ class PacketColumnLister:
         self._chosen = chosen
         self._last = max((one.last for one in wanted), default=MAX_FRAME)
         self._at_once = at_once
-        self._waiting: tuple[DecodedFrames, RpcTable, list[str | None]] | None = None
+        self._waiting: tuple[DecodedFrames, RpcTable, KnownTexts | None] | None = None
         self._rpcs = PacketRpcs()
         self._segments = SegmentPackets(analyzer)
         self._sequences = OperationSequences()
@@ -123,19 +124,19 @@ class PacketColumnLister:
             yield self._columns(*self._waiting)
             self._waiting = None
 
-    def _note(self, table: RpcTable) -> list[str | None]:
+    def _note(self, table: RpcTable) -> KnownTexts | None:
         """Returns what the plain RPCs name."""
         if self.on_rpcs is not None:
             self.on_rpcs(table)
         if not self._names_rpcs:
-            return []
+            return None
         paths = self._learner.learn_paths(table, min((one.first for one in self._wanted), default=1), self._last)
-        objects = [(rpc, paths[place]) for rpc, place in zip(table.objects, table.places.tolist(), strict=True)]
-        for rpc, path in self._segments.note(objects):
+        objects = zip(table.objects, paths.rows(table.places).listed(), strict=True)
+        for rpc, path in self._segments.note([*objects]):
             self._rpcs.note(rpc, path)
-        return [paths[place] for place in table.plain.tolist()]
+        return paths.rows(table.plain)
 
-    def _columns(self, decoded: DecodedFrames, table: RpcTable, paths: list[str | None]) -> ListedPackets:
+    def _columns(self, decoded: DecodedFrames, table: RpcTable, paths: KnownTexts | None) -> ListedPackets:
         batch = decoded.batch
         rows = decoded.packets.rows
         if DUPLICATE in decoded.packets.skipped:
@@ -151,9 +152,9 @@ class PacketColumnLister:
         if not self._names_rpcs:
             return ListedPackets(batch, rows, self.analyzer.addresses, [], segments)
         plain = table.plain_rows
-        for number, transfer in zip(plain["number"].tolist(), plain["transfer"].tolist(), strict=True):
-            if transfer >= 0:
-                self._rpcs.use(number, "reply", (table.long_reply(transfer).operation,))
+        long = take(plain, plain["transfer"] >= 0)
+        for number, reply in zip(long["number"].tolist(), table.long_replies(long["transfer"]), strict=True):
+            self._rpcs.use(number, "reply", (reply.operation,))
         if self._sequences.full:
             self._sequences = OperationSequences()
         found = [*worded(batch, rows, self.analyzer, self._rpcs, plain_info(table, self._sequences, paths))]

@@ -132,7 +132,7 @@ class PacketLister:
         """Remember by frame which packets the RPCs that ended are in."""
         if self.on_rpcs is not None:
             self.on_rpcs(rpcs)
-        paths = self._learner.learn_paths(RpcTable(rpcs), self.first, self.last)
+        paths = self._learner.learn_paths(RpcTable(rpcs), self.first, self.last).listed()
         for rpc, path in self._segments.note([*zip(rpcs, paths, strict=True)]):
             self._rpcs.note(rpc, path)
 

@@ -5,7 +5,7 @@ A property test holds the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from ..onc.summary_columns import (
 )
 from ..rpcrdma.messages import HEADER, LONG_HEADER
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
-from ..text_columns import Decimal, Hexadecimal, Piece, Texts, words_of
+from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, words_of
 from ..units import size
 from .packet_info import title_of
 
@@ -46,9 +46,7 @@ class PlainInfo(NamedTuple):
     """Number of the RPC of each."""
 
 
-def plain_info(
-    table: RpcTable, sequences: OperationSequences, paths: Sequence[str | None] | None = None
-) -> Iterator[PlainInfo]:
+def plain_info(table: RpcTable, sequences: OperationSequences, paths: KnownTexts | None = None) -> Iterator[PlainInfo]:
     """Of the plain RPCs of a table whose contents are kept; ``sequences`` is for the results of COMPOUNDs, ``paths``
     of what each of them names."""
     rows = table.plain_rows
@@ -58,8 +56,8 @@ def plain_info(
     names = [table.names.procedures[index] for index in distinct.tolist()]
     long = rows["transfer"] >= 0
     batch = _PlainInfos(table, rows, names, which, np.array([_form(one) for one in names])[which], long)
-    replies = [table.long_reply(index) for index in rows["transfer"][long].tolist()]
-    for details in _call_details(batch, paths or [None] * len(rows)):
+    replies = table.long_replies(rows["transfer"][long])
+    for details in _call_details(batch, paths or KnownTexts([None], np.zeros(len(rows), np.int64))):
         yield from batch.info("call", details, [one.length for one in replies])
     for details in _reply_details(batch, sequences):
         yield from batch.info("reply", details, [one.returned for one in replies])
@@ -144,7 +142,7 @@ def _titled(batch: _PlainInfos, rows: Int64s, titles: list[str], details: Detail
     return [(rows[mine], (Texts(short, batch.which[rows[mine]]), *pieces)) for mine, pieces in details]
 
 
-def _call_details(batch: _PlainInfos, paths: Sequence[str | None]) -> Iterator[Details]:
+def _call_details(batch: _PlainInfos, paths: KnownTexts) -> Iterator[Details]:
     titles = []
     for one in batch.names:
         operations = f" {' | '.join(one.operations)}" if one.operations else ""
@@ -157,11 +155,11 @@ def _call_details(batch: _PlainInfos, paths: Sequence[str | None]) -> Iterator[D
             continue
         starts = _arguments(data, batch.starts("call", rows))
         ends = batch.ends("call", rows)
-        named = [paths[row] for row in rows.tolist()]
+        named = paths.rows(rows)
         if form == _NFS3:
             details = nfs3_details(data, batch.procedures[rows], starts, ends, named)
         elif form == _OTHER:
-            details = [(np.arange(len(rows)), (Texts([path_words(path) for path in named]),))]
+            details = [(np.arange(len(rows)), (Texts([path_words(path) for path in named.texts], named.which),))]
         else:
             details = compound_details(data, starts, ends, form == _CALLBACK, named)
         yield _titled(batch, rows, titles, details)

@@ -60,7 +60,7 @@ class RpcBatch:
     def paths(self) -> list[str | None]:
         """That the calls name."""
         assert self._learned is not None and self._learner is not None
-        return self._learner.listed(self._learned[1])
+        return self._learner.listed(self._learned[1]).listed()
 
     @cached_property
     def called(self) -> Any:

@@ -238,7 +238,7 @@ class RpcLines:
         for name in _OF_REPLY_CHUNK:
             template = template.replace(f"{_MARKS[name]:#018x}", f"%({name})#018x")
             template = template.replace(str(_MARKS[name]), f"%({name})d")
-        transfers = (table.long_reply(place) for place in table.plain_rows["transfer"][through].tolist())
+        transfers = table.long_replies(table.plain_rows["transfer"][through])
         texts = ["[]", *(template % one._asdict() for one in transfers)]
         return Texts(texts, np.where(through, np.cumsum(through), 0))
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Int64s, Rows
+from ..arrays import Int64s, Rows, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..transport.operations import Operation
 from .chunk_lists import READ_LIST, REPLY_CHUNK, SEGMENT, WRITE_LIST
@@ -79,17 +79,19 @@ class PlainChunks:
             ),
         )  # fmt: skip
 
-    def long_reply(self, rpc: int) -> LongReply:
-        """Of an RPC that has nothing else."""
-        segment = int(self.firsts[rpc])
-        row = self.segments[segment]
-        return LongReply(
-            int(row["handle"]),
-            int(row["length"]),
-            int(row["offset"]) & _MAX_OFFSET,
-            int(self.returned[segment]),
-            self.operations[int(self.used[segment])],
-        )
+    def long_replies(self, rpcs: Int64s) -> list[LongReply]:
+        """Of RPCs that have nothing else."""
+        segments = self.firsts[rpcs]
+        rows = take(self.segments, segments)
+        return [
+            LongReply(handle, length, offset & _MAX_OFFSET, returned, self.operations[used])
+            for handle, length, offset, returned, used in zip(
+                *(rows[name].tolist() for name in ("handle", "length", "offset")),
+                self.returned[segments].tolist(),
+                self.used[segments].tolist(),
+                strict=True,
+            )
+        ]
 
     def complete(self, index: int, rpc: Rpc) -> None:
         """Give an Rpc that was made as if its Sends had no chunks those of the RPC ``index``."""

@@ -228,7 +228,7 @@ class _Plain:
         verifier = calls + 32 + (length + 3 & -4) + 4
         starts = verifier + 4 + (big_endian_words(words[verifier])[:, 0] + 3 & -4)
         ends = self.rows["call_at"] + self.rows["call_send"]
-        replies, behind = self._replies(through)
+        replies, behind = self.rows["reply_at"] + HEADER, self.rows["reply_at"] + self.rows["reply_send"]
         first, which = distinct(self.rows["procedure"])
         of_calls = self.wanted & set(ARGUMENTS)
         for kind, procedure in enumerate(self.rows["procedure"][first].tolist()):
@@ -245,28 +245,28 @@ class _Plain:
                 for rows, names_found in self._read(shape.arguments, False, mine, starts, ends, of_calls):
                     if wanted - names_found:
                         lacking.append(rows)
-            if self.objects is not None and self.objects[mine[0]]:
+            asked = self.objects is not None and bool(self.objects[mine[0]])
+            if asked:
                 lacking = [mine]
                 wanted |= {"object"}
-                self.found["object"][self.places[mine[replies[mine] >= 0]]] = b""
             if wanted and lacking and shape.results is not None:
                 some = np.concatenate(lacking)
+                self._find_long(some[through[some]], replies, behind)
+                if asked:
+                    self.found["object"][self.places[mine[replies[mine] >= 0]]] = b""
                 elsewhere = some[replies[some] < 0]
                 some = some[replies[some] >= 0]
                 self._read(shape.results, True, some, replies + REPLY_HEADER, behind, wanted)
                 for row in elsewhere.tolist():
                     self._take_whole(row)
 
-    def _replies(self, through: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
-        """Where in the bytes of the batch reply messages begin and end; -1 for those that are elsewhere."""
-        starts = self.rows["reply_at"] + HEADER
-        ends = self.rows["reply_at"] + self.rows["reply_send"]
-        for row in through.nonzero()[0].tolist():
-            reply = self.table.long_reply(int(self.rows["transfer"][row]))
+    def _find_long(self, rows: Int64s, starts: Int64s, ends: Int64s) -> None:
+        """Say where in the bytes of the batch these replies through Reply chunks begin and end; -1: elsewhere."""
+        replies = self.table.long_replies(self.rows["transfer"][rows])
+        for row, reply in zip(rows.tolist(), replies, strict=True):
             data, start, end = reply.operation.payload.first()
             inside = cast(object, data.obj) is self.data and end - start == reply.returned
             starts[row], ends[row] = (start, end) if inside else (-1, -1)
-        return starts, ends
 
     def _take_whole(self, row: int) -> None:
         fields = self.reader.fields(self.table.plain_rpcs(self.rows[row : row + 1])[0])

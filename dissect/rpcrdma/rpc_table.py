@@ -274,10 +274,12 @@ class RpcTable(Sequence[Rpc]):
         """Of the RPCs that are objects."""
         return {rpc.connection.number: rpc.conversation for rpc in self.objects}
 
-    def long_reply(self, transfer: int) -> LongReply:
-        """How the reply of a plain row came, which has this ``transfer``."""
+    def long_replies(self, transfers: Int64s) -> list[LongReply]:
+        """How the replies of plain rows came, which have these ``transfer``s."""
+        if not len(transfers):
+            return []
         assert self._from is not None and self._from.chunks is not None
-        return self._from.chunks.long_reply(transfer)
+        return self._from.chunks.long_replies(transfers)
 
     def advertised(self, rows: Rows) -> Int64s:
         """Bytes of the Read, Write and Reply chunks of some plain rows, (n, 3)."""

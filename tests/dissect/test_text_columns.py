@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.text_columns import Decimal, Hexadecimal, Piece, Texts, chosen, encoded_once, lines, words_of
+from rdmascope.dissect.text_columns import (
+    Decimal,
+    Hexadecimal,
+    KnownTexts,
+    Piece,
+    Texts,
+    chosen,
+    encoded_once,
+    lines,
+    words_of,
+)
 
 NUMBERS = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 11), st.sampled_from([9_999, 10_000, 99_999_999, 10**9]))
 
@@ -53,6 +63,16 @@ def test_words(rows: list[tuple[str, int]]) -> None:
     for some in (pieces, list(map(encoded_once, pieces))):
         chosen_lines = lines([chosen(piece, half) for piece in some], (len(rows) + 1) // 2)
         assert [line.decode() for line in chosen_lines] == expected[::2]
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=3))))
+def test_texts_of_which_some_are_not_known(texts: list[str | None]) -> None:
+    column = KnownTexts.of(texts)
+    assert column.listed() == [column.row(index) for index in range(len(texts))] == texts
+    twice = column.rows(np.arange(2 * len(texts)) // 2)
+    assert twice.listed()[::2] == twice.listed()[1::2] == texts and len(twice.texts) == len(texts)
+    odd = column.rows(np.arange(len(texts)) % 2 == 1)
+    assert odd.listed() == odd.texts == texts[1::2]
 
 
 def test_words_of_values_are_asked_for_once() -> None:

@@ -13,6 +13,7 @@ from struct import error as StructError
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, big_endian_words, windows
 from ..xdr import round_up, word
@@ -23,6 +24,12 @@ from .types import DATA, XdrInteger, XdrList, XdrOpaque, XdrSelected, XdrType, X
 
 MAX_LAYOUTS = 4096
 """That are remembered of a type."""
+MAX_PATTERN = 512
+"""Bytes of messages that are compared at once."""
+TOGETHER = 2048
+"""Messages of which so many are compared at once."""
+MAX_COMMON = 8
+"""Layouts that are looked for in all messages, before the others are sorted word by word."""
 MAX_DECIDING = 128
 """Words of a value on which its layout may depend: those of directories are not remembered."""
 
@@ -35,11 +42,26 @@ class Layout(NamedTuple):
     """Name of a field -> its first byte and the one behind the last, without length word and pad."""
 
 
+class _Pattern(NamedTuple):
+    """All words that decide for one layout, to be compared at once."""
+
+    first: int
+    """Offset of the first of them."""
+    behind: int
+    """Of the byte behind the last."""
+    mask: NDArray[np.uint32]
+    """Of the words in between: all ones where one decides."""
+    values: NDArray[np.uint32]
+    """As they stand in memory, masked."""
+
+
 @dataclass(slots=True)
 class _Branch:
     at: int
     """Offset of the word that decides."""
     ways: dict[int, _Branch | Layout] = field(default_factory=dict)
+    patterns: dict[int, _Pattern] = field(default_factory=dict)
+    """Of the ways that lead to a layout; not of those that are too long for it."""
 
 
 class Layouts:
@@ -76,6 +98,35 @@ class Layouts:
             return None
         return found if isinstance(found, Layout) and start + found.end <= len(view) else None
 
+    def _common(self, data: Bytes, starts: Int64s, sizes: Int64s) -> tuple[list[tuple[Int64s, Layout]], Int64s]:
+        """The most usual of ``groups``, and the rows that are left."""
+        groups: list[tuple[Int64s, Layout]] = []
+        left = np.arange(len(starts))
+        view = data.data
+        for _ in range(MAX_COMMON):
+            if not len(left):
+                break
+            start = int(starts[left[0]])
+            branch = found = self._top
+            value = 0
+            end = start + int(sizes[left[0]])
+            while isinstance(found, _Branch) and start + found.at + 4 <= end:
+                branch, value = found, word(view, start + found.at)[0]
+                found = found.ways.get(value)
+            if not isinstance(found, Layout) or not isinstance(branch, _Branch) or value not in branch.patterns:
+                break
+            alike = _alike(data, starts[left], sizes[left] >= found.end, branch.patterns[value])
+            if alike.all():
+                groups.append((left, found))
+                left = left[:0]
+                break
+            mine = left[alike]
+            if not len(mine):
+                break
+            groups.append((mine, found))
+            left = left[~alike]
+        return groups, left
+
     def of_sparse(self, data: SparseBytes, start: int) -> Layout | None:
         """The same of bytes that may have gaps, which are not where the layout is decided."""
         found: _Branch | Layout | None = self._top
@@ -89,11 +140,13 @@ class Layouts:
 
     def groups(self, data: Bytes, starts: Int64s, ends: Int64s) -> tuple[list[tuple[Int64s, Layout]], Int64s]:
         """The values at ``data[starts[i]:ends[i]]`` by their layouts: rows of each, and rows whose is not learned."""
-        words = windows(data, 4)
         sizes = ends - starts
-        groups: list[tuple[Int64s, Layout]] = []
+        groups, left = self._common(data, starts, sizes)
+        if not len(left):
+            return groups, left
+        words = windows(data, 4)
         unknown: list[Int64s] = []
-        waiting: list[tuple[_Branch | Layout | None, Int64s]] = [(self._top, np.arange(len(starts)))]
+        waiting: list[tuple[_Branch | Layout | None, Int64s]] = [(self._top, left)]
         while waiting:
             found, rows = waiting.pop()
             needed = found.at + 4 if isinstance(found, _Branch) else found.end if found is not None else 0
@@ -155,8 +208,34 @@ class Layouts:
             if not isinstance(further, _Branch):
                 return
             branch = further
-        branch.ways[deciding[-1][1]] = layout
+        last = deciding[-1][1]
+        branch.ways[last] = layout
+        if deciding[-1][0] - deciding[0][0] < MAX_PATTERN:
+            branch.patterns[last] = _pattern(start, deciding)
         self._learned += 1
+
+
+def _pattern(start: int, deciding: list[tuple[int, int]]) -> _Pattern:
+    first = deciding[0][0]
+    mask = np.zeros((deciding[-1][0] + 4 - first) // 4, ">u4")
+    values = np.zeros_like(mask)
+    for at, value in deciding:
+        mask[(at - first) // 4] = 0xFFFFFFFF
+        values[(at - first) // 4] = value
+    return _Pattern(first - start, deciding[-1][0] + 4 - start, mask.view(np.uint32), values.view(np.uint32))
+
+
+def _alike(data: Bytes, starts: Int64s, whole: NDArray[np.bool_], pattern: _Pattern) -> NDArray[np.bool_]:
+    """Which of the values have the words of a pattern, of those that are ``whole``."""
+    places = starts[whole] + pattern.first
+    blobs = windows(data, pattern.behind - pattern.first)
+    same = [
+        ((blobs[places[first : first + TOGETHER]].view(np.uint32) & pattern.mask) == pattern.values).all(axis=1)
+        for first in range(0, len(places), TOGETHER)
+    ]
+    if same:
+        whole[whole] = same[0] if len(same) == 1 else np.concatenate(same)
+    return whole
 
 
 def _is_missing(node: Node) -> bool:

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from playbook.hosts import SECOND, TARGET, hosts, save
-from rdmascope.captures.probe.serve import ServerEvent, answer
+from rdmascope.captures.nfs_server.export import Export
+from rdmascope.captures.probe.serve import ServerEvent
 from rdmascope.captures.probe.suite import SuiteResult, chosen, run
 from rdmascope.captures.probe.verdicts import CHECKS, VerdictKind
 from rdmascope.captures.synth.endpoint import EndpointSettings, Parts, Role, RpcRdmaEndpoint, service
@@ -26,13 +27,15 @@ from rdmascope.dissect.layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERR
 from rdmascope.dissect.rpcrdma.messages import WriteChunk
 
 TIMEOUT = 2 * SECOND
+FILE = "/pattern"
+"""There on every server of ours."""
 NO_MEMORY = ["read-handle", "write-handle"]
 """End the connection before anything can be answered."""
 ANSWERED_FAULTS = [name for name, check in CHECKS.items() if check.fault and name not in (*NO_MEMORY, "afterwards")]
 
 
-def verdict(client: MemoryVerbs, name: str) -> SuiteResult:
-    (result,) = run(client, TARGET, TIMEOUT, [CHECKS[name]])
+def verdict(client: MemoryVerbs, name: str, path: str = FILE) -> SuiteResult:
+    (result,) = run(client, TARGET, TIMEOUT, [CHECKS[name]], path)
     return result
 
 
@@ -42,7 +45,7 @@ def verdict(client: MemoryVerbs, name: str) -> SuiteResult:
 def test_a_proper_server_passes_every_check(iwarp: bool, version: int, size: int) -> None:
     settings = EndpointSettings(version=version, remote_invalidation=True, send_size=size, receive_size=size)
     client, server = hosts(settings, iwarp=iwarp)
-    results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=True)))
+    results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=True), FILE))
     assert [one.check.name for one in results] == list(CHECKS)
     unusual = {one.check.name: one.verdict for one in results if one.verdict.kind is not VerdictKind.PASS}
     expected = {"invalidation"} if iwarp else set()
@@ -54,7 +57,7 @@ def test_a_proper_server_passes_every_check(iwarp: bool, version: int, size: int
 
 def test_without_leave_no_fault_is_sent(tmp_path: Path) -> None:
     client, _ = hosts()
-    results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=False)))
+    results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=False), FILE))
     assert {one.check.name for one in results} == {name for name, check in CHECKS.items() if not check.fault}
 
 
@@ -151,7 +154,7 @@ def _write_lengths(*lengths: int) -> Fault:
         ("write-chunk-used", _write_lengths(1000, 2000, 1999), VerdictKind.VIOLATION),
         ("write-chunk-used", server_fault(_write_nothing), VerdictKind.VIOLATION),
         ("afterwards", server_fault(_mute), VerdictKind.NO_ANSWER),
-        ("write-chunk-segments", FAULTS["handle-zero"], VerdictKind.VIOLATION),
+        ("write-chunk-used", FAULTS["handle-zero"], VerdictKind.VIOLATION),
         ("write-chunk-segments", _write_lengths(0, 2000, 3000), VerdictKind.VIOLATION),
         ("write-chunk-segments", _write_lengths(1000, 2001, 1000), VerdictKind.VIOLATION),
         ("write-chunk-segments", _write_lengths(1000, 2000), VerdictKind.VIOLATION),
@@ -231,7 +234,7 @@ def test_a_server_that_does_not_perform_the_call_breaks_no_rule_of_chunks(name: 
     server.program = lambda message: (
         bytes(ONCRPC(xid=int.from_bytes(message[:4], "big")) / ONCRPCReply(accept_stat=refusal, **head)),
     )
-    found = verdict(client, name).verdict
+    found = verdict(client, name, "").verdict
     if name == "write-chunk-segments":
         assert found.kind is VerdictKind.PASS
     elif (name, refusal) == ("inline-write-odd", GARBAGE_ARGS):
@@ -259,7 +262,7 @@ def _accept(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
 )
 def test_a_server_that_returns_chunks_wrongly_is_found_out(name: str, words: str) -> None:
     client, _ = hosts(fault=FAULTS[name])
-    results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=False)))
+    results = list(run(client, TARGET, TIMEOUT, chosen(with_faults=False), FILE))
     found = [one.verdict.observed for one in results if one.verdict.kind is VerdictKind.VIOLATION]
     assert any(words in one for one in found), found
 
@@ -279,7 +282,7 @@ def test_a_server_that_writes_pads_is_found() -> None:
 def _loses_its_place(message: bytes) -> Parts:
     """Takes inline WRITE data without their pad, so that the operation behind is an illegal one."""
     if message[12:24] != pack(">III", 100003, 4, 1) or len(message) < 120:
-        return answer(message)
+        return Export().answer(message)
     results = pack(">IIIIIIII", 24, 0, 38, 0, 5, 2, 0, 0) + pack(">II", 10044, 10044)
     return (service.reply_head(int.from_bytes(message[:4], "big")) + pack(">III", 10044, 0, 3) + results,)
 
@@ -287,5 +290,5 @@ def _loses_its_place(message: bytes) -> Parts:
 def test_a_server_that_forgets_the_pad_of_inline_data_is_found() -> None:
     client, server = hosts()
     server.program = _loses_its_place
-    result = verdict(client, "inline-write-odd")
+    result = verdict(client, "inline-write-odd", "")
     assert (result.verdict.kind, "status 10044" in result.verdict.observed) == (VerdictKind.VIOLATION, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any, NoReturn
 from xml.etree import ElementTree
@@ -109,7 +110,7 @@ class TestPing:
 class TestSuite:
     def test_a_table_and_a_file(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         served(monkeypatch)
-        result = run("192.0.2.1", "--suite", "conformance", "--junit", str(tmp_path / "j.xml"))
+        result = run("192.0.2.1", "--suite", "conformance", "--file", "/pattern", "--junit", str(tmp_path / "j.xml"))
         assert (result.exit_code, "warning" in result.stderr) == (0, False), result.output
         assert "20 checks: 20 pass" in result.stdout
         suite = ElementTree.parse(tmp_path / "j.xml").getroot()[0]
@@ -117,7 +118,7 @@ class TestSuite:
 
     def test_faults_come_with_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
         served(monkeypatch)
-        result = run("192.0.2.1", "--suite", "conformance", "--faults", "--json")
+        result = run("192.0.2.1", "--suite", "conformance", "--file", "/pattern", "--faults", "--json")
         assert (result.exit_code, "may disturb it" in result.stderr) == (0, True)
         lines = records(result)
         assert lines[-1]["verdicts"]["pass"] == lines[-1]["checks"] == len(lines) - 1
@@ -173,11 +174,28 @@ class TestServe:
             return None
 
         monkeypatch.setattr(MemoryVerbs, "poll", poll)
-        result = run("--serve", "--port", "20050", "--fault", "grant-nothing")
+        result = run("--serve", "--port", "20050", "--fault", "grant-nothing", "--mount-port", "0")
         assert result.exit_code == 0
+        assert "mount -t nfs -o vers=4.1,rdma,port=20050 192.0.2.2:/ /mnt" in result.stdout
+        assert "vers=3" not in result.stdout
         assert "versions 1 and 2" in result.stdout
         assert "grants no credit (V1-CREDIT-ZERO)" in result.stdout
         assert "0 connections, 0 calls; grant-nothing committed 0 times" in result.stdout
+
+    def test_mounts_by_version_3(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        served(monkeypatch)
+        monkeypatch.setattr(MemoryVerbs, "poll", lambda self, deadline: interrupt())
+        with socket.create_server(("127.0.0.1", 0)) as used:
+            port = str(used.getsockname()[1])
+            arguments = "--serve", "--source", "127.0.0.1", "--mount-port", port
+            busy = run(*arguments, "--capacity", "8")
+        assert (busy.exit_code, busy.stderr.count("\n")) == (0, 1)
+        assert f"cannot answer MOUNT at TCP port {port}" in busy.stderr
+        assert "an NFS export in memory, of 8.00 MiB" in busy.stdout
+        found = run(*arguments, columns=160)
+        assert f"mount -t nfs -o vers=3,rdma,port=20049,mountport={port},mountproto=tcp,nolock" in found.stdout
+        (server, _) = records(run(*arguments, "--json"))
+        assert (server["mount_port"], server["capacity"]) == (int(port), 64 << 20)
 
     def test_what_is_recorded_is_closed_once(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         served(monkeypatch)
@@ -185,7 +203,7 @@ class TestServe:
         monkeypatch.setattr(recording, "all_devices", lambda: {"rxe0": ["eth0"]})
         monkeypatch.setattr(recording, "open_live", lambda name, settings: device)
         monkeypatch.setattr(MemoryVerbs, "poll", lambda self, deadline: pytest.fail() if device.closed else interrupt())
-        result = run("--serve", "--write", str(tmp_path / "served.pcapng"))
+        result = run("--serve", "--mount-port", "0", "--write", str(tmp_path / "served.pcapng"))
         assert (result.exit_code, device.closed) == (0, 1), result.output
         assert "0 connections, 0 calls" in result.stdout
         assert "served.pcapng: 0 frames, recorded on rxe0 (eth0)" in result.stderr

@@ -15,7 +15,7 @@ from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.session import Session
 from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.measure.path_learner import PathLearner
-from rdmascope.dissect.measure.paths import NamedFile, Paths, always_named, path_at, printable, span_at
+from rdmascope.dissect.measure.paths import NamedFile, Paths, SpannedPaths, always_named, path_at, printable, span_at
 from rdmascope.dissect.onc.file_events import NAMED, REMOVED, RENAMED, ROOT, FileEvent
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
@@ -111,6 +111,7 @@ def test_whatever_is_told_paths_end_and_harm_no_terminal(reported: list[tuple[st
             replies.renamed(time, directory, name, handle, b"c")
         else:
             replies.removed(time, directory, name)
+    spanned = SpannedPaths()
     for handle in (TOP, SUB, FILE, OTHER):
         file = replies.paths.file(SERVER, handle)
         paths = [replies.path(handle, time) for time in range(len(reported) + 1)]
@@ -119,6 +120,9 @@ def test_whatever_is_told_paths_end_and_harm_no_terminal(reported: list[tuple[st
             since, until = span_at(file, time)
             assert since <= time < until
             assert set(paths[max(since, 0) : until]) == {path}
+            for known in (spanned, SpannedPaths()):
+                until, same = known.at(file, time)
+                assert same == path and time < until and set(paths[time:until]) == {path}
         assert not always_named(file) or len(set(paths)) <= 1
 
 

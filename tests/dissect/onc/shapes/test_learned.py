@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rdmascope.dissect.onc.shapes import learned
 from rdmascope.dissect.onc.shapes.decode import SparseBytes, decode
 from rdmascope.dissect.onc.shapes.flat import field_of, flat_fields
-from rdmascope.dissect.onc.shapes.learned import Layouts
+from rdmascope.dissect.onc.shapes.learned import MAX_COMMON, TOGETHER, Layouts
 from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS
 
 from ..test_compound import ARGUMENTS, QUICK, compound, rows, words
@@ -67,7 +69,20 @@ def test_messages_like_one_that_was_learned(
     for data in messages:
         assert read(layouts, data) in (None, decoded(data))
         layouts.learn(memoryview(data), 0)
-    assert grouped(layouts, messages) == [read(layouts, data) for data in messages]
+    for some in (messages, messages[::-1], [*messages, *messages[::2]]):
+        for together, common in ((2, 1), (2, 3), (TOGETHER, MAX_COMMON)):
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(learned, "TOGETHER", together)
+                patched.setattr(learned, "MAX_COMMON", common)
+                assert grouped(layouts, some) == [read(layouts, data) for data in some]
+
+
+def test_many_that_are_alike_are_compared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = [compound([(22, words(4) + b"%04d" % number)]) for number in range(5)]
+    layouts = Layouts(COMPOUND4ARGS, NAMES, NODES)
+    layouts.learn(memoryview(messages[0]), 0)
+    monkeypatch.setattr(learned, "big_endian_words", None)
+    assert grouped(layouts, messages) == [{"handle": b"%04d" % number} for number in range(5)]
 
 
 def test_only_the_first_of_many_alike_is_decoded() -> None:
