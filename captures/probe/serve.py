@@ -69,19 +69,29 @@ class Server:
         settings: EndpointSettings,
         fault: Fault | None = None,
         program: Callable[[bytes], Parts] | None = None,
+        times: int | None = None,
     ) -> None:
-        """``program`` makes replies of whole calls; without one, an export of its own and the echo do."""
+        """``program`` makes replies of whole calls; without one, an export of its own and the echo do.
+
+        The fault is committed once on every connection, and ``times`` in all.
+        """
         self.devices = devices
         self.settings = settings
         self.fault = fault
         self.program = program or Export(extra=ECHO_PROGRAM).answer
         self.calls = 0
         self.connections = 0
-        self.committed = 0
+        self.times = times
+        self._committed = 0
         """How often the fault was, on connections that ended."""
         self._drivers: dict[int, Driver] = {}
         """By the link's identity."""
         self._numbers: dict[int, int] = {}
+
+    @property
+    def committed(self) -> int:
+        """How often the fault was."""
+        return self._committed + sum(driver.endpoint.committed for driver in self._drivers.values())
 
     def listen(self, target: PeerAddress) -> list[str]:
         return self.devices.listen(target)
@@ -121,7 +131,8 @@ class Server:
 
     def _accept(self, event: ConnectRequested) -> ServerEvent:
         self.connections += 1
-        endpoint = RpcRdmaEndpoint(Role.SERVER, self.settings, self.fault)
+        fault = self.fault if self.times is None or self.committed < self.times else None
+        endpoint = RpcRdmaEndpoint(Role.SERVER, self.settings, fault)
         try:
             link = event.request.accept(terms_of(endpoint))
         except VerbsError as error:
@@ -151,7 +162,7 @@ class Server:
         driver = self._drivers.pop(id(link), None)
         if driver is None:
             return []
-        self.committed += driver.endpoint.committed
+        self._committed += driver.endpoint.committed
         number = self._numbers.pop(id(link))
         link.close()
         return [ServerEvent(number, "lost", reason)]

@@ -72,6 +72,12 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
 @click.option("--serve", is_flag=True, help="Be a server to test clients with.")
 @click.option("--fault", metavar="NAME", help="With --serve: what to do wrong; 'list' lists the faults.")
 @click.option(
+    "--fault-times",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --fault: how often in all.  [default: once on every connection]",
+)
+@click.option(
     "--capacity",
     type=click.IntRange(4, 1 << 16),
     default=64,
@@ -121,6 +127,7 @@ def command(
     path: str | None,
     serve: bool,
     fault: str | None,
+    fault_times: int | None,
     capacity: int,
     mount_port: int,
     highest: int | None,
@@ -179,6 +186,8 @@ def command(
         raise click.UsageError("HOST, or --serve", ctx)
     if fault and not serve:
         raise click.UsageError("--fault is for --serve", ctx)
+    if fault_times and not fault:
+        raise click.UsageError("--fault-times is for --fault", ctx)
     if (faults or names or path or junit_file) and not suite:
         raise click.UsageError("--faults, --check, --file and --junit are for --suite", ctx)
     if "-" in (write_file, junit_file):
@@ -201,7 +210,9 @@ def command(
             devices = recorder = record(devices, target, Path(write_file))
         try:
             if serve:
-                status = _serve(devices, target, fault, highest or 2, (capacity << 20, mount_port), as_json)
+                status = _serve(
+                    devices, target, fault, highest or 2, fault_times, (capacity << 20, mount_port), as_json
+                )
             elif suite:
                 status = _suite(devices, target, int(timeout * SECOND), wanted, path or "", as_json, junit_file)
             else:
@@ -320,7 +331,13 @@ def _suite(
 
 
 def _serve(
-    devices: Verbs, target: PeerAddress, fault: str | None, highest: int, shared: tuple[int, int], as_json: bool
+    devices: Verbs,
+    target: PeerAddress,
+    fault: str | None,
+    highest: int,
+    times: int | None,
+    shared: tuple[int, int],
+    as_json: bool,
 ) -> int:
     """``shared``: the capacity of the export in bytes, and the port for MOUNT."""
     from rdmascope.captures.errors import CaptureError
@@ -337,7 +354,7 @@ def _serve(
     capacity, mount_port = shared
     export = Export(capacity, ECHO_PROGRAM)
     settings = EndpointSettings(version=highest)
-    server = Server(devices, settings, FAULTS[fault] if fault else None, export.answer)
+    server = Server(devices, settings, FAULTS[fault] if fault else None, export.answer, times)
     places = server.listen(target)
     mounts: int | None = None
     if mount_port:

@@ -183,6 +183,14 @@ def test_an_improper_server_is_found_out(name: str, fault: Fault, kind: VerdictK
     assert server.committed
 
 
+def test_a_fault_is_committed_as_often_as_wanted() -> None:
+    client, server = hosts(fault=FAULTS["grant-nothing"])
+    server.times = 2
+    kinds = [verdict(client, "credit-grant").verdict.kind for _ in range(3)]
+    assert kinds == [VerdictKind.VIOLATION, VerdictKind.VIOLATION, VerdictKind.PASS]
+    assert server.committed == 2
+
+
 @pytest.mark.parametrize("name", NO_MEMORY)
 def test_a_server_that_reaches_memory_which_does_not_exist(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryLink, "place", lambda self, segment: memoryview(bytearray(segment.length)))

@@ -252,6 +252,7 @@ class TestWithoutDevices:
         ("192.0.2.1", "--fault", "grant-nothing"),
         ("192.0.2.1", "--faults"),
         ("192.0.2.1", "-4", "-6"),
+        ("--serve", "--fault-times", "1"),
     ],
 )
 def test_options_that_do_not_go_together(arguments: tuple[str, ...]) -> None:
