@@ -75,6 +75,8 @@ def json_escaped(text: str, ascii_only: bool = False) -> str:
     """JSON text with the same characters as escapes of JSON; ``ascii_only``: with all but ASCII as such."""
     if ascii_only:
         return re.sub(r"[^\x00-\x7e]", lambda found: _json_escape(found[0]), text)
+    if text.isprintable():  # What acts is not, and to look for it takes longer.
+        return text
     return _ACTING.sub(lambda found: _json_escape(found[0]), text)
 
 

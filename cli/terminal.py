@@ -89,6 +89,9 @@ def binary_output() -> BinaryIO:
     return sys.stdout.buffer
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+
+
 def json_line(record: Mapping[str, Any]) -> str:
     """One JSON object, as standard output can take it."""
     return json_value(record)
@@ -96,8 +99,7 @@ def json_line(record: Mapping[str, Any]) -> str:
 
 def json_value(record: Any) -> str:
     """One JSON value, as standard output can take it."""
-    line = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
-    return json_escaped(line, ascii_only=not is_unicode(sys.stdout))
+    return json_escaped(_ENCODER.encode(record), ascii_only=not is_unicode(sys.stdout))
 
 
 def print_json(record: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
@@ -17,14 +18,15 @@ from rdmascope.dissect.audit.rule import LEVELS, ROLES
 from rdmascope.dissect.audit.selection import select_rules
 from rdmascope.dissect.audit.waivers import not_waived
 from rdmascope.dissect.measure.selection import unknown_connections
-from rdmascope.dissect.records.audit import audit_records
+from rdmascope.dissect.records.audit import finding_record, sum_records
 from rdmascope.dissect.records.ci import junit, sarif
+from rdmascope.dissect.records.verdict_lines import verdict_lines
 from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import connection_filter_options
 from ..reading import behind, opened, recognition_options
-from ..terminal import complain, console, print_json, show
+from ..terminal import complain, console, encoded_json, print_json, print_page, show
 from ..views import audit as views
 from ..views.filtered import filter_field, filter_line
 
@@ -35,6 +37,9 @@ FAIL_ON = {"MUST": 0, "SHOULD": 1, "STATED": 2, "NOTE": 3, "NEVER": -1}
 """The least of Tally.worst that passes, less one."""
 
 _levels = click.Choice([*FAIL_ON], case_sensitive=False)
+
+LINES = 1000
+"""That are printed together."""
 
 ENDS = {"client": 0, "server": 1}
 """Ends of a connection, by what the page calls them."""
@@ -166,9 +171,14 @@ def command(
             result = Result(file, auditor, rpcs if condition is None else condition.passed, on_connections)
             results.append(result)
             if as_json:
-                for line in audit_records(result):
+                for finding in auditor.findings:
+                    print_json({**reading.placed(finding_record(finding)), "file": file})
+                lines = verdict_lines(result, file=file)
+                while page := [*islice(lines, LINES)]:
+                    print_page(encoded_json("\n".join([*page, ""])))
+                for line in sum_records(result):
                     words = filter_field(condition) if line["type"] == "audit" else {}
-                    print_json({**reading.placed(line), "file": file, **words})
+                    print_json({**line, "file": file, **words})
             else:
                 if at:
                     click.echo()

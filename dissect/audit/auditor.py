@@ -166,6 +166,7 @@ class Auditor:
         self.connections: dict[int, Connection] = {}
         self._seats: dict[int, dict[tuple[type[Subject], str, bool, int, int], list[RuleSlot]]] = {}
         """By connection number."""
+        self._rules_for: dict[tuple[type[Subject], str, bool, int], list[Rule]] = {}
         self._listeners: dict[int, AuditListener] = {}
         self._remembering: list[AuditListener] = []
         """Those of connections that may go on."""
@@ -312,15 +313,18 @@ class Auditor:
         seats = self._seats.setdefault(subject.connection.number, {})
         found = seats.get(key)
         if found is None:
-            found = seats[key] = [
-                RuleSlot(rule)
-                for rule in self.rules.values()
-                if rule.subject is kind
-                and not rule.unjudgeable
-                and rule.applies(backward, shape)
-                and (rule.role in ("either", role) or not role)
-                and rule.needs & shape == rule.needs
-            ]
+            rules = self._rules_for.get(key[:-1])
+            if rules is None:
+                rules = self._rules_for[key[:-1]] = [
+                    rule
+                    for rule in self.rules.values()
+                    if rule.subject is kind
+                    and not rule.unjudgeable
+                    and rule.applies(backward, shape)
+                    and (rule.role in ("either", role) or not role)
+                    and rule.needs & shape == rule.needs
+                ]
+            found = seats[key] = [*map(RuleSlot, rules)]
         return found
 
     def _open(self, seat: RuleSlot, subject: Subject) -> Sequence[RuleTally]:

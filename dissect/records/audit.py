@@ -10,28 +10,19 @@ from ..audit.page import facts
 from ..audit.result import Result, side
 from ..audit.rule import Rule
 from .schema import Record, record
+from .verdict_lines import verdict_fields, verdict_records
 
 
 def audit_records(result: Result) -> Iterator[Record]:
     """All findings, all verdicts, and the sum of them."""
     for finding in result.auditor.findings:
         yield finding_record(finding)
-    for row in result.rows():
-        tally, rule = row.tally, row.rule
-        yield record(
-            "verdict",
-            rule=rule.id,
-            level=rule.level.value,
-            connection=row.connection.number,
-            endpoint=side(row.endpoint),
-            address=str(row.connection.endpoints[row.endpoint]),
-            verdict="not judged" if rule.unjudgeable else tally.verdict,
-            passed=tally.passed,
-            violated=tally.violated,
-            notes=tally.notes,
-            undecidable=tally.undecidable,
-            reasons=dict(tally.reasons),
-        )
+    yield from verdict_records(result)
+    yield from sum_records(result)
+
+
+def sum_records(result: Result) -> Iterator[Record]:
+    """The verdicts of evicted connections, and the sum of all."""
     for place, tally in result.auditor.tallies.items():
         if place.connection == EARLIER:
             yield record(
@@ -41,12 +32,7 @@ def audit_records(result: Result) -> Iterator[Record]:
                 connection=None,
                 endpoint=side(place.endpoint),
                 address=None,
-                verdict=tally.verdict,
-                passed=tally.passed,
-                violated=tally.violated,
-                notes=tally.notes,
-                undecidable=tally.undecidable,
-                reasons=dict(tally.reasons),
+                **verdict_fields(result.auditor.rules[place.rule], tally, False),
             )
     yield record(
         "audit",

@@ -1,0 +1,24 @@
+"""Verdicts as lines are the verdicts as records."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from playbook.samples import MANIFEST, SAMPLES
+from rdmascope.captures.session import Session
+from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.audit.result import Result
+from rdmascope.dissect.records.verdict_lines import verdict_lines, verdict_records
+
+
+@pytest.mark.parametrize("name", ["rxe-nfs-all", "siw-nfs-all", "v2-settles"])
+def test_lines_are_the_records_of_every_rule_at_every_end(name: str) -> None:
+    session = Session(str(SAMPLES / MANIFEST[name]["file"]))
+    auditor = Auditor(examples=3)
+    result = Result("a file", auditor, session.audit(auditor))
+    records = [{**one, "file": "“a” file"} for one in verdict_records(result)]
+    assert [json.loads(line) for line in verdict_lines(result, file="“a” file")] == records
+    assert len(records) == 2 * len(result.connections) * len(auditor.rules)
+    assert {one["verdict"] for one in records} >= {"pass", "not applicable", "not judged"}
