@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple, overload
 
 import duckdb
@@ -59,6 +60,16 @@ _UNKNOWN = (
 )  # fmt: skip
 """Columns that are NULL in a plain RPC."""
 _PROCEDURE = ("program_number", "version", "minor_version", "procedure_number", "operations", "procedure")
+_SIDES = tuple(
+    f"{side}_{name}" for side in ("call", "reply") for name in ("rdma_version", "rdma_procedure_number", "header_bytes")
+)
+_ALWAYS = dict.fromkeys(
+    (
+        *(column for column, _ in _SAME.values()), *_NONE, *_UNKNOWN, *_PROCEDURE, *_SIDES,
+        "direction", "state", "status", "failed", "contents", "psn_reused",
+    )
+)  # fmt: skip
+"""Columns that every question needs; texts, which take longest, are not among them but for names."""
 _SEGMENTS = """
     SELECT chunks.rpc, chunks.chunk, kind, position, segment, handle, offset_bytes, segments.advertised_bytes,
         segments.returned_bytes, segments.transferred_bytes, operations, late_operations
@@ -180,12 +191,15 @@ class SavedRpcs(RpcTable):
     def __init__(
         self,
         columns: Columns,
+        named: Callable[[], Columns],
         chunks: Mapping[int, Sequence[ChunkUse]],
         conversations: dict[int, Conversation],
         names: RpcNames,
     ) -> None:
-        """``chunks``: by number of the RPC."""
+        """``named``: reads the columns of what calls name, as long as the tables are open; ``chunks``: by number of
+        the RPC."""
         self._columns, self._chunks, self._conversations = columns, chunks, conversations
+        self._read_named = named
         plain = _plain(columns)
         places = np.flatnonzero(~plain)
         super().__init__(
@@ -213,18 +227,25 @@ class SavedRpcs(RpcTable):
             for plain in part.tolist():
                 yield next(made) if plain else next(objects)
 
+    @cached_property
+    def _named(self) -> Columns:
+        return self._read_named()
+
     def named(self) -> Iterator[dict[str, Any]]:
         """What the calls name, as columns have it."""
-        lists = [self._columns[name].tolist() for name in _NAMED]
+        lists = [self._named[name].tolist() for name in _NAMED]
         return (dict(zip(_NAMED, row, strict=True)) for row in zip(*lists, strict=True))
 
     def paths(self) -> list[str | None]:
         """What the calls name."""
-        return list(self._columns["path"].tolist())
+        return list(self._named["path"].tolist())
 
     def _made(self, places: Int64s) -> list[Rpc]:
-        lists = [values[places].tolist() for values in self._columns.values()]
-        return [self._rpc(dict(zip(self._columns, row, strict=True))) for row in zip(*lists, strict=True)]
+        if not len(places):
+            return []
+        columns = {**self._columns, **self._named}
+        lists = [values[places].tolist() for values in columns.values()]
+        return [self._rpc(dict(zip(columns, row, strict=True))) for row in zip(*lists, strict=True)]
 
     def _rpc(self, row: dict[str, Any]) -> Rpc:
         parts = (row[f"{name}_ns"] for name in ("latency", "call", "reads", "server", "writes", "reply"))
@@ -270,12 +291,18 @@ def saved_rpcs(
     first = 0
     ((last,),) = connection.execute("SELECT coalesce(max(ended), 0) FROM rpcs").fetchall()
     while first < last:
-        query = "SELECT * EXCLUDE (time) FROM rpcs WHERE ended > ? AND ended <= ? ORDER BY ended"
-        found = connection.execute(query, [first, first + rows]).fetchnumpy()
-        columns = {name: np.ma.asarray(values) for name, values in found.items()}
+        columns = _read(connection, tuple(_ALWAYS), first, rows)
         if len(columns["number"]):
-            yield SavedRpcs(columns, _chunks(connection, columns), conversations, names)
+            named = partial(_read, connection, (*_NAMED, "path"), first, rows)
+            yield SavedRpcs(columns, named, _chunks(connection, columns), conversations, names)
         first += rows
+
+
+def _read(connection: duckdb.DuckDBPyConnection, names: Sequence[str], first: int, rows: int) -> Columns:
+    """Columns of so many RPCs that ended behind the ``first`` ones."""
+    query = f"SELECT {', '.join(names)} FROM rpcs WHERE ended > ? AND ended <= ? ORDER BY ended"
+    found = connection.execute(query, [first, first + rows]).fetchnumpy()
+    return {name: np.ma.asarray(values) for name, values in found.items()}
 
 
 def _chunks(connection: duckdb.DuckDBPyConnection, columns: Columns) -> dict[int, list[ChunkUse]]:
