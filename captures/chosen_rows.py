@@ -12,6 +12,7 @@ from rdmascope.dissect.records.tables import TABLES
 from .chosen_frames import ChosenFrames
 from .condition import ChosenRpcs, Condition
 from .database import Database, named
+from .errors import CaptureError
 from .query_columns import named_columns
 from .saved_tables import FILTER
 
@@ -55,6 +56,7 @@ class ChosenRows:
         ``by_frames``: ``keep_frames`` will be called before packets are asked for; else those count that name an RPC.
         """
         self._database = database
+        self._condition = condition
         connection = database.connection
         passes = condition.sql(first_time)
         query = f"SELECT number FROM rpcs WHERE {passes}"
@@ -135,11 +137,11 @@ class ChosenRows:
         connection.execute("INSERT INTO details VALUES (?, NULL, ?)", [FILTER, json.dumps(words)])
         connection.commit()
 
-    def counted(self) -> tuple[int, int]:
-        """How many RPCs pass, and of how many, after they were asked for."""
+    def count(self) -> None:
+        """Note how many RPCs pass, and of how many, after they were asked for.  Raises CaptureError where none does."""
         own = self._database.connection.execute("SELECT current_database()").fetchall()[0][0]
         self._database.connection.abort()
-        (found,) = self._database.connection.execute(
-            f"SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM {named(own)}.main.rpcs)"
-        ).fetchall()
-        return int(found[0]), int(found[1])
+        query = f"SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM {named(own)}.main.rpcs)"
+        ((self._condition.passed, self._condition.tried),) = self._database.connection.execute(query).fetchall()
+        if problem := self._condition.nothing_passed():
+            raise CaptureError(problem)

@@ -37,6 +37,8 @@ SQL_TYPES = {
 
 MEMORY = 1 << 30
 """Bytes that DuckDB may use; what is more goes to the temporary folder."""
+FILLING = 256 << 20
+"""The same where all tables are filled and kept, and nothing is asked of them."""
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".arrow": "arrow"}
 """Suffix of a file that a result is written to -> its format."""
 FETCHED = 1000

@@ -52,8 +52,7 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
             table = condition.selected(table, session)
         gathered.add_table(table)
         if files is not None:
-            for rpc in table:
-                files.add(rpc)
+            files.add_table(table)
         del table
         if history is not None:
             history.advance()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +38,8 @@ class RpcBatches:
         """The RPCs that ended in a batch."""
         used = []
         if self.names_files:
-            counts = repeat(True) if self._counts is None else self._counts(table).tolist()
-            for rpc, counted in zip(table, counts, strict=False):
-                self.file_table.add(rpc, counted)
+            counts = None if self._counts is None else self._counts(table).tolist()
+            for _ in self.file_table.add_table(table, counts):
                 used.append(self.file_table.used)
         before, self._ended = self._ended, self._ended + len(table)
         return RpcBatch(table, before, used, self._learner.reader, self._learner if self.names_paths else None)

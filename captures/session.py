@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -274,9 +273,8 @@ class Session:
 
         files = FileTable()
         for table in self.tables():
-            counts = repeat(True) if passes is None else passes(table).tolist()
-            for rpc, counted in zip(table, counts, strict=False):
-                transfers = files.add(rpc, counted)
+            counts = None if passes is None else passes(table).tolist()
+            for transfers in files.add_table(table, counts):
                 if on_transfers is not None:
                     on_transfers(transfers)
             del table

@@ -15,17 +15,14 @@ from rdmascope.dissect.measure.selection import CaptureExtent
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.records.tables import TABLES
 
-from .chosen_rows import belonging
+from .chosen_rows import ChosenRows, belonging
 from .condition import Condition
-from .database import Database, need_pyarrow, write_arrow
-from .errors import CaptureError
+from .database import FILLING, Database, need_pyarrow, write_arrow
 from .output import open_output
 from .saved_tables import check_folder, note_origin, write_parquet
 from .session import Session
 from .table_pass import table_batches
 
-MEMORY = 256 << 20
-"""Bytes that DuckDB may use."""
 DESCRIPTION = "csv-metadata.json"
 """Beside CSV files, where the columns are explained as "CSV on the Web" has it (W3C, Metadata Vocabulary for Tabular
 Data, 5)."""
@@ -60,7 +57,7 @@ def tables_of(session: Session, format: str, folder: str, condition: Condition |
     check_folder(folder, session.paths)
     if format == "arrow":
         need_pyarrow()
-    with Database(lambda wanted: table_batches(session, wanted), memory=MEMORY) as database:
+    with Database(lambda wanted: table_batches(session, wanted), memory=FILLING) as database:
         database.fill({name: None for name in TABLES if condition is None or name not in INTERNAL})
         damage = str(session.damage or "")
         return write_tables(database, format, folder, session.paths, session.extent(), damage, condition)
@@ -83,9 +80,7 @@ def write_tables(
     names = [name for name in TABLES if name not in INTERNAL]
     if condition is not None:
         names = [name for name in names if belonging(TABLES[name])]
-        _choose(database, condition, extent.first_time)
-        if problem := condition.nothing_passed():
-            raise CaptureError(problem)
+        ChosenRows(database, condition, extent.first_time, by_frames=False).count()
     elif format == "parquet":
         note_origin(database, captures, extent, damage)
         names = [*TABLES, *ORIGIN]
@@ -98,8 +93,6 @@ def write_tables(
     written: list[ExportedTable] = []
     for name in names:
         query = f"FROM {name}"
-        if condition is not None:
-            query += f" WHERE {belonging(TABLES[name])}"
         path = os.path.join(folder, f"{name}.{format}")
         with open_output(path, captures) as file:
             rows = writers[format](database, name, query, file)
@@ -113,17 +106,6 @@ def write_tables(
 def exported_table_record(format: str, table: ExportedTable) -> Record:
     """What was written of a table, as a record."""
     return record("exported_table", format=format, **table._asdict())
-
-
-def _choose(database: Database, condition: Condition, first_time: int) -> None:
-    """Note which RPCs pass."""
-    connection = database.connection
-    connection.execute(
-        "CREATE OR REPLACE TEMP TABLE chosen AS SELECT number, connection, file FROM rpcs"
-        f" WHERE {condition.sql(first_time)}"
-    )
-    counted = connection.execute("SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM rpcs)").fetchall()
-    ((condition.passed, condition.tried),) = counted
 
 
 def _meanings(name: str) -> dict[str, str]:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from rdmascope.captures import CaptureError
 from rdmascope.captures.chosen_frames import chosen_frames
 from rdmascope.captures.chosen_rows import ChosenRows
-from rdmascope.captures.database import FORMATS, Database, QueryResult, statements_of
+from rdmascope.captures.database import FILLING, FORMATS, MEMORY, Database, QueryResult, statements_of
 from rdmascope.captures.output import open_output, refuse_inputs
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.saved_tables import check_target, open_saved, origin
@@ -111,7 +110,7 @@ def command(
             rows = None if condition is None else ChosenRows(database, condition, first_time, by_frames=False)
             printer.answer(database, text)
             if condition is not None and rows is not None:
-                _refuse_none(condition, rows)
+                rows.count()
         if damage:
             raise click.ClickException(damage)
         return
@@ -150,7 +149,7 @@ def _ask(
         if not reading.analyzer.packets:
             reading.check()
 
-    with Database(fill, files=allow_files) as database:
+    with Database(fill, files=allow_files, memory=MEMORY if text or save is None else FILLING) as database:
         if condition is not None:
             rows = ChosenRows(database, condition, _first_time(opened(False), condition), by_frames=True)
         if save is not None:
@@ -159,7 +158,7 @@ def _ask(
         if text or save is None:
             printer.answer(database, text)
         if condition is not None and rows is not None and reading is not None:
-            _refuse_none(condition, rows)
+            rows.count()
         if save is not None:
             assert reading is not None
             if condition is not None and rows is not None and chosen is not None:
@@ -176,12 +175,6 @@ def _first_time(session: Session, condition: Condition) -> int:
     for batch in session.batches():
         return int(batch.rows["time"][0])
     return 0
-
-
-def _refuse_none(condition: Condition, rows: ChosenRows) -> None:
-    condition.passed, condition.tried = rows.counted()
-    if problem := condition.nothing_passed():
-        raise CaptureError(problem)
 
 
 class _Printer(NamedTuple):

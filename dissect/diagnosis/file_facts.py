@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..measure.files import READ, WRITE, File, FileTable, FileTransfer
+from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer
 from ..onc.file_operations import UNSTABLE
-from ..rpcrdma.rpcs import Rpc
+from ..rpcrdma.rpc_table import RpcTable
 from .rpc_facts import Examples
 
 MAX_SIZES = 4096
@@ -30,7 +30,7 @@ class Transfers:
 
 
 class FileFacts:
-    """Fed Rpcs as they end."""
+    """Fed tables of RPCs as they end."""
 
     def __init__(self) -> None:
         self.table = FileTable()
@@ -44,21 +44,24 @@ class FileFacts:
         self.clients: dict[int, set[str]] = {}
         """By the file's number: addresses of those that used it."""
 
-    def add(self, rpc: Rpc) -> None:
-        """Take one RPC that has ended."""
-        transfers = self.table.add(rpc)
-        self.take(rpc, transfers, [file for file, _ in self.table.used])
-        for _, done in self.table.used:
-            if done.operation == "WRITE" and done.succeeded and done.stable not in (None, UNSTABLE) and done.count:
-                self.note_synchronous(rpc, done.count)
+    def add_table(self, table: RpcTable) -> None:
+        """Take the RPCs of a batch."""
+        for transfers in self.table.add_table(table):
+            call, used = self.table.call, self.table.used
+            if call is None or not (transfers or used):
+                continue
+            self.take(call, transfers, [file for file, _ in used])
+            for _, done in used:
+                if done.operation == "WRITE" and done.succeeded and done.stable not in (None, UNSTABLE) and done.count:
+                    self.note_synchronous(call, done.count)
 
-    def take(self, rpc: Rpc, transfers: Iterable[FileTransfer], used: Iterable[File]) -> None:
+    def take(self, call: FileCall, transfers: Iterable[FileTransfer], used: Iterable[File]) -> None:
         """What an RPC did to which files."""
-        latency = rpc.latency.total if rpc.latency is not None else 0
+        latency = call.latency or 0
         for file in dict.fromkeys(used):
             self.files[file.number] = file
-            self.costs.setdefault(file.number, Examples()).add(latency, rpc.number, rpc.call_frame)
-            self.clients.setdefault(file.number, set()).add(rpc.connection.endpoints[int(rpc.backward)].address)
+            self.costs.setdefault(file.number, Examples()).add(latency, call.number, call.first_frame)
+            self.clients.setdefault(file.number, set()).add(call.client)
         for transfer in transfers:
             if transfer.kind not in (READ, WRITE) or not transfer.count:
                 continue
@@ -68,12 +71,11 @@ class FileFacts:
             if totals.last_end.get(transfer.file.number) == transfer.offset:
                 totals.sequential[size] += 1
             totals.last_end[transfer.file.number] = transfer.offset + transfer.count
-            totals.examples.add(latency, rpc.number, rpc.call_frame)
+            totals.examples.add(latency, call.number, call.first_frame)
 
-    def note_synchronous(self, rpc: Rpc, count: int) -> None:
+    def note_synchronous(self, call: FileCall, count: int) -> None:
         """A WRITE of ``count`` bytes was on stable storage when it was answered."""
-        latency = rpc.latency.total if rpc.latency is not None else 0
-        self.synchronous.setdefault(count, Examples()).add(latency, rpc.number, rpc.call_frame)
+        self.synchronous.setdefault(count, Examples()).add(call.latency or 0, call.number, call.first_frame)
 
     def path(self, number: int) -> str:
         """Of a file: its latest name, or its handle's hash."""

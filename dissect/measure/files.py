@@ -6,10 +6,14 @@ A file is a handle on one server.  Where the same handle serves several protocol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
+import numpy as np
+
+from ..arrays import take
 from ..intervals import IntervalSet
 from ..onc import file_events as onc
 from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
@@ -17,7 +21,9 @@ from ..onc.programs import MOUNT, NFS
 from ..onc.summary import handle_hash
 from ..percentiles import Distribution, Samples
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
+from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
+from .file_columns import FileColumns
 from .partial_messages import NfsMessages, nfs_messages, split_at_gaps
 from .path_learner import server_of
 from .paths import NamedFile, Paths, path_of_name
@@ -136,12 +142,54 @@ class File(NamedFile):
         return self.seen.missing(0, self.length)
 
 
+class FileCall(NamedTuple):
+    """What files are told of an RPC."""
+
+    number: int
+    server: str
+    """Addresses."""
+    client: str
+    version: int
+    """Of NFS or MOUNT."""
+    minor_version: int | None
+    begin: int
+    """Nanoseconds: first packet of the call."""
+    end: int | None
+    """Last packet of the reply; None without one."""
+    first_frame: int
+    last_frame: int
+    latency: int | None
+    """Nanoseconds."""
+
+
+def file_call(rpc: Rpc) -> FileCall:
+    """Of an RPC with a call."""
+    assert rpc.call is not None
+    return FileCall(
+        rpc.number,
+        server_of(rpc),
+        rpc.connection.endpoints[int(rpc.backward)].address,
+        rpc.version or 0,
+        rpc.minor_version,
+        rpc.call.operation.first_time,
+        rpc.reply.operation.last_time if rpc.reply is not None else None,
+        rpc.first_frame,
+        rpc.last_frame,
+        rpc.latency.total if rpc.latency is not None else None,
+    )
+
+
 class FileTable:
     """Fed Rpcs as they end; never raises on what they hold.  Contents are returned, not kept."""
 
     def __init__(self) -> None:
+        self._columns = FileColumns()
+        self._hosts: dict[int, tuple[str, str]] = {}
+        """Addresses of the active and the passive end, by connection."""
         self.used: list[tuple[File, FileOperation]] = []
         """What the Rpc that was added last did, with which files."""
+        self.call: FileCall | None = None
+        """The NFS call that was added last."""
         self.undecoded: Counter[str] = Counter()
         """NFS RPCs that could not be decoded, or not to their end, by the reason."""
         self.names: Paths[File] = Paths(lambda server, handle: File(server, handle, number=len(self.names) + 1))
@@ -173,7 +221,34 @@ class FileTable:
             return []
         if messages.problem:
             self._note_undecoded(messages.problem)
-        return _FileUpdate(self, rpc, rpc.version or 0, server_of(rpc), messages, counts).transfers
+        return _FileUpdate(self, file_call(rpc), messages, counts).transfers
+
+    def add_table(self, table: RpcTable, counts: Sequence[bool] | None = None) -> Iterator[list[FileTransfer]]:
+        """Take all RPCs of a table, one after the other, as ``add`` does; ``counts`` for each."""
+        messages = self._columns.messages(table)
+        calls = self._calls(table, messages)
+        counted = repeat(True) if counts is None else iter(counts)
+        for row, one in zip(range(len(table)), counted, strict=False):
+            known = messages.get(row)
+            if known is None:
+                yield self.add(table.rpc(row), one)
+                continue
+            self.used = []
+            yield _FileUpdate(self, next(calls), known, one).transfers
+
+    def _calls(self, table: RpcTable, rows: Collection[int]) -> Iterator[FileCall]:
+        """Of some plain rows, ascending."""
+        chosen = take(table.rows, np.array(sorted(rows), np.int64))
+        names = table.names.procedures
+        for number, connection, caller, procedure, begin, end, first, last, latency in zip(
+            *(chosen[name].tolist() for name in _CALL), strict=True
+        ):
+            hosts = self._hosts.get(connection)
+            if hosts is None:
+                ends = table.conversation(connection).connection.endpoints
+                hosts = self._hosts[connection] = ends[0].address, ends[1].address
+            minor, version = names[procedure].minor_version, names[procedure].version or 0
+            yield FileCall(number, hosts[1 - caller], hosts[caller], version, minor, begin, end, first, last, latency)
 
     def _note_undecoded(self, reason: str) -> None:
         if len(self.undecoded) >= MAX_REASONS and reason not in self.undecoded:
@@ -206,19 +281,19 @@ class FileTable:
         return path_of_name(last, last.until)
 
 
+_CALL = (
+    "number", "connection", "caller", "procedure", "call_time", "reply_end", "call_frame", "reply_frame", "latency",
+)  # fmt: skip
+
+
 class _FileUpdate:
     """One Rpc on its way into the table."""
 
-    def __init__(
-        self, table: FileTable, rpc: Rpc, version: int, server: str, messages: NfsMessages, counts: bool
-    ) -> None:
-        assert rpc.call is not None
+    def __init__(self, table: FileTable, call: FileCall, messages: NfsMessages, counts: bool) -> None:
         self.counts = counts
-        self.table, self.rpc, self.version, self.server, self.messages = table, rpc, version, server, messages
-        self.begin = rpc.call.operation.first_time
-        reply = rpc.reply.operation if rpc.reply is not None else None
-        self.end = reply.last_time if reply else None
-        self.frames = rpc.first_frame, rpc.last_frame
+        table.call = call
+        self.table, self.call, self.server, self.messages = table, call, call.server, messages
+        self.begin, self.end = call.begin, call.end
         self.transfers: list[FileTransfer] = []
         self.moved: dict[File, None] = {}
         """Files that it read or wrote."""
@@ -227,12 +302,12 @@ class _FileUpdate:
                 if event.handle is not None and counts:
                     self.contents(event, self.file(event.handle))
             else:
-                self.table.names.learn(server, event, self.end if self.end is not None else self.begin)
-        if rpc.latency is not None:
+                self.table.names.learn(self.server, event, self.end if self.end is not None else self.begin)
+        if call.latency is not None:
             for file in self.moved:
                 if file.latencies is None:
                     file.latencies = Samples(EXACT_LATENCIES)
-                file.latencies.append(rpc.latency.total)
+                file.latencies.append(call.latency)
         # Attributes that a WRITE returns hold after it.
         for operation in messages.operations:
             self.operation(operation)
@@ -245,7 +320,7 @@ class _FileUpdate:
         if self.counts:
             self.table.used.append((file, done))
             file.calls[done.operation] += 1
-            file.protocols.add((self.version, self.rpc.minor_version if self.version == 4 else None))
+            file.protocols.add((self.call.version, self.call.minor_version if self.call.version == 4 else None))
         if done.type is not None:
             file.type = done.type
         if self.end is None:
@@ -299,6 +374,7 @@ class _FileUpdate:
 
     def write(self, event: onc.FileEvent, file: File) -> None:
         call = self.messages.call
+        assert call is not None
         file.transfers += 1
         file.writes += 1
         self.moved[file] = None
@@ -361,8 +437,8 @@ class _FileUpdate:
         end_time = self.end if sure else None
         self.transfers.append(
             FileTransfer(
-                kind, file, self.begin, end_time, offset, count, self.rpc.number, *self.frames, tuple(captured),
-                tuple(lacking),
+                kind, file, self.begin, end_time, offset, count, self.call.number, self.call.first_frame,
+                self.call.last_frame, tuple(captured), tuple(lacking),
             )
         )  # fmt: skip
 

@@ -18,7 +18,8 @@ from ..rpcrdma.rpcs import Reassembled
 class NfsMessages(NamedTuple):
     """The messages of an Rpc, and what they say without a look at missing bytes."""
 
-    call: Reassembled
+    call: Reassembled | None
+    """None where nothing of its contents is asked for."""
     reply: Reassembled | None
     events: tuple[FileEvent, ...]
     operations: tuple[FileOperation, ...]

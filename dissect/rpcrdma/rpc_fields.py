@@ -201,6 +201,31 @@ def _credential(flavor: int, body: bytes) -> dict[str, Any]:
     return credential_fields(header)
 
 
+def call_places(table: RpcTable) -> Int64s:
+    """Where in the bytes of the batch the call messages of plain RPCs begin."""
+    rows = table.plain_rows
+    found: Int64s = rows["call_at"] + np.where(rows["transfer"] >= 0, LONG_HEADER, HEADER)
+    return found
+
+
+def reply_places(table: RpcTable) -> tuple[Int64s, Int64s]:
+    """Where the reply messages of plain RPCs begin and end; -1 for those that are elsewhere."""
+    rows = table.plain_rows
+    starts = rows["reply_at"] + HEADER
+    ends = rows["reply_at"] + rows["reply_send"]
+    find_long(table, (rows["transfer"] >= 0).nonzero()[0], starts, ends)
+    return starts, ends
+
+
+def find_long(table: RpcTable, rows: Int64s, starts: Int64s, ends: Int64s) -> None:
+    """Say where in the bytes of the batch replies through Reply chunks begin and end; -1: elsewhere."""
+    replies = table.long_replies(table.plain_rows["transfer"][rows])
+    for row, reply in zip(rows.tolist(), replies, strict=True):
+        data, start, end = reply.operation.payload.first()
+        inside = cast(object, data.obj) is table.data and end - start == reply.returned
+        starts[row], ends[row] = (start, end) if inside else (-1, -1)
+
+
 class _Plain:
     """The plain RPCs of a table."""
 
@@ -221,7 +246,7 @@ class _Plain:
         """Fill in the columns."""
         words = windows(self.data, 4)
         through = self.rows["transfer"] >= 0
-        calls = self.rows["call_at"] + np.where(through, LONG_HEADER, HEADER)
+        calls = call_places(self.table)
         length = big_endian_words(words[calls + 28])[:, 0]
         if self.wanted & _OF_CALLERS:
             self._read_credentials(calls, length)
@@ -251,7 +276,7 @@ class _Plain:
                 wanted |= {"object"}
             if wanted and lacking and shape.results is not None:
                 some = np.concatenate(lacking)
-                self._find_long(some[through[some]], replies, behind)
+                find_long(self.table, some[through[some]], replies, behind)
                 if asked:
                     self.found["object"][self.places[mine[replies[mine] >= 0]]] = b""
                 elsewhere = some[replies[some] < 0]
@@ -259,14 +284,6 @@ class _Plain:
                 self._read(shape.results, True, some, replies + REPLY_HEADER, behind, wanted)
                 for row in elsewhere.tolist():
                     self._take_whole(row)
-
-    def _find_long(self, rows: Int64s, starts: Int64s, ends: Int64s) -> None:
-        """Say where in the bytes of the batch these replies through Reply chunks begin and end; -1: elsewhere."""
-        replies = self.table.long_replies(self.rows["transfer"][rows])
-        for row, reply in zip(rows.tolist(), replies, strict=True):
-            data, start, end = reply.operation.payload.first()
-            inside = cast(object, data.obj) is self.data and end - start == reply.returned
-            starts[row], ends[row] = (start, end) if inside else (-1, -1)
 
     def _take_whole(self, row: int) -> None:
         fields = self.reader.fields(self.table.plain_rpcs(self.rows[row : row + 1])[0])

@@ -12,7 +12,7 @@ from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG
-from rdmascope.dissect.measure.files import File, FileTransfer
+from rdmascope.dissect.measure.files import File, FileTransfer, file_call
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Latency, Rpc, SegmentUse
@@ -188,9 +188,10 @@ class Accesses(FileFacts):
     ) -> Rpc:
         made = rpc(len(self.rpcs) + 1, kind.upper(), takes=takes)
         noun = self.files.setdefault(file, File("10.0.0.1", bytes([file % 256, file >> 8]), number=file))
-        self.take(made, [FileTransfer(kind, noun, 0, 1, offset, count, made.number, 1, 2)], [noun])
+        call = file_call(made)
+        self.take(call, [FileTransfer(kind, noun, 0, 1, offset, count, made.number, 1, 2)], [noun])
         if stable:
-            self.note_synchronous(made, count)
+            self.note_synchronous(call, count)
         self.rpcs.append(made)
         return made
 

@@ -40,6 +40,8 @@ class Layout(NamedTuple):
     end: int
     places: Mapping[str, tuple[int, int]]
     """Name of a field -> its first byte and the one behind the last, without length word and pad."""
+    deciding: tuple[int, ...] = ()
+    """Where the words are on which the layout depends."""
 
 
 class _Pattern(NamedTuple):
@@ -193,7 +195,8 @@ class Layouts:
                 places[name] = place
         if self._learned == MAX_LAYOUTS:
             self._top, self._learned = None, 0
-        self._add(start, walk.deciding, Layout(decoded.end - start, places))
+        deciding = tuple(at - start for at, _ in walk.deciding)
+        self._add(start, walk.deciding, Layout(decoded.end - start, places, deciding))
 
     def _add(self, start: int, deciding: list[tuple[int, int]], layout: Layout) -> None:
         if not deciding:
