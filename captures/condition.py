@@ -167,6 +167,11 @@ class Condition:
         return self._builder.needs("contents", "files", "paths")
 
     @property
+    def names(self) -> set[str]:
+        """The columns that it names, those that it may name among them."""
+        return {column.name for column in self._builder.columns[1:]}
+
+    @property
     def only_connections(self) -> bool:
         """Nothing is asked but connections."""
         return not self.written and self.sugar == Sugar(connections=self.sugar.connections)

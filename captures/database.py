@@ -75,14 +75,21 @@ class Database:
     """
 
     def __init__(
-        self, fill: Fill | None = None, *, saved: str | None = None, files: bool = False, memory: int = MEMORY
+        self,
+        fill: Fill | None = None,
+        *,
+        saved: str | None = None,
+        files: bool = False,
+        memory: int = MEMORY,
+        parent: str | None = None,
     ) -> None:
+        """``parent``: the folder that the temporary one is made in."""
         self._fill = fill
         self.also: Callable[[Wanted], Wanted] = lambda wanted: wanted
         """What is read beside that which a query names."""
         self._filled: dict[str, set[str]] = {}
         """Names of tables, and the columns of each that are there."""
-        self.folder = Path(tempfile.mkdtemp(prefix="rdmascope-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="rdmascope-", dir=parent))
         in_file = saved is not None and not os.path.isdir(saved)
         try:
             self.connection = duckdb.connect(
@@ -160,7 +167,7 @@ class Database:
             self._empty(name)
         try:
             for name, columns in self._fill(lacking):
-                self._insert(name, columns)
+                self.insert(name, columns)
         except BaseException:  # Half a table would answer wrongly.
             self.connection.abort()
             for name in lacking:
@@ -172,7 +179,8 @@ class Database:
         self._filled.pop(name, None)
         self.connection.execute(f"DELETE FROM tables.main.{name}")
 
-    def _insert(self, name: str, columns: Columns) -> None:
+    def insert(self, name: str, columns: Columns) -> None:
+        """Add rows to a table."""
         for column in TABLES[name].columns:
             if column.type == "text" and column.name in columns:
                 _make_encodable(columns[column.name].data)
@@ -180,6 +188,13 @@ class Database:
         self.connection.register("batch_of_rows", columns)
         self.connection.execute(f"INSERT INTO tables.main.{name} ({listed}) SELECT {listed} FROM batch_of_rows")
         self.connection.unregister("batch_of_rows")
+
+    def hand_out(self, name: str, path: Path) -> None:
+        """Move the rows of a table into a Parquet file, for ``take_in`` of another process."""
+        written = self.folder / "handed-out"
+        self.connection.execute(f"COPY tables.main.{name} TO {quoted(str(written))} (FORMAT parquet, COMPRESSION lz4)")
+        self._empty(name)
+        written.rename(path)
 
     def results(self, query: str) -> Iterator[QueryResult]:
         """What each statement of ``query`` gives, those that give rows.

@@ -63,11 +63,19 @@ def frames_of(rpc: Rpc) -> set[int]:
     return frames
 
 
-def packet_batches(session: Session) -> Iterator[tuple[PacketBatch, AddressTable]]:
-    """Columns, without RPCs."""
+def steps_of(rpc: Rpc, session: Session) -> list[Step]:
+    """The packets of an RPC, and those between them, in a pass of their own: that of a session not read yet."""
+    if rpc.connection.transport == "iWARP":
+        return segment_steps(rpc, session)
+    return steps(rpc, packet_batches(session, min(frames_of(rpc), default=1)))
+
+
+def packet_batches(session: Session, first: int = 1) -> Iterator[tuple[PacketBatch, AddressTable]]:
+    """Columns, without RPCs, of the batches from the frame of this number on."""
     addresses = AddressTable()
     for batch in session.batches():
-        yield decode(batch, locate(batch, addresses)), addresses
+        if len(batch) and int(batch.rows["number"][-1]) >= first:
+            yield decode(batch, locate(batch, addresses)), addresses
 
 
 def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list[Step]:

@@ -37,8 +37,10 @@ def needs_contents(wanted: Wanted) -> bool:
     )
 
 
-def table_batches(session: Session, wanted: Wanted, chosen: ChosenRpcs | None = None) -> Iterator[tuple[str, Columns]]:
-    """The rows of tables, in one pass: name and columns, again and again.
+def table_batches(
+    session: Session, wanted: Wanted, chosen: ChosenRpcs | None = None, rows: int = ROWS
+) -> Iterator[tuple[str, Columns]]:
+    """The rows of tables, in one pass: name and columns, again and again, at least ``rows`` of them but at the end.
 
     ``chosen``: the RPCs that are judged, and whose use of files counts; all by default.  What is known only at the end
     (connections, files) comes last.  Memory holds a batch of each table, and what the analyzer holds anyway.
@@ -51,11 +53,11 @@ def table_batches(session: Session, wanted: Wanted, chosen: ChosenRpcs | None = 
         for packets in session.packet_columns(on_rpcs=table_pass.take, names_rpcs=names_rpcs):
             for builder in table_pass.packets:
                 builder.add(PacketTableBatch(packets))
-            yield from table_pass.full()
+            yield from table_pass.full(rows)
     else:
         for table in session.tables(table_pass.evict):
             table_pass.add(table)
-            yield from table_pass.full()
+            yield from table_pass.full(rows)
     table_pass.finish()
     yield from table_pass.full(1)
 
@@ -93,7 +95,7 @@ class _TablePass:
             listeners.append(history)
         return ColumnListeners(*listeners)
 
-    def full(self, rows: int = ROWS) -> Iterator[tuple[str, Columns]]:
+    def full(self, rows: int) -> Iterator[tuple[str, Columns]]:
         for builder in self.builders:
             if len(builder) >= rows:
                 yield builder.table.name, builder.take()

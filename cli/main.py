@@ -23,6 +23,7 @@ COMMANDS = {
     "diagnose": "What is wrong, the worst first: causes with their evidence, cost, and what to look at next.",
     "rpcs": "One line per RPC, with filters and sorting.",
     "show": "One RPC or one frame in full.",
+    "browse": "Walk through a capture on the terminal: lists, trees, packets, bytes, what is wrong.",
     "live": "RPCs, latencies and findings on an interface or RDMA device, as they happen.",
     "packets": "One line per RDMA packet, as tshark lists them.",
     "transport": "Health of the transport: losses, retransmissions, congestion, and the RPCs they delayed.",

@@ -27,8 +27,9 @@ MAX_LINES = 500
 
 BELOW = {
     "rdmascope": ["cli.page"],
-    "cli.commands": ["cli.page"],
+    "cli.commands": ["cli.page", "cli.browse"],
     "cli.page": ["cli.views"],
+    "cli.browse": ["cli.views"],
     "cli.views": ["cli"],
     "cli": ["captures"],
     "captures": ["dissect.records"],

@@ -8,15 +8,14 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from rdmascope.captures.ladder import packet_batches, segment_steps, steps
+from rdmascope.captures.ladder import steps_of
 from rdmascope.captures.lookup import find_frame, find_rpcs, no_frame
 from rdmascope.captures.session import rereadable
 from rdmascope.dissect.measure.selection import FrameRange
-from rdmascope.dissect.onc.shapes.decode import MAX_NODES as ALL_NODES
 from rdmascope.dissect.records.rpc import reassembled_fields, rpc_record
 from rdmascope.dissect.records.rpc_contents import contents_fields
 from rdmascope.dissect.records.schema import record
-from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure, DecodedMessage, decoded_call, decoded_reply
+from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -24,8 +23,8 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from ..options import FRAMES, XID
 from ..reading import Reading, analyzer_options, file_argument, recognition_options
 from ..terminal import console, print_json, show
-from ..views import rpc as views
-from ..views.rpc_contents import MAX_NODES, field_bytes, message_tree
+from ..views import rpc_page as views
+from ..views.rpc_contents import field_bytes
 from ..views.rpcs import frames, title
 from ..views.tables import heading
 
@@ -167,48 +166,19 @@ def _show_rpcs(
 
 def _print_rpc(out: Console, rpc: Rpc, reading: Reading, again: Reading, full: bool, path: str | None) -> None:
     place = reading.place_words(rpc.call_frame, rpc.reply_frame)
-    show(out, views.rpc_summary(rpc, reading.first_time, place))
-    if path is not None:
-        show(out, Text(f"path {path}"))
-    show(out, Text())
-    show(out, heading("Packets"))
-    iwarp = rpc.connection.transport == "iWARP"
-    found = segment_steps(rpc, again) if iwarp else steps(rpc, packet_batches(again))
-    show(out, views.ladder(found, rpc.connection, out.width, full))
-    for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
+    show(out, *views.summary_section(rpc, reading.first_time, place, path).body)
+    packets = views.packets_section(rpc, steps_of(rpc, again), out.width, full)
+    for section in (packets, *views.message_sections(rpc, out.width, full)):
         show(out, Text())
-        if message is None:
-            show(out, heading(f"The {name}'s transport header", "not seen"))
-        else:
-            show(out, heading(f"The {name}'s transport header"))
-            show(out, views.header_tree(message))
-    if rpc.chunks:
-        show(out, Text())
-        show(out, heading("Chunks", "bytes advertised, transferred, and returned in the reply"))
-        show(out, views.chunk_map(rpc.chunks, out.width, full))
-    for decoded, name in zip(_messages(rpc, full), ("call", "reply"), strict=True):
-        show(out, Text())
-        if decoded is None:
-            show(out, heading(f"The {name}", "no RPC message"))
-            continue
-        whole = "whole" if decoded.bytes.complete else "with bytes missing"
-        origin = decoded.origin(decoded.tree.header)
-        carrier = f", in {origin}" if origin else ""
-        show(out, heading(f"The {name}", f"{decoded.bytes.length:,} bytes, {whole}{carrier}"))
-        show(out, message_tree(decoded, full))
-        if full:
-            show(out, views.contents(decoded.bytes, full))
-
-
-def _messages(rpc: Rpc, full: bool) -> tuple[DecodedMessage | None, DecodedMessage | None]:
-    nodes = ALL_NODES if full else MAX_NODES
-    return decoded_call(rpc, nodes), decoded_reply(rpc, nodes)
+        show(out, section.heading)
+        if section.body:
+            show(out, *section.body)
 
 
 def _print_bytes(out: Console, rpc: Rpc, field: str) -> bool:
     """The bytes of the fields of one name, in the call and in the reply; whether there are any."""
     found = False
-    for message, name in zip(_messages(rpc, True), ("call", "reply"), strict=True):
+    for message, name in zip(views.decoded_messages(rpc, True), ("call", "reply"), strict=True):
         parts = field_bytes(message, field) if message is not None else []
         if parts:
             show(out, heading(f"The {name} of RPC {rpc.number}"))

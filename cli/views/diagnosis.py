@@ -24,7 +24,7 @@ def diagnosis_view(path: str, diagnosis: Diagnosis, explain: bool = False) -> Re
     """All of a diagnosis; ``explain``: with what each statement means, and what to look at next."""
     parts: list[RenderableType] = [Text(f"{path}: {counted(diagnosis)}", "bold")]
     for one in diagnosis.statements:
-        parts += [Text(), _statement(one, explain)]
+        parts += [Text(), statement_view(one, explain)]
     if diagnosis.not_looked_at:
         parts += [Text(), Text(f"not looked at, for want of contents: {', '.join(diagnosis.not_looked_at)}", "dim")]
     if diagnosis.statements and not explain:
@@ -62,7 +62,8 @@ def _share(one: Statement) -> str:
     return f"{percent(cause.share)} of {cause.share_of}"
 
 
-def _statement(one: Statement, explain: bool) -> RenderableType:
+def statement_view(one: Statement, explain: bool) -> RenderableType:
+    """One of them in full."""
     cause = one.cause
     lines = [*cause.evidence]
     if cause.since is not None:

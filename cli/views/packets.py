@@ -28,9 +28,14 @@ def packet_line(packet: Packet, first_time: int, place: str = "", time: str = ""
 
     ``time``: the time in another format than seconds since the first frame.
     """
-    between = f"{packet.source:>15} → {packet.destination:<15} {packet.protocol:<8}"
+    ends = packet.source, packet.destination
     shown = time or f"{seconds(packet.time - first_time):>12}"
-    return f"{place}{packet.frame:>7} {shown} {between} {packet.wire:>6} {packet.info}"
+    return place + packet_cells(packet.frame, shown, ends, packet.protocol, packet.wire, packet.info)
+
+
+def packet_cells(frame: int, time: str, ends: tuple[str, str], protocol: str, wire: int, info: str) -> str:
+    """``wire``: bytes of the whole frame."""
+    return f"{frame:>7} {time} {ends[0]:>15} → {ends[1]:<15} {protocol:<8} {wire:>6} {info}"
 
 
 def packet_lines(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
+from rich.style import Style
 from rich.text import Text
 from rich.tree import Tree
 
@@ -19,6 +20,8 @@ from rdmascope.dissect.units import count, moment
 
 from .rpc import ROW, hex_row
 
+BYTES = "bytes"
+"""What the style of a field's label knows besides: where the field begins and ends in its message."""
 MAX_NODES = 400
 """Elements beyond are counted only, unless all of them are asked for."""
 DATA_ROWS = 2
@@ -84,10 +87,10 @@ def field_bytes(message: DecodedMessage, name: str) -> list[RenderableType]:
 def _header_lines(header: Node) -> Iterator[Text]:
     """Of the RPC header: xid to procedure, then credential and verifier."""
     words = [child for child in header.children if not child.children]
-    yield _line("", ", ".join(_word(child, header) for child in words), header.note)
+    yield _placed(_line("", ", ".join(_word(child, header) for child in words), header.note), header)
     for child in header.children:
         if child.children:
-            yield _line(child.name, _inline(child), child.note)
+            yield _placed(_line(child.name, _inline(child), child.note), child)
 
 
 def _word(node: Node, header: Node) -> str:
@@ -118,8 +121,14 @@ def _type_name(node: Node) -> str:
     return f" ({node.type.name})" if node.type is not None else ""
 
 
+def _placed(label: Text, node: Node) -> Text:
+    """The label, with where in the message the field is; it looks the same."""
+    label.stylize(Style(meta={BYTES: (node.offset, node.offset + node.length)}))
+    return label
+
+
 def _add(parent: Tree, node: Node, message: DecodedMessage, full: bool) -> None:
-    label = _label(node, message)
+    label = _placed(_label(node, message), node)
     branch = parent.add(label)
     if isinstance(node.type, XdrOpaque) and node.type.form == DATA:
         start = node.offset + 4 if node.type.size is None else node.offset
@@ -150,7 +159,7 @@ def _add_element(parent: Tree, node: Node, message: DecodedMessage, full: bool) 
         rest = rest[1:]
     if first.note:
         label.append(f"  [{first.note}]", "red")
-    branch = parent.add(label)
+    branch = parent.add(_placed(label, node))
     for child in rest:
         _add(branch, child, message, full)
 

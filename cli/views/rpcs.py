@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from rich.text import Text
 
 from rdmascope.dissect.layers.oncrpc_codes import GSS_PRIVACY, GSS_PROCEDURE_NAMES, RPCSEC_GSS_DATA
-from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG
+from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG, procedure_name
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.onc.shapes.flat import FlatFields
 from rdmascope.dissect.onc.summary import handle_hash
@@ -34,6 +35,7 @@ COLUMNS = (
 """Name, width, and from which width of the terminal on; procedure and path follow with whatever room is left.  Without
 the column, the status of what failed stands before the procedure."""
 NARROW = 110
+NOMSG = procedure_name(1, RDMA_NOMSG)
 WHOLE_TIME = 26
 """Width of a date and time."""
 
@@ -99,10 +101,14 @@ def _encrypted(rpc: Rpc) -> bool:
 
 def outcome(rpc: Rpc) -> Text:
     """The state, with the status where the call failed."""
-    text = rpc.state
-    if rpc.status and rpc.status != "OK":
-        text = rpc.status if rpc.state == "error" else f"{rpc.state}, {rpc.status}"
-    return Text(text, STATE_STYLES.get(rpc.state, ""))
+    return _ended(rpc.state, rpc.status)
+
+
+def _ended(state: str, status: str) -> Text:
+    text = state
+    if status and status != "OK":
+        text = status if state == "error" else f"{state}, {status}"
+    return Text(text, STATE_STYLES.get(state, ""))
 
 
 def header(layout: RpcLine) -> Text:
@@ -113,30 +119,98 @@ def header(layout: RpcLine) -> Text:
     return Text(" ".join(cells) + "  procedure  path")
 
 
+class RpcCells(NamedTuple):
+    """What a line says of an RPC."""
+
+    number: int
+    begin: int
+    """Nanoseconds since the Unix epoch."""
+    connection: int
+    backward: bool
+    xid: int
+    latency: int | None
+    """Nanoseconds."""
+    frames: str
+    how: str
+    up: int
+    """Bytes of the call."""
+    down: int
+    """Bytes of the reply."""
+    uid: int | None
+    offset: int | None
+    asked_bytes: int | None
+    state: str
+    status: str
+    """'' where it is not known."""
+    encrypted: bool
+    psn_reused: bool
+    title: str
+    path: str | None
+    handle_hash: int | None
+
+    @classmethod
+    def of(cls, rpc: Rpc, fields: FlatFields, path: str | None, full: bool) -> RpcCells:
+        """``full``: a COMPOUND with all its operations."""
+        handle = None if fields.handle is None else handle_hash(fields.handle)
+        return cls(
+            rpc.number, begin(rpc), rpc.connection.number, rpc.backward, rpc.xid,
+            rpc.latency.total if rpc.latency else None, frames(rpc), how(rpc), rpc.call_bytes, rpc.reply_bytes,
+            fields.uid, fields.offset, fields.count, rpc.state, rpc.status, _encrypted(rpc), bool(rpc.psn_errors),
+            title(rpc, full=full), path, handle,
+        )  # fmt: skip
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any], full: bool) -> RpcCells:
+        """Of a row of the table rpcs, which does not know what is encrypted."""
+        label = program_label(row["program_number"], row["version"], row["minor_version"])
+        name = procedure_label(row["procedure"] or "", (row["operations"] or "").split(), full=full)
+        return cls(
+            row["number"], row["time_ns"], row["connection"], row["direction"] == "backward", row["xid"],
+            row["latency_ns"], f"{row['call_frame'] or '?'}-{row['reply_frame'] or '?'}", _how_of_row(row),
+            row["call_bytes"], row["reply_bytes"], row["uid"], row["offset_bytes"], row["count_bytes"], row["state"],
+            row["status"] or "", False, bool(row["psn_reused"]), f"{label} {name}", row["path"],
+            row["file_handle_hash"],
+        )  # fmt: skip
+
+
+def _how_of_row(row: Mapping[str, Any]) -> str:
+    """As ``how``: of the reply's bytes it is known only together what Write and Reply chunks carried."""
+    marks = ""
+    if row["call_chunk_bytes"]:
+        marks += "0" if row["call_rdma_procedure"] == NOMSG else "r"
+    if row["reply_chunk_bytes"]:
+        by_reply_chunk = row["reply_rdma_procedure"] == NOMSG and row["reply_chunks"]
+        marks += "R" if by_reply_chunk else "w"
+    return marks
+
+
 def line(rpc: Rpc, fields: FlatFields, path: str | None, layout: RpcLine, place: str | None = None) -> Text:
     """``place``: its frames in their files, where there are several; None where there are not."""
-    start = begin(rpc)
+    return cells_line(RpcCells.of(rpc, fields, path, layout.width is None), layout, place)
+
+
+def cells_line(rpc: RpcCells, layout: RpcLine, place: str | None = None) -> Text:
     values = {
         "RPC": str(rpc.number),
-        "time": moment(start).removesuffix(" UTC") if layout.absolute else seconds(start - layout.first_time),
-        "conn": f"{rpc.connection.number}{'<' if rpc.backward else ''}",
+        "time": moment(rpc.begin).removesuffix(" UTC") if layout.absolute else seconds(rpc.begin - layout.first_time),
+        "conn": f"{rpc.connection}{'<' if rpc.backward else ''}",
         "xid": f"{rpc.xid:#010x}",
-        "latency": duration(rpc.latency.total) if rpc.latency else "-",
-        "frames": frames(rpc),
-        "how": how(rpc),
-        "up": size(rpc.call_bytes),
-        "down": size(rpc.reply_bytes),
-        "user": "-" if fields.uid is None else str(fields.uid),
-        "offset": "-" if fields.offset is None else str(fields.offset),
-        "count": "-" if fields.count is None else size(fields.count),
+        "latency": "-" if rpc.latency is None else duration(rpc.latency),
+        "frames": rpc.frames,
+        "how": rpc.how,
+        "up": size(rpc.up),
+        "down": size(rpc.down),
+        "user": "-" if rpc.uid is None else str(rpc.uid),
+        "offset": "-" if rpc.offset is None else str(rpc.offset),
+        "count": "-" if rpc.asked_bytes is None else size(rpc.asked_bytes),
     }
     cells = [f"{values[name]:>{width}}" for name, width in layout.names if name in values]
     text = Text(" ".join(cells))
-    ended = outcome(rpc)
+    ended = _ended(rpc.state, rpc.status)
     if len(cells) < len(layout.names):
         status = ended.plain
         if rpc.state == "complete":
-            status = "accepted" if _encrypted(rpc) else rpc.status or "-"
+            status = "accepted" if rpc.encrypted else rpc.status or "-"
         text.append(" ").append(f"{status:<14}", ended.style if rpc.state != "complete" else "")
     if place is not None:
         text.append(f"  {place}")
@@ -144,11 +218,11 @@ def line(rpc: Rpc, fields: FlatFields, path: str | None, layout: RpcLine, place:
     if len(cells) == len(layout.names) and rpc.state != "complete":
         text.append_text(ended)
         text.append("  ")
-    if rpc.psn_errors:
+    if rpc.psn_reused:
         text.append("PSN reused", "red")
         text.append("  ")
-    text.append(title(rpc, full=layout.width is None))
-    if path is not None or fields.handle is not None:
+    text.append(rpc.title)
+    if rpc.path is not None or rpc.handle_hash is not None:
         text.append("  ")
-        text.append(path or f"FH {handle_hash(fields.handle or b''):#010x}", "cyan" if path else "dim")
+        text.append(rpc.path or f"FH {rpc.handle_hash or 0:#010x}", "cyan" if rpc.path else "dim")
     return text

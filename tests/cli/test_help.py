@@ -21,7 +21,13 @@ from rdmascope.cli.main import COMMANDS, main
 
 SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
 GAP = "..."
-NEEDS = {"live": "a device", "probe": "a server", "wireshark": "a screen", "extcap": "a user's settings"}
+NEEDS = {
+    "live": "a device",
+    "probe": "a server",
+    "wireshark": "a screen",
+    "browse": "a terminal",
+    "extcap": "a user's settings",
+}
 WIDTH = 76
 """Columns of the screen that a help text leaves to an example."""
 

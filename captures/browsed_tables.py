@@ -1,0 +1,291 @@
+"""The tables of a capture while they are filled: their rows in any order, a window of them at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+
+from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.records.tables import TABLES
+
+from .chosen_rows import belonging
+from .condition import Condition
+from .database import Database, named, quoted
+
+NOUNS = ("rpcs", "packets", "connections", "files", "findings")
+"""The tables that are browsed."""
+KEYS = {"rpcs": "number", "packets": "frame", "connections": "number", "files": "number", "findings": "time_ns"}
+"""What rows are ordered by, where nothing else is asked, and among equals."""
+LEFT_OUT = {"file", "call_place_file", "call_place_frame", "reply_place_file", "reply_place_frame"}
+"""Columns of rpcs that a list does without: the first takes as long as all others together."""
+_WRONG = {
+    "rpcs": "state <> 'complete' OR number IN (SELECT rpc FROM findings)",
+    "packets": "rpc IN (SELECT number FROM rpcs WHERE state <> 'complete' UNION SELECT rpc FROM findings)"
+    " OR frame IN (SELECT frame FROM findings)",
+    "connections": "number IN (SELECT connection FROM rpcs WHERE state <> 'complete'"
+    " UNION SELECT connection FROM findings)",
+    "files": "handle_hash IN (SELECT file_handle_hash FROM rpcs WHERE state <> 'complete'"
+    " OR number IN (SELECT rpc FROM findings))",
+    "findings": "true",
+}
+"""Rows that failed, or that a rule of the audit is broken by."""
+
+
+class Narrowing(NamedTuple):
+    """Which RPCs are meant, and what belongs to them."""
+
+    where: str = ""
+    """A condition over the columns of rpcs; '' for all."""
+    first: int | None = None
+    """Nanoseconds since the Unix epoch: of what was brushed."""
+    last: int | None = None
+
+    @property
+    def condition(self) -> str:
+        """In SQL; '' for all RPCs."""
+        parts = [f"({self.where}\n)"] if self.where else []
+        parts += [f"time_ns >= {self.first}"] if self.first is not None else []
+        parts += [f"time_ns < {self.last}"] if self.last is not None else []
+        return " AND ".join(parts)
+
+
+class CallInterval(NamedTuple):
+    """RPCs that began in an interval of time."""
+
+    calls: int
+    median: float | None
+    """Nanoseconds; None where no latency is known."""
+    p99: float | None
+    wrong: int
+    """Calls that are not complete."""
+
+
+class CallTimeline(NamedTuple):
+    """Intervals of one width, from the first RPC to the last."""
+
+    first: int
+    """Nanoseconds since the Unix epoch."""
+    width: int
+    """Nanoseconds, at least 1."""
+    intervals: tuple[CallInterval, ...]
+
+
+class BrowsedTables:
+    """Tables that another process fills, part by part.  Every thread asks through ``asked``, a view of its own."""
+
+    def __init__(self, parent: str) -> None:
+        """``parent``: the folder in which they are kept."""
+        self._database = Database(parent=parent)
+        self._open(self._database.connection.cursor())
+
+    def _open(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+
+    @property
+    def folder(self) -> Path:
+        """Where parts are put for ``take_in``."""
+        return self._database.folder
+
+    def asked(self) -> BrowsedTables:
+        """The same tables, for another thread."""
+        other = object.__new__(BrowsedTables)
+        other._database = self._database
+        other._open(self.connection.cursor())
+        return other
+
+    def close(self) -> None:
+        """Remove everything."""
+        self._database.close()
+
+    def interrupt(self) -> None:
+        """End what is asked here from another thread."""
+        with suppress(duckdb.Error):
+            self.connection.interrupt()
+
+    def take_in(self, name: str, path: Path, replacing: bool = False) -> None:
+        """Add the rows that ``Database.hand_out`` wrote; ``replacing``: in place of those that are there."""
+        self.connection.execute("BEGIN")
+        if replacing:
+            self.connection.execute(f"DELETE FROM {name}")
+        self.connection.execute(f"INSERT INTO {name} SELECT * FROM read_parquet({quoted(str(path))})")
+        self.connection.execute("COMMIT")
+        path.unlink()
+
+    def count(self, name: str) -> int:
+        """Rows that are there."""
+        (found,) = self.connection.execute(f"SELECT count(*) FROM {name}").fetchall()
+        return int(found[0])
+
+    def order(self, name: str, narrowing: Narrowing, sort: str = "", descending: bool = False) -> Int64s:
+        """Row IDs of a table in the order of a column, those that belong to the RPCs that are meant.
+
+        Raises QueryError for a condition that cannot be judged.
+        """
+        keys = [f"{named(sort)} {'DESC' if descending else 'ASC'} NULLS LAST"] if sort else []
+        keys.append(KEYS[name] + (" DESC" if descending and not sort else ""))
+        return self._ids(f"{self._selected(name, narrowing)} ORDER BY {', '.join(keys)}, rowid")
+
+    def _selected(self, name: str, narrowing: Narrowing) -> str:
+        condition = narrowing.condition
+        if not condition:
+            return f"SELECT rowid FROM {name}"
+        if name == "rpcs":
+            return f"SELECT rowid FROM rpcs WHERE {condition}"
+        belongs = belonging(TABLES[name])
+        if name == "files":
+            belongs = "handle_hash IN (SELECT file_handle_hash FROM chosen)"
+        chosen = f"SELECT number, connection, file_handle_hash FROM rpcs WHERE {condition}"
+        return f"WITH chosen AS ({chosen}) SELECT rowid FROM {name} WHERE {belongs}"
+
+    def _ids(self, query: str, *values: Any) -> Int64s:
+        return np.asarray(self.connection.execute(query, values).fetchnumpy()["rowid"], np.int64)
+
+    def rows(self, name: str, ids: Int64s) -> list[dict[str, Any]]:
+        """Some rows with all columns, in the order of ``ids``."""
+        if not len(ids):
+            return []
+        listed = ",".join(map(str, ids.tolist()))
+        columns = ", ".join(named(one.name) for one in TABLES[name].columns if one.type != "time")
+        found = self.connection.execute(f"SELECT rowid, {columns} FROM {name} WHERE rowid IN ({listed})")
+        names = [one[0] for one in found.description or ()][1:]
+        by_id = {row[0]: dict(zip(names, row[1:], strict=True)) for row in found.fetchall()}
+        return [by_id[id] for id in ids.tolist() if id in by_id]
+
+    def row_of(self, name: str, column: str, value: int) -> int | None:
+        """The row ID where a column has a value."""
+        found = self.connection.execute(f"SELECT rowid FROM {name} WHERE {named(column)} = ? LIMIT 1", [value])
+        return next((int(id) for (id,) in found.fetchall()), None)
+
+    def containing(self, name: str, text: str) -> Int64s:
+        """Row IDs where any column has this text in it, upper case or lower; of an XID its hexadecimal digits, too."""
+        columns = [named(one.name) for one in TABLES[name].columns if one.type != "time" and one.name not in LEFT_OUT]
+        if "xid" in (one.name for one in TABLES[name].columns):
+            columns.append("printf('0x%08x', xid)")
+        return self._ids(f"SELECT rowid FROM {name} WHERE contains(lower(concat_ws(' ', {', '.join(columns)})), ?)",
+                         text.lower())  # fmt: skip
+
+    def wrong(self, name: str) -> Int64s:
+        """Row IDs of what failed, or what the audit found something about."""
+        return self._ids(f"SELECT rowid FROM {name} WHERE {_WRONG[name]}")
+
+    def numbers(self, narrowing: Narrowing) -> frozenset[int]:
+        """Of the RPCs that are meant."""
+        where = narrowing.condition or "true"
+        return frozenset(
+            self.connection.execute(f"SELECT number FROM rpcs WHERE {where}").fetchnumpy()["number"].tolist()
+        )
+
+    def timeline(self, narrowing: Narrowing, limit: int) -> CallTimeline | None:
+        """What latencies and rates were over all of the time, in at most so many intervals; None without RPCs.
+
+        Of a narrowing only the condition counts: what is brushed is seen among the rest.
+        """
+        where = narrowing._replace(first=None, last=None).condition or "true"
+        ((first, last),) = self.connection.execute("SELECT min(time_ns), max(time_ns) FROM rpcs").fetchall()
+        if first is None:
+            return None
+        width = max(1, -(-(last - first + 1) // limit))
+        rows = self.connection.execute(
+            f"SELECT (time_ns - {first}) // {width} AS place, count(*), quantile_cont(latency_ns, [0.5, 0.99]),"
+            f" count(*) FILTER (state <> 'complete') FROM rpcs WHERE {where} GROUP BY place"
+        ).fetchall()
+        nothing = CallInterval(0, None, None, 0)
+        found = [nothing] * ((last - first) // width + 1)
+        for at, calls, quantiles, wrong in rows:
+            median, p99 = quantiles or (None, None)
+            found[at] = CallInterval(calls, median, p99, wrong)
+        return CallTimeline(first, width, tuple(found))
+
+    def distinct(self, column: str, beginning: str, limit: int) -> list[str]:
+        """Values of a text column of rpcs with this beginning, the most frequent first."""
+        name = named(column)
+        query = (
+            f"SELECT {name} FROM rpcs WHERE starts_with(lower({name}), ?) GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT ?"
+        )
+        return [value for (value,) in self.connection.execute(query, [beginning.lower(), limit]).fetchall()]
+
+    def operations(self) -> list[str]:
+        """Names of procedures and of operations of COMPOUNDs that are there."""
+        query = "SELECT DISTINCT procedure, operations FROM rpcs"
+        names: set[str] = set()
+        for procedure, operations in self.connection.execute(query).fetchall():
+            names.update((procedure or "").split(), (operations or "").split())
+        return sorted(names)
+
+
+def checked(text: str, first_time: int) -> str:
+    """The SQL of a condition as ``--where`` takes it.  Raises CaptureError in its words."""
+    condition = Condition([text])
+    try:
+        if condition.names & LEFT_OUT:
+            from .errors import CaptureError
+
+            raise CaptureError(
+                f"{', '.join(sorted(condition.names & LEFT_OUT))}: not in this list; path is, and file_handle"
+            )
+        return condition.sql(first_time)
+    finally:
+        condition.close()
+
+
+_WORD = re.compile(r"[\w./:*'-]*$")
+
+
+def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
+    """What the last word of a condition may become: the whole texts.
+
+    Columns; behind a column and an operator its values, in quotes.
+    """
+    quote = re.search(r"(\w+)\s*(?:=|<>|!=|LIKE|GLOB|IN\s*\()\s*'?([^']*)$", text, re.IGNORECASE)
+    columns = {one.name: one for one in TABLES["rpcs"].columns if one.name not in LEFT_OUT}
+    if (
+        quote is not None
+        and text.count("'") % 2 == ("'" in quote[0])
+        and ((column := columns.get(quote[1].lower())) is not None and column.type == "text")
+    ):
+        if column.name == "operations":
+            values = [one for one in tables.operations() if one.lower().startswith(quote[2].lower())][:limit]
+        else:
+            values = tables.distinct(column.name, quote[2], limit)
+        before = text[: quote.start(2)].removesuffix("'")
+        return [f"{before}{quoted(value)}" for value in values]
+    found = _WORD.search(text)
+    word = found[0] if found else ""
+    if not word or text.count("'") % 2:
+        return []
+    before = text[: len(text) - len(word)]
+    names = [name for name in (*columns, "latency_ms") if name.startswith(word.lower())]
+    return [before + name for name in names[:limit]] + [
+        f"{before}{made}" for made in _meant(tables, word, limit - len(names))
+    ]
+
+
+def _meant(tables: BrowsedTables, word: str, limit: int) -> Iterable[str]:
+    """Conditions that a bare value stands for: an operation, a client, a path."""
+    if limit <= 0:
+        return []
+    found = [f"operations GLOB '*{one}*' OR procedure = '{one}'" for one in tables.operations()
+             if one.lower().startswith(word.lower())]  # fmt: skip
+    found += [f"client = {quoted(one)}" for one in tables.distinct("client", word, limit)]
+    found += [f"path = {quoted(one)}" for one in tables.distinct("path", word, limit)]
+    return found[:limit]
+
+
+def follows(row: dict[str, Any]) -> Sequence[tuple[str, str]]:
+    """What can be followed of an RPC: what it is called, and the condition."""
+    found = [(f"this XID, {row['xid']:#010x}", f"xid = {row['xid']}")]
+    if row["path"] is not None:
+        found.append((f"this path, {row['path']}", f"path = {quoted(row['path'])}"))
+    if row["file_handle"] is not None:
+        found.append(
+            (f"this file handle, {row['file_handle_hash']:#010x}", f"file_handle = {quoted(row['file_handle'])}")
+        )
+    found.append((f"this client, {row['client']}", f"client = {quoted(row['client'])}"))
+    found.append((f"connection {row['connection']}", f"connection = {row['connection']}"))
+    return found

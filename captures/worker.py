@@ -1,0 +1,121 @@
+"""A process of its own that does jobs, one after the other, and sends what they give."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
+from typing import Any, NamedTuple
+
+from .errors import CaptureError
+
+Jobs = Mapping[str, Callable[..., Iterator[Any]]]
+"""Name of a job -> what makes its results; they go through ``pickle``."""
+
+
+class Reply(NamedTuple):
+    """Something that a worker sent."""
+
+    request: int
+    """Number of the request."""
+    value: Any
+    """A result; None where ``ended``."""
+    ended: bool = False
+    """The job is over."""
+    problem: str = ""
+    """Why it ended early, in one line."""
+
+
+class Worker:
+    """The process, which begins at once with what this one has in memory; it ends with ``close`` or with its parent.
+
+    Make it before there are threads: it is forked.  Jobs are done in their order; but of those that are requested with
+    ``latest`` only the last one matters, and the others end at their next result.
+    """
+
+    def __init__(self, jobs: Jobs, folder: str) -> None:
+        """``folder``: where its temporary files are, so that they go with it."""
+        self._requests = 0
+        ours, theirs = Pipe()
+        sys.stdout.flush()
+        self._child = os.fork()
+        if not self._child:
+            try:
+                ours.close()
+                _serve(jobs, theirs, folder)
+            finally:
+                os._exit(0)
+        theirs.close()
+        self._pipe: Connection = ours
+
+    def request(self, name: str, *arguments: Any, latest: bool = False) -> int:
+        """Have a job done; gives the number that its results have."""
+        self._requests += 1
+        with suppress(OSError):
+            self._pipe.send((self._requests, name, arguments, latest))
+        return self._requests
+
+    def replies(self) -> Iterator[Reply]:
+        """What it sends, until it is closed; waits for it, so take them in a thread.  CaptureError: it was killed."""
+        while True:
+            try:
+                reply: Reply = self._pipe.recv()
+            except (EOFError, OSError):
+                if self._child:
+                    raise CaptureError("the process that reads the capture was killed") from None
+                return
+            yield reply
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        child, self._child = self._child, 0
+        if child:
+            with suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            self._pipe.close()
+
+
+def _serve(jobs: Jobs, pipe: Connection, folder: str) -> None:
+    for number in (signal.SIGINT, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_IGN)  # The process that asks decides.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):  # The terminal is the other's.
+        os.dup2(nowhere, descriptor)
+    tempfile.tempdir = folder
+    waiting: list[tuple[int, str, tuple[Any, ...], bool]] = []
+    with suppress(EOFError, OSError):
+        while True:
+            if not waiting:
+                waiting.append(pipe.recv())
+            request, name, arguments, replaceable = waiting.pop(0)
+            problem = ""
+            try:
+                for value in jobs[name](*arguments):
+                    if value is not None:
+                        pipe.send(Reply(request, value))
+                    while pipe.poll():
+                        waiting.append(pipe.recv())
+                    if replaceable and any(one[3] for one in waiting):
+                        break
+            except (EOFError, OSError) as error:
+                if isinstance(error, EOFError | BrokenPipeError | ConnectionError):
+                    raise
+                problem = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            except CaptureError as error:
+                problem = str(error)
+            except MemoryError:
+                problem = "out of memory"
+            except Exception as error:  # A fault of this program: said where it is seen, and the next job is done.
+                problem = f"internal error, please report it: {type(error).__name__}: {error}"
+            pipe.send(Reply(request, None, True, problem))
+            while pipe.poll():
+                waiting.append(pipe.recv())
+            latest = [one for one in waiting if one[3]][-1:]
+            waiting = [one for one in waiting if not one[3] or one in latest]

@@ -1,0 +1,91 @@
+"""The processes behind the panes, and the tables that they fill."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from rdmascope.captures import CaptureError
+from rdmascope.captures.worker import Reply, Worker
+
+from .jobs import BrowsedCapture, TablePart, judging_jobs, looking_jobs, reading_jobs
+
+if TYPE_CHECKING:
+    from rdmascope.captures.browsed_tables import BrowsedTables
+
+FIRST = ("rpcs", "connections")
+"""Tables of the first pass."""
+
+Listener = Callable[[str, Reply], None]
+"""Is given the name of the job and what it sent, in a thread."""
+
+
+class BrowseFeed:
+    """Make it before anything has threads: processes are forked.  ``close`` ends them and removes what they left."""
+
+    def __init__(self, capture: BrowsedCapture) -> None:
+        self.capture = capture
+        self.folder = tempfile.mkdtemp(prefix="rdmascope-")
+        self._workers = {
+            "reading": Worker(reading_jobs(capture), self.folder),
+            "judging": Worker(judging_jobs(capture), self.folder),
+            "looking": Worker(looking_jobs(capture), self.folder),
+        }
+        self._names: dict[tuple[str, int], str] = {}
+        self._listener: Listener = lambda name, reply: None
+        self.tables: BrowsedTables
+
+    def open(self) -> BrowsedTables:
+        """Load the database, and begin."""
+        from rdmascope.captures.browsed_tables import BrowsedTables
+
+        self.tables = BrowsedTables(self.folder)
+        self.fill(*FIRST)
+        return self.tables
+
+    def listen(self, listener: Listener) -> None:
+        """From now on; rows were taken in before their parts are given."""
+        self._listener = listener
+        for kind, worker in self._workers.items():
+            Thread(target=self._receive, args=(worker, kind), daemon=True).start()
+
+    def _request(self, kind: str, name: str, job: str, *arguments: Any, latest: bool = False) -> None:
+        request = self._workers[kind].request(job, *arguments, latest=latest)
+        self._names[kind, request] = name
+
+    def fill(self, *tables: str) -> None:
+        """Fill tables, in a pass after those that were asked for before."""
+        self._request("reading", f"fill {' '.join(tables)}", "fill", self.tables.folder, tables)
+
+    def judge(self) -> None:
+        """Fill the findings, and diagnose."""
+        self._request("judging", "fill findings", "fill", self.tables.folder, ("findings",))
+        self._request("judging", "diagnosis", "diagnosis")
+
+    def look(self, job: str, *arguments: Any, latest: bool = True) -> None:
+        """Have one of the jobs done that look at something; ``latest``: in place of what was looked at before."""
+        self._request("looking", job, job, *arguments, latest=latest)
+
+    def _receive(self, worker: Worker, kind: str) -> None:
+        tables = self.tables.asked()
+        try:
+            for reply in worker.replies():
+                if isinstance(reply.value, TablePart):
+                    tables.take_in(reply.value.table, reply.value.path)
+                self._listener(self._names.get((kind, reply.request), ""), reply)
+        except CaptureError as error:
+            self._listener("died", Reply(0, None, True, str(error)))
+        except Exception as error:  # The tables are closed, or there is no room for them.
+            self._listener("died", Reply(0, None, True, " ".join(str(error).split())))
+
+    def close(self) -> None:
+        """Nothing stays behind."""
+        self._listener = lambda name, reply: None
+        for worker in self._workers.values():
+            worker.close()
+        if hasattr(self, "tables"):
+            self.tables.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,277 @@
+"""What the processes behind the panes do: fill tables, look at one RPC or frame, diagnose, write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.text import Text
+
+from rdmascope.captures.browsed_tables import LEFT_OUT
+from rdmascope.captures.ladder import steps_of
+from rdmascope.captures.session import Session
+from rdmascope.dissect.diagnosis.statement import Statement
+from rdmascope.dissect.records.tables import TABLES
+from rdmascope.dissect.rpcrdma.analyzer import Options
+from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled, Rpc
+
+from ..views.diagnosis import counted, statement_view
+from ..views.rpc_page import Section, decoded_messages, message_sections, packets_section, summary_section
+from .nodes import Details, TreeNode, nodes_of, rendered, shown_bytes
+
+FIRST_PART, LAST_PART = 0.2, 2.0
+"""Seconds for which rows are gathered before they are handed over: more and more."""
+STATEMENT_WIDTH = 76
+"""Columns of what has no lines of its own."""
+KEPT = 256
+"""RPCs that are kept for being looked at."""
+KEPT_BYTES = 64 << 20
+"""And their bytes."""
+
+
+class BrowsedCapture(NamedTuple):
+    """What the jobs read."""
+
+    paths: tuple[str, ...]
+    options: Options
+
+
+class Progress(NamedTuple):
+    """How far reading is."""
+
+    position: int
+    size: int | None
+    frames: int
+    first_time: int
+
+
+class TablePart(NamedTuple):
+    """Rows that are ready to be taken in."""
+
+    table: str
+    path: Path
+    rows: int
+
+
+class ReadToEnd(NamedTuple):
+    """The capture was read to its end."""
+
+    frames: int
+    damage: str
+    remarks: tuple[str, ...]
+
+
+def columns_of(table: str) -> Collection[str] | None:
+    """The columns of a table that are filled."""
+    if table != "rpcs":
+        return None
+    return {one.name for one in TABLES["rpcs"].columns} - LEFT_OUT
+
+
+def fill(
+    capture: BrowsedCapture, folder: Path, tables: Sequence[str]
+) -> Iterator[TablePart | Progress | ReadToEnd | None]:
+    """Fill tables in one pass; the rows come in files in ``folder``."""
+    from rdmascope.captures.database import Database
+    from rdmascope.captures.table_pass import needs_contents, table_batches
+
+    wanted = {name: columns_of(name) for name in tables}
+    at: list[Progress] = []
+
+    def progress(position: int, size: int | None, frames: int) -> None:
+        at[:] = [Progress(position, size, frames, session.first_time)]
+
+    options = replace(capture.options, contents=needs_contents(wanted))
+    session = Session(capture.paths, options, progress=progress)
+    handed_over = time.monotonic()
+    wait, parts = FIRST_PART, 0
+    rows = dict.fromkeys(tables, 0)
+    with Database() as database:
+
+        def hand_over() -> Iterator[TablePart | Progress]:
+            nonlocal parts, handed_over, wait
+            for name in tables:
+                if rows[name]:
+                    parts += 1
+                    path = folder / f"{name}-{parts}.parquet"
+                    database.hand_out(name, path)
+                    yield TablePart(name, path, rows[name])
+                    rows[name] = 0
+            yield from at
+            handed_over, wait = time.monotonic(), min(LAST_PART, 1.5 * wait)
+
+        for name, columns in table_batches(session, wanted, rows=1):
+            rows[name] += len(next(iter(columns.values())))
+            database.insert(name, columns)
+            del columns
+            if time.monotonic() - handed_over > wait:
+                yield from hand_over()
+            else:
+                yield None
+        yield from hand_over()
+    damage = "" if session.damage is None else str(session.damage)
+    if not damage and not session.analyzer.frames:
+        session.check()
+    yield ReadToEnd(session.analyzer.frames, damage, tuple(session.remarks()))
+
+
+def diagnosed(capture: BrowsedCapture) -> Iterator[list[TreeNode] | None]:
+    """What is wrong with the capture: each statement with its evidence, and where that leads."""
+    from rdmascope.captures.diagnosis_pass import diagnosis_of
+
+    diagnosis = diagnosis_of(Session(capture.paths, capture.options))
+    yield [TreeNode(Text(counted(diagnosis), "bold")), *map(statement_node, diagnosis.statements)]
+
+
+def statement_node(statement: Statement) -> TreeNode:
+    head, *rest = nodes_of((statement_view(statement, False),), STATEMENT_WIDTH)
+    cause = statement.cause
+    head.children = [*rest]
+    head.children += [TreeNode(Text(f"RPC {number}"), goes_to=("rpcs", number)) for number in cause.rpcs]
+    head.children += [
+        TreeNode(Text(f"packet in frame {number}"), goes_to=("packets", number)) for number in cause.frames
+    ]
+    head.children += [
+        TreeNode(Text(f"connection {number}"), goes_to=("connections", number)) for number in cause.connections
+    ]
+    explained = [*nodes_of((statement_view(statement, True),), STATEMENT_WIDTH)][len(rest) + 1 :]
+    head.children.append(TreeNode(Text("what it means, and what to look at"), explained, opened=False))
+    return head
+
+
+class LookedAt:
+    """RPCs that were looked for, with those around them: a list is walked through."""
+
+    def __init__(self) -> None:
+        self.rpcs: dict[int, Rpc] = {}
+        self.session: Session | None = None
+
+    def details(
+        self, capture: BrowsedCapture, number: int, around: Sequence[int], width: int, path: str | None
+    ) -> Iterator[Details | None]:
+        """The tree and the bytes of an RPC, and then its ladder, too."""
+        if number not in self.rpcs:
+            yield from self._find(capture, {number, *around[:KEPT]}, number)
+        rpc = self.rpcs.get(number)
+        if rpc is None or self.session is None:
+            return
+        place = self.session.place_words(rpc.call_frame, rpc.reply_frame)
+        sections = [summary_section(rpc, self.session.first_time, place, path), *message_sections(rpc, width, False)]
+        nodes = [node for section in sections for node in section_nodes(section, width)]
+        messages = zip(decoded_messages(rpc, False), ("call", "reply"), strict=True)
+        data = [shown_bytes(name, one.bytes) for one, name in messages if one is not None]
+        yield Details("rpcs", number, nodes, [], data)
+        steps = steps_of(rpc, Session(capture.paths, capture.options))
+        lines = rendered(packets_section(rpc, steps, width, False).body[0], width)
+        yield Details("rpcs", number, nodes, lines, data)
+
+    def _find(self, capture: BrowsedCapture, wanted: set[int], number: int) -> Iterator[None]:
+        self.rpcs.clear()
+        self.session = session = Session(capture.paths, capture.options)
+        held = 0
+        for table in session.tables():
+            chosen = np.isin(table.rows["number"], list(wanted)) if len(table) else np.zeros(0, bool)
+            for rpc in table.selected(chosen) if chosen.any() else ():
+                wanted.discard(rpc.number)
+                size = rpc.call_bytes + rpc.reply_bytes
+                if rpc.number == number or held + size <= KEPT_BYTES:
+                    self.rpcs[rpc.number] = rpc
+                    held += size
+            del table
+            if not wanted:
+                return
+            yield None
+
+
+def section_nodes(section: Section, width: int) -> Iterator[TreeNode]:
+    below = [*nodes_of(section.body, width, section.message)]
+    if not section.title:
+        yield from below
+    elif len(below) == 1 and below[0].children and not section.message:
+        yield replace(below[0], label=Text.assemble(section.heading, "  ", below[0].label))
+    else:
+        yield TreeNode(section.heading, below)
+
+
+def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[Details | None]:
+    """One frame, layer by layer, and its bytes."""
+    from rdmascope.captures.lookup import find_frame
+    from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
+
+    from ..views.frame import frame_tree
+
+    session = Session(capture.paths, capture.options)
+    found = find_frame(session, number)
+    if found is None:
+        return
+    frame, rpcs = found.frame, found.rpcs
+    called = CalledProcedure.of(rpcs[0]) if len(rpcs) == 1 else None
+    path = found.paths.get(rpcs[0].number) if rpcs else None
+    page = frame_tree(frame, session.first_time, found.begins_message, found.segment, called, path)
+    nodes = [*nodes_of((page,), width)]
+    if place := session.place_words(number):
+        nodes.insert(0, TreeNode(Text(f"frame {number} is {place}")))
+    nodes += [TreeNode(Text(f"It belongs to RPC {one.number}"), goes_to=("rpcs", one.number)) for one in rpcs]
+    data = bytes(frame.data)
+    whole = Reassembled((Extent(0, len(data), "frame", number, ""),), ((0, data),))
+    yield Details("packets", number, nodes, [], [shown_bytes("frame", whole)])
+
+
+def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: str) -> Iterator[str | None]:
+    """Write RPCs as a capture, those with numbers or those that pass a condition; says what was written."""
+    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.extract.choice import Choice
+    from rdmascope.captures.extract.cut import extract
+    from rdmascope.dissect.units import plural, size
+
+    condition = None if rpcs else Condition([where or "true"])
+    try:
+        done = extract(lambda: Session(capture.paths, capture.options), Path(output), Choice(condition, rpcs))
+    finally:
+        if condition is not None:
+            condition.close()
+    yield f"{output}: {plural(done.rpcs, 'RPC')} in {plural(done.frames, 'frame')}, {size(done.bytes)}"
+
+
+def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str | None]:
+    """Write RPCs as NFS over TCP, for Wireshark; gives the path."""
+    from rdmascope.captures.condition import Condition
+    from rdmascope.captures.tcp_export import export_tcp
+
+    condition = Condition([where]) if where else None
+    try:
+        export_tcp(Session(capture.paths, capture.options), Path(output), condition=condition)
+    finally:
+        if condition is not None:
+            condition.close()
+    yield output
+
+
+def reading_jobs(capture: BrowsedCapture) -> Mapping[str, Callable[..., Iterator[Any]]]:
+    """Those of the process that reads the capture from its beginning to its end."""
+    return {
+        "fill": lambda folder, tables: fill(capture, folder, tables),
+    }
+
+
+def judging_jobs(capture: BrowsedCapture) -> Mapping[str, Callable[..., Iterator[Any]]]:
+    """Those of the process that judges it."""
+    return {
+        "fill": lambda folder, tables: fill(capture, folder, tables),
+        "diagnosis": lambda: diagnosed(capture),
+    }
+
+
+def looking_jobs(capture: BrowsedCapture) -> Mapping[str, Callable[..., Iterator[Any]]]:
+    """Those of the process that answers what is chosen."""
+    looked_at = LookedAt()
+    return {
+        "rpc": lambda number, around, width, path: looked_at.details(capture, number, around, width, path),
+        "frame": lambda number, width: frame_details(capture, number, width),
+        "write": lambda output, rpcs, where: written(capture, output, rpcs, where),
+        "export": lambda output, where: exported(capture, output, where),
+    }

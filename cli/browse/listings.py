@@ -1,0 +1,161 @@
+"""The lists: of each noun a line, its heading, and what the columns sort by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from rich.text import Text
+
+from rdmascope.dissect.units import duration, seconds, size
+
+from ..views.packets import PROTOCOL_STYLES, header_line, packet_cells
+from ..views.rpcs import RpcCells, RpcLine, cells_line
+from ..views.rpcs import header as rpc_header
+
+Row = Mapping[str, Any]
+
+
+class ListingLayout(NamedTuple):
+    """How lines are laid out."""
+
+    first_time: int
+    """Times are seconds since then."""
+    width: int
+
+
+class Listing(NamedTuple):
+    """The list of a noun."""
+
+    title: str
+    singular: str
+    heading: Callable[[ListingLayout], str]
+    line: Callable[[Row, ListingLayout], Text]
+    sorts: Mapping[str, str]
+    """Name in the heading, or what it stands for -> column of the table."""
+
+
+def _rpc(row: Row, layout: ListingLayout) -> Text:
+    return cells_line(RpcCells.of_row(row, False), RpcLine(layout.first_time, layout.width))
+
+
+def _packet(row: Row, layout: ListingLayout) -> Text:
+    when = f"{seconds(row['time_ns'] - layout.first_time):>12}"
+    ends, protocol = (row["source"] or "?", row["destination"] or "?"), row["protocol"] or ""
+    line = packet_cells(row["frame"], when, ends, protocol, row["length_bytes"], row["info"] or "")
+    return Text(line, PROTOCOL_STYLES.get(protocol, ""))
+
+
+_CONNECTION = "{:>4} {:<10} {:<8} {:<15} → {:<21} {:>9} {:>9} {:>7} {:>7}  {}"
+
+
+def _connection(row: Row, layout: ListingLayout) -> Text:
+    port = f":{row['service_port']}" if row["service_port"] else ""
+    retransmitted = (row["client_retransmitted_packets"] or 0) + (row["server_retransmitted_packets"] or 0)
+    missing = (row["client_missing_packets"] or 0) + (row["server_missing_packets"] or 0)
+    text = Text(
+        _CONNECTION.format(
+            row["number"],
+            row["transport"],
+            row["protocol"],
+            row["client"],
+            f"{row['server']}{port}",
+            size(row["client_bytes"] or 0),
+            size(row["server_bytes"] or 0),
+            retransmitted or "-",
+            missing or "-",
+            row["ended_by"] or "",
+        )
+    )
+    if retransmitted or missing:
+        text.stylize("yellow")
+    return text
+
+
+_FILE = "{:>10} {:>10} {:>6} {:>9} {:>6} {:>9} {:>9} {:>9}  {}"
+
+
+def _file(row: Row, layout: ListingLayout) -> Text:
+    known = row["size_bytes"]
+    path = row["path"] or (f"{row['removed_path']} (removed)" if row["removed_path"] else "?")
+    return Text(
+        _FILE.format(
+            f"{row['handle_hash']:#010x}",
+            "-" if known is None else size(known),
+            row["reads"],
+            size(row["read_bytes"]),
+            row["writes"],
+            size(row["written_bytes"]),
+            _time(row["median_latency_ns"]),
+            _time(row["p99_latency_ns"]),
+            path,
+        )
+    )
+
+
+def _time(value: int | None) -> str:
+    return "-" if value is None else duration(value)
+
+
+_FINDING = "{:>11} {:<8} {:<28} {:>4} {:>7} {:>8}  {}"
+_SEVERITIES = {"error": "red", "warning": "yellow", "notice": "cyan", "note": "cyan"}
+
+
+def _finding(row: Row, layout: ListingLayout) -> Text:
+    when = "-" if not row["time_ns"] else seconds(row["time_ns"] - layout.first_time)
+    text = _FINDING.format(
+        when, row["severity"], row["rule"], row["connection"], row["rpc"] or "-", row["frame"] or "-", row["observed"]
+    )
+    return Text(text, _SEVERITIES.get(row["severity"], ""))
+
+
+LISTINGS = {
+    "rpcs": Listing(
+        "RPCs", "RPC", lambda layout: rpc_header(RpcLine(layout.first_time, layout.width)).plain, _rpc,
+        {
+            "latency": "latency_ns", "time": "time_ns", "RPC": "number", "up": "call_bytes", "down": "reply_bytes",
+            "procedure": "procedure", "path": "path", "status": "status", "conn": "connection", "xid": "xid",
+            "frames": "call_frame", "user": "uid", "offset": "offset_bytes", "count": "count_bytes",
+            "server time": "server_ns", "retransmitted": "retransmitted_packets",
+        },
+    ),
+    "packets": Listing(
+        "packets", "packet", lambda layout: header_line(), _packet,
+        {"No.": "frame", "Time": "time_ns", "Source": "source", "Destination": "destination", "Protocol": "protocol",
+         "Length": "length_bytes", "Info": "info", "RPC": "rpc"},
+    ),
+    "connections": Listing(
+        "connections", "connection",
+        lambda layout: _CONNECTION.format(
+            "conn", "transport", "protocol", "client", "server", "up", "down", "retrans", "missing", "ended by"),
+        _connection,
+        {"conn": "number", "transport": "transport", "protocol": "protocol", "client": "client", "server": "server",
+         "up": "client_bytes", "down": "server_bytes", "retrans": "client_retransmitted_packets",
+         "missing": "client_missing_packets"},
+    ),
+    "files": Listing(
+        "files", "file",
+        lambda layout: _FILE.format("handle", "size", "reads", "read", "writes", "written", "median", "p99", "path"),
+        _file,
+        {"path": "path", "size": "size_bytes", "reads": "reads", "read": "read_bytes", "writes": "writes",
+         "written": "written_bytes", "median": "median_latency_ns", "p99": "p99_latency_ns", "handle": "handle_hash"},
+    ),
+    "findings": Listing(
+        "findings", "finding",
+        lambda layout: _FINDING.format("time", "severity", "rule", "conn", "RPC", "frame", "observed"), _finding,
+        {"time": "time_ns", "severity": "severity", "rule": "rule", "conn": "connection", "RPC": "rpc",
+         "frame": "frame", "observed": "observed"},
+    ),
+}  # fmt: skip
+"""By the name of the table."""
+
+
+def column_at(noun: str, layout: ListingLayout, x: int) -> str | None:
+    """The name of the column of the heading that stands at ``x``, or ends behind it."""
+    heading = LISTINGS[noun].heading(layout)
+    for found in re.finditer(r"\S+(?: by)?", heading):
+        if x < found.end() and found[0] in LISTINGS[noun].sorts:
+            return found[0]
+    last = [found[0] for found in re.finditer(r"\S+", heading) if found[0] in LISTINGS[noun].sorts]
+    return last[-1] if last else None

@@ -1,0 +1,397 @@
+"""The screen of ``rdmascope browse``: which panes there are, and what they show."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+
+from rich.text import Text
+from textual import on, work
+from textual.app import App, ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import Footer, Static
+from textual.worker import get_current_worker
+
+from rdmascope.captures.browsed_tables import BrowsedTables, CallTimeline, Narrowing, checked
+from rdmascope.captures.worker import Reply
+from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.units import count, percent
+
+from .dialogs import shown
+from .feed import BrowseFeed
+from .jobs import Progress, ReadToEnd, TablePart
+from .lines_pane import LinesPane
+from .listings import LISTINGS, ListingLayout
+from .nodes import Details, TreeNode
+from .row_nodes import row_nodes
+from .strip import TimeStrip
+from .table_pane import TablePane
+from .text_panes import BytesPane, LadderPane
+from .tree_pane import TreePane
+
+WIDE, HIGH = 120, 32
+"""Columns from which on the tree and its neighbour stand side by side; lines from which on nothing is folded."""
+SETTLED = 0.06
+"""Seconds after which a cursor that does not move has chosen."""
+PANES = ("strip", "list", "tree", "ladder", "bytes", "diagnosis")
+BESIDE = ("ladder", "bytes", "diagnosis")
+"""Panes of which one stands beside the tree."""
+
+
+class Came(Message):
+    """Something came from a process."""
+
+    def __init__(self, job: str, reply: Reply) -> None:
+        super().__init__()
+        self.job, self.reply = job, reply
+
+
+class PanesApp(App[None]):
+    """The panes of one capture."""
+
+    CSS_PATH = "browse.tcss"
+    TITLE = "rdmascope browse"
+    ALLOW_SELECT = False
+    ENABLE_COMMAND_PALETTE = True
+
+    def __init__(self, feed: BrowseFeed, where: str = "") -> None:
+        super().__init__()
+        self.feed = feed
+        self.tables: BrowsedTables = feed.open()
+        self.strip = TimeStrip()
+        self.listed = TablePane(self.tables)
+        self.chosen_tree = TreePane("tree", "", "")
+        self.ladder = LadderPane()
+        self.bytes = BytesPane()
+        self.diagnosis = TreePane("diagnosis", "diagnosis", "the capture is being read; then it is diagnosed")
+        self.lower, self.right = Horizontal(id="below"), Vertical(id="beside")
+        self.status_line = Static("", id="status", markup=False)
+        self.narrowing = Narrowing(checked(where, 0) if where else "")
+        self.written_filter = where
+        self.sorts: dict[str, tuple[str, bool]] = {}
+        """Noun -> name of the column that it is sorted by, and whether downwards."""
+        self.filled = {"rpcs", "connections"}
+        """Tables that were asked for."""
+        self.progress: Progress | None = None
+        self.read: ReadToEnd | None = None
+        self.finished: set[str] = set()
+        """Tables that are complete."""
+        self.total = 0
+        self.beside = "ladder"
+        self.below = "tree"
+        """What is shown below the list, where there is room for one pane."""
+        self.zoomed = ""
+        self.remark = ""
+        self._details: Details | None = None
+        self._wanted: tuple[str, int] | None = None
+        """What the details are asked of."""
+        self._found = ""
+        self._pending: Timer | None = None
+        self._stale = False
+        self._goal: tuple[str, int] | None = None
+        """A row to go to, once its table is there."""
+
+    def compose(self) -> ComposeResult:
+        yield self.strip
+        yield self.listed
+        with self.lower:
+            yield self.chosen_tree
+            with self.right:
+                yield self.ladder
+                yield self.bytes
+                yield self.diagnosis
+        yield self.status_line
+        yield Footer()
+
+    def on_mount(self) -> None:
+        with suppress(NotImplementedError, ValueError, RuntimeError):  # Not the main thread's loop.
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().add_signal_handler(number, self.ended_by, number)
+        self.listed.focus()
+        self.fold()
+        self.set_interval(0.5, self._keep_up)
+        self.feed.listen(self._send)
+        self.filled.add("findings")
+
+    def _send(self, job: str, reply: Reply) -> None:
+        self.post_message(Came(job, reply))
+
+    def open_wireshark(self, path: str) -> None:
+        """Of what was written for it."""
+
+    def ended_by(self, number: int) -> None:
+        """A signal that ends: the screen is put back first."""
+        self.exit(return_code=128 + number)
+
+    def on_resize(self) -> None:
+        self.fold()
+
+    def fold(self) -> None:
+        """Show the panes that there is room for."""
+        wide = self.size.width >= WIDE
+        self.set_class(not wide, "narrow")
+        self.set_class(self.size.height < HIGH, "low")
+        zoomed = self.zoomed
+        lower = zoomed in ("", "tree", *BESIDE)
+        self.strip.display = zoomed in ("", "strip")
+        self.listed.display = zoomed in ("", "list")
+        self.lower.display = lower
+        self.chosen_tree.display = zoomed == "tree" or (not zoomed and (wide or self.below == "tree"))
+        self.right.display = zoomed in BESIDE or (not zoomed and (wide or self.below != "tree"))
+        for pane in (self.ladder, self.bytes, self.diagnosis):
+            pane.display = pane.id == self.beside
+        self.listed.layout_of_lines = ListingLayout(self.first_time, max(40, self.size.width - 3))
+        self.listed.refresh()
+
+    @property
+    def first_time(self) -> int:
+        """Nanoseconds since the epoch."""
+        return self.progress.first_time if self.progress is not None else 0
+
+    # What comes from the processes
+
+    def on_came(self, message: Came) -> None:
+        job, reply = message.job, message.reply
+        value = reply.value
+        if reply.problem:
+            self.remark = reply.problem
+            self.notify(reply.problem, severity="error", markup=False)
+        if isinstance(value, TablePart):
+            self._stale = True
+            if value.table == "rpcs" and not len(self.listed.ids):
+                self._keep_up()
+        elif isinstance(value, Progress):
+            self.progress = value
+            self.listed.layout_of_lines = ListingLayout(self.first_time, max(40, self.size.width - 3))
+        elif isinstance(value, ReadToEnd):
+            self._take_read(value)
+        elif isinstance(value, Details):
+            self._take_details(value)
+        elif job == "diagnosis" and value is not None:
+            self.diagnosis.show(value)
+        elif job == "write" and value is not None:
+            self.notify(str(value), title="written", markup=False)
+        elif job == "export" and value is not None:
+            self.open_wireshark(str(value))
+        if job.startswith("fill ") and reply.ended:
+            self.finished.update(job.split()[1:])
+            self._stale = True
+            self._keep_up()
+        self.show_status()
+
+    def _take_read(self, read: ReadToEnd) -> None:
+        if self.read is None:
+            self.read = read
+            self.feed.judge()
+            for words in (read.damage, *read.remarks):
+                if words:
+                    self.remark = words
+                    self.notify(words, severity="warning", markup=False)
+
+    def _take_details(self, details: Details) -> None:
+        if self._wanted != (details.noun, details.number):
+            return
+        again = self._details is not None and self._details.number == details.number
+        self._details = details
+        if not again or details.noun != "rpcs":
+            self.chosen_tree.show(details.nodes)
+            self.bytes.show(details.bytes)
+        empty = "packets are drawn of RPCs" if details.noun != "rpcs" else "reading the packets"
+        self.ladder.show(details.ladder, empty)
+
+    def _keep_up(self) -> None:
+        """Show what has come since."""
+        if self._stale:
+            self._stale = False
+            self.reorder(keep=self.listed.cursor > 0)  # Who is at the top stays there.
+
+    # What is listed
+
+    def reorder(self, keep: bool = False) -> None:
+        """Have the rows looked up, in their order, and the time strip."""
+        noun = self.listed.noun
+        name, down = self.sorts.get(noun, ("", False))
+        column = LISTINGS[noun].sorts.get(name, "")
+        self._look_up(noun, self.narrowing, column, down, keep, self.strip.columns)
+
+    @work(thread=True, exclusive=True, group="order")
+    def _look_up(self, noun: str, narrowing: Narrowing, sort: str, down: bool, keep: bool, columns: int) -> None:
+        tables = self.tables.asked()
+        try:
+            total = tables.count(noun)
+            ids = tables.order(noun, narrowing, sort, down)
+            if get_current_worker().is_cancelled:
+                return
+            self.call_from_thread(self._take_order, noun, ids, total, keep)
+            timeline = tables.timeline(narrowing, columns)
+            if not get_current_worker().is_cancelled:
+                self.call_from_thread(self._take_timeline, timeline)
+        except Exception as error:  # DuckDB's, of a condition that fails on these values.
+            if not get_current_worker().is_cancelled:
+                self.call_from_thread(self._refused, " ".join(str(error).split()))
+
+    def _take_order(self, noun: str, ids: Int64s, total: int, keep: bool) -> None:
+        self.total = total
+        fresh = noun != self.listed.noun or not keep or not len(self.listed.ids)
+        self.listed.show(noun, ids, keep)
+        if self._goal is not None and self._goal[0] == noun:
+            self._reach_goal()
+        elif fresh or self._details is None:
+            self._settle()
+        self.show_status()
+
+    def _take_timeline(self, timeline: CallTimeline | None) -> None:
+        self.strip.show(timeline, self.first_time)
+
+    def _refused(self, problem: str) -> None:
+        filtered, self.written_filter = self.narrowing.where, ""
+        self.narrowing = self.narrowing._replace(where="")
+        self.notify(problem, title="filter", severity="error", markup=False)
+        if filtered:
+            self.reorder()
+
+    def list_noun(self, noun: str) -> None:
+        """Another list."""
+        if noun not in self.filled:
+            self.filled.add(noun)
+            self.feed.fill(noun)
+        self.listed.show(noun, self.listed.ids[:0], False)
+        self.reorder()
+
+    def go_to(self, noun: str, number: int) -> None:
+        """Show a row, wherever it is."""
+        self._goal = noun, number
+        if noun != self.listed.noun:
+            self.list_noun(noun)
+        else:
+            self._reach_goal()
+        self.action_pane("list")
+
+    def _reach_goal(self) -> None:
+        assert self._goal is not None
+        noun, number = self._goal
+        id = self.tables.row_of(noun, "frame" if noun == "packets" else "number", number)
+        place = None if id is None else self.listed.place_of(id)
+        if place is not None:
+            self._goal = None
+            self.listed.move_to(place, max(0, place - self.listed.rows_shown // 2))
+            self._settle()
+        elif id is not None and self.narrowing.condition:
+            self.notify(f"{LISTINGS[noun].singular} {number} does not pass the filter: all are shown now")
+            self.action_all()
+        elif noun in self.finished:
+            self._goal = None
+            self.notify(f"no {LISTINGS[noun].singular} {number} in the list", severity="warning")
+
+    # What is chosen
+
+    @on(LinesPane.Moved)
+    def _moved(self, event: LinesPane.Moved) -> None:
+        if isinstance(event.pane, TablePane):
+            if self._pending is not None:
+                self._pending.stop()
+            self._pending = self.set_timer(SETTLED, self._settle)
+            self.show_status()
+        elif event.pane is self.chosen_tree:
+            self._mark_field()
+
+    def _settle(self) -> None:
+        """Show what the cursor of the list is on."""
+        row = self.listed.chosen
+        noun = self.listed.noun
+        if row is None:
+            self.chosen_tree.say("reading" if noun not in self.finished else f"no {LISTINGS[noun].title}")
+            self.ladder.show(())
+            self.bytes.show(())
+            self._wanted = self._details = None
+            return
+        number = row["frame"] if noun == "packets" else row.get("number") or 0
+        if self._wanted == (noun, number) and noun in ("rpcs", "packets") and self._details is not None:
+            return
+        self._wanted, self._details = (noun, number), None
+        self.chosen_tree.border_title = f"{LISTINGS[noun].singular} {number or self.listed.cursor + 1}"
+        self.chosen_tree.show(row_nodes(noun, row, self.first_time))
+        self.bytes.show(())
+        width = max(60, self.lower.size.width // (2 if self.size.width >= WIDE else 1) - 2)
+        empty = "reading" if noun in ("rpcs", "packets") else "packets are drawn of RPCs"
+        self.ladder.show((), empty)
+        if noun == "rpcs":
+            around = [one["number"] for one in self.listed.around]
+            self.feed.look("rpc", number, around, width, row["path"])
+        elif noun == "packets":
+            self.feed.look("frame", number, width)
+
+    def _mark_field(self) -> None:
+        node = self.chosen_tree.node
+        if node is not None and node.message:
+            self.bytes.mark(node.message, node.start, node.end)
+
+    @on(LinesPane.Chosen)
+    def _into(self, event: LinesPane.Chosen) -> None:
+        node: TreeNode | None = None
+        if isinstance(event.pane, TablePane):
+            row = event.pane.chosen or {}
+            if event.pane.noun == "findings" and row.get("rpc"):
+                self.go_to("rpcs", row["rpc"])
+            else:
+                self.action_pane("tree")
+        elif isinstance(event.pane, TreePane):
+            node = event.pane.node
+            if node is not None and node.goes_to is not None:
+                self.go_to(*node.goes_to)
+            elif node is not None and node.message:
+                self.action_pane("bytes")
+                self._mark_field()
+
+    @on(TimeStrip.Brushed)
+    def _brushed(self, event: TimeStrip.Brushed) -> None:
+        self.narrowing = self.narrowing._replace(first=event.first, last=event.last)
+        self.reorder()
+
+    def show_status(self) -> None:
+        """The line above the footer."""
+        listing = LISTINGS[self.listed.noun]
+        shown_rows, total = self.listed.count, self.total
+        parts = [Text(f"{listing.title} ", "bold")]
+        at = self.listed.cursor + 1 if shown_rows else 0
+        parts.append(
+            Text(f"{count(at)} of {count(shown_rows)}" + (f" ({count(total)})" if total != shown_rows else ""))
+        )
+        if self.written_filter:
+            parts += [Text(" · filter "), shown(self.written_filter, "bold cyan")]
+        if self.narrowing.first is not None:
+            parts += [Text(" · time "), shown(self.strip.title(), "cyan")]
+        if self.listed.noun in self.sorts:
+            name, down = self.sorts[self.listed.noun]
+            parts.append(Text(f" · by {name} {'↓' if down else '↑'}"))
+        if self.listed.marked:
+            parts.append(Text(f" · {count(len(self.listed.marked))} marked", "bold yellow"))
+        if self.listed.noun not in self.finished:
+            parts.append(Text(" · " + self._reading(), "magenta"))
+        elif self.remark:
+            parts += [Text(" · "), shown(self.remark, "red")]
+        self.status_line.update(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"))
+
+    def _reading(self) -> str:
+        progress = self.progress
+        if progress is None or not progress.size or self.read is not None:
+            return "reading"
+        return f"reading, {percent(min(1.0, progress.position / progress.size))}"
+
+    def action_pane(self, name: str) -> None:
+        """Go to a pane, which is shown then."""
+        self.zoomed = name if self.zoomed else ""
+        if name in BESIDE:
+            self.beside = name
+        if name in ("tree", *BESIDE):
+            self.below = name
+        self.fold()
+        self.query_one(f"#{name}").focus()
+
+    def action_all(self) -> None:
+        self.narrowing, self.written_filter = Narrowing(), ""
+        self.strip.clear()
+        self.reorder(keep=True)

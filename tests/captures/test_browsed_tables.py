@@ -1,0 +1,119 @@
+"""Tables of which a window is looked at, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from playbook.commands import EVERYTHING, run
+from rdmascope.captures.browsed_tables import (
+    BrowsedTables,
+    Narrowing,
+    checked,
+    completions,
+    follows,
+)  # fmt: skip
+from rdmascope.captures.database import Database
+from rdmascope.captures.errors import CaptureError
+from rdmascope.captures.session import Session
+from rdmascope.captures.table_pass import table_batches
+from rdmascope.dissect.arrays import Int64s
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowsedTables]:
+    folder = tmp_path_factory.mktemp("tables")
+    names = ("rpcs", "connections", "files", "findings")
+    with closing(BrowsedTables(str(folder))) as found, Database() as other:
+        for part, (name, columns) in enumerate(table_batches(Session(EVERYTHING), dict.fromkeys(names), rows=1)):
+            other.insert(name, columns)
+            other.hand_out(name, found.folder / f"{part}.parquet")
+            found.asked().take_in(name, found.folder / f"{part}.parquet")
+        yield found
+    assert not list(folder.iterdir())
+
+
+def numbers(tables: BrowsedTables, ids: Int64s) -> list[int]:
+    return [row["number"] for row in tables.rows("rpcs", ids)]
+
+
+def test_rows_in_their_order(tables: BrowsedTables) -> None:
+    ids = tables.order("rpcs", Narrowing())
+    assert numbers(tables, ids) == [*range(1, tables.count("rpcs") + 1)]
+    assert numbers(tables, ids[::-1][:3]) == [229, 228, 227]
+    slow = numbers(tables, tables.order("rpcs", Narrowing(), "latency_ns", True))
+    printed = run("rpcs", EVERYTHING, "--sort", "latency").stdout.splitlines()[1:]
+    assert slow[:5] == [int(line.split()[0]) for line in printed][:5]
+
+
+def test_what_belongs_to_the_rpcs_that_are_meant(tables: BrowsedTables) -> None:
+    narrowing = Narrowing(checked("operations like '%OPEN%'", 0))
+    rpcs = numbers(tables, tables.order("rpcs", narrowing))
+    assert 0 < len(rpcs) < 229 and set(rpcs) == tables.numbers(narrowing)
+    findings = tables.rows("findings", tables.order("findings", narrowing))
+    assert findings and {row["rpc"] for row in findings} - {None} <= set(rpcs)
+    assert 0 < len(tables.order("connections", narrowing)) <= tables.count("connections")
+    assert 0 < len(tables.order("files", narrowing)) < tables.count("files")
+
+
+def test_the_timeline_counts_every_rpc_once(tables: BrowsedTables) -> None:
+    timeline = tables.timeline(Narrowing(), 50)
+    assert timeline is not None and len(timeline.intervals) <= 50
+    assert sum(one.calls for one in timeline.intervals) == 229
+    assert all((one.p99 is None) or one.p99 >= (one.median or 0) for one in timeline.intervals)
+    begin, width = timeline.first, timeline.width
+    brushed = Narrowing("", begin, begin + 2 * width)
+    assert len(tables.order("rpcs", brushed)) == sum(one.calls for one in timeline.intervals[:2])
+    assert tables.timeline(brushed, 50) == timeline
+
+
+def test_what_contains_a_text(tables: BrowsedTables) -> None:
+    for text in ("ReadLink", "/sym", "0x34a82abb"):
+        assert 13 in numbers(tables, tables.containing("rpcs", text))
+    assert not len(tables.containing("rpcs", "%"))
+
+
+@pytest.mark.parametrize(
+    "text", ["1; drop table rpcs", "number in (select rpc from findings)", "nothing = 3", "file = 1", "("]
+)
+def test_conditions_that_are_none(text: str) -> None:
+    with pytest.raises(CaptureError):
+        checked(text, 0)
+
+
+def test_completions_can_be_checked(tables: BrowsedTables) -> None:
+    for text in (
+        "cli",
+        "client = ",
+        "READ",
+        "10.77",
+        "/",
+        "state <> 'comp",
+        "latency_ms > 1 and proc",
+        "operations = 'GET",
+    ):
+        found = completions(tables, text)
+        assert found
+        for one in found:
+            if "'" in one:
+                checked(one, 0)
+    assert completions(tables, "path = 'x' and ") == [] and completions(tables, "path = 'no such") == []
+
+
+def test_what_is_followed_passes(tables: BrowsedTables) -> None:
+    (row,) = tables.rows("rpcs", tables.order("rpcs", Narrowing("number = 13")))
+    for _, condition in follows(row):
+        assert 13 in tables.numbers(Narrowing(checked(condition, 0)))
+
+
+def test_replacing(tmp_path: Path) -> None:
+    with closing(BrowsedTables(str(tmp_path))) as found, Database() as other:
+        for _ in range(2):
+            for name, columns in table_batches(Session(EVERYTHING), {"connections": None}, rows=1):
+                other.insert(name, columns)
+            other.hand_out("connections", found.folder / "part")
+            found.take_in("connections", found.folder / "part", replacing=True)
+        assert found.count("connections") == 4

@@ -1,0 +1,445 @@
+"""Every key of ``rdmascope browse``, by what it changes."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from playbook.browsing import Browsing, browse
+from playbook.commands import run
+from rdmascope.cli.browse.keys import KEYS, MOVING, help_text
+from rdmascope.cli.browse.text_panes import BytesPane
+
+SAMPLE = "captures/samples/rxe-nfs-all.pcap.zst"
+
+
+def numbers(b: Browsing) -> list[int]:
+    """Of the RPCs in the list."""
+    rows = (b.app.listed.row(index) for index in range(b.app.listed.count))
+    return [row["number"] for row in rows if row is not None]
+
+
+def test_the_list_has_the_lines_of_rpcs() -> None:
+    async def steps(b: Browsing) -> None:
+        listed = [line.strip() for line in b.lines("list")]
+        printed = [line.strip() for line in run("rpcs", SAMPLE, columns=157).stdout.splitlines()[1:]]
+        assert len(listed) == len(printed) == 229
+        # A pipe gets all operations of a COMPOUND, and the status in a column.
+        assert [line.split()[:5] for line in listed] == [line.split()[:5] for line in printed]
+        assert b.status.startswith("RPCs 1 of 229")
+
+    browse(SAMPLE, steps)
+
+
+def test_moving() -> None:
+    async def steps(b: Browsing) -> None:
+        listed = b.app.listed
+        for keys, place in (
+            (["down"], 1), (["j"], 2), (["up"], 1), (["k"], 0), (["G"], 228), (["g"], 0), (["end"], 228), (["home"], 0),
+            (["pagedown"], listed.rows_shown), (["pageup"], 0), (["space"], listed.rows_shown), (["ctrl+b"], 0),
+            (["ctrl+f"], listed.rows_shown), (["home", "ctrl+d"], listed.rows_shown // 2), (["ctrl+u"], 0),
+        ):  # fmt: skip
+            await b.press(*keys)
+            assert listed.cursor == place, keys
+            assert listed.top <= listed.cursor < listed.top + listed.rows_shown
+        await b.press("right")
+        assert listed.left == 8
+        await b.press("h")
+        assert listed.left == 0
+        await b.press("l", "left")
+        assert listed.left == 0
+
+    browse(SAMPLE, steps)
+
+
+def test_lists_follow_each_other() -> None:
+    async def steps(b: Browsing) -> None:
+        seen = []
+        for _ in range(5):
+            await b.press("tab")
+            await b.until(lambda: b.app.listed.noun in b.app.finished and b.app.listed.count)
+            seen.append((b.app.listed.noun, b.app.listed.count))
+        report = [json.loads(line) for line in run("report", SAMPLE, "--json").stdout.splitlines()]
+        connections = sum(one["type"] == "connection" for one in report)
+        ((files,),) = json.loads(
+            "[[" + run("sql", SAMPLE, "SELECT count(*) FROM files", "--csv").stdout.split()[1] + "]]"
+        )
+        packets = len(run("packets", SAMPLE).stdout.splitlines()) - 1
+        assert seen == [
+            ("packets", packets), ("connections", connections), ("files", files),
+            ("findings", 36), ("rpcs", 229),
+        ]  # fmt: skip
+        await b.press("shift+tab")
+        await b.until(lambda: b.app.listed.noun == "findings" and b.app.listed.count == 36)
+
+    browse(SAMPLE, steps)
+
+
+def test_the_tree_of_an_rpc_is_that_of_show() -> None:
+    async def steps(b: Browsing) -> None:
+        b.app.go_to("rpcs", 13)
+        await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
+        await b.until(lambda: len(b.lines("ladder")) > 1)
+        printed = run("show", SAMPLE, "--rpc", "13").stdout
+        ladder = [line.split()[0] for line in b.lines("ladder")[1:]]
+        assert ladder == ["104", "105", "106", "107", "108", "109", "110"]
+        for line in b.lines("tree"):
+            told = line.strip(" ▾▸→").replace("  RPC-over-RDMA version", "\nRPC-over-RDMA version").split("\n")
+            for part in told:
+                if not part.startswith(("chunk", "reply 0x", "0x")):  # As wide as there is room.
+                    assert part.strip() in printed, part
+        assert "data: /a/long/target/path/for/readlink/test" in " ".join(b.lines("tree"))
+
+    browse(SAMPLE, steps)
+
+
+def test_the_chosen_field_is_marked_in_the_bytes() -> None:
+    async def steps(b: Browsing) -> None:
+        b.app.go_to("rpcs", 13)
+        await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
+        await b.press("2")
+        place = next(at for at, line in enumerate(b.lines("tree")) if "data: /a/long" in line)
+        b.app.chosen_tree.move_to(place)
+        await b.press("enter")
+        pane = b.app.query_one(BytesPane)
+        assert b.app.focused is pane and pane.display
+        assert pane.field == ("reply", 116, 160)
+        line = pane.line(pane.cursor)
+        assert line.plain.startswith("  000070") or line.plain.startswith("  000074")
+        marked = "".join(line.plain[one.start : one.end] for one in line.spans if one.style == "reverse")
+        assert marked.startswith("00") and "2f61" in pane.line(pane.cursor + 1).plain
+
+    browse(SAMPLE, steps)
+
+
+def test_folding_a_tree() -> None:
+    async def steps(b: Browsing) -> None:
+        b.app.go_to("rpcs", 13)
+        await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
+        await b.press("2")
+        tree = b.app.chosen_tree
+        tree.move_to(next(at for at, line in enumerate(b.lines("tree")) if "call's transport header" in line))
+        lines = tree.count
+        await b.press("left")
+        assert tree.count == lines - 9 and tree.line(tree.cursor).plain.startswith("▸")
+        await b.press("enter")
+        assert tree.count == lines
+        await b.press("h", "l")
+        assert tree.count == lines
+        await b.press("l")
+        assert "rdma_xid" in tree.line(tree.cursor).plain
+        await b.press("h")
+        assert "transport header" in tree.line(tree.cursor).plain
+        await b.press("escape")
+        assert b.app.focused is b.app.listed
+
+    browse(SAMPLE, steps)
+
+
+def test_find() -> None:
+    async def steps(b: Browsing) -> None:
+        await b.press("slash")
+        await b.type("readlink")
+        await b.press("enter")
+        await b.until(lambda: b.app.listed.cursor)
+        first = b.app.listed.cursor
+        assert "READLINK" in b.lines("list")[first]
+        await b.press("slash", "enter")
+        await b.until(lambda: b.app.listed.cursor != first)
+        assert "READLINK" in b.lines("list")[b.app.listed.cursor]
+        await b.press("slash")
+        await b.type("nowhere-at-all")
+        await b.press("enter")
+        await b.until(lambda: any("nowhere in this list" in one for one in b.said))
+
+    browse(SAMPLE, steps)
+
+
+def test_filter_passes_what_where_does() -> None:
+    condition = "latency_ms > 44 and operations like '%OPEN%'"
+
+    async def steps(b: Browsing) -> None:
+        expected = [int(line.split()[0]) for line in run("rpcs", SAMPLE, "--where", condition).stdout.splitlines()[1:]]
+        await b.press("f")
+        await b.type(condition)
+        await b.press("enter")
+        await b.until(lambda: b.app.listed.count == len(expected))
+        assert numbers(b) == expected and f"filter {condition}" in b.status
+        await b.press("tab")
+        await b.until(lambda: "packets" in b.app.finished and b.app.listed.count)
+        await b.until(lambda: {(b.app.listed.row(at) or {})["rpc"] for at in range(b.app.listed.count)} == {*expected})
+        await b.press("F")
+        await b.until(lambda: b.app.listed.count > 3000)
+        await b.press("shift+tab")
+        await b.until(lambda: b.app.listed.count == 229)
+
+    browse(SAMPLE, steps)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("latency_mss > 1", "no column"), ("1 = 1; drop table rpcs", "no query"), ("file = 3", "not in this list")],
+)
+def test_a_filter_that_is_none_is_said_where_it_is_typed(text: str, problem: str) -> None:
+    async def steps(b: Browsing) -> None:
+        await b.press("f")
+        await b.type(text)
+        await b.press("enter")
+        assert problem in b.screen() and len(b.app.screen_stack) == 2
+        await b.press("escape")
+        assert len(b.app.screen_stack) == 1 and b.app.listed.count == 229
+
+    browse(SAMPLE, steps)
+
+
+def test_completion() -> None:
+    async def steps(b: Browsing) -> None:
+        def typed() -> str:
+            return b.app.screen.query_one("#typed", Input).value
+
+        await b.press("f")
+        await b.type("laten")
+        await b.press("tab")
+        assert typed() == "latency_us"
+        for wanted, given in (
+            ("client = ", "client = '10.77.0.2'"),
+            ("path = '/hel", "path = '/hello.txt'"),
+            ("READL", "operations GLOB '*READLINK*' OR procedure = 'READLINK'"),
+            ("procedure = 'GETA", "procedure = 'GETATTR'"),
+        ):
+            b.app.screen.query_one("#typed", Input).value = ""
+            await b.type(wanted)
+            await b.press("tab")
+            assert typed() == given
+
+    browse(SAMPLE, steps)
+
+
+def test_sort() -> None:
+    async def steps(b: Browsing) -> None:
+        def latencies() -> list[int]:
+            rows = (b.app.listed.row(at) for at in range(b.app.listed.count))
+            return [row["latency_ns"] for row in rows if row is not None and row["latency_ns"] is not None]
+
+        await b.press("s", "enter")
+        await b.until(lambda: "by latency ↓" in b.status and latencies() == sorted(latencies(), reverse=True))
+        await b.press("s", "enter")
+        await b.until(lambda: "by latency ↑" in b.status and latencies() == sorted(latencies()))
+        assert len(latencies()) > 200
+
+    browse(SAMPLE, steps)
+
+
+def test_next_error_and_finding() -> None:
+    async def steps(b: Browsing) -> None:
+        failed = {int(line.split()[0]) for line in run("rpcs", SAMPLE, "--errors").stdout.splitlines()[1:]}
+        audited = [json.loads(line) for line in run("audit", SAMPLE, "--json", "--examples", "99").stdout.splitlines()]
+        wrong = sorted(failed | {one["rpc"] for one in audited if one["type"] == "finding" and one["rpc"]})
+
+        def chosen() -> int:
+            return int((b.app.listed.chosen or {})["number"])
+
+        for number in wrong[:3]:
+            await b.press("n")
+            await b.until(partial(lambda number: chosen() == number, number))
+        await b.press("N")
+        await b.until(lambda: chosen() == wrong[1])
+
+    browse(SAMPLE, steps)
+
+
+def test_follow() -> None:
+    async def steps(b: Browsing) -> None:
+        b.app.go_to("rpcs", 13)
+        await b.press("x", "enter")
+        await b.until(lambda: b.app.listed.count == 1)
+        assert numbers(b) == [13] and "filter xid = " in b.status
+        await b.press("F")
+        await b.until(lambda: b.app.listed.count == 229)
+        await b.press("x", "down", "enter")
+        await b.until(lambda: 1 <= b.app.listed.count < 229)
+        assert all((b.app.listed.row(at) or {})["path"] == "/sym" for at in range(b.app.listed.count))
+
+    browse(SAMPLE, steps)
+
+
+def test_mark_and_write(tmp_path: Path) -> None:
+    async def steps(b: Browsing) -> None:
+        await b.press("m", "j", "m")
+        assert b.app.listed.marked == {1, 3} and "2 marked" in b.status
+        assert [line[0] for line in b.lines("list")[:4]] == ["◆", " ", "◆", " "]
+        await b.press("m", "M")
+        assert not b.app.listed.marked and "marked" not in b.status
+        b.app.go_to("rpcs", 13)
+        await b.press("m", "w")
+        b.app.screen.query_one("#typed", Input).value = ""
+        await b.type(str(tmp_path / "part.pcapng"))
+        await b.press("enter")
+        await b.until(lambda: any("1 RPC" in one for one in b.said))
+
+    browse(SAMPLE, steps)
+    assert len(run("rpcs", str(tmp_path / "part.pcapng")).stdout.splitlines()) == 2
+
+
+def test_write_what_is_filtered(tmp_path: Path) -> None:
+    async def steps(b: Browsing) -> None:
+        await b.until(lambda: b.app.listed.count == 5)
+        await b.press("w")
+        b.app.screen.query_one("#typed", Input).value = ""
+        await b.type(SAMPLE)
+        await b.press("enter")
+        assert "is there already" in b.screen()
+        b.app.screen.query_one("#typed", Input).value = str(tmp_path / "reads.pcapng")
+        await b.press("enter")
+        await b.until(lambda: any("5 RPCs" in one for one in b.said))
+
+    browse(SAMPLE, steps, where="procedure = 'READ'")
+
+
+def test_wireshark_gets_what_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "wireshark"
+    program.write_text(
+        f'#!/bin/sh\ncp "$2" {tmp_path}/given.pcapng.part\nmv {tmp_path}/given.pcapng.part {tmp_path}/given\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    async def steps(b: Browsing) -> None:
+        await b.press("m", "o")
+        await b.until((tmp_path / "given").exists)
+
+    browse(SAMPLE, steps)
+    assert (tmp_path / "given").read_bytes()[:4] == b"\n\r\r\n"
+
+
+def test_without_wireshark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    async def steps(b: Browsing) -> None:
+        await b.press("o")
+        await b.until(lambda: any("not installed" in one for one in b.said))
+
+    browse(SAMPLE, steps)
+
+
+def test_copy() -> None:
+    async def steps(b: Browsing) -> None:
+        b.app.go_to("rpcs", 13)
+        await b.press("y", "down", "down", "down", "enter")
+        assert b.app.clipboard == str(0x34A82ABB)
+        await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
+        await b.press("2")
+        b.app.chosen_tree.move_to(next(at for at, line in enumerate(b.lines("tree")) if "data: /a/long" in line))
+        await b.press("y", "enter")
+        assert b.app.clipboard == "/a/long/target/path/for/readlink/test"
+
+    browse(SAMPLE, steps)
+
+
+def test_panes_and_zoom() -> None:
+    async def steps(b: Browsing) -> None:
+        for key, name in (
+            ("2", "tree"),
+            ("3", "ladder"),
+            ("4", "bytes"),
+            ("5", "diagnosis"),
+            ("0", "strip"),
+            ("1", "list"),
+        ):
+            await b.press(key)
+            assert b.app.focused is not None and b.app.focused.id == name and b.app.focused.display
+        await b.press("z")
+        assert not b.app.strip.display and not b.app.query_one("#below").display and b.app.listed.display
+        await b.press("4")
+        assert not b.app.listed.display and b.app.query_one("#bytes").display
+        await b.press("z")
+        assert b.app.listed.display and b.app.strip.display
+
+    browse(SAMPLE, steps)
+
+
+def test_brush() -> None:
+    async def steps(b: Browsing) -> None:
+        await b.press("0", "home", "shift+right", "shift+right", "enter")
+        await b.until(lambda: 0 < b.app.listed.count < 229)
+        timeline = b.app.strip.timeline
+        assert timeline is not None
+        assert b.app.listed.count == sum(one.calls for one in timeline.intervals[:3]) and " · time " in b.status
+        await b.press("F")
+        await b.until(lambda: b.app.listed.count == 229)
+        await b.press("G", "enter")
+        await b.until(lambda: b.app.listed.count == timeline.intervals[-1].calls)
+
+    browse(SAMPLE, steps)
+
+
+def test_diagnosis_leads_to_its_evidence() -> None:
+    async def steps(b: Browsing) -> None:
+        assert any("grace period" in line for line in b.lines("diagnosis"))
+        await b.press("5")
+        b.app.diagnosis.move_to(next(at for at, line in enumerate(b.lines("diagnosis")) if "→ RPC 82" in line))
+        await b.press("enter")
+        await b.until(lambda: (b.app.listed.chosen or {})["number"] == 82)
+        assert b.app.focused is b.app.listed
+        await b.press("5")
+        b.app.diagnosis.move_to(next(at for at, line in enumerate(b.lines("diagnosis")) if "frame 1059" in line))
+        await b.press("enter")
+        await b.until(lambda: b.app.listed.noun == "packets" and (b.app.listed.chosen or {}).get("frame") == 1059)
+
+    browse(SAMPLE, steps)
+
+
+def test_a_finding_leads_to_its_rpc() -> None:
+    async def steps(b: Browsing) -> None:
+        await b.press("shift+tab")
+        await b.until(lambda: b.app.listed.noun == "findings" and b.app.listed.count)
+        await b.until(lambda: any("the rule PD-INVALIDATE-AGREED" in line for line in b.lines("tree")))
+        await b.press("enter")
+        await b.until(lambda: b.app.listed.noun == "rpcs" and (b.app.listed.chosen or {}).get("number") == 21)
+
+    browse(SAMPLE, steps)
+
+
+def test_help_theme_and_quit() -> None:
+    async def steps(b: Browsing) -> None:
+        await b.press("question_mark")
+        for key in KEYS:
+            assert key.meaning in b.screen()
+        await b.press("escape")
+        dark = b.app.current_theme.dark
+        await b.press("t")
+        assert b.app.current_theme.dark != dark
+        await b.press("q")
+        assert b.app._exit
+
+    browse(SAMPLE, steps, size=(80, 24))
+
+
+def test_ctrl_c_quits() -> None:
+    async def steps(b: Browsing) -> None:
+        await b.press("ctrl+c")
+        assert b.app._exit
+
+    browse(SAMPLE, steps)
+
+
+def test_help_fits_and_names_every_key() -> None:
+    lines = help_text(KEYS).plain.splitlines()
+    assert len(lines) <= 20 and max(map(len, lines)) <= 76
+    assert len(lines) >= (len(KEYS) + len(MOVING)) // 2
+
+
+def test_every_key_is_in_the_palette() -> None:
+    async def steps(b: Browsing) -> None:
+        offered = [one.title for one in b.app.get_system_commands(b.app.screen)]
+        assert len(offered) == len(KEYS) and all(key.shown in title for key, title in zip(KEYS, offered, strict=True))
+        await b.press("ctrl+p")
+        await b.type("diagnosis")
+        await b.press("enter", "enter")
+        await b.until(lambda: b.app.focused is not None and b.app.focused.id == "diagnosis")
+
+    browse(SAMPLE, steps)
