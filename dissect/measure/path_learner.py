@@ -19,7 +19,7 @@ from ..onc.programs import NFS_CALLBACK
 from ..onc.shapes.flat import FlatFields
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_fields import FieldColumns, FieldReader
-from ..rpcrdma.rpc_table import RpcTable
+from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from ..text_columns import KnownTexts
 from .late_paths import KnownPaths, Pathed, PathedRows
@@ -203,7 +203,7 @@ class PathLearner:
         codes = table.rows["procedure"]
         kinds = {code: naming(*_procedure(table, code)) for code in np.unique(codes).tolist()}
         found = np.isin(codes, [code for code, one in kinds.items() if one.kind == FOUND])
-        columns = self.reader.columns(table, found & table.is_plain, wanted)
+        columns = self.reader.columns(table, found & _usual(table), wanted)
         self._learn_names(table, columns, kinds)
         if self._max_files and len(self.paths) > self._max_files:
             self.paths.forget(self._max_files // 2)
@@ -231,26 +231,25 @@ class PathLearner:
         failed = np.array([one[1] for one in table.names.statuses] or [False])
         places = np.isin(codes, naming_codes).nonzero()[0]
         rows = take(table.rows, places)
-        for place, code, plain, failure, connection, caller, time, handle, name, found in zip(
+        for place, code, usual, failure, connection, caller, time, handle, name, found in zip(
             places.tolist(),
             rows["procedure"].tolist(),
-            table.is_plain[places].tolist(),
+            _usual(table)[places].tolist(),
             failed[rows["status"]].tolist(),
             *(rows[one].tolist() for one in ("connection", "caller", "reply_end")),
             *(columns.columns[one][places].tolist() for one in ("handle", "name", "object")),
             strict=True,
         ):
             rule = kinds[code]
-            if plain and rule.kind == FOUND and found is not None:
+            if usual and rule.kind == FOUND and found is not None:
                 if found and found != handle and handle is not None and name is not None:
                     server = self._server_of(table, connection, caller)
                     self.paths.name(
                         self.paths.file(server, handle), name, self.paths.file(server, found), time, rule.made
                     )
-            elif plain and rule.kind == REMOVES and not failure:
-                if handle is not None and name is not None:
-                    server = self._server_of(table, connection, caller)
-                    self.paths.end(self.paths.file(server, handle), name, time, "removed")
+            elif usual and rule.kind == REMOVES and not failure and handle is not None and name is not None:
+                server = self._server_of(table, connection, caller)
+                self.paths.end(self.paths.file(server, handle), name, time, "removed")
             else:
                 self._learn_singly(table.rpc(place))
 
@@ -293,6 +292,15 @@ class PathLearner:
             endpoints = table.conversation(connection).connection.endpoints
             found = self._servers[key] = endpoints[1 - key[1]].address
         return found
+
+
+WHOLE = [STATES.index(one) for one in ("complete", "error")]
+
+
+def _usual(table: RpcTable) -> NDArray[np.bool_]:
+    """RPCs with both messages whole, about which there is nothing to note: all plain ones, and some objects."""
+    usual: NDArray[np.bool_] = np.isin(table.rows["state"], WHOLE) & (table.rows["flags"] == 0)
+    return usual
 
 
 def is_whole(path: str | None) -> bool:

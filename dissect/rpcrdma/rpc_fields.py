@@ -86,11 +86,12 @@ class FieldReader:
         objects: NDArray[np.bool_] | None = None,
         wanted: frozenset[str] = frozenset(FlatFields._fields),
     ) -> FieldColumns:
-        """The fields of all RPCs of a table whose contents are kept; ``objects``: plain ones whose is asked for;
+        """The fields of all RPCs of a table whose contents are kept; ``objects``: those whose is asked for;
         ``wanted``: fields that are read, where that takes time."""
         found = {name: np.full(len(table), None, object) for name in (*FlatFields._fields, "object")}
         for place, rpc in zip(table.places.tolist(), table.objects, strict=True):
-            for name, value in self.fields(rpc)._asdict().items():
+            asked = objects is not None and bool(objects[place])
+            for name, value in self._found(rpc, asked).items():
                 found[name][place] = value
         if len(table.data) and len(table.plain):
             _Plain(self, table, found, None if objects is None else objects[table.plain], wanted).read()
@@ -98,27 +99,33 @@ class FieldReader:
 
     def fields(self, rpc: Rpc) -> FlatFields:
         """Those of one RPC."""
+        return FlatFields(**self._found(rpc, False))
+
+    def _found(self, rpc: Rpc, asked: bool) -> dict[str, Any]:
+        """The same by their names; ``asked``: and ``object``, where the results were read."""
         call = _message_bytes(rpc, False)
         head = call_head(call.prefix, 0, len(call.prefix)) if call is not None else None
         if call is None or head is None or head[3] is not None or not head[4]:
-            return rpc_fields(rpc)
+            return rpc_fields(rpc)._asdict()
         program, version, procedure, _, body = head
         shape = procedure_shape(program, version, procedure)
         found = dict(_credential(*_credential_at(call.prefix)))
         if shape is None:
-            return FlatFields(**found)
+            return found
         if shape.arguments is not None:
             found |= self.values(shape.arguments, False, call.data, body)
         wanted = results_of(_names(rpc)) - found.keys()
+        if asked:
+            wanted |= {"object"}
         if wanted and shape.results is not None:
             reply = _message_bytes(rpc, True)
             if reply is not None:
                 header = reply_header(reply.prefix, 0, len(reply.prefix))
                 if header is None or header.body < 0:
-                    return rpc_fields(rpc)
-                results = self.values(shape.results, True, reply.data, header.body)
+                    return rpc_fields(rpc)._asdict()
+                results = {"object": b""} | self.values(shape.results, True, reply.data, header.body)
                 found |= {name: value for name, value in results.items() if name in wanted}
-        return FlatFields(**found)
+        return found
 
     def layouts(self, type: XdrType, results: bool) -> Layouts:
         """Of arguments or results."""

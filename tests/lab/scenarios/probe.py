@@ -8,6 +8,7 @@ from ..evidence import Check, equal, lines
 from ..guests import Outcome
 
 SMOKE = ("rxe",)
+KERNELS: list[dict[str, str]] = [{}, {"server": "6.12"}]
 DEADLINE = 600
 
 UNUSUAL = {
