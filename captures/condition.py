@@ -24,7 +24,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import duration
 
 from .errors import CaptureError
-from .rpc_batches import RpcBatches
+from .rpc_batches import RpcBatches, RpcSource
 from .saved import holds_tables
 from .session import Session
 
@@ -156,7 +156,7 @@ class Condition:
             raise
         self._builder = TableBuilder(TABLES["rpcs"], columns)
         self._batches: RpcBatches | None = None
-        self._session: Session | None = None
+        self._session: RpcSource | None = None
         self._names: RpcNames | None = None
         self.passed = self.tried = 0
         """RPCs."""
@@ -180,7 +180,7 @@ class Condition:
         """As given."""
         return " and ".join(one for one in (*self.written, str(self.sugar)) if one)
 
-    def mask(self, table: RpcTable, session: Session) -> NDArray[np.bool_]:
+    def mask(self, table: RpcTable, session: RpcSource) -> NDArray[np.bool_]:
         """Which rows of a table pass.  Raises CaptureError for one that cannot be judged."""
         if not len(table):
             return np.zeros(0, np.bool_)

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rdmascope.dissect.measure.files import FileTable
+from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
-from .session import Session
+
+class RpcSource(Protocol):
+    """Where RPCs come from."""
+
+    @property
+    def first_time(self) -> int:
+        """Nanoseconds; of the first frame, 0 before there is one."""
+
+    @property
+    def path(self) -> str:
+        """What it is called."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Of the files; '' for none."""
+
+    def path_learner(self) -> PathLearner:
+        """Learns the paths of files from RPCs."""
 
 
 class RpcBatches:
@@ -21,7 +40,7 @@ class RpcBatches:
         self,
         names_files: bool,
         names_paths: bool,
-        session: Session,
+        session: RpcSource,
         counts: Callable[[RpcTable], NDArray[np.bool_]] | None = None,
     ) -> None:
         """``names_files``, ``names_paths``: such columns are wanted, which takes the contents of messages.

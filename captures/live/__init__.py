@@ -2,8 +2,8 @@
 
 ``device.py`` finds out what a name stands for, ``filter.py`` says to the kernel which frames to keep, ``source.py``
 has what every source offers, ``ring.py`` takes frames from an interface, ``sniffer.py`` from an adapter whose RDMA
-bypasses the kernel, ``stream.py`` from what another program captures, ``keep.py`` writes them into a bounded set of
-files.
+bypasses the kernel, ``stream.py`` from what another program captures, ``remote.py`` from another host, ``keep.py``
+writes them into a bounded set of files, ``window.py`` those around a moment, for which ``trigger.py`` waits.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from .device import Device, find_device
 from .filter import Filter
 from .keep import Keep, Keeper
+from .remote import RemoteSource
 from .ring import PacketRing
 from .sniffer import Sniffer
 from .source import Drops, Live
@@ -28,6 +29,7 @@ __all__ = [
     "Keeper",
     "Live",
     "PacketRing",
+    "RemoteSource",
     "Sniffer",
     "StreamSource",
     "find_device",
@@ -51,11 +53,17 @@ class CaptureSettings:
 
 
 def open_live(name: str, settings: CaptureSettings) -> Live:
-    """Begin to capture on an interface or RDMA device, or to read a stream; raises CaptureError with the remedy."""
+    """Begin to capture on an interface or RDMA device, here or as HOST:DEVICE elsewhere, or to read a stream.
+
+    Raises CaptureError with the remedy.
+    """
     if is_stream(name):
         return StreamSource(name)
-    device = find_device(name)
     filter = Filter(tuple(settings.ports), settings.all_tcp, settings.tunnels)
+    host, _, there = name.rpartition(":")
+    if host and "/" not in name:
+        return RemoteSource(host.strip("[]"), there, filter, settings.snaplen)
+    device = find_device(name)
     if device.kind == "adapter":
         return Sniffer(device, filter, settings.snaplen)
     return PacketRing(device, filter, settings.snaplen, settings.buffer, settings.promiscuous)

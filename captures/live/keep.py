@@ -36,26 +36,20 @@ class Keep:
     """Seconds of the capture in a file."""
 
 
-class Keeper:
-    """Writes ``keep.path``; a full one is renamed to NAME_NUMBER_TIME, as dumpcap names the files of a ring.
+class RingFiles:
+    """The files of a ring: ``path`` is being written, full ones are NAME_NUMBER_TIME, as dumpcap names them.
 
-    The names read as one capture: ``rdmascope report NAME*.pcapng``.  Files of an earlier run are the ring's first
-    ones: its last file gets its number and time, too, and the numbers go on.
+    What an earlier run left under these names belongs to it: its last file gets a number, too, and the numbers go on.
     """
 
-    def __init__(self, keep: Keep, live: Live, application: str) -> None:
-        self.path = keep.path
-        self._keep = keep
-        self._live = live
-        self._application = application
+    def __init__(self, path: str, files: int) -> None:
+        """Raises CaptureError.  ``files``: how many there are at most, that being written included."""
+        self.path = path
+        self._files = files
         self._full: deque[str] = deque()
         self._number = 0
         self.removed = 0
-        """Files."""
-        self._file: BinaryIO
-        self._writer: PcapngWriter
         self._resume()
-        self._open()
 
     def _resume(self) -> None:
         """Take the files of an earlier run into the ring.  Raises CaptureError."""
@@ -68,26 +62,55 @@ class Keeper:
             self._full.extend(name for _, name in numbered)
             self._number = numbered[-1][0] if numbered else 0
             if path.is_file() and (first := _first_time(self.path)) is not None:
-                self._add(first)
-            self._remove()
+                self.add(first)
+            self.remove()
         except OSError as error:
             raise CaptureError(f"{self.path}: {error.strerror}") from None
 
+    def add(self, began: int) -> str:
+        """Give the full file its name; ``began``: the time of its first frame, in ns."""
+        self._number += 1
+        stem, extension = os.path.splitext(self.path)
+        name = f"{stem}_{self._number:05d}_{datetime.fromtimestamp(began // SECOND, UTC):%Y%m%d%H%M%S}{extension}"
+        os.replace(self.path, name)
+        self._full.append(name)
+        return name
+
+    def remove(self) -> None:
+        """The oldest, where there is no room for the next."""
+        while len(self._full) >= self._files:
+            os.unlink(self._full.popleft())
+            self.removed += 1
+
+
+class Keeper:
+    """Writes ``keep.path``; a full one is renamed, see ``RingFiles``.
+
+    The names read as one capture: ``rdmascope report NAME*.pcapng``.
+    """
+
+    def __init__(self, keep: Keep, live: Live, application: str) -> None:
+        self.path = keep.path
+        self._keep = keep
+        self._live = live
+        self._application = application
+        self._file: BinaryIO
+        self._writer: PcapngWriter
+        self._ring = RingFiles(keep.path, keep.files)
+        self._open()
+
+    @property
+    def removed(self) -> int:
+        """Files."""
+        return self._ring.removed
+
     def _open(self) -> None:
         live = self._live
-        self._file = open_output(self._keep.path, ())
+        self._file, self._writer = open_pcapng(self._keep.path, live, self._application)
         self._size = 0
         self._began = self._last = 0
         # Every file tells of its own time only.
         self._before = live.received, live.dropped
-        self._writer = PcapngWriter(
-            self._file,
-            live.link_type,
-            live.snaplen,
-            name=live.device.interface or live.device.name,
-            filter=live.words,
-            application=self._application,
-        )
 
     def write(self, batch: FrameBatch) -> None:
         """Raises CaptureError where the disk does not take it."""
@@ -115,22 +138,9 @@ class Keeper:
     def _turn(self) -> None:
         """Close a full file, give it its name, and remove what is too old."""
         self._finish()
-        self._add(self._began)
-        self._remove()
+        self._ring.add(self._began)
+        self._ring.remove()
         self._open()
-
-    def _add(self, began: int) -> None:
-        """Give the full file its name; ``began``: the time of its first frame, in ns."""
-        self._number += 1
-        stem, extension = os.path.splitext(self.path)
-        name = f"{stem}_{self._number:05d}_{datetime.fromtimestamp(began // SECOND, UTC):%Y%m%d%H%M%S}{extension}"
-        os.replace(self.path, name)
-        self._full.append(name)
-
-    def _remove(self) -> None:
-        while len(self._full) >= self._keep.files:
-            os.unlink(self._full.popleft())
-            self.removed += 1
 
     def _finish(self) -> None:
         live = self._live
@@ -145,6 +155,14 @@ class Keeper:
             self._finish()
         except OSError as error:
             raise CaptureError(f"{self._keep.path}: {error.strerror}") from None
+
+
+def open_pcapng(path: str, live: Live, application: str) -> tuple[BinaryIO, PcapngWriter]:
+    """A file for frames of a live capture.  Raises CaptureError."""
+    file = open_output(path, ())
+    name = live.device.interface or live.device.name
+    writer = PcapngWriter(file, live.link_type, live.snaplen, name=name, filter=live.words, application=application)
+    return file, writer
 
 
 def _first_time(path: str) -> int | None:

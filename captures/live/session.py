@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import select
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Protocol
@@ -17,6 +18,7 @@ from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.live_window import LiveWindow
+from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.measure.pnfs import DataServers
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents
@@ -33,6 +35,7 @@ from .device import trouble_of
 from .keep import Keeper
 from .source import Live
 from .stream import STREAM, StreamEnded
+from .trigger import Trigger
 
 WAIT = 50
 """Milliseconds that a frame may wait for others."""
@@ -47,6 +50,8 @@ TIDY = 60
 """Seconds between two searches for memory that can be given back."""
 LOOKS = 0.5
 """Seconds between two looks whether the device is still there."""
+MAX_FILES = 1 << 17
+"""Whose names are remembered."""
 EXAMPLES = 3
 """Findings of a rule at an end that are given, as the audit does."""
 BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
@@ -56,14 +61,22 @@ BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
 class Ending:
     """Why the capture is over; it is not while that is ''.
 
-    A signal's name, 'duration', 'count', 'finding', 'quit', 'end' (of a stream) or 'error'.
+    A signal's name, 'duration', 'count', 'finding', 'trigger', 'quit', 'end' (of a stream) or 'error'.
     """
 
-    why = ""
+    def __init__(self) -> None:
+        self.why = ""
+        self.others: list[Ending] = []
+        """Those of captures that run beside it, and end with it."""
 
     def because(self, why: str) -> None:
-        """The first reason counts."""
-        self.why = self.why or why
+        """The first reason counts; '' is none.  The end of one stream, and an error, end no other capture."""
+        if self.why or not why:
+            return
+        self.why = why
+        if why not in ("end", "error"):
+            for other in self.others:
+                other.because(why)
 
 
 class Display(Protocol):
@@ -85,7 +98,7 @@ class LiveSession:
         options: Options,
         *,
         wanted: int | None = None,
-        until: frozenset[str] = frozenset(),
+        trigger: Trigger | None = None,
         ending: Ending | None = None,
         on_rpcs: Callable[[list[Rpc]], None] | None = None,
         on_finding: Callable[[Finding], None] | None = None,
@@ -99,7 +112,7 @@ class LiveSession:
             live: where the frames come from.
             options: of the analysis; ``bounded`` keeps its memory within bounds.
             wanted: end after so many RPCs.
-            until: rules that end it when they are found broken.
+            trigger: what is waited for, and what is done then.
             ending: ends it from outside.
             on_rpcs: is given RPCs as they end; without it ``recent`` has the latest.
             on_finding: is given the first findings of each rule at each end.
@@ -130,7 +143,8 @@ class LiveSession:
         self.rpcs = self.failed = 0
         self._on_rpcs, self._on_finding, self._on_turn = on_rpcs, on_finding, on_turn
         self._wanted = wanted
-        self._until = until
+        self.trigger = trigger
+        self.paths = ("",)
         self.began = time.monotonic()
         self.seconds = 0.0
         self._tidied = self._looked = self._came = self.began
@@ -138,6 +152,15 @@ class LiveSession:
         """Why nothing can come of the device now; '' where something can."""
         self._on_trouble = on_trouble
         self.kernel = kernel
+
+    @property
+    def first_time(self) -> int:
+        """Nanoseconds; of the first frame, 0 before there is one."""
+        return self.analyzer.first_time or 0
+
+    def path_learner(self) -> PathLearner:
+        """One with bounded memory."""
+        return PathLearner(max_files=MAX_FILES)
 
     @property
     def now(self) -> int:
@@ -168,7 +191,7 @@ class LiveSession:
                     self.ending.because("duration")
             if self.kernel is not None:
                 self.kernel.read_again()
-            if self.ending.why not in ("count", "finding"):
+            if self.ending.why not in ("count", "finding", "trigger"):
                 self._take_rest()
         except StreamEnded:
             self.ending.because("end")
@@ -205,6 +228,8 @@ class LiveSession:
         if gone:
             self._evict(gone)
         self._give_findings()
+        if self.trigger is not None:
+            self.ending.because(self.trigger.over(self.now))
         if self._on_turn is not None:
             self._on_turn()
         self.seconds = time.monotonic() - self.began
@@ -224,6 +249,8 @@ class LiveSession:
         self._came = time.monotonic()
         if self.keeper is not None:
             self.keeper.write(batch)
+        if self.trigger is not None:
+            self.trigger.write(batch)
         self._ended(self.analyzer.feed(batch))
 
     def _ended(self, rpcs: list[Rpc]) -> None:
@@ -244,6 +271,8 @@ class LiveSession:
         if self.kernel is not None:
             self.kernel.add(RpcTable(rpcs))
         self.failed += sum(rpc.failed for rpc in rpcs)
+        if self.trigger is not None:
+            self.trigger.judge(RpcTable(rpcs), self)
         if self._on_rpcs is not None:
             self._on_rpcs(rpcs)
         else:
@@ -269,6 +298,8 @@ class LiveSession:
             self.live.count()
         if self.kernel is not None:
             self.kernel.note(self.analyzer.conversations, lossy=self.live.dropped > 0)
+        if self.trigger is not None:
+            self.trigger.close()
         if self.keeper is not None:
             self.keeper.close()
         gc.enable()
@@ -284,8 +315,8 @@ class LiveSession:
         self.last_found[id] = finding
         if self._on_finding is not None and tally.violated <= EXAMPLES:
             self._waiting.append(finding)
-        if id in self._until:
-            self.ending.because("finding")
+        if self.trigger is not None:
+            self.trigger.found(finding)
 
     def _give_findings(self) -> None:
         while self._waiting and self._on_finding is not None:
@@ -305,6 +336,8 @@ class LiveSession:
     def record(self) -> Record:
         """How the capture itself went."""
         live = self.live
+        around = self.trigger.keeper if self.trigger is not None else None
+        keepers = [one for one in (self.keeper, around) if one is not None]
         return record(
             "live",
             device=live.device.name,
@@ -318,12 +351,38 @@ class LiveSession:
             kernel_dropped=live.dropped,
             rpcs=self.rpcs,
             findings=self.findings,
+            triggers=self.trigger.happened if self.trigger is not None else None,
             rules_broken={finding.rule.id: times for finding, times in self.breaches()},
             evicted_connections=self.analyzer.evicted.connections,
-            files_removed=self.keeper.removed if self.keeper is not None else None,
+            files_removed=sum(keeper.removed for keeper in keepers) if keepers else None,
             ended_by=self.ending.why,
             error=None if self.damage is None else str(self.damage),
         )
+
+
+def run_together(sessions: Sequence[LiveSession], duration: int | None) -> None:
+    """Several captures at once, each with its own clock, analysis and report, until all of them have ended.
+
+    What one raises is raised when all have ended.
+    """
+    for one in sessions:
+        one.ending.others += [other.ending for other in sessions if other is not one]
+    raised: list[BaseException] = []
+
+    def run(session: LiveSession) -> None:
+        try:
+            session.run(duration)
+        except BaseException as error:  # It is raised again below.
+            raised.append(error)
+            session.ending.because("quit")
+
+    threads = [threading.Thread(target=run, args=(one,)) for one in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]
 
 
 def bounded(options: Options) -> Options:

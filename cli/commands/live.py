@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import click
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.kernel_counters import RunningCounters
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, open_live
-from rdmascope.captures.live.session import Ending, LiveSession, bounded
+from rdmascope.captures.live.session import MAX_FILES, Ending, LiveSession, bounded, run_together
+from rdmascope.captures.live.trigger import Trigger, Wanted
+from rdmascope.captures.live.window import Surroundings, WindowKeeper
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import matching_rules
 from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.records.audit import finding_record
 from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.units import moment
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..options import DURATION
@@ -30,13 +35,17 @@ from ..views.dashboard import Dashboard
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look, capture_view
 from .report_output import print_page, print_records
 
+if TYPE_CHECKING:
+    from rdmascope.captures.condition import Condition
+
 SECOND = 1_000_000_000
-MAX_FILES = 1 << 17
-"""Whose names are remembered."""
+BEFORE, AFTER = 30 * SECOND, 5 * SECOND
+"""What is kept around a moment."""
 
 
 @click.command("live")
-@click.argument("device", metavar="DEVICE")
+@click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
+@click.option("--remote", metavar="HOST", help="DEVICE is of that host, whose tcpdump is run over ssh.")
 @click.option("--json", "as_json", is_flag=True, help="RPCs and findings as they happen, one JSON object a line.")
 @click.option("--duration", type=DURATION, metavar="TIME", help="End after 10s, 500ms, 90.")
 @click.option("--count", "wanted", type=click.IntRange(1), metavar="N", help="End after N RPCs.")
@@ -48,6 +57,26 @@ MAX_FILES = 1 << 17
     metavar="[RULE]",
     help="End with status 1 when a rule, or this one (V1-READ* for all that begin so), is violated.",
 )
+@click.option(
+    "--until-slower-than",
+    "slower",
+    type=DURATION,
+    metavar="TIME",
+    help="End with status 1 after an RPC slower than 50ms.",
+)
+@click.option(
+    "--until",
+    "conditions",
+    multiple=True,
+    metavar="SQL",
+    help="End with status 1 after an RPC of which this is true, a condition as those of --where (docs/filters.md).",
+)
+@click.option("--every", is_flag=True, help="Go on after it, until it happens again.")
+@click.option(
+    "--before", type=DURATION, metavar="TIME", help="With --write: keep only packets from so long before it.  [30s]"
+)
+@click.option("--after", type=DURATION, metavar="TIME", help="With --write: and so long after it.  [5s]")
+@click.option("--exec", "program", metavar="CMD", help="Run a command when it has happened and its packets are kept.")
 @click.option("--write", "path", metavar="FILE", help="Keep the packets, too, as pcapng.")
 @click.option(
     "--ring-size",
@@ -84,11 +113,18 @@ MAX_FILES = 1 << 17
 @click.pass_context
 def command(
     ctx: click.Context,
-    device: str,
+    devices: tuple[str, ...],
+    remote: str | None,
     as_json: bool,
     duration: int | None,
     wanted: int | None,
     until: str | None,
+    slower: int | None,
+    conditions: tuple[str, ...],
+    every: bool,
+    before: int | None,
+    after: int | None,
+    program: str | None,
     path: str | None,
     ring_size: int,
     ring_files: int,
@@ -111,7 +147,9 @@ def command(
 
     DEVICE is a network interface (or "any"), an rxe or siw device, which stands for its interface, or an mlx5 adapter,
     whose RDMA bypasses the kernel and is captured by tcpdump.  Or it is a stream: - for standard input, or a named pipe
-    that another program writes a capture into.
+    that another program writes a capture into.  HOST:DEVICE is captured by tcpdump on that host, over ssh, which must
+    need no password; so is DEVICE with --remote HOST.  Several DEVICEs are several capture points: each is analysed and
+    reported by itself, for their clocks differ.
 
     Example: what is this client doing?
 
@@ -136,9 +174,19 @@ def command(
           jq -r 'select(.type == "rpc" and .failed) | .status'
       $ rdmascope live eth0 --until-finding V1-CREDIT* --write trouble.pcapng
 
+    Once in a while something is slow.  Wait for it, with the packets from 30 s before it to 5 s after it:
+
+    \b
+      $ rdmascope live eth0 --until-slower-than 50ms --before 30s
+          --write slow.pcapng
+      $ rdmascope live eth0 --until "status = 'NFS4ERR_DELAY'" --every
+          --before 10s --write delay.pcapng --exec 'logger $RDMASCOPE_FILE'
+
     \b
     What passes another host:
       $ ssh host tcpdump -i eth0 -U -w - udp port 4791 | rdmascope live -
+      $ rdmascope live --remote host eth0
+      $ rdmascope live rxe0 host:eth0 --json
 
     A filter in the kernel keeps RoCE (UDP port 4791, EtherType 0x8915) and, of TCP, port 20049 and those of --port,
     where iWARP is looked for.  The kernel drops what this program is too slow for; the count is always shown.  Memory
@@ -155,64 +203,124 @@ def command(
     With --json, while it happens:
       rpc      one RPC, as in "rdmascope rpcs"
       finding  one finding, as in "rdmascope audit", at most 3 per rule and end
+      trigger  what --until and its like waited for, and the file with its packets
     and at the end all records of "rdmascope report", and one
       live     device, filter, frames, what was dropped, why it ended
     """
     if path == "-":
         raise click.UsageError("--write: name a file: standard output has the report", ctx)
-    if path and is_stream(device):
+    around = before is not None or after is not None
+    if path and any(map(is_stream, devices)) and not around:
         raise click.UsageError("--write keeps what is captured here; of a stream, tee keeps a copy", ctx)
+    if around and path is None:
+        raise click.UsageError("--before and --after say what --write keeps: name a file", ctx)
+    waits = bool(until or conditions or slower is not None)
+    if not waits and (every or around or program is not None):
+        words = "--every, --before, --after and --exec go with --until, --until-slower-than or --until-finding"
+        raise click.UsageError(words, ctx)
     rules = matching_rules(until) if until else frozenset()
     options = bounded(analyzer_options(ports, force))
     settings = CaptureSettings(
         tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, buffer << 20, not no_promiscuous
     )
     keep = Keep(path, ring_size * 1_000_000, ring_files, ring_time / SECOND if ring_time else None) if path else None
-    ending = Ending()
-    shown = sys.stdout.isatty() and not as_json
-    try:
-        with stoppable(ending), closing(open_live(device, settings)) as live:
-            session = LiveSession(
-                live,
-                options,
-                wanted=wanted,
-                until=rules,
-                ending=ending,
-                on_rpcs=partial(_print_rpcs, learner=PathLearner(max_files=MAX_FILES)) if as_json else None,
-                on_finding=_print_finding if as_json else None,
-                on_turn=sys.stdout.flush,
-                kernel=RunningCounters(mount, nfsd) if mount is not None or nfsd else None,
-                on_trouble=None if shown else lambda words: complain(f"{live.device}: {words}"),
+    if remote is not None:
+        devices = tuple(f"{remote}:{device}" for device in devices)
+    if len(devices) > 1 and (path or mount or nfsd):
+        raise click.UsageError("--write, --mount and --nfsd go with one DEVICE", ctx)
+    shown = sys.stdout.isatty() and not as_json and len(devices) == 1
+    application = f"rdmascope {version('rdmascope')}"
+
+    def opened(device: str, stack: ExitStack) -> LiveSession:
+        condition = stack.enter_context(closing(_condition(conditions))) if conditions else None
+        live = stack.enter_context(closing(open_live(device, settings)))
+        named = {"file": str(live.device)} if len(devices) > 1 else {}
+        trigger = None
+        if waits:
+            keeper = None
+            if around and path is not None:
+                window = Surroundings(path, before or BEFORE, after or AFTER, ring_size * 1_000_000, ring_files)
+                keeper = WindowKeeper(window, live, application, numbered=every)
+            trigger = Trigger(
+                Wanted(slower, condition, rules),
+                every=every,
+                command=program,
+                keeper=keeper,
+                on_trigger=partial(_print_trigger, named) if as_json else None if shown else _complain_of,
             )
-            if live.device.note:
-                complain(live.device.note)
-            if not (as_json or path or wanted or duration or until or sys.stdout.isatty()):
+        session = LiveSession(
+            live,
+            options,
+            wanted=wanted,
+            trigger=trigger,
+            ending=Ending(),
+            on_rpcs=partial(_print_rpcs, named, PathLearner(max_files=MAX_FILES)) if as_json else None,
+            on_finding=partial(_print_finding, named) if as_json else None,
+            on_turn=sys.stdout.flush,
+            kernel=RunningCounters(mount, nfsd) if mount is not None or nfsd else None,
+            on_trouble=None if shown else lambda words: complain(f"{live.device}: {words}"),
+        )
+        if live.device.note:
+            complain(live.device.note)
+        if keep is not None and not around:
+            session.keeper = Keeper(keep, live, application)
+        return session
+
+    ending = Ending()
+    try:
+        with stoppable(ending), ExitStack() as stack:
+            sessions = [opened(device, stack) for device in devices]
+            ending.others = [one.ending for one in sessions]
+            if not (as_json or path or wanted or duration or waits or sys.stdout.isatty()):
                 complain("standard output is no terminal: the report comes with Ctrl-C")
-            if keep is not None:
-                session.keeper = Keeper(keep, live, f"rdmascope {version('rdmascope')}")
-            if not shown:
-                session.run(duration)
+            if len(sessions) > 1:
+                run_together(sessions, duration)
+            elif not shown:
+                sessions[0].run(duration)
             else:
                 look = Look(sort, sort_connections, pause)
-                with Dashboard(session, look, connection) as dashboard:
-                    session.run(duration, dashboard)
+                with Dashboard(sessions[0], look, connection) as dashboard:
+                    sessions[0].run(duration, dashboard)
     except CaptureError as error:
         raise click.ClickException(str(error)) from None
-    _report(session, as_json)
-    if session.damage is not None:
-        complain(str(session.damage))
+    for session in sessions:
+        _report(session, as_json)
+    for session in sessions:
+        if session.damage is not None:
+            complain(str(session.damage))
+    if any(session.damage is not None for session in sessions):
         ctx.exit(EXIT_BAD_INPUT)
-    if ending.why == "finding":
+    if not every and any(one.trigger is not None and one.trigger.happened for one in sessions):
         ctx.exit(EXIT_FOUND)
 
 
-def _print_rpcs(rpcs: list[Rpc], learner: PathLearner) -> None:
+def _condition(conditions: tuple[str, ...]) -> Condition:
+    """Raises CaptureError for one that cannot be judged."""
+    from rdmascope.captures.condition import Condition
+
+    try:
+        return Condition(conditions)
+    except CaptureError as error:
+        raise CaptureError(str(error).replace("--where", "--until", 1)) from None
+
+
+def _complain_of(trigger: Record) -> None:
+    what = f"RPC {trigger['rpc']}" if trigger["rpc"] else trigger["rule"]
+    kept = f"; its packets: {trigger['file']}" if trigger["file"] else ""
+    complain(f"{moment(trigger['time_ns'])}: {what}: {trigger['words']}{kept}")
+
+
+def _print_rpcs(beside: Record, learner: PathLearner, rpcs: list[Rpc]) -> None:
     for named in learner.named(RpcTable(rpcs)):
-        print_json(rpc_record(named.rpc, named.fields, named.path()))
+        print_json({**rpc_record(named.rpc, named.fields, named.path()), **beside})
 
 
-def _print_finding(finding: Finding) -> None:
-    print_json(finding_record(finding))
+def _print_finding(beside: Record, finding: Finding) -> None:
+    print_json({**finding_record(finding), **beside})
+
+
+def _print_trigger(beside: Record, trigger: Record) -> None:
+    print_json({**trigger, **beside})
 
 
 def _report(session: LiveSession, as_json: bool) -> None:

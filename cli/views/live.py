@@ -31,7 +31,7 @@ NARROW = 60
 ROOMY = 36
 """From this many lines on, sections stand apart."""
 ENDS = {"SIGINT": "Ctrl-C", "SIGTERM": "SIGTERM", "duration": "--duration", "count": "--count"}
-ENDS |= {"end": "the end of the stream", "finding": "a finding", "quit": "q", "error": "an error"}
+ENDS |= {"end": "the end of the stream", "finding": "a finding", "trigger": "--until", "quit": "q", "error": "an error"}
 LEVELS = {"MUST": "bold red", "SHOULD": "yellow", "STATED": "cyan"}
 
 OPERATION_ORDERS: dict[str, Callable[[BusyProcedure], Any]] = {

@@ -71,6 +71,7 @@ VERSIONS = {
     "throughput": 1,
     "transfer": 2,
     "transport": 3,
+    "trigger": 1,
     "undecoded": 1,
     "verdict": 2,
     "verification": 1,
