@@ -36,7 +36,7 @@ for version in 4.1 3; do
   mv /mnt/second /mnt/dir/moved
   ! rmdir /mnt/dir
   status=0
-  dd if=/dev/zero of=/mnt/full bs=1M count=12 2>/tmp/full || status=$?
+  dd if=/dev/zero of=/mnt/full bs=1M count=12 oflag=direct 2>/tmp/full || status=$?
   fact full $version "$status $(grep -c 'No space left' /tmp/full)"
   rm -r /mnt/dir /mnt/small /mnt/link /mnt/full
   fact left $version "$(ls /mnt | tr '\n' ' ')"
