@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
@@ -31,9 +30,8 @@ from .interface import (
     RegisteredMemory,
     VerbsError,
 )
+from .outgoing_work import MAX_SENDS, OutgoingWork
 
-_SENDS = 192
-"""Work requests in flight."""
 _SEND_SIZE = 8192
 """Bytes of a send buffer; a longer message has its memory registered for itself."""
 _FIRST_WORK = 1 << 20
@@ -113,11 +111,9 @@ class QueuePair:
         """The event channel of this connection alone; None: it is a listener's."""
         self._verbs = verbs
         self._number = _FIRST_WORK
-        self._work: dict[int, Callable[[], Event | None]] = {}
-        self._posted = 0
-        """Work requests in the send queue."""
-        self._waiting: deque[Any] = deque()
-        """Those that it had no room for, oldest first."""
+        self._work: dict[int, tuple[int, Callable[[], Event | None]]] = {}
+        """Bytes registered for it, and what to do when it is done."""
+        self._outgoing = OutgoingWork()
         self._memory: list[DeviceMemory] = []
         self._lost = ""
         self._closed = False
@@ -132,15 +128,15 @@ class QueuePair:
         with new_descriptor("infinibandevent") as found:
             self._channel = CompChannel(self._context)
         self.descriptor = found[0]
-        self._queue = CQ(self._context, parameters.receives + _SENDS + 8, None, self._channel, 0)
-        capacity = QPCap(max_send_wr=_SENDS, max_recv_wr=parameters.receives, max_send_sge=1, max_recv_sge=1)
+        self._queue = CQ(self._context, parameters.receives + MAX_SENDS + 8, None, self._channel, 0)
+        capacity = QPCap(max_send_wr=MAX_SENDS, max_recv_wr=parameters.receives, max_send_sge=1, max_recv_sge=1)
         wanted = QPInitAttr(qp_type=ib.IBV_QPT_RC, scq=self._queue, rcq=self._queue, cap=capacity)
         self._pair = QP(self._domain, wanted, QPAttr())
         self.number = int(self._pair.qp_num)
         self._receive_size = parameters.receive_size
         self._receives = MR(self._domain, parameters.receives * parameters.receive_size, ib.IBV_ACCESS_LOCAL_WRITE)
-        self._sends = MR(self._domain, _SENDS * _SEND_SIZE, ib.IBV_ACCESS_LOCAL_WRITE)
-        self._free = list(range(_SENDS))
+        self._sends = MR(self._domain, MAX_SENDS * _SEND_SIZE, ib.IBV_ACCESS_LOCAL_WRITE)
+        self._free = list(range(MAX_SENDS))
         self.step(ib.IBV_QPS_INIT)
         for slot in range(parameters.receives):
             self._post_receive(slot)
@@ -184,7 +180,7 @@ class QueuePair:
             return None
         request = SendWR(self._next(lambda: bound.append(True)), opcode=ib.IBV_WR_BIND_MW)
         request.set_bind_wr(window, MWBindInfo(memory.region, memory.address, memory.length, access))
-        self._post(request)
+        self._outgoing.submit(0, lambda: self._post(request))
         self._verbs.until(lambda: bool(bound) or self.gone, self._verbs.now() + _BIND_TIME)
         if not bound:
             return None
@@ -199,46 +195,61 @@ class QueuePair:
 
     def send(self, data: bytes, invalidate: int | None = None) -> None:
         self._alive()
-        if len(data) <= _SEND_SIZE and self._free:
-            slot = self._free.pop()
-            region, at = self._sends, slot * _SEND_SIZE
-            number = self._next(lambda: self._free.append(slot))
-        else:
-            region, at = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE), 0
-            number = self._next(region.close)
-        region.write(data, len(data), at)
-        place = SGE(region.buf + at, len(data), region.lkey)
-        if invalidate is None:
-            self._post(SendWR(number, opcode=ib.IBV_WR_SEND, num_sge=1, sg=[place]))
-        else:
-            opcode = ib.IBV_WR_SEND_WITH_INV
-            self._post(SendWR(number, opcode=opcode, num_sge=1, sg=[place], imm_data=invalidate))
+        number = self._next(lambda: None)
+
+        def start() -> None:
+            if len(data) <= _SEND_SIZE and self._free:
+                slot = self._free.pop()
+                region, at = self._sends, slot * _SEND_SIZE
+                self._work[number] = 0, lambda: self._free.append(slot)
+            else:
+                region, at = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE), 0
+                self._work[number] = 0, region.close
+            region.write(data, len(data), at)
+            place = SGE(region.buf + at, len(data), region.lkey)
+            if invalidate is None:
+                self._post(SendWR(number, opcode=ib.IBV_WR_SEND, num_sge=1, sg=[place]))
+            else:
+                opcode = ib.IBV_WR_SEND_WITH_INV
+                self._post(SendWR(number, opcode=opcode, num_sge=1, sg=[place], imm_data=invalidate))
+
+        self._outgoing.submit(0, start)
 
     def read(self, handle: int, address: int, length: int) -> int:
         self._alive()
-        # On iWARP the answer to a Read is a tagged message, for which the memory must be writable from outside.
-        region = self._region(length, ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_WRITE)
+        number = self._next(lambda: None)
 
-        def finished() -> Event:
-            data = bytes(region.read(length, 0))
-            region.close()
-            return RdmaFinished(self, number, data)
+        def start() -> None:
+            # On iWARP the answer to a Read is a tagged message, for which the memory must be writable from outside.
+            region = self._region(length, ib.IBV_ACCESS_LOCAL_WRITE | ib.IBV_ACCESS_REMOTE_WRITE)
 
-        number = self._next(finished)
-        self._rdma(number, ib.IBV_WR_RDMA_READ, SGE(region.buf, length, region.lkey), handle, address)
+            def finished() -> Event:
+                data = bytes(region.read(length, 0))
+                region.close()
+                return RdmaFinished(self, number, data)
+
+            self._work[number] = length, finished
+            self._rdma(number, ib.IBV_WR_RDMA_READ, SGE(region.buf, length, region.lkey), handle, address)
+
+        self._outgoing.submit(length, start)
         return number
 
     def write(self, handle: int, address: int, data: bytes) -> int:
         self._alive()
-        region = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE)
-        region.write(data, len(data))
+        number = self._next(lambda: None)
 
-        def finished() -> Event:
-            region.close()
-            return RdmaFinished(self, number)
+        def start() -> None:
+            region = self._region(len(data), ib.IBV_ACCESS_LOCAL_WRITE)
+            region.write(data, len(data))
 
-        number = self._next(finished)
-        self._rdma(number, ib.IBV_WR_RDMA_WRITE, SGE(region.buf, len(data), region.lkey), handle, address)
+            def finished() -> Event:
+                region.close()
+                return RdmaFinished(self, number)
+
+            self._work[number] = len(data), finished
+            self._rdma(number, ib.IBV_WR_RDMA_WRITE, SGE(region.buf, len(data), region.lkey), handle, address)
+
+        self._outgoing.submit(len(data), start)
         return number
 
     @property
@@ -304,9 +315,13 @@ class QueuePair:
             self._work.pop(one.wr_id, None)
             return self.lose(_STATUSES.get(one.status, f"work completion status {one.status}"))
         if one.wr_id >= _FIRST_WORK:
-            self._posted -= 1
-            event = self._work.pop(one.wr_id)()
-            return self._post_waiting() or event
+            size, done = self._work.pop(one.wr_id)
+            event = done()
+            try:
+                self._outgoing.finished(size)
+            except VerbsError as error:
+                return self.lose(str(error))
+            return event
         at = one.wr_id * self._receive_size
         data = bytes(self._receives.read(one.byte_len, at))
         self._post_receive(one.wr_id)
@@ -337,28 +352,15 @@ class QueuePair:
         self._post(request)
 
     def _post(self, request: Any) -> None:
-        if self._posted >= _SENDS:
-            self._waiting.append(request)
-            return
         try:
             self._pair.post_send(request)
         except PyverbsError as error:
             raise LinkLost(f"{self.peer}: {error}") from None
-        self._posted += 1
-
-    def _post_waiting(self) -> ConnectionLost | None:
-        """The next request, where one waits for room; the loss of the connection where it is refused."""
-        if self._waiting:
-            try:
-                self._post(self._waiting.popleft())
-            except LinkLost as error:
-                return self.lose(str(error))
-        return None
 
     def _next(self, then: Callable[[], Any]) -> int:
         """A number for a work request, and what to do when it is done."""
         self._number += 1
-        self._work[self._number] = then
+        self._work[self._number] = 0, then
         return self._number
 
     def _alive(self) -> None:
