@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.diagnosis.diagnose import diagnose
+from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.capture_points import CommonTraffic, LonePackets, Sightings, common_traffic, lone_packets
 from rdmascope.dissect.measure.comparison import COLUMNS, Change, RpcColumns, SameTraffic, same_traffic, two_runs
@@ -15,10 +17,11 @@ from rdmascope.dissect.measure.settings import settings
 from rdmascope.dissect.records.rpc_columns import RpcBatch
 from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
-from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 from rdmascope.dissect.rpcrdma.conversation import ENDS
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .capture_points import look
+from .diagnosis_pass import facts_of
 from .session import Session
 
 
@@ -48,6 +51,10 @@ class RunsCompared:
     seconds: tuple[float, float]
     """From the first frame to the last, of each."""
     procedures: list[Change]
+    vanished: list[Statement]
+    """What the diagnosis of the first alone has, of each kind the worst."""
+    appeared: list[Statement]
+    """What that of the second alone has."""
     settings: list[tuple[str, Sequence[str], Sequence[str]]]
     """Name, values before and after, of those that differ."""
     rules: list[tuple[str, str, int, int]]
@@ -80,7 +87,7 @@ def same_traffic_of(before: Session, after: Session) -> PointsCompared | None:
     common = common_traffic(first[0], other[0], apart=0)
     if common is None:
         return None
-    columns = _columns(before, None), _columns(after, None)
+    columns = _columns(before), _columns(after)
     pair = CapturePair((before, after), columns, (first[0], other[0]))
     if _servers_first(common, columns[0], addresses):
         pair = CapturePair(pair.sessions[::-1], pair.columns[::-1], pair.sightings[::-1])
@@ -109,15 +116,17 @@ def _servers_first(common: CommonTraffic, columns: RpcColumns, addresses: Addres
 
 
 def _runs(before: Session, after: Session) -> RunsCompared:
-    auditors = [Auditor(examples=0, release=drop_contents) for _ in range(2)]
-    columns = [_columns(session, auditor) for session, auditor in zip((before, after), auditors, strict=True)]
-    agreed = [settings(one.analyzer.conversations) for one in (before, after)]
-    found = [_violations(one) for one in auditors]
+    runs = [_Run(before), _Run(after)]
+    agreed = [settings(one.session.analyzer.conversations) for one in runs]
+    found = [_violations(one.facts.auditor) for one in runs]
+    said = [diagnose(one.facts).statements for one in runs]
     return RunsCompared(
         before.path,
         after.path,
         (_seconds(before), _seconds(after)),
-        two_runs(*columns),
+        two_runs(runs[0].columns, runs[1].columns),
+        _only(said[0], said[1]),
+        _only(said[1], said[0]),
         [
             (name, agreed[0].get(name, ()), agreed[1].get(name, ()))
             for name in dict.fromkeys((*agreed[0], *agreed[1]))
@@ -131,8 +140,42 @@ def _runs(before: Session, after: Session) -> RunsCompared:
     )
 
 
-def _violations(auditor: Auditor) -> Counter[tuple[str, str]]:
+def _only(mine: Sequence[Statement], others: Sequence[Statement]) -> list[Statement]:
+    """The worst of each kind that only one of two diagnoses has."""
+    known = {one.kind for one in others}
+    worst: dict[str, Statement] = {}
+    for one in mine:
+        if one.kind not in known:
+            worst.setdefault(one.kind, one)
+    return [*worst.values()]
+
+
+class _Run:
+    """What one pass over a capture gives."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        columns = _ColumnsOfRpcs()
+        self.facts = facts_of(session, on_table=columns.add)
+        self.columns = columns.builder.take()
+
+
+class _ColumnsOfRpcs:
+    """The RPCs of a capture, in the columns that a comparison needs."""
+
+    def __init__(self) -> None:
+        self.builder = TableBuilder(TABLES["rpcs"], COLUMNS)
+        self._ended = 0
+
+    def add(self, table: RpcTable) -> None:
+        if len(table):
+            self.builder.add(RpcBatch(table, self._ended))
+            self._ended += len(table)
+
+
+def _violations(auditor: Auditor | None) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
+    assert auditor is not None  # All that detectors need was gathered.
     for key, tally in auditor.tallies.items():
         if violated := tally.violated - tally.notes:
             found[key.rule, ENDS[key.endpoint]] += violated
@@ -143,16 +186,9 @@ def _seconds(session: Session) -> float:
     return ((session.analyzer.last_time or 0) - (session.analyzer.earliest_time or 0)) / 1e9
 
 
-def _columns(session: Session, auditor: Auditor | None) -> RpcColumns:
-    """The RPCs of a capture, in the columns that a comparison needs."""
-    builder = TableBuilder(TABLES["rpcs"], COLUMNS)
-    if auditor is not None:
-        session.analyzer.listener = auditor.listener
-    ended = 0
-    for table in session.tables(None if auditor is None else auditor.evict):
-        if len(table):
-            builder.add(RpcBatch(table, ended))
-            ended += len(table)
-    if auditor is not None:
-        auditor.finish(session.analyzer.conversations)
-    return builder.take()
+def _columns(session: Session) -> RpcColumns:
+    columns = _ColumnsOfRpcs()
+    for table in session.tables():
+        columns.add(table)
+        del table
+    return columns.builder.take()

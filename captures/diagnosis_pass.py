@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
-from rdmascope.dissect.diagnosis.facts import Gathered
+from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .condition import Condition
 from .saved import holds_tables
@@ -27,6 +28,16 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
     ``kinds``: only these detectors, and only what they need is gathered; all where there are none.  ``condition``:
     only RPCs that pass it count; what is known of connections and packets is still that of the whole capture.
     """
+    return diagnose(facts_of(session, kinds, condition), kinds)
+
+
+def facts_of(
+    session: Session,
+    kinds: Collection[str] = (),
+    condition: Condition | None = None,
+    on_table: Callable[[RpcTable], None] = lambda table: None,
+) -> Facts:
+    """What the detectors look at, likewise; ``on_table`` is given each table of RPCs, in order."""
     detectors = [one for one in all_detectors().values() if not kinds or one.kind in kinds]
     needs = {what for one in detectors for what in (one.needs, one.uses)}
     saved = holds_tables(session.paths[0])
@@ -51,6 +62,7 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
         if condition is not None:
             table = condition.selected(table, session)
         gathered.add_table(table)
+        on_table(table)
         if files is not None:
             files.add_table(table)
         del table
@@ -66,4 +78,4 @@ def diagnosis_of(session: Session, kinds: Collection[str] = (), condition: Condi
         sessions = history.sessions
     damage = "" if session.damage is None else str(session.damage)
     clients = history.clients if history is not None else ()
-    return diagnose(gathered.facts(session.analyzer, damage, files, auditor, sessions, clients), kinds)
+    return gathered.facts(session.analyzer, damage, files, auditor, sessions, clients)

@@ -37,8 +37,8 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
     estimated from the packets, with its error; their sum and the other parts do not.
 
     Two runs, before and after an upgrade or of two clients, are compared procedure by procedure: counts, errors,
-    latencies with the test of Mann and Whitney, how payloads travelled; and what the ends agreed, and which rules of
-    the audit they broke, where that differs.
+    latencies with the test of Mann and Whitney, how payloads travelled; and what the diagnosis finds, what the ends
+    agreed, and which rules of the audit they broke, where that differs.
 
     \b
     With --json; "schema" is rdmascope.TYPE/N:

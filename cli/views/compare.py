@@ -170,6 +170,10 @@ def runs_view(found: RunsCompared, width: int) -> RenderableType:
         if _chunked(one.before) != _chunked(one.after) and one.before.rpcs and one.after.rpcs
     ]
     lines.append(Grid(["procedure"], ["before", "after"], payloads) if payloads else Text("  as before"))
+    lines += [Text(), heading("Diagnosis of one run only", "rdmascope diagnose FILE has each with its evidence")]
+    said = [("vanished", one) for one in found.vanished] + [("appeared", one) for one in found.appeared]
+    lines += [Padding(Text(f"{change}: {one.severity.value}, {one.cause.text}"), (0, 0, 0, 2)) for change, one in said]
+    lines += [] if said else [Text("  none")]
     lines += [Text(), heading("Settings that differ")]
     settings = [[name, ", ".join(one) or "-", ", ".join(other) or "-"] for name, one, other in found.settings]
     lines.append(Grid(["setting", "before", "after"], [], settings) if settings else Text("  none"))

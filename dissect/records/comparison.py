@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from ..diagnosis.statement import Statement
 from ..link.capture_points import CommonTraffic, LonePackets
 from ..measure.comparison import Change, Phases, Run, SameTraffic
 from ..percentiles import Distribution
@@ -41,6 +42,10 @@ class Runs(Protocol):
     def seconds(self) -> tuple[float, float]: ...
     @property
     def procedures(self) -> list[Change]: ...
+    @property
+    def vanished(self) -> list[Statement]: ...
+    @property
+    def appeared(self) -> list[Statement]: ...
     @property
     def settings(self) -> list[tuple[str, Sequence[str], Sequence[str]]]: ...
     @property
@@ -117,6 +122,11 @@ def runs_records(found: Runs) -> Iterator[Record]:
         after=found.after,
         seconds_before=found.seconds[0],
         seconds_after=found.seconds[1],
+        diagnosis=[
+            {"run": run, "kind": one.kind, "severity": one.severity.value, "title": one.title, "text": one.cause.text}
+            for run, statements in (("before", found.vanished), ("after", found.appeared))
+            for one in statements
+        ],
         settings=[
             {"name": name, "before": list(before), "after": list(after)} for name, before, after in found.settings
         ],

@@ -88,6 +88,13 @@ TYPES: dict[str, RecordType] = {
             "after": ("string", "the second"),
             "seconds_before": ("number", "from its first frame to its last"),
             "seconds_after": ("number", "of the second"),
+            **objects("diagnosis", "array of object", "what one run's diagnosis alone has, the worst of each kind", {
+                "run": ("string", "before or after: the run that has it"),
+                "kind": ("string", "the detector"),
+                "severity": ("string", "problem, warning or note"),
+                "title": ("string", "what is wrong, in general"),
+                "text": ("string", "what is wrong in this run"),
+            }),
             **objects("settings", "array of object", "what the ends agreed, where it differs", {
                 "name": ("string", "of the setting"),
                 "before": ("array of string", "every value that a connection has of it"),

@@ -202,3 +202,15 @@ def test_points_whose_files_are_rings(tmp_path: Path) -> None:
     (both,) = (one for one in objects("report", *paths) if one["type"] == "points")
     assert both["lost_to_server_frames"] == [lost + 1] or both["missed_by_server_frames"] == [lost + 1]
     assert both["packets_at_both"] == len(frames) - 1
+
+
+def test_what_the_diagnosis_of_one_run_alone_finds() -> None:
+    paths = SAMPLES / "meta-rxe.pcap.zst", SAMPLES / "rxe-nfs-all.pcap.zst"
+    for given, run_of_it in ((paths, "after"), (paths[::-1], "before")):
+        (runs, *_) = objects("compare", *map(str, given))
+        (said,) = runs["diagnosis"]
+        assert (said["run"], said["kind"], said["severity"]) == (run_of_it, "grace-period", "problem")
+        change = {"after": "appeared", "before": "vanished"}[run_of_it]
+        assert f"{change}: problem, 12 RPCs asked to wait" in run("compare", *map(str, given)).stdout
+    (runs, *_) = objects("compare", str(paths[1]), str(paths[1]))
+    assert runs["type"] != "runs" or not runs["diagnosis"]
