@@ -1,7 +1,7 @@
 """The bytes of Operations with other names, handles and data in them, as their RPC messages are made of.
 
-Nothing is kept that is not known to be harmless: transport headers, numbers, and the words that tell lengths.  All
-else is replaced, and what cannot be decoded becomes zeros.
+Nothing is kept that is not known to be harmless: transport headers, numbers other than user and group IDs, and the
+words that tell lengths.  All else is replaced, and what cannot be decoded becomes zeros.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rdmascope.dissect.onc.shapes.decode import Node
-from rdmascope.dissect.onc.shapes.types import DATA, TEXT, XdrAttributes, XdrOpaque, XdrSelected
+from rdmascope.dissect.onc.shapes.types import DATA, TEXT, XdrAttributes, XdrInteger, XdrOpaque, XdrSelected
 from rdmascope.dissect.rpcrdma.message_trees import DecodedMessage, decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Reassembled, Rpc
@@ -22,6 +22,8 @@ from rdmascope.dissect.transport.operations import Operation
 
 from .pseudonyms import Pseudonyms
 
+_IDENTITIES = {"uid": "uid", "gqa_uid": "uid", "gid": "gid", "gids": "gid"}
+"""Names of values that tell a user or groups, and which of the two."""
 MAX_NODES = 1 << 20
 """Values of a message that are looked at; what is behind them becomes zeros."""
 
@@ -174,6 +176,11 @@ def _is_understood(node: Node) -> bool:
 
 def _replace(node: Node, out: bytearray, pseudonyms: Pseudonyms) -> None:
     end = node.offset + node.length
+    if node.name in _IDENTITIES:
+        for one in node.children or [node]:
+            if isinstance(one.type, XdrInteger) and isinstance(one.value, int) and one.length == 4:
+                number = pseudonyms.identity(_IDENTITIES[node.name], one.value % (1 << 32))
+                out[one.offset : one.offset + 4] = number.to_bytes(4, "big")
     if node.type is None:
         _clear(out, node.offset, end)
     elif isinstance(node.type, XdrAttributes):

@@ -15,6 +15,8 @@ BENCHMARK_NETWORK = 0xC6120000
 """198.18.0.0/15, which no host of a real network has (RFC 2544, C.2.2)."""
 DOCUMENTATION = b"\x20\x01\x0d\xb8" + bytes(4)
 """2001:db8::/32 (RFC 3849)."""
+FIRST_IDENTITY = 100_000
+"""User and group IDs that are given begin behind it."""
 TRIES = 64
 """Texts that are drawn until one is free: those of few letters may all be taken."""
 
@@ -36,6 +38,12 @@ class Pseudonyms:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._numbers[kind, value] = self._counts[kind]
         return self._numbers[kind, value]
+
+    def identity(self, kind: str, value: int) -> int:
+        """A 'uid' or 'gid' of 32 bits; root and those that stand for none stay."""
+        if value in (0, 65534, 0xFFFFFFFE, 0xFFFFFFFF):
+            return value
+        return FIRST_IDENTITY + self._number(kind, value.to_bytes(4, "big"))
 
     def mac(self, address: bytes) -> bytes:
         """Locally administered; groups stay."""

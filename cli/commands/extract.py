@@ -75,9 +75,10 @@ def command(
     the original as its comment.
 
     With --anonymize the new capture can be given away: MAC and IP addresses, GIDs, names, paths, owners, file handles,
-    verifiers and state IDs are replaced, each by another of the same length, the same one everywhere; data becomes
-    zeros.  Numbers stay: XIDs, user IDs, sizes, offsets and times; so do VLANs, LIDs, ports and queue pairs.
-    Checksums are right where they were.
+    verifiers, state IDs, and IDs of users and groups but root's are replaced, each by another of the same length, the
+    same one everywhere; data becomes zeros.  What tells how something went stays: XIDs, sizes, offsets, permissions,
+    numbers of files and file systems, and times; so do VLANs, LIDs, ports and queue pairs, which say which way
+    packets took.  Checksums are right where they were.
 
     \b
     Example: what took so long?

@@ -35,7 +35,7 @@ def packets_missing(facts: Facts, limits: Limits) -> Iterator[Cause]:
         return
     worst = sorted((number for number in missing if missing[number]), key=lambda number: -missing[number])
     yield Cause(
-        f"{plural(total, 'packet')} ({percent(total / sent)}) are not in the capture",
+        f"{plural(total, 'packet')} ({percent(total / sent)}) {'is' if total == 1 else 'are'} not in the capture",
         total,
         total / sent,
         "all packets",

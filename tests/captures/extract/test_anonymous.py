@@ -162,6 +162,26 @@ def test_what_is_not_understood_is_left_out(tmp_path: Path) -> None:
     assert extracted.left_out > 10 and not extracted.frames
 
 
+def identities(path: Path) -> set[tuple[int, ...]]:
+    """User and groups of the credentials."""
+    found = set()
+    for rpc in Session(str(path)).rpcs():
+        decoded = decoded_call(rpc)
+        assert decoded is not None and decoded.tree.header is not None
+        nodes = {node.name: node for node in decoded.tree.header.walk()}
+        if "uid" in nodes:
+            numbers = [nodes["uid"], nodes["gid"], *nodes["gids"].children]
+            found.add(tuple(node.value for node in numbers if isinstance(node.value, int)))
+    return found
+
+
+def test_users_and_groups_are_others_everywhere(tmp_path: Path) -> None:
+    write_pcap(talk(), tmp_path / "in.pcap")
+    cut(tmp_path / "in.pcap", tmp_path / "out.pcapng")
+    assert identities(tmp_path / "in.pcap") == {(1000, 100, 100, 27)}
+    assert identities(tmp_path / "out.pcapng") == {(100_001, 100_001, 100_001, 100_002)}
+
+
 class TestPseudonyms:
     @given(st.lists(st.binary(min_size=1, max_size=40), max_size=30))
     def test_lengths_stay_and_the_same_is_the_same(self, values: list[bytes]) -> None:
@@ -181,6 +201,7 @@ class TestPseudonyms:
         assert names.text(b"..") == b".." and names.text(b"a/b").count(b"/") == 1
         assert names.opaque(bytes(12)) == bytes(12) and names.opaque(b"\xff" * 12) == b"\xff" * 12
         assert names.mac(b"\xff" * 6) == b"\xff" * 6
+        assert [names.identity("uid", one) for one in (0, 65534, 7, 8, 7)] == [0, 65534, 100_001, 100_002, 100_001]
         assert names.ipv4(bytes([224, 0, 0, 1])) == bytes([224, 0, 0, 1])
         assert names.ipv6(bytes(10) + b"\xff\xff" + bytes([10, 0, 0, 1]))[12:] == names.ipv4(bytes([10, 0, 0, 1]))
 
