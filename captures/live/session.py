@@ -33,6 +33,7 @@ from ..kernel_counters import RunningCounters
 from . import CaptureSettings, open_live
 from .device import trouble_of
 from .keep import Keeper
+from .metrics import CaptureMetrics
 from .source import Live
 from .stream import STREAM, StreamEnded
 from .trigger import Trigger
@@ -52,6 +53,8 @@ LOOKS = 0.5
 """Seconds between two looks whether the device is still there."""
 MAX_FILES = 1 << 17
 """Whose names are remembered."""
+PUBLISHED = 1.0
+"""Seconds between two looks at the connections for the metrics."""
 EXAMPLES = 3
 """Findings of a rule at an end that are given, as the audit does."""
 BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
@@ -105,6 +108,7 @@ class LiveSession:
         on_turn: Callable[[], None] | None = None,
         on_trouble: Callable[[str], None] | None = None,
         kernel: RunningCounters | None = None,
+        metrics: CaptureMetrics | None = None,
     ) -> None:
         """The functions are called while ``run`` runs.
 
@@ -119,6 +123,7 @@ class LiveSession:
             on_turn: after everything that was there has been given.
             on_trouble: is given why nothing can come of the device now, or that something can again.
             kernel: Linux's own counters, which are read again at the end.
+            metrics: are kept up to date.
         """
         self.live = live
         self.path = str(live.device)
@@ -152,6 +157,8 @@ class LiveSession:
         """Why nothing can come of the device now; '' where something can."""
         self._on_trouble = on_trouble
         self.kernel = kernel
+        self.metrics = metrics
+        self._published = 0.0
 
     @property
     def first_time(self) -> int:
@@ -233,11 +240,19 @@ class LiveSession:
         if self._on_turn is not None:
             self._on_turn()
         self.seconds = time.monotonic() - self.began
+        if self.metrics is not None and time.monotonic() - self._published >= PUBLISHED:
+            self._published = time.monotonic()
+            self._publish(self.metrics)
         if time.monotonic() - self._looked >= LOOKS:
             self._look_at_device()
         if time.monotonic() - self._tidied >= TIDY:
             self._tidied = time.monotonic()
             gc.collect()
+
+    def _publish(self, metrics: CaptureMetrics) -> None:
+        with suppress(OSError):
+            self.live.count()
+        metrics.update(self.analyzer, self.credits, self.trigger.happened if self.trigger is not None else 0)
 
     def _look_at_device(self) -> None:
         self._looked = time.monotonic()
@@ -270,6 +285,8 @@ class LiveSession:
         self.gathered.add(rpcs)
         if self.kernel is not None:
             self.kernel.add(RpcTable(rpcs))
+        if self.metrics is not None:
+            self.metrics.add(rpcs)
         self.failed += sum(rpc.failed for rpc in rpcs)
         if self.trigger is not None:
             self.trigger.judge(RpcTable(rpcs), self)
@@ -317,6 +334,8 @@ class LiveSession:
             self._waiting.append(finding)
         if self.trigger is not None:
             self.trigger.found(finding)
+        if self.metrics is not None:
+            self.metrics.found(finding)
 
     def _give_findings(self) -> None:
         while self._waiting and self._on_finding is not None:

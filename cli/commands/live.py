@@ -13,6 +13,7 @@ import click
 from rdmascope.captures import CaptureError
 from rdmascope.captures.kernel_counters import RunningCounters
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, open_live
+from rdmascope.captures.live.metrics import LOCAL, CaptureMetrics, Metrics
 from rdmascope.captures.live.session import MAX_FILES, Ending, LiveSession, bounded, run_together
 from rdmascope.captures.live.trigger import Trigger, Wanted
 from rdmascope.captures.live.window import Surroundings, WindowKeeper
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
 
 SECOND = 1_000_000_000
+MAX_PORT = 65535
 BEFORE, AFTER = 30 * SECOND, 5 * SECOND
 """What is kept around a moment."""
 
@@ -94,6 +96,12 @@ BEFORE, AFTER = 30 * SECOND, 5 * SECOND
     "--mount", metavar="PATH", help="Compare with what this host's NFS client counts, on the mount that holds PATH."
 )
 @click.option("--nfsd", is_flag=True, help="Compare with what this host's NFS server counts.")
+@click.option(
+    "--metrics",
+    "metrics_at",
+    metavar="[ADDRESS]:PORT",
+    help="Serve figures for Prometheus (extra 'metrics'), on this host only unless an ADDRESS is given.",
+)
 @click.option("--all-tcp", is_flag=True, help="Look for iWARP on every TCP port, not only those of --port.")
 @click.option("--tunnels", is_flag=True, help="Look into VXLAN, GENEVE, GRE, MPLS and IP in IP.")
 @click.option(
@@ -131,6 +139,7 @@ def command(
     ring_time: int | None,
     mount: str | None,
     nfsd: bool,
+    metrics_at: str | None,
     all_tcp: bool,
     tunnels: bool,
     snaplen: int,
@@ -199,6 +208,9 @@ def command(
     --mount PATH reads /proc/self/mountstats at start and end, and --nfsd /proc/net/rpc/nfsd: the report has calls,
     errors, bytes and times as Linux counted them, beside what was seen, and why they differ (docs/live.md).
 
+    --metrics :9400 serves RPCs, errors, latencies, credits, retransmissions, drops and findings to Prometheus while it
+    runs; docs/live.md has the names, a systemd unit and a dashboard.
+
     \b
     With --json, while it happens:
       rpc      one RPC, as in "rdmascope rpcs"
@@ -258,6 +270,7 @@ def command(
             on_finding=partial(_print_finding, named) if as_json else None,
             on_turn=sys.stdout.flush,
             kernel=RunningCounters(mount, nfsd) if mount is not None or nfsd else None,
+            metrics=CaptureMetrics(metrics, live) if metrics is not None else None,
             on_trouble=None if shown else lambda words: complain(f"{live.device}: {words}"),
         )
         if live.device.note:
@@ -267,8 +280,12 @@ def command(
         return session
 
     ending = Ending()
+    metrics: Metrics | None = None
     try:
         with stoppable(ending), ExitStack() as stack:
+            if metrics_at is not None:
+                metrics = stack.enter_context(closing(Metrics(*_address(metrics_at))))
+                complain(f"metrics at {metrics.url}")
             sessions = [opened(device, stack) for device in devices]
             ending.others = [one.ending for one in sessions]
             if not (as_json or path or wanted or duration or waits or sys.stdout.isatty()):
@@ -292,6 +309,14 @@ def command(
         ctx.exit(EXIT_BAD_INPUT)
     if not every and any(one.trigger is not None and one.trigger.happened for one in sessions):
         ctx.exit(EXIT_FOUND)
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Address and port of '127.0.0.1:9400', ':9400' or '9400'.  Raises CaptureError."""
+    address, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > MAX_PORT:
+        raise CaptureError(f"--metrics {text!r}: give a port, as in :9400, or an address and a port")
+    return address.strip("[]") or LOCAL, int(port)
 
 
 def _condition(conditions: tuple[str, ...]) -> Condition:

@@ -1,0 +1,198 @@
+"""Live figures for Prometheus, over HTTP: https://prometheus.io/docs/instrumenting/exposition_formats/.
+
+Labels are bounded: procedures and pairs of addresses beyond ``MAX_SERIES`` are counted together as 'other'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from threading import Thread
+from typing import TYPE_CHECKING, NamedTuple
+from wsgiref.simple_server import WSGIServer
+
+from rdmascope.dissect.audit.finding import Finding
+from rdmascope.dissect.measure.credits import CreditHistory
+from rdmascope.dissect.measure.statistics import procedure_key
+from rdmascope.dissect.onc.names import procedure_label, program_label
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+
+from ..errors import CaptureError
+from .source import Live
+
+if TYPE_CHECKING:
+    from prometheus_client import Counter, Gauge, Histogram
+
+BUCKETS = (
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0
+)  # fmt: skip
+"""Seconds."""
+MAX_SERIES = 256
+"""Of procedures with the addresses of client and server; and of pairs of addresses."""
+OTHER = "other"
+LOCAL = "127.0.0.1"
+
+
+class _Series(NamedTuple):
+    """What is counted of the RPCs of one procedure between two hosts."""
+
+    rpcs: Counter
+    errors: Counter
+    unanswered: Counter
+    latency: Histogram
+
+
+class Metrics:
+    """An HTTP server with the figures of one or more live captures, which each have a ``CaptureMetrics``."""
+
+    def __init__(self, address: str = LOCAL, port: int = 0) -> None:
+        """Raises CaptureError where prometheus-client is missing, or the port is taken."""
+        try:
+            import prometheus_client as client
+        except ImportError:
+            raise CaptureError("--metrics needs prometheus-client: pip install 'rdmascope[metrics]'") from None
+        client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        registry = client.CollectorRegistry()
+        device, pair = ["device"], ["device", "client", "server"]
+        rpc = [*device, "program", "procedure", "client", "server"]
+
+        def counter(name: str, words: str, labels: Sequence[str]) -> Counter:
+            return client.Counter(f"rdmascope_{name}", words, labels, registry=registry)
+
+        def gauge(name: str, words: str, labels: Sequence[str]) -> Gauge:
+            return client.Gauge(f"rdmascope_{name}", words, labels, registry=registry)
+
+        self.rpcs = counter("rpcs", "RPCs that ended", rpc)
+        self.errors = counter("rpc_errors", "RPCs whose reply reports an error", rpc)
+        self.unanswered = counter("rpcs_unanswered", "Calls without a reply", rpc)
+        name, words = "rdmascope_rpc_latency_seconds", "Call to reply at the capture point"
+        self.latency = client.Histogram(name, words, rpc, registry=registry, buckets=BUCKETS)
+        self.bytes = counter("payload_bytes", "RDMA payload, retransmissions included", [*pair, "sender"])
+        self.retransmitted = counter("retransmitted_packets", "Packets that were retransmitted", pair)
+        self.missing = counter("missing_packets", "Packets that were sent and not captured", pair)
+        self.rnr = counter("rnr_naks", "Receiver-not-ready NAKs", pair)
+        self.outstanding = gauge("calls_outstanding", "Calls without a reply, now", pair)
+        self.credits = gauge("credits_granted", "Calls that the server allows at a time, now", pair)
+        self.connections = gauge("connections", "RPC-over-RDMA connections that are open", device)
+        self.frames = counter("frames", "Frames captured", device)
+        self.dropped = counter("frames_dropped", "Frames that the kernel dropped for lack of room", device)
+        self.findings = counter("findings", "Violations that the audit found", [*device, "rule", "level"])
+        self.triggers = counter("triggers", "How often what was waited for happened", device)
+        client.ProcessCollector(registry=registry)
+        try:
+            started = client.start_http_server(port, address, registry)
+        except (OSError, OverflowError) as error:
+            why = error.strerror if isinstance(error, OSError) else "no such port"
+            raise CaptureError(f"--metrics {address}:{port}: {why}") from None
+        self._server: WSGIServer = started[0]
+        self._thread: Thread = started[1]
+        host = f"[{address}]" if ":" in address else address
+        self.url = f"http://{host}:{self._server.server_port}/metrics"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class CaptureMetrics:
+    """The figures of one live capture."""
+
+    def __init__(self, metrics: Metrics, live: Live) -> None:
+        self._metrics = metrics
+        self._live = live
+        self._device = live.device.name
+        self._series: dict[tuple[object, ...] | None, _Series] = {}
+        """By procedure and addresses; None: all others."""
+        self._pairs: set[tuple[str, str]] = set()
+        self._before: dict[tuple[str, int], int] = {}
+        """Totals of connections that were counted, by figure and number."""
+        self._totals = [0, 0, 0]
+
+    def add(self, rpcs: Iterable[Rpc]) -> None:
+        """RPCs that ended."""
+        for rpc in rpcs:
+            series = self._of(rpc)
+            series.rpcs.inc()
+            if rpc.failed:
+                series.errors.inc()
+            if rpc.reply is None:
+                series.unanswered.inc()
+            if rpc.latency is not None:
+                series.latency.observe(rpc.latency.total / 1e9)
+
+    def found(self, finding: Finding) -> None:
+        rule = finding.rule
+        self._metrics.findings.labels(self._device, rule.id, rule.level.value).inc()
+
+    def update(self, analyzer: Analyzer, credits: dict[int, CreditHistory], triggers: int) -> None:
+        """What the connections came to by now."""
+        metrics = self._metrics
+        now: dict[tuple[str, str], list[int]] = {}
+        before, self._before = self._before, {}
+        open_connections = 0
+        for conversation in analyzer.conversations:
+            if conversation.protocol != "rpcrdma":
+                continue
+            one = conversation.connection
+            client, server = self._pair(one.endpoints[0].address, one.endpoints[1].address)
+            labels = self._device, client, server
+            for name, total, counted in (
+                ("retransmitted", sum(one.retransmitted_packets), metrics.retransmitted.labels(*labels)),
+                ("missing", sum(one.missing_packets), metrics.missing.labels(*labels)),
+                ("rnr", analyzer.rnr_naks(one.number), metrics.rnr.labels(*labels)),
+                ("up", one.bytes[0], metrics.bytes.labels(*labels, "client")),
+                ("down", one.bytes[1], metrics.bytes.labels(*labels, "server")),
+            ):
+                # What was missing may turn up: a counter does not go back.
+                highest = self._before[name, one.number] = max(total, before.get((name, one.number), 0))
+                counted.inc(highest - before.get((name, one.number), 0))
+            state = now.setdefault((client, server), [0, 0])
+            if one.ended_by:
+                continue
+            open_connections += 1
+            history = credits.get(one.number)
+            if history is not None:
+                state[0] += history.directions[0].outstanding
+                state[1] += history.directions[0].latest_granted or 0
+        for pair in self._pairs:
+            outstanding, granted = now.get(pair, (0, 0))
+            metrics.outstanding.labels(self._device, *pair).set(outstanding)
+            metrics.credits.labels(self._device, *pair).set(granted)
+        metrics.connections.labels(self._device).set(open_connections)
+        totals = [analyzer.frames, self._live.dropped, triggers]
+        for at, counter in enumerate((metrics.frames, metrics.dropped, metrics.triggers)):
+            counter.labels(self._device).inc(max(0, totals[at] - self._totals[at]))
+        self._totals = totals
+
+    def _pair(self, client: str, server: str) -> tuple[str, str]:
+        pair = client, server
+        if pair not in self._pairs and len(self._pairs) >= MAX_SERIES:
+            pair = OTHER, OTHER
+        self._pairs.add(pair)
+        return pair
+
+    def _of(self, rpc: Rpc) -> _Series:
+        ends = rpc.connection.endpoints
+        key: tuple[object, ...] | None = (procedure_key(rpc), ends[0].address, ends[1].address)
+        found = self._series.get(key)
+        if found is None and len(self._series) >= MAX_SERIES:
+            key = None
+            found = self._series.get(key)
+        if found is None:
+            labels = (OTHER, OTHER, OTHER, OTHER) if key is None else self._labels(rpc)
+            metrics, every = self._metrics, (self._device, *labels)
+            found = _Series(
+                metrics.rpcs.labels(*every),
+                metrics.errors.labels(*every),
+                metrics.unanswered.labels(*every),
+                metrics.latency.labels(*every),
+            )
+            self._series[key] = found
+        return found
+
+    def _labels(self, rpc: Rpc) -> tuple[str, str, str, str]:
+        program = program_label(rpc.program, rpc.version, rpc.minor_version)
+        procedure = procedure_label(rpc.name, rpc.operations)
+        client, server = self._pair(rpc.connection.endpoints[0].address, rpc.connection.endpoints[1].address)
+        return program, procedure, client, server
