@@ -34,7 +34,7 @@ test: $(READY) tshark
 	@rm -rf $(SCRATCH)
 
 bench: $(READY) tshark
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench; status=$$?; $(BIN)/python -m bench.browse && exit $$status
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -89,3 +89,9 @@ class BrowseFeed:
         if hasattr(self, "tables"):
             self.tables.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def abandon(self) -> None:
+        """The same in the midst of anything, where this process ends at once."""
+        for worker in self._workers.values():
+            worker.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

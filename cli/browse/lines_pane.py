@@ -158,11 +158,14 @@ class LinesPane(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """A line is chosen by clicking it, and once more goes into it."""
-        above = int(self.heading() is not None)
-        if above and event.y == 0:
-            self.post_message(self.HeadingClicked(self, event.x + self.left))
+        place = event.get_content_offset(self)
+        if place is None:
             return
-        index = self.top + event.y - above
+        above = int(self.heading() is not None)
+        if above and place.y == 0:
+            self.post_message(self.HeadingClicked(self, place.x + self.left))
+            return
+        index = self.top + place.y - above
         if not 0 <= index < self.count:
             return
         if index == self.cursor:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from contextlib import suppress
-
 from rich.text import Text
 from textual import on, work
 from textual.app import App, ComposeResult
@@ -107,9 +103,6 @@ class PanesApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        with suppress(NotImplementedError, ValueError, RuntimeError):  # Not the main thread's loop.
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, self.ended_by, number)
         self.listed.focus()
         self.fold()
         self.set_interval(0.5, self._keep_up)
@@ -121,10 +114,6 @@ class PanesApp(App[None]):
 
     def open_wireshark(self, path: str) -> None:
         """Of what was written for it."""
-
-    def ended_by(self, number: int) -> None:
-        """A signal that ends: the screen is put back first."""
-        self.exit(return_code=128 + number)
 
     def on_resize(self) -> None:
         self.fold()
@@ -360,13 +349,13 @@ class PanesApp(App[None]):
         parts.append(
             Text(f"{count(at)} of {count(shown_rows)}" + (f" ({count(total)})" if total != shown_rows else ""))
         )
+        if self.listed.noun in self.sorts:
+            name, down = self.sorts[self.listed.noun]
+            parts.append(Text(f" · by {name} {'↓' if down else '↑'}"))
         if self.written_filter:
             parts += [Text(" · filter "), shown(self.written_filter, "bold cyan")]
         if self.narrowing.first is not None:
             parts += [Text(" · time "), shown(self.strip.title(), "cyan")]
-        if self.listed.noun in self.sorts:
-            name, down = self.sorts[self.listed.noun]
-            parts.append(Text(f" · by {name} {'↓' if down else '↑'}"))
         if self.listed.marked:
             parts.append(Text(f" · {count(len(self.listed.marked))} marked", "bold yellow"))
         if self.listed.noun not in self.finished:

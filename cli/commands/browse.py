@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import closing
 
@@ -13,6 +14,7 @@ from rdmascope.captures.saved import refuse_tables
 
 from ..browse.feed import BrowseFeed
 from ..browse.jobs import BrowsedCapture
+from ..exit_status import EXIT_SIGNAL
 from ..reading import analyzer_options, file_argument, recognition_options
 
 
@@ -49,5 +51,16 @@ def command(ctx: click.Context, files: tuple[str, ...], where: str, ports: tuple
         from ..browse.app import BrowseApp
 
         app = BrowseApp(feed, where)
+
+        def end(number: int, _: object) -> None:
+            """The screen is put back; but not that of a terminal that went away, for nothing takes what is written."""
+            if number == signal.SIGHUP:
+                feed.abandon()
+                os._exit(EXIT_SIGNAL + number)
+            app.call_later(app.exit, return_code=EXIT_SIGNAL + number)
+
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, end)
         app.run()
     ctx.exit(app.return_code or 0)

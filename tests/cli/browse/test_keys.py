@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.widgets import Input
 
 from playbook.browsing import Browsing, browse
@@ -441,5 +442,29 @@ def test_every_key_is_in_the_palette() -> None:
         await b.type("diagnosis")
         await b.press("enter", "enter")
         await b.until(lambda: b.app.focused is not None and b.app.focused.id == "diagnosis")
+
+    browse(SAMPLE, steps)
+
+
+def test_the_mouse() -> None:
+    async def steps(b: Browsing) -> None:
+        listed, strip = b.app.listed, b.app.strip
+        await b.pilot.click("#list", offset=(20, 6))
+        assert listed.cursor == 4 and b.app.focused is listed
+        await b.until(lambda: b.app.chosen_tree.border_title == "RPC 5")
+        await b.pilot.click("#list", offset=(20, 6))
+        assert b.app.focused is not None and b.app.focused.id == "tree"
+        column = listed.heading().plain.index("latency")  # type: ignore[union-attr]
+        await b.pilot.click("#list", offset=(column, 1))
+        await b.until(lambda: "by latency ↓" in b.status)
+        top = listed.top
+        await b.pilot._post_mouse_events([events.MouseScrollDown], "#list", offset=(20, 6), button=0)
+        await b.until(lambda: listed.top > top)
+        await b.pilot.mouse_down("#strip", offset=(18, 2))
+        await b.pilot.hover("#strip", offset=(20, 2))
+        await b.pilot.mouse_up("#strip", offset=(20, 2))
+        timeline = strip.timeline
+        assert timeline is not None
+        await b.until(lambda: listed.count == sum(one.calls for one in timeline.intervals[:3]))
 
     browse(SAMPLE, steps)
