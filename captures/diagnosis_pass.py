@@ -42,7 +42,7 @@ def facts_of(
     needs = {what for one in detectors for what in (one.needs, one.uses)}
     saved = holds_tables(session.paths[0])
     auditor = Auditor(examples=EXAMPLES) if "audit" in needs else None
-    files = FileFacts() if "files" in needs and not saved else None
+    files = FileFacts(session.mounts) if "files" in needs and not saved else None
     history = NfsStateHistory() if "sessions" in needs and not saved else None
     listeners: list[Callable[[Conversation], ColumnListener]] = []
     if auditor is not None and not saved:

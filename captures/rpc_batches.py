@@ -48,7 +48,7 @@ class RpcBatches:
         ``counts``: which RPCs of a table are counted in ``file_table``; all by default.
         """
         self.names_files, self.names_paths = names_files, names_paths
-        self.file_table = FileTable()
+        self.file_table = FileTable(session.mounts)
         self._learner = session.path_learner()
         self._ended = 0
         self._counts = counts

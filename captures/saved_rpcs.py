@@ -12,9 +12,11 @@ from numpy.ma import MaskedArray, getmaskarray
 from numpy.typing import NDArray
 
 from rdmascope.dissect.arrays import Int64s, Rows
+from rdmascope.dissect.layers.oncrpc_codes import GSS_PROCEDURE_NAMES, GSS_SERVICE_NAMES
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_MSG
 from rdmascope.dissect.measure.late_paths import KnownPaths, PathedRows
 from rdmascope.dissect.measure.path_learner import PathLearner
+from rdmascope.dissect.onc.rpc_header import GssCredential
 from rdmascope.dissect.onc.shapes.flat import FlatFields
 from rdmascope.dissect.records.rpc_values import RPC_VALUES
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -56,7 +58,7 @@ _NONE = ("chunks", "call_ns", "reads_ns", "writes_ns", "reply_ns", "retransmitte
 """Columns that are 0 in a plain RPC."""
 _UNKNOWN = (
     "damage", "notes", "call_header_problem", "reply_header_problem", "call_rdma_direction", "reply_rdma_direction",
-    "call_option", "reply_option", "call_invalidated_handle",
+    "call_option", "reply_option", "call_invalidated_handle", "gss_version",
 )  # fmt: skip
 """Columns that are NULL in a plain RPC."""
 _PROCEDURE = ("program_number", "version", "minor_version", "procedure_number", "operations", "procedure")
@@ -66,7 +68,8 @@ _SIDES = tuple(
 _ALWAYS = dict.fromkeys(
     (
         *(column for column, _ in _SAME.values()), *_NONE, *_UNKNOWN, *_PROCEDURE, *_SIDES,
-        "direction", "state", "status", "failed", "contents", "psn_reused",
+        "direction", "state", "status", "failed", "contents", "psn_reused", "gss_procedure", "gss_sequence",
+        "gss_service",
     )
 )  # fmt: skip
 """Columns that every question needs; texts, which take longest, are not among them but for names."""
@@ -259,6 +262,7 @@ class SavedRpcs(RpcTable):
             version=row["version"],
             procedure=row["procedure_number"],
             minor_version=row["minor_version"],
+            gss=_credential(row),
             operations=tuple((row["operations"] or "").split()),
             name=row["procedure"] or "",
             status=row["status"] or "",
@@ -281,6 +285,23 @@ class SavedRpcs(RpcTable):
             carrier.operation.retransmissions = row["retransmitted_packets"]
             carrier.operation.reused = int(row["psn_reused"])
         return rpc
+
+
+def _credential(row: dict[str, Any]) -> GssCredential | None:
+    """The RPCSEC_GSS credential of a call."""
+    if row["gss_version"] is None:
+        return None
+    procedure, service = row["gss_procedure"], row["gss_service"]
+    return GssCredential(
+        row["gss_version"],
+        _GSS_PROCEDURES[procedure] if procedure in _GSS_PROCEDURES else int(procedure),
+        row["gss_sequence"],
+        _GSS_SERVICES[service] if service in _GSS_SERVICES else int(service),
+    )
+
+
+_GSS_PROCEDURES = {name: number for number, name in GSS_PROCEDURE_NAMES.items()}
+_GSS_SERVICES = {name: number for number, name in GSS_SERVICE_NAMES.items()}
 
 
 def saved_rpcs(

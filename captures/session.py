@@ -20,6 +20,7 @@ from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
 from rdmascope.dissect.measure.pnfs import DataServers
 from rdmascope.dissect.measure.selection import CaptureExtent, FrameRange
+from rdmascope.dissect.measure.tcp_mounts import TcpMounts
 from rdmascope.dissect.records.places import placed
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
@@ -70,6 +71,10 @@ LISTED_FRAMES = 1 << 13
 """Frames of a batch of which every packet becomes text: less memory, for hardly more time."""
 MAX_READ_FOR_NAMES = 64 << 20
 """Bytes of captures that a list of packets reads once more for names which come later."""
+INCOMPLETE_PATHS = (
+    f"some paths are as far as known when their packet was listed: captures above {MAX_READ_FOR_NAMES >> 20} MiB"
+    " are not read again for names that come later; rpcs and show have them"
+)
 
 
 class Session:
@@ -83,6 +88,7 @@ class Session:
         damage: why reading ended early; None where it did not.
         passed_over: files of a directory that are no captures, and why.
         other_points: files whose traffic another one of them shows, too, captured at another point.
+        mounts: what MOUNT over TCP said so far.
         data_servers: the pNFS data servers that were named so far.
     """
 
@@ -104,6 +110,8 @@ class Session:
         self.other_points: list[OtherPoint] = []
         self.analyzer = Analyzer(options)
         self.data_servers = DataServers()
+        tcp_mounts = TcpMounts(self.analyzer.addresses)
+        self.analyzer.on_tcp, self.mounts = tcp_mounts.feed, tcp_mounts.roots
         self.damage: CaptureError | None = None
         self._places: Places | None = None
         self._files: list[str] = []
@@ -111,6 +119,8 @@ class Session:
         self._limits = limits
         self._progress = progress
         self._file_names: FileNames[NamedFile] | None = None
+        self._learner: PathLearner | None = None
+        """Of a list of packets of a large capture."""
 
     @property
     def first_time(self) -> int:
@@ -220,14 +230,15 @@ class Session:
         """Learns the paths of what its RPCs name."""
         from rdmascope.dissect.measure.path_learner import PathLearner
 
-        return PathLearner(self.field_reader(), self._read_file_names)
+        return PathLearner(self.field_reader(), self._read_file_names, mounts=self.mounts)
 
     def _listed_paths(self) -> PathLearner:
         """Learns paths for a list of packets, which does not wait for later names where captures are large."""
         from rdmascope.dissect.measure.path_learner import PathLearner
 
         if sum(os.path.getsize(path) for path in self.paths if _stays(path)) > MAX_READ_FOR_NAMES:
-            return PathLearner(self.field_reader())
+            self._learner = PathLearner(self.field_reader(), mounts=self.mounts)
+            return self._learner
         return self.path_learner()
 
     def _read_file_names(self) -> FileNames[NamedFile] | None:
@@ -271,7 +282,7 @@ class Session:
         """
         from rdmascope.dissect.measure.files import FileTable
 
-        files = FileTable()
+        files = FileTable(self.mounts)
         for table in self.tables():
             counts = None if passes is None else passes(table).tolist()
             for transfers in files.add_table(table, counts):
@@ -396,7 +407,8 @@ class Session:
     def remarks(self) -> list[str]:
         """Which files of a directory were passed over, and which were captured elsewhere: a line each."""
         passed_over = [f"passed over: {first_of(self.passed_over)}"] if self.passed_over else []
-        return passed_over + [str(point) for point in self.other_points]
+        incomplete = [INCOMPLETE_PATHS] if self._learner is not None and self._learner.incomplete else []
+        return passed_over + [str(point) for point in self.other_points] + incomplete
 
 
 def _stays(path: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +13,17 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
+from playbook import Capture, Wire
+from playbook.capture import write_pcap
+from playbook.nfs4 import Op
+from playbook.nfs4_client import Client
+from playbook.xdr_encode import done, op
 from rdmascope.captures.message_fields import MessageFields
 from rdmascope.captures.session import Session
 from rdmascope.captures.wireshark import find_tshark
 from rdmascope.cli.main import main
+from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
+from rdmascope.dissect.onc.shapes.nfs4 import OPERATIONS
 from rdmascope.dissect.verify.second_opinion import Difference
 
 SAMPLES = Path(__file__).parents[1] / "captures" / "samples"
@@ -196,3 +204,40 @@ def test_every_field_of_wireshark_stands_where_ours_does_with_the_same_bytes(nam
 
 COMPARED: set[str] = set()
 """Of all samples so far."""
+
+
+def conversation(asked: list[tuple[Op, Op]], path: Path) -> Path:
+    """A capture of one session in which these are asked and answered."""
+    wire = Wire()
+    client = Client(wire.connect())
+    client.begin()
+    for call, answer in asked:
+        client.ask(call, answer)
+    write_pcap(Capture(wire).frames, path)
+    return path
+
+
+def every_operation() -> list[tuple[Op, Op]]:
+    names = [one.name for one in OPERATIONS.values() if one.name not in ("SEQUENCE", "ILLEGAL")]
+    return [(op(name), done(name)) for name in names]
+
+
+def every_attribute() -> list[tuple[Op, Op]]:
+    some = {"acl": [{"flag": 3, "who": b"OWNER@"}], "layout_type": [1, 4], "fs_layout_type": [1], "rdattr_error": 1}
+    some["mdsthreshold"] = {"mth_hints": [{"thi_layout_type": 1, "thi_hintset": (0, 1), "thi_hintlist": b"12345678"}]}
+    asked = [
+        (op("GETATTR", attr_request=(number,)), done("GETATTR", obj_attributes={name: some.get(name)}))
+        for number, (name, _) in NUMBERED.items()
+    ]
+    assert len(asked) == 87
+    return asked
+
+
+@pytest.mark.parametrize("asked", [every_operation, every_attribute])
+def test_every_operation_and_every_attribute(asked: Callable[[], list[tuple[Op, Op]]], tmp_path: Path) -> None:
+    session = Session([str(conversation(asked(), tmp_path / "all.pcap"))])
+    with MessageFields() as messages:
+        for rpc in session.rpcs():
+            messages.add(rpc)
+        assert [one for one in messages.compare(find_tshark()) if not one.explained] == []
+    assert messages.tally.equal > 5000

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer
+from ..measure.paths import MountRoot
 from ..onc.file_operations import UNSTABLE
 from ..rpcrdma.rpc_table import RpcTable
 from .rpc_facts import Examples
 
+MAX_EARLIER = 2
+"""Names that a file had before, of those that are listed."""
 MAX_SIZES = 4096
 """Sizes counted one by one."""
 
@@ -32,8 +35,9 @@ class Transfers:
 class FileFacts:
     """Fed tables of RPCs as they end."""
 
-    def __init__(self) -> None:
-        self.table = FileTable()
+    def __init__(self, mounts: Sequence[MountRoot] = ()) -> None:
+        """``mounts``: what is known of roots from elsewhere; it may grow."""
+        self.table = FileTable(mounts)
         self.costs: dict[int, Examples] = {}
         """By the file's number: RPCs on it, weighed by their latency in nanoseconds."""
         self.files: dict[int, File] = {}
@@ -78,7 +82,12 @@ class FileFacts:
         self.synchronous.setdefault(count, Examples()).add(call.latency or 0, call.number, call.first_frame)
 
     def path(self, number: int) -> str:
-        """Of a file: its latest name, or its handle's hash."""
+        """Of a file: its latest name with those that it had before, or its handle's hash."""
         file = self.files[number]
         paths = self.table.paths(file)
-        return paths[0] if paths else f"file handle {file.hash:#010x}"
+        earlier = self.table.earlier_names(file)
+        if not paths:
+            return f"{earlier[0][0]} ({earlier[0][3]} later)" if earlier else f"file handle {file.hash:#010x}"
+        names = [*dict.fromkeys(name for name, *_ in earlier if name not in paths)]
+        more = f" and {len(names) - MAX_EARLIER} more" if len(names) > MAX_EARLIER else ""
+        return paths[0] + (f" (earlier {', '.join(names[:MAX_EARLIER])}{more})" if names else "")

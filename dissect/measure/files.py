@@ -26,7 +26,7 @@ from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from .file_columns import FileColumns
 from .partial_messages import NfsMessages, nfs_messages, split_at_gaps
 from .path_learner import server_of
-from .paths import NamedFile, Paths, path_of_name
+from .paths import MountRoot, NamedFile, Paths, path_of_name
 
 READ, WRITE, ZEROS, TRUNCATED, ALTERED = "read", "write", "zeros", "truncated", "altered"
 
@@ -182,7 +182,10 @@ def file_call(rpc: Rpc) -> FileCall:
 class FileTable:
     """Fed Rpcs as they end; never raises on what they hold.  Contents are returned, not kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, mounts: Sequence[MountRoot] = ()) -> None:
+        """``mounts``: what is known of roots from elsewhere; it may grow."""
+        self._mounts = mounts
+        self._mounted = 0
         self._columns = FileColumns()
         self._hosts: dict[int, tuple[str, str]] = {}
         """Addresses of the active and the passive end, by connection."""
@@ -206,6 +209,7 @@ class FileTable:
         ``counts``: it is one of those whose calls and transfers are counted.
         """
         self.used = []
+        self._mount()
         if rpc.state == DUPLICATE_REPLY:
             return []
         if rpc.program is None and rpc.call is None:
@@ -225,6 +229,7 @@ class FileTable:
 
     def add_table(self, table: RpcTable, counts: Sequence[bool] | None = None) -> Iterator[list[FileTransfer]]:
         """Take all RPCs of a table, one after the other, as ``add`` does; ``counts`` for each."""
+        self._mount()
         messages = self._columns.messages(table)
         calls = self._calls(table, messages)
         counted = repeat(True) if counts is None else iter(counts)
@@ -235,6 +240,12 @@ class FileTable:
                 continue
             self.used = []
             yield _FileUpdate(self, next(calls), known, one).transfers
+
+    def _mount(self) -> None:
+        """Note the roots that became known since the last time."""
+        for server, event, time in self._mounts[self._mounted :]:
+            self.names.learn(server, event, time)
+        self._mounted = len(self._mounts)
 
     def _calls(self, table: RpcTable, rows: Collection[int]) -> Iterator[FileCall]:
         """Of some plain rows, ascending."""

@@ -6,7 +6,7 @@ These are read by columns; where a look at every step is needed, ``onc.file_even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from ..text_columns import KnownTexts
 from .late_paths import KnownPaths, Pathed, PathedRows
 from .partial_messages import nfs_messages
-from .paths import NamedFile, Paths, SpannedPaths, always_named, joined, path_at, printable
+from .paths import MountRoot, NamedFile, Paths, SpannedPaths, always_named, joined, path_at, printable
 
 _NAMES = frozenset(("handle", "name"))
 
@@ -133,15 +133,19 @@ class PathLearner:
         reader: FieldReader | None = None,
         read_names: Callable[[], Paths[NamedFile] | None] | None = None,
         max_files: int = 0,
+        mounts: Sequence[MountRoot] = (),
     ) -> None:
         """``read_names``: reads the whole capture for names; None where that cannot be done.  ``max_files``: that are
-        remembered; 0 is no limit."""
+        remembered; 0 is no limit.  ``mounts``: what is known of roots from elsewhere; it may grow."""
         self.reader = reader or FieldReader()
+        self._mounts, self._mounted = mounts, 0
         self.paths: Paths[NamedFile] = Paths(NamedFile)
         self._servers: dict[tuple[int, bool], str] = {}
         self._read_names = read_names
         self._all: Paths[NamedFile] | None = None
         self._max_files = max_files
+        self.incomplete = False
+        """Some path was given as far as it was known then, and could not be looked up."""
 
     @property
     def knows_all(self) -> bool:
@@ -156,6 +160,7 @@ class PathLearner:
             return path
         if self._read_names is not None:
             self._all, self._read_names = self._read_names(), None
+        self.incomplete |= self._all is None
         file = None if self._all is None else self._all.known(called.file.server, called.file.handle)
         return path if file is None else called._replace(file=file).path()
 
@@ -204,6 +209,9 @@ class PathLearner:
         kinds = {code: naming(*_procedure(table, code)) for code in np.unique(codes).tolist()}
         found = np.isin(codes, [code for code, one in kinds.items() if one.kind == FOUND])
         columns = self.reader.columns(table, found & _usual(table), wanted)
+        for server, event, time in self._mounts[self._mounted :]:
+            self.paths.learn(server, event, time)
+        self._mounted = len(self._mounts)
         self._learn_names(table, columns, kinds)
         if self._max_files and len(self.paths) > self._max_files:
             self.paths.forget(self._max_files // 2)
@@ -224,6 +232,11 @@ class PathLearner:
         if fields.handle is not None:
             return CalledFile(self.paths.file(server_of(rpc), fields.handle), name, rpc.call.time)
         return CalledFile(None, name, rpc.call.time) if rule.from_root else None
+
+    def path_of_call(self, rpc: Rpc) -> str | None:
+        """Of what a call names, which may have no reply; the RPC has its name."""
+        called = self.one(rpc, self.reader.fields(rpc))
+        return None if called is None else self.path(called)
 
     def _learn_names(self, table: RpcTable, columns: FieldColumns, kinds: dict[int, Naming]) -> None:
         codes = table.rows["procedure"]

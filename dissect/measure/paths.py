@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ..onc.file_events import NAMED, REMOVED, RENAMED, ROOT, FileEvent
 
@@ -48,6 +48,16 @@ class NamedFile:
     """The latest last."""
     root: str | None = None
     """Its path, where it is the root of what the server exports."""
+
+
+class MountRoot(NamedTuple):
+    """The root of an export, as MNT says outside of the RPCs."""
+
+    server: str
+    """Address."""
+    event: FileEvent
+    time: int
+    """Of the reply, nanoseconds."""
 
 
 SomeFile = TypeVar("SomeFile", bound=NamedFile)

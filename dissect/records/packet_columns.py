@@ -155,6 +155,8 @@ class PacketColumnLister:
         long = take(plain, plain["transfer"] >= 0)
         for number, reply in zip(long["number"].tolist(), table.long_replies(long["transfer"]), strict=True):
             self._rpcs.use(number, "reply", (reply.operation,))
+        numbers = batch.rows["number"]
+        self._rpcs.note_outstanding(self.analyzer, self._learner, int(numbers[0]), int(numbers[-1]))
         if self._sequences.full:
             self._sequences = OperationSequences()
         found = [*worded(batch, rows, self.analyzer, self._rpcs, plain_info(table, self._sequences, paths))]

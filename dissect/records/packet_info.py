@@ -83,7 +83,8 @@ def call_shown(rpc: Rpc, path: str | None = None) -> Shown:
     return _rpc_shown(rpc, message, summary or title_of(rpc, "Call") + path_words(path), reply)
 
 
-def reply_shown(rpc: Rpc) -> Shown:
+def reply_shown(rpc: Rpc, path: str | None = None) -> Shown:
+    """``path``: of what its call names."""
     message = rpc.reply
     assert message is not None
     summary = ""
@@ -103,7 +104,8 @@ def reply_shown(rpc: Rpc) -> Shown:
         )
     status = f" {rpc.status}" if not summary and rpc.status not in ("", "OK") else ""
     call_in = f" (Call In {rpc.call.frame})" if rpc.call else ""
-    return _rpc_shown(rpc, message, (summary or title_of(rpc, "Reply")) + status, call_in)
+    words = (summary or title_of(rpc, "Reply")) + status + path_words(path)
+    return _rpc_shown(rpc, message, words, call_in)
 
 
 def title_of(rpc: Rpc | ProcedureNames, what: str) -> str:

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 from ..arrays import Rows
 from ..link.packets import PACKET
+from ..measure.path_learner import PathLearner
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.outcome import named
 from ..rpcrdma.rpcs import Rpc
 from ..transport.operations import Operation
 from .packet_info import call_shown, reply_shown
@@ -28,9 +30,16 @@ class PacketRpcs:
         if rpc.call is not None:
             self.sends[rpc.call.frame] = (*call_shown(rpc, path), rpc.number)
         if rpc.reply is not None:
-            self.sends[rpc.reply.frame] = (*reply_shown(rpc), rpc.number)
+            self.sends[rpc.reply.frame] = (*reply_shown(rpc, path), rpc.number)
         for chunk in rpc.chunks:
             self.use(rpc.number, chunk.kind, (one for segment in chunk.segments for one in segment.operations))
+
+    def note_outstanding(self, analyzer: Analyzer, learner: PathLearner, first: int, last: int) -> None:
+        """Remember the calls in frames ``first`` to ``last`` that have no reply so far."""
+        for rpc in analyzer.outstanding():
+            if rpc.call is not None and first <= rpc.call.frame <= last and rpc.connection.transport != "iWARP":
+                call = named(rpc)
+                self.sends[rpc.call.frame] = (*call_shown(call, learner.path_of_call(call)), rpc.number)
 
     def use(self, number: int, kind: str, operations: Iterable[Operation]) -> None:
         """Remember that the operations transferred a chunk of RPC ``number``."""

@@ -123,6 +123,8 @@ class PacketLister:
             self._waiting = None
 
     def _packets_of(self, batch: FrameBatch) -> Iterator[Packet]:
+        numbers = batch.rows["number"]
+        self._rpcs.note_outstanding(self.analyzer, self._learner, int(numbers[0]), int(numbers[-1]))
         packets = _batch_packets(batch, self.analyzer, self._rpcs, self.first, self.last)
         if self.analyzer.iwarp is None:
             return packets

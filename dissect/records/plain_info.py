@@ -57,10 +57,11 @@ def plain_info(table: RpcTable, sequences: OperationSequences, paths: KnownTexts
     long = rows["transfer"] >= 0
     batch = _PlainInfos(table, rows, names, which, np.array([_form(one) for one in names])[which], long)
     replies = table.long_replies(rows["transfer"][long])
-    for details in _call_details(batch, paths or KnownTexts([None], np.zeros(len(rows), np.int64))):
-        yield from batch.info("call", details, [one.length for one in replies])
+    known = paths or KnownTexts([None], np.zeros(len(rows), np.int64))
+    for details in _call_details(batch, known):
+        yield from batch.info("call", details, [one.length for one in replies], known)
     for details in _reply_details(batch, sequences):
-        yield from batch.info("reply", details, [one.returned for one in replies])
+        yield from batch.info("reply", details, [one.returned for one in replies], known)
 
 
 class _PlainInfos(NamedTuple):
@@ -88,8 +89,8 @@ class _PlainInfos(NamedTuple):
     def procedures(self) -> Int64s:
         return np.array([one.procedure for one in self.names])[self.which]
 
-    def info(self, what: str, details: Details, chunks: list[int]) -> Iterator[PlainInfo]:
-        """Of calls or replies; ``chunks``: bytes of the Reply chunks of the long ones."""
+    def info(self, what: str, details: Details, chunks: list[int], paths: KnownTexts) -> Iterator[PlainInfo]:
+        """Of calls or replies; ``chunks``: bytes of the Reply chunks of the long ones; ``paths``: of what they name."""
         call = what == "call"
         length = np.zeros(len(self.rows), np.int64)
         length[self.long] = chunks
@@ -103,6 +104,7 @@ class _PlainInfos(NamedTuple):
                 Texts(protocols, self.which[mine]),
                 (
                     *pieces,
+                    *(() if call else [_path_words(paths.rows(mine))]),
                     " (Reply In " if call else " (Call In ",
                     Decimal(rows["reply_frame" if call else "call_frame"]),
                     "); RPC ",
@@ -118,6 +120,11 @@ class _PlainInfos(NamedTuple):
                 ),
                 rows["number"],
             )
+
+
+def _path_words(paths: KnownTexts) -> Texts:
+    """Behind what a reply says."""
+    return Texts([path_words(path) for path in paths.texts], paths.which)
 
 
 def _reply_chunk(length: int) -> str:

@@ -58,7 +58,7 @@ class SegmentLines:
             if rpc.call is not None:
                 self._sends[_sent(number, rpc.call)] = call_shown(rpc, path), rpc.number
             if rpc.reply is not None:
-                self._sends[_sent(number, rpc.reply)] = reply_shown(rpc), rpc.number
+                self._sends[_sent(number, rpc.reply)] = reply_shown(rpc, path), rpc.number
             for chunk in rpc.chunks:
                 text = f"RPC {rpc.number} {chunk.kind} chunk"
                 for operation in (one for use in chunk.segments for one in use.operations):

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.ma import MaskedArray
 
+from ..layers.oncrpc_codes import GSS_PROCEDURE_NAMES, GSS_SERVICE_NAMES
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
 from ..measure.files import File
 from ..onc.file_operations import FileOperation
 from ..onc.programs import program_name
+from ..onc.rpc_header import GssCredential
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import STATES, ProcedureNames
 from .rpc_columns import RpcBatch
@@ -77,6 +79,13 @@ def _use(name: str, type: str, meaning: str, value: Callable[[File, FileOperatio
 def _value(value: RpcValue) -> TableColumn:
     return _column(
         value.name, value.type, value.meaning, lambda batch: value_column(value, batch.fields.columns), "contents"
+    )
+
+
+def _gss(name: str, type: str, meaning: str, value: Callable[[GssCredential], Any]) -> TableColumn:
+    """Of the RPCSEC_GSS credential of a call."""
+    return _column(
+        name, type, meaning, lambda batch: batch.objects(type, lambda rpc: None if rpc.gss is None else value(rpc.gss))
     )
 
 
@@ -167,6 +176,12 @@ _RPCS = Table(
         _column("path", "text", "path of the file that the call names, as it was called then",
                 lambda batch: column_of("text", batch.paths), "paths"),
         *(_value(one) for one in RPC_VALUES),
+        _gss("gss_version", "int", "version of the call's RPCSEC_GSS credential", lambda gss: gss.version),
+        _gss("gss_procedure", "text", "RPCSEC_GSS_DATA, RPCSEC_GSS_INIT, …, or a number",
+             lambda gss: GSS_PROCEDURE_NAMES.get(gss.procedure, str(gss.procedure))),
+        _gss("gss_sequence", "int", "its sequence number", lambda gss: gss.sequence),
+        _gss("gss_service", "text", "its service: none, integrity, privacy, or a number",
+             lambda gss: GSS_SERVICE_NAMES.get(gss.service, str(gss.service))),
         _column("damage", "text", "what is missing or contradictory, with semicolons between",
                 lambda batch: batch.objects("text", lambda rpc: "; ".join(rpc.damage) or None)),
         _column("notes", "text", "what is inferred or unusual, with semicolons between",

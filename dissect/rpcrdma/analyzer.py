@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -74,6 +74,8 @@ class Analyzer:
         """``listener`` makes the one of a new conversation."""
         self.listener = listener
         self.options = options or Options()
+        self.on_tcp: Callable[[FrameBatch, list[Rows]], None] | None = None
+        """Is given batches with TCP in them, and its WALK rows, before their RPCs are."""
         self.decoder = FrameDecoder()
         self.addresses = self.decoder.addresses
         self.frames = 0
@@ -152,6 +154,13 @@ class Analyzer:
             if dispatcher.matching.unplaced_count
         }
 
+    def outstanding(self) -> Iterator[Rpc]:
+        """Calls without a reply so far, of which no Rpc has ended: what they are called is not read yet."""
+        for dispatcher in self._dispatchers.values():
+            for calls in dispatcher.matching.calls:
+                for rpcs in calls.values():
+                    yield from rpcs
+
     def health(self, number: int) -> TransportHealth:
         """How the transport of connection ``number`` fared, as far as the capture was fed."""
         if self._iwarp is not None and number in self._iwarp.connections:
@@ -187,6 +196,8 @@ class Analyzer:
         runs: list[LinkRun] | None = [] if self.options.columns and self._plain.wanted() else None
         events: list[Event] = [*self._observer.feed(packets, runs)] if len(packets) else []
         if decoded.tcp:
+            if self.on_tcp is not None:
+                self.on_tcp(batch, decoded.tcp)
             events = [*self._feed_iwarp(batch, decoded.tcp, events)]
         plain: PlainBatch | None = None
         if runs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 
 from ..intervals import IntervalSet
 from ..layers.oncrpc_codes import CALL, REPLY
@@ -46,6 +47,14 @@ def conclude(rpc: Rpc) -> None:
         _name(rpc, rpc.call)
     if rpc.reply is not None and not rpc.reply.header.problem:
         _status(rpc, rpc.reply)
+
+
+def named(rpc: Rpc) -> Rpc:
+    """The same with its name, where it has not ended; what it is made of stays as it is."""
+    found = copy(rpc)
+    if found.call is not None and not found.call.header.problem:
+        _name(found, found.call)
+    return found
 
 
 def _name(rpc: Rpc, message: Message) -> None:

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from ..onc.shapes.decode import Node
 from ..onc.shapes.messages import MessageTree
-from ..onc.shapes.types import XdrBitmap, XdrInteger, XdrList, XdrOpaque
+from ..onc.shapes.types import XdrAttributes, XdrBitmap, XdrInteger, XdrList, XdrOpaque
 from ..onc.xdr import round_up
 from .rpc_field_names import NAMES
 
@@ -23,6 +23,14 @@ SPANNING = frozenset(
 )
 """What stands for several fields at once, or for none of the message's."""
 DEPRECATED = "nfs.stateid.deprecated"
+OPAQUE_LENGTH = "rpc.opaque_length"
+NOT_DISSECTED = frozenset(
+    (
+        "change_policy", "fs_status", "layout_hint", "fs_locations_info", "retention_get", "retention_set",
+        "retentevt_get", "retentevt_set", "mode_set_masked", "layout_type",
+    )
+)  # fmt: skip
+"""Attributes of NFSv4 of which Wireshark shows the number and the bytes."""
 
 
 class ShownField(NamedTuple):
@@ -78,6 +86,8 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
     names = set()
     different: list[FieldDifference] = []
     covered: set[tuple[int, int]] = set()
+    undissected = _not_dissected(roots)
+    behind = _dissected_end(roots)
     deprecated = any(field.name == DEPRECATED for field in shown.fields)
     for field in shown.fields:
         if not field.value or field.offset < 0:
@@ -89,9 +99,12 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
         names.add(field.name)
         place = found.get((field.offset, len(field.value)))
         if place is None:
-            different.append(FieldDifference(field.name, None, field.value))
+            reason = OPERATION_NOT_DISSECTED if field.offset >= behind else ("", "")
+            different.append(FieldDifference(field.name, None, field.value, *reason))
         elif place.value not in (None, field.value):
             different.append(FieldDifference(field.name, place.value, field.value))
+        elif not any(field.value) and (field.name == OPAQUE_LENGTH or NAMES.get(field.name) == ()):
+            pass  # Of an opaque without bytes Wireshark shows its length only.
         elif place.name and place.name not in NAMES.get(field.name, (place.name,)):
             different.append(FieldDifference(f"{field.name} as {place.name}", field.value, field.value))
         elif field.name in HASHES and field.shown != f"{crc32(field.value):#010x}":
@@ -101,6 +114,10 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
         if value and not any((low, high) in covered for low, high in _spans(start, end)):
             compared += 1
             reason = DEPRECATED_STATEID if deprecated and node.name == "seqid" else ("", "")
+            if any(low <= start and end <= high for low, high in undissected):
+                reason = ATTRIBUTE_NOT_DISSECTED
+            elif start >= behind:
+                reason = OPERATION_NOT_DISSECTED
             different.append(FieldDifference(node.name, value, None, *reason))
     return ComparedFields(compared, frozenset(names), tuple(different))
 
@@ -109,6 +126,42 @@ DEPRECATED_STATEID = (
     "Wireshark marks the stateid that CLOSE returns as deprecated, and leaves it out",
     "RFC 7530, 16.2.5; RFC 8881, 18.2.4",
 )
+
+
+ATTRIBUTE_NOT_DISSECTED = (
+    "Wireshark names this attribute, and shows its bytes without taking them apart",
+    "RFC 8881, 5.8",
+)
+
+
+OPERATION_NOT_DISSECTED = (
+    "Wireshark does not dissect this operation to its end, and no operation that follows it",
+    "RFC 8881, 18.39, 18.47 and 18.49; RFC 7862, 15.12",
+)
+_OPERATIONS_NOT_DISSECTED = (46, 54, 56, 70)
+"""GET_DIR_DELEGATION, SET_SSV, WANT_DELEGATION, WRITE_SAME."""
+
+
+def _dissected_end(roots: Iterable[Node]) -> int:
+    """Where the first operation begins that Wireshark does not dissect."""
+    for root in roots:
+        for node in root.walk(lambda one: not isinstance(one.type, XdrAttributes)):
+            number = node.child("argop") or node.child("resop")
+            if number is not None and number.value in _OPERATIONS_NOT_DISSECTED:
+                return number.offset + number.length
+    return 1 << 62
+
+
+def _not_dissected(roots: Iterable[Node]) -> list[tuple[int, int]]:
+    """Where attributes stand that Wireshark does not decode."""
+    return [
+        (node.offset, node.offset + node.length)
+        for root in roots
+        for attributes in root.walk()
+        if isinstance(attributes.type, XdrAttributes)
+        for node in attributes.children
+        if node.name in NOT_DISSECTED
+    ]
 
 
 def _spans(start: int, end: int) -> Iterator[tuple[int, int]]:

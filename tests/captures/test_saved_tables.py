@@ -10,10 +10,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from playbook import Capture, Wire, call, nfs3, reply
+from playbook.capture import write_pcap
 from playbook.commands import BOTH_WAYS, LONG_CALLS, LOSS, run, unpacked
+from playbook.gss import INTEGRITY, PRIVACY, Context
 from rdmascope.captures.database import Database
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.saved import holds_tables
+from rdmascope.captures.saved_session import SavedSession
 from rdmascope.captures.saved_tables import open_saved, origin, save
 from rdmascope.captures.session import Session
 from rdmascope.captures.table_pass import table_batches
@@ -196,3 +200,23 @@ def test_a_result_in_a_file(suffix: str, tmp_path: Path) -> None:
     assert found == [(number, total, huge) for number, _, total, huge in wanted]
     two = run("sql", BOTH_WAYS, "SELECT 1; SELECT 2", "-o", str(path))
     assert two.exit_code == 2 and "a single query" in two.stderr
+
+
+def test_security_contexts_of_calls_are_kept(tmp_path: Path) -> None:
+    wire = Wire()
+    connection = wire.connect()
+    for service in (INTEGRITY, PRIVACY):
+        context = Context(service)
+        for asked, answered in (context.create(100003, 3), context.destroy(100003, 3)):
+            reply(call(connection, asked), answered)
+            reply(call(connection, context.call(nfs3.getattr_())), context.reply(nfs3.getattr_reply()))
+    reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    capture, tables = tmp_path / "gss.pcap", str(tmp_path / "tables")
+    write_pcap(Capture(wire).frames, capture)
+    with Database(lambda wanted: table_batches(Session(capture), wanted)) as database:
+        save(database, tables, [str(capture)], EXTENT, "")
+    kept, fresh = ([rpc.gss for rpc in session.rpcs()] for session in (SavedSession(tables), Session(capture)))
+    assert kept == fresh
+    assert [None if one is None else (one.procedure, one.service) for one in kept][-3:] == [(3, 3), (0, 3), None]
+    shown = [line for line in run("rpcs", tables).stdout.splitlines() if "RPCSEC_GSS" in line]
+    assert shown == [line for line in run("rpcs", str(capture)).stdout.splitlines() if "RPCSEC_GSS" in line] != []

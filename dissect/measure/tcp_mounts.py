@@ -1,0 +1,78 @@
+"""Mount roots from MNT of MOUNT over TCP, which NFS over RDMA is mounted by (RFC 1813, appendix I; RFC 5531, 11).
+
+Segments that are one whole record each, as clients and mountd send them; nothing is put together of several.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..arrays import Rows, big_endian_words, take, windows
+from ..frames import FrameBatch
+from ..layers.oncrpc_codes import CALL, REPLY
+from ..link.addresses import AddressTable
+from ..link.tcp import HEADER, locate_tcp
+from ..onc.file_events import MNT, file_events
+from ..onc.programs import MOUNT
+from ..onc.xdr import words3
+from .paths import MountRoot
+
+SHORTEST, LONGEST = 28, 1400
+"""Bytes of a record, with its mark, that is looked at."""
+LAST_FRAGMENT = 1 << 31
+MAX_OUTSTANDING = 1024
+MAX_ROOTS = 1 << 14
+_PROGRAM = 12
+"""Offset of the program in a call; version and procedure follow."""
+
+
+class TcpMounts:
+    """Fed batches of frames; never raises on what they hold."""
+
+    def __init__(self, addresses: AddressTable) -> None:
+        self.roots: list[MountRoot] = []
+        """In the order of replies."""
+        self._addresses = addresses
+        self._calls: dict[tuple[int, int, int, int, bytes], bytes] = {}
+        """By client and server, with their ports, and XID."""
+
+    def feed(self, batch: FrameBatch, tcp: list[Rows]) -> None:
+        """``tcp``: WALK rows of the frames with TCP inside."""
+        data = batch.data
+        if len(data) < HEADER:
+            return
+        for walk in tcp:
+            size = walk["end"] - walk["at"] - HEADER
+            walk = take(walk, (size >= SHORTEST) & (size <= LONGEST))
+            if not len(walk):
+                continue
+            payload = walk["at"] + (data[walk["at"] + 12] >> 4).astype(np.int64) * 4
+            end = np.minimum(walk["end"], np.where(walk["ip_end"] > payload, walk["ip_end"], walk["end"]))
+            there = end - payload >= SHORTEST
+            walk, payload, end = take(walk, there), payload[there], end[there]
+            mark = big_endian_words(windows(data, 4)[payload])[:, 0]
+            whole = mark == LAST_FRAGMENT + end - payload - 4
+            if whole.any():
+                self._take(batch, take(walk, whole))
+
+    def _take(self, batch: FrameBatch, walk: Rows) -> None:
+        names = "source", "source_port", "destination", "destination_port", "payload", "length", "time"
+        rows = locate_tcp(batch, [walk], self._addresses)
+        for source, port, destination, other_port, payload, length, time in zip(
+            *(rows[name].tolist() for name in names), strict=True
+        ):
+            record = bytes(batch.data[payload + 4 : payload + length])
+            xid, kind = record[:4], int.from_bytes(record[4:8])
+            if kind == CALL and words3(memoryview(record), _PROGRAM)[::2] == (MOUNT, MNT):
+                if len(self._calls) >= MAX_OUTSTANDING:
+                    del self._calls[next(iter(self._calls))]
+                self._calls[source, port, destination, other_port, xid] = record
+            elif kind == REPLY:
+                call = self._calls.pop((destination, other_port, source, port, xid), None)
+                if call is not None:
+                    self._answered(call, record, source, time)
+
+    def _answered(self, call: bytes, reply: bytes, server: int, time: int) -> None:
+        for event in file_events(call, reply).events:
+            if len(self.roots) < MAX_ROOTS:
+                self.roots.append(MountRoot(self._addresses.name(server), event, time))
