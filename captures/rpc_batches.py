@@ -48,8 +48,8 @@ class RpcBatches:
         ``counts``: which RPCs of a table are counted in ``file_table``; all by default.
         """
         self.names_files, self.names_paths = names_files, names_paths
-        self.file_table = FileTable(session.mounts)
         self._learner = session.path_learner()
+        self.file_table = FileTable(self._learner.mounts)
         self._ended = 0
         self._counts = counts
 

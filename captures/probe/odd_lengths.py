@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from struct import pack
+from typing import NamedTuple
 
 from rdmascope.dissect.onc.programs import NFS
+from rdmascope.dissect.rpcrdma.messages import WriteChunk
 
 from ..synth.endpoint import service
+from ..verbs.interface import RegisteredMemory
 from .checks import OP_LOOKUP, contents, message, nfs_status, read, read_path, replied, returned, rpc_error, unread
 from .raw_connection import RawConnection
 from .serve import OP_GETATTR, OP_PUTROOTFH, OP_WRITE, SUPPORTED_ATTRS
@@ -20,27 +23,51 @@ EXACT = 256
 """Bytes that fill a segment, and fit inline, too."""
 
 
+class _Written(NamedTuple):
+    """What came of a READ with a Write chunk."""
+
+    pieces: list[RegisteredMemory]
+    """The memory of its segments."""
+    given: WriteChunk
+    """As the reply returns it."""
+    payload: bytes
+    """Of the reply."""
+
+
+def _reading(on: RawConnection, xid: int, count: int) -> bytes:
+    return read_path(xid, on.file, count) if on.file else read(xid, count)
+
+
+def _read_by_chunk(on: RawConnection, count: int, segments: list[int]) -> _Written | CheckVerdict:
+    """A READ with a Write chunk of untouched segments; a verdict where it fails, or its chunk does not come back."""
+    xid = on.xid()
+    pieces, chunk = on.chunk(segments, bytes([UNTOUCHED]) * sum(segments))
+    header = message(xid)
+    header.writes = (chunk,)
+    answer = on.ask(header, _reading(on, xid, count))
+    verdict = replied(answer)
+    if verdict.kind is not VerdictKind.PASS or answer.header is None:
+        return verdict
+    if nothing := unread(on, answer):
+        return nothing
+    given = answer.header.writes[0] if answer.header.writes else None
+    if problem := returned(chunk, given, "the Write chunk"):
+        return problem
+    assert given is not None
+    return _Written(pieces, given, answer.payload)
+
+
 @check("write-chunk-odd", "V1-WRITE-NO-PAD")
 def write_chunk_odd(on: RawConnection) -> CheckVerdict:
     """READs of 1, 2, 3, 5, 1,023 and 2,999 bytes, each with a Write chunk; exactly so many bytes are written and
     returned, and the count in the reply is the same."""
     lengths = []
     for wanted in LENGTHS:
-        xid = on.xid()
-        pieces, chunk = on.chunk([1000, 3000], bytes([UNTOUCHED]) * 4000)
-        header = message(xid)
-        header.writes = (chunk,)
-        answer = on.ask(header, read_path(xid, on.file, wanted) if on.file else read(xid, wanted))
-        verdict = replied(answer)
-        if verdict.kind is not VerdictKind.PASS or answer.header is None:
-            return verdict
-        if nothing := unread(on, answer):
-            return nothing
-        given = answer.header.writes[0] if answer.header.writes else None
-        if problem := returned(chunk, given, "the Write chunk"):
-            return problem
-        assert given is not None
-        count = int.from_bytes(answer.payload[-4:], "big")
+        written = _read_by_chunk(on, wanted, [1000, 3000])
+        if isinstance(written, CheckVerdict):
+            return written
+        pieces, given, payload = written
+        count = int.from_bytes(payload[-4:], "big")
         length = len(contents(pieces, given))
         if length != count:
             return violation(f"a READ of {wanted} bytes returns {length} in its Write chunk, and counts {count}")
@@ -56,27 +83,13 @@ def write_chunk_odd(on: RawConnection) -> CheckVerdict:
 def write_chunk_exact(on: RawConnection) -> CheckVerdict:
     """A READ of 256 bytes of a file, with a Write chunk of one segment as long; as many are returned as were written,
     and a READ without chunks brings the same, to the last byte."""
-
-    def reading(xid: int) -> bytes:
-        return read_path(xid, on.file, EXACT) if on.file else read(xid, EXACT)
-
-    xid = on.xid()
-    pieces, chunk = on.chunk([EXACT], bytes([UNTOUCHED]) * EXACT)
-    header = message(xid)
-    header.writes = (chunk,)
-    answer = on.ask(header, reading(xid))
-    verdict = replied(answer)
-    if verdict.kind is not VerdictKind.PASS or answer.header is None:
-        return verdict
-    if nothing := unread(on, answer):
-        return nothing
-    given = answer.header.writes[0] if answer.header.writes else None
-    if problem := returned(chunk, given, "the Write chunk"):
-        return problem
-    assert given is not None
+    written = _read_by_chunk(on, EXACT, [EXACT])
+    if isinstance(written, CheckVerdict):
+        return written
+    pieces, given, _ = written
     data = contents(pieces, given)
     xid = on.xid()
-    again = on.ask(message(xid), reading(xid))
+    again = on.ask(message(xid), _reading(on, xid, EXACT))
     if again.payload.endswith(pack(">I", len(data)) + data + bytes(-len(data) % 4)):
         return passed(f"{len(data)} bytes in one segment, the same inline")
     lacking = bytes([UNTOUCHED]) * 8

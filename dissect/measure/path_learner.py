@@ -138,7 +138,7 @@ class PathLearner:
         """``read_names``: reads the whole capture for names; None where that cannot be done.  ``max_files``: that are
         remembered; 0 is no limit.  ``mounts``: what is known of roots from elsewhere; it may grow."""
         self.reader = reader or FieldReader()
-        self._mounts, self._mounted = mounts, 0
+        self.mounts, self._mounted = mounts, 0
         self.paths: Paths[NamedFile] = Paths(NamedFile)
         self._servers: dict[tuple[int, bool], str] = {}
         self._read_names = read_names
@@ -209,9 +209,9 @@ class PathLearner:
         kinds = {code: naming(*_procedure(table, code)) for code in np.unique(codes).tolist()}
         found = np.isin(codes, [code for code, one in kinds.items() if one.kind == FOUND])
         columns = self.reader.columns(table, found & _usual(table), wanted)
-        for server, event, time in self._mounts[self._mounted :]:
+        for server, event, time in self.mounts[self._mounted :]:
             self.paths.learn(server, event, time)
-        self._mounted = len(self._mounts)
+        self._mounted = len(self.mounts)
         self._learn_names(table, columns, kinds)
         if self._max_files and len(self.paths) > self._max_files:
             self.paths.forget(self._max_files // 2)

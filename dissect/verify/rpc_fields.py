@@ -19,7 +19,17 @@ PROTOCOLS = ("rpc", "nfs", "nfs.cb", "mount", "nfsacl", "portmap", "nlm", "stat"
 HASHES = frozenset(("nfs.fh.hash", "nfs.stateid.other_hash"))
 """Shown as the CRC-32 of their bytes."""
 SPANNING = frozenset(
-    ("nfs.attr", "nfs.name", "nfsacl.acl", "nfsacl.aclent", "rpc.lastfrag", "rpc.fraglen", "rpc.fill_bytes")
+    (
+        "nfs.attr",
+        "nfs.name",
+        "nfs.nfl_util.commit_thru_mds",
+        "nfs.nfl_util.dense",
+        "nfsacl.acl",
+        "nfsacl.aclent",
+        "rpc.lastfrag",
+        "rpc.fraglen",
+        "rpc.fill_bytes",
+    )
 )
 """What stands for several fields at once, or for none of the message's."""
 DEPRECATED = "nfs.stateid.deprecated"
@@ -86,7 +96,7 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
     names = set()
     different: list[FieldDifference] = []
     covered: set[tuple[int, int]] = set()
-    undissected = _not_dissected(roots)
+    undissected, layouts = _not_dissected(roots), _layout_bodies(roots)
     behind = _dissected_end(roots)
     deprecated = any(field.name == DEPRECATED for field in shown.fields)
     for field in shown.fields:
@@ -118,6 +128,8 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
                 reason = ATTRIBUTE_NOT_DISSECTED
             elif start >= behind:
                 reason = OPERATION_NOT_DISSECTED
+            elif any(low <= start and end <= high for low, high in layouts):
+                reason = LAYOUT_NOT_DISSECTED
             different.append(FieldDifference(node.name, value, None, *reason))
     return ComparedFields(compared, frozenset(names), tuple(different))
 
@@ -161,6 +173,22 @@ def _not_dissected(roots: Iterable[Node]) -> list[tuple[int, int]]:
         if isinstance(attributes.type, XdrAttributes)
         for node in attributes.children
         if node.name in NOT_DISSECTED
+    ]
+
+
+LAYOUT_NOT_DISSECTED = (
+    "Wireshark dissects layouts and devices of files and flexible files; of blocks and SCSI it shows the bytes",
+    "RFC 5663, 2.3; RFC 8154, 2.3",
+)
+_LAYOUT_BODIES = frozenset(("loc_body", "da_addr_body", "lou_body"))
+
+
+def _layout_bodies(roots: Iterable[Node]) -> list[tuple[int, int]]:
+    return [
+        (node.offset, node.offset + node.length)
+        for root in roots
+        for node in root.walk()
+        if node.name in _LAYOUT_BODIES
     ]
 
 
