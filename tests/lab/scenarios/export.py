@@ -15,8 +15,8 @@ KERNELS: list[dict[str, str]] = [{}, {"client": "6.12"}]
 DEADLINE = 600
 VERSIONS = ["3", "4.1"]
 OF_CLIENTS = ("V1-WRITE-EXTRA", "V1-HANDLE-PREDICTABLE")
-"""Linux's client adds a segment for the pad to a Write chunk whose length is no multiple of four, and counts its handles
-up."""
+"""Linux's client adds a segment for the pad to a Write chunk of a length that is no multiple of four, and counts its
+handles up."""
 
 
 def judge(outcome: Outcome) -> Iterator[Check]:
