@@ -52,7 +52,7 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
 
     \b
       $ rdmascope compare rxe-nfs-all.pcap.zst siw-nfs-all.pcap.zst
-      Two runs: rxe-nfs-all.pcap.zst, 110.8 s, and siw-nfs-all.pcap.zst, 104.3 s
+      Two runs: rxe-nfs-all.pcap.zst, 111 s, and siw-nfs-all.pcap.zst, 104 s
       ...
         procedure             RPCs after errors after  median   after median
       ...

@@ -153,9 +153,10 @@ def _lone_parts(lone: LonePackets, other: str) -> Iterator[tuple[str, list[int]]
 
 def runs_view(found: RunsCompared, width: int) -> RenderableType:
     """What changed from one run to the other."""
+    spans = [duration(round(seconds * 1e9)) for seconds in found.seconds]
     lines: list[RenderableType] = [
-        Text.assemble("Two runs: ", (harmless_line(found.before), "bold"), f", {found.seconds[0]:,.1f} s, and ",
-                      (harmless_line(found.after), "bold"), f", {found.seconds[1]:,.1f} s"),
+        Text.assemble("Two runs: ", (harmless_line(found.before), "bold"), f", {spans[0]}, and ",
+                      (harmless_line(found.after), "bold"), f", {spans[1]}"),
         Text(),
         heading("Procedures", f"by time in both runs; * unlikely by chance (below {SIGNIFICANT:.0%})"),
     ]  # fmt: skip
