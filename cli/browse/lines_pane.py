@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.style import Style
-from rich.text import Text
+from rich.text import Span, Text
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
@@ -122,7 +122,8 @@ class LinesPane(ScrollView, can_focus=True):
         text = harmless_text(self.line(index))
         style = self.rich_style
         if index == self.cursor:
-            text = Text(text.plain)
+            marked = [Span(one.start, one.end, "not reverse") for one in text.spans if one.style == "reverse"]
+            text = Text(text.plain, spans=marked)
             style += Style(reverse=True, bold=True) if self.has_focus else Style(underline=True, bold=True)
         return self._strip(text, width, style)
 
