@@ -3,7 +3,8 @@
 ``device.py`` finds out what a name stands for, ``filter.py`` says to the kernel which frames to keep, ``source.py``
 has what every source offers, ``ring.py`` takes frames from an interface, ``sniffer.py`` from an adapter whose RDMA
 bypasses the kernel, ``stream.py`` from what another program captures, ``remote.py`` from another host, ``keep.py``
-writes them into a bounded set of files, ``window.py`` those around a moment, for which ``trigger.py`` waits.
+writes them into a bounded set of files, ``window.py`` those around a moment, for which ``trigger.py`` waits;
+``memory.py`` gives memory back.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from ..kernel_counters import RunningCounters
 from . import CaptureSettings, open_live
 from .device import trouble_of
 from .keep import Keeper
+from .memory import release
 from .metrics import CaptureMetrics
 from .source import Live
 from .stream import STREAM, StreamEnded
@@ -47,7 +48,7 @@ MAX_HELD = 2.0
 MARGIN = 400_000_000
 """Nanoseconds that a frame may need from the network to here."""
 SECOND = 1_000_000_000
-TIDY = 60
+TIDY = 30
 """Seconds between two searches for memory that can be given back."""
 LOOKS = 0.5
 """Seconds between two looks whether the device is still there."""
@@ -247,7 +248,7 @@ class LiveSession:
             self._look_at_device()
         if time.monotonic() - self._tidied >= TIDY:
             self._tidied = time.monotonic()
-            gc.collect()
+            release()
 
     def _publish(self, metrics: CaptureMetrics) -> None:
         with suppress(OSError):
