@@ -82,8 +82,10 @@ class Database:
         files: bool = False,
         memory: int = MEMORY,
         parent: str | None = None,
+        make_views: Callable[[duckdb.DuckDBPyConnection, str], None] | None = None,
     ) -> None:
-        """``parent``: the folder that the temporary one is made in."""
+        """``parent``: the folder that the temporary one is made in.  ``make_views``: of the files in the folder
+        ``saved``; by default each is a table."""
         self._fill = fill
         self.also: Callable[[Wanted], Wanted] = lambda wanted: wanted
         """What is read beside that which a query names."""
@@ -109,7 +111,7 @@ class Database:
                 self.connection.execute("USE saved")
             else:
                 allowed.append(os.path.join(os.path.abspath(saved), ""))
-                self._make_views(saved)
+                (make_views or _make_views)(self.connection, saved)
             if not files:
                 self.connection.execute(f"SET allowed_directories = [{', '.join(map(quoted, allowed))}]")
                 self.connection.execute("SET enable_external_access = false")
@@ -143,13 +145,6 @@ class Database:
                 place = f'{table.name}."{column.name}"'
                 self.connection.execute(f"COMMENT ON COLUMN {place} IS {quoted(column.meaning)}")
         self.connection.commit()
-
-    def _make_views(self, folder: str) -> None:
-        """Of the Parquet files in a folder."""
-        for path in sorted(Path(folder).glob("*.parquet")):
-            self.connection.execute(
-                f"CREATE VIEW {named(path.stem)} AS FROM read_parquet({quoted(os.path.abspath(path))})"
-            )
 
     def fill(self, wanted: Wanted) -> None:
         """Fill tables, those columns of them that are empty yet, in one pass over the capture."""
@@ -390,6 +385,12 @@ def need_pyarrow() -> Any:
     except ImportError:
         raise CaptureError("Arrow files take pyarrow, which is not installed: pip install 'rdmascope[arrow]'") from None
     return pyarrow
+
+
+def _make_views(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
+    """Of the Parquet files in a folder."""
+    for path in sorted(Path(folder).glob("*.parquet")):
+        connection.execute(f"CREATE VIEW {named(path.stem)} AS FROM read_parquet({quoted(os.path.abspath(path))})")
 
 
 def quoted(text: str) -> str:

@@ -132,9 +132,9 @@ class Capture:
         """
         self._read_whole = False
         if self.saved is not None:
-            from .saved_session import SavedSession
+            from .data_set_session import open_saved_session
 
-            self._last = saved = SavedSession(self.saved)
+            self._last = saved = open_saved_session(self.saved)
             if self._follow is not None or self.options != Options():
                 saved.lacks("what ports, force, icrc and follow ask of")
             return saved

@@ -35,6 +35,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "user": ("user",),
     "procedure": (),
     "slot": ("session", "slot"),
+    "host": ("connection",),
 }
 """What RPCs are grouped by -> the columns of the table rpcs that say it."""
 
@@ -103,17 +104,21 @@ class Questions:
             if self.groups is not None:
                 self.first_time = session.first_time
                 builder.add(batches.batch(table))
-                self.groups.add(calls, [*self._keys(calls, builder.take())])
+                self.groups.add(calls, [*self._keys(calls, builder.take(), session)])
             del table
         if condition is not None:
             session.refuse(condition.problem(session))
 
-    def _keys(self, calls: CallColumns, columns: Columns) -> Iterator[Sequence[Hashable]]:
+    def _keys(self, calls: CallColumns, columns: Columns, session: Session) -> Iterator[Sequence[Hashable]]:
         for key in self.keys:
             if key.name == "begin":
                 yield ((calls.times - self.first_time) // key.interval * key.interval).tolist()
             elif key.name == "procedure":
                 yield _procedures(calls)
+            elif key.name == "host":
+                numbers, which = np.unique(columns["connection"].data[calls.rows], return_inverse=True)
+                hosts = [*map(session.host, numbers.tolist())]
+                yield [hosts[one] for one in which.tolist()]
             else:
                 found = [columns[name][calls.rows].tolist() for name in KEYS[key.name]]
                 yield found[0] if len(found) == 1 else list(map(_JOINED[key.name], *found))

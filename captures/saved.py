@@ -8,11 +8,21 @@ from collections.abc import Sequence
 from .errors import CaptureError
 from .open import DUCKDB
 
+MANIFEST = "manifest"
+"""Folder of a data set that has an entry for each capture."""
+
+
+def is_data_set(path: str) -> bool:
+    """Whether ``path`` has the tables of many captures; see ``data_set``."""
+    return os.path.isdir(os.path.join(path, MANIFEST))
+
 
 def holds_tables(path: str) -> bool:
-    """Whether ``path`` is a DuckDB database, or a folder of Parquet files that this program wrote."""
+    """Whether ``path`` is a DuckDB database, or a folder of Parquet files or a data set that this program wrote."""
     if os.path.isdir(path):
-        return all(os.path.isfile(os.path.join(path, f"{name}.parquet")) for name in ("metadata", "rpcs"))
+        return is_data_set(path) or all(
+            os.path.isfile(os.path.join(path, f"{name}.parquet")) for name in ("metadata", "rpcs")
+        )
     if not os.path.isfile(path):
         return False
     try:

@@ -171,10 +171,8 @@ class SavedSession(Session):
             self.lacks("the contents of files")
         with open_saved(self.path) as database:
             facts = self._details(database, "file", FileDetails)
-            (undecoded,) = database.connection.execute(
-                "SELECT content FROM details WHERE kind = 'undecoded of files'"
-            ).fetchall()[0]
-        return SavedFiles(facts, Counter(dict(json.loads(undecoded))))
+            undecoded = self._details(database, "undecoded of files", Counter[str])
+        return SavedFiles(facts, sum(undecoded, Counter()))
 
     def audit(self, auditor: Auditor) -> int:
         if auditor.meant is not None:

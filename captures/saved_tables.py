@@ -14,9 +14,11 @@ import duckdb
 from rdmascope.dissect.measure.selection import CaptureExtent
 from rdmascope.dissect.records.tables import TABLES, VERSION
 
+from .data_set import make_views
 from .database import Database, named, quoted
 from .errors import CaptureError
 from .output import input_files, open_output, refuse_inputs
+from .saved import is_data_set
 
 DATABASE = (".duckdb", ".db")
 """Suffixes of databases; another name is that of a folder of Parquet files."""
@@ -41,7 +43,7 @@ class Origin(NamedTuple):
 
 def open_saved(path: str, *, files: bool = False) -> Database:
     """The tables in ``path``.  Raises CaptureError where they are none of this program, or of a later version."""
-    database = Database(saved=path, files=files)
+    database = Database(saved=path, files=files, make_views=make_views if is_data_set(path) else None)
     try:
         found = origin(database).schema_version
     except duckdb.Error:

@@ -400,6 +400,10 @@ class Session:
             raise CaptureError(f"{problem}; {error}") from None
         raise CaptureError(f"{self.path}: {problem}")
 
+    def host(self, connection: int) -> str | None:
+        """Of a data set: where the capture of a connection was made."""
+        return None
+
     def ring(self, path: str) -> tuple[str, ...]:
         """The files that were read, of the ring that one of them belongs to, in order."""
         return tuple(one for one in self._files if ring_of(one) == ring_of(path))

@@ -52,12 +52,17 @@ class ExportedTable(NamedTuple):
     """Of the file."""
 
 
-def tables_of(session: Session, format: str, folder: str, condition: Condition | None = None) -> list[ExportedTable]:
-    """Write the tables of a session that was not read yet into a folder, as ``write_tables`` does."""
+def tables_of(
+    session: Session, format: str, folder: str, condition: Condition | None = None, within: str | None = None
+) -> list[ExportedTable]:
+    """Write the tables of a session that was not read yet into a folder, as ``write_tables`` does.
+
+    ``within``: where temporary files are.
+    """
     check_folder(folder, session.paths)
     if format == "arrow":
         need_pyarrow()
-    with Database(lambda wanted: table_batches(session, wanted), memory=FILLING) as database:
+    with Database(lambda wanted: table_batches(session, wanted), memory=FILLING, parent=within) as database:
         database.fill({name: None for name in TABLES if condition is None or name not in INTERNAL})
         damage = str(session.damage or "")
         return write_tables(database, format, folder, session.paths, session.extent(), damage, condition)

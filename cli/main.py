@@ -32,6 +32,7 @@ COMMANDS = {
     "credits": "Flow control: credits requested and granted, calls outstanding, time at the limit.",
     "sessions": "NFSv4 clients, sessions and slots, delegations, leases: what clients wait for.",
     "compare": "Two captures: of the same traffic at two points, or of two runs.",
+    "batch": "Many captures of many hosts, each analysed once, into one data set.",
     "sql": "SQL over the tables of a capture: RPCs, operations, chunks, packets, findings, files.",
     "rules": "The rules of the audit.",
     "explain": "One rule in full.",

@@ -123,11 +123,11 @@ def opened(
     if not any(map(holds_tables, paths)):
         options = replace(analyzer_options(ports, force, contents), icrc=icrc)
         return Reading(paths, options, streaming=streaming, follow=follow)
-    from rdmascope.captures.saved_session import SavedSession
+    from rdmascope.captures.data_set_session import open_saved_session
 
     if len(paths) > 1:
         raise CaptureError("saved tables stand alone, without other files")
-    saved = SavedSession(paths[0])
+    saved = open_saved_session(paths[0])
     if ports or force or icrc or follow is not None:
         saved.lacks("what --port, --as, --icrc and --follow ask of")
     for words in saved.remarks():

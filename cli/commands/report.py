@@ -59,8 +59,8 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", parse_service_leve
     type=GROUP_KEYS,
     multiple=True,
     metavar="WHAT",
-    help="RPCs in groups instead: by client, server, connection, export, path, user, procedure, slot, or an interval"
-    " such as 10s; several with commas.",
+    help="RPCs in groups instead: by client, server, connection, export, path, user, procedure, slot, host (of"
+    " a data set), or an interval such as 10s; several with commas.",
 )
 @click.option(
     "--sort", metavar="COLUMN", help="With --by: sort by any column of the page.  [default: time, of intervals begin]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .field_types import RecordType
 from .fields_audit import TYPES as AUDIT
+from .fields_batch import TYPES as BATCH
 from .fields_comparison import TYPES as COMPARISON
 from .fields_connection import TYPES as CONNECTION
 from .fields_diagnosis import TYPES as DIAGNOSIS
@@ -15,6 +16,7 @@ from .fields_rpc import TYPES as RPC
 from .fields_state import TYPES as STATE
 
 RECORD_TYPES: dict[str, RecordType] = {
-    **RPC, **CONNECTION, **REPORT, **QUESTIONS, **DIAGNOSIS, **STATE, **KERNEL, **COMPARISON, **AUDIT, **PROBE
+    **RPC, **CONNECTION, **REPORT, **QUESTIONS, **DIAGNOSIS, **STATE, **KERNEL, **COMPARISON, **AUDIT, **PROBE,
+    **BATCH,
 }  # fmt: skip
 """In the order of the reference."""

@@ -13,6 +13,8 @@ Record = dict[str, Any]
 
 VERSIONS = {
     "audit": 1,
+    "batch": 1,
+    "batch_capture": 1,
     "capture": 1,
     "capture_point": 1,
     "connection": 2,

@@ -1,0 +1,210 @@
+"""A data set: the tables of many captures as partitioned Parquet files, and a manifest of what they were made from.
+
+::
+
+    DATASET/manifest/CAPTURE.json                           an entry for each capture
+    DATASET/TABLE/host=HOST/capture=CAPTURE/TABLE.parquet   its rows of a table
+
+A capture counts when its entry is there, which is written last.  In the files it has numbers of its own; read as one,
+RPCs, connections, files and frames are numbered over all captures, in the order of time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import duckdb
+
+from rdmascope.dissect.records.tables import TABLES
+
+from .errors import CaptureError
+from .saved import MANIFEST
+
+COUNTED = ("rpcs", "connections", "files", "frames", "ended")
+"""What is numbered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestEntry:
+    """A capture of a data set."""
+
+    capture: str
+    """Begin of the SHA-256 of its contents and of the options it was analysed with, hexadecimal."""
+    host: str
+    paths: tuple[str, ...]
+    """Its files: several where they are rotated."""
+    sizes: tuple[int, ...]
+    modified_ns: tuple[int, ...]
+    options: str
+    program_version: str
+    schema_version: int
+    problem: str = ""
+    """Why it could not be read at all; '' where it has tables."""
+    damage: str = ""
+    """Why it was not read to its end; '' where it was."""
+    first_time_ns: int = 0
+    last_time_ns: int = 0
+    rpcs: int = 0
+    """This and the next four: the highest number of each."""
+    connections: int = 0
+    files: int = 0
+    frames: int = 0
+    ended: int = 0
+
+    def unchanged(self) -> bool:
+        """Its files are what they were."""
+        try:
+            found = [os.stat(path) for path in self.paths]
+        except OSError:
+            return False
+        return tuple((one.st_size, one.st_mtime_ns) for one in found) == tuple(
+            zip(self.sizes, self.modified_ns, strict=True)
+        )
+
+
+def entry_path(data_set: str, capture: str) -> Path:
+    """Where the entry of a capture is."""
+    return Path(data_set, MANIFEST, f"{capture}.json")
+
+
+def partition(data_set: str, table: str, host: str, capture: str) -> Path:
+    """The folder with a capture's rows of a table."""
+    return Path(data_set, table, f"host={quote(host, safe=' ')}", f"capture={capture}")
+
+
+def write_entry(data_set: str, entry: ManifestEntry) -> None:
+    """At once: a reader finds all of it, or nothing."""
+    path = entry_path(data_set, entry.capture)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}.tmp")
+    unfinished.write_text(json.dumps(asdict(entry), indent=1))
+    unfinished.replace(path)
+
+
+def entries(data_set: str) -> list[ManifestEntry]:
+    """All of them, in the order of their captures' times.  Raises CaptureError for what is no manifest."""
+    found = []
+    for path in Path(data_set, MANIFEST).glob("*.json"):
+        try:
+            values = json.loads(path.read_text())
+            listed: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
+            found.append(ManifestEntry(**listed))
+        except (OSError, ValueError, TypeError) as error:
+            raise CaptureError(f"{path}: is no entry of a manifest: {error}") from None
+    return sorted(found, key=lambda one: (one.first_time_ns, one.host, one.capture))
+
+
+class Numbering:
+    """What has to be added to the numbers of each capture."""
+
+    def __init__(self, listed: Sequence[ManifestEntry]) -> None:
+        self.entries = [one for one in listed if not one.problem]
+        self.offsets: dict[str, dict[str, int]] = {}
+        """By capture and name of ``COUNTED``."""
+        reached = dict.fromkeys(COUNTED, 0)
+        for one in self.entries:
+            self.offsets[one.capture] = dict(reached)
+            for name in COUNTED:
+                reached[name] += getattr(one, name)
+
+    def host(self, connection: int) -> str | None:
+        """Where the capture of a connection was made."""
+        found = None
+        for one in self.entries:
+            if self.offsets[one.capture]["connections"] >= connection:
+                break
+            found = one.host
+        return found
+
+
+_OF_NAMES = {"rpc": "rpcs", "connection": "connections", "file": "files", "ended": "ended"}
+_OF_TABLES = {"rpcs": "rpcs", "connections": "connections", "files": "files"}
+"""Tables that number their rows -> what they number."""
+
+
+def _numbered(table: str, column: str) -> str | None:
+    """What the values of a column number."""
+    if column == "number":
+        return _OF_TABLES.get(table)
+    if column.endswith("place_frame"):
+        return None
+    return "frames" if column == "frame" or column.endswith("_frame") else _OF_NAMES.get(column)
+
+
+def make_views(connection: duckdb.DuckDBPyConnection, data_set: str) -> None:
+    """The tables of a data set as views, with host and capture of each row; and what it was made from."""
+    listed = entries(data_set)
+    numbering = Numbering(listed)
+    if not numbering.entries:
+        raise CaptureError(f"{data_set}: no capture in this data set could be read")
+    offsets = ", ".join(f"{name}_before BIGINT" for name in COUNTED)
+    connection.execute(f"CREATE TABLE numbering (capture VARCHAR, path VARCHAR, frames BIGINT, {offsets})")
+    connection.execute(
+        "CREATE TABLE captures (capture VARCHAR, host VARCHAR, paths VARCHAR, problem VARCHAR, damage VARCHAR,"
+        " frames BIGINT, rpcs BIGINT, connections BIGINT, first_time_ns BIGINT, last_time_ns BIGINT)"
+    )
+    connection.execute("CREATE TABLE sources (path VARCHAR, size_bytes BIGINT, modified TIMESTAMP)")
+    for one in listed:
+        values = (one.capture, one.host, "\n".join(one.paths), one.problem or None, one.damage or None)
+        sums = (one.frames, one.rpcs, one.connections, one.first_time_ns or None, one.last_time_ns or None)
+        connection.execute("INSERT INTO captures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [*values, *sums])
+    for one in numbering.entries:
+        alone = one.paths[0] if len(one.paths) == 1 else None
+        before = [numbering.offsets[one.capture][name] for name in COUNTED]
+        numbers = [one.capture, alone, one.frames, *before]
+        connection.execute("INSERT INTO numbering VALUES (?, ?, ?, ?, ?, ?, ?, ?)", numbers)
+        for path, size, modified in zip(one.paths, one.sizes, one.modified_ns, strict=True):
+            connection.execute("INSERT INTO sources VALUES (?, ?, make_timestamp(?))", [path, size, modified // 1000])
+    for name in TABLES:
+        if any(partition(data_set, name, one.host, one.capture).is_dir() for one in numbering.entries):
+            connection.execute(f"CREATE VIEW {name} AS {_view(data_set, name)}")
+    damage = "; ".join(f"{one.host} {one.capture}: {one.damage}" for one in numbering.entries if one.damage)
+    connection.execute(
+        "CREATE TABLE metadata (program_version VARCHAR, schema_version INTEGER, damage VARCHAR, frames BIGINT,"
+        " first_time_ns BIGINT, last_time_ns BIGINT)"
+    )
+    newest = max(numbering.entries, key=lambda one: one.schema_version)
+    times = [one.first_time_ns for one in numbering.entries], [one.last_time_ns for one in numbering.entries]
+    connection.execute(
+        "INSERT INTO metadata VALUES (?, ?, ?, ?, ?, ?)",
+        [newest.program_version, newest.schema_version, damage or None,
+         sum(one.frames for one in numbering.entries), min(times[0]), max(times[1])],
+    )  # fmt: skip
+
+
+def _view(data_set: str, name: str) -> str:
+    columns = []
+    for column in TABLES[name].columns:
+        place = f't."{column.name}"'
+        counted = _numbered(name, column.name)
+        if counted is not None and column.type == "int":
+            place = f"{place} + n.{counted}_before"
+        elif name == "findings" and column.name == "frames":
+            place = (
+                f"array_to_string(list_transform(string_split({place}, ' '),"
+                " lambda one: CAST(CAST(one AS BIGINT) + n.frames_before AS VARCHAR)), ' ')"
+            )
+        elif column.place_of:
+            other = f't."{column.place_of}"' if column.type == "int" else "n.path"
+            known = f't."{column.place_of}" IS NOT NULL AND n.path IS NOT NULL'
+            place = f"CASE WHEN {place} IS NULL AND {known} THEN {other} ELSE {place} END"
+        columns.append(f'{place} AS "{column.name}"')
+    files = os.path.join(os.path.abspath(data_set), name, "*", "*", "*.parquet").replace("'", "''")
+    partitions = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
+    query = (
+        f"SELECT {', '.join(columns)}, t.host, t.capture FROM read_parquet('{files}', {partitions}) AS t"
+        " JOIN numbering AS n ON t.capture = n.capture"
+    )
+    if name == "places":
+        query += (
+            " UNION ALL SELECT n.frames_before + 1, n.frames_before + n.frames, n.path, 1, captures.host, n.capture"
+            " FROM numbering AS n JOIN captures ON captures.capture = n.capture"
+            " WHERE n.path IS NOT NULL AND n.frames > 0"
+        )
+    return query

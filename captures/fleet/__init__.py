@@ -1,0 +1,1 @@
+"""Many captures of many hosts, each analysed once, into one data set."""

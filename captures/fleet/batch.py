@@ -1,0 +1,114 @@
+"""The captures of a fleet, analysed by several processes; what a data set has already is not analysed again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import NamedTuple
+
+from rdmascope.dissect.rpcrdma.analyzer import Options
+
+from ..data_set import ManifestEntry, entries
+from ..errors import CaptureError
+from ..saved import MANIFEST
+from .analysis import WORK, analyse, described, failed
+from .units import CaptureUnit
+
+KEPT = 86400
+"""Seconds after which what an analysis left that was killed is removed."""
+ATTEMPTS = 2
+"""At a capture on which a process ends without a result."""
+
+
+class BatchCapture(NamedTuple):
+    """What became of a capture."""
+
+    unit: CaptureUnit
+    entry: ManifestEntry
+    known: bool
+    """The data set had it."""
+
+
+def prepare(data_set: str) -> None:
+    """Make a data set where there is none.  Raises CaptureError where something else is there."""
+    path = Path(data_set)
+    if path.exists() and not (path.is_dir() and ((path / MANIFEST).is_dir() or not any(path.iterdir()))):
+        raise CaptureError(f"{data_set}: is there, and is no data set")
+    try:
+        (path / MANIFEST).mkdir(parents=True, exist_ok=True)
+        for left in (path / WORK).glob("*"):
+            if time.time() - left.stat().st_mtime > KEPT:
+                shutil.rmtree(left, ignore_errors=True)
+    except OSError as error:
+        raise CaptureError(f"{data_set}: {error.strerror}") from None
+
+
+def divided(
+    units: Sequence[CaptureUnit], data_set: str, options: Options
+) -> tuple[list[BatchCapture], list[CaptureUnit]]:
+    """Captures that the data set has, as their files' names, sizes and times say, and the others."""
+    there = {frozenset(one.paths): one for one in entries(data_set)}
+    known, others = [], []
+    for unit in units:
+        entry = there.get(frozenset(unit.paths))
+        if entry is not None and not entry.problem and entry.options == described(options) and entry.unchanged():
+            known.append(BatchCapture(unit, entry, True))
+        else:
+            others.append(unit)
+    return known, others
+
+
+def batch(units: Sequence[CaptureUnit], data_set: str, options: Options, jobs: int) -> Iterator[BatchCapture]:
+    """Analyse captures with so many processes; each as it is done, first those that are known."""
+    prepare(data_set)
+    known, others = divided(units, data_set, options)
+    yield from known
+    waiting = deque((unit, 1) for unit in others)
+    context = multiprocessing.get_context("spawn")
+    running: dict[int, tuple[SpawnProcess, Connection, CaptureUnit, int]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                unit, attempt = waiting.popleft()
+                result, given = context.Pipe(duplex=False)
+                process = context.Process(target=_analyse, args=(given, unit, data_set, options))
+                process.start()
+                given.close()
+                running[process.sentinel] = process, result, unit, attempt
+            for sentinel in wait([*running]):
+                assert isinstance(sentinel, int)
+                process, result, unit, attempt = running.pop(sentinel)
+                process.join()
+                found = _received(result)
+                if found is not None:
+                    yield BatchCapture(unit, found, frozenset(found.paths) != frozenset(unit.paths))
+                elif attempt < ATTEMPTS:
+                    waiting.append((unit, attempt + 1))
+                else:
+                    problem = f"{unit.paths[0]}: analysing it ended with status {process.exitcode}, {ATTEMPTS} times"
+                    yield BatchCapture(unit, failed(unit, data_set, options, problem), False)
+    finally:
+        for process, *_ in running.values():
+            process.terminate()
+            process.join()
+
+
+def _analyse(given: Connection, unit: CaptureUnit, data_set: str, options: Options) -> None:
+    """In a process of its own."""
+    given.send(analyse(unit, data_set, options))
+
+
+def _received(result: Connection) -> ManifestEntry | None:
+    """What a process gave that has ended."""
+    with result:
+        try:
+            found: ManifestEntry | None = result.recv()
+        except EOFError:
+            return None
+    return found

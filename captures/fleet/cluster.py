@@ -1,0 +1,47 @@
+"""The captures of a fleet, analysed by the workers of a Dask cluster; Dask is loaded here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from rdmascope.dissect.rpcrdma.analyzer import Options
+
+from ..errors import CaptureError
+from .analysis import analyse, failed
+from .batch import ATTEMPTS, BatchCapture, divided, prepare
+from .units import CaptureUnit
+
+PATIENCE = 30
+"""Seconds in which a scheduler has to answer."""
+
+
+def on_cluster(units: Sequence[CaptureUnit], data_set: str, options: Options, address: str) -> Iterator[BatchCapture]:
+    """As ``batch``, by the workers of the cluster whose scheduler is at ``address``.
+
+    All of them reach captures and data set under the same paths.  Raises CaptureError where there is no such cluster.
+    """
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise CaptureError("--scheduler takes Dask, which is not installed: pip install 'rdmascope[cluster]'") from None
+    prepare(data_set)
+    data_set = os.path.abspath(data_set)
+    known, others = divided(units, data_set, options)
+    yield from known
+    try:
+        client = Client(address, timeout=PATIENCE)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, TypeError) as error:
+        raise CaptureError(f"{address}: no Dask scheduler answers: {error}") from None
+    with client:
+        given = {
+            client.submit(analyse, unit, data_set, options, pure=False, retries=ATTEMPTS - 1): unit for unit in others
+        }
+        for future in as_completed(list(given)):  # type: ignore[no-untyped-call]
+            unit, problem = given.pop(future), future.exception()
+            if problem is None:
+                entry = future.result()
+                yield BatchCapture(unit, entry, frozenset(entry.paths) != frozenset(unit.paths))
+            else:
+                words = f"{unit.paths[0]}: analysing it failed on the cluster: {type(problem).__name__}: {problem}"
+                yield BatchCapture(unit, failed(unit, data_set, options, words), False)

@@ -1,0 +1,68 @@
+"""Which files are one capture, and of which host: those that match patterns."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..errors import CaptureError
+from ..merge import RING
+
+CAPTURES = "*.pcap*"
+"""In a folder and those below it."""
+_ROTATED = re.compile(r"(?P<name>.*\.(?:pcapng|pcap|cap))(?P<number>\d*)(?P<packed>\.(?:gz|zst|xz|lz4|bz2))?")
+"""tcpdump's names with -C: the first as given, then with a number behind."""
+_SUFFIXES = re.compile(r"\.(?:pcapng|pcap|cap)\d*(?:\.\w+)?$")
+
+
+class CaptureUnit(NamedTuple):
+    """Files that are one capture."""
+
+    host: str
+    """The first folder below that of the pattern; of files that are in it, their name without what is rotated."""
+    paths: tuple[str, ...]
+    """In the order of their names; they are read in the order of time."""
+
+
+def units(patterns: Sequence[str]) -> list[CaptureUnit]:
+    """The captures that match.  Raises CaptureError for a pattern that nothing matches."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for pattern in patterns:
+        if os.path.isdir(pattern):
+            pattern = os.path.join(glob.escape(pattern), "**", CAPTURES)
+        pattern = os.path.abspath(pattern)
+        base = _base(pattern)
+        paths = [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+        if not paths:
+            raise CaptureError(f"{pattern}: no file matches")
+        for path in paths:
+            name = rotated_name(path)
+            folder = os.path.relpath(path, base).split(os.sep)[0]
+            host = folder if os.path.join(base, folder) != path else _SUFFIXES.sub("", os.path.basename(name))
+            known = found.setdefault((host, name), [])
+            if path not in known:
+                known.append(path)
+    return [CaptureUnit(host, tuple(sorted(paths, key=_order))) for (host, _), paths in sorted(found.items())]
+
+
+def rotated_name(path: str) -> str:
+    """What the files of a rotating set have in common: of dumpcap's ring buffers, and of tcpdump's -C."""
+    if ring := RING.match(path):
+        return ring[1]
+    rotated = _ROTATED.fullmatch(path)
+    return path if rotated is None else f"{rotated['name']}{rotated['packed'] or ''}"
+
+
+def _order(path: str) -> tuple[int, str]:
+    rotated = _ROTATED.fullmatch(path)
+    return int(rotated["number"] or 0) if rotated is not None else 0, path
+
+
+def _base(pattern: str) -> str:
+    """The folder before the first wildcard."""
+    parts = pattern.split(os.sep)
+    fixed = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
+    return os.sep.join(parts[:fixed]) or (os.sep if pattern.startswith(os.sep) else os.curdir)

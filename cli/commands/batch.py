@@ -1,0 +1,100 @@
+"""``rdmascope batch``: the captures of a fleet, each analysed once, into one data set."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from rdmascope.captures import CaptureError
+from rdmascope.captures.read_ahead import processors
+from rdmascope.dissect.records.batch import batch_capture_record, batch_record
+from rdmascope.dissect.units import plural
+
+from ..exit_status import EXIT_BAD_INPUT
+from ..reading import analyzer_options, recognition_options
+from ..terminal import complain, print_json, say
+
+
+@click.command("batch")
+@click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
+@click.option("--out", "-o", "data_set", metavar="DATASET", required=True, help="The data set; made, or added to.")
+@click.option("--jobs", "-j", type=click.IntRange(1), help="Captures analysed at a time.  [default: processors]")
+@click.option("--scheduler", metavar="ADDRESS", help="Let the workers of this Dask cluster analyse: tcp://HOST:PORT.")
+@click.option("--json", "as_json", is_flag=True, help="One object for each capture, and one for all.")
+@recognition_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    patterns: tuple[str, ...],
+    data_set: str,
+    jobs: int | None,
+    scheduler: str | None,
+    as_json: bool,
+    ports: tuple[int, ...],
+    force: str | None,
+) -> None:
+    """Analyse many captures of many hosts, each once, into one data set of Parquet files.
+
+    PATTERN is a folder (all files *.pcap* in it and below), a file, or a pattern in quotes in which ** stands for any
+    folders.  The host of a capture is the first folder below that of the pattern; of a file right in it, the file's
+    name.  Files of dumpcap's ring buffers, and those that tcpdump -C numbers, are one capture in the order of time.
+
+    DATASET can be read by every command that reads tables: report, diagnose, rpcs, files, audit, credits, compare, sql.
+    RPCs, connections and frames are numbered over all its captures; report --by host compares the hosts, and in sql
+    each table has the columns host and capture.
+
+    The command can be stopped at any time and run again: captures that are in the data set, by their contents, are not
+    analysed again; those that grew or were rotated further replace what they were.  A file that cannot be read is
+    named, and costs the others nothing.  See docs/fleets.md.
+
+    Example: which client waited longest?
+
+    \b
+      $ rdmascope batch rxe-nfs-all.pcap.zst meta-rxe.pcap.zst --out fleet -j 1
+      1/2  meta-rxe: meta-rxe.pcap.zst: 6,047 RPCs, 25,944 frames
+      2/2  rxe-nfs-all: rxe-nfs-all.pcap.zst: 229 RPCs, 3,697 frames
+      fleet: 2 captures, 0 known, 0 not read
+      $ rdmascope report fleet --by host
+      ...
+
+    --scheduler gives the captures to the workers of a Dask cluster, which reach them and DATASET under the same paths.
+
+    Exit status: 0 all captures are in the data set, 2 some could not be read.
+    """
+    from rdmascope.captures.fleet.batch import batch
+    from rdmascope.captures.fleet.units import units
+
+    try:
+        found = units(patterns)
+        unread = known = 0
+        options = analyzer_options(ports, force)
+        if scheduler is not None:
+            from rdmascope.captures.fleet.cluster import on_cluster
+
+            analysed = on_cluster(found, data_set, options, scheduler)
+        else:
+            analysed = batch(found, data_set, options, jobs or processors())
+        for number, one in enumerate(analysed, 1):
+            known += one.known
+            entry = one.entry
+            unread += bool(entry.problem)
+            if as_json:
+                print_json(batch_capture_record(entry, one.unit.paths, one.known))
+            elif entry.problem:
+                complain(entry.problem)
+            else:
+                files = "" if len(one.unit.paths) == 1 else f" and {plural(len(one.unit.paths) - 1, 'more file')}"
+                state = "known" if one.known else f"{plural(entry.rpcs, 'RPC')}, {plural(entry.frames, 'frame')}"
+                say(f"{number}/{len(found)}  {entry.host}: {os.path.basename(one.unit.paths[0])}{files}: {state}")
+                if entry.damage:
+                    complain(entry.damage)
+    except CaptureError as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        print_json(batch_record(data_set, len(found), known, unread))
+    else:
+        words = f"{plural(len(found), 'capture')}, {known} known, {unread} not read"
+        say(f"{data_set}: {words}")
+    if unread:
+        ctx.exit(EXIT_BAD_INPUT)

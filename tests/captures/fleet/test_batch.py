@@ -1,0 +1,169 @@
+"""Many captures into one data set: each once, whatever is stopped, rotated further or broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from playbook.commands import PROGRAM, objects, run
+from playbook.samples import MANIFEST, SAMPLES
+from rdmascope.captures.data_set import entries
+
+HOSTS = {"web1": "rxe-nfs-all", "web2": "nconnect-rxe", "db": "longcall-rxe"}
+LAST = "longcall-rxe"
+
+
+def sample(name: str) -> Path:
+    return Path(SAMPLES, MANIFEST[name]["file"])
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    """Captures of three hosts."""
+    for host, name in HOSTS.items():
+        (tmp_path / "fleet" / host).mkdir(parents=True)
+        shutil.copy(sample(name), tmp_path / "fleet" / host)
+    return tmp_path / "fleet"
+
+
+def counted(data_set: Path) -> dict[str, int]:
+    """RPCs by host."""
+    query = "SELECT host, count(*) AS calls, count(DISTINCT number) AS numbers FROM rpcs GROUP BY host"
+    rows = objects("sql", str(data_set), query)
+    assert all(row["calls"] == row["numbers"] for row in rows)
+    return {row["host"]: row["calls"] for row in rows}
+
+
+def alone() -> dict[str, int]:
+    return {host: len(objects("rpcs", str(sample(name)))) for host, name in HOSTS.items()}
+
+
+def violations(path: Path) -> list[tuple[str, int]]:
+    found = map(json.loads, run("audit", str(path), "--json").stdout.splitlines())
+    return [(one["rule"], one["violated"]) for one in found if one["type"] == "verdict" and one["violated"]]
+
+
+def analysed(fleet: Path, data_set: Path, *options: str) -> dict[str, Any]:
+    result = run("batch", str(fleet), "-o", str(data_set), "--json", *options)
+    *_, last = map(json.loads, result.stdout.splitlines())
+    return {**last, "status": result.exit_code, "errors": result.stderr}
+
+
+def test_the_tables_are_those_of_each_capture(fleet: Path, tmp_path: Path) -> None:
+    data_set = tmp_path / "set"
+    first = analysed(fleet, data_set, "-j", "2")
+    assert (first["captures"], first["known"], first["unread"], first["status"]) == (3, 0, 0, 0)
+    assert counted(data_set) == alone()
+    for host, name in HOSTS.items():
+        for table, columns in {
+            "rpcs": "xid, procedure, status, latency_ns, path",
+            "packets": "time_ns, info",
+            "findings": "rule, time_ns",
+            "operations": "operation, name",
+        }.items():
+            order = f"SELECT {columns} FROM {table} {{}} ORDER BY ALL"
+            wanted = objects("sql", str(sample(name)), order.format(""))
+            assert objects("sql", str(data_set), order.format(f"WHERE host = '{host}'")) == wanted
+    joined = "SELECT count(*) AS n FROM operations JOIN rpcs ON rpc = number AND operations.host = rpcs.host"
+    assert objects("sql", str(data_set), joined) == objects(
+        "sql", str(data_set), "SELECT count(*) AS n FROM operations"
+    )
+
+
+def test_commands_read_it_as_one_capture(fleet: Path, tmp_path: Path) -> None:
+    data_set = tmp_path / "set"
+    analysed(fleet, data_set)
+    together = next(one for one in objects("report", str(data_set)) if one["type"] == "capture")
+    reports = [objects("report", str(sample(name))) for name in HOSTS.values()]
+    each = [next(one for one in report if one["type"] == "capture") for report in reports]
+    for name in ("frames", "packets"):
+        assert together[name] == sum(one[name] for one in each)
+    groups = [one for one in objects("report", str(data_set), "--by", "host") if one["type"] == "group"]
+    assert {one["by"]["host"]: one["rpcs"] for one in groups} == alone()
+    apart = [verdict for name in HOSTS.values() for verdict in violations(sample(name))]
+    assert sorted(violations(data_set)) == sorted(apart)
+    assert "problem" in run("diagnose", str(data_set)).stdout
+    listed = objects("rpcs", str(data_set))
+    assert {one["call_place"]["file"] for one in listed} == {
+        str(fleet / host / MANIFEST[name]["file"]) for host, name in HOSTS.items()
+    }
+
+
+def test_what_is_there_is_not_analysed_again_and_a_broken_file_costs_nothing(fleet: Path, tmp_path: Path) -> None:
+    data_set = tmp_path / "set"
+    (fleet / "db" / "broken.pcap").write_bytes(b"no capture at all")
+    first = analysed(fleet, data_set)
+    assert (first["captures"], first["known"], first["unread"], first["status"]) == (4, 0, 1, 2)
+    written = {path: path.stat().st_mtime_ns for path in data_set.rglob("*.parquet")}
+    (fleet / "db" / "broken.pcap").unlink()
+    shutil.copy(sample(LAST), fleet / "db" / "copy.pcap.zst")
+    again = analysed(fleet, data_set)
+    assert (again["captures"], again["known"], again["unread"], again["status"]) == (4, 4, 0, 0)
+    assert {path: path.stat().st_mtime_ns for path in data_set.rglob("*.parquet")} == written
+    assert counted(data_set) == alone()
+
+
+def test_rotated_files_are_one_capture_that_may_grow(tmp_path: Path) -> None:
+    folder, data_set = tmp_path / "fleet" / "web1", tmp_path / "set"
+    folder.mkdir(parents=True)
+    whole = tmp_path / "whole.pcap"
+    subprocess.run(["zstd", "-dqf", str(sample("rxe-nfs-all")), "-o", str(whole)], check=True)
+    data = whole.read_bytes()
+    parts = _halves(data)
+    (folder / "x.pcap").write_bytes(parts[0])
+    analysed(tmp_path / "fleet", data_set)
+    (folder / "x.pcap1").write_bytes(data[:24] + parts[1])
+    last = analysed(tmp_path / "fleet", data_set)
+    assert (last["captures"], last["known"]) == (1, 0)
+    assert len([one for one in entries(str(data_set)) if not one.problem]) == 1
+    assert counted(data_set) == {"web1": len(objects("rpcs", str(whole)))}
+
+
+def _halves(data: bytes) -> tuple[bytes, bytes]:
+    """A pcap, divided between two of its frames."""
+    at = 24
+    while at < len(data) // 2:
+        at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
+    return data[:at], data[at:]
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+@pytest.mark.parametrize("whom", ["worker", "coordinator"])
+def test_nothing_is_lost_or_doubled_when_a_process_is_killed(whom: str, fleet: Path, tmp_path: Path) -> None:
+    data_set = tmp_path / "set"
+    command = [*PROGRAM, "batch", str(fleet), "-o", str(data_set), "-j", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while not (data_set / "unfinished").is_dir() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert process.poll() is None
+    if whom == "worker":
+        busy = [pid for pid in _children(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(busy[0], signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == 0
+    else:
+        process.kill()
+        process.communicate()
+        last = analysed(fleet, data_set)
+        assert (last["captures"], last["unread"], last["status"]) == (3, 0, 0)
+    assert counted(data_set) == alone()
+
+
+def test_a_place_that_is_something_else_is_refused(fleet: Path, tmp_path: Path) -> None:
+    result = run("batch", str(fleet), "-o", str(fleet))
+    assert result.exit_code == 2 and "is no data set" in result.stderr

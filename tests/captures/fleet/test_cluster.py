@@ -1,0 +1,69 @@
+"""Captures of a fleet on a Dask cluster, of which a worker is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask
+import pytest
+from distributed import LocalCluster
+
+from playbook.commands import objects, run
+from playbook.samples import MANIFEST, SAMPLES
+from rdmascope.captures.data_set import entries
+from rdmascope.captures.fleet.cluster import on_cluster
+from rdmascope.captures.fleet.units import units
+from rdmascope.dissect.rpcrdma.analyzer import Options
+
+COPIES = 6
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    folder = str(tmp_path_factory.mktemp("workers"))
+    with (
+        dask.config.set(temporary_directory=folder),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as found,  # type: ignore[no-untyped-call]
+    ):
+        yield found
+
+
+def fleet(folder: Path) -> int:
+    """The same capture with other times on each of several hosts; returns its RPCs."""
+    sample = SAMPLES / MANIFEST["nconnect-rxe"]["file"]
+    for host in range(COPIES):
+        (folder / f"host{host}").mkdir(parents=True)
+        shutil.copy(sample, folder / f"host{host}" / "a.pcap.zst")
+        # An empty frame of Zstandard that is skipped: the contents differ, and what is in them does not.
+        with open(folder / f"host{host}" / "a.pcap.zst", "ab") as file:
+            file.write(bytes.fromhex("502a4d18 04000000") + host.to_bytes(4))
+    return len(objects("rpcs", str(sample)))
+
+
+def test_nothing_is_lost_or_doubled_when_a_worker_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
+    calls = fleet(tmp_path / "fleet")
+    data_set = tmp_path / "set"
+    found = units([str(tmp_path / "fleet")])
+    done = on_cluster(found, str(data_set), Options(), cluster.scheduler_address)
+    first = next(done)
+    os.kill(cluster.workers[0].pid, signal.SIGKILL)
+    captures = [first, *done]
+    assert sorted(one.unit.host for one in captures) == [f"host{number}" for number in range(COPIES)]
+    assert [one.entry.problem for one in captures] == [""] * COPIES
+    assert len(entries(str(data_set))) == COPIES
+    query = "SELECT host, count(*) AS calls, count(DISTINCT xid) AS distinct FROM rpcs GROUP BY host"
+    rows = objects("sql", str(data_set), query)
+    assert {row["host"]: row["calls"] for row in rows} == {f"host{number}": calls for number in range(COPIES)}
+    again = run("batch", str(tmp_path / "fleet"), "-o", str(data_set), "--scheduler", cluster.scheduler_address)
+    assert again.exit_code == 0 and f"{COPIES} captures, {COPIES} known, 0 not read" in again.stdout
+
+
+def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet(tmp_path / "fleet")
+    monkeypatch.setattr("rdmascope.captures.fleet.cluster.PATIENCE", 1)
+    result = run("batch", str(tmp_path / "fleet"), "-o", str(tmp_path / "set"), "--scheduler", "tcp://127.0.0.1:1")
+    assert result.exit_code == 2 and "no Dask scheduler answers" in result.stderr
