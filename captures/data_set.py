@@ -23,8 +23,8 @@ import duckdb
 
 from rdmascope.dissect.records.tables import TABLES
 
+from .data_set_folder import MANIFEST
 from .errors import CaptureError
-from .saved import MANIFEST
 
 COUNTED = ("rpcs", "connections", "files", "frames", "ended")
 """What is numbered."""

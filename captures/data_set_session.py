@@ -11,9 +11,9 @@ from rdmascope.dissect.records.details import CaptureSums, DetailError, from_jso
 from rdmascope.dissect.rpcrdma.eviction import Evicted
 
 from .data_set import Numbering, entries
+from .data_set_folder import is_data_set
 from .database import Database
 from .errors import CaptureError
-from .saved import is_data_set
 from .saved_session import Noun, SavedSession
 
 

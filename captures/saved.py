@@ -5,16 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from .data_set_folder import is_data_set
 from .errors import CaptureError
 from .open import DUCKDB
-
-MANIFEST = "manifest"
-"""Folder of a data set that has an entry for each capture."""
-
-
-def is_data_set(path: str) -> bool:
-    """Whether ``path`` has the tables of many captures; see ``data_set``."""
-    return os.path.isdir(os.path.join(path, MANIFEST))
 
 
 def holds_tables(path: str) -> bool:

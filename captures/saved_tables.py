@@ -15,10 +15,10 @@ from rdmascope.dissect.measure.selection import CaptureExtent
 from rdmascope.dissect.records.tables import TABLES, VERSION
 
 from .data_set import make_views
+from .data_set_folder import is_data_set
 from .database import Database, named, quoted
 from .errors import CaptureError
 from .output import input_files, open_output, refuse_inputs
-from .saved import is_data_set
 
 DATABASE = (".duckdb", ".db")
 """Suffixes of databases; another name is that of a folder of Parquet files."""

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from ..data_set import ManifestEntry, entries
+from ..data_set_folder import MANIFEST
 from ..errors import CaptureError
-from ..saved import MANIFEST
 from .analysis import WORK, analyse, described, failed
 from .units import CaptureUnit
 
