@@ -167,6 +167,9 @@ class PlainDirection:
         answers = rows.take(self._ranks)
         self._answers: Int64s = answers["reply_frame"].astype(np.int64)
         self._granted = answers["credits_granted"]
+        # Lists: a bisection of an array makes a NumPy number at every step.
+        self._call_frames: list[int] = self._calls.tolist()
+        self._answer_frames: list[int] = self._answers.tolist()
         self._backwards: Int64s = np.append(0, np.cumsum(self._ranks[1:] < self._ranks[:-1]))
         """How many replies up to each answer an earlier call than the one before them."""
         self._called = self._answered = 0
@@ -183,7 +186,7 @@ class PlainDirection:
     def advance(self, place: int) -> None:
         """What happens next is at ``place`` in the order of events: all before it has happened."""
         self._matching.answered[self._caller].now = place
-        called, answered = bisect_right(self._calls, place), bisect_right(self._answers, place)
+        called, answered = bisect_right(self._call_frames, place), bisect_right(self._answer_frames, place)
         if called != self._called or answered != self._answered:
             self._advance(called, answered)
 
@@ -211,7 +214,7 @@ class PlainDirection:
     def _order(self, answer: int) -> int:
         """``Rpc.order`` of the call that this reply answers."""
         rank = int(self._ranks[answer])
-        return self._first + rank + 1 + bisect_left(self._others, self._calls[rank])
+        return self._first + rank + 1 + bisect_left(self._others, self._call_frames[rank])
 
     def finish(self) -> Int64s:
         """The batch is over; gives ``Rpc.order`` of its RPCs."""
