@@ -11,7 +11,6 @@ from rdmascope.captures.capture_points import OtherPoint
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered
 from rdmascope.dissect.measure.undecoded import undecoded
-from rdmascope.dissect.records.comparison import points_records
 from rdmascope.dissect.records.report import capture_point_record, report_records
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -153,8 +152,12 @@ def print_records(
     counted = kernel.records() if kernel is not None else ()
     for record in chain(points, report_records(facts, reading.analyzer, diagnose(facts), words), counted):
         print_json({**reading.placed(record), "file": reading.path})
-    for record in chain.from_iterable(points_records(found, each=True) for found in at_points):
-        print_json(record)
+    if at_points:
+        # Only here: every report would wait for it.
+        from rdmascope.dissect.records.comparison import points_records
+
+        for record in chain.from_iterable(points_records(found, each=True) for found in at_points):
+            print_json(record)
 
 
 def _error(reading: Read) -> str:

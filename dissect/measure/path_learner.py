@@ -12,7 +12,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, among, take
+from ..arrays import Int64s, among, take, unique
 from ..onc.naming import FOUND, NOTHING, Naming, naming
 from ..onc.naming import REMOVED as REMOVES
 from ..onc.programs import NFS_CALLBACK
@@ -206,8 +206,8 @@ class PathLearner:
 
     def _learned(self, table: RpcTable, wanted: frozenset[str]) -> tuple[FieldColumns, dict[int, Naming]]:
         codes = table.rows["procedure"]
-        kinds = {code: naming(*_procedure(table, code)) for code in np.unique(codes).tolist()}
-        found = np.isin(codes, [code for code, one in kinds.items() if one.kind == FOUND])
+        kinds = {code: naming(*_procedure(table, code)) for code in unique(codes).tolist()}
+        found = among(codes, np.array([code for code, one in kinds.items() if one.kind == FOUND]))
         columns = self.reader.columns(table, found & _usual(table), wanted)
         for server, event, time in self.mounts[self._mounted :]:
             self.paths.learn(server, event, time)
@@ -242,7 +242,7 @@ class PathLearner:
         codes = table.rows["procedure"]
         naming_codes = [code for code, one in kinds.items() if one.kind != NOTHING]
         failed = np.array([one[1] for one in table.names.statuses] or [False])
-        places = np.isin(codes, naming_codes).nonzero()[0]
+        places = among(codes, np.array(naming_codes)).nonzero()[0]
         rows = take(table.rows, places)
         for place, code, usual, failure, connection, caller, time, handle, name, found in zip(
             places.tolist(),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Iterable, Sequence
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from ..onc.compound import CALLBACK_NAMES, OPERATION_NAMES
@@ -151,5 +150,7 @@ def _said(when: Moment | None, nanoseconds: int) -> str:
 
 def near(name: str, names: Iterable[str]) -> str:
     """Names that are nearly that, as a question; '' where there are none."""
+    from difflib import get_close_matches  # Only here: every start would pay for it.
+
     found = get_close_matches(name, names, 3, 0.7)
     return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, distinct
+from ..arrays import Int64s, distinct, unique
 from ..layers.rpcrdma_codes import RDMA_MSG
 from ..measure.call_order import MAX_HELD, CallOrder
 from ..measure.late_paths import MAX_LATE, KnownPaths, LatePaths, LateRow
@@ -110,7 +110,7 @@ def _merged(groups: Int64s, make: Callable[[int, Int64s], bytes]) -> bytes:
 
     ``make``: gives the lines of a group, which are at these places.
     """
-    distinct_groups = np.unique(groups).tolist()
+    distinct_groups = unique(groups).tolist()
     if len(distinct_groups) == 1:
         return make(distinct_groups[0], np.arange(len(groups)))
     found: list[bytes] = [b""] * len(groups)
