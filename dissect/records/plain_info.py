@@ -5,13 +5,14 @@ A property test holds the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, big_endian_words, take, windows
+from ..arrays import Bytes, Int64s, Rows, big_endian_words, some, windows
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG, procedure_name
 from ..onc.compound_columns import OperationSequences
 from ..onc.programs import NFS, NFS_CALLBACK, program_name
@@ -26,7 +27,7 @@ from ..onc.summary_columns import (
 )
 from ..rpcrdma.messages import HEADER, LONG_HEADER
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
-from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, words_of
+from ..text_columns import Decimal, Hexadecimal, KnownTexts, Piece, Texts, chosen, joined, words_of
 from ..units import size
 from .packet_info import title_of
 
@@ -58,10 +59,8 @@ def plain_info(table: RpcTable, sequences: OperationSequences, paths: KnownTexts
     batch = _PlainInfos(table, rows, names, which, np.array([_form(one) for one in names])[which], long)
     replies = table.long_replies(rows["transfer"][long])
     known = paths or KnownTexts([None], np.zeros(len(rows), np.int64))
-    for details in _call_details(batch, known):
-        yield from batch.info("call", details, [one.length for one in replies], known)
-    for details in _reply_details(batch, sequences):
-        yield from batch.info("reply", details, [one.returned for one in replies], known)
+    yield from batch.info("call", _call_details(batch, known), [one.length for one in replies], known)
+    yield from batch.info("reply", _reply_details(batch, sequences), [one.returned for one in replies], known)
 
 
 class _PlainInfos(NamedTuple):
@@ -89,37 +88,37 @@ class _PlainInfos(NamedTuple):
     def procedures(self) -> Int64s:
         return np.array([one.procedure for one in self.names])[self.which]
 
-    def info(self, what: str, details: Details, chunks: list[int], paths: KnownTexts) -> Iterator[PlainInfo]:
+    def info(self, what: str, details: Iterable[Details], chunks: list[int], paths: KnownTexts) -> Iterator[PlainInfo]:
         """Of calls or replies; ``chunks``: bytes of the Reply chunks of the long ones; ``paths``: of what they name."""
         call = what == "call"
         length = np.zeros(len(self.rows), np.int64)
         length[self.long] = chunks
         protocols = [program_name(one.program or 0) for one in self.names]
-        for mine, pieces in details:
-            if not len(mine):
-                continue
-            rows = take(self.rows, mine)
-            yield PlainInfo(
-                rows["call_frame" if call else "reply_frame"],
-                Texts(protocols, self.which[mine]),
-                (
-                    *pieces,
-                    *(() if call else [_path_words(paths.rows(mine))]),
-                    " (Reply In " if call else " (Call In ",
-                    Decimal(rows["reply_frame" if call else "call_frame"]),
-                    "); RPC ",
-                    Decimal(rows["number"]),
-                    Texts(
-                        [f"; {procedure_name(1, one)} xid=0x" for one in (RDMA_MSG, RDMA_NOMSG)],
-                        (self.long[mine] & (not call)).astype(np.int64),
-                    ),
-                    Hexadecimal(rows["xid"], 8),
-                    " credits=",
-                    Decimal(rows["credits_requested" if call else "credits_granted"]),
-                    *([words_of(length[mine], _reply_chunk)] if self.long[mine].any() else []),
+        rows = self.rows
+        # The same for all: a column costs more than a row.
+        behind = joined(
+            (
+                " (Reply In " if call else " (Call In ",
+                Decimal(rows["reply_frame" if call else "call_frame"]),
+                "); RPC ",
+                Decimal(rows["number"]),
+                Texts(
+                    [f"; {procedure_name(1, one)} xid=0x" for one in (RDMA_MSG, RDMA_NOMSG)],
+                    (self.long & (not call)).astype(np.int64),
                 ),
-                rows["number"],
-            )
+                Hexadecimal(rows["xid"], 8),
+                " credits=",
+                Decimal(rows["credits_requested" if call else "credits_granted"]),
+                *([words_of(length, _reply_chunk)] if some(self.long) else []),
+            ),
+            len(rows),
+        )
+        frames, numbers = rows["call_frame" if call else "reply_frame"], rows["number"]
+        for mine, pieces in chain.from_iterable(details):
+            if len(mine):
+                named = () if call else (_path_words(paths.rows(mine)),)
+                info = (*pieces, *named, chosen(behind, mine))
+                yield PlainInfo(frames[mine], Texts(protocols, self.which[mine]), info, numbers[mine])
 
 
 def _path_words(paths: KnownTexts) -> Texts:
