@@ -47,7 +47,9 @@ class NamedFile:
     names: list[Name] = field(default_factory=list)
     """The latest last."""
     root: str | None = None
-    """Its path, where it is the root of what the server exports."""
+    """Its path, where it is the root of what the server exports; of several, as NFSv4 and MNT may say it, the first."""
+    rooted: int = 0
+    """Since when, nanoseconds."""
 
 
 class MountRoot(NamedTuple):
@@ -96,8 +98,10 @@ class Paths(Generic[SomeFile]):
         """What a call and its reply say of a name."""
         if event.kind == ROOT:
             if event.handle is not None:
-                path = "/".join(map(printable, (event.name or b"/").split(b"/")))
-                self.file(server, event.handle).root = path.rstrip("/") or "/"
+                top = self.file(server, event.handle)
+                if top.root is None or time < top.rooted:
+                    path = "/".join(map(printable, (event.name or b"/").split(b"/")))
+                    top.root, top.rooted = path.rstrip("/") or "/", time
             return
         if event.directory is None or event.name is None:
             return

@@ -30,8 +30,7 @@ def verdict_records(result: Result) -> Iterator[Record]:
     for row in result.rows():
         yield record(
             "verdict",
-            rule=row.rule.id,
-            level=row.rule.level.value,
+            **_rule_fields(row.rule),
             connection=row.connection.number,
             endpoint=side(row.endpoint),
             address=str(row.connection.endpoints[row.endpoint]),
@@ -42,7 +41,7 @@ def verdict_records(result: Result) -> Iterator[Record]:
 def verdict_lines(result: Result, **more: str) -> Iterator[str]:
     """The same as JSON objects, with ``more`` fields behind."""
     rules = [*result.auditor.rules.values()]
-    heads = [_inside(record("verdict", rule=rule.id, level=rule.level.value)) for rule in rules]
+    heads = [_inside(record("verdict", **_rule_fields(rule))) for rule in rules]
     tallies = result.auditor.tallies
     tails: dict[tuple[int, int, int, int, int], str] = {}
     """By rule and counts, of tallies without reasons."""
@@ -59,6 +58,10 @@ def verdict_lines(result: Result, **more: str) -> Iterator[str]:
                     if not tally.reasons:
                         tails[key] = tail
                 yield f"{{{head},{middle},{tail}}}"
+
+
+def _rule_fields(rule: Rule) -> Record:
+    return {"rule": rule.id, "level": rule.level.value}
 
 
 def _inside(fields: Record) -> str:

@@ -55,9 +55,8 @@ def _of_replies(data: Bytes, starts: Int64s, ends: Int64s, operations: Int64s) -
     # Status of the COMPOUND, its tag, the number of results.
     tags = starts + ACCEPTED + 4
     rows = (tags + 4 <= ends).nonzero()[0]
-    rows = rows[
-        big_endian_words(words[starts[rows] + 12]).ravel() | big_endian_words(words[starts[rows] + 16]).ravel() == 0
-    ]
+    for word in (2, 3, 4, 5):  # reply_stat, an empty verifier, accept_stat
+        rows = rows[big_endian_words(words[starts[rows] + 4 * word]).ravel() == 0]
     at = tags[rows] + 8 + (big_endian_words(words[tags[rows]]).ravel() + 3 & -4)
     whole = at + RESULTS <= ends[rows]
     rows, at = rows[whole], at[whole]

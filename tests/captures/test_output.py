@@ -21,6 +21,7 @@ from rdmascope.cli.main import COMMANDS, main
 OVERWRITING = {
     ("audit", "junit_file"): ["audit", "{file}", "--junit", "{output}"],
     ("audit", "sarif_file"): ["audit", "{file}", "--sarif", "{output}"],
+    ("batch", "data_set"): ["batch", "{file}", "--out", "{output}"],
     ("export", "output"): ["export", "{file}", "-o", "{output}"],
     ("extract", "output"): ["extract", "{file}", "--where", "true", "-o", "{output}"],
     ("files", "directory"): ["files", "{named}", "--extract", "{folder}"],

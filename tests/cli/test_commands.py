@@ -25,7 +25,7 @@ NAMES = {
     " refused_connections rpcs states duplicate_replies error diagnosis filter file",
     "connection": "number transport protocol protocol_name recognised_by service_port paired_by confidence evidence"
     " path_mtu active passive credits_requested credits_granted first_frame last_frame first_time_ns last_time_ns"
-    " ended_by negotiation rpcs backward_rpcs failed call_bytes reply_bytes file",
+    " data_server ended_by negotiation rpcs backward_rpcs failed call_bytes reply_bytes file",
     "procedure": "direction program program_number version minor_version procedure procedure_number operations rpcs"
     " failed statuses states call_bytes reply_bytes latency parts file",
     "transfer": "way messages chunks segments advertised transferred unused_chunks file",
@@ -283,7 +283,7 @@ class TestShow:
 
     def test_the_arguments_and_results_in_a_frame(self) -> None:
         call = run("show", EVERYTHING, "--frame", "178").stdout
-        assert "arguments (READ3args)" in call and "└── [path: /r1m]" in call
+        assert "arguments (READ3args)" in call and "└── [path: /export/r1m]" in call
         assert "results (ACCESS3res)" in run("show", EVERYTHING, "--frame", "86").stdout
         written = run("show", EVERYTHING, "--frame", "509").stdout  # the data are in a Read chunk
         assert "data  [262,144 bytes, of which 0 are there]" in written

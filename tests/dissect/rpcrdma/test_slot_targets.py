@@ -68,7 +68,7 @@ def test_whatever_the_replies_hold(metadata: RpcTable, data: st.DataObject) -> N
     rows = metadata.plain_rows[metadata.plain_rows["reply_inline"] > 40]
     for row in data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=8)):
         start = int(rows["reply_at"][row] + rows["reply_send"][row] - rows["reply_inline"][row])
-        word = data.draw(st.integers(3, int(rows["reply_inline"][row]) // 4 - 1))
+        word = data.draw(st.integers(2, int(rows["reply_inline"][row]) // 4 - 1))
         pack_into(">I", written, start + 4 * word, data.draw(st.integers(0, 80) | st.integers(0, 2**32 - 1)))
     whole = np.frombuffer(written, np.uint8)
     runs = [SendRun(whole, run.rows, run.sender) for run in metadata._from.runs]
