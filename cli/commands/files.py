@@ -68,13 +68,13 @@ def command(
 
     \b
       $ rdmascope files rxe-nfs-all.pcap.zst
-      handle      path                 size      read   written  calls  holes
-      0x62d40c52  /                       -         -         -     72      -
+      handle      path                     size      read   written  calls  holes
+      0x62d40c52  /export/                    -         -         -     72      -
       ...
-      0x696acad5  /r1m             0.98 MiB  3.91 MiB         -     36   none
-      0x765c6af5  /hello.txt            6 B      24 B         -     24   none
-      0xf8f59022  /d3/w3           1.00 MiB         -  1.00 MiB      7   none
-      0x02a6e74c  /odd3                 3 B         -       3 B      4   none
+      0x696acad5  /export/r1m          0.98 MiB  3.91 MiB         -     36   none
+      0x765c6af5  /export/hello.txt         6 B      24 B         -     24   none
+      0xf8f59022  /export/d3/w3        1.00 MiB         -  1.00 MiB      7   none
+      0x02a6e74c  /export/odd3              3 B         -       3 B      4   none
       ...
     \b
       200 more files were neither read nor written; --all lists them

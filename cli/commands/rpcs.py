@@ -89,7 +89,7 @@ def command(
       RPC       time conn        xid latency    frames how ...
       173 106.636979    3 0x9bc24159  208 ms 2803-2805 ... DESTROY_CLIENTID
       ...
-       96 100.962649    2 0xe16103b9  121 ms 1509-1835 ... WRITE GETATTR  /w4.0
+       96 100.962649    2 0xe16103b9  121 ms 1509-1835 ... GETATTR  /export/w4.0
 
     A filter given more than once matches any of its values; one that can match nothing is an error.  A time of day is
     that of the capture's first day, or of the next where it is earlier than the first frame.  Times are UTC unless
@@ -104,8 +104,8 @@ def command(
     \b
       $ rdmascope rpcs rxe-nfs-all.pcap.zst --procedure READ --json |
           jq -r '[.path, .latency.total_ns, .chunks[0].transferred] | @tsv'
-      /hello.txt  43260000  6
-      /r1m        10542000  262144
+      /export/hello.txt  43260000  6
+      /export/r1m        10542000  262144
       ...
     """
     reading = opened(files, ports, force, streaming=sort is None, follow=following(follow, idle))

@@ -75,7 +75,7 @@ def test_lines() -> None:
     assert "42162 → 20049 [ACK] Seq=877 Ack=885 Win=61952 Len=0" in by_frame[64]
     assert "MPA Request revision 2, IRD 128, ORD 0" in by_frame[46]
     assert "(RPC-over-RDMA: sends 4.00 KiB, receives 4.00 KiB, remote invalidation)" in by_frame[46]
-    assert "NFS         274 V3 READDIRPLUS Call, FH: 0x62d40c52 / (Reply In 78); RPC 11" in by_frame[74]
+    assert "NFS         274 V3 READDIRPLUS Call, FH: 0x62d40c52 /export (Reply In 78); RPC 11" in by_frame[74]
     assert "DDP/RDMA    210 Write STag=0x22c05301 TO=0x8f6dd55c8509e800 124 bytes; RPC 11 reply" in by_frame[75]
     assert "[retransmission] V3 READDIRPLUS Reply" in by_frame[79]
     assert "(the FPDU begins here: 4,112 of 4,144 bytes)" in by_frame[115]

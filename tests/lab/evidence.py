@@ -58,12 +58,16 @@ def lines(text: str) -> list[Record]:
 
 
 def checksums(outcome: Outcome, without: Iterable[str] = ()) -> Iterator[Check]:
-    """``fact md5 PATH``: those files as they were put together from the wire, without a hole or a conflict."""
+    """``fact md5 PATH``: those files as they were put together from the wire, without a hole or a conflict.
+
+    NFSv3 calls the export's root /export, NFSv4 / (RFC 8881, 7.4).
+    """
     folder = outcome.folder / "files"
     command(RDMASCOPE, "files", outcome.capture, "--extract", folder, "--force")
     manifest = json.loads((folder / "manifest.json").read_text())["files"]
     ours = {
-        file["path"]: file["md5"] if file["complete"] and not file["conflicts"] else "in doubt" for file in manifest
+        one["path"].removeprefix("/export"): one["md5"] if one["complete"] and not one["conflicts"] else "in doubt"
+        for one in manifest
     }
     theirs = {path: md5 for path, md5 in outcome.those("md5").items() if path not in without}
     wrong = [f"{path}: {ours.get(path, 'not found')}" for path, md5 in theirs.items() if ours.get(path) != md5]

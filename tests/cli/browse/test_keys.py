@@ -208,7 +208,7 @@ def test_completion() -> None:
         assert typed() == "latency_us"
         for wanted, given in (
             ("client = ", "client = '10.77.0.2'"),
-            ("path = '/hel", "path = '/hello.txt'"),
+            ("path = '/export/hel", "path = '/export/hello.txt'"),
             ("READL", "operations GLOB '*READLINK*' OR procedure = 'READLINK'"),
             ("procedure = 'GETA", "procedure = 'GETATTR'"),
         ):
@@ -263,7 +263,7 @@ def test_follow() -> None:
         await b.until(lambda: b.app.listed.count == 229)
         await b.press("x", "down", "enter")
         await b.until(lambda: 1 <= b.app.listed.count < 229)
-        assert all((b.app.listed.row(at) or {})["path"] == "/sym" for at in range(b.app.listed.count))
+        assert all((b.app.listed.row(at) or {})["path"] == "/export/sym" for at in range(b.app.listed.count))
 
     browse(SAMPLE, steps)
 

@@ -67,13 +67,13 @@ def test_four_protocol_versions_read_and_write_the_same(tmp_path: Path) -> None:
     assert all(file["complete"] and not file["conflicts"] and not file["versions"] for file in files.values())
     r1m = files["r1m"]
     assert r1m["protocols"] == ["NFSv3", "NFSv4.0", "NFSv4.1", "NFSv4.2"]
-    assert (r1m["path"], r1m["size"], r1m["read"]) == ("/r1m", 1_024_000, 4 * 1_024_000)
+    assert (r1m["path"], r1m["size"], r1m["read"]) == ("/export/r1m", 1_024_000, 4 * 1_024_000)
     assert (tmp_path / "out" / "hello.txt").read_bytes() == b"hello\n"
     for version in "3", "4.0", "4.1", "4.2":
         assert (tmp_path / "out" / f"odd{version}").read_bytes() == b"abc"
         zeros = tmp_path / "out" / f"w{version}"
         assert zeros.read_bytes() == bytes(1 << 20)
-        assert files[zeros.name]["path"] == f"/d{version}/{zeros.name}"
+        assert files[zeros.name]["path"] == f"/export/d{version}/{zeros.name}"
         assert files[zeros.name]["written"] == 1 << 20
 
 
@@ -124,12 +124,14 @@ def test_json_is_one_object_a_file(tmp_path: Path) -> None:
     seen = records(sample("rxe-nfs-all"))
     assert all(set(one) == set(NAMES.split()) for one in seen)
     assert {one["schema"] for one in seen} == {"rdmascope.file/1"}
-    assert [one["calls"] for one in seen if one["path"] == "/odd3"] == [
+    assert [one["calls"] for one in seen if one["path"] == "/export/odd3"] == [
         {"CREATE": 1, "WRITE": 1, "GETATTR": 1, "ACCESS": 1}
     ]
     everything = records(sample("rxe-nfs-all"), "--all")
     assert len(everything) == len(seen) + 200
-    assert sum(one["path"].startswith("/dir/a-rather-long-file-name") for one in everything if one["path"]) == 200
+    assert (
+        sum(one["path"].startswith("/export/dir/a-rather-long-file-name") for one in everything if one["path"]) == 200
+    )
     (hello,) = [one for one in records(sample("rxe-nfs-all"), "--extract", tmp_path / "out") if one["size"] == 6]
     assert hello["extracted"]["name"] == "hello.txt"
     assert hello["extracted"]["md5"] == hashlib.md5(b"hello\n").hexdigest()
@@ -138,24 +140,26 @@ def test_json_is_one_object_a_file(tmp_path: Path) -> None:
 def test_the_table() -> None:
     lines = run(sample("rxe-nfs-all")).stdout.splitlines()
     assert lines[0].split() == ["handle", "path", "size", "read", "written", "calls", "holes"]
-    assert ["0x765c6af5", "/hello.txt", "6", "B", "24", "B", "-", "24", "none"] in [line.split() for line in lines]
-    assert "/d3/w3: /w3 from 9.870870 s to 10.622787 s: renamed" in lines
-    assert not [line for line in lines if line.startswith("/s3")]  # removed, as the table says
+    assert ["0x765c6af5", "/export/hello.txt", "6", "B", "24", "B", "-", "24", "none"] in [
+        line.split() for line in lines
+    ]
+    assert "/export/d3/w3: /export/w3 from 9.870870 s to 10.622787 s: renamed" in lines
+    assert not [line for line in lines if line.startswith("/export/s3")]  # removed, as the table says
     assert lines[-1] == "200 more files were neither read nor written; --all lists them"
 
 
 def test_a_wide_table_has_counts_and_latencies() -> None:
     lines = [line.split() for line in run(sample("rxe-nfs-all"), columns=120).stdout.splitlines()]
     assert " ".join(lines[0]) == "handle path size reads read writes written median p99 calls holes"
-    (r1m,) = [line for line in lines if line[1:2] == ["/r1m"]]
+    (r1m,) = [line for line in lines if line[1:2] == ["/export/r1m"]]
     assert " ".join(r1m[2:]) == "0.98 MiB 16 3.91 MiB - - 10.5 ms 24.9 ms 36 none"
     assert "reads" not in run(sample("rxe-nfs-all"), columns=119).stdout.splitlines()[0]
 
 
 def test_latencies_are_those_of_the_rpcs_with_reads_and_writes(tmp_path: Path) -> None:
-    (r1m,) = [one for one in records(sample("rxe-nfs-all")) if one["path"] == "/r1m"]
-    sought = ["rpcs", sample("rxe-nfs-all"), "--json", "--where", "path = '/r1m' AND operations GLOB '*READ'"]
-    sought[-1] += " OR path = '/r1m' AND procedure = 'READ'"
+    (r1m,) = [one for one in records(sample("rxe-nfs-all")) if one["path"] == "/export/r1m"]
+    sought = ["rpcs", sample("rxe-nfs-all"), "--json", "--where", "path = '/export/r1m' AND operations GLOB '*READ'"]
+    sought[-1] += " OR path = '/export/r1m' AND procedure = 'READ'"
     rpcs = [json.loads(line) for line in CliRunner().invoke(main, sought).stdout.splitlines()]
     times = sorted(rpc["latency"]["total_ns"] for rpc in rpcs)
     assert (r1m["reads"], r1m["writes"]) == (len(times), 0)
