@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FIRST = ("rpcs", "connections")
 """Tables of the first pass."""
+LEAVE = 5.0
+"""Seconds for a part to be taken in at the end."""
 
 Listener = Callable[[str, Reply], None]
 """Is given the name of the job and what it sent, in a thread."""
@@ -36,6 +38,7 @@ class BrowseFeed:
         }
         self._names: dict[tuple[str, int], str] = {}
         self._listener: Listener = lambda name, reply: None
+        self._threads: list[Thread] = []
         self.tables: BrowsedTables
 
     def open(self) -> BrowsedTables:
@@ -50,7 +53,9 @@ class BrowseFeed:
         """From now on; rows were taken in before their parts are given."""
         self._listener = listener
         for kind, worker in self._workers.items():
-            Thread(target=self._receive, args=(worker, kind), daemon=True).start()
+            thread = Thread(target=self._receive, args=(worker, kind), daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def _request(self, kind: str, name: str, job: str, *arguments: Any, latest: bool = False) -> None:
         request = self._workers[kind].request(job, *arguments, latest=latest)
@@ -86,6 +91,9 @@ class BrowseFeed:
         self._listener = lambda name, reply: None
         for worker in self._workers.values():
             worker.close()
+        # A thread in the midst of the database when Python ends would end it with an abort.
+        for thread in self._threads:
+            thread.join(LEAVE)
         if hasattr(self, "tables"):
             self.tables.close()
         shutil.rmtree(self.folder, ignore_errors=True)
