@@ -59,8 +59,6 @@ KEYS = (
     KeyBinding("t", "t", "theme", "theme", "dark or light", False),
     KeyBinding("q,ctrl+c", "q", "quit", "quit", "quit; so does Ctrl-C"),
 )
-PAUSE = KeyBinding("p", "p", "pause", "pause", "hold the list still, or let it grow")
-"""Only of running traffic."""
 
 
 def bindings(keys: tuple[KeyBinding, ...] = KEYS) -> Iterator[Binding]:
