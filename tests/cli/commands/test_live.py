@@ -67,18 +67,28 @@ class Namespace:
         pipe = subprocess.PIPE
         watcher = self.run("-c", PROGRAM, "live", device, *options, stdout=pipe, stderr=pipe)
         end = time.monotonic() + DEADLINE
-        while not any(line.split()[5] == "1" for line in self.sockets(watcher.pid)):
+        while not self.listens(watcher.pid):
             assert watcher.poll() is None and time.monotonic() < end, watcher.communicate()
             time.sleep(0.02)
         return watcher
 
-    def sockets(self, pid: int) -> list[str]:
-        """The packet sockets of a process's network; the sixth column is 1 when they are bound."""
-        return Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]
+    def listens(self, pid: int) -> bool:
+        """Whether a process has a packet socket of its own that runs: others of its network do not count."""
+        lines = Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]
+        running = {f"socket:[{line.split()[8]}]" for line in lines if line.split()[5] == "1"}
+        return any(target in running for target in map(_target, Path(f"/proc/{pid}/fd").iterdir()))
 
     def replay(self, path: Path, device: str | None = None, tag: str = "") -> None:
         sender = self.run("-c", REPLAY, device or self.far, str(path), tag)
         assert sender.wait(DEADLINE) == 0
+
+
+def _target(descriptor: Path) -> str:
+    """What a descriptor stands for; '' where it was closed meanwhile."""
+    try:
+        return os.readlink(descriptor)
+    except FileNotFoundError:
+        return ""
 
 
 def can() -> str:
@@ -286,7 +296,7 @@ def test_wireshark_is_fed_what_passes(wire: Namespace, tmp_path: Path) -> None:
     )
     assert reader.stdout is not None
     end = time.monotonic() + DEADLINE
-    while not any(line.split()[5] == "1" for line in wire.sockets(feeder.pid)):
+    while not wire.listens(feeder.pid):
         assert feeder.poll() is None and time.monotonic() < end, feeder.communicate()
         time.sleep(0.02)
     wire.replay(path)
