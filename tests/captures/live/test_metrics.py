@@ -74,11 +74,13 @@ def test_scraped_under_load() -> None:
             break
         assert time.monotonic() < end and watcher.poll() is None
     feeder.join()
-    time.sleep(1.5)  # The connections are looked at once a second.
-    figures = scraped(match[1])
+    failed = sum(one["failed"] for one in wanted)
+    while total(figures, "rpc_errors_total") < failed or not total(figures, "retransmitted_packets_total"):
+        assert time.monotonic() < end and watcher.poll() is None
+        figures = scraped(match[1])  # The connections are looked at once a second.
     stdin.close()
     assert watcher.wait(DEADLINE) == 0
-    assert total(figures, "rpc_errors_total") == sum(one["failed"] for one in wanted)
+    assert total(figures, "rpc_errors_total") == failed
     assert total(figures, "rpc_latency_seconds_count") == sum(one["latency"] is not None for one in wanted)
     seconds = sum(one["latency"]["total_ns"] for one in wanted if one["latency"]) / 1e9
     assert total(figures, "rpc_latency_seconds_sum") == pytest.approx(seconds)
