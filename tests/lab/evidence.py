@@ -86,6 +86,23 @@ def marks(outcome: Outcome) -> list[tuple[int, str]]:
     ]
 
 
+def parts(outcome: Outcome, names: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """The capture from the mark of each name to that of the next, in a file ``NAME.pcap``; without a mark, none."""
+    wanted = set(names)
+    begins = [(frame, word) for frame, word in marks(outcome) if word in wanted]
+    ends = [frame - 1 for frame, _ in begins[1:]] + [1 << 31]
+    for (begin, name), end in zip(begins, ends, strict=True):
+        part = outcome.folder / f"{name}.pcap"
+        command("editcap", "-r", outcome.capture, part, f"{begin}-{end}")
+        yield name, part
+
+
+def diagnosed(part: Path) -> dict[str, Record]:
+    """What the diagnosis of a capture names, by kind."""
+    found = lines(command(RDMASCOPE, "diagnose", "--json", "--fail-on", "never", part))
+    return {one["kind"]: one for one in found}
+
+
 def counted(outcome: Outcome) -> list[Record]:
     """The forward RPCs before the client's counters were noted: between a mark "unmounted" and the next "counted"."""
     frames = marks(outcome)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ..evidence import RDMASCOPE, Check, Record, client_counters, command, lines, records, unanswered, wireshark
 from ..guests import Outcome
 
-TRANSPORTS = ("rxe",)
 DEADLINE = 400
 WIRE_DELAY = 0.03
 SERVER_DELAY = 0.08
