@@ -75,6 +75,10 @@ VERDICTS = Table(
 )  # fmt: skip
 
 
+EARLIEST = 1 - (1 << 63)
+"""Nanoseconds: the first time that a column can hold."""
+
+
 class _CreditRow(NamedTuple):
     direction: CreditDirection
     time: int
@@ -83,7 +87,7 @@ class _CreditRow(NamedTuple):
 
 def _credit_rows(one: CreditDirection) -> Iterator[_CreditRow]:
     for at, interval in sorted(one.bins.items()):
-        yield _CreditRow(one, at * one.width, interval)
+        yield _CreditRow(one, max(at * one.width, EARLIEST), interval)
 
 
 CREDITS = Table(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
+from playbook import Capture, Wire, call, nfs3, reply
 from playbook.commands import BOTH_WAYS, EVERYTHING, LOSS, objects, run, unpacked
 from rdmascope.captures.saved import holds_tables
+from rdmascope.dissect.link.numbers import ETHERNET
 from rdmascope.dissect.records.tables import TABLES
 
 NAMES = ("rpcs", "operations", "chunks", "segments", "packets", "connections", "findings", "files")
@@ -134,6 +137,31 @@ def test_parquet_stands_for_the_capture(exported: Path) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
+def block(kind: int, body: bytes) -> bytes:
+    """Of a pcapng file."""
+    body += bytes(-len(body) % 4)
+    size = struct.pack("<I", 12 + len(body))
+    return struct.pack("<I", kind) + size + body + size
+
+
+def test_times_at_both_ends_of_what_64_bits_hold(tmp_path: Path) -> None:
+    wire = Wire()
+    talk = wire.connect()
+    reply(call(talk, nfs3.null()), nfs3.null_reply())
+    nanoseconds_since = struct.pack("<HHIHHq", 9, 1, 9, 14, 8, -(1 << 63) // 1_000_000_000)
+    text = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    text += block(1, struct.pack("<HHI", ETHERNET, 0, 0) + nanoseconds_since)
+    *frames, last = Capture(wire).frames
+    for frame in (*frames, last):
+        high, low = divmod((1 << 64) - 1 if frame is last else 0, 1 << 32)
+        text += block(6, struct.pack("<5I", 0, high, low, len(frame.data), frame.original) + frame.data)
+    source = tmp_path / "times.pcapng"
+    source.write_bytes(text)
+    result = run("export", str(source), "--to", "parquet", "-o", str(tmp_path / "tables"))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert ": 1 rpcs, " in result.stdout
+
+
 def test_a_filter_takes_what_belongs_to_its_rpcs(format: str, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     chosen = {one["number"] for one in objects("rpcs", LOSS, "--where", "procedure = 'COMPOUND' AND latency_ms > 100")}
