@@ -100,8 +100,13 @@ def batch(units: Sequence[CaptureUnit], data_set: str, options: Options, jobs: i
 
 
 def _analyse(given: Connection, unit: CaptureUnit, data_set: str, options: Options) -> None:
-    """In a process of its own."""
-    given.send(analyse(unit, data_set, options))
+    """In a process of its own; an error of the program costs this capture only."""
+    try:
+        entry = analyse(unit, data_set, options)
+    except Exception as error:
+        problem = f"{unit.paths[0]}: internal error, please report it: {type(error).__name__}: {error}"
+        entry = failed(unit, data_set, options, problem)
+    given.send(entry)
 
 
 def _received(result: Connection) -> ManifestEntry | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -15,7 +16,10 @@ import pytest
 
 from playbook.commands import PROGRAM, objects, run
 from playbook.samples import MANIFEST, SAMPLES
-from rdmascope.captures.data_set import entries
+from rdmascope.captures.data_set import ManifestEntry, entries
+from rdmascope.captures.fleet import batch
+from rdmascope.captures.fleet.units import units
+from rdmascope.dissect.rpcrdma.analyzer import Options
 
 HOSTS = {"web1": "rxe-nfs-all", "web2": "nconnect-rxe", "db": "longcall-rxe"}
 LAST = "longcall-rxe"
@@ -162,6 +166,22 @@ def test_nothing_is_lost_or_doubled_when_a_process_is_killed(whom: str, fleet: P
         last = analysed(fleet, data_set)
         assert (last["captures"], last["unread"], last["status"]) == (3, 0, 0)
     assert counted(data_set) == alone()
+
+
+def test_an_error_of_the_program_costs_its_capture_only(
+    fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def analyse(*arguments: object) -> ManifestEntry:
+        raise OverflowError("int too big to convert")
+
+    monkeypatch.setattr(batch, "analyse", analyse)
+    (unit, *_) = units([str(fleet)])
+    received, given = multiprocessing.Pipe(duplex=False)
+    batch._analyse(given, unit, str(tmp_path / "set"), Options())
+    entry: ManifestEntry = received.recv()
+    assert entry.problem == (
+        f"{unit.paths[0]}: internal error, please report it: OverflowError: int too big to convert"
+    )
 
 
 def test_a_place_that_is_something_else_is_refused(fleet: Path, tmp_path: Path) -> None:
