@@ -68,6 +68,7 @@ def checksums(outcome: Outcome, without: Iterable[str] = ()) -> Iterator[Check]:
     ours = {
         one["path"].removeprefix("/export"): one["md5"] if one["complete"] and not one["conflicts"] else "in doubt"
         for one in manifest
+        if one["path"] is not None
     }
     theirs = {path: md5 for path, md5 in outcome.those("md5").items() if path not in without}
     wrong = [f"{path}: {ours.get(path, 'not found')}" for path, md5 in theirs.items() if ours.get(path) != md5]

@@ -3,7 +3,7 @@ checks=()
 for check in short-call write-chunk-segments write-chunk-used write-chunk-odd write-chunk-exact; do
   checks+=(--check $check)
 done
-for fault in none half-written segment-missing returned-too-long; do
+for fault in none half-written segment-missing returned-too-long pad-written; do
   option=
   [ $fault = none ] || option="--fault $fault"
   on_server "rdmascope probe --serve --port 20050 $option --json >/share/serve.$fault.jsonl 2>/share/serve.$fault.err & echo \$! >/tmp/serve"

@@ -13,6 +13,7 @@ RULES = {
     "half-written": "V1-WRITE-LENGTH-TRUE",
     "segment-missing": "V1-WRITE-SEGMENT-COUNT",
     "returned-too-long": "V1-WRITE-SEGMENT-LENGTH",
+    "pad-written": "V1-WRITE-NO-PAD",
 }
 """Fault -> the rule of the audit that it breaks."""
 
