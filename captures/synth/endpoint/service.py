@@ -137,9 +137,14 @@ def denied(xid: int) -> Parts:
     return (bytes(ONCRPC(xid=xid) / ONCRPCReply(reply_stat=1, reject_stat=1, auth_stat=2)),)
 
 
-def read_failed(xid: int) -> bytes:
-    """NFS3ERR_IO (RFC 1813, 3.3.6)."""
-    return reply_head(xid) + pack(">II", 5, 0)
+def read_failed(reply: bytes) -> bytes:
+    """The reply to a READ, which is the last of its COMPOUND, with NFS3ERR_IO or NFS4ERR_IO for its result, of which
+    the data are in a chunk (RFC 1813, 3.3.6; RFC 7530, 16.25).
+    """
+    head, result = reply[:24], reply[-12:]
+    if result[:4] == result[8:]:  # The count, and the length of the data; in NFSv4 a status of 0.
+        return head + pack(">II", 5, 0)
+    return head + pack(">I", 5) + reply[28:-12] + pack(">I", 5)
 
 
 def write_done(xid: int, count: int = 0) -> bytes:
