@@ -67,6 +67,11 @@ class Samples:
         return self._binned + len(self.recent)
 
     @property
+    def binned(self) -> bool:
+        """Whether they are counts in bins."""
+        return self._bins is not None
+
+    @property
     def total(self) -> int:
         return self._total + int(_numbers(self.recent).sum())
 

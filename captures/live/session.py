@@ -58,8 +58,12 @@ PUBLISHED = 1.0
 """Seconds between two looks at the connections for the metrics."""
 EXAMPLES = 3
 """Findings of a rule at an end that are given, as the audit does."""
-BOUNDS = Options(outstanding=256, ended=64, max_connections=4096)
+BOUNDS = Options(outstanding=256, answered=512, ended=64, max_connections=4096)
 """What is remembered of a capture without end."""
+CREDIT_BINS = 16
+"""Intervals of the history of credits, of which only the present is shown."""
+EXACT, PROCEDURES = 4096, 512
+"""Latencies of a procedure that are kept as they are, and procedures that are counted one by one."""
 
 
 class Ending:
@@ -132,7 +136,7 @@ class LiveSession:
         self.other_points: list[OtherPoint] = []
         self.analyzer = Analyzer(options, self._listeners)
         self.data_servers = DataServers()
-        self.gathered = Gathered()
+        self.gathered = Gathered(exact=EXACT, max_procedures=PROCEDURES)
         self._judged: list[Rpc] = []
         """Their contents are needed no more, as soon as they were given."""
         self.auditor = Auditor(examples=EXAMPLES, on_finding=self._found, release=self._judged.append)
@@ -323,7 +327,7 @@ class LiveSession:
         gc.enable()
 
     def _listeners(self, conversation: Conversation) -> ColumnListeners:
-        history = self.credits[conversation.connection.number] = CreditHistory(conversation)
+        history = self.credits[conversation.connection.number] = CreditHistory(conversation, CREDIT_BINS)
         return ColumnListeners(self.auditor.listener(conversation), history)
 
     def _found(self, finding: Finding, tally: RuleTally) -> None:
@@ -407,7 +411,13 @@ def run_together(sessions: Sequence[LiveSession], duration: int | None) -> None:
 
 def bounded(options: Options) -> Options:
     """The options, with as much remembered as a capture without end allows."""
-    return replace(options, outstanding=BOUNDS.outstanding, ended=BOUNDS.ended, max_connections=BOUNDS.max_connections)
+    return replace(
+        options,
+        outstanding=BOUNDS.outstanding,
+        answered=BOUNDS.answered,
+        ended=BOUNDS.ended,
+        max_connections=BOUNDS.max_connections,
+    )
 
 
 def watch(

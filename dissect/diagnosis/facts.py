@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..measure.statistics import Procedure, ProcedureKey, Statistics
+from ..measure.statistics import EXACT as EXACT_LATENCIES
+from ..measure.statistics import MAX_PROCEDURES, Procedure, ProcedureKey, Statistics
 from ..onc.names import procedure_label, program_label
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 class Gathered:
     """What one pass gathers of RPCs for a report and for detectors."""
 
-    def __init__(self, max_slowest: int = 10) -> None:
-        self.statistics = Statistics(max_slowest)
+    def __init__(
+        self, max_slowest: int = 10, exact: int = EXACT_LATENCIES, max_procedures: int = MAX_PROCEDURES
+    ) -> None:
+        """As ``Statistics`` has it."""
+        self.statistics = Statistics(max_slowest, exact, max_procedures)
         self.rpcs = RpcFacts()
 
     def add_table(self, table: RpcTable) -> None:

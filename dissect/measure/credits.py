@@ -42,6 +42,7 @@ class CreditDirection:
 
     connection: Connection
     backward: bool
+    max_bins: int = MAX_BINS
     width: int = 1_000_000
     """Nanoseconds of a bin."""
     bins: dict[int, CreditInterval] = field(default_factory=dict)
@@ -121,18 +122,18 @@ class CreditDirection:
         if limit is not None and self.outstanding >= limit:
             self.blocked += passed
             here, left = self.last_time, passed
-            for _ in range(MAX_BINS):
+            while time // self.width - here // self.width >= self.max_bins:
+                self._widen()
+            while left:
                 part = min(left, self.width - here % self.width)
                 self.bin(here).blocked += part
                 here, left = here + part, left - part
-                if not left:
-                    break
         self.last_time = time
 
     def bin(self, time: int) -> CreditInterval:
         found = self.bins.get(time // self.width)
         if found is None:
-            while time // self.width not in self.bins and len(self.bins) >= MAX_BINS:
+            while time // self.width not in self.bins and len(self.bins) >= self.max_bins:
                 self._widen()
             found = self.bins.setdefault(time // self.width, CreditInterval(outstanding=self.outstanding))
         return found
@@ -176,9 +177,10 @@ def _range(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
 class CreditHistory:
     """Listens to the RPCs of one connection; a ``listeners.ColumnListener``."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: Conversation, max_bins: int = MAX_BINS) -> None:
+        """``max_bins``: intervals of time that are told apart, in either direction."""
         connection = conversation.connection
-        self.directions = CreditDirection(connection, False), CreditDirection(connection, True)
+        self.directions = tuple(CreditDirection(connection, backward, max_bins) for backward in (False, True))
         self.open: tuple[set[Rpc], ...] = (set(), set())
         self._plain: Iterator[tuple[bool, int, int]] = iter(())
         """The forward calls and replies of a batch to come, in their order: time, and credit value."""

@@ -88,7 +88,8 @@ class Procedure:
         "statuses",
     )
 
-    def __init__(self, key: ProcedureKey) -> None:
+    def __init__(self, key: ProcedureKey, exact: int = EXACT) -> None:
+        """``exact``: latencies that are kept as they are; with one more, all become a histogram."""
         self.key = key
         self.calls = 0
         """RPCs, those included of which only one half was seen."""
@@ -100,9 +101,9 @@ class Procedure:
         self.states: dict[str, int] = {}
         self.statuses: dict[str, int] = {}
         """Failures by name."""
-        self._latency = Samples(EXACT)
+        self._latency = Samples(exact)
         # Parts that are zero are not stored: most RPCs have no RDMA Read, and one-packet Sends take no time.
-        self._parts = tuple(Samples(EXACT, "f") for _ in PARTS)
+        self._parts = tuple(Samples(exact, "f") for _ in PARTS)
 
     def latency(self) -> Distribution | None:
         """None where no RPC had both halves."""
@@ -114,7 +115,10 @@ class Procedure:
 
     def part(self, name: str) -> Distribution | None:
         """One of ``parts()``."""
-        return self._parts[PARTS.index(name)].distribution(self._latency.count)
+        samples = self._parts[PARTS.index(name)]
+        if self._latency.binned:
+            samples.fold()  # So that it does not matter which of them were added together.
+        return samples.distribution(self._latency.count)
 
     @property
     def waited(self) -> int:
@@ -125,10 +129,11 @@ class Procedure:
         """Latencies in nanoseconds, and how many there are of each."""
         return self._latency.weighted()
 
-    def fold(self) -> None:
-        """Make a histogram of the latencies."""
-        for samples in (self._latency, *self._parts):
-            samples.fold()
+    def fold(self, exact: int) -> None:
+        """Make a histogram of the latencies, where there are ``exact``."""
+        if len(self._latency.recent) >= exact:
+            for samples in (self._latency, *self._parts):
+                samples.fold()
 
 
 @dataclass(slots=True)
@@ -152,7 +157,8 @@ class Share:
 class Statistics:
     """Sums over RPCs."""
 
-    def __init__(self, max_slowest: int = 10) -> None:
+    def __init__(self, max_slowest: int = 10, exact: int = EXACT, max_procedures: int = MAX_PROCEDURES) -> None:
+        """``exact``: latencies of a procedure that are kept as they are; ``max_procedures``: counted one by one."""
         self.transfers = {way: TransferTotals() for way in WAYS}
         self.connections: dict[int, Share] = {}
         """By connection number."""
@@ -169,8 +175,7 @@ class Statistics:
         self._procedures: dict[ProcedureKey, Procedure] = {}
         self._slowest: list[tuple[int, int, SlowRpc]] = []
         self._max_slowest = max_slowest
-        self._room = 0
-        """RPCs that can at least be added before the latencies of a procedure become a histogram."""
+        self._exact, self._max_procedures = exact, max_procedures
         self._inline_call = self.transfers["inline call"]
         self._inline_reply = self.transfers["inline reply"]
 
@@ -189,7 +194,6 @@ class Statistics:
 
     def add(self, rpc: Rpc) -> None:
         """Take one RPC that has ended."""
-        self._room = 0
         if rpc.state == DUPLICATE_REPLY:
             self.duplicate_replies += 1
             self.notes.add(rpc.notes)
@@ -247,10 +251,7 @@ class Statistics:
         latency = rpc.latency
         if latency is not None:
             total, call_part, reads, server, writes, reply_part = latency
-            recent = entry._latency.recent
-            recent.append(total)
-            if len(recent) >= EXACT:
-                entry.fold()
+            entry._latency.recent.append(total)
             parts = entry._parts
             if call_part:
                 parts[0].recent.append(call_part)
@@ -262,6 +263,7 @@ class Statistics:
                 parts[3].recent.append(writes)
             if reply_part:
                 parts[4].recent.append(reply_part)
+            entry.fold(self._exact)
             slowest = self._slowest
             if len(slowest) < self._max_slowest:
                 heapq.heappush(slowest, (total, -rpc.number, _slow(rpc, entry.key, call_bytes, reply_bytes)))
@@ -271,11 +273,7 @@ class Statistics:
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch: with the same result as one after the other."""
         rows = table.plain_rows
-        # Where latencies may become a histogram, it is told one by one which ones.
-        room = self._room
-        if room <= len(table):
-            room = EXACT - max([len(entry._latency.recent) for entry in self._procedures.values()], default=0)
-        if not len(rows) or room <= len(table):
+        if not len(rows):
             for rpc in table:
                 self.add(rpc)
             return
@@ -294,7 +292,6 @@ class Statistics:
             else:
                 self.add(table.objects[index])
         self._add_groups(groups, table)
-        self._room = room - len(table)
 
     def _begin(self, groups: _PlainGroups, group: int) -> None:
         """The first RPC of a procedure, status and connection in a batch."""
@@ -343,6 +340,7 @@ class Statistics:
                 mine = part[first:behind]
                 mine = mine[mine != 0].astype(np.float64).astype(np.float32)
                 entry._parts[index].recent.frombytes(mine.tobytes())
+            entry.fold(self._exact)
 
     def _candidates(self, rows: Rows) -> list[int]:
         """Those of the rows that may be among the slowest."""
@@ -403,9 +401,9 @@ class Statistics:
         return histogram(np.concatenate([one[0] for one in parts]), rows, np.concatenate([one[1] for one in parts]))
 
     def _new_procedure(self, key: ProcedureKey) -> Procedure:
-        if len(self._procedures) >= MAX_PROCEDURES:
+        if len(self._procedures) >= self._max_procedures:
             key = other_procedures(key)
-        return self._procedures.setdefault(key, Procedure(key))
+        return self._procedures.setdefault(key, Procedure(key, self._exact))
 
 
 class _PlainGroups:

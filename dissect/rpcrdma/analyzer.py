@@ -18,7 +18,7 @@ from ..transport.delays import RetransmissionDelays
 from ..transport.health import TransportHealth
 from ..transport.rc.link import RcLink
 from ..transport.rc.observer import LinkRun, RcObserver
-from .answered import RpcNumbers
+from .answered import MAX_ANSWERED, RpcNumbers
 from .conversation import Conversation
 from .dispatch import Dispatcher, Undecoded
 from .eviction import AFTERMATH, Evicted, overdue
@@ -59,6 +59,8 @@ class Options:
     """Plain RPCs are decoded and matched in columns; without, all one by one, with the same result."""
     outstanding: int = MAX_OUTSTANDING
     """Calls without a reply that are remembered, per connection and direction."""
+    answered: int = MAX_ANSWERED
+    """XIDs of answered calls that are remembered, per connection and direction."""
     ended: int = 4096
     """Ended connections that are reported one by one; of earlier ones sums are kept."""
     max_connections: int = 1 << 14
@@ -312,7 +314,7 @@ class Analyzer:
         dispatcher = self._dispatchers.get(connection.number)
         if dispatcher is None:
             options, conversation = self.options, self.conversation(connection)
-            matching = Matching(conversation, self._numbers, self._done, options.outstanding)
+            matching = Matching(conversation, self._numbers, self._done, options.outstanding, options.answered)
             if self.listener is not None:
                 matching.listener = listener = self.listener(conversation)
                 matching.columns = listener if isinstance(listener, ColumnListener) else None

@@ -36,9 +36,11 @@ class AnsweredXids:
     sorted in only then.
     """
 
-    __slots__ = ("_known", "_later", "_next", "_next_single", "_singly", "_waiting", "now")
+    __slots__ = ("_known", "_later", "_maximum", "_next", "_next_single", "_singly", "_waiting", "now")
 
-    def __init__(self) -> None:
+    def __init__(self, maximum: int = MAX_ANSWERED) -> None:
+        """``maximum``: XIDs that are remembered."""
+        self._maximum = maximum
         self._known: Mapping[int, int] = _NOTHING
         self._later: Sequence[tuple[Int64s, Int64s]] = ()
         """What was answered after all of ``_known``: XIDs and numbers."""
@@ -102,7 +104,7 @@ class AnsweredXids:
     def extend(self, xids: Int64s, numbers: Int64s) -> None:
         """They were answered one after the other."""
         self._later = [*self._later, (xids, numbers)]
-        if sum([len(one) for one, _ in self._later]) > 4 * MAX_ANSWERED:
+        if sum([len(one) for one, _ in self._later]) > 4 * self._maximum:
             self._later = [self._last()]
 
     def _last(self) -> tuple[Int64s, Int64s]:
@@ -110,7 +112,7 @@ class AnsweredXids:
         xids = np.concatenate([one for one, _ in self._later])
         numbers = np.concatenate([one for _, one in self._later])
         _, behind = np.unique(xids[::-1], return_index=True)
-        kept = np.sort(len(xids) - 1 - behind)[-MAX_ANSWERED:]
+        kept = np.sort(len(xids) - 1 - behind)[-self._maximum :]
         return xids[kept], numbers[kept]
 
     def _sort_in(self) -> None:
@@ -141,5 +143,5 @@ class AnsweredXids:
             known = self._known = {}
         known.pop(xid, None)
         known[xid] = number
-        if len(known) > MAX_ANSWERED:
+        if len(known) > self._maximum:
             del known[next(iter(known))]

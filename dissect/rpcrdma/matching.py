@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR
-from .answered import AnsweredXids
+from .answered import MAX_ANSWERED, AnsweredXids
 from .conversation import Conversation
 from .listeners import ColumnListener, Listener
 from .memory import REORDERED, AdvertisedMemory, reads_closed, unwritten
@@ -91,11 +91,12 @@ class Matching:
     )
 
     def __init__(
-        self, conversation: Conversation, numbers: Iterator[int], done: list[Rpc], maximum: int = MAX_OUTSTANDING
-    ) -> None:
+        self, conversation: Conversation, numbers: Iterator[int], done: list[Rpc],
+        maximum: int = MAX_OUTSTANDING, answered: int = MAX_ANSWERED,
+    ) -> None:  # fmt: skip
         """``numbers`` and ``done``, where ended Rpcs are put, are shared with the other conversations.
 
-        ``maximum``: calls without a reply that are kept per direction, if not more were granted.
+        Kept per direction: ``maximum`` calls without a reply, if not more were granted, and ``answered`` XIDs.
         """
         self.conversation = conversation
         self.numbers = numbers
@@ -112,7 +113,7 @@ class Matching:
         self.last_answered = [0, 0]
         self.in_order = [True, True]
         """Each reply answered a later call than the reply before it."""
-        self.answered = AnsweredXids(), AnsweredXids()
+        self.answered = AnsweredXids(answered), AnsweredXids(answered)
         """By caller."""
         self.reply_xids: Counter[tuple[int, int]] = Counter()
         """Sender and XID of the replies whose call was not seen yet."""

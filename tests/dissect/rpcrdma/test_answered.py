@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmascope.dissect.rpcrdma import answered
 from rdmascope.dissect.rpcrdma.answered import MAX_ANSWERED, AnsweredXids
 
 BATCH = st.lists(st.tuples(st.booleans(), st.integers(0, 20)), max_size=12)
@@ -15,33 +14,29 @@ BATCH = st.lists(st.tuples(st.booleans(), st.integers(0, 20)), max_size=12)
 @given(st.lists(BATCH, max_size=6), st.lists(st.integers(0, 80), max_size=3), st.integers(2, 8))
 def test_columns_and_single_ones(batches: list[list[tuple[bool, int]]], asked: list[int], most: int) -> None:
     """``(True, xid)`` is plain; XIDs are asked for where the others of the batch do not have them."""
-    answered.MAX_ANSWERED = most
-    try:
-        columns, reference = AnsweredXids(), AnsweredXids()
-        number = 0
-        for batch in batches:
-            plain = [(place, xid) for place, (is_plain, xid) in enumerate(batch) if is_plain]
-            if plain:
-                columns.begin(*np.array(plain).T)
-            numbers = []
-            for place, (is_plain, xid) in enumerate(batch):
-                number += 1
-                columns.now = place
-                reference.add(xid, number)
-                if is_plain:
-                    numbers.append(number)
-                else:
-                    columns.add(xid, number)
-                if number in asked and not is_plain:
-                    assert columns.get(21) is None
-            if plain:
-                columns.end(np.array(numbers))
-            if number % 3 == 0:
-                assert [columns.get(xid) for xid in range(21)] == [reference.get(xid) for xid in range(21)]
-        assert columns.get(99) is None
-        assert list(columns._known.items()) == list(reference._known.items())
-    finally:
-        answered.MAX_ANSWERED = MAX_ANSWERED
+    columns, reference = AnsweredXids(most), AnsweredXids(most)
+    number = 0
+    for batch in batches:
+        plain = [(place, xid) for place, (is_plain, xid) in enumerate(batch) if is_plain]
+        if plain:
+            columns.begin(*np.array(plain).T)
+        numbers = []
+        for place, (is_plain, xid) in enumerate(batch):
+            number += 1
+            columns.now = place
+            reference.add(xid, number)
+            if is_plain:
+                numbers.append(number)
+            else:
+                columns.add(xid, number)
+            if number in asked and not is_plain:
+                assert columns.get(21) is None
+        if plain:
+            columns.end(np.array(numbers))
+        if number % 3 == 0:
+            assert [columns.get(xid) for xid in range(21)] == [reference.get(xid) for xid in range(21)]
+    assert columns.get(99) is None
+    assert list(columns._known.items()) == list(reference._known.items())
 
 
 def test_only_the_last_are_held() -> None:
