@@ -16,7 +16,7 @@ from rdmascope.dissect.records.tables import TABLES, VERSION
 
 from .data_set import make_views
 from .data_set_folder import is_data_set
-from .database import Database, named, quoted
+from .database import SQL_TYPES, Database, named, quoted
 from .errors import CaptureError
 from .output import input_files, open_output, refuse_inputs
 
@@ -52,7 +52,22 @@ def open_saved(path: str, *, files: bool = False) -> Database:
     if found > VERSION:
         database.close()
         raise CaptureError(f"{path}: tables of version {found}; this program reads up to version {VERSION}")
+    _add_columns(database)
     return database
+
+
+def _add_columns(database: Database) -> None:
+    """Columns that the program that saved the tables did not know are NULL: not known."""
+    connection = database.connection
+    columns = "FROM information_schema.columns WHERE table_catalog = current_catalog()"
+    found = connection.execute(f"SELECT table_catalog, table_name, list(column_name) {columns} GROUP BY ALL").fetchall()
+    for catalog, name, there in found:
+        if name not in TABLES:
+            continue
+        missing = [one for one in TABLES[name].columns if one.name not in there]
+        if missing:
+            added = ", ".join(f"CAST(NULL AS {SQL_TYPES[one.type]}) AS {named(one.name)}" for one in missing)
+            connection.execute(f"CREATE TEMP VIEW {name} AS SELECT *, {added} FROM {named(catalog)}.main.{name}")
 
 
 def origin(database: Database) -> Origin:

@@ -137,7 +137,7 @@ def described(type: XdrType) -> str:
             return f"by {type.discriminant} {named(type.type)}; " + "; ".join(arms)
         case XdrInteger() if type.values or type.flags:
             listed = [f"{value} {name}" for value, name in type.values.items()]
-            listed += [f"{mask:#x} {name}" for mask, name in type.flags.items()]
+            listed += [f"{mask:#x} {name}" for mask, name in (*type.flags.items(), *type.choices.items())]
             return ", ".join(listed) if len(listed) <= 40 else f"{len(listed)} names"
         case XdrSelected():
             return "; ".join(f"{value}: {named(one)}" for value, one in type.choices.items())

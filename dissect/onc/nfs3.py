@@ -79,6 +79,8 @@ PROCEDURES = (
     Nfs3Procedure("PATHCONF", HANDLE),  # 3.3.20
     Nfs3Procedure("COMMIT", HANDLE, AFTER),  # 3.3.21
 )
+GIVING_HANDLES = tuple(number for number, one in enumerate(PROCEDURES) if one.results in (FOUND, MADE))
+"""Their results begin with the handle of what was looked up or made."""
 """The index is the procedure number."""
 
 

@@ -242,8 +242,14 @@ def call3_words(number: int, body: int, view: memoryview, path: str | None = Non
 
 
 def reply3_words(procedure: int, view: memoryview, at: int) -> str:
-    """Bytes read or written (RFC 1813, 3.3.6 and 3.3.7)."""
+    """Bytes read or written (RFC 1813, 3.3.6 and 3.3.7), and the handle of what was looked up or made."""
     try:
+        if procedure in nfs3.GIVING_HANDLES:
+            if procedure != nfs3.LOOKUP:
+                follows, at = word(view, at)[0], at + 4
+                if not follows:
+                    return ""
+            return f", FH: {_handle(view, at)}"
         if procedure == nfs3.READ:
             return f" Len: {word(view, nfs3.POST_OP_ATTR(view, at))[0]}"
         if procedure == nfs3.WRITE:

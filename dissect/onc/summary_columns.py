@@ -173,12 +173,16 @@ def nfs3_details(data: Bytes, procedures: Int64s, starts: Int64s, ends: Int64s, 
 
 
 def nfs3_reply_details(data: Bytes, procedures: Int64s, bodies: Int64s, ends: Int64s) -> Details:
-    """Of successful READs and WRITEs of version 3, and others, whose results are at ``bodies``, status first."""
+    """Of successful calls of version 3 whose results are at ``bodies``, status first: data, and handles given."""
     found: Details = []
     writing = procedures == nfs3.WRITE
-    rows = _of(writing | (procedures == nfs3.READ))
-    if len(rows) < len(procedures):
-        found.append((_of(~writing & (procedures != nfs3.READ)), ()))
+    giving = np.isin(procedures, nfs3.GIVING_HANDLES)
+    transferring = writing | (procedures == nfs3.READ)
+    if not (giving | transferring).all():
+        found.append((_of(~giving & ~transferring), ()))
+    if giving.any():
+        found += _given_handles(data, _of(giving), procedures, bodies, ends)
+    rows = _of(transferring)
     at, usual = bodies[rows] + 4, np.ones(len(rows), np.bool_)
     for there, size in ((writing[rows], 24), (np.ones(len(rows), np.bool_), 84)):
         # wcc_data begins with the attributes before (RFC 1813, 2.6), all that is optional with a bool
@@ -196,17 +200,34 @@ def nfs3_reply_details(data: Bytes, procedures: Int64s, bodies: Int64s, ends: In
             if write:
                 pieces += " ", words_of(_numbers(data, at[mine], 4, 8), stable_word)
             found.append((rows[mine], pieces))
-    rest = rows[~usual]
-    if len(rest):
-        view = data.data
-        texts = [
-            reply3_words(procedure, view[:end], body + 4)
-            for procedure, body, end in zip(
-                procedures[rest].tolist(), bodies[rest].tolist(), ends[rest].tolist(), strict=True
-            )
-        ]
-        found.append((rest, (Texts(texts),)))
+    if not usual.all():
+        found.append(_single_replies(data, rows[~usual], procedures, bodies, ends))
     return found
+
+
+def _given_handles(data: Bytes, rows: Int64s, procedures: Int64s, bodies: Int64s, ends: Int64s) -> Details:
+    """Of results that begin with the handle of a file, where there is one."""
+    optional = procedures[rows] != nfs3.LOOKUP
+    at = bodies[rows] + np.where(optional, 8, 4)
+    first, size, usual = _opaque(data, at, ends[rows])
+    asked = optional & usual
+    usual[asked] = big_endian_words(windows(data, 4)[at[asked] - 4])[:, 0] == 1
+    view = data.data
+    hashes = [
+        crc32(view[start:end]) for start, end in zip(first[usual].tolist(), (first + size)[usual].tolist(), strict=True)
+    ]
+    found: Details = [(rows[usual], (", FH: 0x", Hexadecimal(np.array(hashes, np.uint32), 8)))]
+    if not usual.all():
+        found.append(_single_replies(data, rows[~usual], procedures, bodies, ends))
+    return found
+
+
+def _single_replies(
+    data: Bytes, rows: Int64s, procedures: Int64s, bodies: Int64s, ends: Int64s
+) -> tuple[Int64s, tuple[Piece, ...]]:
+    view = data.data
+    places = zip(procedures[rows].tolist(), bodies[rows].tolist(), ends[rows].tolist(), strict=True)
+    return rows, (Texts([reply3_words(procedure, view[:end], body + 4) for procedure, body, end in places]),)
 
 
 def compound_reply_details(

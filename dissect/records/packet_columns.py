@@ -24,8 +24,9 @@ from ..measure.selection import MAX_FRAME, FrameRange, includes
 from ..onc.compound_columns import OperationSequences
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.rpc_table import RpcTable
+from ..rpcrdma.rpcs import Rpc
 from ..text_columns import KnownTexts
-from .packet_rpcs import PacketRpcs
+from .packet_rpcs import PacketRpcs, outstanding_calls
 from .packet_wording import Worded, worded
 from .packets import Packet, SegmentPackets
 from .plain_info import plain_info
@@ -132,12 +133,19 @@ class PacketColumnLister:
             return None
         paths = self._learner.learn_paths(table, min((one.first for one in self._wanted), default=1), self._last)
         objects = zip(table.objects, paths.rows(table.places).listed(), strict=True)
-        for rpc, path in self._segments.note([*objects]):
-            self._rpcs.note(rpc, path)
+        self._remember([*objects])
         return paths.rows(table.plain)
+
+    def _remember(self, rpcs: list[tuple[Rpc, str | None]]) -> None:
+        """Which packets RPCs, or calls, are in."""
+        for rpc, path in self._segments.note(rpcs):
+            self._rpcs.note(rpc, path)
 
     def _columns(self, decoded: DecodedFrames, table: RpcTable, paths: KnownTexts | None) -> ListedPackets:
         batch = decoded.batch
+        if self._names_rpcs:
+            numbers = batch.rows["number"]
+            self._remember(outstanding_calls(self.analyzer, self._learner, int(numbers[0]), int(numbers[-1])))
         rows = decoded.packets.rows
         if DUPLICATE in decoded.packets.skipped:
             rows = decode(batch, locate(batch, self.analyzer.addresses)).rows
@@ -155,8 +163,6 @@ class PacketColumnLister:
         long = take(plain, plain["transfer"] >= 0)
         for number, reply in zip(long["number"].tolist(), table.long_replies(long["transfer"]), strict=True):
             self._rpcs.use(number, "reply", (reply.operation,))
-        numbers = batch.rows["number"]
-        self._rpcs.note_outstanding(self.analyzer, self._learner, int(numbers[0]), int(numbers[-1]))
         if self._sequences.full:
             self._sequences = OperationSequences()
         found = [*worded(batch, rows, self.analyzer, self._rpcs, plain_info(table, self._sequences, paths))]

@@ -34,13 +34,6 @@ class PacketRpcs:
         for chunk in rpc.chunks:
             self.use(rpc.number, chunk.kind, (one for segment in chunk.segments for one in segment.operations))
 
-    def note_outstanding(self, analyzer: Analyzer, learner: PathLearner, first: int, last: int) -> None:
-        """Remember the calls in frames ``first`` to ``last`` that have no reply so far."""
-        for rpc in analyzer.outstanding():
-            if rpc.call is not None and first <= rpc.call.frame <= last and rpc.connection.transport != "iWARP":
-                call = named(rpc)
-                self.sends[rpc.call.frame] = (*call_shown(call, learner.path_of_call(call)), rpc.number)
-
     def use(self, number: int, kind: str, operations: Iterable[Operation]) -> None:
         """Remember that the operations transferred a chunk of RPC ``number``."""
         for operation in operations:
@@ -51,6 +44,12 @@ class PacketRpcs:
         for known in (self.sends, self.uses):
             for one in [one for one in known if one <= frame]:
                 del known[one]
+
+
+def outstanding_calls(analyzer: Analyzer, learner: PathLearner, first: int, last: int) -> list[tuple[Rpc, str | None]]:
+    """The calls in frames ``first`` to ``last`` that have no reply so far, with the paths of what they name."""
+    calls = [named(rpc) for rpc in analyzer.outstanding() if rpc.call is not None and first <= rpc.call.frame <= last]
+    return [(rpc, learner.path_of_call(rpc)) for rpc in calls]
 
 
 def ends(analyzer: Analyzer) -> dict[tuple[str, int], Conversation]:

@@ -28,7 +28,7 @@ from .packet_info import (
     info_template,
     packet_info,
 )
-from .packet_rpcs import PacketRpcs, ends, headers
+from .packet_rpcs import PacketRpcs, ends, headers, outstanding_calls
 from .schema import Record, record
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ class PacketLister:
 
     def _packets_of(self, batch: FrameBatch) -> Iterator[Packet]:
         numbers = batch.rows["number"]
-        self._rpcs.note_outstanding(self.analyzer, self._learner, int(numbers[0]), int(numbers[-1]))
+        calls = outstanding_calls(self.analyzer, self._learner, int(numbers[0]), int(numbers[-1]))
+        for rpc, path in self._segments.note(calls):
+            self._rpcs.note(rpc, path)
         packets = _batch_packets(batch, self.analyzer, self._rpcs, self.first, self.last)
         if self.analyzer.iwarp is None:
             return packets
@@ -156,7 +158,7 @@ class SegmentPackets:
         return self._lines
 
     def note(self, rpcs: list[tuple[Rpc, str | None]]) -> list[tuple[Rpc, str | None]]:
-        """Remember which segments RPCs that ended are in; gives those that iWARP did not carry."""
+        """Remember which segments RPCs, or calls, are in; gives those that iWARP did not carry."""
         carried = [one for one in rpcs if one[0].connection.transport == "iWARP"]
         if not carried:
             return rpcs

@@ -52,7 +52,7 @@ class SegmentLines:
         """Where RDMA Read Responses go to: by connection, endpoint that sends them, and STag."""
 
     def note(self, rpcs: Iterable[tuple[Rpc, str | None]]) -> None:
-        """Remember which FPDUs the RPCs that ended are in; with the paths of what they name."""
+        """Remember which FPDUs RPCs, or calls, are in; with the paths of what they name."""
         for rpc, path in rpcs:
             number = rpc.connection.number
             if rpc.call is not None:

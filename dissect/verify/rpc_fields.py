@@ -148,10 +148,13 @@ ATTRIBUTE_NOT_DISSECTED = (
 
 OPERATION_NOT_DISSECTED = (
     "Wireshark does not dissect this operation to its end, and no operation that follows it",
-    "RFC 8881, 18.39, 18.47 and 18.49; RFC 7862, 15.12",
+    "RFC 8881, 18.39, 18.47, 18.49 and 20.4 to 20.12; RFC 7862, 15.12",
 )
-_OPERATIONS_NOT_DISSECTED = (46, 54, 56, 70)
-"""GET_DIR_DELEGATION, SET_SSV, WANT_DELEGATION, WRITE_SAME."""
+_OPERATIONS_NOT_DISSECTED = {
+    "GET_DIR_DELEGATION", "SET_SSV", "WANT_DELEGATION", "WRITE_SAME",
+    "CB_NOTIFY", "CB_PUSH_DELEG", "CB_RECALL_ANY", "CB_RECALLABLE_OBJ_AVAIL", "CB_WANTS_CANCELLED",
+    "CB_NOTIFY_DEVICEID",
+}  # fmt: skip
 
 
 def _dissected_end(roots: Iterable[Node]) -> int:
@@ -159,9 +162,16 @@ def _dissected_end(roots: Iterable[Node]) -> int:
     for root in roots:
         for node in root.walk(lambda one: not isinstance(one.type, XdrAttributes)):
             number = node.child("argop") or node.child("resop")
-            if number is not None and number.value in _OPERATIONS_NOT_DISSECTED:
+            if number is not None and _word(number) in _OPERATIONS_NOT_DISSECTED:
                 return number.offset + number.length
     return 1 << 62
+
+
+def _word(node: Node) -> str:
+    """The name of the value of an enum."""
+    if isinstance(node.type, XdrInteger) and isinstance(node.value, int):
+        return node.type.values.get(node.value, "")
+    return ""
 
 
 def _not_dissected(roots: Iterable[Node]) -> list[tuple[int, int]]:

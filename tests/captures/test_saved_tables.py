@@ -145,6 +145,27 @@ def test_tables_of_others_and_of_later_versions(tmp_path: Path) -> None:
         open_saved(str(path))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_that_an_earlier_program_did_not_know_are_null(kind: str, tmp_path: Path) -> None:
+    path = str(tmp_path / kind)
+    with Database(fill) as database:
+        save(database, path, [BOTH_WAYS], EXTENT, "")
+    if os.path.isdir(path):
+        rpcs, earlier = f"{path}/rpcs.parquet", str(tmp_path / "rpcs.parquet")
+        duckdb.execute(f"COPY (SELECT * EXCLUDE (uid, slot) FROM '{rpcs}') TO '{earlier}' (FORMAT parquet)")
+        shutil.move(earlier, rpcs)
+    else:
+        with duckdb.connect(path) as connection:
+            connection.execute("ALTER TABLE rpcs DROP COLUMN uid")
+            connection.execute("ALTER TABLE rpcs DROP COLUMN slot")
+    with Database(fill) as fresh, open_saved(path) as kept:
+        query = "SELECT * EXCLUDE (uid, slot) FROM rpcs"
+        assert list(next(kept.results(query)).rows) == list(next(fresh.results(query)).rows)
+        assert set(next(kept.results("SELECT uid, slot FROM rpcs")).rows) == {(None, None)}
+    assert run("rpcs", path, "--errors").stdout == run("rpcs", BOTH_WAYS, "--errors").stdout
+    assert run("report", path).exit_code == 0
+
+
 def test_a_database_that_is_cut_short_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "tables.duckdb"
     with Database(fill) as database:

@@ -24,6 +24,8 @@ from rdmascope.dissect.records.frame_layers import frame_fields
 from rdmascope.dissect.records.segment_lines import SegmentLines, segment_fields
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
+from ..dissect.measure.test_files import FILE, lookup
+
 SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
 EVERYTHING, LOSS = str(SAMPLES / "siw-nfs-all.pcap.zst"), str(SAMPLES / "loss-siw.pcap.zst")
 
@@ -57,6 +59,18 @@ def test_every_rpc_is_seen_where_it_was_sent() -> None:
     first = [one for one in found if one["segment"]["mark"] != "retransmission" and one["protocol"][:3] == "NFS"]
     halves = [rpc for one in first for rpc in one["segment"]["rpcs"] if one["info"].count(f"RPC {rpc};")]
     assert sorted(halves) == sorted([*range(1, 230)] * 2)
+
+
+def test_calls_without_a_reply_name_their_rpc_and_path(tmp_path: Path) -> None:
+    wire = IwarpWire()
+    connection = wire.connect()
+    lookup(connection, FILE, b"name", nfs3.FH)
+    call(connection, nfs3.read(0, 77))
+    path = tmp_path / "unanswered.pcap"
+    write_pcap(IwarpCapture(wire).frames, path)
+    last = [one for one in records(str(path)) if one["protocol"] == "NFS"][-1]
+    assert last["segment"]["rpcs"] == [2]
+    assert last["info"].startswith("V3 READ Call, FH: 0x") and "/name Offset: 0 Len: 77; RPC 2;" in last["info"]
 
 
 def test_what_moved_is_reported_by_the_rpc_that_it_is_of() -> None:

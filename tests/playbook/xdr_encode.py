@@ -30,3 +30,9 @@ def done(name: str, status: int = OK, **results: Any) -> Op:
     """Its result."""
     number = NUMBERS[name]
     return Op(number, (encoded(OPERATIONS[number].results, {"status": status, **results})[4:],), status)
+
+
+def callback_done(name: str, status: int = OK, **results: Any) -> Op:
+    """The result of an operation of a callback."""
+    number = CALLBACK_NUMBERS[name]
+    return Op(number, (encoded(CALLBACK_OPERATIONS[number].results, {"status": status, **results})[4:],), status)

@@ -45,7 +45,13 @@ ATTRIBUTE_BITS = XdrBitmap("bitmap4", _NAMES)
 
 FH_EXPIRE_TYPE = flags(
     "fattr4_fh_expire_type",
-    {1: "FH4_NOEXPIRE_WITH_OPEN", 2: "FH4_VOLATILE_ANY", 4: "FH4_VOL_MIGRATION", 8: "FH4_VOL_RENAME"},
+    {
+        0: "FH4_PERSISTENT",
+        1: "FH4_NOEXPIRE_WITH_OPEN",
+        2: "FH4_VOLATILE_ANY",
+        4: "FH4_VOL_MIGRATION",
+        8: "FH4_VOL_RENAME",
+    },
 )  # RFC 8881, 4.2.3
 ACL_SUPPORT = flags(
     "fattr4_aclsupport",

@@ -130,9 +130,16 @@ SHARE_ACCESS = XdrInteger(
         0x100000: "OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS",
         0x200000: "OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION",
     },
+    choice_mask=0xF00,
+    choices={
+        0x100: "OPEN4_SHARE_ACCESS_WANT_READ_DELEG",
+        0x200: "OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG",
+        0x300: "OPEN4_SHARE_ACCESS_WANT_ANY_DELEG",
+        0x400: "OPEN4_SHARE_ACCESS_WANT_NO_DELEG",
+        0x500: "OPEN4_SHARE_ACCESS_WANT_CANCEL",
+    },
 )
-"""Bits 8 to 11 are a number: which delegation is wanted."""
-SHARE_DENY = flags("share_deny", {1: "OPEN4_SHARE_DENY_READ", 2: "OPEN4_SHARE_DENY_WRITE"})
+SHARE_DENY = flags("share_deny", {0: "OPEN4_SHARE_DENY_NONE", 1: "OPEN4_SHARE_DENY_READ", 2: "OPEN4_SHARE_DENY_WRITE"})
 OPEN4ARGS = struct(
     "OPEN4args",
     seqid=SEQID4,

@@ -25,12 +25,21 @@ MAX_HEX = 32
 
 TIMES = {"nfstime4": 1, "nfstime3": 1, "timeval": 1000}
 """Structures of seconds and a fraction, which counts so many nanoseconds."""
+_DURATIONS = {
+    "time_delta", "dir_notif_delay", "dirent_notif_delay", "gdda_child_attr_delay", "gdda_dir_attr_delay",
+    "cnr_lease_time", "ffil_total_busy_time", "ffil_aggregate_completion_time", "ffl_duration",
+}  # fmt: skip
+"""Fields of such structures that are no time of day."""
 _SHORT = {"stateid4", "specdata3", "specdata4", "fsid4", "change_info4", "labelformat_spec4", "io_info4"}
 """Structures that fit on one line."""
 
 
 def time_of(node: Node) -> int | None:
     """Nanoseconds since 1970 of a time, None where it is none."""
+    return None if node.name in _DURATIONS else _nanoseconds(node)
+
+
+def _nanoseconds(node: Node) -> int | None:
     unit = TIMES.get(node.type.name) if node.type is not None else None
     if unit is None or len(node.children) != 2:
         return None
@@ -62,9 +71,10 @@ def value_text(node: Node) -> str:
         case None if isinstance(value, memoryview):
             return _hex(value)
     if node.children and is_line(node):
-        time = time_of(node)
+        time = _nanoseconds(node)
         if time is not None:
-            return f"{time // 1_000_000_000}.{time % 1_000_000_000:09d}"
+            unit = " seconds" if node.name in _DURATIONS else ""
+            return f"{time // 1_000_000_000}.{time % 1_000_000_000:09d}{unit}"
         return ", ".join(f"{child.name} {value_text(child)}" for child in node.children)
     return ""
 
@@ -74,7 +84,9 @@ def integer_text(type: XdrInteger, value: int) -> str:
         name = type.values.get(value)
         return str(value) if name is None else name if type is BOOL else f"{name} ({value})"
     if type.flags:
-        names = [name for mask, name in type.flags.items() if value & mask]
+        names = [name for mask, name in type.flags.items() if (value & mask if mask else not value)]
+        if chosen := type.choices.get(value & type.choice_mask):
+            names.append(chosen)
         return f"{value:#010x}" + (f" ({', '.join(names)})" if names else "")
     if type.form == HEXADECIMAL:
         return f"{value:#0{2 + 2 * type.size}x}"

@@ -25,7 +25,10 @@ class XdrInteger:
     values: Mapping[int, str] = field(default_factory=dict)
     """Names of the values of an enum or bool."""
     flags: Mapping[int, str] = field(default_factory=dict)
-    """Names of bits, by mask."""
+    """Names of bits, by mask; of 0, where no bit is set."""
+    choice_mask: int = 0
+    """Bits that are a number together, named by ``choices``."""
+    choices: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -198,7 +198,7 @@ def test_replies_name_what_they_answer_and_calls_without_a_reply_what_they_ask()
         infos = [json.loads(line)["info"] for line in compare(frame_batches(frames, cuts))]
         answered = [info.split(" (Call In")[0] for info in infos if "(Call In" in info]
         assert answered[1:4] == [
-            "V3 LOOKUP Reply, /export/file",
+            f"V3 LOOKUP Reply, FH: {handle}, /export/file",
             f"V3 READ Reply Len: {len(DATA)}, /export/file",
             "V3 GETATTR Reply, /export/file",
         ]
