@@ -137,13 +137,14 @@ class Session:
 
     def _divided(self, batches: Iterable[FrameBatch]) -> Iterator[FrameBatch]:
         """The batches, in smaller parts where they are crowded: what analysing one takes grows with its connections."""
-        crowded = False
+        crowded = True  # As long as nothing is known.
         for batch in batches:
-            size = CROWDED_FRAMES if crowded else len(batch)
-            for first in range(0, len(batch), size):
+            first = 0
+            while first < len(batch):
                 known = self.analyzer.connections_so_far
-                part = batch.part(first, first + size)
+                part = batch.part(first, first + CROWDED_FRAMES if crowded else len(batch))
                 yield part
+                first += len(part)
                 crowded = (self.analyzer.connections_so_far - known) * CROWDED > len(part)
 
     def rpcs(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[Rpc]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -27,6 +27,8 @@ MEASURES = ("calls", "latency", "reads", "server", "writes")
 MAX_GROUPS = 2048
 """Connections and procedures counted one by one."""
 MAX_EXAMPLES = 5
+CALLS_TOGETHER = 1 << 16
+"""RPCs of all connections that wait to be looked at by connection: most have few of them."""
 MAX_UNANSWERED = 1000
 MAX_RECALLS = 1000
 ERROR = STATES.index("error")
@@ -143,10 +145,16 @@ class RpcFacts:
         """The same by procedure and connection, without those that stand for others."""
         self._others: dict[bool, int] = {}
         """Of these the index, by whether the calls are backward."""
-        self._sums = np.zeros((len(MEASURES), 64, BINS))
+        self._sums = np.zeros((len(MEASURES), MAX_GROUPS + 2, BINS))
+        """Those of others, both ways, included; memory is taken only where something is counted."""
         self.watch: Watch | None = None
         """Is given the calls outstanding on any connection, over time: as that of ``CallsOutstanding``."""
-        self._outstanding: dict[tuple[int, bool], CallsOutstanding] = {}
+        self._outstanding: dict[int, CallsOutstanding] = {}
+        """By place: connection number, and in the lowest bit the caller."""
+        self._calls: list[tuple[Int64s, Int64s]] = []
+        """Places and columns of RPCs that are not in ``_outstanding`` yet."""
+        self._calls_waiting = 0
+        self._at_limit: dict[int, AtLimit] = {}
 
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch."""
@@ -167,7 +175,12 @@ class RpcFacts:
 
     def at_limit(self) -> dict[tuple[int, bool], AtLimit]:
         """By connection and whether the calls are backward.  Ends the count."""
-        return {place: one.finish() for place, one in self._outstanding.items()}
+        for place, calls in self._calls_by_place():
+            one = self._outstanding.pop(place, None) or CallsOutstanding(self.watch)
+            one.add(calls)
+            self._at_limit[place] = one.finish()
+        self._at_limit |= {place: one.finish() for place, one in self._outstanding.items()}
+        return {(place >> 1, place & 1 == 1): found for place, found in sorted(self._at_limit.items())}
 
     # Rows
 
@@ -244,9 +257,6 @@ class RpcFacts:
             self._others[key.backward] = found
         else:
             self._known.setdefault(key, {})[number] = found
-        if found >= self._sums.shape[1]:
-            size = min(2 * found, MAX_GROUPS + 2)  # Those of others, both ways.
-            self._sums = np.concatenate((self._sums, np.zeros((len(MEASURES), size - found, BINS))), axis=1)
         return found
 
     def _note_recall(self, rpc: Rpc) -> None:
@@ -336,19 +346,26 @@ class RpcFacts:
 
     def _add_calls(self, places: Int64s, calls: Int64s) -> None:
         """``places``: connection number and caller of each."""
-        if some(places != places[0]):
-            order = places.argsort(kind="stable")
-            places, calls = places[order], calls[:, order]
+        self._calls.append((places, calls))
+        self._calls_waiting += len(places)
+        if self._calls_waiting >= CALLS_TOGETHER:
+            for place, mine in self._calls_by_place():
+                if place not in self._outstanding:
+                    self._outstanding[place] = CallsOutstanding(self.watch)
+                self._outstanding[place].add(mine)
+
+    def _calls_by_place(self) -> Iterator[tuple[int, Int64s]]:
+        """Those that wait, which then wait no longer."""
+        if not self._calls:
+            return
+        places = np.concatenate([one for one, _ in self._calls])
+        calls = np.concatenate([one for _, one in self._calls], axis=1)
+        self._calls, self._calls_waiting = [], 0
+        order = places.argsort(kind="stable")
+        places, calls = places[order], calls[:, order]
         edges = [0, *((places[1:] != places[:-1]).nonzero()[0] + 1).tolist(), len(places)]
         for first, behind in pairwise(edges):
-            place = int(places[first])
-            self._calls(place >> 1, place & 1 == 1).add(calls[:, first:behind].copy())
-
-    def _calls(self, number: int, backward: bool) -> CallsOutstanding:
-        found = self._outstanding.get((number, backward))
-        if found is None:
-            found = self._outstanding[number, backward] = CallsOutstanding(self.watch)
-        return found
+            yield int(places[first]), calls[:, first:behind].copy()
 
     # Objects
 
@@ -412,6 +429,9 @@ class RpcFacts:
 
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """Nothing more comes of these."""
-        for conversation in conversations:
-            for backward in (False, True):
-                self._outstanding.pop((conversation.connection.number, backward), None)
+        gone = [one.connection.number << 1 | caller for one in conversations for caller in (0, 1)]
+        for place in gone:
+            self._outstanding.pop(place, None)
+        kept = [(places, calls, ~np.isin(places, gone)) for places, calls in self._calls]
+        self._calls = [(places[there], calls[:, there]) for places, calls, there in kept]
+        self._calls_waiting = sum(len(places) for places, _ in self._calls)

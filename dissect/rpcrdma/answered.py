@@ -42,8 +42,8 @@ class AnsweredXids:
         """``maximum``: XIDs that are remembered."""
         self._maximum = maximum
         self._known: Mapping[int, int] = _NOTHING
-        self._later: Sequence[tuple[Int64s, Int64s]] = ()
-        """What was answered after all of ``_known``: XIDs and numbers."""
+        self._later: tuple[Int64s, ...] = ()
+        """What was answered after all of ``_known``: arrays of XIDs over numbers."""
         self._waiting: tuple[list[int], list[int]] | None = None
         """Of the batch's plain replies, while its other events happen: places in the order of events, and XIDs."""
         self._singly: Sequence[tuple[int, int, int]] = ()
@@ -103,17 +103,18 @@ class AnsweredXids:
 
     def extend(self, xids: Int64s, numbers: Int64s) -> None:
         """They were answered one after the other."""
-        self._later = [*self._later, (xids, numbers)]
-        if sum([len(one) for one, _ in self._later]) > 4 * self._maximum:
-            self._later = [self._last()]
+        later = np.empty((2, len(xids)), np.int64)  # One array: of a few, two take much more memory.
+        later[0], later[1] = xids, numbers
+        self._later = (*self._later, later)
+        if sum([one.shape[1] for one in self._later]) > 4 * self._maximum:
+            self._later = (self._last(),)
 
-    def _last(self) -> tuple[Int64s, Int64s]:
+    def _last(self) -> Int64s:
         """The last of ``_later``, each XID once."""
-        xids = np.concatenate([one for one, _ in self._later])
-        numbers = np.concatenate([one for _, one in self._later])
-        _, behind = np.unique(xids[::-1], return_index=True)
-        kept = np.sort(len(xids) - 1 - behind)[-self._maximum :]
-        return xids[kept], numbers[kept]
+        later: Int64s = np.concatenate(self._later, axis=1)
+        _, behind = np.unique(later[0, ::-1], return_index=True)
+        kept = np.sort(later.shape[1] - 1 - behind)[-self._maximum :]
+        return later[:, kept]
 
     def _sort_in(self) -> None:
         xids, numbers = self._last()

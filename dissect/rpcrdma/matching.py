@@ -6,20 +6,18 @@ connection, or when more calls are open than can be.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from ..layers.characteristics_codes import option_name
-from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR
+from ..layers.rpcrdma_codes import RDMA_ERROR
 from .answered import MAX_ANSWERED, AnsweredXids
 from .conversation import Conversation
 from .listeners import ColumnListener, Listener
 from .memory import REORDERED, AdvertisedMemory, reads_closed, unwritten
 from .messages import Message
 from .missing_calls import TWO_REPLIES, call_may_be_missing
-from .outcome import conclude, finish_state
+from .outcome import conclude, finish_state, note_version_2
 from .rpcs import DUPLICATE_REPLY, Rpc
+from .unsettled import Unsettled, WaitingReply
 from .xid_reuse import (
     NOT_EXPECTED,
     XID_IN_USE,
@@ -53,41 +51,27 @@ MAX_UNWRITTEN = 256
 """RPCs that wait for RDMA Writes behind their replies."""
 
 
-class _WaitingReply(NamedTuple):
-    sender: int
-    message: Message
-    earlier: int | None
-    """Number of an answered RPC with its XID."""
-    other_memory: bool = False
-    """The open calls with its XID did not offer the memory that it returns."""
-
-
 class Matching:
     """Of one conversation; fed calls and replies in the order of events."""
 
     __slots__ = (
         "_memory",
+        "_unsettled",
         "answered",
-        "beside_gap",
         "calls",
         "columns",
         "conversation",
         "detached",
         "done",
-        "doubtful",
         "granted",
         "in_order",
         "last_answered",
-        "lingering",
         "listener",
         "maximum",
         "numbers",
         "outstanding",
-        "replies",
-        "reply_xids",
         "sent",
         "settled",
-        "unwritten",
     )
 
     def __init__(
@@ -103,6 +87,7 @@ class Matching:
         self.done = done
         self.maximum = maximum
         self._memory: AdvertisedMemory | None = None
+        self._unsettled: Unsettled | None = None
         self.calls: tuple[dict[int, list[Rpc]], ...] = ({}, {})
         """Open calls by XID, one table per caller."""
         self.outstanding = [0, 0]
@@ -115,18 +100,6 @@ class Matching:
         """Each reply answered a later call than the reply before it."""
         self.answered = AnsweredXids(answered), AnsweredXids(answered)
         """By caller."""
-        self.reply_xids: Counter[tuple[int, int]] = Counter()
-        """Sender and XID of the replies whose call was not seen yet."""
-        self.replies: list[_WaitingReply] = []
-        """Replies whose call was not seen yet."""
-        self.lingering: list[Rpc] = []
-        """Answered Rpcs with responses to RDMA Reads outstanding."""
-        self.unwritten: list[Rpc] = []
-        """Answered Rpcs with bytes of Write or Reply chunks that were not written yet."""
-        self.beside_gap: list[Rpc] = []
-        """Answered Rpcs of which a call that is not in the capture may have the XID."""
-        self.doubtful: list[Rpc] = []
-        """Answered Rpcs, chosen among several with their XID by what is no proof."""
         self.settled = 0
         """The version in which the server answers."""
         self.detached = 0
@@ -134,6 +107,11 @@ class Matching:
         self.listener: Listener | None = None
         self.columns: ColumnListener | None = None
         """The same, where it takes plain RPCs in columns."""
+
+    @property
+    def known_memory(self) -> AdvertisedMemory | None:
+        """None before any was advertised or used."""
+        return self._memory
 
     @property
     def memory(self) -> AdvertisedMemory:
@@ -148,9 +126,21 @@ class Matching:
         return 0 if self._memory is None else self._memory.unplaced_count
 
     @property
+    def unsettled(self) -> Unsettled:
+        """Made when first asked for."""
+        if self._unsettled is None:
+            self._unsettled = Unsettled()
+        return self._unsettled
+
+    @property
+    def replies_wait(self) -> bool:
+        """For their calls."""
+        return self._unsettled is not None and bool(self._unsettled.replies)
+
+    @property
     def waiting(self) -> bool:
         """There is something to settle."""
-        return bool(self.lingering or self.unwritten or self.replies or self.doubtful or self.beside_gap)
+        return bool(self._unsettled)
 
     def settle(self, now: int, frame: int, open_since: Sequence[int | None] = (None, None)) -> None:
         """It is ``now`` (ns), and the capture is at ``frame``: end what waited long enough.
@@ -158,36 +148,44 @@ class Matching:
         ``open_since``: by endpoint, the first frame of a message that is not complete.  It may be the call of a reply
         that waits.
         """
-        if self.lingering:
+        unsettled = self._unsettled
+        if unsettled is None:
+            return
+        if unsettled.lingering:
             waiting: list[Rpc] = []
-            for rpc in self.lingering:
+            for rpc in unsettled.lingering:
                 assert rpc.reply is not None
                 if reads_closed(rpc) or now - rpc.reply.operation.last_time > LINGER:
                     self._conclude(rpc)
                 else:
                     waiting.append(rpc)
-            self.lingering = waiting
-        if self.unwritten:
-            self._settle_unwritten(now, frame)
-        while self.doubtful and now - _answer_time(self.doubtful[0]) > DOUBT:
-            self._conclude(self.doubtful.pop(0))
-        while self.beside_gap and now - _answer_time(self.beside_gap[0]) > LINGER:
-            self._conclude(self.beside_gap.pop(0))
-        while self.replies and frame - self.replies[0].message.frame > REORDERED and not self._call_open(open_since):
-            self._end_wait(self.replies.pop(0))
+            unsettled.lingering = waiting
+        if unsettled.unwritten:
+            self._settle_unwritten(unsettled, now, frame)
+        while unsettled.doubtful and now - _answer_time(unsettled.doubtful[0]) > DOUBT:
+            self._conclude(unsettled.doubtful.pop(0))
+        while unsettled.beside_gap and now - _answer_time(unsettled.beside_gap[0]) > LINGER:
+            self._conclude(unsettled.beside_gap.pop(0))
+        replies = unsettled.replies
+        while replies and frame - replies[0].message.frame > REORDERED and not self._call_open(unsettled, open_since):
+            self._end_wait(replies.pop(0))
 
     def idle(self, now: int, open_since: Sequence[int | None] = (None, None)) -> None:
         """It is ``now`` (ns), and all that came before was fed: end what waited long enough."""
+        unsettled = self._unsettled
+        if unsettled is None:
+            return
         self.settle(now, 0)
-        while self.replies:
-            waited = now - self.replies[0].message.operation.last_time
-            if waited <= (MAX_OPEN if self._call_open(open_since) else LINGER):
+        while unsettled.replies:
+            waited = now - unsettled.replies[0].message.operation.last_time
+            if waited <= (MAX_OPEN if self._call_open(unsettled, open_since) else LINGER):
                 break
-            self._end_wait(self.replies.pop(0))
+            self._end_wait(unsettled.replies.pop(0))
 
-    def _call_open(self, open_since: Sequence[int | None]) -> bool:
+    @staticmethod
+    def _call_open(unsettled: Unsettled, open_since: Sequence[int | None]) -> bool:
         """Whether the call of the first reply that waits may be a Send that is not complete."""
-        waiting = self.replies[0]
+        waiting = unsettled.replies[0]
         since = open_since[1 - waiting.sender]
         return since is not None and since <= waiting.message.frame
 
@@ -206,20 +204,23 @@ class Matching:
 
     def finish_replies(self) -> None:
         """The connection is over: end what has a reply."""
-        self._conclude_answered()
-        while self.replies:
-            self._end_wait(self.replies.pop(0))
-        self._conclude_answered()
+        unsettled = self._unsettled
+        if unsettled is None:
+            return
+        self._conclude_answered(unsettled)
+        while unsettled.replies:
+            self._end_wait(unsettled.replies.pop(0))
+        self._conclude_answered(unsettled)
 
-    def _conclude_answered(self) -> None:
-        if self.unwritten:
-            self.memory.place_late(self.unwritten)
-        for rpc in (*self.lingering, *self.unwritten, *self.doubtful, *self.beside_gap):
+    def _conclude_answered(self, unsettled: Unsettled) -> None:
+        if unsettled.unwritten:
+            self.memory.place_late(unsettled.unwritten)
+        for rpc in (*unsettled.lingering, *unsettled.unwritten, *unsettled.doubtful, *unsettled.beside_gap):
             self._conclude(rpc)
-        self.beside_gap.clear()
-        self.lingering.clear()
-        self.unwritten.clear()
-        self.doubtful.clear()
+        unsettled.beside_gap.clear()
+        unsettled.lingering.clear()
+        unsettled.unwritten.clear()
+        unsettled.doubtful.clear()
 
     def finish_calls(self) -> None:
         """The connection is over: end the calls without a reply."""
@@ -259,8 +260,8 @@ class Matching:
             self._evict_oldest(sender)
         if self.listener is not None:
             self.listener.call_sent(rpc)
-        if self.replies and (1 - sender, header.xid) in self.reply_xids:
-            self._answered_early(1 - sender, rpc)
+        if self._unsettled is not None and (1 - sender, header.xid) in self._unsettled.reply_xids:
+            self._answered_early(self._unsettled, 1 - sender, rpc)
 
     def _use_again(self, sender: int, rpc: Rpc, same: list[Rpc]) -> None:
         """The XID is that of open calls."""
@@ -295,15 +296,15 @@ class Matching:
         if rpc.chunks:
             self.memory.withdraw(caller, rpc)
 
-    def _answered_early(self, sender: int, rpc: Rpc) -> None:
+    def _answered_early(self, unsettled: Unsettled, sender: int, rpc: Rpc) -> None:
         """A capture may show a reply just before its call; a second reply to an earlier call is none of this one."""
         assert rpc.call is not None
         if rpc.xid in self.answered[1 - sender]:
             return
-        for index, (replier, message, *_) in enumerate(self.replies):
+        for index, (replier, message, *_) in enumerate(unsettled.replies):
             near = rpc.call.operation.first_frame - message.frame <= REORDERED
             if replier == sender and message.header.xid == rpc.xid and near:
-                del self.replies[index]
+                del unsettled.replies[index]
                 self._forget_reply(sender, message)
                 self.reply(sender, message)
                 return
@@ -313,21 +314,22 @@ class Matching:
         candidates = self.calls[1 - sender].get(header.xid)
         if not candidates:
             self._doubt_earlier(sender, header.xid)
-            self._wait(_WaitingReply(sender, message, self.answered[1 - sender].get(header.xid)))
+            self._wait(WaitingReply(sender, message, self.answered[1 - sender].get(header.xid)))
         elif (
             (header.writes or header.reply)
             # Where no packet is missing the server returns the wrong memory, and its reply keeps its place.
             and self._requests_missing(1 - sender)
             and all(returns_other_memory(rpc, message) for rpc in candidates)
         ):
-            self._wait(_WaitingReply(sender, message, None, True))
+            self._wait(WaitingReply(sender, message, None, True))
         else:
             self._answer(sender, message, candidates)
 
     def _doubt_earlier(self, sender: int, xid: int) -> None:
         """Another reply came to an XID of which a call may be missing."""
-        for rpc in [one for one in self.beside_gap if one.xid == xid and one.backward == (sender == 0)]:
-            self.beside_gap.remove(rpc)
+        beside_gap = self.unsettled.beside_gap
+        for rpc in [one for one in beside_gap if one.xid == xid and one.backward == (sender == 0)]:
+            beside_gap.remove(rpc)
             if not returns_own_memory(rpc):
                 rpc.ambiguous = True
                 rpc.notes += (TWO_REPLIES,)
@@ -337,11 +339,12 @@ class Matching:
         connection = self.conversation.connection
         return bool(connection.missing_packets[caller] or connection.gaps[caller])
 
-    def _wait(self, reply: _WaitingReply) -> None:
-        self.reply_xids[reply.sender, reply.message.header.xid] += 1
-        self.replies.append(reply)
-        if len(self.replies) > MAX_REPLIES:
-            self._end_wait(self.replies.pop(0))
+    def _wait(self, reply: WaitingReply) -> None:
+        unsettled = self.unsettled
+        unsettled.reply_xids[reply.sender, reply.message.header.xid] += 1
+        unsettled.replies.append(reply)
+        if len(unsettled.replies) > MAX_REPLIES:
+            self._end_wait(unsettled.replies.pop(0))
 
     def _answer(self, sender: int, message: Message, candidates: list[Rpc]) -> None:
         """The reply is to one of these open calls."""
@@ -371,22 +374,25 @@ class Matching:
             self.listener.reply_sent(rpc)
         if doubtful:
             rpc.detach()  # it may wait for long
-            self.doubtful.append(rpc)
-            if len(self.doubtful) > MAX_DOUBTFUL:
-                self._conclude(self.doubtful.pop(0))
+            doubted = self.unsettled.doubtful
+            doubted.append(rpc)
+            if len(doubted) > MAX_DOUBTFUL:
+                self._conclude(doubted.pop(0))
         elif rpc.chunks and not reads_closed(rpc):
-            self.lingering.append(rpc)
+            self.unsettled.lingering.append(rpc)
         elif rpc.chunks and unwritten(rpc):
-            self.unwritten.append(rpc)
-            if len(self.unwritten) > MAX_UNWRITTEN:
-                oldest = self.unwritten.pop(0)
+            late = self.unsettled.unwritten
+            late.append(rpc)
+            if len(late) > MAX_UNWRITTEN:
+                oldest = late.pop(0)
                 self.memory.place_late((oldest,))
                 self._conclude(oldest)
         elif self._call_may_be_missing(rpc):
             rpc.detach()
-            self.beside_gap.append(rpc)
-            if len(self.beside_gap) > MAX_BESIDE_GAP:
-                self._conclude(self.beside_gap.pop(0))
+            beside_gap = self.unsettled.beside_gap
+            beside_gap.append(rpc)
+            if len(beside_gap) > MAX_BESIDE_GAP:
+                self._conclude(beside_gap.pop(0))
         else:
             self._conclude(rpc)
 
@@ -396,17 +402,17 @@ class Matching:
         connection, caller = self.conversation.connection, rpc.call.operation.initiator
         return call_may_be_missing(connection, caller, rpc.call.operation.first_frame, rpc.reply.frame)
 
-    def _settle_unwritten(self, now: int, frame: int) -> None:
+    def _settle_unwritten(self, unsettled: Unsettled, now: int, frame: int) -> None:
         """End Rpcs whose RDMA Writes came behind the reply, or did not come."""
-        self.memory.place_late(self.unwritten)
+        self.memory.place_late(unsettled.unwritten)
         waiting: list[Rpc] = []
-        for rpc in self.unwritten:
+        for rpc in unsettled.unwritten:
             assert rpc.reply is not None
             if frame - rpc.reply.frame > REORDERED or now - _answer_time(rpc) > LINGER:
                 self._conclude(rpc)
             else:
                 waiting.append(rpc)
-        self.unwritten = waiting
+        unsettled.unwritten = waiting
 
     def _choose(self, caller: int, candidates: list[Rpc], message: Message) -> tuple[Rpc, bool]:
         """The call that a reply answers, of several with its XID, and whether a reply to another may contradict it."""
@@ -424,20 +430,21 @@ class Matching:
 
     def _contradict(self, unexpected: Rpc) -> None:
         """A reply came to a call that was thought to get none: which reply is whose is undecidable."""
-        for rpc in [one for one in self.doubtful if (one.xid, one.backward) == (unexpected.xid, unexpected.backward)]:
+        doubtful = self.unsettled.doubtful
+        for rpc in [one for one in doubtful if (one.xid, one.backward) == (unexpected.xid, unexpected.backward)]:
             rpc.ambiguous = True
             rpc.notes = tuple(note for note in rpc.notes if not note.startswith(MATCHED_AMONG))
-            self.doubtful.remove(rpc)
+            doubtful.remove(rpc)
             self._conclude(rpc)
 
     def _forget_reply(self, sender: int, message: Message) -> None:
         """It waits no longer."""
-        key = sender, message.header.xid
-        self.reply_xids[key] -= 1
-        if self.reply_xids[key] <= 0:
-            del self.reply_xids[key]
+        xids, key = self.unsettled.reply_xids, (sender, message.header.xid)
+        xids[key] -= 1
+        if xids[key] <= 0:
+            del xids[key]
 
-    def _end_wait(self, reply: _WaitingReply) -> None:
+    def _end_wait(self, reply: WaitingReply) -> None:
         """The call was sent before the capture began, or is missing from it."""
         sender, message, earlier, other_memory = reply
         self._forget_reply(sender, message)
@@ -472,27 +479,12 @@ class Matching:
 
     def _conclude(self, rpc: Rpc) -> None:
         if self.settled != 1:
-            _note_version_2(rpc)
+            note_version_2(rpc)
         conclude(rpc)
         finish_state(rpc)
         if self.listener is not None:
             self.listener.rpc_ended(rpc)
         self.done.append(rpc)
-
-
-def _note_version_2(rpc: Rpc) -> None:
-    """Version 2 marks a call twice, and may put only part of a message behind an option: note either.
-
-    version-two-01, 4.2.1 and 4.2.2.
-    """
-    for message, kind in ((rpc.call, "call"), (rpc.reply, "reply")):
-        header = message.header if message is not None else None
-        if header is None or header.direction is None:
-            continue
-        if DIRECTION_NAMES[header.direction] != kind.upper():
-            rpc.notes += (f"the {kind}'s direction word says {DIRECTION_NAMES[header.direction]}",)
-        if header.option is not None:
-            rpc.notes += (f"the {kind} stands behind {option_name(header.option)}, and may be only part of a message",)
 
 
 def _answer_time(rpc: Rpc) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 
 from ..intervals import IntervalSet
+from ..layers.characteristics_codes import option_name
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, error_name
 from ..onc import compound as nfs4
@@ -39,6 +40,21 @@ OTHER_XID = "is not the XID of its RPC message"
 """In the note on such an rdma_xid."""
 MAX_FRAMES = 4
 """That are named."""
+
+
+def note_version_2(rpc: Rpc) -> None:
+    """Version 2 marks a call twice, and may put only part of a message behind an option: note either.
+
+    version-two-01, 4.2.1 and 4.2.2.
+    """
+    for message, kind in ((rpc.call, "call"), (rpc.reply, "reply")):
+        header = message.header if message is not None else None
+        if header is None or header.direction is None:
+            continue
+        if DIRECTION_NAMES[header.direction] != kind.upper():
+            rpc.notes += (f"the {kind}'s direction word says {DIRECTION_NAMES[header.direction]}",)
+        if header.option is not None:
+            rpc.notes += (f"the {kind} stands behind {option_name(header.option)}, and may be only part of a message",)
 
 
 def conclude(rpc: Rpc) -> None:

@@ -172,7 +172,7 @@ class PlainWay:
                 (conversation.protocol == "rpcrdma" or dispatcher.untouched)
                 and (matching.settled == 1 or not (matching.settled or conversation.negotiation.refused))
                 and (matching.listener is None or matching.columns is not None)
-                and not (matching.replies or dispatcher.undirected[0] or dispatcher.undirected[1])
+                and not (matching.replies_wait or dispatcher.undirected[0] or dispatcher.undirected[1])
                 and max(matching.outstanding) + counts[number] + len(others) <= matching.maximum
                 and all(usual(operation) for _, operation in others)
             ):
@@ -284,10 +284,14 @@ class PlainWay:
         )
         found = Candidates(data, conversations, read, pairs.call[chosen], pairs.reply[chosen])
         foreign, unknown = self._foreign(data, columns, read, pairs, links, sends)
-        memories = [self._dispatcher(link).matching.memory for link in links]
-        unknown |= {index for index, memory in enumerate(memories) if not quiet(memory)}
-        busy = {index for index, memory in enumerate(memories) if len(memory.segments[0]) or len(memory.segments[1])}
-        found.refuse(foreign, unknown, {index: memories[index] for index in busy})
+        memories = {
+            index: memory
+            for index, link in enumerate(links)
+            if (memory := self._dispatcher(link).matching.known_memory) is not None
+        }
+        unknown |= {index for index, memory in memories.items() if not quiet(memory)}
+        busy = {index: one for index, one in memories.items() if len(one.segments[0]) or len(one.segments[1])}
+        found.refuse(foreign, unknown, busy)
         chunks = found.matched(events, {id(link): index for index, link in enumerate(links)})
         pairs.chunks[chosen] = np.where(found.right, np.arange(len(chosen)), -1)
         return _chosen(pairs, ~has | (pairs.chunks >= 0)), chunks

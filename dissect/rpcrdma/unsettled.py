@@ -1,0 +1,41 @@
+"""What of one conversation waits for something: replies for their calls, answered RPCs for what may come late."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from .messages import Message
+from .rpcs import Rpc
+
+
+class WaitingReply(NamedTuple):
+    sender: int
+    message: Message
+    earlier: int | None
+    """Number of an answered RPC with its XID."""
+    other_memory: bool = False
+    """The open calls with its XID did not offer the memory that it returns."""
+
+
+class Unsettled:
+    """What waits for something, of one conversation."""
+
+    __slots__ = ("beside_gap", "doubtful", "lingering", "replies", "reply_xids", "unwritten")
+
+    def __init__(self) -> None:
+        self.replies: list[WaitingReply] = []
+        """Replies whose call was not seen yet."""
+        self.reply_xids: Counter[tuple[int, int]] = Counter()
+        """Sender and XID of these."""
+        self.lingering: list[Rpc] = []
+        """Answered Rpcs with responses to RDMA Reads outstanding."""
+        self.unwritten: list[Rpc] = []
+        """Answered Rpcs with bytes of Write or Reply chunks that were not written yet."""
+        self.beside_gap: list[Rpc] = []
+        """Answered Rpcs of which a call that is not in the capture may have the XID."""
+        self.doubtful: list[Rpc] = []
+        """Answered Rpcs, chosen among several with their XID by what is no proof."""
+
+    def __bool__(self) -> bool:
+        return bool(self.lingering or self.unwritten or self.replies or self.doubtful or self.beside_gap)
