@@ -122,7 +122,7 @@ def print_lines(lines: Sequence[bytes]) -> None:
         print_page(b"\n".join(lines) + b"\n")
 
 
-def print_page(page: bytes) -> None:
+def print_page(page: bytes | bytearray) -> None:
     """The same of lines that have their line feeds."""
     if (sys.stdout.encoding or "").lower() in ("utf-8", "utf8") and hasattr(sys.stdout, "buffer"):
         sys.stdout.flush()

@@ -80,6 +80,8 @@ class Encoded(NamedTuple):
     which: Int64s
 
 
+Page = bytes | bytearray
+"""Lines with their line feeds."""
 Piece = str | Decimal | Hexadecimal | Texts | Encoded
 
 
@@ -122,28 +124,39 @@ def chosen_words(words: Texts, rows: NDArray[Any]) -> Texts:
 
 def lines(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> list[bytes]:
     """``count`` lines, which have no line feed in them."""
-    found = page(pieces, count, encoded).split(b"\n")
+    found = bytes(page(pieces, count, encoded)).split(b"\n")
     found.pop()
     return found
 
 
-def page(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> bytes:
+def page(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> Page:
     """The same lines, each with a line feed behind it."""
     if not count:
         return b""
-    return _matrix(pieces, count, encoded, b"\n").tobytes().translate(None, b"\0")
+    columns = [_column(piece, encoded) for piece in (*pieces, "\n") if piece]
+    text = bytearray(count * sum([column.shape[1] for column in columns]))
+    _fill(np.frombuffer(text, np.uint8).reshape(count, -1), columns)
+    return text.translate(None, b"\0")
 
 
-def _matrix(pieces: Sequence[Piece], count: int, encoded: Encoder, end: bytes = b"") -> Bytes:
-    """A row for each line, each with ``end`` behind it."""
+def _matrix(pieces: Sequence[Piece], count: int, encoded: Encoder) -> Bytes:
+    """A row for each line."""
     columns = [_column(piece, encoded) for piece in pieces if piece]
-    columns += [np.frombuffer(end, np.uint8).reshape(1, -1)] if end else []
-    text = np.empty((count, sum(column.shape[1] for column in columns)), np.uint8)
+    text = np.empty((count, sum([column.shape[1] for column in columns])), np.uint8)
+    _fill(text, columns)
+    return text
+
+
+def _fill(text: Bytes, columns: Sequence[Bytes]) -> None:
+    """The columns side by side."""
+    if not text.size:
+        return
+    text[:] = np.concatenate([column[:1] for column in columns], axis=1)  # What is alike in all rows is done.
     at = 0
     for column in columns:
-        text[:, at : at + column.shape[1]] = column
+        if len(column) > 1:
+            text[:, at : at + column.shape[1]] = column
         at += column.shape[1]
-    return text
 
 
 _BLANK = ord(" ")

@@ -24,7 +24,7 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, LONG_HEADER, Message, TransportHeader
 from ..rpcrdma.rpc_table import STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Latency, Rpc
-from ..text_columns import Decimal, Piece, Texts, chosen, encoded_once, page
+from ..text_columns import Decimal, Page, Piece, Texts, chosen, encoded_once, page
 from ..transport.connection import Connection, Endpoint
 from ..transport.operations import SEND, WRITE, Operation, Payload
 from .rpc import message_record
@@ -90,13 +90,13 @@ class _LineBatch:
         self._paths.append(self._quoted(path))
         self._path = None
 
-    def page(self, rows: Int64s) -> bytes:
+    def page(self, rows: Int64s) -> Page:
         """Lines of some rows, in UTF-8."""
         self.left -= len(rows)
         groups = self._group[rows]
         return _merged(groups, lambda group, mine: self._page(group, rows[mine]))
 
-    def _page(self, group: int, rows: Int64s) -> bytes:
+    def _page(self, group: int, rows: Int64s) -> Page:
         if self._path is None:
             self._path = encoded_once(Texts(self._paths, self._which_path))
         places = self._place[rows]
@@ -105,7 +105,7 @@ class _LineBatch:
         return page([*pieces, "}"], len(rows))
 
 
-def _merged(groups: Int64s, make: Callable[[int, Int64s], bytes]) -> bytes:
+def _merged(groups: Int64s, make: Callable[[int, Int64s], Page]) -> Page:
     """The lines of all groups in the order of ``groups``, which has the group of each line.
 
     ``make``: gives the lines of a group, which are at these places.
@@ -113,12 +113,23 @@ def _merged(groups: Int64s, make: Callable[[int, Int64s], bytes]) -> bytes:
     distinct_groups = unique(groups).tolist()
     if len(distinct_groups) == 1:
         return make(distinct_groups[0], np.arange(len(groups)))
-    found: list[bytes] = [b""] * len(groups)
+    edges = np.append(0, np.flatnonzero(groups[1:] != groups[:-1]) + 1)
+    sizes = np.diff(edges, append=len(groups))
+    stretches: list[Page] = [b""] * len(edges)
     for group in distinct_groups:
-        mine = np.flatnonzero(groups == group)
-        for place, line in zip(mine.tolist(), make(group, mine).splitlines(keepends=True), strict=True):
-            found[place] = line
-    return b"".join(found)
+        lines, at = make(group, np.flatnonzero(groups == group)), 0
+        for stretch in np.flatnonzero(groups[edges] == group).tolist():
+            behind = _behind(lines, at, int(sizes[stretch]))
+            stretches[stretch] = lines[at:behind]
+            at = behind
+    return b"".join(stretches)
+
+
+def _behind(lines: Page, at: int, count: int) -> int:
+    """Where so many of the lines end."""
+    for _ in range(count):
+        at = lines.index(b"\n", at) + 1
+    return at
 
 
 class RpcLines:
@@ -142,7 +153,7 @@ class RpcLines:
         """By the number of lines before them."""
         self._count = 0
 
-    def add(self, table: RpcTable, passes: NDArray[np.bool_] | None = None) -> Iterator[bytes]:
+    def add(self, table: RpcTable, passes: NDArray[np.bool_] | None = None) -> Iterator[Page]:
         """Lines that can be given now, in UTF-8 with their line feeds, some at a time; ``passes``: RPCs that have one,
         by default all."""
         if not len(table):
@@ -165,7 +176,7 @@ class RpcLines:
             self._batches[first] = _LineBatch(list(self._alike(table)), paths, values, self._quoted, left)
         yield from self._pages(self._late.add(self._order.add_all(table.rows["number"], rows)))
 
-    def rest(self) -> Iterator[bytes]:
+    def rest(self) -> Iterator[Page]:
         """The others, when no RPC comes any more."""
         yield from self._pages([*self._late.add(self._order.rest()), *self._late.rest()])
 
@@ -173,7 +184,7 @@ class RpcLines:
         self._batches[first].name(row, path)
         return first + row
 
-    def _pages(self, rows: list[int]) -> Iterator[bytes]:
+    def _pages(self, rows: list[int]) -> Iterator[Page]:
         """The lines of rows, which are counted from the first of all."""
         for start in range(0, len(rows), TOGETHER):
             some = np.array(rows[start : start + TOGETHER], np.int64)
@@ -181,7 +192,7 @@ class RpcLines:
             of = firsts[firsts.searchsorted(some, "right") - 1]
             yield _merged(of, lambda first, mine, some=some: self._page(first, some[mine] - first))  # type: ignore[misc]
 
-    def _page(self, first: int, rows: Int64s) -> bytes:
+    def _page(self, first: int, rows: Int64s) -> Page:
         batch = self._batches[first]
         found = batch.page(rows)
         if not batch.left:
