@@ -114,9 +114,13 @@ class ValueTexts:
             lists = [columns[name].tolist() for name in names]
             keys = lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
             distinct = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+            at = FlatFields._fields.index(names[0])
+            before, behind = NO_FIELDS[:at], NO_FIELDS[at + 1 :]
             for key in distinct.keys() - texts.keys():
-                parts = (key,) if len(names) == 1 else key
-                fields = NO_FIELDS._replace(**dict(zip(names, parts, strict=True)))
+                if len(names) == 1:  # The same in less time: most of these are asked for.
+                    fields = FlatFields._make((*before, key, *behind))
+                else:
+                    fields = NO_FIELDS._replace(**dict(zip(names, key, strict=True)))
                 texts[key] = "".join([f',"{one.name}":{self._encode(one.value(fields))}' for one in values])
             found = [texts[key] for key in distinct]
             which = np.fromiter(map(distinct.__getitem__, keys), np.int64, len(keys))
