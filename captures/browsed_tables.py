@@ -24,6 +24,8 @@ KEYS = {"rpcs": "number", "packets": "frame", "connections": "number", "files": 
 """What rows are ordered by, where nothing else is asked, and among equals."""
 LEFT_OUT = {"file", "call_place_file", "call_place_frame", "reply_place_file", "reply_place_frame"}
 """Columns of rpcs that a list does without: the first takes as long as all others together."""
+_RPC_OF_FRAME = "(SELECT any_value(rpcs.number) FROM rpcs WHERE rpcs.call_frame = part.rpc) AS rpc"
+"""Of packets of a live capture, which come with the frame of their call in place of its number."""
 _WRONG = {
     "rpcs": "state <> 'complete' OR number IN (SELECT rpc FROM findings)",
     "packets": "rpc IN (SELECT number FROM rpcs WHERE state <> 'complete' UNION SELECT rpc FROM findings)"
@@ -79,9 +81,13 @@ class CallTimeline(NamedTuple):
 class BrowsedTables:
     """Tables that another process fills, part by part.  Every thread asks through ``asked``, a view of its own."""
 
-    def __init__(self, parent: str) -> None:
-        """``parent``: the folder in which they are kept."""
+    def __init__(self, parent: str, keyed: bool = False) -> None:
+        """``parent``: the folder in which they are kept.
+
+        ``keyed``: rows are removed, too: the ID of one is its number, for that of the database does not stay.
+        """
         self._database = Database(parent=parent)
+        self.keyed = keyed
         self._open(self._database.connection.cursor())
 
     def _open(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -95,7 +101,7 @@ class BrowsedTables:
     def asked(self) -> BrowsedTables:
         """The same tables, for another thread."""
         other = object.__new__(BrowsedTables)
-        other._database = self._database
+        other._database, other.keyed = self._database, self.keyed
         other._open(self.connection.cursor())
         return other
 
@@ -113,9 +119,24 @@ class BrowsedTables:
         self.connection.execute("BEGIN")
         if replacing:
             self.connection.execute(f"DELETE FROM {name}")
-        self.connection.execute(f"INSERT INTO {name} SELECT * FROM read_parquet({quoted(str(path))})")
+        columns = f"* REPLACE ({_RPC_OF_FRAME})" if self.keyed and name == "packets" else "*"
+        self.connection.execute(f"INSERT INTO {name} SELECT {columns} FROM read_parquet({quoted(str(path))}) AS part")
         self.connection.execute("COMMIT")
         path.unlink()
+
+    def keep_last(self, name: str, rows: int) -> None:
+        """Remove the oldest rows, where there are a quarter more than so many."""
+        if self.count(name) > rows + rows // 4:
+            key = KEYS[name]
+            oldest = f"SELECT {key} FROM {name} ORDER BY {key} DESC LIMIT 1 OFFSET {rows - 1}"
+            self.connection.execute(f"DELETE FROM {name} WHERE {key} < ({oldest})")
+            with suppress(duckdb.Error):  # While something is asked, their room is used again later.
+                self.connection.execute("CHECKPOINT")
+
+    def oldest(self, name: str) -> int | None:
+        """The number or frame of the first row; None where there are none."""
+        ((found,),) = self.connection.execute(f"SELECT min({KEYS[name]}) FROM {name}").fetchall()
+        return found if found is None else int(found)
 
     def count(self, name: str) -> int:
         """Rows that are there."""
@@ -134,17 +155,22 @@ class BrowsedTables:
     def _selected(self, name: str, narrowing: Narrowing) -> str:
         condition = narrowing.condition
         if not condition:
-            return f"SELECT rowid FROM {name}"
+            return f"SELECT {self._key(name)} AS row_id FROM {name}"
         if name == "rpcs":
-            return f"SELECT rowid FROM rpcs WHERE {condition}"
+            return f"SELECT {self._key(name)} AS row_id FROM rpcs WHERE {condition}"
         belongs = belonging(TABLES[name])
         if name == "files":
             belongs = "handle_hash IN (SELECT file_handle_hash FROM chosen)"
         chosen = f"SELECT number, connection, file_handle_hash FROM rpcs WHERE {condition}"
-        return f"WITH chosen AS ({chosen}) SELECT rowid FROM {name} WHERE {belongs}"
+        return f"WITH chosen AS ({chosen}) SELECT {self._key(name)} AS row_id FROM {name} WHERE {belongs}"
+
+    def _key(self, name: str) -> str:
+        """The column that is the ID of rows."""
+        return KEYS[name] if self.keyed and name != "findings" else "rowid"
 
     def _ids(self, query: str, *values: Any) -> Int64s:
-        return np.asarray(self.connection.execute(query, values).fetchnumpy()["rowid"], np.int64)
+        found = self.connection.execute(query, values).fetchnumpy()["row_id"]
+        return np.asarray(found[~np.ma.getmaskarray(found)], np.int64)
 
     def rows(self, name: str, ids: Int64s) -> list[dict[str, Any]]:
         """Some rows with all columns, in the order of ``ids``."""
@@ -152,27 +178,28 @@ class BrowsedTables:
             return []
         listed = ",".join(map(str, ids.tolist()))
         columns = ", ".join(named(one.name) for one in TABLES[name].columns if one.type != "time")
-        found = self.connection.execute(f"SELECT rowid, {columns} FROM {name} WHERE rowid IN ({listed})")
+        key = self._key(name)
+        found = self.connection.execute(f"SELECT {key}, {columns} FROM {name} WHERE {key} IN ({listed})")
         names = [one[0] for one in found.description or ()][1:]
         by_id = {row[0]: dict(zip(names, row[1:], strict=True)) for row in found.fetchall()}
         return [by_id[id] for id in ids.tolist() if id in by_id]
 
     def row_of(self, name: str, column: str, value: int) -> int | None:
         """The row ID where a column has a value."""
-        found = self.connection.execute(f"SELECT rowid FROM {name} WHERE {named(column)} = ? LIMIT 1", [value])
-        return next((int(id) for (id,) in found.fetchall()), None)
+        found = self._ids(f"SELECT {self._key(name)} AS row_id FROM {name} WHERE {named(column)} = ? LIMIT 1", value)
+        return int(found[0]) if len(found) else None
 
     def containing(self, name: str, text: str) -> Int64s:
         """Row IDs where any column has this text in it, upper case or lower; of an XID its hexadecimal digits, too."""
         columns = [named(one.name) for one in TABLES[name].columns if one.type != "time" and one.name not in LEFT_OUT]
         if "xid" in (one.name for one in TABLES[name].columns):
             columns.append("printf('0x%08x', xid)")
-        return self._ids(f"SELECT rowid FROM {name} WHERE contains(lower(concat_ws(' ', {', '.join(columns)})), ?)",
-                         text.lower())  # fmt: skip
+        row = f"lower(concat_ws(' ', {', '.join(columns)}))"
+        return self._ids(f"SELECT {self._key(name)} AS row_id FROM {name} WHERE contains({row}, ?)", text.lower())
 
     def wrong(self, name: str) -> Int64s:
         """Row IDs of what failed, or what the audit found something about."""
-        return self._ids(f"SELECT rowid FROM {name} WHERE {_WRONG[name]}")
+        return self._ids(f"SELECT {self._key(name)} AS row_id FROM {name} WHERE {_WRONG[name]}")
 
     def numbers(self, narrowing: Narrowing) -> frozenset[int]:
         """Of the RPCs that are meant."""
@@ -180,6 +207,11 @@ class BrowsedTables:
         return frozenset(
             self.connection.execute(f"SELECT number FROM rpcs WHERE {where}").fetchnumpy()["number"].tolist()
         )
+
+    def call_frames(self, where: str) -> list[int]:
+        """Where RPCs of which this is true begin."""
+        found = self.connection.execute(f"SELECT coalesce(call_frame, reply_frame) FROM rpcs WHERE {where}")
+        return [int(frame) for (frame,) in found.fetchall() if frame is not None]
 
     def timeline(self, narrowing: Narrowing, limit: int) -> CallTimeline | None:
         """What latencies and rates were over all of the time, in at most so many intervals; None without RPCs.

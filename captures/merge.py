@@ -127,6 +127,10 @@ class MergedCaptures:
         self._waiting = [(time - self._offsets.get(ring_of(name), 0), name) for time, name in self._waiting]
         self._waiting.sort(key=lambda one: one[0], reverse=True)
 
+    def number_behind(self, frames: int) -> None:
+        """Before the first batch: so many frames came before those that are in the files."""
+        self._number = frames
+
     @property
     def hosts_elsewhere(self) -> frozenset[Hosts]:
         """Whose packets are to be left out of frames of an ``OTHER_POINT``."""

@@ -100,7 +100,9 @@ class Session:
         follow: Follow | None = None,
         limits: Limits | None = None,
         progress: Progress | None = None,
+        frames_before: int = 0,
     ) -> None:
+        """``frames_before``: of a capture of which only the last files are kept; its frames keep their numbers."""
         self.paths = (
             (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
         )
@@ -118,6 +120,7 @@ class Session:
         self._names: dict[str, str] = {}
         self._limits = limits
         self._progress = progress
+        self._frames_before = frames_before
         self._file_names: FileNames[NamedFile] | None = None
         self._learner: PathLearner | None = None
         """Of a list of packets of a large capture."""
@@ -311,7 +314,8 @@ class Session:
                     self.passed_over = capture.passed_over
                     self.other_points = capture.other_points
                     self.analyzer.decoder.hosts_elsewhere = capture.hosts_elsewhere
-                    self._places = capture.places if len(capture.files) > 1 else None
+                    self._places = capture.places if len(capture.files) > 1 and not self._frames_before else None
+                    capture.number_behind(self._frames_before)
                     self._files = capture.files
                     self._names = short_names(capture.files)
                 made = line(capture)

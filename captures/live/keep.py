@@ -67,6 +67,11 @@ class RingFiles:
         except OSError as error:
             raise CaptureError(f"{self.path}: {error.strerror}") from None
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The oldest first, that being written last."""
+        return (*self._full, self.path)
+
     def add(self, began: int) -> str:
         """Give the full file its name; ``began``: the time of its first frame, in ns."""
         self._number += 1
@@ -97,12 +102,25 @@ class Keeper:
         self._file: BinaryIO
         self._writer: PcapngWriter
         self._ring = RingFiles(keep.path, keep.files)
+        self._frames = 0
+        self._begins = deque([0])
+        """How many frames came before the first one of each file of this run."""
         self._open()
 
     @property
     def removed(self) -> int:
         """Files."""
         return self._ring.removed
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The files that are there, the oldest first."""
+        return self._ring.paths
+
+    @property
+    def frames_before(self) -> int:
+        """How many frames are kept no more."""
+        return self._begins[0]
 
     def _open(self) -> None:
         live = self._live
@@ -126,6 +144,7 @@ class Keeper:
                 self._began = self._began or first
                 self._last = int(batch.rows["time"][end - 1])
                 self._size += self._writer.write_batch(FrameBatch(batch.data, batch.rows[at:end]))
+                self._frames += end - at
                 at = end
             self._file.flush()
         except OSError as error:
@@ -140,6 +159,9 @@ class Keeper:
         self._finish()
         self._ring.add(self._began)
         self._ring.remove()
+        self._begins.append(self._frames)
+        while len(self._begins) > len(self.kept):
+            self._begins.popleft()
         self._open()
 
     def _finish(self) -> None:

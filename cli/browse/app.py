@@ -19,7 +19,7 @@ from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.units import plural
 
 from .dialogs import ChoiceDialog, HelpPage, PromptDialog
-from .keys import KEYS, bindings, help_text
+from .keys import KEYS, KeyBinding, bindings, help_text
 from .lines_pane import LinesPane
 from .listings import LISTINGS, column_at
 from .panes import PANES, PanesApp
@@ -31,7 +31,10 @@ from .tree_pane import TreePane
 class BrowseApp(PanesApp):
     """One capture."""
 
+    KEYS: ClassVar[tuple[KeyBinding, ...]] = KEYS
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(), Binding("escape", "pane('list')", show=False)]
+    capture_name = ""
+    """What a capture that is written is called after."""
 
     @on(LinesPane.HeadingClicked)
     def _heading(self, event: LinesPane.HeadingClicked) -> None:
@@ -40,7 +43,7 @@ class BrowseApp(PanesApp):
             self._sort_by(column)
 
     def action_help(self) -> None:
-        self.push_screen(HelpPage(help_text(KEYS)))
+        self.push_screen(HelpPage(help_text(self.KEYS)))
 
     def action_noun(self, step: int) -> None:
         at = (NOUNS.index(self.listed.noun) + step) % len(NOUNS)
@@ -181,7 +184,7 @@ class BrowseApp(PanesApp):
                 self.notify(f"writing {path}", markup=False)
                 self.feed.look("write", str(Path(path).expanduser()), *self.meant, latest=False)
 
-        name = Path(self.feed.capture.paths[0]).name.partition(".")[0] or "capture"
+        name = self.capture_name or Path(self.feed.capture.paths[0]).name.partition(".")[0] or "capture"
         self.push_screen(PromptDialog(f"write {self._meant_words()} as", f"{name}-part.pcapng", check=_writable), write)
 
     def action_wireshark(self) -> None:
@@ -225,7 +228,7 @@ class BrowseApp(PanesApp):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every key is in the palette, too."""
-        for key in KEYS:
+        for key in self.KEYS:
             yield SystemCommand(
                 f"{key.name}  ({key.shown})",
                 key.meaning,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from rdmascope.captures import CaptureError
-from rdmascope.captures.worker import Reply, Worker
+from rdmascope.captures.worker import Jobs, Reply, Worker
 
-from .jobs import BrowsedCapture, TablePart, judging_jobs, looking_jobs, reading_jobs
+from .jobs import BrowsedCapture, TablePart, filling_jobs, looking_jobs
 
 if TYPE_CHECKING:
     from rdmascope.captures.browsed_tables import BrowsedTables
@@ -28,26 +28,31 @@ Listener = Callable[[str, Reply], None]
 class BrowseFeed:
     """Make it before anything has threads: processes are forked.  ``close`` ends them and removes what they left."""
 
+    keyed = False
+    """Rows go by numbers of their own, and old ones are removed."""
+
     def __init__(self, capture: BrowsedCapture) -> None:
         self.capture = capture
         self.folder = tempfile.mkdtemp(prefix="rdmascope-")
-        self._workers = {
-            "reading": Worker(reading_jobs(capture), self.folder),
-            "judging": Worker(judging_jobs(capture), self.folder),
-            "looking": Worker(looking_jobs(capture), self.folder),
-        }
+        self._workers = {kind: Worker(jobs, self.folder) for kind, jobs in self._jobs().items()}
         self._names: dict[tuple[str, int], str] = {}
         self._listener: Listener = lambda name, reply: None
         self._threads: list[Thread] = []
         self.tables: BrowsedTables
 
+    def _jobs(self) -> Mapping[str, Jobs]:
+        return {"reading": filling_jobs(), "judging": filling_jobs(), "looking": looking_jobs()}
+
     def open(self) -> BrowsedTables:
         """Load the database, and begin."""
         from rdmascope.captures.browsed_tables import BrowsedTables
 
-        self.tables = BrowsedTables(self.folder)
-        self.fill(*FIRST)
+        self.tables = BrowsedTables(self.folder, self.keyed)
+        self._begin()
         return self.tables
+
+    def _begin(self) -> None:
+        self.fill(*FIRST)
 
     def listen(self, listener: Listener) -> None:
         """From now on; rows were taken in before their parts are given."""
@@ -63,28 +68,33 @@ class BrowseFeed:
 
     def fill(self, *tables: str) -> None:
         """Fill tables, in a pass after those that were asked for before."""
-        self._request("reading", f"fill {' '.join(tables)}", "fill", self.tables.folder, tables)
+        self._request("reading", f"fill {' '.join(tables)}", "fill", self.capture, self.tables.folder, tables)
 
     def judge(self) -> None:
         """Fill the findings, and diagnose."""
-        self._request("judging", "fill findings", "fill", self.tables.folder, ("findings",))
-        self._request("judging", "diagnosis", "diagnosis")
+        self._request("judging", "fill findings", "fill", self.capture, self.tables.folder, ("findings",))
+        self._request("judging", "diagnosis", "diagnosis", self.capture)
 
     def look(self, job: str, *arguments: Any, latest: bool = True) -> None:
         """Have one of the jobs done that look at something; ``latest``: in place of what was looked at before."""
-        self._request("looking", job, job, *arguments, latest=latest)
+        self._request("looking", job, job, self.capture, *arguments, latest=latest)
 
     def _receive(self, worker: Worker, kind: str) -> None:
         tables = self.tables.asked()
         try:
             for reply in worker.replies():
-                if isinstance(reply.value, TablePart):
-                    tables.take_in(reply.value.table, reply.value.path)
+                self._take(reply, tables)
                 self._listener(self._names.get((kind, reply.request), ""), reply)
         except CaptureError as error:
             self._listener("died", Reply(0, None, True, str(error)))
         except Exception as error:  # The tables are closed, or there is no room for them.
             self._listener("died", Reply(0, None, True, " ".join(str(error).split())))
+
+    def _take(self, reply: Reply, tables: BrowsedTables) -> None:
+        """Rows, before it is said that they are there."""
+        if isinstance(reply.value, TablePart):
+            part = reply.value
+            tables.take_in(part.table, part.path, part.replacing)
 
     def close(self) -> None:
         """Nothing stays behind."""

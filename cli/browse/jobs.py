@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,8 @@ from rich.text import Text
 
 from rdmascope.captures.browsed_tables import LEFT_OUT
 from rdmascope.captures.ladder import steps_of
-from rdmascope.captures.session import Session
+from rdmascope.captures.session import Progress, Session
+from rdmascope.captures.worker import Jobs
 from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -27,6 +28,8 @@ FIRST_PART, LAST_PART = 0.2, 2.0
 """Seconds for which rows are gathered before they are handed over: more and more."""
 STATEMENT_WIDTH = 76
 """Columns of what has no lines of its own."""
+RPCS_BY_FRAME = "UPDATE packets SET rpc = (SELECT call_frame FROM rpcs WHERE rpcs.number = packets.rpc)"
+"""Until they are taken in: of a live capture, a pass over what is kept gives RPCs other numbers."""
 KEPT = 256
 """RPCs that are kept for being looked at."""
 KEPT_BYTES = 64 << 20
@@ -38,9 +41,33 @@ class BrowsedCapture(NamedTuple):
 
     paths: tuple[str, ...]
     options: Options
+    frames_before: int | None = None
+    """Of a live capture: how many frames are kept no more; None where it is not live."""
+
+    def session(self, options: Options | None = None, progress: Progress | None = None) -> Session:
+        """A pass over it."""
+        return Session(self.paths, options or self.options, progress=progress, frames_before=self.frames_before or 0)
+
+    @property
+    def numbered(self) -> bool:
+        """A pass gives RPCs and connections the numbers that the lists have."""
+        return not self.frames_before
 
 
-class Progress(NamedTuple):
+class RpcPlace(NamedTuple):
+    """Which RPC is meant."""
+
+    number: int
+    frame: int
+    """The first of the call, or the last of a reply without one."""
+    xid: int
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> RpcPlace:
+        return cls(row["number"], row["call_frame"] or row["reply_frame"] or 0, row["xid"])
+
+
+class ReadProgress(NamedTuple):
     """How far reading is."""
 
     position: int
@@ -55,6 +82,8 @@ class TablePart(NamedTuple):
     table: str
     path: Path
     rows: int
+    replacing: bool = False
+    """They are all rows, in place of those before."""
 
 
 class ReadToEnd(NamedTuple):
@@ -74,44 +103,50 @@ def columns_of(table: str) -> Collection[str] | None:
 
 def fill(
     capture: BrowsedCapture, folder: Path, tables: Sequence[str]
-) -> Iterator[TablePart | Progress | ReadToEnd | None]:
-    """Fill tables in one pass; the rows come in files in ``folder``."""
+) -> Iterator[TablePart | ReadProgress | ReadToEnd | None]:
+    """Fill tables in one pass; the rows come in files in ``folder``, those of a live capture at the end."""
     from rdmascope.captures.database import Database
     from rdmascope.captures.table_pass import needs_contents, table_batches
 
+    live = capture.frames_before is not None
     wanted = {name: columns_of(name) for name in tables}
-    at: list[Progress] = []
+    if live:
+        wanted["rpcs"] = {"number", "call_frame"}
+    at: list[ReadProgress] = []
 
     def progress(position: int, size: int | None, frames: int) -> None:
-        at[:] = [Progress(position, size, frames, session.first_time)]
+        at[:] = [ReadProgress(position, size, frames, session.first_time)]
 
     options = replace(capture.options, contents=needs_contents(wanted))
-    session = Session(capture.paths, options, progress=progress)
+    session = capture.session(options, progress)
     handed_over = time.monotonic()
     wait, parts = FIRST_PART, 0
     rows = dict.fromkeys(tables, 0)
     with Database() as database:
 
-        def hand_over() -> Iterator[TablePart | Progress]:
+        def hand_over() -> Iterator[TablePart | ReadProgress]:
             nonlocal parts, handed_over, wait
             for name in tables:
                 if rows[name]:
                     parts += 1
                     path = folder / f"{name}-{parts}.parquet"
                     database.hand_out(name, path)
-                    yield TablePart(name, path, rows[name])
+                    yield TablePart(name, path, rows[name], live)
                     rows[name] = 0
             yield from at
             handed_over, wait = time.monotonic(), min(LAST_PART, 1.5 * wait)
 
         for name, columns in table_batches(session, wanted, rows=1):
-            rows[name] += len(next(iter(columns.values())))
+            if name in rows:
+                rows[name] += len(next(iter(columns.values())))
             database.insert(name, columns)
             del columns
-            if time.monotonic() - handed_over > wait:
+            if not live and time.monotonic() - handed_over > wait:
                 yield from hand_over()
             else:
                 yield None
+        if live and "packets" in tables:
+            database.connection.execute(RPCS_BY_FRAME)
         yield from hand_over()
     damage = "" if session.damage is None else str(session.damage)
     if not damage and not session.analyzer.frames:
@@ -123,21 +158,27 @@ def diagnosed(capture: BrowsedCapture) -> Iterator[list[TreeNode] | None]:
     """What is wrong with the capture: each statement with its evidence, and where that leads."""
     from rdmascope.captures.diagnosis_pass import diagnosis_of
 
-    diagnosis = diagnosis_of(Session(capture.paths, capture.options))
-    yield [TreeNode(Text(counted(diagnosis), "bold")), *map(statement_node, diagnosis.statements)]
+    diagnosis = diagnosis_of(capture.session())
+    head = Text(counted(diagnosis), "bold")
+    if capture.frames_before:
+        head.append(f"; of frames {capture.frames_before + 1} to the last, with RPCs numbered from there", "dim")
+    yield [TreeNode(head), *(statement_node(one, capture.numbered) for one in diagnosis.statements)]
 
 
-def statement_node(statement: Statement) -> TreeNode:
+def statement_node(statement: Statement, numbered: bool = True) -> TreeNode:
+    """``numbered``: the list has RPCs and connections under the same numbers."""
     head, *rest = nodes_of((statement_view(statement, False),), STATEMENT_WIDTH)
     cause = statement.cause
     head.children = [*rest]
-    head.children += [TreeNode(Text(f"RPC {number}"), goes_to=("rpcs", number)) for number in cause.rpcs]
+    if numbered:
+        head.children += [TreeNode(Text(f"RPC {number}"), goes_to=("rpcs", number)) for number in cause.rpcs]
     head.children += [
         TreeNode(Text(f"packet in frame {number}"), goes_to=("packets", number)) for number in cause.frames
     ]
-    head.children += [
-        TreeNode(Text(f"connection {number}"), goes_to=("connections", number)) for number in cause.connections
-    ]
+    if numbered:
+        head.children += [
+            TreeNode(Text(f"connection {number}"), goes_to=("connections", number)) for number in cause.connections
+        ]
     explained = [*nodes_of((statement_view(statement, True),), STATEMENT_WIDTH)][len(rest) + 1 :]
     head.children.append(TreeNode(Text("what it means, and what to look at"), explained, opened=False))
     return head
@@ -151,32 +192,42 @@ class LookedAt:
         self.session: Session | None = None
 
     def details(
-        self, capture: BrowsedCapture, number: int, around: Sequence[int], width: int, path: str | None
+        self, capture: BrowsedCapture, wanted: RpcPlace, around: Sequence[RpcPlace], width: int, path: str | None
     ) -> Iterator[Details | None]:
         """The tree and the bytes of an RPC, and then its ladder, too."""
+        number = wanted.number
         if number not in self.rpcs:
-            yield from self._find(capture, {number, *around[:KEPT]}, number)
+            yield from self._find(capture, {wanted, *around[:KEPT]}, number)
         rpc = self.rpcs.get(number)
         if rpc is None or self.session is None:
+            gone = TreeNode(Text("its packets are kept no more", "yellow"))
+            yield Details("rpcs", number, [gone], [gone.label], []) if not capture.numbered else None
             return
-        place = self.session.place_words(rpc.call_frame, rpc.reply_frame)
+        place = "" if capture.frames_before is not None else self.session.place_words(rpc.call_frame, rpc.reply_frame)
         sections = [summary_section(rpc, self.session.first_time, place, path), *message_sections(rpc, width, False)]
         nodes = [node for section in sections for node in section_nodes(section, width)]
         messages = zip(decoded_messages(rpc, False), ("call", "reply"), strict=True)
         data = [shown_bytes(name, one.bytes) for one, name in messages if one is not None]
         yield Details("rpcs", number, nodes, [], data)
-        steps = steps_of(rpc, Session(capture.paths, capture.options))
+        steps = steps_of(rpc, capture.session())
         lines = rendered(packets_section(rpc, steps, width, False).body[0], width)
         yield Details("rpcs", number, nodes, lines, data)
 
-    def _find(self, capture: BrowsedCapture, wanted: set[int], number: int) -> Iterator[None]:
+    def _find(self, capture: BrowsedCapture, places: set[RpcPlace], number: int) -> Iterator[None]:
+        """By number; by its place, where a pass numbers RPCs otherwise."""
         self.rpcs.clear()
-        self.session = session = Session(capture.paths, capture.options)
+        self.session = session = capture.session()
         held = 0
+        numbered = capture.numbered
+        wanted = {one.number if numbered else (one.frame, one.xid): one.number for one in places}
+        keys = [one.number if numbered else one.xid for one in places]
         for table in session.tables():
-            chosen = np.isin(table.rows["number"], list(wanted)) if len(table) else np.zeros(0, bool)
+            chosen = np.isin(table.rows["number" if numbered else "xid"], keys) if len(table) else np.zeros(0, bool)
             for rpc in table.selected(chosen) if chosen.any() else ():
-                wanted.discard(rpc.number)
+                found = wanted.pop(rpc.number if numbered else (rpc.call_frame or rpc.reply_frame, rpc.xid), None)
+                if found is None:
+                    continue
+                rpc.number = found
                 size = rpc.call_bytes + rpc.reply_bytes
                 if rpc.number == number or held + size <= KEPT_BYTES:
                     self.rpcs[rpc.number] = rpc
@@ -204,7 +255,7 @@ def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[
 
     from ..views.frame import frame_tree
 
-    session = Session(capture.paths, capture.options)
+    session = capture.session()
     found = find_frame(session, number)
     if found is None:
         return
@@ -213,9 +264,10 @@ def frame_details(capture: BrowsedCapture, number: int, width: int) -> Iterator[
     path = found.paths.get(rpcs[0].number) if rpcs else None
     page = frame_tree(frame, session.first_time, found.begins_message, found.segment, called, path)
     nodes = [*nodes_of((page,), width)]
-    if place := session.place_words(number):
+    if capture.frames_before is None and (place := session.place_words(number)):
         nodes.insert(0, TreeNode(Text(f"frame {number} is {place}")))
-    nodes += [TreeNode(Text(f"It belongs to RPC {one.number}"), goes_to=("rpcs", one.number)) for one in rpcs]
+    if capture.numbered:
+        nodes += [TreeNode(Text(f"It belongs to RPC {one.number}"), goes_to=("rpcs", one.number)) for one in rpcs]
     data = bytes(frame.data)
     whole = Reassembled((Extent(0, len(data), "frame", number, ""),), ((0, data),))
     yield Details("packets", number, nodes, [], [shown_bytes("frame", whole)])
@@ -230,7 +282,7 @@ def written(capture: BrowsedCapture, output: str, rpcs: frozenset[int], where: s
 
     condition = None if rpcs else Condition([where or "true"])
     try:
-        done = extract(lambda: Session(capture.paths, capture.options), Path(output), Choice(condition, rpcs))
+        done = extract(capture.session, Path(output), Choice(condition, rpcs))
     finally:
         if condition is not None:
             condition.close()
@@ -244,34 +296,18 @@ def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str |
 
     condition = Condition([where]) if where else None
     try:
-        export_tcp(Session(capture.paths, capture.options), Path(output), condition=condition)
+        export_tcp(capture.session(), Path(output), condition=condition)
     finally:
         if condition is not None:
             condition.close()
     yield output
 
 
-def reading_jobs(capture: BrowsedCapture) -> Mapping[str, Callable[..., Iterator[Any]]]:
-    """Those of the process that reads the capture from its beginning to its end."""
-    return {
-        "fill": lambda folder, tables: fill(capture, folder, tables),
-    }
+def filling_jobs() -> Jobs:
+    """Those of a process that reads the capture from its beginning to its end."""
+    return {"fill": fill, "diagnosis": diagnosed}
 
 
-def judging_jobs(capture: BrowsedCapture) -> Mapping[str, Callable[..., Iterator[Any]]]:
-    """Those of the process that judges it."""
-    return {
-        "fill": lambda folder, tables: fill(capture, folder, tables),
-        "diagnosis": lambda: diagnosed(capture),
-    }
-
-
-def looking_jobs(capture: BrowsedCapture) -> Mapping[str, Callable[..., Iterator[Any]]]:
+def looking_jobs() -> Jobs:
     """Those of the process that answers what is chosen."""
-    looked_at = LookedAt()
-    return {
-        "rpc": lambda number, around, width, path: looked_at.details(capture, number, around, width, path),
-        "frame": lambda number, width: frame_details(capture, number, width),
-        "write": lambda output, rpcs, where: written(capture, output, rpcs, where),
-        "export": lambda output, where: exported(capture, output, where),
-    }
+    return {"rpc": LookedAt().details, "frame": frame_details, "write": written, "export": exported}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.text import Text
 from textual import on, work
 from textual.app import App, ComposeResult
@@ -18,7 +20,7 @@ from rdmascope.dissect.units import count, percent
 
 from .dialogs import shown
 from .feed import BrowseFeed
-from .jobs import Progress, ReadToEnd, TablePart
+from .jobs import ReadProgress, ReadToEnd, RpcPlace, TablePart
 from .lines_pane import LinesPane
 from .listings import LISTINGS, ListingLayout
 from .nodes import Details, TreeNode
@@ -71,7 +73,7 @@ class PanesApp(App[None]):
         """Noun -> name of the column that it is sorted by, and whether downwards."""
         self.filled = {"rpcs", "connections"}
         """Tables that were asked for."""
-        self.progress: Progress | None = None
+        self.progress: ReadProgress | None = None
         self.read: ReadToEnd | None = None
         self.finished: set[str] = set()
         """Tables that are complete."""
@@ -132,6 +134,10 @@ class PanesApp(App[None]):
         self.right.display = zoomed in BESIDE or (not zoomed and (wide or self.below != "tree"))
         for pane in (self.ladder, self.bytes, self.diagnosis):
             pane.display = pane.id == self.beside
+        self.lay_out_list()
+
+    def lay_out_list(self) -> None:
+        """After its width or the time of the first frame changed."""
         self.listed.layout_of_lines = ListingLayout(self.first_time, max(40, self.size.width - 3))
         self.listed.refresh()
 
@@ -152,9 +158,9 @@ class PanesApp(App[None]):
             self._stale = True
             if value.table == "rpcs" and not len(self.listed.ids):
                 self._keep_up()
-        elif isinstance(value, Progress):
+        elif isinstance(value, ReadProgress):
             self.progress = value
-            self.listed.layout_of_lines = ListingLayout(self.first_time, max(40, self.size.width - 3))
+            self.lay_out_list()
         elif isinstance(value, ReadToEnd):
             self._take_read(value)
         elif isinstance(value, Details):
@@ -304,12 +310,15 @@ class PanesApp(App[None]):
         self.chosen_tree.border_title = f"{LISTINGS[noun].singular} {number or self.listed.cursor + 1}"
         self.chosen_tree.show(row_nodes(noun, row, self.first_time))
         self.bytes.show(())
+        self._look_at(noun, row, number)
+
+    def _look_at(self, noun: str, row: dict[str, Any], number: int) -> None:
+        """Have a process read more than the row says."""
         width = max(60, self.lower.size.width // (2 if self.size.width >= WIDE else 1) - 2)
         empty = "reading" if noun in ("rpcs", "packets") else "packets are drawn of RPCs"
         self.ladder.show((), empty)
         if noun == "rpcs":
-            around = [one["number"] for one in self.listed.around]
-            self.feed.look("rpc", number, around, width, row["path"])
+            self.feed.look("rpc", RpcPlace.of_row(row), [*map(RpcPlace.of_row, self.listed.around)], width, row["path"])
         elif noun == "packets":
             self.feed.look("frame", number, width)
 

@@ -24,6 +24,8 @@ class TablePane(LinesPane):
         self.tables = tables
         self.noun = "rpcs"
         self.ids: Int64s = np.empty(0, np.int64)
+        self.tails = False
+        """A cursor at the end stays there when the list grows."""
         self.marked: set[int] = set()
         """Numbers of RPCs."""
         self.layout_of_lines = ListingLayout(0, 80)
@@ -38,11 +40,14 @@ class TablePane(LinesPane):
         """Other rows; ``keep``: with the cursor on the same one, where it is still there."""
         before = int(self.ids[self.cursor]) if keep and self.noun == noun and self.cursor < len(self.ids) else None
         offset = self.cursor - self.top
+        at_end = self.tails and self.noun == noun and self.cursor >= len(self.ids) - 1
         self.noun, self.ids = noun, ids
         self._window.clear()
         place = None if before is None else self.place_of(before)
         self.renew()
-        if place is not None:
+        if at_end:
+            self.move_to(len(ids) - 1)
+        elif place is not None:
             self.move_to(place, place - offset)
         elif not keep:
             self.cursor = 0

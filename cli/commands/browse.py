@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-from contextlib import closing
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +11,11 @@ from rdmascope.captures.saved import refuse_tables
 
 from ..browse.feed import BrowseFeed
 from ..browse.jobs import BrowsedCapture
-from ..exit_status import EXIT_SIGNAL
+from ..browse.terminal import need_terminal, walk
 from ..reading import analyzer_options, file_argument, recognition_options
+
+if TYPE_CHECKING:
+    from ..browse.app import BrowseApp
 
 
 @click.command("browse")
@@ -41,26 +41,15 @@ def command(ctx: click.Context, files: tuple[str, ...], where: str, ports: tuple
     """
     if "-" in files:
         raise click.UsageError("standard input is the keyboard: browse takes files", ctx)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
-        raise click.ClickException("browse needs a terminal; rdmascope report and rpcs do not")
+    need_terminal("rdmascope report and rpcs do")
     refuse_tables(files)
     with open_captures(files):  # What cannot be read is said here.
         pass
     feed = BrowseFeed(BrowsedCapture(files, analyzer_options(ports, force)))
-    with closing(feed):
+
+    def make() -> BrowseApp:
         from ..browse.app import BrowseApp
 
-        app = BrowseApp(feed, where)
+        return BrowseApp(feed, where)
 
-        def end(number: int, _: object) -> None:
-            """The screen is put back; but not that of a terminal that went away, for nothing takes what is written."""
-            if number == signal.SIGHUP:
-                feed.abandon()
-                os._exit(EXIT_SIGNAL + number)
-            app.call_later(app.exit, return_code=EXIT_SIGNAL + number)
-
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, end)
-        app.run()
-    ctx.exit(app.return_code or 0)
+    ctx.exit(walk(feed, make))

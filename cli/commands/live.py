@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from rdmascope.captures import CaptureError
 from rdmascope.captures.kernel_counters import RunningCounters
@@ -41,6 +42,13 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 MAX_PORT = 65535
+_NOT_BROWSED = {
+    "as_json", "wanted", "until", "slower", "conditions", "every", "before", "after", "program", "path", "ring_time",
+    "mount", "nfsd", "metrics_at", "sort", "sort_connections", "connection",
+}  # fmt: skip
+"""Options that are of no use to panes."""
+_KEPT = "kept"
+"""Without a suffix the files of the ring and the one being written have one name, and read as one ring."""
 BEFORE, AFTER = 30 * SECOND, 5 * SECOND
 """What is kept around a moment."""
 
@@ -117,6 +125,7 @@ BEFORE, AFTER = 30 * SECOND, 5 * SECOND
 )
 @click.option("--connection", type=click.IntRange(1), metavar="N", help="Show procedures and RPCs of this one only.")
 @click.option("--pause", is_flag=True, help="Begin paused, until p is pressed.")
+@click.option("--browse", "browsed", is_flag=True, help="Show it in the panes of rdmascope browse.")
 @recognition_options
 @click.pass_context
 def command(
@@ -149,6 +158,7 @@ def command(
     sort_connections: str,
     connection: int | None,
     pause: bool,
+    browsed: bool,
     ports: tuple[int, ...],
     force: str | None,
 ) -> None:
@@ -205,6 +215,10 @@ def command(
     a time in their names, and each records what was dropped while it was written.  What an earlier run left under these
     names counts, too: its FILE gets a number, and the oldest files are removed.
 
+    --browse shows the panes of "rdmascope browse": lists that grow, filters that go for what comes, the packets and
+    fields of each RPC. p holds them still. The last --ring-files files of --ring-size are kept in the temporary folder
+    to be looked at, w writes what is to stay, and there is no report at the end.
+
     --mount PATH reads /proc/self/mountstats at start and end, and --nfsd /proc/net/rpc/nfsd: the report has calls,
     errors, bytes and times as Linux counted them, beside what was seen, and why they differ (docs/live.md).
 
@@ -241,6 +255,12 @@ def command(
     if len(devices) > 1 and (path or mount or nfsd):
         raise click.UsageError("--write, --mount and --nfsd go with one DEVICE", ctx)
     shown = sys.stdout.isatty() and not as_json and len(devices) == 1
+    if browsed:
+        _refuse_with_panes(ctx, devices)
+        from ..browse.terminal import walk_live
+
+        keep = Keep(_KEPT, ring_size * 1_000_000, max(2, ring_files))
+        ctx.exit(walk_live(devices[0], settings, options, keep, duration, pause))
     application = f"rdmascope {version('rdmascope')}"
 
     def opened(device: str, stack: ExitStack) -> LiveSession:
@@ -309,6 +329,16 @@ def command(
         ctx.exit(EXIT_BAD_INPUT)
     if not every and any(one.trigger is not None and one.trigger.happened for one in sessions):
         ctx.exit(EXIT_FOUND)
+
+
+def _refuse_with_panes(ctx: click.Context, devices: tuple[str, ...]) -> None:
+    """Raises UsageError for what is of no use to them."""
+    listed = [one for one in ctx.command.params if one.name in _NOT_BROWSED]
+    given = [one.opts[0] for one in listed if ctx.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: not with --browse", ctx)
+    if len(devices) > 1 or "-" in devices:
+        raise click.UsageError("--browse takes one DEVICE, and standard input is the keyboard", ctx)
 
 
 def _address(text: str) -> tuple[str, int]:

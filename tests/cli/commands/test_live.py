@@ -18,6 +18,7 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner
 
+from playbook.terminal import Terminal
 from rdmascope.captures import open_capture
 from rdmascope.captures.wireshark import find_tshark
 from rdmascope.cli.main import main
@@ -334,3 +335,23 @@ def test_what_cannot_be_is_one_line(arguments: list[str], complaint: str) -> Non
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     assert complaint in result.stderr
+
+
+def test_panes_on_running_traffic(wire: Namespace, tmp_path: Path) -> None:
+    command = ["ip", "netns", "exec", wire.name, sys.executable, "-c", PROGRAM, "live", wire.near, "--browse"]
+    terminal = Terminal(command, tmp_path)
+    terminal.until("nothing yet")
+    wire.replay(SAMPLES / "longcall-rxe.pcap.zst")
+    count = len(of(SAMPLES / "longcall-rxe.pcap.zst"))
+    terminal.until(f"{count} of {count}")
+    terminal.press("q")
+    assert terminal.ended() == 0
+    assert "none dropped" in terminal.text and "Traceback" not in terminal.text
+    assert not [*tmp_path.iterdir()]
+
+
+def test_panes_need_what_can_be_captured(wire: Namespace, tmp_path: Path) -> None:
+    terminal = Terminal([sys.executable, "-c", PROGRAM, "live", "nosuch0", "--browse"], tmp_path)
+    assert terminal.ended() == 2
+    assert "nosuch0: no such device" in terminal.text and "\x1b[?1049h" not in terminal.text
+    assert not [*tmp_path.iterdir()]

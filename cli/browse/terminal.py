@@ -1,0 +1,68 @@
+"""Panes on a terminal, which is put back whatever ends them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from rdmascope.captures import CaptureError
+from rdmascope.captures.live import CaptureSettings, Keep
+from rdmascope.dissect.rpcrdma.analyzer import Options
+
+from ..exit_status import EXIT_SIGNAL
+from .feed import BrowseFeed
+
+if TYPE_CHECKING:
+    from .app import BrowseApp
+
+
+def need_terminal(instead: str) -> None:
+    """Raises ClickException where there is none; ``instead``: commands that need none."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+        raise click.ClickException(f"browse needs a terminal; {instead} not")
+
+
+def walk(feed: BrowseFeed, make: Callable[[], BrowseApp]) -> int:
+    """Show the panes until they are left; gives the exit status.  ``make``: of the application, once all is forked."""
+    with closing(feed):
+        app = make()
+
+        def end(number: int, _: object) -> None:
+            """The screen is put back; but not that of a terminal that went away, for nothing takes what is written."""
+            if number == signal.SIGHUP:
+                feed.abandon()
+                os._exit(EXIT_SIGNAL + number)
+            app.call_later(app.exit, return_code=EXIT_SIGNAL + number)
+
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, end)
+        app.run()
+    return app.return_code or 0
+
+
+def walk_live(
+    device: str, settings: CaptureSettings, options: Options, keep: Keep, duration: int | None, paused: bool
+) -> int:
+    """The same of a device, until the panes are left; ``keep``: the packets that can be looked at."""
+    need_terminal("rdmascope live --json does")
+    from .live_feed import LiveFeed
+    from .live_jobs import WatchedDevice
+
+    feed = LiveFeed(WatchedDevice(device, settings, options, keep, duration))
+
+    def make() -> BrowseApp:
+        from .live_app import LiveBrowseApp
+
+        return LiveBrowseApp(feed, paused)
+
+    try:
+        return walk(feed, make)
+    except CaptureError as error:
+        raise click.ClickException(str(error)) from None
