@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields, replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
@@ -172,12 +173,50 @@ def found(given: Facts, kind: str = "") -> list[Statement]:
     """What is said of them; ``kind``: by this detector."""
     diagnosis: Diagnosis = diagnose(given, (kind,) if kind else ())
     assert set(diagnosis.not_looked_at) <= {name for name, one in all_detectors().items() if one.needs}
+    _DIAGNOSES.append({one.kind for one in diagnosis.statements})
     return list(diagnosis.statements)
 
 
 def kinds(given: Facts) -> set[str]:
     """The detectors that speak."""
     return {one.kind for one in found(given)}
+
+
+_DIAGNOSES: list[set[str]] = []
+"""The detectors that spoke, in each diagnosis of the test that runs."""
+SPEAKING: dict[str, list[str]] = {}
+SILENT: dict[str, list[str]] = {}
+"""Tests of facts of which a detector has to speak, and of facts that come near but are nothing to it."""
+P = ParamSpec("P")
+Test = Callable[P, None]
+
+
+def speaks(*kinds: str) -> Callable[[Test[P]], Test[P]]:
+    """A test in which these detectors speak; of a test with parameters, one of them in each case."""
+    return _test_of(SPEAKING, kinds, lambda spoken: not spoken.isdisjoint(kinds))
+
+
+def silent(*kinds: str) -> Callable[[Test[P]], Test[P]]:
+    """A test of facts of which these detectors say nothing, though they come near."""
+    return _test_of(SILENT, kinds, lambda spoken: spoken.isdisjoint(kinds))
+
+
+def _test_of(
+    tests: dict[str, list[str]], kinds: Iterable[str], holds: Callable[[set[str]], bool]
+) -> Callable[[Test[P]], Test[P]]:
+    def decorate(test: Test[P]) -> Test[P]:
+        for kind in kinds:
+            tests.setdefault(kind, []).append(test.__name__)
+
+        @wraps(test)
+        def run(*arguments: P.args, **named: P.kwargs) -> None:
+            _DIAGNOSES.clear()
+            test(*arguments, **named)
+            assert any(map(holds, _DIAGNOSES))
+
+        return run
+
+    return decorate
 
 
 class Accesses(FileFacts):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from playbook.facts import connection, direction, facts, found, health, kinds, many
+from playbook.facts import connection, direction, facts, found, health, kinds, many, silent, speaks
 from rdmascope.dissect.diagnosis.statement import Severity
 
 
+@speaks("packets-missing")
+@silent("packets-missing")
 def test_missing_packets() -> None:
     (said,) = found(facts(many(20), [health(1, direction(missing=20))]))
     assert said.kind == "packets-missing" and said.severity is Severity.NOTE
@@ -13,6 +15,8 @@ def test_missing_packets() -> None:
     assert not kinds(facts(many(20), [health(1, direction(missing=1, packets=100_000))]))
 
 
+@speaks("frames-truncated")
+@silent("frames-truncated")
 def test_truncated_frames_matter_where_messages_cannot_be_read() -> None:
     unread = connection(1, unread_messages=[5, 5])
     (said,) = found(facts(many(20, on=unread), (), (unread,), truncated_frames=500))
@@ -20,6 +24,8 @@ def test_truncated_frames_matter_where_messages_cannot_be_read() -> None:
     assert not kinds(facts(many(20), truncated_frames=500))
 
 
+@speaks("one-direction")
+@silent("one-direction")
 def test_one_direction_only() -> None:
     half = connection(1, paired_by="one direction only")
     (said,) = found(facts(many(20, on=half), (), (half,)))
@@ -29,12 +35,17 @@ def test_one_direction_only() -> None:
     )
 
 
+@speaks("packets-duplicated")
+@silent("packets-duplicated")
 def test_copies() -> None:
     (said,) = found(facts(many(20), [health(1, causes={"duplicate": 900})]))
     assert said.kind == "packets-duplicated" and said.cause.count == 900
     assert not kinds(facts(many(20), [health(1, causes={"duplicate": 15})]))
 
 
+@speaks("capture-damaged")
+@silent("capture-damaged")
 def test_a_damaged_file() -> None:
     (said,) = found(facts(many(20), damage="x.pcap: truncated at byte 99"))
     assert said.kind == "capture-damaged" and said.cause.text == "x.pcap: truncated at byte 99"
+    assert not found(facts(many(20), damage=""))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playbook.facts import facts, many
+from playbook.facts import facts, found, many, silent, speaks
 from playbook.samples import SAMPLES
 from rdmascope.captures.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session import Session
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.diagnosis.detectors.conformance import TOLERATED
-from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.statement import Severity
 
 
@@ -37,12 +36,13 @@ def test_a_must_is_a_problem(tmp_path: Path) -> None:
     assert "server" in said.cause.text and said.cause.frames
 
 
+@speaks("specification-violated")
 def test_one_end_that_breaks_a_rule_on_several_connections_is_one_statement() -> None:
     """The server of this sample breaks PD-INVALIDATE-AGREED on each of four connections."""
     auditor = audited("rxe-nfs-all")
     tolerated = TOLERATED.pop("PD-INVALIDATE-AGREED")
     try:
-        (said,) = diagnose(facts(many(3), auditor=auditor), ["specification-violated"]).statements
+        (said,) = found(facts(many(3), auditor=auditor), "specification-violated")
     finally:
         TOLERATED["PD-INVALIDATE-AGREED"] = tolerated
     assert " on 4 connections: Send With Invalidate" in said.cause.text and said.cause.connections == (1, 2, 3, 4)
@@ -52,8 +52,9 @@ def test_correct_endpoints_violate_nothing(tmp_path: Path) -> None:
     assert not diagnosis_of(Session(str(played(tmp_path)))).statements
 
 
+@silent("specification-violated")
 def test_what_linux_does_every_day_is_left_to_the_audit() -> None:
     """The server of this sample breaks PD-INVALIDATE-AGREED in every reply."""
     auditor = audited("bidir-rxe")
     assert {place.rule for place, tally in auditor.tallies.items() if tally.violated > tally.notes} == set(TOLERATED)
-    assert not diagnose(facts(many(3), auditor=auditor), ["specification-violated"]).statements
+    assert not found(facts(many(3), auditor=auditor), "specification-violated")

@@ -16,6 +16,8 @@ from playbook.facts import (
     kinds,
     many,
     rpc,
+    silent,
+    speaks,
 )
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.health import NegativeAcknowledgement
@@ -30,6 +32,7 @@ def at_the_limit(credits: int, pause: int = 10 * MICROSECOND, count: int = 200) 
     ]
 
 
+@speaks("credits-exhausted")
 def test_calls_that_wait_for_credits() -> None:
     (said,) = found(facts(at_the_limit(4)))
     assert said.kind == "credits-exhausted" and "the client used all 4 credits" in said.cause.text
@@ -42,14 +45,17 @@ def test_a_single_credit_may_be_a_program_that_waits() -> None:
     assert "all 1 credit " in said.cause.text and said.cause.confidence == 0.5 and said.cause.weakened_by
 
 
+@silent("credits-exhausted")
 def test_calls_that_take_their_time_did_not_wait_for_credits() -> None:
     assert not kinds(facts(at_the_limit(4, pause=MILLISECOND)))
 
 
+@silent("credits-exhausted")
 def test_enough_credits() -> None:
     assert not kinds(facts([rpc(at + 1, at=at // 4 * MILLISECOND, takes=MILLISECOND) for at in range(200)]))
 
 
+@speaks("calls-hung")
 def test_hung_calls() -> None:
     hung = rpc(21, "WRITE", answered=False, chunks=[chunk("read", 8192, transferred=False)])
     (said,) = found(facts([*many(20), hung], seconds=60))
@@ -81,12 +87,14 @@ def test_a_server_that_is_gone_refuses() -> None:
     assert len(said.cause.evidence) == 1 and said.cause.evidence[0].endswith("REJ (Invalid Service ID)")
 
 
+@silent("calls-hung")
 def test_calls_that_the_end_of_the_capture_interrupts_are_nothing() -> None:
     assert not kinds(facts([*many(20), rpc(21, at=99_500 * MILLISECOND, answered=False)]))
     slow = [*many(20, takes=SECOND), rpc(21, at=98 * SECOND, answered=False)]
     assert not kinds(facts(slow[-2:]))
 
 
+@speaks("connection-lost")
 def test_a_broken_connection() -> None:
     nak = NegativeAcknowledgement(44, START, 9, "NAK, Remote Access Error")
     old, new = connection(1, last_time=START + SECOND), connection(2, first_time=START + 2 * SECOND)
@@ -96,18 +104,21 @@ def test_a_broken_connection() -> None:
     assert said.cause.evidence[0].endswith("fatal NAK, Remote Access Error; then connection 2")
 
 
+@silent("connection-lost", "connections-refused")
 def test_connections_that_are_closed_are_nothing() -> None:
     old = connection(1, last_time=START + SECOND, ended_by="DREQ from the active side")
     new = connection(2, first_time=START + 2 * SECOND)
     assert not kinds(facts(many(20, on=old), [health(1, ended="DREQ from the active side")], (old, new)))
 
 
+@speaks("connections-refused")
 def test_refused_connections() -> None:
     refused = connection(2, ended_by="REJ (Invalid Service ID)", bytes=[0, 0], first_frame=9)
     (said,) = found(facts(many(20), (), (connection(1), refused)))
     assert said.kind == "connections-refused" and said.cause.frames == (9,) and said.cause.connections == (2,)
 
 
+@speaks("inline-threshold")
 def test_a_small_inline_threshold() -> None:
     """1024 bytes without private data; READs of 1500 bytes would fit into 2048."""
     seen = connection(1)
@@ -119,12 +130,14 @@ def test_a_small_inline_threshold() -> None:
     assert "would save 10.0 ms" in said.cause.text and "threshold is 1.00 KiB" in said.cause.evidence[0]
 
 
+@silent("inline-threshold")
 def test_an_inline_threshold_that_is_not_known_is_not_small() -> None:
     joined = connection(1)
     given = many(100, "READ", chunks=[chunk("write", 1500)], parts=(0, 100 * MICROSECOND), on=joined)
     assert not joined.private_data_seen and not found(facts(given, (), (joined,)))
 
 
+@silent("inline-threshold")
 def test_chunks_that_would_not_fit_anyway_or_hold_nothing() -> None:
     large = many(100, "READ", chunks=[chunk("write", 8192)], parts=(0, 100 * MICROSECOND))
     unused = many(100, "READ", chunks=[chunk("reply", 1500, transferred=False)])

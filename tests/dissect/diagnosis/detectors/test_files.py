@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from playbook.facts import MILLISECOND, Accesses, facts, found, kinds
+from playbook.facts import MILLISECOND, Accesses, facts, found, kinds, silent, speaks
 from rdmascope.dissect.diagnosis.statement import Severity
 
 
@@ -17,6 +17,7 @@ def pieces(kind: str, size: int, count: int = 200, step: int | None = None) -> A
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])
+@speaks("reads-short", "writes-short")
 def test_small_pieces_one_behind_the_other(kind: str) -> None:
     given = pieces(kind, 4096)
     (said,) = found(facts(given.rpcs, files=given), f"{kind}s-short")
@@ -25,11 +26,13 @@ def test_small_pieces_one_behind_the_other(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["read", "write"])
+@silent("reads-short", "writes-short")
 def test_large_or_scattered_or_few_pieces_are_nothing(kind: str) -> None:
     for given in (pieces(kind, 65536), pieces(kind, 4096, step=12288), pieces(kind, 4096, 50)):
         assert not kinds(facts(given.rpcs, files=given))
 
 
+@speaks("writes-synchronous")
 def test_small_writes_that_wait_for_the_disks() -> None:
     given = Accesses()
     for at in range(150):
@@ -38,6 +41,7 @@ def test_small_writes_that_wait_for_the_disks() -> None:
     assert said.kind == "writes-synchronous" and said.cause.count == 150 and "mean 3.00 ms" in said.cause.text
 
 
+@silent("writes-synchronous")
 def test_unstable_or_large_or_quick_writes_are_nothing() -> None:
     unstable, large, quick = Accesses(), Accesses(), Accesses()
     for at in range(150):
@@ -48,6 +52,7 @@ def test_unstable_or_large_or_quick_writes_are_nothing() -> None:
         assert not kinds(facts(given.rpcs, files=given))
 
 
+@speaks("hot-file")
 def test_a_hot_file() -> None:
     given = Accesses()
     for at in range(1200):
@@ -59,6 +64,7 @@ def test_a_hot_file() -> None:
     assert said.cause.text.endswith("97% of the time of 39 files")
 
 
+@silent("hot-file")
 def test_the_only_file_or_one_of_many_is_not_hot() -> None:
     alone = pieces("read", 1 << 20, 2000)
     even = Accesses()

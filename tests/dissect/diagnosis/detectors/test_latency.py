@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from playbook.facts import MILLISECOND, SECOND, START, connection, direction, facts, found, health, kinds, many, rpc
+from playbook.facts import (
+    MILLISECOND,
+    SECOND,
+    START,
+    connection,
+    direction,
+    facts,
+    found,
+    health,
+    kinds,
+    many,
+    rpc,
+    silent,
+    speaks,
+)
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 FIRST, SECOND_CONNECTION, THIRD = connection(1), connection(2), connection(3)
 
 
+@speaks("server-time")
 def test_a_slow_server() -> None:
     (said,) = found(facts([*many(40, "WRITE", takes=30 * MILLISECOND), *many(100, "GETATTR", 41)]))
     assert said.kind == "server-time" and said.cause.count == 40 and said.cause.rpcs == (1, 2, 3, 4, 5)
@@ -17,10 +32,12 @@ def test_a_slow_server() -> None:
 
 
 @pytest.mark.parametrize("rpcs", [many(19, takes=30 * MILLISECOND), many(200, takes=19 * MILLISECOND)])
+@silent("server-time")
 def test_few_or_quick_rpcs_are_nothing(rpcs: list[Rpc]) -> None:
     assert not kinds(facts(rpcs))
 
 
+@speaks("slower-since")
 def test_a_server_that_became_slower() -> None:
     quick = many(400, "READ", takes=MILLISECOND)
     slow = [rpc(401 + at, "READ", at=60 * SECOND + at * 50 * MILLISECOND, takes=9 * MILLISECOND) for at in range(400)]
@@ -32,6 +49,7 @@ def test_a_server_that_became_slower() -> None:
     assert said.cause.count == 400
 
 
+@silent("slower-since")
 def test_a_server_that_is_slow_all_the_time_or_now_and_then_did_not_become_slower() -> None:
     mixed = [rpc(number, "READ", takes=(9 if number % 2 else 1) * MILLISECOND) for number in range(1, 801)]
     assert not kinds(facts(mixed))
@@ -39,6 +57,7 @@ def test_a_server_that_is_slow_all_the_time_or_now_and_then_did_not_become_slowe
 
 
 @pytest.mark.parametrize(("kind", "parts"), [("read-phase", (40, 0)), ("write-phase", (0, 40))])
+@speaks("read-phase", "write-phase")
 def test_slow_transfers(kind: str, parts: tuple[int, int]) -> None:
     reads, writes = (part * MILLISECOND for part in parts)
     (said,) = found(facts(many(50, "WRITE", takes=50 * MILLISECOND, parts=(reads, writes))))
@@ -53,6 +72,7 @@ def test_one_read_at_a_time_and_small_packets_are_named() -> None:
     assert any("path MTU 1024" in line for line in said.cause.evidence)
 
 
+@silent("read-phase", "write-phase")
 def test_quick_transfers_are_nothing() -> None:
     assert not kinds(facts(many(50, "WRITE", takes=5 * MILLISECOND, parts=(4 * MILLISECOND, 0))))
 
@@ -68,21 +88,26 @@ def three(slow: int) -> list[Rpc]:
 ALL = (FIRST, SECOND_CONNECTION, THIRD)
 
 
+@speaks("slow-connection")
 def test_one_slow_connection_among_three() -> None:
     (said,) = found(facts(three(8), conversations=ALL))
     assert said.kind == "slow-connection" and said.cause.connections == (3,)
     assert "8.0 times as long as on the 2 others" in said.cause.text
 
 
+@silent("slow-connection")
 def test_connections_that_are_alike_are_nothing() -> None:
     assert not kinds(facts(three(2), conversations=ALL))
 
 
+@silent("slow-connection")
 def test_a_connection_with_other_procedures_is_not_compared() -> None:
     given = [*many(200, on=FIRST), *many(200, "WRITE", 201, on=SECOND_CONNECTION, takes=9 * MILLISECOND)]
     assert not kinds(facts(given, conversations=(FIRST, SECOND_CONNECTION)))
 
 
+@speaks("unequal-connections")
+@silent("unequal-connections")
 def test_connections_that_carry_nothing() -> None:
     (said,) = found(facts([*many(1190, on=FIRST), *many(10, first=1191, on=SECOND_CONNECTION)], conversations=ALL[:2]))
     assert said.kind == "unequal-connections" and said.cause.connections == (1, 2) and said.cause.count == 1190

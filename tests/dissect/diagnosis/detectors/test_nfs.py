@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from playbook.facts import MILLISECOND, SECOND, START, connection, facts, found, kinds, many, rpc
+from playbook.facts import MILLISECOND, SECOND, START, connection, facts, found, kinds, many, rpc, silent, speaks
 from rdmascope.dissect.measure.nfs_slots import SlotTable
 from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession
 
@@ -18,6 +18,7 @@ SEQUENCE = ("SEQUENCE", "PUTFH")
     ["NFS3ERR_IO", "NFS4ERR_STALE", "NFS4ERR_BADSESSION", "AUTH_TOOWEAK", "GARBAGE_ARGS", "SYSTEM_ERR",
      "RDMA_ERR_CHUNK (RDMA_ERR_BADHEADER)", "RDMA2_ERR_BAD_HEADER"],
 )  # fmt: skip
+@speaks("calls-failed")
 def test_errors_of_the_server_or_of_the_protocol(status: str) -> None:
     (said,) = found(facts([*many(20), rpc(21, "WRITE", status=status)]))
     assert said.kind == "calls-failed" and said.cause.text == f"1 RPC failed with {status}"
@@ -27,10 +28,12 @@ def test_errors_of_the_server_or_of_the_protocol(status: str) -> None:
 @pytest.mark.parametrize(
     "status", ["NFS3ERR_NOENT", "NFS4ERR_EXIST", "NFS3ERR_ACCES", "RDMA_ERR_VERS", "PROG_MISMATCH"]
 )
+@silent("calls-failed")
 def test_errors_of_daily_work_are_nothing(status: str) -> None:
     assert not kinds(facts([*many(20), *many(20, "LOOKUP", 21, status=status)]))
 
 
+@speaks("grace-period")
 def test_a_grace_period() -> None:
     waits = [rpc(20 + at, "OPEN", at=at * 5 * SECOND, status="NFS4ERR_GRACE") for at in range(1, 11)]
     (said,) = found(facts([*many(20), *waits]))
@@ -39,7 +42,15 @@ def test_a_grace_period() -> None:
     assert said.cause.since == START + 5 * SECOND + MILLISECOND
 
 
+@silent("grace-period")
+def test_the_end_of_a_grace_period_is_nothing_to_who_never_asked_in_it() -> None:
+    """A reclaim that comes too late fails; it does not wait."""
+    assert kinds(facts([*many(20), rpc(21, "OPEN", status="NFS4ERR_NO_GRACE")])) <= {"calls-failed"}
+
+
 @pytest.mark.parametrize("status", ["NFS4ERR_DELAY", "NFS3ERR_JUKEBOX"])
+@speaks("calls-deferred")
+@silent("calls-deferred")
 def test_deferred_calls(status: str) -> None:
     (said,) = found(facts([*many(20), *many(3, "OPEN", 21, status=status)]))
     assert said.kind == "calls-deferred" and said.cause.count == 3
@@ -49,6 +60,7 @@ def test_deferred_calls(status: str) -> None:
 RECALL, RETURN = ("CB_SEQUENCE", "CB_RECALL"), (*SEQUENCE, "DELEGRETURN")
 
 
+@speaks("recall-stalls")
 def test_a_recall_that_stalls() -> None:
     recall = rpc(1, operations=RECALL, backward=True, at=SECOND)
     (said,) = found(facts([recall, rpc(2, operations=RETURN, at=9 * SECOND)]))
@@ -81,17 +93,22 @@ def test_another_client_that_returns_a_delegation_does_not_count() -> None:
     assert said.kind == "recall-stalls" and "not returned in" in said.cause.evidence[0]
 
 
+@silent("recall-stalls")
 def test_a_recall_that_is_followed_at_once() -> None:
     recall = rpc(1, operations=RECALL, backward=True, at=SECOND)
     assert not kinds(facts([recall, rpc(2, operations=RETURN, at=SECOND + 5 * MILLISECOND)]))
 
 
+@speaks("commit-storm")
+@silent("commit-storm")
 def test_a_commit_for_every_write() -> None:
     (said,) = found(facts([*many(100, "WRITE"), *many(100, "COMMIT", 101, takes=5 * MILLISECOND)]))
     assert said.kind == "commit-storm" and said.cause.text == "100 COMMITs for 100 WRITEs, 83% of all latency"
     assert not kinds(facts([*many(400, "WRITE"), *many(100, "COMMIT", 401, takes=5 * MILLISECOND)]))
 
 
+@speaks("metadata-storm")
+@silent("metadata-storm")
 def test_a_storm_of_getattrs() -> None:
     asked = [*many(1500), *many(1000, first=1501, operations=(*SEQUENCE, "ACCESS", "GETATTR"))]
     (said,) = found(facts([*asked, *many(100, "READ", 3000)]))
@@ -100,6 +117,8 @@ def test_a_storm_of_getattrs() -> None:
     assert not kinds(facts(many(3000, operations=(*SEQUENCE, "OPEN", "ACCESS", "GETATTR"))))
 
 
+@speaks("readdir-without-plus")
+@silent("readdir-without-plus")
 def test_readdir_without_plus() -> None:
     lists = many(10, "READDIR")
     (said,) = found(facts([*lists, *many(600, "LOOKUP", 11)]))
@@ -118,6 +137,7 @@ def session(slots: int, requests: int = 100, pause: int = 0) -> NfsSession:
     return made
 
 
+@speaks("slots-exhausted")
 def test_sessions_without_a_free_slot() -> None:
     (said,) = found(facts(many(20), sessions=[session(4)]))
     assert said.kind == "slots-exhausted" and said.cause.frames == (5, 500) and said.cause.since == START
@@ -126,6 +146,7 @@ def test_sessions_without_a_free_slot() -> None:
     assert single.cause.text.startswith("its only slot was") and single.cause.confidence == 0.5
 
 
+@silent("slots-exhausted")
 def test_slots_that_were_left_free_for_a_while() -> None:
     assert not kinds(facts(many(20), sessions=[session(4, pause=MILLISECOND), session(4, requests=10)]))
     assert not kinds(facts(many(20), sessions=[]))

@@ -6,7 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from playbook.facts import MILLISECOND, START, direction, facts, found, health, kinds, many, retransmitted, rpc
+from playbook.facts import (
+    MILLISECOND,
+    START,
+    direction,
+    facts,
+    found,
+    health,
+    kinds,
+    many,
+    retransmitted,
+    rpc,
+    silent,
+    speaks,
+)
 from rdmascope.dissect.diagnosis.statement import Severity
 from rdmascope.dissect.transport.health import NegativeAcknowledgement, TransportHealth
 from rdmascope.dissect.transport.retransmissions import Tally
@@ -24,6 +37,7 @@ WAITED = [*many(90), *(rpc(number, delay=5 * MILLISECOND, takes=6 * MILLISECOND)
         ("unknown", "retransmissions-unexplained"),
     ],
 )
+@speaks("packets-lost", "retransmission-timeouts", "retransmissions-unexplained")
 def test_retransmissions_by_cause(cause: str, kind: str) -> None:
     (said,) = found(facts(WAITED, [retransmitted(cause, 5, 10 * MILLISECOND)]))
     assert said.kind == kind and said.cause.count == 5 and said.cause.connections == (1,)
@@ -38,6 +52,7 @@ def test_retransmissions_that_no_rpc_waited_for_are_a_warning() -> None:
 
 
 @pytest.mark.parametrize("cause", ["timeout", "implied NAK", "unknown", "duplicate"])
+@silent("packets-lost", "retransmission-timeouts", "retransmissions-unexplained")
 def test_a_single_cheap_retransmission_is_nothing(cause: str) -> None:
     assert kinds(facts(many(1000), [retransmitted(cause, 1)])) <= {"packets-duplicated"}
 
@@ -47,6 +62,7 @@ def test_a_single_dear_timeout_is() -> None:
     assert kinds(facts(given, [retransmitted("timeout", 1, 400 * MILLISECOND)])) == {"retransmission-timeouts"}
 
 
+@speaks("receiver-not-ready")
 def test_receivers_without_buffers() -> None:
     nak = NegativeAcknowledgement(40, START, 7, "RNR NAK, 655 ms", 655 * MILLISECOND)
     (said,) = found(facts(many(100), [health(1, server=direction(rnr_naks=(nak,) * 4, rnr_count=4))]))
@@ -54,11 +70,13 @@ def test_receivers_without_buffers() -> None:
     assert "2.62 s" in said.cause.text and "from the server with a timer of 655 ms" in said.cause.evidence[0]
 
 
+@silent("receiver-not-ready")
 def test_one_rnr_nak_is_nothing() -> None:
     nak = NegativeAcknowledgement(40, START, 7, "RNR NAK, 0.64 ms", 640_000)
     assert not found(facts(many(100), [health(1, server=direction(rnr_naks=(nak,), rnr_count=1))]))
 
 
+@speaks("congestion")
 def test_congestion() -> None:
     (said,) = found(facts(many(100), [health(1, direction(ecn_marked=200), server=direction(cnps=30))]))
     assert said.kind == "congestion" and said.severity is Severity.WARNING and said.cause.count == 230
@@ -68,11 +86,14 @@ def test_congestion() -> None:
     )
 
 
+@silent("congestion")
 def test_a_few_marks_are_nothing() -> None:
     assert not found(facts(many(100), [health(1, direction(ecn_marked=9))]))
     assert not found(facts(many(100), [health(1, direction(ecn_marked=15, packets=100_000))]))
 
 
+@speaks("packets-damaged")
+@silent("packets-damaged")
 def test_damaged_packets() -> None:
     (said,) = found(facts(many(100), [health(1, direction(icrc_failures=(12,), icrc_failure_count=1))]))
     assert said.kind == "packets-damaged" and said.cause.frames == (12,)
