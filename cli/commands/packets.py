@@ -22,10 +22,21 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.units import plural
 
 from ..options import FRAMES, filter_options
 from ..reading import Reading, analyzer_options, file_argument, follow_options, following, recognition_options
-from ..terminal import LineStyles, console, encoded_json, encoded_line, print_json, print_lines, show, terminal
+from ..terminal import (
+    LineStyles,
+    complain,
+    console,
+    encoded_json,
+    encoded_line,
+    print_json,
+    print_lines,
+    show,
+    terminal,
+)
 from ..views import packets as views
 from ..views.time_column import FORMATS, RELATIVE, TimeColumn
 
@@ -36,6 +47,8 @@ if TYPE_CHECKING:
 
 MAX_CALLED = 1 << 17
 """RPCs whose procedures are remembered for the packets of their replies, the latest; more than end in a batch."""
+MAX_HELD = 1 << 17
+"""Lines of packets that wait for the ends of their RPCs, where a file is followed."""
 
 
 def _display_filters(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,6 +156,8 @@ def command(
 
     Filters choose RPCs: their packets are listed, with those of their RDMA Reads and Writes, what was retransmitted of
     them, and the acknowledgements.  The capture is then read three times, for what an RPC was is known when it ends.
+    With --follow the packets with an RPC's messages and data are listed when it ends, each once, and no
+    acknowledgements.
 
     What tshark's users type is understood: rdmascope -r FILE lists packets, -Y 'nfs && ip.addr == 10.77.0.2' chooses
     RPCs, -w writes their frames, -t ad and -t e give times. Of display filters these are known, with == != < <= > >=,
@@ -157,11 +172,8 @@ def command(
         _write(files, output, analyzer_options(ports, force), condition)
         return
     limit = max_packets or MAX_FRAME
-    if condition is not None and follow:
-        raise click.UsageError(
-            "--follow lists packets before it is known of which RPCs they are: give no filters with it",
-            click.get_current_context(),
-        )
+    if condition is not None and follow and trees:
+        raise click.UsageError("-V with --follow takes no filters", click.get_current_context())
 
     def opened(paths: Sequence[str], streaming: bool = False) -> Reading:
         options = analyzer_options(ports, force)
@@ -169,9 +181,9 @@ def command(
         reading.path = Reading(files).path
         return reading
 
-    with rereadable(files) if condition is not None else nullcontext(files) as paths:
+    with rereadable(files) if condition is not None and not follow else nullcontext(files) as paths:
         chosen = None
-        if condition is not None:
+        if condition is not None and not follow:
             from rdmascope.captures.chosen_frames import chosen_frames
 
             chosen = chosen_frames(lambda: opened(paths), condition)
@@ -180,7 +192,10 @@ def command(
             listed = _list_trees(reading, wanted, chosen, limit, as_json, TimeColumn(time_format))
         else:
             page = _JsonPage() if as_json else _Page(TimeColumn(time_format))
-            listed = _list(reading, wanted, chosen, limit, page)
+            if condition is not None and follow:
+                listed = _list_as_rpcs_end(reading, wanted, condition, limit, page)
+            else:
+                listed = _list(reading, wanted, chosen, limit, page)
     if listed == max_packets:
         return
     reading.refuse(unknown_frames(wanted, reading.extent()))
@@ -221,6 +236,44 @@ def _list(
             listed += len(lines)
         if listed == limit:
             break
+    return listed
+
+
+def _list_as_rpcs_end(
+    reading: Reading, wanted: Sequence[FrameRange], condition: Condition, limit: int, page: _Page | _JsonPage
+) -> int:
+    """The same of a file that is still written: the packets of an RPC that passes, when it ends."""
+    from rdmascope.captures.chosen_frames import RpcFrames
+
+    held: dict[int, bytes] = {}
+    passed = RpcFrames()
+    listed = forgotten = too_old = 0
+
+    def note(table: RpcTable) -> None:
+        passed.add(condition.selected(table, reading))
+
+    def print_passed() -> int:
+        nonlocal passed, too_old
+        frames = passed.frames().tolist()
+        passed = RpcFrames()
+        too_old += sum(frame <= forgotten for frame in frames)
+        lines = [held.pop(frame) for frame in frames if frame in held][: limit - listed]
+        print_lines(lines)
+        return len(lines)
+
+    for packets in reading.packet_columns(wanted, on_rpcs=note):
+        page.saw(packets)
+        if len(packets):
+            held.update(zip(np.sort(packets.frames).tolist(), page.lines(reading, packets), strict=True))
+        listed += print_passed()
+        if listed == limit:
+            return listed
+        for forgotten in list(islice(held, max(0, len(held) - MAX_HELD))):
+            del held[forgotten]
+    listed += print_passed()
+    if too_old:
+        complain(f"{plural(too_old, 'packet')} left out, of RPCs that ended more than {MAX_HELD:,} packets later")
+    reading.refuse(condition.problem(reading))
     return listed
 
 

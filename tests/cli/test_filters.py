@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from playbook.commands import unpacked
 from playbook.samples import SAMPLES
 from rdmascope.captures.saved_rpcs import saved_rpcs
 from rdmascope.cli.main import main
@@ -167,9 +168,27 @@ def test_the_same_help_in_every_command() -> None:
     assert all(one == described["report"] for one in described.values())
 
 
-def test_packets_that_are_read_while_they_come_cannot_be_chosen() -> None:
-    done = run("packets", EVERYTHING, "--follow", "--errors")
-    assert done.exit_code == 2 and "give no filters with it" in done.stderr
+def test_packets_of_a_file_that_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but acknowledgements and what is sent twice, RPC by RPC; those of a long one are forgotten, and counted."""
+    path = tmp_path / "growing.pcap"
+    path.write_bytes(unpacked(LOSS))
+    chosen = "packets", str(path), "--procedure", "WRITE", "--json"
+    follow = "--follow", "--idle", "0"
+    whole = {one["frame"]: one for one in map(json.loads, run(*chosen).stdout.splitlines())}
+    done = run(*chosen, *follow)
+    listed = {one["frame"] for one in map(json.loads, done.stdout.splitlines())}
+    assert listed < whole.keys() and done.stderr == ""
+    left_out = [one for frame, one in whole.items() if frame not in listed]
+    again = {one["psn"] for one in left_out if "RC Acknowledge" not in one["info"]}
+    assert again and again <= {whole[frame]["psn"] for frame in listed}
+    assert len(run(*chosen, *follow, "-c", "3").stdout.splitlines()) == 3
+    refused = run("packets", str(path), *follow, "--errors", "-V")
+    assert refused.exit_code == 2 and "takes no filters" in refused.stderr
+    monkeypatch.setattr("rdmascope.cli.commands.packets.MAX_HELD", 10)
+    monkeypatch.setattr("rdmascope.captures.session.LISTED_FRAMES", 20)
+    assert "left out, of RPCs that ended more than 10 packets later" in run(*chosen, *follow).stderr
+    nothing = run("packets", str(path), *follow, "--procedure", "NOPE")
+    assert nothing.exit_code == 2 and "no procedure or operation" in nothing.stderr
 
 
 @pytest.mark.parametrize("name", ["kept.duckdb", "folder"])
