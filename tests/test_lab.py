@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from lab import __main__ as runner
 from lab import build, guests
+from lab.scenarios import reactions
 from lab.wire import delayed
 
 SCRIPTS = sorted(path for folder in ("guest", "recipe", "scenarios") for path in (build.LAB / folder).glob("*.sh"))
@@ -35,6 +36,19 @@ def test_a_scenario_says_what_it_is_and_has_something_to_play(name: str) -> None
 
 def test_no_script_without_a_scenario() -> None:
     assert {path.name.split(".")[0] for path in (build.LAB / "scenarios").glob("*.sh")} <= set(runner.SCENARIOS)
+
+
+def test_the_page_about_the_probe_has_the_faults_that_linux_is_shown() -> None:
+    script = (build.LAB / "scenarios" / "reactions.client.sh").read_text()
+    shown = script.partition("faults='")[2].partition("'")[0].split()
+    assert shown[0] == "none"
+    assert list(reactions.documented("NFSv3 rxe 6.1")) == shown[1:]
+    assert reactions.documented("NFSv4.1 rxe 6.1")["half-written"] == {"**wrong data**"}
+    for known in reactions.documented("of no run").values():
+        assert known and known <= {
+            *("goes on", "connects again", "**wrong data**", "**wrong data**, connects again"),
+            *("an error", "the mount fails", "hangs", "no occasion"),
+        }
 
 
 def test_the_smoke_set_mounts_over_both_transports_probes_and_watches() -> None:

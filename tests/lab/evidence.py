@@ -77,10 +77,9 @@ def checksums(outcome: Outcome, without: Iterable[str] = ()) -> Iterator[Check]:
 
 
 def marks(outcome: Outcome) -> list[tuple[int, str]]:
-    """What ``mark`` said, with the number of the frame."""
-    listed = command(
-        "tshark", "-r", outcome.capture, "-Y", "udp.dstport == 9", "-T", "fields", "-e", "frame.number", "-e", "data"
-    )
+    """What ``mark`` said, with the number of the frame; an ICMP error that quotes it says nothing."""
+    said = "udp.dstport == 9 and not icmp"
+    listed = command("tshark", "-r", outcome.capture, "-Y", said, "-T", "fields", "-e", "frame.number", "-e", "data")
     return [
         (int(frame), bytes.fromhex(data).decode().strip())
         for frame, data in (line.split("\t") for line in listed.splitlines())

@@ -60,7 +60,7 @@ def judge(outcome: Outcome) -> Iterator[Check]:
 
 def through_extcap(outcome: Outcome) -> Iterator[Check]:
     """What Wireshark got is what the capture from outside has between two marks, as NFS over TCP."""
-    at = {word: frame for frame, word in reversed(marks(outcome))}  # An ICMP error may quote them.
+    at = {word: frame for frame, word in marks(outcome)}
     begin, end = at["extcap"], at["extcap-end"]
     sent = [one for one in records(outcome, "rpcs") if one["call"] and begin < one["call"]["first_frame"] < end]
     packets = outcome.folder / "extcap.pcapng"
