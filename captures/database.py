@@ -37,8 +37,11 @@ SQL_TYPES = {
 
 MEMORY = 1 << 30
 """Bytes that DuckDB may use; what is more goes to the temporary folder."""
-FILLING = 256 << 20
-"""The same where all tables are filled and kept, and nothing is asked of them."""
+FILLING = 128 << 20
+"""The same where all tables are filled and kept, and nothing is asked of them; with one thread, as each takes its own
+buffers."""
+ROW_GROUP = 10240
+"""Rows that are held until they are written together: of a Parquet or Arrow file."""
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".arrow": "arrow"}
 """Suffix of a file that a result is written to -> its format."""
 FETCHED = 1000
@@ -99,7 +102,7 @@ class Database:
                 config={
                     "memory_limit": f"{memory >> 20}MiB",
                     "temp_directory": str(self.folder / "spilled"),
-                    "threads": str(processors()),
+                    "threads": str(processors() if memory > FILLING else 1),
                     "python_enable_replacements": "false",
                 },
             )
@@ -283,8 +286,13 @@ class Database:
         """Write a table or a query in brackets, as COPY does with these options; gives the number of rows."""
         self.connection.abort()
         path = self.folder / "copied"
+        statement = f"COPY {what} TO {quoted(str(path))} ({options})"
         try:
-            ((rows,),) = self.connection.execute(f"COPY {what} TO {quoted(str(path))} ({options})").fetchall()
+            try:
+                ((rows,),) = self.connection.execute(statement).fetchall()
+            except duckdb.OutOfMemoryException:  # Rows with very long texts, which are written together.
+                self.connection.execute(f"SET memory_limit = '{MEMORY >> 20}MiB'")
+                ((rows,),) = self.connection.execute(statement).fetchall()
         except duckdb.Error as error:
             raise QueryError(_first_line(error)) from None
         with path.open("rb") as copied:
@@ -364,7 +372,7 @@ def write_arrow(
     Raises CaptureError where pyarrow is not installed.
     """
     pyarrow = need_pyarrow()
-    reader = connection.sql(query).to_arrow_reader()
+    reader = connection.sql(query).to_arrow_reader(ROW_GROUP)
     schema = pyarrow.schema(
         [field.with_metadata({"description": meanings[field.name]}) for field in reader.schema]
         if meanings

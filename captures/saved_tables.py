@@ -16,7 +16,7 @@ from rdmascope.dissect.records.tables import TABLES, VERSION
 
 from .data_set import make_views
 from .data_set_folder import is_data_set
-from .database import SQL_TYPES, Database, named, quoted
+from .database import ROW_GROUP, SQL_TYPES, Database, named, quoted
 from .errors import CaptureError
 from .output import input_files, open_output, refuse_inputs
 
@@ -145,7 +145,8 @@ def check_folder(path: str, captures: Sequence[str], hint: str = "") -> None:
 
 def write_parquet(database: Database, name: str, rows: str, file: BinaryIO) -> int:
     """Write rows of a table, itself or a query in brackets, with what its columns mean; gives their number."""
-    return database.copy(rows, file, f"FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{_meanings(name)}}}")
+    options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP}, KV_METADATA {{{_meanings(name)}}}"
+    return database.copy(rows, file, options)
 
 
 def _meanings(name: str) -> str:

@@ -261,12 +261,12 @@ class Session:
 
         ``on_rpcs`` is given the RPCs, a table for each batch.
         """
-        from rdmascope.dissect.measure.credits import CreditHistory
+        from rdmascope.dissect.measure.credits import CreditHistory, shared_bins
 
         histories: list[CreditHistory] = []
 
         def watch(conversation: Conversation) -> CreditHistory:
-            histories.append(CreditHistory(conversation))
+            histories.append(CreditHistory(conversation, shared_bins(histories)))
             return histories[-1]
 
         self.analyzer.listener = watch

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.measure.credits import CreditHistory
+from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
+from rdmascope.dissect.measure.credits import CreditHistory, shared_bins
 from rdmascope.dissect.records.details import CaptureSums, FileDetails
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
 from rdmascope.dissect.records.table_packets import PacketTableBatch
@@ -58,7 +58,7 @@ def table_batches(
         for table in session.tables(table_pass.evict):
             table_pass.add(table)
             yield from table_pass.full(rows)
-    table_pass.finish()
+    yield from table_pass.finish(rows)
     yield from table_pass.full(1)
 
 
@@ -91,7 +91,9 @@ class _TablePass:
         if self.auditor is not None:
             listeners.append(self.auditor.listener(conversation))
         if self.credits is not None:
-            history = self.credits[conversation.connection.number] = CreditHistory(conversation)
+            history = self.credits[conversation.connection.number] = CreditHistory(
+                conversation, shared_bins(self.credits)
+            )
             listeners.append(history)
         return ColumnListeners(*listeners)
 
@@ -121,33 +123,53 @@ class _TablePass:
             self._add("detail", Detail("evicted conversation", one.connection.number, one))
             self._add_credits(one.connection.number)
 
-    def finish(self) -> None:
+    def finish(self, rows: int) -> Iterator[tuple[str, Columns]]:
+        """What is known only now, at least so many rows of a table at a time."""
         analyzer = self.session.analyzer
         conversations = analyzer.conversations
         if self.auditor is not None:
-            self.auditor.finish(conversations)
-            for place, tally in self.auditor.tallies.items():
-                self._add("verdict", Verdict(place, self.auditor.rules[place.rule], tally))
-        for one in conversations:
-            self._add("conversation", one)
+            for one in conversations:
+                yield from self._add_all("verdict", self._verdicts(self.auditor.close(one)), rows)
+                yield from self._full("finding", rows)
+            yield from self._add_all("verdict", self._verdicts(self.auditor.tallies), rows)
+        yield from self._add_all("conversation", conversations, rows)
         for number in sorted(self.credits or ()):
             self._add_credits(number)
-        for file in self.batches.file_table:
-            self._add("file", (self.batches.file_table, file))
-        for run in self.session.place_runs():
-            self._add("place", run)
+            yield from self._full("credits", rows)
+            yield from self._full("detail", rows)
+        yield from self._add_all("file", ((self.batches.file_table, file) for file in self.batches.file_table), rows)
+        yield from self._add_all("place", self.session.place_runs(), rows)
         if "detail" in self.by_noun:
-            self._add("detail", Detail("capture", None, CaptureSums.of(analyzer)))
-            self._add("detail", Detail("passed over", None, self.session.passed_over))
-            for point in self.session.other_points:
-                self._add("detail", Detail("other capture point", None, point))
-            for one in conversations:
-                number = one.connection.number
-                self._add("detail", Detail("conversation", number, one))
-                self._add("detail", Detail("health", number, analyzer.health(number)))
-            for file in self.batches.file_table:
-                self._add("detail", Detail("file", file.number, FileDetails.of(self.batches.file_table, file)))
-            self._add("detail", Detail("undecoded of files", None, self.batches.file_table.undecoded))
+            yield from self._add_all("detail", self._details(), rows)
+
+    def _verdicts(self, tallies: Mapping[TallyKey, RuleTally]) -> Iterator[Verdict]:
+        assert self.auditor is not None
+        for place, tally in tallies.items():
+            yield Verdict(place, self.auditor.rules[place.rule], tally)
+
+    def _details(self) -> Iterator[Detail]:
+        analyzer, file_table = self.session.analyzer, self.batches.file_table
+        yield Detail("capture", None, CaptureSums.of(analyzer))
+        yield Detail("passed over", None, self.session.passed_over)
+        for point in self.session.other_points:
+            yield Detail("other capture point", None, point)
+        for one in analyzer.conversations:
+            number = one.connection.number
+            yield Detail("conversation", number, one)
+            yield Detail("health", number, analyzer.health(number))
+        for file in file_table:
+            yield Detail("file", file.number, FileDetails.of(file_table, file))
+        yield Detail("undecoded of files", None, file_table.undecoded)
+
+    def _add_all(self, of: str, nouns: Iterable[object], rows: int) -> Iterator[tuple[str, Columns]]:
+        for noun in nouns:
+            self._add(of, noun)
+            yield from self._full(of, rows)
+
+    def _full(self, of: str, rows: int) -> Iterator[tuple[str, Columns]]:
+        for builder in self.by_noun.get(of, ()):
+            if len(builder) >= rows:
+                yield builder.table.name, builder.take()
 
     def _add_credits(self, number: int) -> None:
         history = None if self.credits is None else self.credits.pop(number, None)

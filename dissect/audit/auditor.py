@@ -5,7 +5,7 @@ Memory is bounded by what an AuditListener remembers of a connection, and by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -199,27 +199,29 @@ class Auditor:
             if any(listener.last_answered):
                 self._judge_setup(listener.conversation)
 
-    def evict(self, conversations: Iterable[Conversation]) -> None:
+    def evict(self, conversations: Collection[Conversation]) -> None:
         """Nothing more will be seen of these connections: their tallies go to those of ``EARLIER``."""
-        numbers = set()
+        numbers = {conversation.connection.number for conversation in conversations}
         for conversation in conversations:
-            connection = conversation.connection
-            numbers.add(connection.number)
-            listener = self._listeners.pop(connection.number, None)
-            if listener is not None:
-                listener.finish()
-            self._judge_setup(conversation)
-            self._count_classes(connection.number)
-            self._classes.pop(connection.number, None)
-            self._set_up.discard(connection.number)
-            self._seats.pop(connection.number, None)
-            self.sides_known.discard(connection.number)
-            self.connections.pop(connection.number, None)
+            for place, tally in self.close(conversation).items():
+                earlier = self.tallies.setdefault(place._replace(connection=EARLIER), RuleTally())
+                earlier.add(tally, self.examples)
         self._remembering = [one for one in self._remembering if one.connection.number not in numbers]
-        for place in [place for number in numbers for place in self._places.pop(number, ())]:
-            tally = self.tallies.pop(place)
-            earlier = self.tallies.setdefault(place._replace(connection=EARLIER), RuleTally())
-            earlier.add(tally, self.examples)
+
+    def close(self, conversation: Conversation) -> dict[TallyKey, RuleTally]:
+        """Judge what is left of a connection of which nothing more will be seen; gives its tallies, and forgets it."""
+        number = conversation.connection.number
+        listener = self._listeners.pop(number, None)
+        if listener is not None:
+            listener.finish()
+        self._judge_setup(conversation)
+        self._count_classes(number)
+        self._classes.pop(number, None)
+        self._set_up.discard(number)
+        self._seats.pop(number, None)
+        self.sides_known.discard(number)
+        self.connections.pop(number, None)
+        return {place: self.tallies.pop(place) for place in self._places.pop(number, ())}
 
     def finish(self, conversations: Iterable[Conversation]) -> None:
         """The capture is over; ``conversations`` are all of it."""

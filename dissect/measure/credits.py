@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -20,6 +20,11 @@ from ..transport.connection import Connection
 from ..transport.operations import Operation
 
 MAX_BINS = 2048
+"""Of one direction of a connection."""
+MIN_BINS = 16
+SHARED_BINS = 1 << 16
+"""That many are divided among the connections there are when one comes, within these limits: so those of n connections
+grow with the logarithm of n."""
 
 
 @dataclass(slots=True)
@@ -172,6 +177,11 @@ def _merge(new: CreditInterval, old: CreditInterval) -> None:
 
 def _range(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
     return (value, value) if known is None else (min(known[0], value), max(known[1], value))
+
+
+def shared_bins(histories: Sized) -> int:
+    """Of a direction of a further connection, beside the histories that are held."""
+    return max(MIN_BINS, min(MAX_BINS, SHARED_BINS // (1 + len(histories))))
 
 
 class CreditHistory:

@@ -29,7 +29,7 @@ from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcNames
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..transport.connection import Connection
 from ..transport.operations import Operation
-from .credits import CreditHistory
+from .credits import CreditHistory, shared_bins
 from .gss_contexts import GssContexts
 from .nfs_slots import SlotTable, SlotUse
 from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, StatusTally
@@ -141,7 +141,7 @@ class NfsStateHistory:
         return self.table.sessions
 
     def listener(self, conversation: Conversation) -> ColumnListener:
-        self.credits.append(CreditHistory(conversation))
+        self.credits.append(CreditHistory(conversation, shared_bins(self.credits)))
         self._connections[conversation.connection.number] = conversation.connection
         return ColumnListeners(_Watch(self._queue, self._plain), self.credits[-1])
 

@@ -13,8 +13,14 @@ import duckdb
 import pytest
 
 from playbook import Capture, Wire, call, nfs3, reply
+from playbook.capture import write_pcap
 from playbook.commands import BOTH_WAYS, EVERYTHING, LOSS, objects, run, unpacked
+from playbook.extremes import EXTREMES
+from rdmascope.captures import database, table_export, table_pass
+from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.saved import holds_tables
+from rdmascope.captures.saved_tables import write_parquet
+from rdmascope.captures.session import Session
 from rdmascope.dissect.link.numbers import ETHERNET
 from rdmascope.dissect.records.tables import TABLES
 
@@ -136,7 +142,6 @@ def test_parquet_stands_for_the_capture(exported: Path) -> None:
     assert run("sql", folder, query).stdout == run("sql", EVERYTHING, query).stdout
 
 
-@pytest.mark.parametrize("format", FORMATS)
 def block(kind: int, body: bytes) -> bytes:
     """Of a pcapng file."""
     body += bytes(-len(body) % 4)
@@ -162,6 +167,7 @@ def test_times_at_both_ends_of_what_64_bits_hold(tmp_path: Path) -> None:
     assert ": 1 rpcs, " in result.stdout
 
 
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_filter_takes_what_belongs_to_its_rpcs(format: str, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     chosen = {one["number"] for one in objects("rpcs", LOSS, "--where", "procedure = 'COMPOUND' AND latency_ms > 100")}
@@ -210,3 +216,55 @@ def test_damage_is_said_and_what_was_read_is_there(tmp_path: Path) -> None:
     assert (result.exit_code, "truncated in frame" in result.stderr) == (2, True)
     again = run("sql", str(tmp_path / "tables"), "SELECT count(*) AS n FROM rpcs")
     assert (again.exit_code, again.stderr) == (2, result.stderr)
+
+
+def calls(count: int, path: Path) -> str:
+    """So many RPCs, one after the other, on one connection."""
+    wire = Wire(mtu=4096)
+    connection = wire.connect()
+    for _ in range(count):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    write_pcap(wire.frames(), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("count", [100, 200, 400])
+def test_as_many_rows_are_held_of_any_number_of_rpcs(count: int, tmp_path: Path) -> None:
+    session = Session(calls(count, tmp_path / "calls.pcap"), limits=Limits(frames=64))
+    rows = dict.fromkeys(TABLES, 0)
+    for name, columns in table_pass.table_batches(session, dict.fromkeys(TABLES), rows=32):
+        held = len(next(iter(columns.values())))
+        assert held <= 32 + 64, name
+        rows[name] += held
+    assert rows["rpcs"] == count
+
+
+def test_as_many_rows_are_held_of_any_number_of_connections(tmp_path: Path) -> None:
+    EXTREMES["connections"].write(60, tmp_path / "connections.pcap")
+    session = Session(str(tmp_path / "connections.pcap"))
+    batches = [
+        (name, len(next(iter(columns.values()))))
+        for name, columns in table_pass.table_batches(session, {"verdicts": None, "details": None}, rows=32)
+    ]
+    assert sum(held for name, held in batches if name == "verdicts") > 300
+    assert max(held for _, held in batches) == 32
+
+
+def test_duckdb_has_a_limit_where_tables_are_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    copy = database.Database.copy
+
+    def copy_noted(self: database.Database, *arguments: Any) -> int:
+        settings = "SELECT current_setting('memory_limit'), current_setting('threads')"
+        found.append(self.connection.execute(settings).fetchone())
+        return copy(self, *arguments)
+
+    monkeypatch.setattr(database.Database, "copy", copy_noted)
+    table_export.tables_of(Session(LOSS), "parquet", str(tmp_path / "tables"))
+    assert {*found} == {("128.0 MiB", 1)}
+
+
+def test_rows_with_very_long_texts_are_written_all_the_same(tmp_path: Path) -> None:
+    with database.Database(memory=32 << 20) as tables, (tmp_path / "long.parquet").open("wb") as file:
+        long = "(SELECT repeat('x', 20_000) || number AS path FROM range(4_000) numbers(number))"
+        assert write_parquet(tables, "rpcs", long, file) == 4000

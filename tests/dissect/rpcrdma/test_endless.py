@@ -16,7 +16,7 @@ from playbook.shapes import read, write
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure import statistics
-from rdmascope.dissect.measure.credits import CreditHistory
+from rdmascope.dissect.measure.credits import CreditHistory, shared_bins
 from rdmascope.dissect.measure.live_window import LiveWindow
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
@@ -74,7 +74,7 @@ class Everything:
         self.rpcs = 0
 
     def watch(self, conversation: Conversation) -> Listeners:
-        history = self.credits[conversation.connection.number] = CreditHistory(conversation)
+        history = self.credits[conversation.connection.number] = CreditHistory(conversation, shared_bins(self.credits))
         return Listeners(self.auditor.listener(conversation), history) if self.audit else Listeners(history)
 
     def take(self, rpcs: Sequence[Rpc]) -> None:
