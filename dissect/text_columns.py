@@ -133,10 +133,13 @@ def page(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> 
     """The same lines, each with a line feed behind it."""
     if not count:
         return b""
-    columns = [_column(piece, encoded) for piece in (*pieces, "\n") if piece]
+    columns = [*(_column(piece, encoded) for piece in pieces if piece), _LINE_FEED]
     text = bytearray(count * sum([column.shape[1] for column in columns]))
     _fill(np.frombuffer(text, np.uint8).reshape(count, -1), columns)
     return text.translate(None, b"\0")
+
+
+_LINE_FEED = np.frombuffer(b"\n", np.uint8).reshape(1, -1)
 
 
 def _matrix(pieces: Sequence[Piece], count: int, encoded: Encoder) -> Bytes:

@@ -84,3 +84,8 @@ def test_words_of_values_are_asked_for_once() -> None:
 
     assert lines([words_of(np.array([5, 3, 5, 5]), word)], 4) == [b"<5>", b"<3>", b"<5>", b"<5>"]
     assert asked == [3, 5]
+
+
+def test_an_encoder_makes_the_texts_harmless_and_not_the_ends_of_lines() -> None:
+    found = lines(("<", Texts(["a\nb", "c"])), 2, lambda text: text.replace("\n", "\\n").encode())
+    assert found == [b"<a\\nb", b"<c"]
