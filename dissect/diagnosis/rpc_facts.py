@@ -326,10 +326,13 @@ class RpcFacts:
             limit = limits[which, sender]
             needed = HEADER + rows[f"{side}_inline"] + bytes_
             larger = (bytes_ > 0) & (limit < needed) & (needed <= 2 * limit)
-            for row, threshold, end in zip(rows[larger], limit[larger].tolist(), sender[larger].tolist(), strict=True):
-                noted = self.larger[int(row["connection"]), end]
+            columns = rows["connection"], sender, limit, rows[f"latency_{part}"], rows["number"], rows["call_frame"]
+            for connection, end, threshold, time, number, frame in zip(
+                *(column[larger].tolist() for column in columns), strict=True
+            ):
+                noted = self.larger[connection, end]
                 noted.threshold = threshold
-                noted.examples.add(int(row[f"latency_{part}"]), int(row["number"]), int(row["call_frame"]))
+                noted.examples.add(time, number, frame)
 
     def _note_larger(
         self, number: int, sender: int, threshold: int, needed: int, time: int, rpc: int, frame: int

@@ -185,21 +185,25 @@ class PlainWay:
         # Other versions and errors change what is settled.
         since[columns.link[~read.usual]] = NEVER
         plain = (read.call | read.reply) & (read.words[:, 3] == RDMA_MSG)
-        frames = columns.rows["frame"]
-        for place, link in enumerate(links):
-            dispatcher = self._dispatcher(link)
-            known = dispatcher.conversation.protocol == "rpcrdma"
-            if since[place] or (known and dispatcher.matching.settled):
-                continue
-            mine = (columns.link == place).nonzero()[0]
-            first = int(mine[frames[mine].argmin()])
-            others = min([one for one, _ in sends.get(link.connection.number, ())], default=NEVER)
-            answers = mine[plain[mine] & (columns.sender[mine] == 1)]
+        dispatchers = [self._dispatcher(link) for link in links]
+        known = [one.conversation.protocol == "rpcrdma" for one in dispatchers]
+        unsettled = [
+            place
+            for place, one in enumerate(dispatchers)
+            if not (since[place] or (known[place] and one.matching.settled))
+        ]
+        if not unsettled:
+            return since
+        frames = columns.rows["frame"].astype(np.int64)
+        answering = plain & (columns.sender == 1)
+        first, first_plain, answered = (
+            _lowest(columns.link[rows], frames[rows], len(links)) for rows in (slice(None), plain, answering)
+        )
+        for place in unsettled:
+            others = min([one for one, _ in sends.get(links[place].connection.number, ())], default=NEVER)
             # A plain message makes known what the protocol is, and the server's first the version.
-            if len(answers) and (known or (plain[first] and frames[first] < others)):
-                since[place] = frames[answers].min()
-            else:
-                since[place] = NEVER
+            begins_plain = first[place] == first_plain[place] and first[place] < others
+            since[place] = answered[place] if known[place] or begins_plain else NEVER
         return since
 
     def _other_keys(self, links: list[RcLink], sends: Others) -> Int64s:
@@ -407,6 +411,13 @@ class PlainWay:
                 rows["invalidated"] = np.where(names, packets["immediate"].astype(np.int64), -1)
         rows["latency"] = rows["latency_server"] = rows["reply_time"] - rows["call_time"]
         return rows
+
+
+def _lowest(places: Int64s, values: Int64s, count: int) -> Int64s:
+    """The lowest of the values at each of so many places; NEVER where there is none."""
+    found = np.full(count, NEVER)
+    np.minimum.at(found, places, values)
+    return found
 
 
 def _chosen(pairs: _Pairs, chosen: Rows) -> _Pairs:

@@ -8,6 +8,7 @@ import pytest
 from playbook.facts import MILLISECOND, SECOND, connection, many, rpc
 from playbook.samples import SAMPLES
 from rdmascope.captures.session import Session
+from rdmascope.dissect.diagnosis import rpc_facts
 from rdmascope.dissect.diagnosis.rpc_facts import MAX_EXAMPLES, MAX_GROUPS, Examples, Larger, RpcFacts
 from rdmascope.dissect.measure.statistics import ProcedureKey
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -87,3 +88,16 @@ def test_evicted_connections_are_not_counted_any_more() -> None:
     facts.add([*many(5), *many(5, first=6, on=gone)])
     facts.evict([gone])
     assert set(facts.at_limit()) == {(1, False)}
+
+
+def test_calls_outstanding_are_the_same_however_many_wait_to_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    other, found = connection(2), []
+    for together in (1, 25, 1 << 16):
+        monkeypatch.setattr(rpc_facts, "CALLS_TOGETHER", together)
+        facts = RpcFacts()
+        for first in (1, 11, 21, 31):
+            facts.add([*many(10, first=first), *many(10, first=first + 100, on=other)])
+        found.append(facts.at_limit())
+        assert facts.at_limit() == found[-1]
+    assert found[0] == found[1] == found[2] and set(found[0]) == {(1, False), (2, False)}
+    assert found[0][1, False].calls == 40
