@@ -43,7 +43,7 @@ class BrowseApp(PanesApp):
             self._sort_by(column)
 
     def action_help(self) -> None:
-        self.push_screen(HelpPage(help_text(self.KEYS)))
+        self.push_screen(HelpPage(help_text(self.KEYS, self.size.width)))
 
     def action_noun(self, step: int) -> None:
         at = (NOUNS.index(self.listed.noun) + step) % len(NOUNS)
@@ -68,11 +68,13 @@ class BrowseApp(PanesApp):
 
     @work(thread=True, exclusive=True, group="find")
     def _next_with(self, text: str, step: int) -> None:
-        tables = self.tables.asked()
-        ids = tables.containing(self.listed.noun, text) if text else tables.wrong(self.listed.noun)
-        self.call_from_thread(self._go_to_next, ids, step, text)
+        tables, noun = self.tables.asked(), self.listed.noun
+        ids = tables.containing(noun, text) if text else tables.wrong(noun)
+        self.call_from_thread(self._go_to_next, noun, ids, step, text)
 
-    def _go_to_next(self, ids: Int64s, step: int, text: str) -> None:
+    def _go_to_next(self, noun: str, ids: Int64s, step: int, text: str) -> None:
+        if noun != self.listed.noun:  # Another list was asked for meanwhile.
+            return
         place = self.listed.next_of(ids, step)
         if place is None:
             what = f"{text!r} is nowhere in this list" if text else "no error and no finding in this list"

@@ -9,7 +9,7 @@ from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
@@ -140,7 +140,8 @@ class HelpPage(ModalScreen[None]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        yield Static(self._text, id="help")
+        with VerticalScroll(id="help"):  # Of a screen that is too small for it.
+            yield Static(self._text)
 
     def on_click(self) -> None:
         self.dismiss(None)

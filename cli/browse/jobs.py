@@ -18,6 +18,7 @@ from rdmascope.captures.worker import Jobs
 from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
+from rdmascope.dissect.rpcrdma.reassembly import header_bytes
 from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled, Rpc
 
 from ..views.diagnosis import counted, statement_view
@@ -208,6 +209,9 @@ class LookedAt:
         nodes = [node for section in sections for node in section_nodes(section, width)]
         messages = zip(decoded_messages(rpc, False), ("call", "reply"), strict=True)
         data = [shown_bytes(name, one.bytes) for one, name in messages if one is not None]
+        for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
+            if message is not None:
+                data.append(shown_bytes(f"{name}'s transport header", header_bytes(message)))
         yield Details("rpcs", number, nodes, [], data)
         steps = steps_of(rpc, capture.session())
         lines = rendered(packets_section(rpc, steps, width, False).body[0], width)
@@ -242,7 +246,7 @@ def section_nodes(section: Section, width: int) -> Iterator[TreeNode]:
     below = [*nodes_of(section.body, width, section.message)]
     if not section.title:
         yield from below
-    elif len(below) == 1 and below[0].children and not section.message:
+    elif len(below) == 1 and below[0].children and section.message not in ("call", "reply"):
         yield replace(below[0], label=Text.assemble(section.heading, "  ", below[0].label))
     else:
         yield TreeNode(section.heading, below)

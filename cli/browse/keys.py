@@ -20,6 +20,10 @@ MOVING = (
 """What every pane has."""
 
 
+FULL = 80
+"""Columns from which on the page of help has two columns."""
+
+
 class KeyBinding(NamedTuple):
     """A key of the whole screen."""
 
@@ -74,11 +78,16 @@ def pane_bindings(keys: tuple[KeyBinding, ...] = KEYS) -> Iterator[Binding]:
             yield Binding(one.keys, f"app.{one.action}", one.name, show=one.in_footer, key_display=one.shown)
 
 
-def help_text(keys: tuple[KeyBinding, ...]) -> Text:
-    """All keys, on one screen of 80 columns and 24 lines."""
+def help_text(keys: tuple[KeyBinding, ...], width: int = FULL) -> Text:
+    """All keys, on one screen of 80 columns and 24 lines; one below the other where there are fewer columns."""
     rows = [*((f"{one.shown:>5}", one.meaning) for one in keys), *((shown, meaning) for shown, meaning in MOVING)]
-    half = -(-len(rows) // 2)
     text = Text(no_wrap=True)
+    if width < FULL:
+        for shown, meaning in rows:
+            text.append(f"{shown.strip():>9} ", "bold cyan").append(f"{meaning}\n")
+        text.rstrip()
+        return text
+    half = -(-len(rows) // 2)
     for first, second in zip(rows[:half], [*rows[half:], ("", "")], strict=False):
         text.append(f"{first[0]:>5} ", "bold cyan").append(f"{first[1]:<33}")
         text.append(f"{second[0].strip():>9} ", "bold cyan").append(f"{second[1]}\n")

@@ -16,7 +16,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled
 
 from ..harmless_console import HarmlessConsole
 from ..plain import harmless_line
-from ..views.rpc_contents import BYTES
+from ..views.rpc import BYTES
 
 MAX_BYTES = 1 << 20
 """Of a message that are sent for looking at them."""

@@ -30,8 +30,9 @@ from .table_pane import TablePane
 from .text_panes import BytesPane, LadderPane
 from .tree_pane import TreePane
 
-WIDE, HIGH = 120, 32
-"""Columns from which on the tree and its neighbour stand side by side; lines from which on nothing is folded."""
+WIDE, HIGH, MEDIUM = 120, 32, 16
+"""Columns from which on the tree and its neighbour stand side by side; lines from which on nothing is folded, and from
+which on the time strip is always there."""
 SETTLED = 0.06
 """Seconds after which a cursor that does not move has chosen."""
 PANES = ("strip", "list", "tree", "ladder", "bytes", "diagnosis")
@@ -82,6 +83,7 @@ class PanesApp(App[None]):
         self.below = "tree"
         """What is shown below the list, where there is room for one pane."""
         self.zoomed = ""
+        self._brushing = False
         self.remark = ""
         self._details: Details | None = None
         self._wanted: tuple[str, int] | None = None
@@ -127,7 +129,7 @@ class PanesApp(App[None]):
         self.set_class(self.size.height < HIGH, "low")
         zoomed = self.zoomed
         lower = zoomed in ("", "tree", *BESIDE)
-        self.strip.display = zoomed in ("", "strip")
+        self.strip.display = zoomed == "strip" or (not zoomed and (self.size.height >= MEDIUM or self._brushing))
         self.listed.display = zoomed in ("", "list")
         self.lower.display = lower
         self.chosen_tree.display = zoomed == "tree" or (not zoomed and (wide or self.below == "tree"))
@@ -382,6 +384,7 @@ class PanesApp(App[None]):
     def action_pane(self, name: str) -> None:
         """Go to a pane, which is shown then."""
         self.zoomed = name if self.zoomed else ""
+        self._brushing = name == "strip"
         if name in BESIDE:
             self.beside = name
         if name in ("tree", *BESIDE):

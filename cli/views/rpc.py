@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from rich.console import Group, RenderableType
+from rich.style import Style
 from rich.text import Text
 from rich.tree import Tree
 
@@ -21,6 +22,12 @@ from .negotiation import add_option, direction_words
 from .rpcs import begin, frames, outcome, title
 from .tables import PART_NAMES, Cell, Grid, bar
 
+WORD, SEGMENT, READ_SEGMENT = 4, 16, 24
+"""Bytes of a word, and of segments in a transport header of version 1 (RFC 8166, 4)."""
+FIXED = 4 * WORD
+"""Bytes that every transport header begins with."""
+BYTES = "bytes"
+"""Key in the style of a label: from where to where the bytes of the message are that it stands for."""
 LONGEST_RUN = 4
 MAX_STEPS = 60
 MAX_BYTES = 256
@@ -149,12 +156,13 @@ def header_tree(message: Message) -> Tree:
     if operation.last_frame != operation.first_frame:
         frames = f"frames {operation.first_frame} to {operation.last_frame}"
     tree = Tree(Text(f"RPC-over-RDMA version {header.version}, {frames}"), guide_style="dim")
-    tree.add(Text(f"rdma_xid {header.xid:#010x}"))
-    tree.add(Text(f"rdma_vers {header.version}"))
+    tree.add(_placed(f"rdma_xid {header.xid:#010x}", 0, WORD))
+    tree.add(_placed(f"rdma_vers {header.version}", WORD, WORD))
     if header.credits is not None:
-        tree.add(Text(f"rdma_credit {header.credits}"))
+        tree.add(_placed(f"rdma_credit {header.credits}", 2 * WORD, WORD))
     if header.procedure is not None:
-        tree.add(Text(f"rdma_proc {header.procedure} ({procedure_name(header.version, header.procedure)})"))
+        name = procedure_name(header.version, header.procedure)
+        tree.add(_placed(f"rdma_proc {header.procedure} ({name})", 3 * WORD, WORD))
     if header.direction is not None:
         name = "rdma_direction" if header.option is None else "rdma_optdir"
         tree.add(Text(f"{name} {direction_words(header)}"))
@@ -176,26 +184,45 @@ def header_tree(message: Message) -> Tree:
 def _add_chunks(tree: Tree, header: TransportHeader) -> None:
     if not header.chunks and not header.problem and header.error is None and header.option is None:
         tree.add(Text("no chunks", "dim"))
+    lists: list[tuple[str, Sequence[Segment], int, int]] = []
+    """Words, segments, place and bytes of a segment of each chunk."""
+    at = FIXED
     for number, read in enumerate(header.reads, 1):
-        branch = tree.add(Text(f"Read chunk {number}: Position {read.position}, {size(read.length)}"))
-        _add_segments(branch, read.segments)
+        lists.append((f"Read chunk {number}: Position {read.position}", read.segments, at, READ_SEGMENT))
+        at += READ_SEGMENT * len(read.segments)
+    at += WORD
     for number, write in enumerate(header.writes, 1):
-        branch = tree.add(Text(f"Write chunk {number}: {size(write.length)}"))
-        _add_segments(branch, write.segments)
+        lists.append((f"Write chunk {number}", write.segments, at, SEGMENT))
+        at += 2 * WORD + SEGMENT * len(write.segments)
+    at += WORD
     if header.reply is not None:
-        branch = tree.add(Text(f"Reply chunk: {size(header.reply.length)}"))
-        _add_segments(branch, header.reply.segments)
+        lists.append(("Reply chunk", header.reply.segments, at, SEGMENT))
+        at += WORD + SEGMENT * len(header.reply.segments)
+    known = header.version == 1 and at + WORD == header.length
+    for words, segments, start, each in lists:
+        before = 0 if each == READ_SEGMENT else 2 * WORD
+        whole = before + each * len(segments) if known else 0
+        separator = ", " if each == READ_SEGMENT else ": "
+        total = size(sum(segment.length for segment in segments))
+        branch = tree.add(_placed(f"{words}{separator}{total}", start, whole))
+        _add_segments(branch, segments, start + before, each if known else 0)
 
 
 MAX_SEGMENTS = 16
 
 
-def _add_segments(branch: Tree, segments: Iterable[Segment]) -> None:
-    listed = list(segments)
-    for segment in listed[:MAX_SEGMENTS]:
-        branch.add(
-            Text(f"handle {segment.handle:#010x}  offset {segment.offset:#018x}  length {count(segment.length)}")
-        )
+def _placed(words: str, start: int, length: int) -> Text:
+    """What stands at a place of the header; ``length`` 0: where is not known."""
+    label = Text(words)
+    if length:
+        label.stylize(Style(meta={BYTES: (start, start + length)}))
+    return label
+
+
+def _add_segments(branch: Tree, listed: Sequence[Segment], start: int, each: int) -> None:
+    for number, segment in enumerate(listed[:MAX_SEGMENTS]):
+        words = f"handle {segment.handle:#010x}  offset {segment.offset:#018x}  length {count(segment.length)}"
+        branch.add(_placed(words, start + number * each, each))
     if len(listed) > MAX_SEGMENTS:
         branch.add(Text(f"… {len(listed) - MAX_SEGMENTS} more segments", "dim"))
 

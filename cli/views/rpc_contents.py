@@ -18,10 +18,8 @@ from rdmascope.dissect.rpcrdma.message_trees import CalledProcedure, DecodedMess
 from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled
 from rdmascope.dissect.units import count, moment
 
-from .rpc import ROW, hex_row
+from .rpc import BYTES, ROW, hex_row
 
-BYTES = "bytes"
-"""What the style of a field's label knows besides: where the field begins and ends in its message."""
 MAX_NODES = 400
 """Elements beyond are counted only, unless all of them are asked for."""
 DATA_ROWS = 2

@@ -26,7 +26,7 @@ class Section(NamedTuple):
     remark: str
     body: tuple[RenderableType, ...]
     message: str = ""
-    """'call' or 'reply', where it is the contents of that message."""
+    """Of which bytes it is: 'call', 'reply', "call's transport header" or "reply's transport header"."""
 
     @property
     def heading(self) -> Text:
@@ -54,7 +54,10 @@ def message_sections(rpc: Rpc, width: int, full: bool) -> Iterator[Section]:
     """Both transport headers, the use of every chunk, and every field of the call and the reply."""
     for message, name in ((rpc.call, "call"), (rpc.reply, "reply")):
         title = f"The {name}'s transport header"
-        yield Section(title, "not seen", ()) if message is None else Section(title, "", (header_tree(message),))
+        if message is None:
+            yield Section(title, "not seen", ())
+        else:
+            yield Section(title, "", (header_tree(message),), title.removeprefix("The "))
     if rpc.chunks:
         remark = "bytes advertised, transferred, and returned in the reply"
         yield Section("Chunks", remark, (chunk_map(rpc.chunks, width, full),))

@@ -204,6 +204,14 @@ def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:
     return bytes(found)
 
 
+def header_bytes(message: Message) -> Reassembled:
+    """The transport header of a Send."""
+    stream = StreamBuilder()
+    for data, length, frame, missing in _operation_parts(message.operation, 0, message.header.length):
+        stream.add(data, length, "inline", frame, missing)
+    return stream.finish()
+
+
 class StreamBuilder:
     """A stream of bytes in the making, and where they came from."""
 

@@ -117,6 +117,25 @@ def test_the_chosen_field_is_marked_in_the_bytes() -> None:
     browse(SAMPLE, steps)
 
 
+def test_a_field_of_a_transport_header_is_marked_in_the_bytes() -> None:
+    async def steps(b: Browsing) -> None:
+        b.app.go_to("rpcs", 13)
+        await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
+        await b.press("2")
+        for words, field, digits in (
+            ("rdma_credit 128", (8, 12), "00000080"),
+            ("handle 0x00000879", (48, 64), "000008790000100034a82abb1fe95000"),
+        ):
+            place = next(at for at, line in enumerate(b.lines("tree")) if words in line)
+            b.app.chosen_tree.move_to(place)
+            await b.until(partial(lambda field: b.app.bytes.field == ("call's transport header", *field), field))
+            line = b.app.bytes.line(b.app.bytes.cursor)
+            marked = [line.plain[one.start : one.end] for one in line.spans if one.style == "reverse"]
+            assert "".join(marked[::2]) == digits  # Beside each byte its letter is marked, too.
+
+    browse(SAMPLE, steps)
+
+
 def test_folding_a_tree() -> None:
     async def steps(b: Browsing) -> None:
         b.app.go_to("rpcs", 13)

@@ -92,6 +92,22 @@ def test_what_is_on_the_screen(name: str, size: tuple[int, int]) -> None:
     browse(EVERYTHING, steps, size)
 
 
+def test_a_small_screen_still_has_rows_and_a_tree() -> None:
+    async def steps(b: Browsing) -> None:
+        await b.until(lambda: "NFSv3 NULL  complete" in b.screen() and not b.app.strip.display)
+        assert len(b.screen().splitlines()) == 10 and b.app.listed.rows_shown >= 2
+        await b.press("0")
+        assert b.app.strip.display and "p99" in b.screen()
+        await b.press("escape")
+        assert not b.app.strip.display
+        await b.press("question_mark")
+        assert "this page" in b.screen() and "quit" not in b.screen()
+        await b.press("end")
+        await b.until(lambda: "back to the list" in b.screen())
+
+    browse(EVERYTHING, steps, (40, 10))
+
+
 def _seen(b: Browsing, pane: object) -> bool:
     return all(one.display for one in [pane, *pane.ancestors] if hasattr(one, "display"))  # type: ignore[attr-defined]
 
