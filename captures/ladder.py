@@ -19,6 +19,7 @@ from rdmascope.dissect.link.tcp import FIN, RST, SYN
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.serial import PSN
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.operations import Kind
 from rdmascope.dissect.units import size
@@ -88,6 +89,8 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
     replier = rpc.reply.operation.initiator if rpc.reply else None
     found: list[Step] = []
     lingered = 0
+    replied: int | None = None
+    """PSN of the reply's last packet."""
     for packets, addresses in batches:
         rows = packets.rows
         if not len(rows) or int(rows["frame"][-1]) < first:
@@ -104,6 +107,10 @@ def steps(rpc: Rpc, batches: Iterable[tuple[PacketBatch, AddressTable]]) -> list
                     return found
                 if not acknowledges or end == replier:
                     continue
+                if replied is not None and PSN.distance(replied, int(row["psn"])) >= PSN.modulus // 2:
+                    continue  # It acknowledges something earlier.
+            elif rpc.reply is not None and frame == rpc.reply.operation.last_frame:
+                replied = int(row["psn"])
             kind = OWN if frame in own else ACKNOWLEDGEMENT if acknowledges else OTHER
             label = _label(opcode, row, messages.get(frame))
             found.append(Step(frame, int(row["time"]), end, _family(opcode), label, int(row["length"]), kind))

@@ -81,7 +81,7 @@ def command(
              107   +44.8 ms  │◀──── RDMA WRITE Only 37 B, R_key 0x00000879 ─┤
              108   +44.8 ms  │◀───── RDMA WRITE Only 3 B, R_key 0x00000879 ─┤
              109   +44.8 ms  │◀──────────────── SEND Only 80 B, RDMA_NOMSG ─┤
-             110   +45.4 ms  ├─ ACK ───────────────────────────────────────▶│
+             113   +45.8 ms  ├─ ACK ───────────────────────────────────────▶│
 
     The server took it: nothing was transferred until it answered.  The reply came through the Reply chunk, 160 bytes:
 

@@ -264,7 +264,7 @@ class TestShow:
         page = result.stdout
         assert "RPC 13  NFSv3 READLINK  complete" in page
         assert [line.split()[0] for line in page.splitlines() if "▶" in line or "◀" in line] == [
-            "104", "105", "106", "107", "108", "109", "110",
+            "104", "105", "106", "107", "108", "109", "113",
         ]  # fmt: skip
         assert "├── rdma_proc 1 (RDMA_NOMSG)" in page
         assert "The reply  160 bytes, whole, in reply chunk" in page
@@ -298,6 +298,11 @@ class TestShow:
         assert (opened["share_access"], opened["claim"]) == (1, {"claim": "CLAIM_NULL", "file": "hello.txt"})
         assert record["results"]["resarray"][1] == {"resop": "OPEN", "status": "NFS4ERR_GRACE"}
         assert record["arguments_problem"] is record["results_problem"] is None
+
+    def test_the_acknowledgement_of_the_reply_is_the_first_that_covers_its_psn(self) -> None:
+        """Frames 4048 to 4050 acknowledge replies before it."""
+        lines = run("show", LOSS, "--rpc", "60").stdout.splitlines()
+        assert [line.split()[0] for line in lines if "Only 212 B" in line or "├─ ACK" in line] == ["3987", "4051"]
 
     def test_by_xid(self) -> None:
         assert run("show", EVERYTHING, "--xid", "0x34a82abb").stdout == run("show", EVERYTHING, "--rpc", "13").stdout
