@@ -280,7 +280,7 @@ class Statistics:
         groups = _PlainGroups(table, rows)
         # In the order in which the RPCs ended: what is the first of its kind, what may be slow, and what is no row.
         steps: list[tuple[int, int, int]] = [
-            *((int(table.plain[first]), 0, group) for group, first in enumerate(groups.firsts)),
+            *((place, 0, group) for group, place in enumerate(table.plain[groups.firsts].tolist())),
             *((int(table.plain[row]), 1, row) for row in self._candidates(rows)),
             *((place, 2, index) for index, place in enumerate(table.places.tolist())),
         ]
@@ -420,7 +420,7 @@ class _PlainGroups:
         self.entries: list[Procedure] = [None] * len(self.keys)  # type: ignore[list-item]
         """Of the same, once the first RPC of each is counted."""
         first, self.inverse = distinct(self.procedures, rows["connection"], rows["status"])
-        self.firsts: list[int] = first.tolist()
+        self.firsts: Int64s = first
         """The first row of each combination of procedure, connection and status; ``inverse`` has its index."""
         self.kinds = [
             (procedure, number, *names.statuses[status])
