@@ -11,11 +11,12 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 	{ apt-get -qq install -y --no-install-recommends $(1) || \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends $(1); }; } >/dev/null 2>&1 </dev/null
 
-.PHONY: help demo test bench lint format types check clean layouts tshark verify fuzz lab lab-smoke
+.PHONY: help demo test bench bench-large lint format types check clean layouts tshark verify fuzz lab lab-smoke
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
 	@echo 'make test    the tests, and why any is skipped'
 	@echo 'make bench   speed and memory, beside tshark (minutes; about 1.5 GB in bench/work)'
+	@echo 'make bench-large  memory and time on 20 GB (GIGABYTES=2 for others; DELETE=1: delete the capture afterwards)'
 	@echo 'make lint    ruff, rules and format        make format  rewrite the files in that format'
 	@echo 'make types   mypy, strict                  make check   test, lint and types'
 	@echo 'make layouts after a change to a layer: note its field widths anew'
@@ -35,6 +36,9 @@ test: $(READY) tshark
 
 bench: $(READY) tshark
 	$(BIN)/python -m bench; status=$$?; $(BIN)/python -m bench.browse && exit $$status
+
+bench-large: $(READY)
+	$(BIN)/python -m bench.large $(GIGABYTES) $(if $(DELETE),--delete)
 
 lint: $(READY)
 	$(BIN)/ruff check .

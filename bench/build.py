@@ -20,6 +20,7 @@ import zstandard
 SAMPLES = Path(__file__).parents[1] / "captures" / "samples"
 WORK = Path(__file__).parent / "work"
 
+PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 0x40000, 1)
 HEADERS = 14 + 20 + 8
 """Ethernet, IPv4 without options, UDP: all that the samples use."""
 BTH = 12
@@ -103,9 +104,13 @@ class Packet:
         return 16 * (self.opcode in RETH_OPCODES) + 4 * (self.opcode in AETH_OPCODES | {22, 23})
 
 
-def packets(sample: Path) -> Iterator[Packet]:
+def sample(name: str) -> Path:
+    return SAMPLES / f"{name}.pcap.zst"
+
+
+def packets(path: Path) -> Iterator[Packet]:
     """The RoCEv2 packets of a little-endian microsecond pcap."""
-    data = zstandard.ZstdDecompressor().decompressobj().decompress(sample.read_bytes())
+    data = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
     at = 24
     while at < len(data):
         seconds, micros, captured, _ = struct.unpack_from("<4I", data, at)
@@ -286,9 +291,18 @@ def masked(lower: bytes) -> bytes:
     return b"\xff" * 8 + bytes(bare)
 
 
+def written(packet: Packet, covered: bytes, number: int, time: int) -> bytes:
+    """A packet of repetition ``number`` at ``time`` (microseconds), as a pcap has it; ``covered``: see ``masked``."""
+    bth, rest = repeated(packet, number)
+    crc = zlib.crc32(rest, zlib.crc32(covered + bth[:4] + b"\xff" + bth[5:]))
+    frame = packet.lower + bth + rest + crc.to_bytes(4, "little")
+    seconds, micros = divmod(time, 1_000_000)
+    return struct.pack("<4I", seconds, micros, len(frame), len(frame)) + frame
+
+
 def make(one: Input) -> None:
     """Write the input, under its name only when it is whole."""
-    source = list(packets(SAMPLES / f"{one.sample}.pcap.zst"))
+    source = list(packets(sample(one.sample)))
     if one.mtu:
         source = list(cut(source, one.mtu))
     if one.connection is not None:
@@ -302,14 +316,10 @@ def make(one: Input) -> None:
     WORK.mkdir(exist_ok=True)
     unfinished = one.path.with_suffix(".part")
     with unfinished.open("wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 0x40000, 1))
+        file.write(PCAP_HEADER)
         for number in range(times):
             for packet, covered in prepared:
-                bth, rest = repeated(packet, number)
-                crc = zlib.crc32(rest, zlib.crc32(covered + bth[:4] + b"\xff" + bth[5:]))
-                frame = packet.lower + bth + rest + crc.to_bytes(4, "little")
-                seconds, micros = divmod(packet.time + number * span, 1_000_000)
-                file.write(struct.pack("<4I", seconds, micros, len(frame), len(frame)) + frame)
+                file.write(written(packet, covered, number, packet.time + number * span))
     unfinished.rename(one.path)
 
 

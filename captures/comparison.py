@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.diagnose import diagnose
 from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.link.addresses import AddressTable
@@ -22,6 +23,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 from .capture_points import look
 from .diagnosis_pass import facts_of
+from .saved import holds_tables
 from .session import Session
 
 
@@ -64,8 +66,11 @@ class RunsCompared:
 def compare(before: Session, after: Session) -> PointsCompared | RunsCompared:
     """Which of the two it is follows from the packets: whether both captures show the same.
 
-    Raises CaptureError where a capture cannot be opened; damage is left in the sessions.
+    Of saved tables or a data set, which hold no packets, it is two runs.  Raises CaptureError where a capture cannot be
+    opened; damage is left in the sessions.
     """
+    if any(holds_tables(path) for session in (before, after) for path in session.paths):
+        return _runs(before, after)
     return same_traffic_of(before, after) or _runs(before, after)
 
 
@@ -119,7 +124,9 @@ def _runs(before: Session, after: Session) -> RunsCompared:
     runs = [_Run(before), _Run(after)]
     agreed = [settings(one.session.analyzer.conversations) for one in runs]
     found = [_violations(one.facts.auditor) for one in runs]
-    said = [diagnose(one.facts).statements for one in runs]
+    both = runs[0].facts.gathered & runs[1].facts.gathered
+    kinds = [one.kind for one in all_detectors().values() if one.needs in both]
+    said = [diagnose(one.facts, kinds).statements for one in runs]
     return RunsCompared(
         before.path,
         after.path,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import duckdb
 from rdmascope.dissect.records.tables import TABLES
 
 from .data_set_folder import MANIFEST
+from .database import SQL_TYPES, quoted
 from .errors import CaptureError
 
 COUNTED = ("rpcs", "connections", "files", "frames", "ended")
@@ -178,27 +179,63 @@ def make_views(connection: duckdb.DuckDBPyConnection, data_set: str) -> None:
     )  # fmt: skip
 
 
-def _view(data_set: str, name: str) -> str:
+OF_RPCS = ("rpcs", "chunks", "segments")
+
+
+def make_views_of(
+    connection: duckdb.DuckDBPyConnection, data_set: str, numbering: Numbering, one: ManifestEntry
+) -> str:
+    """Views of the tables ``OF_RPCS`` that show one capture, with the numbers that it has over all.
+
+    Gives what is behind their names.  Rows of some numbers are found by the statistics of its files, without a look at
+    those of other captures.
+    """
+    before = {f"{name}_before": str(count) for name, count in numbering.offsets[one.capture].items()}
+    path = quoted(one.paths[0]) if len(one.paths) == 1 else "NULL"
+    for name in OF_RPCS:
+        file = partition(os.path.abspath(data_set), name, one.host, one.capture) / f"{name}.parquet"
+        rows = f"FROM read_parquet({quoted(str(file))})"
+        there = {column for column, *_ in connection.execute(f"DESCRIBE {rows}").fetchall()}
+        columns = ", ".join(_columns(name, {**before, "path": path}, there))
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {name}_{one.capture} AS SELECT {columns} {rows} AS t")
+    return f"_{one.capture}"
+
+
+_JOINED = {name: f"n.{name}" for name in ("path", *(f"{name}_before" for name in COUNTED))}
+"""What rows of all captures are numbered by."""
+
+
+def _columns(name: str, of: dict[str, str], there: Collection[str] | None = None) -> list[str]:
+    """What a view selects of a table ``t``; ``of``: path and numbers of the capture of a row.
+
+    ``there``: the columns that the table has, where an earlier version may have made it.
+    """
     columns = []
     for column in TABLES[name].columns:
         place = f't."{column.name}"'
         counted = _numbered(name, column.name)
-        if counted is not None and column.type == "int":
-            place = f"{place} + n.{counted}_before"
+        if there is not None and column.name not in there:
+            place = f"CAST(NULL AS {SQL_TYPES[column.type]})"
+        elif counted is not None and column.type == "int":
+            place = f"{place} + {of[f'{counted}_before']}"
         elif name == "findings" and column.name == "frames":
             place = (
                 f"array_to_string(list_transform(string_split({place}, ' '),"
-                " lambda one: CAST(CAST(one AS BIGINT) + n.frames_before AS VARCHAR)), ' ')"
+                f" lambda one: CAST(CAST(one AS BIGINT) + {of['frames_before']} AS VARCHAR)), ' ')"
             )
         elif column.place_of:
-            other = f't."{column.place_of}"' if column.type == "int" else "n.path"
-            known = f't."{column.place_of}" IS NOT NULL AND n.path IS NOT NULL'
+            other = f't."{column.place_of}"' if column.type == "int" else of["path"]
+            known = f't."{column.place_of}" IS NOT NULL AND {of["path"]} IS NOT NULL'
             place = f"CASE WHEN {place} IS NULL AND {known} THEN {other} ELSE {place} END"
         columns.append(f'{place} AS "{column.name}"')
-    files = os.path.join(os.path.abspath(data_set), name, "*", "*", "*.parquet").replace("'", "''")
+    return columns
+
+
+def _view(data_set: str, name: str) -> str:
+    files = quoted(os.path.join(os.path.abspath(data_set), name, "*", "*", "*.parquet"))
     partitions = "hive_partitioning = true, hive_types_autocast = false, union_by_name = true"
     query = (
-        f"SELECT {', '.join(columns)}, t.host, t.capture FROM read_parquet('{files}', {partitions}) AS t"
+        f"SELECT {', '.join(_columns(name, _JOINED))}, t.host, t.capture FROM read_parquet({files}, {partitions}) AS t"
         " JOIN numbering AS n ON t.capture = n.capture"
     )
     if name == "places":

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, cast
 
 from rdmascope.dissect.records.details import CaptureSums, DetailError, from_json
+from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.eviction import Evicted
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
-from .data_set import Numbering, entries
+from .data_set import Numbering, entries, make_views_of
 from .data_set_folder import is_data_set
 from .database import Database
 from .errors import CaptureError
+from .saved_rpcs import saved_rpcs
 from .saved_session import Noun, SavedSession
 
 
@@ -26,6 +30,12 @@ class DataSetSession(SavedSession):
 
     def host(self, connection: int) -> str | None:
         return self._numbering.host(connection)
+
+    def _rpcs(self, database: Database, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
+        for one in self._numbering.entries:
+            if one.rpcs:
+                behind = make_views_of(database.connection, self.paths[0], self._numbering, one)
+                yield from saved_rpcs(database.connection, conversations, behind=behind)
 
     def _details(self, database: Database, kind: str, noun: type[Noun]) -> list[Noun]:
         rows = database.connection.execute(

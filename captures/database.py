@@ -35,7 +35,7 @@ SQL_TYPES = {
 }
 """Type of a column -> that of DuckDB."""
 
-MEMORY = 1 << 30
+MEMORY = 512 << 20
 """Bytes that DuckDB may use; what is more goes to the temporary folder."""
 FILLING = 128 << 20
 """The same where all tables are filled and kept, and nothing is asked of them; with one thread, as each takes its own

@@ -76,7 +76,8 @@ _ALWAYS = dict.fromkeys(
 _SEGMENTS = """
     SELECT chunks.rpc, chunks.chunk, kind, position, segment, handle, offset_bytes, segments.advertised_bytes,
         segments.returned_bytes, segments.transferred_bytes, operations, late_operations
-    FROM chunks LEFT JOIN segments USING (rpc, chunk) WHERE chunks.rpc BETWEEN ? AND ? ORDER BY ALL
+    FROM chunks{behind} AS chunks LEFT JOIN segments{behind} AS segments USING (rpc, chunk)
+    WHERE chunks.rpc BETWEEN ? AND ? ORDER BY ALL
 """
 
 
@@ -305,35 +306,35 @@ _GSS_SERVICES = {name: number for number, name in GSS_SERVICE_NAMES.items()}
 
 
 def saved_rpcs(
-    connection: duckdb.DuckDBPyConnection, conversations: dict[int, Conversation], rows: int = ROWS
+    connection: duckdb.DuckDBPyConnection, conversations: dict[int, Conversation], rows: int = ROWS, behind: str = ""
 ) -> Iterator[SavedRpcs]:
-    """All of them, in the order in which they ended."""
+    """All of them, in the order in which they ended; ``behind``: what stands behind the names of the tables."""
     names = RpcNames()
-    first = 0
-    ((last,),) = connection.execute("SELECT coalesce(max(ended), 0) FROM rpcs").fetchall()
+    span = f"SELECT coalesce(min(ended) - 1, 0), coalesce(max(ended), 0) FROM rpcs{behind}"
+    ((first, last),) = connection.execute(span).fetchall()
     while first < last:
-        columns = _read(connection, tuple(_ALWAYS), first, rows)
+        columns = _read(connection, tuple(_ALWAYS), first, rows, behind)
         if len(columns["number"]):
-            named = partial(_read, connection, (*_NAMED, "path"), first, rows)
-            yield SavedRpcs(columns, named, _chunks(connection, columns), conversations, names)
+            named = partial(_read, connection, (*_NAMED, "path"), first, rows, behind)
+            yield SavedRpcs(columns, named, _chunks(connection, columns, behind), conversations, names)
         first += rows
 
 
-def _read(connection: duckdb.DuckDBPyConnection, names: Sequence[str], first: int, rows: int) -> Columns:
+def _read(connection: duckdb.DuckDBPyConnection, names: Sequence[str], first: int, rows: int, behind: str) -> Columns:
     """Columns of so many RPCs that ended behind the ``first`` ones."""
-    query = f"SELECT {', '.join(names)} FROM rpcs WHERE ended > ? AND ended <= ? ORDER BY ended"
+    query = f"SELECT {', '.join(names)} FROM rpcs{behind} WHERE ended > ? AND ended <= ? ORDER BY ended"
     found = connection.execute(query, [first, first + rows]).fetchnumpy()
     return {name: np.ma.asarray(values) for name, values in found.items()}
 
 
-def _chunks(connection: duckdb.DuckDBPyConnection, columns: Columns) -> dict[int, list[ChunkUse]]:
+def _chunks(connection: duckdb.DuckDBPyConnection, columns: Columns, behind: str) -> dict[int, list[ChunkUse]]:
     """The chunks of some RPCs, by number."""
     numbers = columns["number"].data[columns["chunks"].data > 0]
     found: dict[int, list[ChunkUse]] = {}
     if not len(numbers):
         return found
     wanted = set(numbers.tolist())
-    rows = connection.execute(_SEGMENTS, [int(numbers.min()), int(numbers.max())])
+    rows = connection.execute(_SEGMENTS.format(behind=behind), [int(numbers.min()), int(numbers.max())])
     while some := rows.fetchmany(ROWS):
         for rpc, number, kind, position, segment, *use in some:
             if rpc in wanted:

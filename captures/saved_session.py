@@ -138,9 +138,12 @@ class SavedSession(Session):
     ) -> Iterator[RpcTable]:
         conversations = {one.connection.number: one for one in (*self._gone, *self.analyzer.conversations)}
         with open_saved(self.path) as database:
-            yield from saved_rpcs(database.connection, conversations)
+            yield from self._rpcs(database, conversations)
         if on_eviction is not None and self._gone:
             on_eviction(self._gone)
+
+    def _rpcs(self, database: Database, conversations: dict[int, Conversation]) -> Iterator[RpcTable]:
+        yield from saved_rpcs(database.connection, conversations)
 
     def remarks(self) -> list[str]:
         return [
@@ -185,7 +188,8 @@ class SavedSession(Session):
                 if row["rule"] in auditor.rules:
                     place = TallyKey(row["rule"], number, SIDES.index(row["endpoint"]))
                     reasons = json.loads(row["reasons"] or "{}")
-                    auditor.tallies[place] = RuleTally(row["passed"], 0, 0, row["undecidable"], reasons)
+                    tally = auditor.tallies.setdefault(place, RuleTally())  # Of a data set there are several sums.
+                    tally.add(RuleTally(row["passed"], 0, 0, row["undecidable"], reasons), auditor.examples)
                     if number in kept:
                         auditor.connections[number] = kept[number]
             for one in self.analyzer.conversations:

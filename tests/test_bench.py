@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -59,3 +60,17 @@ def test_short_connections_are_many(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_every_row_has_an_input_that_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     build, rows = module(monkeypatch, "build"), module(monkeypatch, "rows")
     assert {row.input for row in rows.ROWS} <= {one.name for one in build.INPUTS}
+
+
+def test_a_large_capture_has_short_connections_bulk_and_metadata(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH.parent))
+    large = import_module("bench.large")
+    monkeypatch.setattr(large, "SHORT", 40)
+    large.make(tmp_path / "large.pcap", 16_000_000)
+    assert 16_000_000 <= (tmp_path / "large.pcap").stat().st_size < 32_000_000
+    session = rdmascope.read(tmp_path / "large.pcap").session()
+    rpcs = [rpc for rpc in session.rpcs() if rpc.state != "no reply"]
+    assert {"READ", "GETATTR"} <= {rpc.name.split()[-1] for rpc in rpcs}
+    assert len(session.analyzer.connections) > 40

@@ -9,7 +9,7 @@ from rdmascope.captures.errors import CaptureError
 from rdmascope.dissect.records.comparison import points_records, runs_records
 
 from ..exit_status import EXIT_BAD_INPUT
-from ..reading import Reading, analyzer_options, recognition_options
+from ..reading import opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views.compare import points_view, runs_view
 
@@ -35,6 +35,8 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
 
     These parts add up to what the client waited. "there" and "back" depend on the offset of the two clocks, which is
     estimated from the packets, with its error; their sum and the other parts do not.
+
+    Of saved tables or a data set, which hold no packets, it is two runs.
 
     Two runs, before and after an upgrade or of two clients, are compared procedure by procedure: counts, errors,
     latencies with the test of Mann and Whitney, how payloads travelled; and what the diagnosis finds, what the ends
@@ -64,8 +66,7 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
 
     Over iWARP a GETATTR took 2% of the time that it took over RoCE, which chance does not explain (*).
     """
-    options = analyzer_options(ports, force)
-    readings = Reading((first,), options), Reading((second,), options)
+    readings = opened((first,), ports, force), opened((second,), ports, force)
     found = compare(*readings)
     if as_json:
         for record in points_records(found, each) if isinstance(found, PointsCompared) else runs_records(found):

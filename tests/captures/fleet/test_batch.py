@@ -17,8 +17,11 @@ import pytest
 from playbook.commands import PROGRAM, objects, run
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.data_set import ManifestEntry, entries
+from rdmascope.captures.data_set_session import open_saved_session
 from rdmascope.captures.fleet import batch
 from rdmascope.captures.fleet.units import units
+from rdmascope.captures.session import Session
+from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.rpcrdma.analyzer import Options
 
 HOSTS = {"web1": "rxe-nfs-all", "web2": "nconnect-rxe", "db": "longcall-rxe"}
@@ -99,6 +102,37 @@ def test_commands_read_it_as_one_capture(fleet: Path, tmp_path: Path) -> None:
     assert {one["call_place"]["file"] for one in listed} == {
         str(fleet / host / MANIFEST[name]["file"]) for host, name in HOSTS.items()
     }
+
+
+def test_two_data_sets_are_two_runs(fleet: Path, tmp_path: Path) -> None:
+    for name, host in (("before", "web1"), ("after", "web2")):
+        analysed(fleet / host, tmp_path / name, "-j", "1")
+    sets = run("compare", str(tmp_path / "before"), str(tmp_path / "after"), "--json")
+    captures = run("compare", str(sample(HOSTS["web1"])), str(sample(HOSTS["web2"])), "--json")
+    assert (sets.exit_code, sets.stderr) == (0, "")
+    found, wanted = ([json.loads(line) for line in one.stdout.splitlines()] for one in (sets, captures))
+    assert [one["type"] for one in found] == [one["type"] for one in wanted]
+    procedures = [[one for one in records if one["type"] == "runs_procedure"] for records in (found, wanted)]
+    assert procedures[0] == procedures[1] != []
+
+
+def test_what_evicted_connections_broke_is_summed_over_the_captures(fleet: Path, tmp_path: Path) -> None:
+    few = Options(max_connections=1, ended=0)
+    found = units([str(fleet / "web1"), str(fleet / "web2")])
+    assert not any(one.entry.problem for one in batch.batch(found, str(tmp_path / "set"), few, 1))
+    counts: list[dict[tuple[str, int], int]] = [{}, {}]
+    for sums, sessions in (
+        (counts[0], [open_saved_session(str(tmp_path / "set"))]),
+        (counts[1], [Session(one.paths, few) for one in found]),
+    ):
+        for session in sessions:
+            auditor = Auditor()
+            session.audit(auditor)
+            for place, tally in auditor.tallies.items():
+                if place.connection == EARLIER:
+                    key = place.rule, place.endpoint
+                    sums[key] = sums.get(key, 0) + tally.passed + tally.violated
+    assert counts[0] == counts[1] != {}
 
 
 def test_what_is_there_is_not_analysed_again_and_a_broken_file_costs_nothing(fleet: Path, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import dask
 import pytest
 from distributed import LocalCluster
 
-from playbook.commands import objects, run
+from playbook.commands import PROGRAM, objects, run
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.data_set import entries
 from rdmascope.captures.fleet.cluster import on_cluster
@@ -60,6 +62,23 @@ def test_nothing_is_lost_or_doubled_when_a_worker_is_killed(cluster: LocalCluste
     assert {row["host"]: row["calls"] for row in rows} == {f"host{number}": calls for number in range(COPIES)}
     again = run("batch", str(tmp_path / "fleet"), "-o", str(data_set), "--scheduler", cluster.scheduler_address)
     assert again.exit_code == 0 and f"{COPIES} captures, {COPIES} known, 0 not read" in again.stdout
+
+
+def test_nothing_is_lost_or_doubled_when_the_coordinator_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
+    calls = fleet(tmp_path / "fleet")
+    data_set = tmp_path / "set"
+    words = ["batch", str(tmp_path / "fleet"), "-o", str(data_set), "--scheduler", cluster.scheduler_address]
+    first = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL)
+    while not list(data_set.glob("manifest/*.json")):
+        assert first.poll() is None
+        time.sleep(0.01)
+    first.kill()
+    first.wait()
+    again = run(*words)
+    assert again.exit_code == 0 and f"{data_set}: {COPIES} captures, " in again.stdout
+    assert len(entries(str(data_set))) == COPIES
+    rows = objects("sql", str(data_set), "SELECT host, count(*) AS calls FROM rpcs GROUP BY host")
+    assert {row["host"]: row["calls"] for row in rows} == {f"host{number}": calls for number in range(COPIES)}
 
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
