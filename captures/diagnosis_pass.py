@@ -71,7 +71,7 @@ def facts_of(
     if auditor is not None and saved:
         session.audit(auditor)
     elif auditor is not None:
-        auditor.finish(session.analyzer.conversations)
+        auditor.finish_broken(session.analyzer.conversations)
     sessions = None
     if history is not None:
         history.finish()

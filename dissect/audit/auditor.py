@@ -223,6 +223,14 @@ class Auditor:
         self.connections.pop(number, None)
         return {place: self.tallies.pop(place) for place in self._places.pop(number, ())}
 
+    def finish_broken(self, conversations: Iterable[Conversation]) -> None:
+        """In place of ``finish``: keep the tallies of rules that were broken, and forget the others."""
+        for conversation in conversations:
+            broken = {place: tally for place, tally in self.close(conversation).items() if tally.violated}
+            if broken:
+                self.tallies.update(broken)
+                self.connections[conversation.connection.number] = conversation.connection
+
     def finish(self, conversations: Iterable[Conversation]) -> None:
         """The capture is over; ``conversations`` are all of it."""
         for listener in self._listeners.values():
