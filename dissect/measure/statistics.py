@@ -127,6 +127,8 @@ class Procedure:
 
     def weighted(self) -> tuple[Int64s, Int64s]:
         """Latencies in nanoseconds, and how many there are of each."""
+        if self._latency.binned:
+            self._latency.fold()
         return self._latency.weighted()
 
     def fold(self, exact: int) -> None:

@@ -13,18 +13,19 @@ import pytest
 from playbook import Capture, Wire, call, faults, frame_batch, nfs3, reply
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.shapes import read, write
+from rdmascope.captures.live.session import CREDIT_BINS
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.measure import statistics
-from rdmascope.dissect.measure.credits import CreditHistory, shared_bins
+from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.measure.live_window import LiveWindow
-from rdmascope.dissect.measure.statistics import Statistics
+from rdmascope.dissect.measure.statistics import EXACT, Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listeners
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 MINUTE = 60_000_000_000
+FEW_EXACT = 1000
 ENDED = 24
 OPTIONS = Options(outstanding=64, ended=ENDED)
 
@@ -74,7 +75,7 @@ class Everything:
         self.rpcs = 0
 
     def watch(self, conversation: Conversation) -> Listeners:
-        history = self.credits[conversation.connection.number] = CreditHistory(conversation, shared_bins(self.credits))
+        history = self.credits[conversation.connection.number] = CreditHistory(conversation, CREDIT_BINS)
         return Listeners(self.auditor.listener(conversation), history) if self.audit else Listeners(history)
 
     def take(self, rpcs: Sequence[Rpc]) -> None:
@@ -228,9 +229,9 @@ def one_connection(rpcs: int) -> tuple[FrameBatch, Iterator[FrameBatch]]:
 
 
 @pytest.mark.usefixtures("traced")
-def test_memory_does_not_grow_on_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "EXACT", 1000)
+def test_memory_does_not_grow_on_one_connection() -> None:
     everything = Everything()
+    everything.statistics = Statistics(exact=FEW_EXACT)
     opening, batches = one_connection(100)
     everything.feed(opening)
     settled(everything, batches, 30)
@@ -258,7 +259,7 @@ def test_hundreds_of_thousands_of_rpcs_leave_nothing_behind() -> None:
     assert not any((matching.waiting, *memory.segments, *memory.contested))
     procedure = everything.statistics.procedures()[0]
     assert procedure.calls > 190_000
-    assert len(procedure._latency.recent) < statistics.EXACT < procedure._latency.count
+    assert len(procedure._latency.recent) < EXACT < procedure._latency.count
     assert len(everything.credits[1].open[0]) <= OPTIONS.outstanding
 
 

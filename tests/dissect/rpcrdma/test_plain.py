@@ -19,8 +19,7 @@ from playbook.strategies import CAPTURE_FAULTS, WIRE_FAULTS, Conversation, conve
 from rdmascope.captures.formats.streams import Limits
 from rdmascope.captures.session import Session
 from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.measure import statistics
-from rdmascope.dissect.measure.statistics import Statistics
+from rdmascope.dissect.measure.statistics import EXACT, MAX_PROCEDURES, Statistics
 from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.matching import Matching
@@ -93,6 +92,10 @@ def matched(matching: Matching) -> dict[str, object]:
     }
 
 
+LIMITS = {"exact": EXACT, "max_procedures": MAX_PROCEDURES}
+"""Of the statistics."""
+
+
 def counted(sums: Statistics) -> dict[str, object]:
     """Everything that statistics say, and in which order."""
     return {
@@ -119,7 +122,7 @@ class Way:
         self.kept: list[RpcTable] = []
         self.plain = 0
         self.seen: list[object] = []
-        self.statistics = Statistics(3)
+        self.statistics = Statistics(3, **LIMITS)
         self.columns = columns
 
     def feed(self, batches: Iterable[FrameBatch]) -> Way:
@@ -186,8 +189,8 @@ def test_batches_of_any_size(frames: int, contents: bool) -> None:
 
 
 def test_statistics_whose_latencies_become_a_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "EXACT", 700)
-    monkeypatch.setattr(statistics, "MAX_PROCEDURES", 9)
+    monkeypatch.setitem(LIMITS, "exact", 700)
+    monkeypatch.setitem(LIMITS, "max_procedures", 9)
     compare([*sample_batches("meta-rxe", Limits(frames=1500))])
 
 
