@@ -9,7 +9,7 @@ from ..evidence import RDMASCOPE, Check, Record, command, equal, lines, marks, r
 from ..guests import Outcome
 
 SMOKE = ("rxe",)
-DEADLINE = 500
+DEADLINE = 900
 
 MISSING = ("damaged", "no reply", "no call")
 
