@@ -12,6 +12,7 @@ from rdmascope.captures import CaptureError
 from rdmascope.captures.worker import Jobs, Reply, Worker
 
 from .jobs import BrowsedCapture, TablePart, filling_jobs, looking_jobs
+from .noun_jobs import NOUN_JOBS
 
 if TYPE_CHECKING:
     from rdmascope.captures.browsed_tables import BrowsedTables
@@ -41,7 +42,7 @@ class BrowseFeed:
         self.tables: BrowsedTables
 
     def _jobs(self) -> Mapping[str, Jobs]:
-        return {"reading": filling_jobs(), "judging": filling_jobs(), "looking": looking_jobs()}
+        return {"reading": filling_jobs(), "judging": filling_jobs(), "looking": looking_jobs() | NOUN_JOBS}
 
     def open(self) -> BrowsedTables:
         """Load the database, and begin."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,6 @@ from rich.text import Text
 from rdmascope.captures.browsed_tables import LEFT_OUT
 from rdmascope.captures.ladder import steps_of
 from rdmascope.captures.session import Progress, Session
-from rdmascope.captures.worker import Jobs
 from rdmascope.dissect.diagnosis.statement import Statement
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -307,11 +306,11 @@ def exported(capture: BrowsedCapture, output: str, where: str) -> Iterator[str |
     yield output
 
 
-def filling_jobs() -> Jobs:
+def filling_jobs() -> dict[str, Callable[..., Iterator[Any]]]:
     """Those of a process that reads the capture from its beginning to its end."""
     return {"fill": fill, "diagnosis": diagnosed}
 
 
-def looking_jobs() -> Jobs:
+def looking_jobs() -> dict[str, Callable[..., Iterator[Any]]]:
     """Those of the process that answers what is chosen."""
     return {"rpc": LookedAt().details, "frame": frame_details, "write": written, "export": exported}

@@ -15,6 +15,7 @@ from rdmascope.captures.worker import Jobs, Reply
 from .feed import BrowseFeed
 from .jobs import BrowsedCapture, TablePart, filling_jobs, looking_jobs
 from .live_jobs import WatchedDevice, WatchStatus, watch
+from .noun_jobs import NOUN_JOBS
 
 if TYPE_CHECKING:
     from rdmascope.captures.browsed_tables import BrowsedTables
@@ -47,7 +48,7 @@ class LiveFeed(BrowseFeed):
         return {
             "watching": {"watch": lambda folder: watch(watched, folder, application)},
             "judging": filling_jobs(),
-            "looking": looking_jobs(),
+            "looking": looking_jobs() | NOUN_JOBS,
         }
 
     def _begin(self) -> None:

@@ -36,6 +36,8 @@ which on the time strip is always there."""
 SETTLED = 0.06
 """Seconds after which a cursor that does not move has chosen."""
 PANES = ("strip", "list", "tree", "ladder", "bytes", "diagnosis")
+LOOKED_FOR = {"packets": "frame", "connections": "connection", "files": "file"}
+"""List -> the job that looks closer at one of it; that of RPCs takes more."""
 BESIDE = ("ladder", "bytes", "diagnosis")
 """Panes of which one stands beside the tree."""
 
@@ -194,7 +196,12 @@ class PanesApp(App[None]):
         again = self._details is not None and self._details.number == details.number
         self._details = details
         if not again or details.noun != "rpcs":
-            self.chosen_tree.show(details.nodes)
+            row = self.listed.chosen
+            nodes = details.nodes
+            if details.noun in ("connections", "files") and row is not None:
+                whole_row = row_nodes(details.noun, row, self.first_time)
+                nodes = [*nodes, TreeNode(Text("its row", "bold"), whole_row)]
+            self.chosen_tree.show(nodes)
             self.bytes.show(details.bytes)
         empty = "packets are drawn of RPCs" if details.noun != "rpcs" else "reading the packets"
         self.ladder.show(details.ladder, empty)
@@ -203,26 +210,31 @@ class PanesApp(App[None]):
         """Show what has come since."""
         if self._stale:
             self._stale = False
-            self.reorder(keep=self.listed.cursor > 0)  # Who is at the top stays there.
+            self.reorder(grown=True)
 
     # What is listed
 
-    def reorder(self, keep: bool = False) -> None:
-        """Have the rows looked up, in their order, and the time strip."""
+    def reorder(self, keep: bool = False, grown: bool = False) -> None:
+        """Have the rows looked up, in their order, and the time strip.
+
+        ``keep``: the row with the cursor; ``grown``: the same, but who is at the top then stays there.
+        """
         noun = self.listed.noun
         name, down = self.sorts.get(noun, ("", False))
         column = LISTINGS[noun].sorts.get(name, "")
-        self._look_up(noun, self.narrowing, column, down, keep, self.strip.columns)
+        self._look_up(noun, self.narrowing, column, down, (keep, grown), self.strip.columns)
 
     @work(thread=True, exclusive=True, group="order")
-    def _look_up(self, noun: str, narrowing: Narrowing, sort: str, down: bool, keep: bool, columns: int) -> None:
+    def _look_up(
+        self, noun: str, narrowing: Narrowing, sort: str, down: bool, keep: tuple[bool, bool], columns: int
+    ) -> None:
         tables = self.tables.asked()
         try:
             total = tables.count(noun)
             ids = tables.order(noun, narrowing, sort, down)
             if get_current_worker().is_cancelled:
                 return
-            self.call_from_thread(self._take_order, noun, ids, total, keep)
+            self.call_from_thread(self._take_order, noun, ids, total, *keep)
             timeline = tables.timeline(narrowing, columns)
             if not get_current_worker().is_cancelled:
                 self.call_from_thread(self._take_timeline, timeline)
@@ -230,8 +242,9 @@ class PanesApp(App[None]):
             if not get_current_worker().is_cancelled:
                 self.call_from_thread(self._refused, " ".join(str(error).split()))
 
-    def _take_order(self, noun: str, ids: Int64s, total: int, keep: bool) -> None:
+    def _take_order(self, noun: str, ids: Int64s, total: int, keep: bool, grown: bool) -> None:
         self.total = total
+        keep = keep or (grown and self.listed.cursor > 0)  # A key may have moved it meanwhile.
         fresh = noun != self.listed.noun or not keep or not len(self.listed.ids)
         self.listed.show(noun, ids, keep)
         if self._goal is not None and self._goal[0] == noun:
@@ -306,7 +319,7 @@ class PanesApp(App[None]):
             self._wanted = self._details = None
             return
         number = row["frame"] if noun == "packets" else row.get("number") or 0
-        if self._wanted == (noun, number) and noun in ("rpcs", "packets") and self._details is not None:
+        if self._wanted == (noun, number) and noun != "findings" and self._details is not None:
             return
         self._wanted, self._details = (noun, number), None
         self.chosen_tree.border_title = f"{LISTINGS[noun].singular} {number or self.listed.cursor + 1}"
@@ -317,12 +330,11 @@ class PanesApp(App[None]):
     def _look_at(self, noun: str, row: dict[str, Any], number: int) -> None:
         """Have a process read more than the row says."""
         width = max(60, self.lower.size.width // (2 if self.size.width >= WIDE else 1) - 2)
-        empty = "reading" if noun in ("rpcs", "packets") else "packets are drawn of RPCs"
-        self.ladder.show((), empty)
+        self.ladder.show((), "reading" if noun in ("rpcs", "packets") else "packets are drawn of RPCs")
         if noun == "rpcs":
             self.feed.look("rpc", RpcPlace.of_row(row), [*map(RpcPlace.of_row, self.listed.around)], width, row["path"])
-        elif noun == "packets":
-            self.feed.look("frame", number, width)
+        elif noun in LOOKED_FOR:
+            self.feed.look(LOOKED_FOR[noun], number, width)
 
     def _mark_field(self) -> None:
         node = self.chosen_tree.node
