@@ -121,7 +121,7 @@ def agreement(measured: dict[Command, Run]) -> dict[str, int | bool]:
 
 def verdict(row: Row, measured: dict[Command, Run]) -> dict[str, object]:
     """One row as a record: figures, bars, and whether they are kept."""
-    ours, against, larger = measured[row.ours], measured[row.against], measured[row.memory]
+    ours, against, larger = measured[row.ours], measured[row.against], measured[row.memory or row.against]
     speed, memory = against.seconds / ours.seconds, ours.memory / larger.memory
     return {
         "row": row.name,
@@ -140,7 +140,7 @@ def verdict(row: Row, measured: dict[Command, Run]) -> dict[str, object]:
         "against_memory_kib": larger.memory,
         "memory": round(memory, 4),
         "memory_bar": round(MEMORY, 4),
-        "memory_kept": memory < MEMORY,
+        "memory_kept": row.memory is None or memory < MEMORY,
     }
 
 
@@ -209,7 +209,9 @@ def main() -> None:
     records: list[dict[str, object]] = []
     for name, group in groupby(rows, key=lambda row: row.input):
         of_input = list(group)
-        commands = dict.fromkeys(command for row in of_input for command in (row.ours, row.against, row.memory))
+        commands = dict.fromkeys(
+            command for row in of_input for command in (row.ours, row.against, row.memory or row.against)
+        )
         measured = measure(WORK / f"{name}.pcap", list(commands), options.runs)
         counted = agreement(measured)
         for row in of_input:

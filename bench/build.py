@@ -13,6 +13,8 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 
 import zstandard
@@ -58,6 +60,8 @@ class Input:
     """The repetitions follow each other in one connection."""
     first: int | None = None
     """Only so many packets of it, between those that connect and disconnect."""
+    beside: Input | None = None
+    """Each repetition comes from a client of its own, all at once; and so do those of this one."""
 
     @property
     def path(self) -> Path:
@@ -70,6 +74,7 @@ INPUTS = (
     Input("metadata", "meta-rxe", 21),
     Input("mount", "meta-rxe", 36, connection=0x12, mount=True),
     Input("short", "meta-rxe", 5000, connection=0x12, first=60),
+    Input("server", "meta-rxe", 250, connection=0x12, first=3000, beside=Input("", "rxe-nfs-all", 30)),
     *(Input(f"curve-{power}", "meta-rxe", -(-(10**power) // 25_863)) for power in (4, 5, 6, 7)),
 )
 
@@ -187,11 +192,16 @@ def _packet(old: Packet, opcode: int, flags: int, wish: int, psn: int, rest: byt
     length = 20 + 8 + BTH + len(rest) + 4
     struct.pack_into(">H", lower, 16, length)
     struct.pack_into(">H", lower, 38, length - 20)
+    return replace(old, lower=bytes(_with_checksum(lower)), bth=bth, rest=rest)
+
+
+def _with_checksum(lower: bytearray) -> bytearray:
+    """With the checksum of the IP header (RFC 791, 3.1)."""
     struct.pack_into(">H", lower, 24, 0)
     total = sum(struct.unpack_from(">10H", lower, 14))
     total = (total & 0xFFFF) + (total >> 16)
     struct.pack_into(">H", lower, 24, ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF)
-    return replace(old, lower=bytes(lower), bth=bth, rest=rest)
+    return lower
 
 
 def repeated(packet: Packet, number: int) -> tuple[bytes, bytes]:
@@ -300,26 +310,66 @@ def written(packet: Packet, covered: bytes, number: int, time: int) -> bytes:
     return struct.pack("<4I", seconds, micros, len(frame), len(frame)) + frame
 
 
-def make(one: Input) -> None:
-    """Write the input, under its name only when it is whole."""
+def from_clients(one: Input, numbers: range) -> Iterator[tuple[int, int, Packet]]:
+    """The repetitions of these numbers from a client each, in the order of time: time, number, packet."""
+    source = list(selected(one))
+    client = next(packet.lower[26:30] for packet in source if packet.qpn == 1)
+    lower = {
+        number: {old: _moved(old, client, number) for old in {packet.lower for packet in source}} for number in numbers
+    }
+    begun = source[0].time
+    for packet in source:  # The times of a sample ascend, and its clients begin within a microsecond of each other.
+        for number in numbers:
+            yield packet.time - begun + number, number, replace(packet, lower=lower[number][packet.lower])
+
+
+def _moved(lower: bytes, client: bytes, number: int) -> bytes:
+    """The headers with another address of the client."""
+    head = bytearray(lower)
+    for at in 26, 30:
+        if lower[at : at + 4] == client:
+            head[at : at + 4] = bytes((10, 78, *divmod(number, 256)))
+    return bytes(_with_checksum(head))
+
+
+def selected(one: Input) -> list[Packet]:
+    """The packets of the sample that are repeated."""
     source = list(packets(sample(one.sample)))
     if one.mtu:
         source = list(cut(source, one.mtu))
-    if one.connection is not None:
-        source = only(source, one.connection, one.first)
-    times = one.times
+    return source if one.connection is None else only(source, one.connection, one.first)
+
+
+def arranged(one: Input) -> Iterator[tuple[int, int, Packet]]:
+    """What the input consists of: microseconds, number of the repetition, packet."""
+    if one.beside is not None:
+        yield from merge(
+            from_clients(one, range(one.times)),
+            from_clients(one.beside, range(one.times, one.times + one.beside.times)),
+            key=itemgetter(0),
+        )
+        return
+    source, times = selected(one), one.times
     if one.mount:
         source, times = list(mounted(source, times)), 1
     span = source[-1].time - source[0].time + (1000 if one.first else 1_000_000)
-    lower = {packet.lower: masked(packet.lower) for packet in source}
-    prepared = [(packet, lower[packet.lower]) for packet in source]
+    for number in range(times):
+        for packet in source:
+            yield packet.time + number * span, number, packet
+
+
+def make(one: Input) -> None:
+    """Write the input, under its name only when it is whole."""
+    covered: dict[bytes, bytes] = {}
     WORK.mkdir(exist_ok=True)
     unfinished = one.path.with_suffix(".part")
     with unfinished.open("wb") as file:
         file.write(PCAP_HEADER)
-        for number in range(times):
-            for packet, covered in prepared:
-                file.write(written(packet, covered, number, packet.time + number * span))
+        for time, number, packet in arranged(one):
+            lower = packet.lower
+            if lower not in covered:
+                covered[lower] = masked(lower)
+            file.write(written(packet, covered[lower], number, time))
     unfinished.rename(one.path)
 
 

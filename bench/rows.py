@@ -26,8 +26,8 @@ class Row(NamedTuple):
     against: Command
     speed: float
     """How many times as fast as ``against`` it has to be."""
-    memory: Command
-    """The command that has to need more than three times the memory."""
+    memory: Command | None
+    """The command that has to need more than three times the memory; None for no bar."""
     usual: bool = True
     """Measured where no rows are named."""
 
@@ -41,6 +41,8 @@ ROWS = (
     Row("short-report", "short", REPORT, PROGRAMS, 3.0, PROGRAMS),
     Row("bulk-4096-report", "bulk-4096", REPORT, PROGRAMS, 4.5, PROGRAMS),
     Row("bulk-1024-report", "bulk-1024", REPORT, PROGRAMS, 4.5, PROGRAMS),
+    Row("server-report", "server", REPORT, PROGRAMS, 3.0, PROGRAMS),
+    Row("server-jobs", "server", (*REPORT, "--jobs", "2"), (*REPORT, "--jobs", "1"), 1.6, None),
     *(Row(f"curve-{power}", f"curve-{power}", REPORT, PROGRAMS, 0.0, PROGRAMS, usual=False) for power in (4, 5, 6, 7)),
 )
 """In the order in which they are measured; the curve, 10^4 to 10^7 frames, only where it is asked for by name."""

@@ -152,12 +152,16 @@ class CaptureFile:
         self._feed.at = position
         self._feed.release()
 
-    def batches(self, first: int | None = None) -> Iterator[FrameBatch]:
+    def batches(self, first: int | None = None, times: int = 1) -> Iterator[FrameBatch]:
         """The frames, once; raises CaptureError behind the last whole frame where the file is damaged.
 
-        ``first``: frames of the first batch, where first results are wanted soon; later ones become as large as usual.
+        ``first``: frames of the first batch, where first results are wanted soon; later ones become as large as usual,
+        or so many times as large.
         """
-        limits = self._limits if first is None else replace(self._limits, frames=first, max_frames=self._limits.frames)
+        limits = self._limits
+        if first is not None:
+            frames, size = times * limits.frames, times * limits.bytes
+            limits = replace(limits, frames=min(first, frames), max_frames=frames, bytes=size)
         if self._header is not None:
             batches = pcap.read_batches(self._feed, self._header, limits)
         elif self.format == "ERF":

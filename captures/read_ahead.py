@@ -11,6 +11,8 @@ from typing import BinaryIO, TypeVar
 
 Item = TypeVar("Item")
 
+FIRST_BATCH = 1 << 11
+"""Frames of the first batch: until it comes the other process has nothing to do."""
 _SET_PIPE_SIZE = 1031
 """fcntl's F_SETPIPE_SZ on Linux."""
 _PIPE_SIZE = 1 << 20

@@ -27,11 +27,12 @@ from rdmascope.dissect.transport.health import TransportHealth
 
 from .capture_points import OtherPoint
 from .database import Database
+from .decoded_ahead import Source
 from .errors import CaptureError
 from .places import Places
 from .saved_rpcs import SavedFieldReader, SavedPathLearner, saved_rpcs
 from .saved_tables import FILTER, open_saved, origin
-from .session import Made, Session, Source, short_names
+from .session import Made, Session, short_names
 
 Noun = TypeVar("Noun")
 

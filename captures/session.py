@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
-from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
+from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.measure.pnfs import DataServers
 from rdmascope.dissect.measure.selection import CaptureExtent, FrameRange
 from rdmascope.dissect.measure.tcp_mounts import TcpMounts
@@ -30,13 +29,14 @@ from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from rdmascope.dissect.units import plural
 
 from .capture_points import OtherPoint
+from .decoded_ahead import Source, decoded
 from .errors import CaptureError
 from .formats.streams import Limits
 from .merge import MergedCaptures, first_of, open_captures, ring_of
-from .open import CaptureFile, Follow
+from .open import Follow
 from .places import Places
-from .read_ahead import ahead, processors
 from .saved import refuse_tables
+from .uncollected import uncollected
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor
@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from rdmascope.dissect.records.packets import Packet
     from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 
-Made = TypeVar("Made", FrameBatch, DecodedFrames)
+    from .division.merged import DividedBatch
+    from .division.processes import Division
 
-Source = CaptureFile | MergedCaptures
+Made = TypeVar("Made", FrameBatch, DecodedFrames, "DecodedFrames | DividedBatch")
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One path, or several to be read as one capture; a directory stands for the captures in it, - for standard input."""
@@ -59,10 +60,6 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Progress = Callable[[int, int | None, int], None]
 """Is given bytes read, bytes in all (None: not known), and frames read, after every batch."""
 
-AHEAD_FROM = 256 << 20
-"""Bytes of a file from which on a second process is worth its memory."""
-FIRST_BATCH = 1 << 11
-"""Frames of the first batch: until it comes the other process has nothing to do."""
 CROWDED = 128
 """Frames for each new connection, below which a batch is crowded."""
 CROWDED_FRAMES = 1 << 13
@@ -101,8 +98,12 @@ class Session:
         limits: Limits | None = None,
         progress: Progress | None = None,
         frames_before: int = 0,
+        jobs: int | None = None,
     ) -> None:
-        """``frames_before``: of a capture of which only the last files are kept; its frames keep their numbers."""
+        """``frames_before``: of a capture of which only the last files are kept; its frames keep their numbers.
+
+        ``jobs``: processes that analyse RPCs, where the capture can be divided among them; None: as is usual.
+        """
         self.paths = (
             (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
         )
@@ -110,10 +111,12 @@ class Session:
         self.follow = follow
         self.passed_over: list[str] = []
         self.other_points: list[OtherPoint] = []
-        self.analyzer = Analyzer(options)
+        self.jobs = jobs
+        self.analyzer = _analyzer(options, jobs)
         self.data_servers = DataServers()
-        tcp_mounts = TcpMounts(self.analyzer.addresses)
-        self.analyzer.on_tcp, self.mounts = tcp_mounts.feed, tcp_mounts.roots
+        self._tcp_mounts = TcpMounts(self.analyzer.addresses)
+        self.analyzer.on_tcp, self.mounts = self._tcp_mounts.feed, self._tcp_mounts.roots
+        self._division: Division | None = None
         self.damage: CaptureError | None = None
         self._places: Places | None = None
         self._files: list[str] = []
@@ -136,7 +139,22 @@ class Session:
 
     def decoded(self) -> Iterator[DecodedFrames]:
         """The same, decoded."""
-        return self._read(lambda capture: decoded(capture, self.analyzer.decoder, self._divided))
+        return self._read(self._decoded)
+
+    def _decoded(self, capture: Source) -> Iterator[DecodedFrames]:
+        return decoded(capture, self.analyzer.decoder, self._divided, self.jobs)
+
+    def _shared(self, capture: Source) -> Iterator[DecodedFrames | DividedBatch]:
+        """The same, or what workers made of them; where something listens to conversations, it is here."""
+        jobs = self.jobs or 1
+        if jobs < 2 or isinstance(capture, MergedCaptures) or capture.mapped is None or self.analyzer.listener:
+            return self._decoded(capture)
+        from .division.merged import MergedAnalyzer
+        from .division.processes import Division
+
+        assert isinstance(self.analyzer, MergedAnalyzer)
+        self._division = Division(capture, capture.mapped, self.analyzer, self._tcp_mounts, jobs)
+        return self._division.batches()
 
     def _divided(self, batches: Iterable[FrameBatch]) -> Iterator[FrameBatch]:
         """The batches, in smaller parts where they are crowded: what analysing one takes grows with its connections."""
@@ -163,9 +181,16 @@ class Session:
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
     ) -> Iterator[RpcTable]:
         """The same, a table for each batch; ``chunk_rows``: RPCs with many chunks need not be objects."""
-        for batch in self.decoded():
+        try:
+            yield from self._tables(on_eviction, chunk_rows)
+        finally:
+            if self._division is not None:
+                self._division.close()
+
+    def _tables(self, on_eviction: Callable[[list[Conversation]], None] | None, chunk_rows: bool) -> Iterator[RpcTable]:
+        for batch in self._read(self._shared):
             with uncollected():
-                table = self.analyzer.feed_table(batch)
+                table = self._analysed(batch)
                 self.data_servers.learn(table, self._conversations)
             del batch
             yield table if chunk_rows else table.with_few_chunks()
@@ -174,10 +199,17 @@ class Session:
                 if on_eviction is not None:
                     on_eviction(gone)
                 gc.collect()
-        table = RpcTable(self.analyzer.finish())
+        division = self._division
+        table = RpcTable(self.analyzer.finish()) if division is None else division.finish()
         self.data_servers.learn(table, self._conversations)
         self.data_servers.mark(self.analyzer.conversations)
         yield table
+
+    def _analysed(self, batch: DecodedFrames | DividedBatch) -> RpcTable:
+        if isinstance(batch, DecodedFrames):
+            return self.analyzer.feed_table(batch)
+        assert self._division is not None
+        return self._division.put_together(batch)
 
     def _conversations(self) -> list[Conversation]:
         return self.analyzer.conversations
@@ -420,6 +452,15 @@ class Session:
         return passed_over + [str(point) for point in self.other_points] + incomplete
 
 
+def _analyzer(options: Options | None, jobs: int | None) -> Analyzer:
+    if jobs is None or jobs < 2:
+        return Analyzer(options)
+    # Only here: every report would wait for it.
+    from .division.merged import MergedAnalyzer
+
+    return MergedAnalyzer(options)
+
+
 def _stays(path: str) -> bool:
     """It can be read again."""
     return path != "-" and (os.path.isfile(path) or os.path.isdir(path))
@@ -429,57 +470,6 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
     """Names of files without their directories, where that tells them apart."""
     names = {path: os.path.basename(path) for path in paths}
     return names if len(set(names.values())) == len(names) else {path: path for path in paths}
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without looking for garbage: the nouns hold no cycles, and looking for some takes longer than all decoding."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-def decoded(
-    capture: Source, decoder: FrameDecoder, divided: Callable[[Iterable[FrameBatch]], Iterable[FrameBatch]]
-) -> Iterator[DecodedFrames]:
-    """The batches of a capture, decoded; of a large file by a process of its own, while this one uses them.
-
-    ``divided`` may make more batches of them, where they are decoded here.
-    """
-    if not isinstance(capture, MergedCaptures) and capture.mapped is not None:
-        data = capture.mapped
-        if len(data) >= AHEAD_FROM and processors() > 1:
-            return _received(capture, data, decoder, ahead(lambda: _sent(capture, decoder)))
-    return map(decoder.take, divided(filter(len, capture.batches())))
-
-
-Parcel = tuple[int, DecodedFrames, tuple[int, list[bytes]]]
-"""Position in the file; a batch without the bytes, which both processes have; new addresses, and from which on."""
-
-
-def _sent(capture: CaptureFile, decoder: FrameDecoder) -> Iterator[Parcel]:
-    for batch in filter(len, capture.batches(FIRST_BATCH)):
-        known = len(decoder.addresses)
-        one = decoder.take(batch).within(batch.data[:0])
-        yield capture.position, one, (known, decoder.addresses.since(known))
-        del batch, one
-
-
-def _received(
-    capture: CaptureFile, data: Bytes, decoder: FrameDecoder, parcels: Iterator[Parcel]
-) -> Iterator[DecodedFrames]:
-    try:
-        for position, one, addresses in parcels:
-            decoder.addresses.learn(*addresses)
-            capture.passed(position)
-            yield one.within(data)
-            del one
-    except ChildProcessError as error:
-        raise CaptureError(f"{capture.path}: at byte {capture.position}: {error}") from None
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rdmascope.captures import CaptureError, Follow
+from rdmascope.captures.decoded_ahead import Source
 from rdmascope.captures.saved import holds_tables
-from rdmascope.captures.session import Made, Paths, Session, Source
+from rdmascope.captures.session import Made, Paths, Session
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count
 
@@ -22,6 +23,8 @@ from .terminal import complain, meter
 
 if TYPE_CHECKING:
     from rdmascope.captures.live.session import Ending
+
+MAX_JOBS = 256
 
 
 def recognition_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,6 +44,14 @@ def recognition_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help=f"Another service port of RPC-over-RDMA besides {NFS_RDMA_PORT}; may be repeated.",
     )(command)
 
+
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(1, MAX_JOBS),
+    metavar="N",
+    help="Processes that analyse connections, divided among them by pairs of hosts; the results are those of one.",
+)
+"""How many processes read one file: docs/jobs.md."""
 
 file_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True)
 """Paths of captures or of directories of captures, all of them one capture in the order of time; or - for standard
@@ -118,11 +129,12 @@ def opened(
     icrc: bool = False,
     streaming: bool = False,
     follow: Follow | None = None,
+    jobs: int | None = None,
 ) -> Session:
     """A pass over captures, or over saved tables where ``paths`` is one such; see ``Reading``."""
     if not any(map(holds_tables, paths)):
         options = replace(analyzer_options(ports, force, contents), icrc=icrc)
-        return Reading(paths, options, streaming=streaming, follow=follow)
+        return Reading(paths, options, streaming=streaming, follow=follow, jobs=jobs)
     from rdmascope.captures.data_set_session import open_saved_session
 
     if len(paths) > 1:
@@ -155,9 +167,10 @@ class Reading(Session):
         options: Options | None = None,
         streaming: bool = False,
         follow: Follow | None = None,
+        jobs: int | None = None,
     ) -> None:
         """``streaming``: the command prints while it reads."""
-        super().__init__(paths, options, follow=follow)
+        super().__init__(paths, options, follow=follow, jobs=jobs)
         self._streaming = streaming
 
     def _read(self, line: Callable[[Source], Iterator[Made]]) -> Iterator[Made]:

@@ -12,6 +12,8 @@ from types import ModuleType
 import pytest
 
 import rdmascope
+from rdmascope.captures.session import Session
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 BENCH = Path(__file__).parents[1] / "bench"
 USED = 60
@@ -55,6 +57,34 @@ def test_short_connections_are_many(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(build, "WORK", tmp_path)
     connections, rpcs = made(build, "short", 12)
     assert connections == 12 and rpcs % 12 == 0
+
+
+def test_clients_of_a_server_have_addresses_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    build = module(monkeypatch, "build")
+    monkeypatch.setattr(build, "WORK", tmp_path)
+    server = next(one for one in build.INPUTS if one.name == "server")
+    few = replace(server, times=5, first=USED, beside=replace(server.beside, times=2))
+    build.make(few)
+    session = rdmascope.read(few.path, icrc=True).session()
+    rpcs = [record(rpc) for rpc in session.rpcs()]
+    connections = session.analyzer.connections
+    assert len({one.endpoints[0].address for one in connections}) == 7
+    assert {one.endpoints[1].address for one in connections} == {"10.77.0.1"}
+    # Divided among workers: what two hosts say to each other goes to one of them.
+    for workers in 2, 4:
+        divided = Session(few.path, session.analyzer.options, jobs=workers)
+        assert [record(rpc) for rpc in divided.rpcs()] == rpcs
+        found = divided.analyzer.connections
+        assert [(one.number, one.endpoints) for one in found] == [(one.number, one.endpoints) for one in connections]
+        assert [divided.analyzer.health(one.number) for one in found] == [
+            session.analyzer.health(one.number) for one in connections
+        ]
+
+
+def record(rpc: Rpc) -> tuple[object, ...]:
+    """What tells an RPC from all others, and its place."""
+    ends = rpc.connection.endpoints
+    return rpc.number, rpc.connection.number, str(ends[0]), rpc.xid, rpc.name, rpc.state, rpc.latency, rpc.notes
 
 
 def test_every_row_has_an_input_that_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from rdmascope.dissect.records.files import file_record
 from rdmascope.dissect.records.schema import Record, schema
 
 from ..options import filter_options
-from ..reading import behind, file_argument, opened, recognition_options
+from ..reading import behind, file_argument, jobs_option, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views import files as views
 from ..views.filtered import filter_line
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('file')} object a line.")
 @filter_options
 @recognition_options
+@jobs_option
 def command(
     files: tuple[str, ...],
     everything: bool,
@@ -49,6 +50,7 @@ def command(
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    jobs: int | None,
     condition: Condition | None,
 ) -> None:
     """The files that NFS calls used, and the contents that were transferred.
@@ -104,7 +106,7 @@ def command(
         raise click.UsageError("--force goes with --extract", click.get_current_context())
     if condition is not None:
         files = tuple(path for file in files for path in behind(file, "what single RPCs did with files"))
-    reading = opened(files, ports, force)
+    reading = opened(files, ports, force, jobs=jobs)
     extracts: dict[int, Record] = {}
     passes = None if condition is None else lambda table: condition.mask(table, reading)
     if directory is None:

@@ -19,7 +19,7 @@ from rdmascope.dissect.units import plural, size
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import Parsed, filter_options
-from ..reading import Reading, analyzer_options, follow_options, following, opened, recognition_options
+from ..reading import Reading, analyzer_options, follow_options, following, jobs_option, opened, recognition_options
 from ..terminal import complain, console, paged, print_json, say, show
 from .report_output import Read, print_page, print_records
 
@@ -97,6 +97,7 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", parse_service_leve
 @filter_options
 @follow_options
 @recognition_options
+@jobs_option
 def command(
     files: tuple[str, ...],
     top: int,
@@ -114,6 +115,7 @@ def command(
     audit: bool,
     ports: tuple[int, ...],
     force: str | None,
+    jobs: int | None,
     follow: bool,
     idle: float | None,
     condition: Condition | None,
@@ -225,7 +227,11 @@ def command(
             click.echo()
         try:
             reading = opened(
-                (source,) if isinstance(source, str) else source, ports, force, follow=following(follow, idle)
+                (source,) if isinstance(source, str) else source,
+                ports,
+                force,
+                follow=following(follow, idle),
+                jobs=jobs,
             )
             if by or over_time or levels:
                 from rdmascope.captures.questions import Questions

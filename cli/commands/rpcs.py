@@ -23,7 +23,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from ..options import XID, filter_options
 from ..plain import harmless_line
-from ..reading import file_argument, follow_options, following, opened, recognition_options
+from ..reading import file_argument, follow_options, following, jobs_option, opened, recognition_options
 from ..terminal import console, json_line, json_value, print_page
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ SORT_KEYS: dict[str, Callable[[Rpc], Any]] = {
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('rpc')} object a line.")
 @follow_options
 @recognition_options
+@jobs_option
 def command(
     files: tuple[str, ...],
     xids: tuple[int, ...],
@@ -68,6 +69,7 @@ def command(
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    jobs: int | None,
     follow: bool,
     idle: float | None,
     condition: Condition | None,
@@ -108,7 +110,7 @@ def command(
       /export/r1m        10542000  262144
       ...
     """
-    reading = opened(files, ports, force, streaming=sort is None, follow=following(follow, idle))
+    reading = opened(files, ports, force, streaming=sort is None, follow=following(follow, idle), jobs=jobs)
     found: set[int] = set()
 
     def impossible() -> str:

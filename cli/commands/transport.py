@@ -15,7 +15,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import plural
 
 from ..options import connection_filter_options
-from ..reading import file_argument, opened, recognition_options
+from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views.filtered import filter_field, filter_line
 
@@ -37,6 +37,7 @@ MAX_PAID = 1000
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('transport')} object per connection.")
 @connection_filter_options
 @recognition_options
+@jobs_option
 def command(
     files: tuple[str, ...],
     connections: tuple[int, ...],
@@ -45,6 +46,7 @@ def command(
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    jobs: int | None,
     condition: Condition | None,
 ) -> None:
     """Health of the transport: losses, retransmissions, congestion, and the RPCs they delayed.
@@ -87,7 +89,8 @@ def command(
     """
     from ..views import transport as views
 
-    reading = opened(files, ports, force, contents=condition is not None and condition.needs_contents, icrc=icrc)
+    contents = condition is not None and condition.needs_contents
+    reading = opened(files, ports, force, contents=contents, icrc=icrc, jobs=jobs)
     paid: dict[int, list[tuple[int, int, Paid]]] = {}
     with_rpcs: set[int] = set()
     for table in reading.tables():

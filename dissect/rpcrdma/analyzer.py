@@ -26,7 +26,7 @@ from .listeners import ColumnListener, Listener
 from .matching import LINGER, MAX_OUTSTANDING, Matching
 from .pairing_evidence import RPC_SENDS
 from .plain import PlainWay
-from .plain_batch import Event, Link, PlainBatch
+from .plain_batch import LATE, Event, Link, PlainBatch
 from .rpc_table import RpcTable
 from .rpcs import Rpc
 
@@ -151,8 +151,8 @@ class Analyzer:
     def unplaced(self) -> dict[int, int]:
         """Connection number -> RDMA Reads and Writes that no captured call advertised memory for."""
         return {
-            dispatcher.conversation.connection.number: dispatcher.matching.unplaced_count
-            for dispatcher in self._dispatchers.values()
+            number: dispatcher.matching.unplaced_count
+            for number, dispatcher in sorted(self._dispatchers.items())
             if dispatcher.matching.unplaced_count
         }
 
@@ -196,7 +196,7 @@ class Analyzer:
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
         runs: list[LinkRun] | None = [] if self.options.columns and self._plain.wanted() else None
-        events: list[Event] = [*self._observer.feed(packets, runs)] if len(packets) else []
+        events: list[Event] = [*self._observer.feed(packets, runs)]
         if decoded.tcp:
             if self.on_tcp is not None:
                 self.on_tcp(batch, decoded.tcp)
@@ -209,8 +209,9 @@ class Analyzer:
         else:
             self._take(events)
         frame = int(batch.rows["number"][-1])
-        for dispatcher in self._dispatchers.values():
+        for number, dispatcher in sorted(self._dispatchers.items()):
             if dispatcher.matching.waiting:
+                self._numbers.place = LATE + number
                 dispatcher.matching.settle(self._now, frame, self._open_since(dispatcher))
         return RpcTable.joined(self._collect(plain), self._evict())
 
@@ -296,14 +297,17 @@ class Analyzer:
         """The input is over: give the rest."""
         events: list[Event] = [*self._observer.finish(), *(self._iwarp.finish() if self._iwarp else ())]
         self._take(sorted(events, key=itemgetter(0)))
-        for dispatcher in self._dispatchers.values():
+        for number, dispatcher in sorted(self._dispatchers.items()):
+            self._numbers.place = LATE + number
             dispatcher.finish()
         return [*self._collect()]
 
     def _take(self, events: Sequence[Event]) -> None:
         self._count_iwarp()
         before = None
-        for _, link, operation in events:
+        numbers = self._numbers
+        for place, link, operation in events:
+            numbers.place = place
             if link is not before:
                 before, take = link, self._dispatcher(link).take
             take(operation)

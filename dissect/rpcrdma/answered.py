@@ -20,6 +20,8 @@ class RpcNumbers:
 
     def __init__(self) -> None:
         self.last = 0
+        self.place = 0
+        """Of what happens now, in the order of events."""
 
     def __iter__(self) -> Iterator[int]:
         return self

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -44,7 +46,7 @@ class PlainChunks:
     """Of each segment the length that the reply returns; -1 where it returns none."""
     used: Int64s
     """Of each segment the first of its ``operations``, and one more: where the last ones end."""
-    operations: list[Operation]
+    operations: Sequence[Operation]
     advertised: Int64s
     """Of each RPC the bytes of the three kinds of chunks, (n, 3)."""
     transferred: Int64s
@@ -79,6 +81,24 @@ class PlainChunks:
             ),
         )  # fmt: skip
 
+    @staticmethod
+    def joined(parts: Sequence[PlainChunks]) -> PlainChunks:
+        """Those of several, which are counted through."""
+        segments = np.cumsum([0, *(len(one.segments) for one in parts)])
+        operations = np.cumsum([0, *(len(one.operations) for one in parts)])
+        last = parts[-1]
+        return PlainChunks(
+            _through([one.firsts for one in parts], segments, last.firsts),
+            np.concatenate([one.segments for one in parts]),
+            np.concatenate([one.returned for one in parts]),
+            _through([one.used for one in parts], operations, last.used),
+            _Joined([one.operations for one in parts], operations),
+            *(
+                np.concatenate([getattr(one, name) for one in parts])
+                for name in ("advertised", "transferred", "reads", "writes", "retransmissions", "results")
+            ),
+        )
+
     def long_replies(self, rpcs: Int64s) -> list[LongReply]:
         """Of RPCs that have nothing else."""
         segments = self.firsts[rpcs]
@@ -107,7 +127,8 @@ class PlainChunks:
             strict=True,
         ):
             segment = Segment(handle, length, offset & _MAX_OFFSET)
-            uses[list_].append(SegmentUse(segment, returned if returned >= 0 else None, self.operations[start:end]))
+            operations = [*self.operations[start:end]]
+            uses[list_].append(SegmentUse(segment, returned if returned >= 0 else None, operations))
         call, reply = rpc.call.header, rpc.reply.header
         given = [tuple([use.advertised for use in one]) for one in uses]
         back = [
@@ -129,6 +150,35 @@ class PlainChunks:
             for kind, one in zip(_KINDS, uses, strict=True)
             if one
         ]
+
+
+class _Joined(Sequence[Operation]):
+    """The Operations of several, one behind the other, as they are asked for."""
+
+    def __init__(self, parts: list[Sequence[Operation]], firsts: Int64s) -> None:
+        self._parts = parts
+        self._firsts: list[int] = firsts.tolist()
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> Operation: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Operation]: ...
+
+    def __getitem__(self, index: int | slice) -> Operation | list[Operation]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(len(self))[index]]
+        part = bisect_right(self._firsts, index) - 1
+        return self._parts[part][index - self._firsts[part]]
+
+
+def _through(bounds: Sequence[Int64s], offsets: Int64s, last: Int64s) -> Int64s:
+    """The bounds of several that are counted through, each with one more, which only the last of them keeps."""
+    moved = [one[:-1] + offset for one, offset in zip(bounds, offsets[:-1].tolist(), strict=True)]
+    return np.concatenate([*moved, last[-1:] + offsets[-2]])
 
 
 def ranges(bounds: Int64s, chosen: Int64s) -> tuple[Int64s, Int64s]:

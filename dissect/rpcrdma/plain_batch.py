@@ -103,6 +103,7 @@ class PlainBatch:
         listened, before = self._listened, None
         for place, link, operation in events:
             if link is not before:
+                numbers.place = place
                 before, taker = link, dispatcher(link)
                 directions = self._beside.get(taker.conversation.connection.number, ())
             if operation.kind is not SEND and not listened:
@@ -115,6 +116,7 @@ class PlainBatch:
             ahead = bisect_right(calls, place, called)
             numbers.last += ahead - called
             called = ahead
+            numbers.place = place
             for direction in advanced:
                 direction.advance(place)
             taker.take(operation)

@@ -252,6 +252,11 @@ class RpcTable(Sequence[Rpc]):
         return RpcTable([*compress(self.objects, kept.tolist())], plain, places, self.names)
 
     @property
+    def origin(self) -> PlainRpcs | None:
+        """What the plain rows are of; None where there are none."""
+        return self._from
+
+    @property
     def rows(self) -> Rows:
         """RPC rows of all."""
         if self._rows is None:

@@ -164,12 +164,18 @@ class Connection:
         return all(end.private_data_frame for end in self.endpoints)
 
 
+BY_CM, BY_PAIRING, BY_ONE_DIRECTION, BY_TCP = range(4)
+"""How connections become known, in the order of a batch."""
+
+
 class Registry:
     """Numbers the connections of all transports."""
 
     def __init__(self, connections: list[Connection]) -> None:
         """``connections``: where they are put."""
         self.connections = connections
+        self.place = 0, 0
+        """What makes a connection known, as it is ordered in a batch: BY_CM and so on, and a frame."""
         self._last = 0
 
     def add(self, connection: Connection) -> None:

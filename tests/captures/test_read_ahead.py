@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
-from rdmascope.captures import CaptureError, session
+from rdmascope.captures import CaptureError, decoded_ahead
 from rdmascope.captures.read_ahead import ahead
 from rdmascope.cli.main import main
 
@@ -101,10 +101,10 @@ def reported(path: Path, *arguments: str) -> Result:
 @pytest.fixture
 def reads_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small file and machine are.  Were it this process that reads, it would get nothing."""
-    here, sent = os.getpid(), session._sent
-    monkeypatch.setattr(session, "AHEAD_FROM", 0)
-    monkeypatch.setattr(session, "processors", lambda: 2)
-    monkeypatch.setattr(session, "_sent", lambda *who: iter(()) if os.getpid() == here else sent(*who))
+    here, sent = os.getpid(), decoded_ahead._sent
+    monkeypatch.setattr(decoded_ahead, "AHEAD_FROM", 0)
+    monkeypatch.setattr(decoded_ahead, "processors", lambda: 2)
+    monkeypatch.setattr(decoded_ahead, "_sent", lambda *who: iter(()) if os.getpid() == here else sent(*who))
 
 
 def plain(sample: str) -> bytes:

@@ -15,7 +15,7 @@ from ...layers.iwarp_codes import REQUEST_KEY
 from ...link.addresses import AddressTable
 from ...link.tcp import ACK, SYN, locate_tcp
 from ...serial import TCP_SEQUENCE
-from ..connection import Registry
+from ..connection import BY_TCP, Registry
 from ..operations import Operation
 from .decoding import Fpdus
 from .mpa import is_mpa
@@ -235,6 +235,7 @@ class IwarpObserver:
                 del self.open[key]
             return []
         if not connection.number:
+            self.registry.place = BY_TCP, 0
             self.registry.add(connection)
             self.connections[connection.number] = tcp
             self.trials.discard(key)

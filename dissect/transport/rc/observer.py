@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ...layers import opcodes
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
 from ...link.packets import PacketBatch, is_management
-from ..connection import Connection, Endpoint, Registry
+from ..connection import BY_CM, BY_ONE_DIRECTION, BY_PAIRING, Connection, Endpoint, Registry
 from ..operations import Operation
 from ..send_runs import SendRun
 from .bindings import Binding, Bindings
@@ -134,8 +134,8 @@ class RcObserver:
     def finish(self) -> list[Event]:
         """The capture is over."""
         events = self._pair(last_chance=True)
-        for key in list(self.unpaired.flows):
-            events += self._one_direction(key)
+        for flow in sorted(self.unpaired.flows.values(), key=attrgetter("first_frame")):
+            events += self._one_direction(flow.key)
         for link in self.links.values():
             events += [(order, link, operation) for order, operation in link.finish()]
         events.sort(key=itemgetter(0))
@@ -169,6 +169,7 @@ class RcObserver:
         start = int(row["payload"])
         message = read_cm(batch.data, start, start + int(row["captured"]), TELLING)
         event = self.management.take(message, row) if message is not None else None
+        self.registry.place = BY_CM, int(row["frame"])
         if isinstance(event, Established):
             self._established(event, batch.rows, index)
         elif isinstance(event, Refused):
@@ -243,10 +244,12 @@ class RcObserver:
 
     def _pair(self, last_chance: bool) -> list[Event]:
         """Pair what can be paired."""
-        return [event for found in self.unpaired.pairs(last_chance) for event in self._inferred(found)]
+        pairs = self.unpaired.pairs(last_chance)
+        return [event for found in sorted(pairs, key=_began) for event in self._inferred(found)]
 
     def _inferred(self, found: Pair) -> list[Event]:
         active, passive = found.active, found.passive
+        self.registry.place = BY_PAIRING, _began(found)
         to_passive = flow_key(active.source, active.destination, active.dest_qp)
         to_active = flow_key(passive.source, passive.destination, passive.dest_qp)
         known = self.management.half_known.pop(to_active, None), self.management.half_known.pop(to_passive, None)
@@ -292,6 +295,7 @@ class RcObserver:
         """Only one direction was captured."""
         flow = self.unpaired.release(key)
         assert flow is not None
+        self.registry.place = BY_ONE_DIRECTION, flow.first_frame
         near, far = self.addresses.name(flow.source), self.addresses.name(flow.destination)
         known = self.management.half_known.pop(key, None)
         end = known[0] if known else Endpoint(far, flow.dest_qp)
@@ -307,6 +311,11 @@ class RcObserver:
         )
         link = self._link(connection, known[2] if known else None)
         return self._replay(link, flow if from_active else None, None if from_active else flow)
+
+
+def _began(pair: Pair) -> int:
+    """The first frame of either flow."""
+    return min(pair.active.first_frame, pair.passive.first_frame)
 
 
 def _since(request: ConnectionRequest, rows: Rows) -> Rows:

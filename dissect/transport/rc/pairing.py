@@ -102,6 +102,10 @@ class Flow:
     _arrays: tuple[Int64s, Int64s, Int64s] | None = None
 
     @property
+    def first_frame(self) -> int:
+        return int(self.pieces[0][1]["frame"][0])
+
+    @property
     def last_time(self) -> int:
         """Nanoseconds."""
         return int(self.pieces[-1][1]["time"][-1])

@@ -1,0 +1,1 @@
+"""One capture among several processes: dealt out by pairs of hosts, analysed in shares, put together again."""

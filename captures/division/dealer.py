@@ -1,0 +1,77 @@
+"""Deals out what was decoded: all that two hosts say to each other goes to one worker.
+
+A connection, its CM exchange, and the flows among which its partner is looked for are of one pair of hosts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rdmascope.dissect.arrays import Int64s, Rows, take
+from rdmascope.dissect.link.frame_decoder import DecodedFrames
+from rdmascope.dissect.link.packets import IcrcCheck
+
+
+class Dealer:
+    """Which worker has which pair of hosts.  TCP, whose connections iWARP looks for, goes to the first."""
+
+    def __init__(self, workers: int) -> None:
+        self._owners: dict[int, int] = {}
+        """By both address ids."""
+        self._dealt = [0] * workers
+        """Packets of each worker so far."""
+
+    def deal(self, decoded: DecodedFrames) -> list[DecodedFrames]:
+        """A batch for each worker; its frames are those that tell the number and the times of all."""
+        packets = decoded.packets
+        rows, icrc = packets.rows, packets.icrc
+        worker = self._worker(rows)
+        self._dealt[0] += sum(map(len, decoded.tcp))
+        frames = decoded.batch.rows
+        times = frames["time"]
+        telling = np.unique([int(times.argmin()), int(times.argmax()), len(frames) - 1])
+        few = replace(decoded.batch, rows=take(frames, telling), comments={})
+        dealt: list[DecodedFrames] = []
+        for number in range(len(self._dealt)):
+            mine = (worker == number).nonzero()[0]
+            share = replace(
+                packets,
+                rows=take(rows, mine),
+                skipped=packets.skipped if not number else {},
+                frames=None,
+                icrc=IcrcCheck(icrc.verified, _among(icrc.wrong, mine), _among(icrc.damaged, mine)),
+            )
+            if decoded.tcp and not number:
+                dealt.append(DecodedFrames(replace(decoded.batch, comments={}), share, decoded.tcp))
+            else:
+                dealt.append(DecodedFrames(few, share, []))
+        return dealt
+
+    def _worker(self, rows: Rows) -> Int64s:
+        source, destination = rows["source"].astype(np.int64), rows["destination"].astype(np.int64)
+        pairs = np.minimum(source, destination) << 32 | np.maximum(source, destination)
+        distinct, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+        owners = np.zeros(len(distinct), np.int64)
+        new: list[tuple[int, int, int]] = []
+        for index, (pair, count) in enumerate(zip(distinct.tolist(), counts.tolist(), strict=True)):
+            owner = self._owners.get(pair)
+            if owner is None:
+                new.append((-count, index, pair))
+                continue
+            owners[index] = owner
+            self._dealt[owner] += count
+        for count, index, pair in sorted(new):
+            owner = self._owners[pair] = owners[index] = self._dealt.index(min(self._dealt))
+            self._dealt[owner] -= count
+        found: Int64s = owners[which]
+        return found
+
+
+def _among(indices: Int64s, mine: Int64s) -> Int64s:
+    """Those indices of rows that are ``mine``, counted among these."""
+    if not len(indices):
+        return indices
+    found: Int64s = mine.searchsorted(indices[np.isin(indices, mine)])
+    return found

@@ -1,0 +1,258 @@
+"""What a worker makes of its share: RPCs batch by batch, and what tells their places among those of the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from rdmascope.dissect.arrays import Int64s, Rows, take
+from rdmascope.dissect.link.frame_decoder import DecodedFrames
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
+from rdmascope.dissect.rpcrdma.answered import RpcNumbers
+from rdmascope.dissect.rpcrdma.chunk_columns import PlainChunks
+from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.dispatch import Undecoded
+from rdmascope.dissect.rpcrdma.eviction import Evicted
+from rdmascope.dissect.rpcrdma.listeners import Listener
+from rdmascope.dissect.rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcTable
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.transport.connection import Connection, Registry
+from rdmascope.dissect.transport.health import TransportHealth
+from rdmascope.dissect.transport.send_runs import SendRun
+
+from .operations import OperationColumns
+
+State = dict[str, Any]
+"""Field -> value of a dataclass."""
+
+
+def state_of(noun: Connection | Conversation) -> State:
+    """All of it but the connection that a conversation is on."""
+    return {one.name: getattr(noun, one.name) for one in fields(noun) if one.name != "connection"}
+
+
+@dataclass(slots=True)
+class PlainShare:
+    """The plain RPCs of a worker in one batch."""
+
+    rows: Rows
+    """RPC rows; a Send's run is that of its sender."""
+    sends: tuple[Rows, Rows]
+    """PACKET rows of the Sends, by sender."""
+    chunks: PlainChunks | None
+    dropped: bool
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Of one batch.  Connections and RPCs have the numbers that the worker gave them."""
+
+    found: list[tuple[tuple[int, int], State, State]]
+    """New connections in the order of their numbers: what made them known, see ``Registry.place``; connection and
+    conversation."""
+    changed: list[tuple[int, State]] = field(default_factory=list)
+    """Conversations that have RPCs in the batch and are not as before."""
+    drawn: tuple[Int64s, Int64s] = field(default_factory=lambda: (_none(), _none()))
+    """Numbers of RPCs that are not plain, and where in the order of events they got them."""
+    ended: Int64s = field(default_factory=lambda: _none())
+    """Where in the order of events ``objects`` ended."""
+    objects: list[Rpc] = field(default_factory=list)
+    plain: PlainShare | None = None
+    procedures: list[ProcedureNames] = field(default_factory=list)
+    statuses: list[tuple[str, bool]] = field(default_factory=list)
+    """What the rows of ``plain`` name."""
+    gone: list[tuple[int, State, State]] = field(default_factory=list)
+    """Evicted connections, and their conversations."""
+    evicted: Evicted = field(default_factory=Evicted)
+    """So far."""
+
+
+@dataclass(slots=True)
+class ShareEnding:
+    """What there is to know of a share when it is over."""
+
+    delivery: Delivery
+    connections: list[tuple[int, State, State]]
+    healths: list[TransportHealth]
+    packets: int
+    skipped: Counter[str]
+    other_packets: Counter[str]
+    undecoded: list[Undecoded]
+    unplaced: dict[int, int]
+    results: list[object]
+    """What listeners have to say."""
+
+
+class _Numbers(RpcNumbers):
+    """Notes where each was drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawn: list[tuple[int, int]] = []
+
+    def __next__(self) -> int:
+        number = super().__next__()
+        self.drawn.append((number, self.place))
+        return number
+
+
+class _Ended(list[Rpc]):
+    """Notes where each ended."""
+
+    def __init__(self, numbers: _Numbers) -> None:
+        super().__init__()
+        self._numbers = numbers
+        self.places: list[int] = []
+
+    def append(self, rpc: Rpc) -> None:
+        self.places.append(self._numbers.place)
+        super().append(rpc)
+
+
+class _Registry(Registry):
+    """Notes what made each connection known."""
+
+    def __init__(self, connections: list[Connection]) -> None:
+        super().__init__(connections)
+        self.found: list[tuple[tuple[int, int], Connection]] = []
+
+    def add(self, connection: Connection) -> None:
+        super().add(connection)
+        self.found.append((self.place, connection))
+
+
+class ShareAnalyzer(Analyzer):
+    """The analyzer of a worker."""
+
+    def __init__(self, options: Options, listener: Callable[[Conversation], Listener] | None = None) -> None:
+        super().__init__(options, listener)
+        self._numbers = self._drawing = _Numbers()
+        self._done = self._ended = _Ended(self._drawing)
+        self._registry = self._observer.registry = self._finding = _Registry(self.connections)
+        self._known: dict[int, object] = {}
+        """By connection number: what a conversation was like when it was sent."""
+
+    def delivery(self, decoded: DecodedFrames) -> Delivery:
+        """Of a batch."""
+        return self._delivery(self.feed_table(decoded))
+
+    def ending(self, results: list[object]) -> ShareEnding:
+        """The capture is over."""
+        delivery = self._delivery(RpcTable(self.finish()))
+        return ShareEnding(
+            delivery,
+            [(one.number, state_of(one), state_of(self.conversation(one))) for one in self.connections],
+            [self.health(one.number) for one in self.connections],
+            self.packets,
+            self.skipped,
+            self.other_packets,
+            self.undecoded,
+            self.unplaced,
+            results,
+        )
+
+    def _delivery(self, table: RpcTable) -> Delivery:
+        found, self._finding.found = self._finding.found, []
+        drawn, self._drawing.drawn = self._drawing.drawn, []
+        ended, self._ended.places = self._ended.places, []
+        gone = self.evicted_since() if self.evicted.connections else []
+        evicted = {one.connection.number: one for one in gone}
+        sent = [(place, one, evicted.get(one.number) or self.conversation(one)) for place, one in found]
+        for _, connection, conversation in sent:
+            self._known[connection.number] = _traits(conversation)
+        delivery = Delivery(
+            [(place, state_of(connection), state_of(conversation)) for place, connection, conversation in sent],
+            self._changed(table),
+            _columns(drawn),
+            np.array(ended, np.int64),
+            table.objects,
+            gone=[(one.connection.number, state_of(one.connection), state_of(one)) for one in gone],
+            evicted=self.evicted,
+        )
+        for number in evicted:
+            self._known.pop(number, None)
+        plain = table.origin
+        if plain is not None:
+            delivery.plain = _shared(plain)
+            delivery.procedures, delivery.statuses = plain.names.procedures, plain.names.statuses
+        return delivery
+
+    def _changed(self, table: RpcTable) -> list[tuple[int, State]]:
+        numbers = set(np.unique(table.plain_rows["connection"]).tolist())
+        numbers.update([one.connection.number for one in table.objects])
+        changed: list[tuple[int, State]] = []
+        for number in sorted(numbers):
+            conversation = table.conversation(number)
+            if (traits := _traits(conversation)) != self._known.get(number):
+                self._known[number] = traits
+                changed.append((number, state_of(conversation)))
+        return changed
+
+
+def _traits(conversation: Conversation) -> object:
+    """What shows whether it changed."""
+    one = conversation.negotiation
+    lists = one.answers, one.refusals, one.announcements, one.requests, one.option_refusals
+    return (
+        conversation.protocol,
+        conversation.credits_requested,
+        conversation.credits_granted,
+        one.requested,
+        one.continued,
+        *(len(items) for items in lists),
+    )
+
+
+def _shared(plain: PlainRpcs) -> PlainShare:
+    """The plain RPCs with the rows of their Sends alone."""
+    sizes = [len(run) for run in plain.runs]
+    firsts = np.cumsum(sizes) - sizes
+    every = plain.runs[0].rows
+    if len(sizes) > 1:
+        piece = np.dtype((np.void, every.itemsize))
+        every = np.concatenate([run.rows.view(piece) for run in plain.runs]).view(every.dtype)
+    rows = plain.rows.copy()
+    calls, replies = firsts[rows["call_run"]] + rows["call_row"], firsts[rows["reply_run"]] + rows["reply_row"]
+    sends: list[Rows] = []
+    for sender in (0, 1):
+        called, replied = (rows["caller"] == sender).nonzero()[0], (rows["caller"] != sender).nonzero()[0]
+        sends.append(take(every, np.concatenate((calls[called], replies[replied]))))
+        rows["call_run"][called] = rows["reply_run"][replied] = sender
+        rows["call_row"][called] = np.arange(len(called))
+        rows["reply_row"][replied] = len(called) + np.arange(len(replied))
+    chunks = plain.chunks
+    if chunks is not None and plain.dropped:
+        chunks = replace(chunks, operations=OperationColumns(chunks.operations))
+    return PlainShare(rows, (sends[0], sends[1]), chunks, plain.dropped)
+
+
+def runs_of(plain: PlainShare, data: Any) -> list[SendRun]:
+    """Of both senders."""
+    runs = [SendRun(data, rows, sender) for sender, rows in enumerate(plain.sends)]
+    if plain.dropped:
+        for run in runs:
+            run.drop()
+    return runs
+
+
+def _columns(pairs: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+    both = np.array(pairs, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _none() -> Int64s:
+    return np.empty(0, np.int64)
+
+
+def renumbered(undecoded: Undecoded, number: int) -> Undecoded:
+    """On the connection of that number."""
+    return undecoded._replace(connection=number)
+
+
+def health_of(health: TransportHealth, number: int) -> TransportHealth:
+    """Of the connection of that number."""
+    return replace(health, connection=number)

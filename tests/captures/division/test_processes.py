@@ -1,0 +1,116 @@
+"""A capture divided among workers gives what one process finds: RPCs, numbers, order, and the report."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import zstandard
+from click.testing import CliRunner, Result
+
+from rdmascope.captures import Limits
+from rdmascope.captures.division import share
+from rdmascope.captures.session import Session
+from rdmascope.cli.main import main
+
+SAMPLES = Path(__file__).parents[3] / "captures" / "samples"
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    """A sample as a file that can be mapped."""
+    found = folder / name.removesuffix(".zst")
+    found.write_bytes(zstandard.ZstdDecompressor().decompressobj().decompress((SAMPLES / name).read_bytes()))
+    return found
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False)
+
+
+def children() -> set[int]:
+    return {int(one) for one in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()}
+
+
+@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.glob("*.zst")))
+def test_any_number_of_workers_finds_the_same(sample: str, tmp_path: Path) -> None:
+    capture = unpacked(sample, tmp_path)
+    before = children()
+    for command in ("report", "rpcs", "transport", "files"):
+        alone = run(command, "--json", "--jobs", "1", capture)
+        for workers in 2, 3:
+            divided = run(command, "--json", "--jobs", str(workers), capture)
+            assert divided.output == alone.output
+            assert divided.exit_code == alone.exit_code
+    assert children() == before
+
+
+def test_the_rpcs_of_small_batches_come_as_they_end(tmp_path: Path) -> None:
+    capture = unpacked("nconnect-rxe.pcap.zst", tmp_path)
+    # As many times as large as there are workers.
+    ended = [
+        [(rpc.number, rpc.connection.number, rpc.xid, rpc.state, rpc.notes) for rpc in session.rpcs()]
+        for session in (
+            Session(capture, jobs=1, limits=Limits(frames=120)),
+            Session(capture, jobs=3, limits=Limits(frames=40)),
+        )
+    ]
+    assert ended[0] == ended[1]
+
+
+def test_a_worker_that_is_killed_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture = unpacked("rxe-nfs-all.pcap.zst", tmp_path)
+    before = children()
+    monkeypatch.setattr(share.ShareAnalyzer, "delivery", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    found = run("report", "--jobs", "2", capture)
+    assert found.exit_code == 2
+    assert "worker 1 of 2 was killed" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+    assert children() == before
+
+
+def test_what_a_worker_raises_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    capture = unpacked("rxe-nfs-all.pcap.zst", tmp_path)
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("of a worker")
+
+    monkeypatch.setattr(share.ShareAnalyzer, "delivery", fails)
+    with pytest.raises(ZeroDivisionError, match="of a worker"):
+        list(Session(capture, jobs=2).rpcs())
+
+
+def test_an_interrupt_ends_the_reading_and_what_was_read_is_there(tmp_path: Path) -> None:
+    capture = unpacked("meta-rxe.pcap.zst", tmp_path)
+    before = children()
+    batches = 0
+
+    def interrupt(*_: object) -> None:
+        nonlocal batches
+        batches += 1
+        if batches == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    # Many small batches: what the pipes hold is a small part of the capture.
+    session = Session(capture, jobs=2, limits=Limits(frames=60), progress=interrupt)
+    found = list(session.rpcs())
+    assert found
+    assert session.damage is not None and str(session.damage).endswith("interrupted")
+    assert session.analyzer.frames < 25_000
+    assert len(session.analyzer.connections) == len({rpc.connection.number for rpc in found})
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert children() == before
+
+
+def test_damage_comes_behind_what_was_read(tmp_path: Path) -> None:
+    capture = unpacked("rxe-nfs-all.pcap.zst", tmp_path)
+    capture.write_bytes(capture.read_bytes()[:3_000_000])
+    alone, divided = (run("report", "--json", "--jobs", workers, capture) for workers in ("1", "2"))
+    assert divided.stdout == alone.stdout
+    assert (divided.stderr, divided.exit_code) == (alone.stderr, 2)
+
+
+def test_what_cannot_be_divided_is_read_by_one_process() -> None:
+    sample = SAMPLES / "longcall-rxe.pcap.zst"
+    assert run("rpcs", "--json", "--jobs", "2", sample).output == run("rpcs", "--json", sample).output
