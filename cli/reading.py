@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from rdmascope.captures.decoded_ahead import Source
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Made, Paths, Session
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
-from rdmascope.dissect.units import count
+from rdmascope.dissect.units import count, plural
 
 from .terminal import complain, meter
 
@@ -120,6 +121,26 @@ def _until_interrupted(follow: Follow | None) -> Iterator[Follow | None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def _ended_early(possible: bool) -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was typed: the first one ends the reading, and the command shows what was found so far; the second
+    ends the command."""
+    stopped = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopped
+        if stopped:
+            raise KeyboardInterrupt
+        stopped = True
+
+    before = signal.signal(signal.SIGINT, stop) if possible else None
+    try:
+        yield lambda: stopped
+    finally:
+        if possible:
+            signal.signal(signal.SIGINT, before)
+
+
 def opened(
     paths: Sequence[str],
     ports: tuple[int, ...] = (),
@@ -177,12 +198,18 @@ class Reading(Session):
         before = gc.isenabled()
         gc.disable()  # Until all is read: what the command keeps in the meantime is no garbage.
         try:
-            with _until_interrupted(self.follow) as self.follow, meter(self.path, self._streaming) as progress:
+            with (
+                _until_interrupted(self.follow) as self.follow,
+                _ended_early(self._can_end_early()) as stopped,
+                meter(self.path, self._streaming) as progress,
+            ):
 
                 def at(position: int, size: int | None, frames: int) -> None:
                     if self.follow is not None:
                         sys.stdout.flush()
                     progress.at(position, size, f"{count(frames)} frames")
+                    if stopped():
+                        raise CaptureError(f"{self.path}: stopped by Ctrl-C after {plural(frames, 'frame')}")
 
                 self._progress = at
                 yield from super()._read(line)
@@ -191,6 +218,11 @@ class Reading(Session):
                 gc.freeze()  # Nor will it be garbage: looking through it takes as long as a tenth of the reading.
             if before:
                 gc.enable()
+
+    def _can_end_early(self) -> bool:
+        """It is a file, not followed, of a command that does not print as it reads; the main thread gets signals."""
+        main = threading.current_thread() is threading.main_thread()
+        return main and self.follow is None and not self._streaming and "-" not in self.paths
 
     def check(self) -> None:
         for words in self.remarks():

@@ -82,5 +82,22 @@ def test_a_signal_leaves_no_temporary_folder(number: int, status: int, tmp_path:
     process.stdout.close()
 
 
+@pytest.mark.parametrize("command", [["report", "--json"], ["audit"], ["sql", "-q", "SELECT count(*) FROM rpcs"]])
+def test_an_interrupt_ends_the_reading_and_what_was_found_is_shown(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from playbook.commands import run  # The paper is drawn without it.
+
+    def interrupted(*_: object) -> None:
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("rdmascope.cli.terminal.Meter.at", interrupted)
+    name, *options = command
+    result = run(name, str(CAPTURE), *options)
+    assert result.exit_code == 2 and ": stopped by Ctrl-C after " in result.stderr
+    assert result.stdout
+
+
 if __name__ == "__main__":
     PAPER.write_text(generated(), encoding="utf-8")
