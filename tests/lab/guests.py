@@ -77,9 +77,10 @@ def command(
         "kernel": [str(parts / of_kernel("kernel", kernel) / "vmlinuz")],
         "initrd": [str(parts / of_kernel("initramfs", kernel) / "initrd.gz")],
         "append": [
-            # A busy host emulates timers so unevenly that the kernel's check of them may fail.
+            # A busy host emulates timers so unevenly that the kernel's check of them may fail, and stops a guest for so
+            # long that the kernel takes it for a lockup or a stall of its own.
             "console=ttyS0 panic=-1 quiet net.ifnames=0 mitigations=off cryptomgr.notests no_timer_check "
-            f"role={role} transport={transport}"
+            f"nowatchdog rcupdate.rcu_cpu_stall_suppress=1 role={role} transport={transport}"
         ],
         "drive": [
             f"file={parts / of_kernel('disk', kernel) / 'root.ext4'},if=virtio,format=raw,snapshot=on",
