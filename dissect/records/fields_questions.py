@@ -5,6 +5,7 @@ from __future__ import annotations
 from .field_types import COMMON, DISTRIBUTION, LATENCY, Fields, RecordType, common, objects
 
 FILTER: Fields = {"filter": ("string|absent", "filters, which all of these RPCs pass; absent without filters")}
+_SPAN = {"begin_ns": ("integer", "from when on"), "end_ns": ("integer", "before when")}
 LATENCIES: Fields = {
     **DISTRIBUTION,
     "p95_ns": ("integer", "95th percentile"),
@@ -53,8 +54,7 @@ TYPES = {
         "The RPCs that began in an interval of time; 100 of them at most.",
         "`report --over-time`",
         {
-            "begin_ns": ("integer", "from when on"),
-            "end_ns": ("integer", "before when"),
+            **_SPAN,
             **COUNTS,
             "median_ns": ("integer|null", "median latency, to 2 %; null without latencies"),
             "p95_ns": ("integer|null", "95th percentile, to 2 %"),
@@ -91,8 +91,7 @@ TYPES = {
                 "array of object",
                 "when it was not kept: spans of sixtieths of the time, each judged by itself",
                 {
-                    "begin_ns": ("integer", "from when on"),
-                    "end_ns": ("integer", "before when"),
+                    **_SPAN,
                     "rpcs": ("integer", "calls with a latency that began in it"),
                     "beyond": ("integer", "of them, those beyond the limit"),
                     "worst_ns": ("integer", "the longest latency"),

@@ -121,7 +121,7 @@ def stored(data: bytes) -> Iterator[str]:
 
 @contextmanager
 def piped(data: bytes) -> Iterator[str]:
-    """A path that cannot be mapped, and gives what somebody writes at the other end."""
+    """A path that cannot be mapped, and gives what is written at its other end."""
     reader, writer = os.pipe()
 
     def write() -> None:

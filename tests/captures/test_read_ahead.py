@@ -19,7 +19,7 @@ SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
 
 
 def gone(pid: int) -> bool:
-    """The child has ended, and nobody has to wait for it any more."""
+    """The child has ended, and needs not be waited for."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

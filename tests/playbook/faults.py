@@ -4,7 +4,7 @@ Those of the capture are the same for packets and TCP segments; on the wire, tcp
 
 There are two sorts.  On the wire: lose(), lose_response(), refuse(), ghost(), mark(), corrupt(); where the
 endpoints react, what they send then is in the list.  In the capture: drop(), cut(), snap(), swap(),
-duplicate(): nobody on the wire noticed.
+duplicate(): no endpoint noticed.
 """
 
 from __future__ import annotations

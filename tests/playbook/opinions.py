@@ -45,7 +45,7 @@ def ours(capture: Capture) -> Ours:
 
 
 def echo(mine: Ours) -> dict[int, Fields]:
-    """By frame what somebody would tell who agrees in everything."""
+    """By frame the fields of a tool that agrees in everything."""
     reported: dict[int, Fields] = {frame: dict(fields) for frame, fields in mine.frame_fields()}
     for frame, (fields, _) in mine.headers.items():
         reported.setdefault(frame, {}).update(fields)

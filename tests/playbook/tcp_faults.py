@@ -63,7 +63,7 @@ def _answer(lost: TcpSegment, one: TcpSegment) -> bool:
 
 
 def reorder(segments: Segments, index: int) -> Segments:
-    """The network delivers the data segment behind the next one of its sender, where nobody answered in between."""
+    """The network delivers the data segment behind the next one of its sender, where no answer came in between."""
     one = segments[index]
     for at in range(index + 1, len(segments)):
         if _answer(one, segments[at]) or segments[at].connection != one.connection:

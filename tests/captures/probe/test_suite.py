@@ -103,7 +103,7 @@ def _refuse_options(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
 
 
 def _three_versions(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
-    """A reply of a version that nobody asked for."""
+    """A reply of a version that was not asked for."""
     plan.header.version = 1
     plan.header.direction = None
     return plan.kind == "reply"

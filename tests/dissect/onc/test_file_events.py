@@ -179,7 +179,7 @@ def test_opening_creating_and_writing_in_version_4() -> None:
     assert resized == FileEvent("resized", FILE)
     assert (written.handle, written.offset, written.done) == (FILE, 5, 3)
     assert asked[written.position : written.position + written.count] == b"abc"
-    # Without the reply nobody knows what the write went to, only that it was asked for.
+    # Without the reply only the request is known, not which file was written.
     alone = only(file_events(asked, None))
     assert (alone.kind, alone.handle, alone.done) == ("write", None, None)
     line = summary.reply_summary(100003, 4, 1, answered, 0, len(answered), (), 2)

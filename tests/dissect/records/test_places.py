@@ -45,7 +45,7 @@ def _numbers(value: object) -> list[int]:
 
 
 def test_what_has_more_than_53_bits_is_there_in_hexadecimal() -> None:
-    """Times apart, whose last digits nobody misses."""
+    """Times apart, whose last digits do not matter."""
     wide = 0
     for name in ("rxe-nfs-all", "siw-nfs-all"):
         path = str(SAMPLES / f"{name}.pcap.zst")

@@ -16,7 +16,7 @@ QUICK = settings(
 )
 
 CHECKABLE = tuple(kind for kind in WIRE_FAULTS + CAPTURE_FAULTS if kind != "corrupt")
-"""A cut frame has lost its ICRC: nobody can tell that its bytes were changed on the way."""
+"""A cut frame has lost its ICRC: whether its bytes were changed on the way is not known."""
 
 CUTS = st.lists(st.integers(0, 1000), max_size=4)
 

@@ -22,15 +22,15 @@ from rdmascope.dissect.verify.frame_fields import (
 from rdmascope.dissect.verify.second_opinion import messages
 
 MINE = ours(Capture(conversation()))
-TOLD = echo(MINE)
-VALUES = [(frame, name) for frame, fields in TOLD.items() for name in fields if name != "rpc.msgtyp"]
+THEIRS = echo(MINE)
+VALUES = [(frame, name) for frame, fields in THEIRS.items() for name in fields if name != "rpc.msgtyp"]
 
 
 def test_whoever_shows_the_same_agrees() -> None:
-    comparison, found = compare(MINE, TOLD)
+    comparison, found = compare(MINE, THEIRS)
     assert found == []
     counted = {what: tally.compared for what, tally in comparison.tallies.items()}
-    assert counted == {"packet": len(TOLD), "transport header": 8, "call": 4, "reply": 4}
+    assert counted == {"packet": len(THEIRS), "transport header": 8, "call": 4, "reply": 4}
     assert all(tally.equal == tally.compared for tally in comparison.tallies.values())
 
 
@@ -48,10 +48,10 @@ def test_every_field_is_compared() -> None:
 @given(st.sampled_from(VALUES), st.integers(1, 255), st.data())
 def test_any_value_that_is_altered_is_found(place: tuple[int, str], change: int, data: st.DataObject) -> None:
     frame, name = place
-    values = TOLD[frame][name]
+    values = THEIRS[frame][name]
     at = data.draw(st.integers(0, len(values) - 1))
     altered = (*values[:at], values[at] ^ change, *values[at + 1 :])
-    comparison, found = compare(MINE, {**TOLD, frame: {**TOLD[frame], name: altered}})
+    comparison, found = compare(MINE, {**THEIRS, frame: {**THEIRS[frame], name: altered}})
     assert found
     assert not any(difference.explained for difference in found)
     assert sum(tally.unexplained for tally in comparison.tallies.values()) in (1, 2)
@@ -69,25 +69,25 @@ def test_any_value_that_is_altered_is_found(place: tuple[int, str], change: int,
 @given(st.sampled_from(VALUES))
 def test_any_value_that_is_left_out_is_found(place: tuple[int, str]) -> None:
     frame, name = place
-    fields = {key: values for key, values in TOLD[frame].items() if key != name}
-    _, found = compare(MINE, {**TOLD, frame: fields})
+    fields = {key: values for key, values in THEIRS[frame].items() if key != name}
+    _, found = compare(MINE, {**THEIRS, frame: fields})
     assert found
     assert not any(difference.explained for difference in found)
 
 
-@pytest.mark.parametrize("frame", sorted(TOLD))
+@pytest.mark.parametrize("frame", sorted(THEIRS))
 def test_a_frame_that_one_of_the_two_does_not_see_is_found(frame: int) -> None:
-    fewer = {number: fields for number, fields in TOLD.items() if number != frame}
+    fewer = {number: fields for number, fields in THEIRS.items() if number != frame}
     _, found = compare(MINE, fewer)
     assert ("packet", frame, "packet") in {(one.what, one.frame, one.field) for one in found}
     assert all(one.theirs is None and not one.explained for one in found)
 
 
 def test_packets_and_messages_that_only_wireshark_shows() -> None:
-    last = max(TOLD)
-    stranger = {name: TOLD[last][name] for name in PACKET_NAMES if name in TOLD[last]}
+    last = max(THEIRS)
+    stranger = {name: THEIRS[last][name] for name in PACKET_NAMES if name in THEIRS[last]}
     message = {"rpcordma.xid": (7,), "rpc.xid": (7,), "rpc.msgtyp": (0,)}
-    _, found = compare(MINE, {**TOLD, last + 1: {**stranger, **message}})
+    _, found = compare(MINE, {**THEIRS, last + 1: {**stranger, **message}})
     assert {(one.what, one.frame, one.field, one.ours) for one in found} == {
         ("packet", last + 1, "packet", None),
         ("transport header", last + 1, "rpcordma", None),
@@ -106,14 +106,14 @@ def with_a_read_chunk() -> tuple[int, int, int]:
 def late(shift: int) -> dict[int, Fields]:
     """The WRITE shown where Wireshark shows it, its time off by ``shift``."""
     called, complete, replied = with_a_read_chunk()
-    rpc = {name: values for name, values in TOLD[called].items() if name.startswith("rpc.")}
+    rpc = {name: values for name, values in THEIRS[called].items() if name.startswith("rpc.")}
     since = next(one.since_complete for one in MINE.messages if one.message.frame == replied)
     assert since is not None
     return {
-        **TOLD,
-        called: {name: values for name, values in TOLD[called].items() if name not in rpc},
-        complete: {**TOLD[complete], **rpc},
-        replied: {**TOLD[replied], "rpc.repframe": (complete,), "rpc.time": (since + shift,)},
+        **THEIRS,
+        called: {name: values for name, values in THEIRS[called].items() if name not in rpc},
+        complete: {**THEIRS[complete], **rpc},
+        replied: {**THEIRS[replied], "rpc.repframe": (complete,), "rpc.time": (since + shift,)},
     }
 
 

@@ -19,7 +19,7 @@ from rdmascope.dissect.verify import weak_spots
 from rdmascope.dissect.verify.frame_fields import FPDU_FIELDS, MPA_FIELDS, PACKET_NAMES, Fields
 
 MINE = ours(Capture(conversation()))
-TOLD = echo(MINE)
+THEIRS = echo(MINE)
 
 
 def lost(kind: str) -> Callable[[], Capture]:
@@ -265,7 +265,7 @@ def test_a_sound_conversation_touches_no_weak_spot() -> None:
 
 
 def no_rpc(reported: dict[int, Fields]) -> dict[int, Fields]:
-    """What somebody tells who sees the packets, but no RPC."""
+    """The fields of a tool that sees the packets, but no RPC."""
     return {
         frame: {name: values for name, values in fields.items() if not name.startswith("rpc.")}
         for frame, fields in reported.items()
@@ -365,11 +365,11 @@ def test_sends_of_both_ends_with_the_same_psns() -> None:
 
 
 def test_ip_over_infiniband_is_passed_over() -> None:
-    last = max(TOLD) + 1
+    last = max(THEIRS) + 1
     datagram: Fields = {"infiniband.bth.opcode": (0x64,), "infiniband.deth.q_key": (0x0B1B,)}
-    _, found = compare(MINE, {**TOLD, last: datagram})
+    _, found = compare(MINE, {**THEIRS, last: datagram})
     assert [(one.frame, one.field, one.right) for one in found] == [(last, "packet", "both")]
-    _, found = compare(MINE, {**TOLD, last: {**datagram, "infiniband.deth.q_key": (0x80010000,)}})
+    _, found = compare(MINE, {**THEIRS, last: {**datagram, "infiniband.deth.q_key": (0x80010000,)}})
     assert not any(one.explained for one in found)
 
 

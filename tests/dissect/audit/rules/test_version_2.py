@@ -110,7 +110,7 @@ def test_a_short_reply_chunk_is_judged_by_the_receive_size_of_its_time() -> None
 
 
 def unanswered_option(wire: Wire) -> list[Packet]:
-    """The capture ends behind an option that nobody knows."""
+    """The capture ends behind an unknown option."""
     second(wire).send(CLIENT, optional(7, 77, b""))
     return wire.packets
 
@@ -122,7 +122,7 @@ def payload_cut(wire: Wire) -> list[Packet]:
 
 
 def unknown_at_the_end(wire: Wire) -> list[Packet]:
-    """The capture ends behind a characteristic that nobody knows."""
+    """The capture ends behind an unknown characteristic."""
     wire.version = 2
     connection = wire.connect()
     announce(connection, CLIENT, (RBSIZ, 8192))

@@ -1,4 +1,4 @@
-"""Streams with markers and without CRCs: what is shown is right, or is said not to be believed."""
+"""Streams with markers and without CRCs: what is shown is right, or is marked as doubtful."""
 
 from __future__ import annotations
 

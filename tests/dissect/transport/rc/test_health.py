@@ -431,7 +431,7 @@ def test_the_counts_are_those_of_the_driver() -> None:
     repeated = sum(one.original_captured.packets for one in servers)
     assert repeated - behind_a_gap == CLIENT_COUNTERS["duplicate_request"]
 
-    # What the client's network dropped is not recorded; what of it was missed, was sent again.  Nobody misses an ACK.
+    # What the client's network dropped is not recorded; what of it was missed, was retransmitted, but for ACKs.
     dropped = CLIENT_COUNTERS["sent_pkts"] - CLIENT_MADS - sum(one.packets for one in clients)
     assert dropped == 18
     assert sum(one.original_missing.packets for one in clients) == dropped - 2
