@@ -10,7 +10,6 @@ from typing import BinaryIO
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from .condition import Condition
 from .live import CaptureSettings, open_live
@@ -74,8 +73,8 @@ def feed(
         gone.register(file.fileno(), 0)  # The reader of a pipe: its end is an error.
         context = Session(device)  # What a condition asks of a session.
 
-        def add(rpcs: list[Rpc]) -> None:
-            follower.add(rpcs if condition is None else condition.selected(RpcTable(rpcs), context))
+        def add(table: RpcTable) -> None:
+            follower.add(table if condition is None else condition.selected(table, context))
 
         def write() -> None:
             with suppress(BrokenPipeError):

@@ -5,17 +5,21 @@ Labels are bounded: procedures and pairs of addresses beyond ``MAX_SERIES`` are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 from wsgiref.simple_server import WSGIServer
 
+import numpy as np
+
+from rdmascope.dissect.arrays import distinct
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.measure.credits import CreditHistory
-from rdmascope.dissect.measure.statistics import procedure_key
+from rdmascope.dissect.measure.statistics import ProcedureKey, key_of_names
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.transport.connection import Connection
 
 from ..errors import CaptureError
 from .source import Live
@@ -109,17 +113,21 @@ class CaptureMetrics:
         """Totals of connections that were counted, by figure and number."""
         self._totals = [0, 0, 0]
 
-    def add(self, rpcs: Iterable[Rpc]) -> None:
+    def add(self, table: RpcTable) -> None:
         """RPCs that ended."""
-        for rpc in rpcs:
-            series = self._of(rpc)
-            series.rpcs.inc()
-            if rpc.failed:
-                series.errors.inc()
-            if rpc.reply is None:
-                series.unanswered.inc()
-            if rpc.latency is not None:
-                series.latency.observe(rpc.latency.total / 1e9)
+        rows, names = table.rows, table.names
+        failed = np.array([failed for _, failed in names.statuses])[rows["status"]]
+        first, which = distinct(rows["connection"], rows["procedure"], rows["caller"])
+        for kind, row in enumerate(rows[first]):
+            key = key_of_names(names.procedures[row["procedure"]], bool(row["caller"]))
+            series = self._of(key, table.conversation(int(row["connection"])).connection)
+            mine = which == kind
+            series.rpcs.inc(int(np.count_nonzero(mine)))
+            series.errors.inc(int(np.count_nonzero(failed[mine])))
+            series.unanswered.inc(int(np.count_nonzero(rows["reply_frame"][mine] == 0)))
+            latencies = rows["latency"][mine]
+            for latency in latencies[latencies >= 0].tolist():
+                series.latency.observe(latency / 1e9)
 
     def found(self, finding: Finding) -> None:
         rule = finding.rule
@@ -172,15 +180,15 @@ class CaptureMetrics:
         self._pairs.add(pair)
         return pair
 
-    def _of(self, rpc: Rpc) -> _Series:
-        ends = rpc.connection.endpoints
-        key: tuple[object, ...] | None = (procedure_key(rpc), ends[0].address, ends[1].address)
+    def _of(self, procedure: ProcedureKey, connection: Connection) -> _Series:
+        ends = connection.endpoints
+        key: tuple[object, ...] | None = (procedure, ends[0].address, ends[1].address)
         found = self._series.get(key)
         if found is None and len(self._series) >= MAX_SERIES:
             key = None
             found = self._series.get(key)
         if found is None:
-            labels = (OTHER, OTHER, OTHER, OTHER) if key is None else self._labels(rpc)
+            labels = (OTHER, OTHER, OTHER, OTHER) if key is None else self._labels(procedure, connection)
             metrics, every = self._metrics, (self._device, *labels)
             found = _Series(
                 metrics.rpcs.labels(*every),
@@ -191,8 +199,7 @@ class CaptureMetrics:
             self._series[key] = found
         return found
 
-    def _labels(self, rpc: Rpc) -> tuple[str, str, str, str]:
-        program = program_label(rpc.program, rpc.version, rpc.minor_version)
-        procedure = procedure_label(rpc.name, rpc.operations)
-        client, server = self._pair(rpc.connection.endpoints[0].address, rpc.connection.endpoints[1].address)
-        return program, procedure, client, server
+    def _labels(self, key: ProcedureKey, connection: Connection) -> tuple[str, str, str, str]:
+        program = program_label(key.program, key.version, key.minor_version)
+        client, server = self._pair(*(one.address for one in connection.endpoints))
+        return program, procedure_label(key.name, key.operations), client, server

@@ -12,6 +12,8 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
+
 from rdmascope.dissect.audit.auditor import Auditor, RuleTally
 from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.diagnosis.facts import Gathered
@@ -108,7 +110,7 @@ class LiveSession:
         wanted: int | None = None,
         trigger: Trigger | None = None,
         ending: Ending | None = None,
-        on_rpcs: Callable[[list[Rpc]], None] | None = None,
+        on_rpcs: Callable[[RpcTable], None] | None = None,
         on_finding: Callable[[Finding], None] | None = None,
         on_turn: Callable[[], None] | None = None,
         on_trouble: Callable[[str], None] | None = None,
@@ -123,7 +125,7 @@ class LiveSession:
             wanted: end after so many RPCs.
             trigger: what is waited for, and what is done then.
             ending: ends it from outside.
-            on_rpcs: is given RPCs as they end; without it ``recent`` has the latest.
+            on_rpcs: is given RPCs as they end.
             on_finding: is given the first findings of each rule at each end.
             on_turn: after everything that was there has been given.
             on_trouble: is given why nothing can come of the device now, or that something can again.
@@ -143,6 +145,8 @@ class LiveSession:
         self.credits: dict[int, CreditHistory] = {}
         """By connection number."""
         self.recent = LiveWindow()
+        """Filled while there is a display."""
+        self._display: Display | None = None
         self.keeper: Keeper | None = None
         self.ending = ending or Ending()
         self._waiting: deque[Finding] = deque(maxlen=1 << 14)
@@ -186,6 +190,7 @@ class LiveSession:
         """Until something ends it."""
         # The nouns hold hardly any cycles, and looking for some takes longer than all the decoding.
         gc.disable()
+        self._display = display
         waiter = select.poll()
         waiter.register(self.live.fileno(), select.POLLIN)
         if display is not None and display.keyboard is not None:
@@ -234,7 +239,7 @@ class LiveSession:
         """Give what waits for time to pass."""
         now = self.analyzer.last_time if busy else max(self.now - MARGIN, self.analyzer.last_time or 0)
         if now:
-            self._ended(self.analyzer.tick(now))
+            self._ended(RpcTable(self.analyzer.tick(now)))
             self.auditor.tick(now)
         gone = self.analyzer.evicted_since()
         if gone:
@@ -271,34 +276,37 @@ class LiveSession:
             self.keeper.write(batch)
         if self.trigger is not None:
             self.trigger.write(batch)
-        self._ended(self.analyzer.feed(batch))
+        if len(batch):
+            self._ended(self.analyzer.feed_table(self.analyzer.decoder.take(batch)))
 
-    def _ended(self, rpcs: list[Rpc]) -> None:
+    def _ended(self, table: RpcTable) -> None:
         """RPCs that ended."""
-        self.data_servers.learn(RpcTable(rpcs), lambda: self.analyzer.conversations)
-        self._give(rpcs)
+        self.data_servers.learn(table, lambda: self.analyzer.conversations)
+        self._give(table)
         for rpc in self._judged:
             drop_contents(rpc)
         self._judged.clear()
 
-    def _give(self, rpcs: list[Rpc]) -> None:
+    def _give(self, table: RpcTable) -> None:
         if self._wanted is not None:
-            rpcs = rpcs[: self._wanted - self.rpcs]
-        if not rpcs:
+            table = table.selected(np.arange(len(table)) < self._wanted - self.rpcs)
+        if not len(table):
             return
-        self.rpcs += len(rpcs)
-        self.gathered.add(rpcs)
+        self.rpcs += len(table)
+        failed = np.array([failed for _, failed in table.names.statuses] or [False])
+        self.failed += int(np.count_nonzero(failed[table.plain_rows["status"]]))
+        self.failed += sum(rpc.failed for rpc in table.objects)
+        self.gathered.add_table(table)
         if self.kernel is not None:
-            self.kernel.add(RpcTable(rpcs))
+            self.kernel.add(table)
         if self.metrics is not None:
-            self.metrics.add(rpcs)
-        self.failed += sum(rpc.failed for rpc in rpcs)
+            self.metrics.add(table)
         if self.trigger is not None:
-            self.trigger.judge(RpcTable(rpcs), self)
+            self.trigger.judge(table, self)
         if self._on_rpcs is not None:
-            self._on_rpcs(rpcs)
-        else:
-            self.recent.add(rpcs)
+            self._on_rpcs(table)
+        if self._display is not None:
+            self.recent.add(table)
         if self.rpcs == self._wanted:
             self.ending.because("count")
 
@@ -313,7 +321,7 @@ class LiveSession:
     def _finish(self) -> None:
         """The capture is over, the report not yet printed."""
         self.seconds = time.monotonic() - self.began
-        self._ended(self.analyzer.finish())
+        self._ended(RpcTable(self.analyzer.finish()))
         self.auditor.finish(self.analyzer.conversations)
         self._give_findings()
         with suppress(OSError):
@@ -446,6 +454,7 @@ def watch(
     every = frozenset({NFS_RDMA_PORT, *ports})
     with closing(open_live(device, CaptureSettings(tuple(sorted(every))))) as live:
         options = bounded(Options(ports=every))
-        session = LiveSession(live, options, wanted=count, on_rpcs=on_rpcs, on_finding=on_finding)
+        each = None if on_rpcs is None else lambda table: on_rpcs([*table])
+        session = LiveSession(live, options, wanted=count, on_rpcs=each, on_finding=on_finding)
         session.run(None if duration is None else round(duration * SECOND))
     return session

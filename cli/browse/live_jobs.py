@@ -19,7 +19,6 @@ from rdmascope.dissect.records.table import TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 from .jobs import BrowsedCapture, TablePart, columns_of
 
@@ -119,8 +118,8 @@ class _WatchedTables:
         if self.session.damage is not None:
             raise self.session.damage
 
-    def _add_rpcs(self, rpcs: list[Rpc]) -> None:
-        self._builders["rpcs"].add(self._batches.batch(RpcTable(rpcs)))
+    def _add_rpcs(self, table: RpcTable) -> None:
+        self._builders["rpcs"].add(self._batches.batch(table))
 
     def _add_finding(self, finding: Finding) -> None:
         self._builders["findings"].add(finding)

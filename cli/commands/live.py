@@ -6,6 +6,7 @@ import sys
 from contextlib import ExitStack, closing
 from functools import partial
 from importlib.metadata import version
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import click
@@ -22,20 +23,20 @@ from rdmascope.dissect.audit.finding import Finding
 from rdmascope.dissect.audit.selection import matching_rules
 from rdmascope.dissect.measure.path_learner import PathLearner
 from rdmascope.dissect.records.audit import finding_record
-from rdmascope.dissect.records.rpc import rpc_record
+from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.units import moment
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
 from ..options import DURATION
 from ..reading import analyzer_options, recognition_options, stoppable
-from ..terminal import complain, console, print_json, show
+from ..terminal import complain, console, json_value, print_json, print_page, show
 from ..views.dashboard import Dashboard
 from ..views.live import CONNECTION_ORDERS, OPERATION_ORDERS, Look, capture_view
-from .report_output import print_page, print_records
+from .report_output import print_page as print_report
+from .report_output import print_records
 
 if TYPE_CHECKING:
     from rdmascope.captures.condition import Condition
@@ -51,6 +52,8 @@ _KEPT = "kept"
 """Without a suffix the files of the ring and the one being written have one name, and read as one ring."""
 BEFORE, AFTER = 30 * SECOND, 5 * SECOND
 """What is kept around a moment."""
+OUTPUT = Lock()
+"""Of standard output, which several captures write to."""
 
 
 @click.command("live")
@@ -286,9 +289,9 @@ def command(
             wanted=wanted,
             trigger=trigger,
             ending=Ending(),
-            on_rpcs=partial(_print_rpcs, named, PathLearner(max_files=MAX_FILES)) if as_json else None,
+            on_rpcs=partial(_print_rpcs, named, _rpc_lines()) if as_json else None,
             on_finding=partial(_print_finding, named) if as_json else None,
-            on_turn=sys.stdout.flush,
+            on_turn=_flush,
             kernel=RunningCounters(mount, nfsd) if mount is not None or nfsd else None,
             metrics=CaptureMetrics(metrics, live) if metrics is not None else None,
             on_trouble=None if shown else lambda words: complain(f"{live.device}: {words}"),
@@ -365,17 +368,30 @@ def _complain_of(trigger: Record) -> None:
     complain(f"{moment(trigger['time_ns'])}: {what}: {trigger['words']}{kept}")
 
 
-def _print_rpcs(beside: Record, learner: PathLearner, rpcs: list[Rpc]) -> None:
-    for named in learner.named(RpcTable(rpcs)):
-        print_json({**rpc_record(named.rpc, named.fields, named.path()), **beside})
+def _rpc_lines() -> RpcLines:
+    return RpcLines(PathLearner(max_files=MAX_FILES), json_value, at_once=True)
+
+
+def _print_rpcs(beside: Record, lines: RpcLines, table: RpcTable) -> None:
+    behind = f",{json_value(beside)[1:]}\n".encode()
+    for page in lines.add(table):
+        with OUTPUT:
+            print_page(page.replace(b"}\n", behind) if beside else page)
 
 
 def _print_finding(beside: Record, finding: Finding) -> None:
-    print_json({**finding_record(finding), **beside})
+    with OUTPUT:
+        print_json({**finding_record(finding), **beside})
 
 
 def _print_trigger(beside: Record, trigger: Record) -> None:
-    print_json({**trigger, **beside})
+    with OUTPUT:
+        print_json({**trigger, **beside})
+
+
+def _flush() -> None:
+    with OUTPUT:
+        sys.stdout.flush()
 
 
 def _report(session: LiveSession, as_json: bool) -> None:
@@ -385,5 +401,5 @@ def _report(session: LiveSession, as_json: bool) -> None:
         print_json(session.record())
         return
     if session.analyzer.frames:
-        print_page(session, session.gathered, kernel=session.kernel)
+        print_report(session, session.gathered, kernel=session.kernel)
     show(console(), capture_view(session.record(), session.breaches()))

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Int64s, distinct, take
 from ..percentiles import Distribution, Samples
-from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
+from ..rpcrdma.rpc_table import STATES, RpcTable
+from ..rpcrdma.rpcs import DUPLICATE_REPLY
 from ..transport.connection import Connection
-from .statistics import ProcedureKey, other_procedures, procedure_key
+from .statistics import ProcedureKey, key_of_names, other_procedures
 
 SLOT = 5_000_000_000
 """Nanoseconds."""
@@ -28,6 +33,7 @@ MAX_PROCEDURES = 128
 """In a slot; what comes after is counted as one."""
 MAX_CONNECTIONS = 64
 """That are counted apart, beside the one that is picked."""
+_DUPLICATE = STATES.index(DUPLICATE_REPLY)
 
 
 class RecentRpc(NamedTuple):
@@ -47,6 +53,41 @@ class RecentRpc(NamedTuple):
     retransmissions: int
 
 
+class _RecentBatch:
+    """RPCs that ended together."""
+
+    def __init__(self, table: RpcTable) -> None:
+        self.rows = rows = table.rows
+        self._names = table.names
+        self.times: Int64s = np.where(rows["reply_frame"] != 0, rows["reply_end"], rows["call_end"])
+        """Nanoseconds; of the last packet of each."""
+        self.failed: NDArray[np.bool_] = np.array([failed for _, failed in table.names.statuses])
+        """By code of the status."""
+
+    def key(self, place: int) -> ProcedureKey:
+        """What the RPC in a row is grouped by."""
+        row = self.rows[place]
+        return key_of_names(self._names.procedures[row["procedure"]], bool(row["caller"]))
+
+    def recent(self, place: int) -> RecentRpc:
+        """The RPC in a row, in a line."""
+        row = self.rows[place]
+        latency = int(row["latency"])
+        return RecentRpc(
+            int(row["number"]),
+            int(row["connection"]),
+            self.key(place),
+            int(row["xid"]),
+            int(self.times[place]),
+            None if latency < 0 else latency,
+            STATES[row["state"]],
+            self._names.statuses[row["status"]][0],
+            int(row["call_inline"] + row["read_bytes"]),
+            int(row["reply_inline"] + row["write_bytes"] + row["reply_chunk_bytes"]),
+            int(row["retransmissions"]),
+        )
+
+
 @dataclass(slots=True)
 class _SlotProcedure:
     """The RPCs of one procedure in one slot."""
@@ -63,22 +104,30 @@ class _SlotConnection:
     procedures: dict[ProcedureKey, _SlotProcedure] = field(default_factory=dict)
     slowest: list[tuple[int, int, RecentRpc]] = field(default_factory=list)
 
-    def add(self, rpc: Rpc, max_slowest: int) -> None:
-        key = procedure_key(rpc)
-        entry = self.procedures.get(key)
-        if entry is None:
-            key = key if len(self.procedures) < MAX_PROCEDURES else other_procedures(key)
-            entry = self.procedures.setdefault(key, _SlotProcedure())
-        entry.calls += 1
-        entry.failed += rpc.failed
-        if rpc.latency is None:
-            return
-        total = rpc.latency.total
-        entry.latencies.append(total)
-        if len(self.slowest) < max_slowest:
-            heapq.heappush(self.slowest, (total, -rpc.number, recent_rpc(rpc)))
-        elif total > self.slowest[0][0]:
-            heapq.heapreplace(self.slowest, (total, -rpc.number, recent_rpc(rpc)))
+    def add(self, batch: _RecentBatch, places: Int64s, max_slowest: int) -> None:
+        """Those RPCs of a batch."""
+        rows = take(batch.rows, places)
+        latencies = rows["latency"]
+        first, which = distinct(rows["procedure"], rows["caller"])
+        for kind, place in enumerate(places[first].tolist()):
+            key = batch.key(place)
+            entry = self.procedures.get(key)
+            if entry is None:
+                key = key if len(self.procedures) < MAX_PROCEDURES else other_procedures(key)
+                entry = self.procedures.setdefault(key, _SlotProcedure())
+            mine = which == kind
+            entry.calls += int(np.count_nonzero(mine))
+            entry.failed += int(np.count_nonzero(batch.failed[rows["status"][mine]]))
+            entry.latencies.add(latencies[mine & (latencies >= 0)])
+        least = self.slowest[0][0] if len(self.slowest) >= max_slowest else -1
+        if len(latencies) > max_slowest:
+            least = max(least, int(np.partition(latencies, -max_slowest)[-max_slowest]) - 1)
+        for place in places[latencies > least].tolist():
+            total = int(batch.rows["latency"][place])
+            if len(self.slowest) < max_slowest:
+                heapq.heappush(self.slowest, (total, -int(batch.rows["number"][place]), batch.recent(place)))
+            elif total > self.slowest[0][0]:
+                heapq.heapreplace(self.slowest, (total, -int(batch.rows["number"][place]), batch.recent(place)))
 
 
 @dataclass(slots=True)
@@ -145,33 +194,37 @@ class LiveWindow:
         self._last: _Counters | None = None
         """That of the last whole second."""
 
-    def add(self, rpcs: Sequence[Rpc]) -> None:
+    def add(self, table: RpcTable) -> None:
         """Take RPCs that ended."""
-        listed: dict[int | None, list[Rpc]] = {None: [*rpcs]}
+        if not len(table):
+            return
+        batch = _RecentBatch(table)
+        numbers = batch.rows["connection"]
+        self._list(batch, None, np.arange(len(table)))
         room = MAX_CONNECTIONS + 1 - len(self._newest)
-        for rpc in rpcs:
-            number = rpc.connection.number
-            if number not in listed and (number in self._newest or number == self.picked or room > 0):
+        for number, places in _grouped(numbers, np.arange(len(table))):
+            if number in self._newest or number == self.picked or room > 0:
                 room -= number not in self._newest
-                listed[number] = []
-            if number in listed:
-                listed[number].append(rpc)
-            if rpc.state == DUPLICATE_REPLY:
-                continue
-            self._total += 1
-            self._rpcs[number] = self._rpcs.get(number, 0) + 1
-            slot = self._slot(_time(rpc))
-            if slot is None:
-                continue
-            slot.all.add(rpc, self._max_slowest)
-            one = slot.connections.get(number)
-            if one is None and (len(slot.connections) < MAX_CONNECTIONS or number == self.picked):
-                one = slot.connections[number] = _SlotConnection()
-            if one is not None:
-                one.add(rpc, self._max_slowest)
-        for which, found in listed.items():
-            kept = self._newest.setdefault(which, deque(maxlen=self._max_newest))
-            kept.extend(map(recent_rpc, found[-self._max_newest :]))
+                self._list(batch, number, places)
+        counted = (batch.rows["state"] != _DUPLICATE).nonzero()[0]
+        self._total += len(counted)
+        for time, places in _grouped(batch.times // SLOT, counted):
+            slot = self._slot(time * SLOT)
+            if slot is not None:
+                slot.all.add(batch, places, self._max_slowest)
+            for number, mine in _grouped(numbers, places):
+                self._rpcs[number] = self._rpcs.get(number, 0) + len(mine)
+                if slot is None:
+                    continue
+                one = slot.connections.get(number)
+                if one is None and (len(slot.connections) < MAX_CONNECTIONS or number == self.picked):
+                    one = slot.connections[number] = _SlotConnection()
+                if one is not None:
+                    one.add(batch, mine, self._max_slowest)
+
+    def _list(self, batch: _RecentBatch, connection: int | None, places: Int64s) -> None:
+        kept = self._newest.setdefault(connection, deque(maxlen=self._max_newest))
+        kept.extend(map(batch.recent, places[-self._max_newest :].tolist()))
 
     def newest(self, connection: int | None = None) -> list[RecentRpc]:
         """The newest last; of one connection, or of all."""
@@ -240,25 +293,11 @@ class LiveWindow:
         return [found for slot in self._slots if (found := slot.of(connection)) is not None]
 
 
-def recent_rpc(rpc: Rpc) -> RecentRpc:
-    return RecentRpc(
-        rpc.number,
-        rpc.connection.number,
-        procedure_key(rpc),
-        rpc.xid,
-        _time(rpc),
-        None if rpc.latency is None else rpc.latency.total,
-        rpc.state,
-        rpc.status,
-        rpc.call_bytes,
-        rpc.reply_bytes,
-        rpc.retransmissions,
-    )
-
-
-def _time(rpc: Rpc) -> int:
-    message = rpc.reply or rpc.call
-    return message.operation.last_time if message is not None else 0
+def _grouped(values: Int64s, places: Int64s) -> Iterator[tuple[int, Int64s]]:
+    """Each value of some places, and which have it; in the order of first appearance."""
+    first, which = distinct(values[places])
+    for kind in first.argsort().tolist():
+        yield int(values[places[first[kind]]]), places[which == kind]
 
 
 def _total(first: _Counters, last: _Counters) -> Rate:

@@ -116,6 +116,8 @@ class PlainWay:
         if MIN_SHARE * min(int(np.count_nonzero(read.call)), int(np.count_nonzero(read.reply))) < len(rows):
             self._paused = PAUSE + 1
             return _merged(events, runs), None
+        if self._too_many_open(links, columns, read, sends):
+            return _merged(events, runs), None
         usable = rows["frame"] > self._settled(links, columns, read, sends)[columns.link]
         usable &= ~columns.unusual
         pairs = self._pairs(data, columns, read, usable, self._other_keys(links, sends))
@@ -154,11 +156,7 @@ class PlainWay:
 
     def _quiet(self, runs: list[LinkRun], events: list[Event]) -> tuple[list[RcLink], Others]:
         """The connections on which nothing unusual is under way, and the other Sends of all."""
-        counts: dict[int, int] = {}
-        links: dict[int, RcLink] = {}
-        for link, run in runs:
-            links[number := link.connection.number] = link
-            counts[number] = counts.get(number, 0) + len(run)
+        links = {link.connection.number: link for link, _ in runs}
         sends: Others = {}
         for place, where, operation in events:
             if operation.kind is SEND and (number := connection_number(where)) in links:
@@ -173,11 +171,27 @@ class PlainWay:
                 and (matching.settled == 1 or not (matching.settled or conversation.negotiation.refused))
                 and (matching.listener is None or matching.columns is not None)
                 and not (matching.replies_wait or dispatcher.undirected[0] or dispatcher.undirected[1])
-                and max(matching.outstanding) + counts[number] + len(others) <= matching.maximum
                 and all(usual(operation) for _, operation in others)
             ):
                 quiet.append(link)
         return quiet, sends
+
+    def _too_many_open(self, links: list[RcLink], columns: _Sends, read: PlainSends, sends: Others) -> bool:
+        """Whether more calls may be open at a time than ``Matching`` keeps of a connection."""
+        counts = np.bincount(columns.link, minlength=len(links)).tolist()
+        for place, link in enumerate(links):
+            matching = self._dispatcher(link).matching
+            before = max(matching.outstanding) + len(sends.get(link.connection.number, ()))
+            if before + counts[place] <= matching.maximum:
+                continue
+            mine = (columns.link == place).nonzero()[0]
+            mine = mine[columns.rows["frame"][mine].argsort(kind="stable")]
+            # What is no reply may be a call.
+            opened = np.cumsum(np.where(read.reply[mine], -1, 1), dtype=np.int64)
+            lowest = np.minimum(np.minimum.accumulate(opened), 0)
+            if before + int((opened - lowest).max()) > matching.maximum:
+                return True
+        return False
 
     def _settled(self, links: list[RcLink], columns: _Sends, read: PlainSends, sends: Others) -> Int64s:
         """Of each connection the frame from which on all is settled: protocol and version."""

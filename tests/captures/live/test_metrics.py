@@ -20,6 +20,7 @@ from rdmascope.captures.live import Device
 from rdmascope.captures.live.metrics import MAX_SERIES, OTHER, CaptureMetrics, Metrics
 from rdmascope.captures.live.stream import STREAM
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
 DEADLINE = 120
 DOCS = Path(__file__).parents[3] / "docs"
@@ -121,7 +122,7 @@ def test_the_label_sets_are_bounded() -> None:
         for number in range(MAX_SERIES + 50):
             for rpc in rpcs:
                 rpc.name = f"proc-{number}"
-            mine.add(rpcs)
+            mine.add(RpcTable(rpcs))
         figures = scraped(metrics.url)["rdmascope_rpcs_total"]
         assert len(figures) == MAX_SERIES + 1 and sum(figures.values()) == 3 * (MAX_SERIES + 50)
         assert [value for labels, value in figures.items() if ("procedure", OTHER) in labels] == [150]

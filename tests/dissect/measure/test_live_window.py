@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from playbook import Capture, Wire, call, frame_batch, nfs3, reply
+from playbook.samples import MANIFEST, SAMPLES
 from playbook.shapes import DATA, read, write
+from rdmascope.captures.formats.streams import Limits
+from rdmascope.captures.session import Session
+from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.live_window import (
     HISTORY,
     MAX_CONNECTIONS,
@@ -11,9 +15,9 @@ from rdmascope.dissect.measure.live_window import (
     SLOT,
     SLOTS,
     LiveWindow,
-    recent_rpc,
 )
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 SECOND = 1_000_000_000
@@ -39,16 +43,19 @@ def conversation(shapes: list[str], pause: int = 0) -> tuple[Analyzer, list[Rpc]
 
 def test_a_line_counts_both_ways_and_by_chunk() -> None:
     _, (one, other) = conversation(["read", "write"])
-    assert (recent_rpc(one).key.name, recent_rpc(one).state) == ("READ", "complete")
-    assert recent_rpc(one).reply_bytes == len(DATA) + (one.reply.inline_length if one.reply else 0)
-    assert recent_rpc(other).call_bytes == len(DATA) + (other.call.inline_length if other.call else 0)
-    assert recent_rpc(one).latency == (one.latency.total if one.latency else None)
+    window = LiveWindow()
+    window.add(RpcTable([one, other]))
+    reading, writing = window.newest()
+    assert (reading.key.name, reading.state) == ("READ", "complete")
+    assert reading.reply_bytes == len(DATA) + (one.reply.inline_length if one.reply else 0)
+    assert writing.call_bytes == len(DATA) + (other.call.inline_length if other.call else 0)
+    assert reading.latency == (one.latency.total if one.latency else None)
 
 
 def test_the_last_minute_by_procedure() -> None:
     analyzer, rpcs = conversation(["read", "getattr", "getattr", "failed"])
     recent = LiveWindow()
-    recent.add(rpcs)
+    recent.add(RpcTable(rpcs))
     busy = {one.key.name: one for one in recent.busy()}
     assert {name: (one.calls, one.failed) for name, one in busy.items()} == {"READ": (2, 1), "GETATTR": (2, 0)}
     latencies = sorted(rpc.latency.total for rpc in rpcs if rpc.latency and rpc.name == "GETATTR")
@@ -66,7 +73,7 @@ def test_the_last_minute_by_procedure() -> None:
 def test_newest_and_slowest() -> None:
     _, rpcs = conversation(["getattr"] * 30)
     recent = LiveWindow(newest=5, slowest=3)
-    recent.add(rpcs)
+    recent.add(RpcTable(rpcs))
     assert [one.number for one in recent.newest()] == [rpc.number for rpc in rpcs[-5:]]
     slow = sorted((rpc.latency.total for rpc in rpcs if rpc.latency), reverse=True)[:3]
     assert [one.latency for one in recent.slowest()] == slow
@@ -76,7 +83,7 @@ def test_rates_are_those_of_the_last_seconds() -> None:
     analyzer, rpcs = conversation(["write"] * 4)
     recent = LiveWindow()
     recent.advance(10 * SECOND, [])
-    recent.add(rpcs)
+    recent.add(RpcTable(rpcs))
     recent.advance(12 * SECOND, analyzer.connections)
     connection = analyzer.connections[0]
     assert recent.rate.rpcs == recent.rate_of(1).rpcs == 2.0
@@ -104,7 +111,7 @@ def two_connections() -> tuple[Analyzer, list[Rpc]]:
 def test_each_connection_has_a_last_minute_before_it_is_picked() -> None:
     analyzer, rpcs = two_connections()
     recent = LiveWindow(newest=4, slowest=2)
-    recent.add(rpcs)
+    recent.add(RpcTable(rpcs))
     assert [(one.key.name, one.calls) for one in recent.busy(1)] == [("GETATTR", 3)]
     assert [(one.key.name, one.calls) for one in recent.busy(2)] == [("READ", 6)]
     assert {one.key.name: one.calls for one in recent.busy()} == {"GETATTR": 3, "READ": 6}
@@ -124,11 +131,11 @@ def test_of_many_connections_the_picked_one_is_counted_apart() -> None:
     number = rpcs[-1].connection
     for other in range(10, 10 + 2 * MAX_CONNECTIONS):
         number.number = other
-        recent.add(rpcs[-1:])
+        recent.add(RpcTable(rpcs[-1:]))
     assert recent.busy(10) and not recent.busy(9 + 2 * MAX_CONNECTIONS)
     assert len(recent._newest) <= MAX_CONNECTIONS + 1
     recent.picked = number.number
-    recent.add(rpcs[-1:])
+    recent.add(RpcTable(rpcs[-1:]))
     assert recent.busy(recent.picked) and recent.newest(recent.picked)
     recent.advance(analyzer.last_time or 0, [])
     assert [*recent._newest] == [None]
@@ -140,8 +147,28 @@ def test_everything_is_bounded() -> None:
     for number in range(2 * MAX_PROCEDURES):
         for rpc in rpcs:
             rpc.operations = (str(number),)
-        recent.add(rpcs)
+        recent.add(RpcTable(rpcs))
         recent.advance(number * SECOND, analyzer.connections)
     assert len(recent.busy()) <= MAX_PROCEDURES + 1
     assert len(recent.history) == HISTORY
     assert len(recent._marks) <= 5
+
+
+def test_rows_count_as_objects_do() -> None:
+    """Whatever the batches, and with several connections, failures and RPCs that are no plain rows among them."""
+    capture = read_capture("rxe-nfs-all")
+    analyzer = Analyzer()
+    rows, objects = LiveWindow(newest=7, slowest=5), LiveWindow(newest=7, slowest=5)
+    plain = 0
+    for batch in capture:
+        table = analyzer.feed_table(analyzer.decoder.take(batch))
+        plain += len(table.plain)
+        rows.add(table)
+        objects.add(RpcTable([*table]))
+    assert plain and rows.newest() == objects.newest() and rows.slowest() == objects.slowest()
+    for number in (None, *(one.number for one in analyzer.connections)):
+        assert rows.busy(number) == objects.busy(number) and rows.newest(number) == objects.newest(number)
+
+
+def read_capture(name: str) -> list[FrameBatch]:
+    return [*Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=300)).batches()]

@@ -22,6 +22,7 @@ from rdmascope.dissect.measure.statistics import EXACT, Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options, drop_contents
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listeners
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 MINUTE = 60_000_000_000
@@ -82,7 +83,7 @@ class Everything:
         self.rpcs += len(rpcs)
         for rpc in rpcs:
             self.statistics.add(rpc)
-        self.recent.add(rpcs)
+        self.recent.add(RpcTable([*rpcs]))
 
     def feed(self, batch: FrameBatch) -> None:
         self.take(self.analyzer.feed(batch))

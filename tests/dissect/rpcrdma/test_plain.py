@@ -298,3 +298,24 @@ def test_what_is_iwarp_is_counted_with_its_batch() -> None:
         assert len(analyzer.feed(batch)) == 6
     assert analyzers[0].packets == analyzers[1].packets > len(Capture(roce).frames)
     assert analyzers[0].skipped == analyzers[1].skipped
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 5, 20])
+def test_calls_that_are_kept_are_fewer_than_a_batch_has(at_once: int) -> None:
+    """Columns are taken as long as no more calls are open at a time; the RPCs are the same in any case."""
+    wire = Wire()
+    connection = wire.connect()
+    for _ in range(40 // at_once):
+        calls = [call(connection, nfs3.getattr_()) for _ in range(at_once)]
+        for one in calls:
+            reply(one, nfs3.getattr_reply())
+    frames = Capture(wire).frames
+    tables = []
+    for columns in (True, False):
+        analyzer = Analyzer(Options(outstanding=4, columns=columns))
+        opening, rest = frame_batches(frames, (len(frames) - 80,))
+        analyzer.feed(opening)
+        tables.append([analyzer.feed_table(analyzer.decoder.take(rest)), *[RpcTable(analyzer.finish())]])
+    assert [len(table.plain) > 0 for table in (tables[0][0], tables[1][0])] == [at_once <= 4, False]
+    both, alone = ([(rpc.number, rpc.xid, rpc.state) for table in each for rpc in table] for each in tables)
+    assert both == alone
