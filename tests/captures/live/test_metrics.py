@@ -76,15 +76,19 @@ def test_scraped_under_load() -> None:
         assert time.monotonic() < end and watcher.poll() is None
     feeder.join()
     failed = sum(one["failed"] for one in wanted)
-    while total(figures, "rpc_errors_total") < failed or not total(figures, "retransmitted_packets_total"):
+    latencies = [one["latency"]["total_ns"] for one in wanted if one["latency"]]
+    while not (  # The connections are looked at once a second, and a scrape may come between two figures.
+        total(figures, "rpc_errors_total") >= failed
+        and total(figures, "rpc_latency_seconds_count") >= len(latencies)
+        and total(figures, "rpc_latency_seconds_sum") == pytest.approx(sum(latencies) / 1e9)
+        and total(figures, "retransmitted_packets_total")
+    ):
         assert time.monotonic() < end and watcher.poll() is None
-        figures = scraped(match[1])  # The connections are looked at once a second.
+        figures = scraped(match[1])
     stdin.close()
     assert watcher.wait(DEADLINE) == 0
     assert total(figures, "rpc_errors_total") == failed
-    assert total(figures, "rpc_latency_seconds_count") == sum(one["latency"] is not None for one in wanted)
-    seconds = sum(one["latency"]["total_ns"] for one in wanted if one["latency"]) / 1e9
-    assert total(figures, "rpc_latency_seconds_sum") == pytest.approx(seconds)
+    assert total(figures, "rpc_latency_seconds_count") == len(latencies)
     records = [json.loads(line) for line in printed]
     sent = [one for one in records if one["type"] == "transport"]
     assert total(figures, "findings_total") > 0 and total(figures, "retransmitted_packets_total") > 0 and sent
