@@ -199,3 +199,21 @@ def of_long_reply(reply: LongReply) -> PlainChunks:
     edges = np.arange(2)
     returned = np.array([reply.returned])
     return PlainChunks(edges, segment, returned, edges, [reply.operation], bytes_, bytes_, none, none, none, none)
+
+
+def note_chunks(rows: Rows, chunks: PlainChunks) -> None:
+    """What RPC rows say of their chunks."""
+    through = rows["chunks"] >= 0
+    mine = rows["chunks"][through]
+    segments = chunks.counts()[mine]
+    for kind, name in enumerate(("read", "write", "reply")):
+        rows["reply_chunk_bytes" if name == "reply" else f"{name}_bytes"][through] = chunks.transferred[mine, kind]
+        rows[f"{name}_segments"][through] = segments[:, kind]
+        rows[f"{name}_chunks"][through] = segments[:, kind] > 0
+    rows["latency_reads"][through] = chunks.reads[mine]
+    rows["latency_writes"][through] = chunks.writes[mine]
+    rows["latency_server"][through] -= chunks.reads[mine] + chunks.writes[mine]
+    rows["retransmissions"][through] = chunks.retransmissions[mine]
+    long = (segments == (0, 0, 1)).all(axis=1) & (chunks.results[mine] >= 0)
+    long &= np.diff(chunks.used)[chunks.firsts[mine]] == 1
+    rows["transfer"][through] = np.where(long, mine, -1)

@@ -24,7 +24,7 @@ from ..transport.operations import SEND, Operation
 from ..transport.rc.link import RcLink
 from ..transport.rc.observer import LinkRun
 from ..transport.send_runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
-from .chunk_columns import PlainChunks
+from .chunk_columns import PlainChunks, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .listeners import PlainPairs
@@ -393,7 +393,7 @@ class PlainWay:
         rows["chunks"] = pairs.chunks
         rows["transfer"] = -1
         if chunks is not None:
-            _note_chunks(rows, chunks)
+            note_chunks(rows, chunks)
         plain = PlainRpcs(rows, data, runs, conversations, self._names.names, chunks)
         listened = any(matching.columns is not None for _, matching in matchings)
         busy = {connection_number(link) for _, link, operation in events if listened or operation.kind is SEND}
@@ -436,24 +436,6 @@ def _lowest(places: Int64s, values: Int64s, count: int) -> Int64s:
 
 def _chosen(pairs: _Pairs, chosen: Rows) -> _Pairs:
     return _Pairs(*(column[chosen] for column in pairs))
-
-
-def _note_chunks(rows: Rows, chunks: PlainChunks) -> None:
-    """What RPC rows say of their chunks."""
-    through = rows["chunks"] >= 0
-    mine = rows["chunks"][through]
-    segments = chunks.counts()[mine]
-    for kind, name in enumerate(("read", "write", "reply")):
-        rows["reply_chunk_bytes" if name == "reply" else f"{name}_bytes"][through] = chunks.transferred[mine, kind]
-        rows[f"{name}_segments"][through] = segments[:, kind]
-        rows[f"{name}_chunks"][through] = segments[:, kind] > 0
-    rows["latency_reads"][through] = chunks.reads[mine]
-    rows["latency_writes"][through] = chunks.writes[mine]
-    rows["latency_server"][through] -= chunks.reads[mine] + chunks.writes[mine]
-    rows["retransmissions"][through] = chunks.retransmissions[mine]
-    long = (segments == (0, 0, 1)).all(axis=1) & (chunks.results[mine] >= 0)
-    long &= np.diff(chunks.used)[chunks.firsts[mine]] == 1
-    rows["transfer"][through] = np.where(long, mine, -1)
 
 
 def _columns(runs: list[LinkRun], index: dict[int, int]) -> _Sends:
