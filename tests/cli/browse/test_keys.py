@@ -110,7 +110,9 @@ def test_filter_passes_what_where_does() -> None:
         assert numbers(b) == expected and f"filter {condition}" in b.status
         await b.press("tab")
         await b.until(lambda: "packets" in b.app.finished and b.app.listed.count)
-        await b.until(lambda: {(b.app.listed.row(at) or {})["rpc"] for at in range(b.app.listed.count)} == {*expected})
+        await b.until(
+            lambda: {(b.app.listed.row(at) or {}).get("rpc") for at in range(b.app.listed.count)} == {*expected}
+        )
         await b.press("F")
         await b.until(lambda: b.app.listed.count > 3000)
         await b.press("shift+tab")
