@@ -68,6 +68,8 @@ def facts_of(
         del table
         if history is not None:
             history.advance()
+        if auditor is not None:
+            auditor.forget(session.analyzer.last_time or 0)
     if auditor is not None and saved:
         session.audit(auditor)
     elif auditor is not None:

@@ -98,6 +98,9 @@ class _TablePass:
         return ColumnListeners(*listeners)
 
     def full(self, rows: int) -> Iterator[tuple[str, Columns]]:
+        """The tables with so many rows, behind each batch."""
+        if self.auditor is not None:
+            self.auditor.forget(self.session.analyzer.last_time or 0)
         for builder in self.builders:
             if len(builder) >= rows:
                 yield builder.table.name, builder.take()

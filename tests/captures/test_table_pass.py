@@ -28,6 +28,8 @@ def test_all_tables_in_one_pass(path: str, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(table_pass, "ROWS", 7)
     together = rows(path, list(TABLES))
     assert {name: len(found) for name, found in together.items()} == {name: len(found) for name, found in alone.items()}
+    for found in (together, alone):
+        found["findings"].sort(key=str)  # A connection that is over is judged behind a batch: they are not the same.
     assert together == alone
     assert all(alone[name] for name in ("rpcs", "operations", "chunks", "segments", "packets", "connections", "files"))
 
