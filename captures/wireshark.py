@@ -204,6 +204,8 @@ def _complaint(text: bytes, status: int) -> str:
 
 def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[str]) -> dict[int, list[str]]:
     """What Wireshark shows for ``fields`` of the given frames, and where it calls one malformed; by frame."""
+    import asyncio
+
     import pyshark
 
     listed = ", ".join(map(str, sorted(set(frames))))
@@ -211,6 +213,7 @@ def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[
     if not listed:
         return found
     wanted = set(fields)
+    loop = asyncio.new_event_loop()  # The thread may have none any more.
     try:
         with pyshark.FileCapture(
             path,
@@ -219,6 +222,7 @@ def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[
             tshark_path=tshark.path,
             custom_parameters=[TWO_PASSES],
             override_prefs=PREFERENCES,
+            eventloop=loop,
         ) as capture:
             for packet in capture:
                 shown = found.setdefault(int(packet.number), [])
@@ -230,4 +234,6 @@ def in_words(tshark: Tshark, path: str, frames: Iterable[int], fields: Sequence[
                             shown.append(field.showname)
     except Exception as error:  # pyshark has no common base class of its own
         raise CaptureError(f"{tshark} through pyshark: {error}") from None
+    finally:
+        loop.close()
     return found
