@@ -13,7 +13,7 @@ import numpy as np
 from rdmascope.dissect.measure.call_columns import CallColumns, call_columns
 from rdmascope.dissect.measure.call_groups import CallGroups
 from rdmascope.dissect.measure.latency_timeline import LatencyTimeline
-from rdmascope.dissect.measure.selection import parse_duration
+from rdmascope.dissect.measure.moments import parse_duration
 from rdmascope.dissect.measure.service_levels import ServiceLevel, ServiceLevelCounts
 from rdmascope.dissect.onc.names import procedure_label, program_label
 from rdmascope.dissect.records.table import Columns, TableBuilder

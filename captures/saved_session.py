@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -178,7 +178,7 @@ class SavedSession(Session):
             undecoded = self._details(database, "undecoded of files", Counter[str])
         return SavedFiles(facts, sum(undecoded, Counter()))
 
-    def audit(self, auditor: Auditor) -> int:
+    def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:
         if auditor.meant is not None:
             self.lacks("what single RPCs were judged by")
         kept = {one.connection.number: one.connection for one in self.analyzer.conversations}
@@ -208,6 +208,8 @@ class SavedSession(Session):
                     place = TallyKey(rule.id, number if number in kept else EARLIER, endpoint)
                     auditor.count(finding, auditor.tallies[place])
             query = "SELECT count(*) FROM rpcs WHERE state <> 'duplicate reply'"
+            if connections:
+                query += f" AND connection IN ({', '.join(map(str, connections))})"
             (rpcs,) = database.connection.execute(query).fetchall()[0]
         return int(rpcs)
 

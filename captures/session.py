@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -327,12 +327,17 @@ class Session:
             del table
         return files
 
-    def audit(self, auditor: Auditor) -> int:
-        """Judge all connections, in a pass of its own; returns the number of RPCs."""
+    def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:
+        """Judge all connections, in a pass of its own; returns the number of RPCs, of some ``connections`` only."""
         self.analyzer.listener = auditor.listener
         rpcs = 0
         for table in self.tables(auditor.evict):
-            rpcs += len(table) - sum(rpc.state == DUPLICATE_REPLY for rpc in table.objects)
+            on = table.plain_rows["connection"]
+            rpcs += int(np.isin(on, [*connections]).sum()) if connections else len(on)
+            rpcs += sum(
+                rpc.state != DUPLICATE_REPLY and (not connections or rpc.connection.number in connections)
+                for rpc in table.objects
+            )
             auditor.forget(self.analyzer.last_time or 0)
         auditor.finish(self.analyzer.conversations)
         return rpcs

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 
 import click
 
-from rdmascope.dissect.measure.moments import Moment, parse_moment
-from rdmascope.dissect.measure.selection import FrameRange, parse_duration, parse_frames, parse_xid, procedure_names
+from rdmascope.dissect.measure.moments import Moment, parse_duration, parse_moment
+from rdmascope.dissect.measure.selection import FrameRange, parse_frames, parse_xid, procedure_names
 
 Value = TypeVar("Value")
 

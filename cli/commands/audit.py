@@ -161,7 +161,7 @@ def command(
                 auditor = Auditor(rules, kept, not_waived(settings.waivers), release=drop_contents, meant=meant)
                 reading = opened(paths, ports, force)
                 reading.path = file
-                rpcs = reading.audit(auditor)
+                rpcs = reading.audit(auditor, chosen)
             for place in list(auditor.tallies):
                 if (chosen and place.connection not in chosen) or end not in (None, place.endpoint):
                     del auditor.tallies[place]

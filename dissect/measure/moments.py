@@ -1,8 +1,7 @@
-"""Points in time as people write them: seconds of the capture, a time of day, a date."""
+"""Times as people write them: durations, and points in time by the capture, the day or the date."""
 
 from __future__ import annotations
 
-import math
 import re
 from typing import NamedTuple
 
@@ -11,12 +10,19 @@ import numpy as np
 SECOND = 1_000_000_000
 DAY = 86400 * SECOND
 
+UNITS = {"": SECOND, "h": 3600 * SECOND, "m": 60 * SECOND, "s": SECOND} | {
+    "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1,
+}  # fmt: skip
+"""Nanoseconds."""
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)")
 _ZONE = r"(?:[Zz]|(?P<sign>[+-])(?P<zone_hours>\d\d)(?::?(?P<zone_minutes>\d\d))?)?"
 _TIME = r"(?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9})\d*)?)?"
 _TIME_OF_DAY = re.compile(f"T?{_TIME}{_ZONE}")
 _DATE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)(?:[Tt ]{_TIME})?{_ZONE}")
 
-FORMS = "seconds since the capture began (1.5), a time of day (10:02) or a date (2024-05-01, 2024-05-01T10:02:00+02:00)"
+FORMS = (
+    "a time since the capture began (1.5s, 10m), of the day (10:02) or a date (2024-05-01, 2024-05-01T10:02:00+02:00)"
+)
 """What can be written; a time without a zone is UTC, as all times that are printed."""
 
 
@@ -46,15 +52,27 @@ class Moment(NamedTuple):
         return self.nanoseconds
 
 
+def parse_duration(text: str) -> int:
+    """'10ms', '1.5s', '250us', '5m', '1h', '0.2' (seconds), to nanoseconds; raises ValueError."""
+    found = _duration(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no duration such as 10ms, 250us or 1.5s")
+    return found
+
+
+def _duration(text: str) -> int | None:
+    match = _DURATION.fullmatch(text)
+    if match is None or match[2] not in UNITS:
+        return None
+    return round(float(match[1]) * UNITS[match[2]])
+
+
 def parse_moment(text: str) -> Moment:
     """What ``FORMS`` says; raises ValueError for anything else."""
     text = text.strip()
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if math.isfinite(seconds):
-        return Moment(text, round(seconds * SECOND), "capture")
+    since = _duration(text.removeprefix("-"))
+    if since is not None:
+        return Moment(text, -since if text.startswith("-") else since, "capture")
     match = _TIME_OF_DAY.fullmatch(text) or _DATE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no time: write {FORMS}")
@@ -66,8 +84,8 @@ def parse_moment(text: str) -> Moment:
         raise ValueError(f"{text!r} is no time: there is no such day or hour") from None
     zone = int(fields["zone_hours"]) * 3600 + int(fields["zone_minutes"]) * 60
     elapsed = int(when.astype(np.int64)) + (zone if fields["sign"] == "-" else -zone)
-    since = elapsed * SECOND + int(fields["fraction"].ljust(9, "0"))
+    nanoseconds = elapsed * SECOND + int(fields["fraction"].ljust(9, "0"))
     if "date" in fields:
-        return Moment(text, since)
+        return Moment(text, nanoseconds)
     precision = 1 if match["fraction"] else SECOND if match["second"] else 60 * SECOND
-    return Moment(text, since % DAY, "day", precision)
+    return Moment(text, nanoseconds % DAY, "day", precision)

@@ -14,8 +14,6 @@ from ..onc.programs import PROCEDURES
 from ..units import moment
 from .moments import Moment
 
-UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-zµ]*)")
 MAX_FRAME = 1 << 62
 """The end of a range of frames that has none."""
 
@@ -32,14 +30,6 @@ def procedure_names(given: Iterable[str]) -> tuple[str, ...]:
     if given and not names:
         raise ValueError(f"no procedure in {given[0]!r}")
     return names
-
-
-def parse_duration(text: str) -> int:
-    """'10ms', '1.5s', '250us', '0.2' (seconds), to nanoseconds; raises ValueError."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None or match[2] not in UNITS:
-        raise ValueError(f"{text!r} is no duration such as 10ms, 250us or 1.5s")
-    return round(float(match[1]) * UNITS[match[2]])
 
 
 def parse_xid(text: str) -> int:

@@ -17,7 +17,7 @@ from ..onc.names import program_label
 from ..percentiles import Samples
 from ..rpcrdma.rpc_table import ProcedureNames, RpcNames
 from .call_columns import CallColumns
-from .selection import parse_duration
+from .moments import parse_duration
 
 PASS, FAIL, UNDECIDABLE = "pass", "fail", "undecidable"
 MAX_EXACT = 1 << 20

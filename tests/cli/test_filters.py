@@ -95,6 +95,13 @@ def test_every_command_means_the_same_rpcs(capture: str, filters: list[tuple[tup
     assert all(sum(one["calls"].values()) for one in of_files)
 
 
+def test_the_audit_counts_the_rpcs_of_the_chosen_connections(tmp_path: Path) -> None:
+    kept = str(tmp_path / "kept.duckdb")
+    assert run("sql", LOSS, "--save", kept).exit_code == 0
+    found = [objects("audit", path, "--connection", "2")[-1] for path in (LOSS, kept)]
+    assert [(one["connections"], one["rpcs"]) for one in found] == [(1, 48), (1, 48)]
+
+
 COMMANDS = ("report", "rpcs", "packets", "transport", "files", "credits", "audit", "sql", "diagnose", "export")
 
 
