@@ -5,12 +5,15 @@ DuckDB is loaded here and nowhere else.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
@@ -94,7 +97,10 @@ class Database:
         """What is read beside that which a query names."""
         self._filled: dict[str, set[str]] = {}
         """Names of tables, and the columns of each that are there."""
-        self.folder = Path(tempfile.mkdtemp(prefix="rdmascope-", dir=parent))
+        self.folder = Path(parent or tempfile.gettempdir(), f"rdmascope-{token_hex(8)}")
+        self._remove = partial(shutil.rmtree, self.folder, ignore_errors=True)
+        atexit.register(self._remove)  # First: a signal may end the program anywhere.
+        self.folder.mkdir(0o700)
         in_file = saved is not None and not os.path.isdir(saved)
         try:
             self.connection = duckdb.connect(
@@ -119,10 +125,10 @@ class Database:
                 self.connection.execute(f"SET allowed_directories = [{', '.join(map(quoted, allowed))}]")
                 self.connection.execute("SET enable_external_access = false")
         except duckdb.Error as error:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._remove()
             raise CaptureError(f"{saved}: {_first_line(error)}") from None
         except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._remove()
             raise
 
     def __enter__(self) -> Database:
@@ -136,7 +142,8 @@ class Database:
     def close(self) -> None:
         """Remove everything."""
         self.connection.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._remove()
+        atexit.unregister(self._remove)
 
     def _make_tables(self) -> None:
         self.connection.execute("PRAGMA disable_checkpoint_on_shutdown; BEGIN TRANSACTION")

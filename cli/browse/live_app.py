@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.binding import BindingType
@@ -121,7 +122,7 @@ class LiveBrowseApp(BrowseApp):
         status = self.watched
         kept = self.feed.capture.frames_before or 0
         lost = f"{count(status.dropped)} dropped" if status.dropped else "none dropped"
-        parts = [f"{self.capture_name}: {count(status.frames)} frames, {lost}"]
+        parts = [f"{Path(self.capture_name).name}: {count(status.frames)} frames, {lost}"]
         parts.append(f"kept: RPCs from {count(self.feed.oldest)}, packets from frame {count(kept + 1)}")
         if status.trouble:
             parts.append(status.trouble)
