@@ -269,7 +269,7 @@ def test_no_such_calls_are_no_pass() -> None:
 @pytest.mark.parametrize(
     ("levels", "status"),
     [(("READ p99 < 10s",), 0), (("READ p99 < 1us",), 1), (("FOO max < 1s", "READ max < 1us"), 1),
-     (("FOO max < 1s",), 3), (("WRITE max < 1h",), 2)],
+     (("FOO max < 1s",), 3), (("WRITE max < 1d",), 2)],
 )  # fmt: skip
 def test_the_exit_status(levels: tuple[str, ...], status: int) -> None:
     options = [option for level in levels for option in ("--slo", level)]
