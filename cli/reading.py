@@ -103,22 +103,8 @@ def stoppable(ending: Ending) -> Iterator[None]:
 @contextmanager
 def _until_interrupted(follow: Follow | None) -> Iterator[Follow | None]:
     """While the file is followed, the first Ctrl-C ends the reading at what is written by then, not the command."""
-    if follow is None:
-        yield None
-        return
-    stopped = False
-
-    def stop(*_: object) -> None:
-        nonlocal stopped
-        if stopped:
-            raise KeyboardInterrupt
-        stopped = True
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield Follow(follow.idle, lambda: stopped)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with _ended_early(follow is not None) as stopped:
+        yield None if follow is None else Follow(follow.idle, stopped)
 
 
 @contextmanager

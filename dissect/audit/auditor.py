@@ -168,9 +168,9 @@ class Auditor:
         """By connection number."""
         self._rules_for: dict[tuple[type[Subject], str, bool, int], list[Rule]] = {}
         self._listeners: dict[int, AuditListener] = {}
+        """By connection number."""
         self._remembering: list[AuditListener] = []
         """Those of connections that may go on."""
-        """By connection number."""
         self._classes: dict[int, dict[Hashable, SubjectClass]] = {}
         """By connection number and class."""
         self._set_up: set[int] = set()
