@@ -65,6 +65,9 @@ class RemoteSource:
         self.received = self._stream.received
         return found
 
+    def refuse(self) -> None:
+        """The tcpdump there goes on until it is closed."""
+
     def count(self) -> None:
         """What the kernel there dropped, only its tcpdump says, at its end."""
 

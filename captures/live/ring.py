@@ -26,7 +26,7 @@ from rdmascope.dissect.link.numbers import ETHERNET, LINUX_SLL2
 from ..errors import CaptureError
 from ..formats.streams import gather
 from .device import EVERY, Device
-from .filter import SO_ATTACH, Filter
+from .filter import RETURN, SO_ATTACH, Filter
 
 BLOCK = 1 << 18
 """Bytes; a frame never crosses a block: longer ones, super-frames of segmentation offload at most, are truncated."""
@@ -36,6 +36,9 @@ SOONEST, LATEST = 40, 200
 """Milliseconds after which a block is given over that is not full: later would show on a screen."""
 TOGETHER = 16 << 20
 """Bytes of blocks that become one batch."""
+
+NOTHING = struct.pack("=HBBI", RETURN, 0, 0, 0)
+"""The filter that no frame passes: classic BPF's "return 0"."""
 
 SOL_PACKET = 263
 ADD_MEMBERSHIP, RX_RING, STATISTICS, VERSION = 1, 5, 6, 10
@@ -122,10 +125,7 @@ class PacketRing:
     def _begin(self, program: bytes, promiscuous: bool) -> None:
         packet, device = self._socket, self.device
         # Nothing comes before the socket is bound, and then the filter is there.
-        code = ctypes.create_string_buffer(program)
-        packet.setsockopt(
-            socket.SOL_SOCKET, SO_ATTACH, struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-        )
+        self._attach(program)
         packet.setsockopt(SOL_PACKET, VERSION, TPACKET_V3)
         ring = struct.pack("7I", BLOCK, self._blocks, 2048, self._blocks * (BLOCK // 2048), self._timeout, 0, 0)
         packet.setsockopt(SOL_PACKET, RX_RING, ring)
@@ -137,6 +137,12 @@ class PacketRing:
         if ctypes.CDLL(None, use_errno=True).bind(packet.fileno(), address, len(address)):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+
+    def _attach(self, program: bytes) -> None:
+        code = ctypes.create_string_buffer(program)
+        self._socket.setsockopt(
+            socket.SOL_SOCKET, SO_ATTACH, struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
+        )
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -196,6 +202,10 @@ class PacketRing:
                 return  # down for now; the kernel goes on when it is up again
             raise CaptureError(f"{self.device}: the interface is gone")
         raise CaptureError(f"{self.device}: {os.strerror(number)}")
+
+    def refuse(self) -> None:
+        # Without this, a frame between the last read and the counters' would count, and never be seen.
+        self._attach(NOTHING)
 
     def count(self) -> None:
         # The kernel begins anew at 0 with every answer; it counts what it dropped among what came.

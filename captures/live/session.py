@@ -221,6 +221,7 @@ class LiveSession:
 
     def _take_rest(self) -> None:
         """What came before the end, and is given over at the next tick of the kernel's clock."""
+        self.live.refuse()
         began = time.monotonic()
         while (batch := self.live.read()) is not None or time.monotonic() < began + self._held(began):
             if batch is None:

@@ -58,6 +58,9 @@ class Sniffer:
     def read(self) -> FrameBatch | None:
         return self._handover.take()
 
+    def refuse(self) -> None:
+        """tcpdump goes on until it is closed."""
+
     def count(self) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGUSR1)

@@ -33,6 +33,9 @@ class Live(Drops, Protocol):
     def read(self) -> FrameBatch | None:
         """What came since the last time, without waiting; None for nothing.  Raises CaptureError at an end."""
 
+    def refuse(self) -> None:
+        """Let no more frames in, where that is possible; those that came are still read."""
+
     def count(self) -> None:
         """Bring ``received`` and ``dropped`` up to date."""
 

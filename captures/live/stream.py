@@ -51,6 +51,9 @@ class StreamSource:
         self.received += 0 if found is None else len(found)
         return found
 
+    def refuse(self) -> None:
+        """What writes the stream goes on."""
+
     def count(self) -> None:
         """What was lost on the way here, nothing tells."""
 

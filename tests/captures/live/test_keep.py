@@ -34,6 +34,8 @@ class Source:
     def read(self) -> FrameBatch | None:
         return None
 
+    def refuse(self) -> None: ...
+
     def count(self) -> None:
         self.received += 100
         self.dropped += 3

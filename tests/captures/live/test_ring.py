@@ -75,3 +75,11 @@ def test_what_does_not_fit_is_counted(loopback: Live) -> None:
         assert 0 < len(found) < 30_000
         assert found == list(range(len(found)))
         assert small.dropped == 30_000 - len(found)
+
+
+def test_what_comes_after_the_end_is_neither_read_nor_counted(loopback: Live) -> None:
+    send(100, 100_000)
+    loopback.refuse()
+    send(50, 100_000)
+    assert received(loopback, 150) == list(range(100))
+    assert loopback.received == 100

@@ -41,6 +41,8 @@ class Replay:
             raise CaptureError(self._damage)
         return None
 
+    def refuse(self) -> None: ...
+
     def count(self) -> None:
         """Nothing is dropped."""
 
