@@ -36,12 +36,13 @@ class ManifestEntry:
     """A capture of a data set."""
 
     capture: str
-    """Begin of the SHA-256 of its contents and of the options it was analysed with, hexadecimal."""
+    """Begin of the SHA-256 of its contents, or of what a store says of them, and of the options; hexadecimal."""
     host: str
     paths: tuple[str, ...]
     """Its files: several where they are rotated."""
-    sizes: tuple[int, ...]
-    modified_ns: tuple[int, ...]
+    sizes: tuple[int | None, ...]
+    modified_ns: tuple[int | None, ...]
+    """None where a store does not say."""
     options: str
     program_version: str
     schema_version: int
@@ -57,16 +58,21 @@ class ManifestEntry:
     files: int = 0
     frames: int = 0
     ended: int = 0
+    tags: tuple[str, ...] = ()
+    """What stores say of the contents of its files, '' each of files of this machine: ETags."""
 
     def unchanged(self) -> bool:
-        """Its files are what they were."""
+        """Its files are what they were; False where that cannot be told without their contents."""
+        from .remote import stamp
+
         try:
-            found = [os.stat(path) for path in self.paths]
-        except OSError:
+            found = [stamp(path) for path in self.paths]
+        except (OSError, CaptureError):
             return False
-        return tuple((one.st_size, one.st_mtime_ns) for one in found) == tuple(
-            zip(self.sizes, self.modified_ns, strict=True)
-        )
+        if not all(one.certain for one in found):
+            return False
+        tags = self.tags or ("",) * len(self.paths)
+        return [tuple(one) for one in found] == list(zip(self.sizes, self.modified_ns, tags, strict=True))
 
 
 def entry_path(data_set: str, capture: str) -> Path:
@@ -152,16 +158,17 @@ def make_views(connection: duckdb.DuckDBPyConnection, data_set: str) -> None:
     )
     connection.execute("CREATE TABLE sources (path VARCHAR, size_bytes BIGINT, modified TIMESTAMP)")
     for one in listed:
-        values = (one.capture, one.host, "\n".join(one.paths), one.problem or None, one.damage or None)
+        named = (one.capture, one.host, "\n".join(one.paths), one.problem or None, one.damage or None)
         sums = (one.frames, one.rpcs, one.connections, one.first_time_ns or None, one.last_time_ns or None)
-        connection.execute("INSERT INTO captures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [*values, *sums])
+        connection.execute("INSERT INTO captures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [*named, *sums])
     for one in numbering.entries:
         alone = one.paths[0] if len(one.paths) == 1 else None
         before = [numbering.offsets[one.capture][name] for name in COUNTED]
         numbers = [one.capture, alone, one.frames, *before]
         connection.execute("INSERT INTO numbering VALUES (?, ?, ?, ?, ?, ?, ?, ?)", numbers)
         for path, size, modified in zip(one.paths, one.sizes, one.modified_ns, strict=True):
-            connection.execute("INSERT INTO sources VALUES (?, ?, make_timestamp(?))", [path, size, modified // 1000])
+            values = [path, size, modified and modified // 1000]
+            connection.execute("INSERT INTO sources VALUES (?, ?, make_timestamp(?))", values)
     for name in TABLES:
         if any(partition(data_set, name, one.host, one.capture).is_dir() for one in numbering.entries):
             connection.execute(f"CREATE VIEW {name} AS {_view(data_set, name)}")

@@ -7,8 +7,9 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch
@@ -21,6 +22,10 @@ from .formats.compression import compression_of, decompress
 from .formats.convert import MAX_UNPACKED, convert, format_of
 from .formats.pcapng import Interface
 from .formats.streams import Feed, Limits
+from .urls import is_url, local
+
+if TYPE_CHECKING:
+    from .remote import RemoteFile
 
 CHUNK = 1 << 16
 """Bytes asked of the system at once, where a file is not mapped."""
@@ -59,7 +64,7 @@ class CaptureFile:
     """An open capture; a context manager.
 
     Attributes:
-        path: as it was given, '-' for standard input.
+        path: as it was given: a path, a URL, or '-' for standard input.
         format: 'pcap', 'pcapng', 'ERF', or the name of a format that was converted.
         compression: 'gzip', 'zstd', 'xz', 'lz4', or '' for none.
         byte_order: 'little' or 'big'; of the section being read, in a pcapng.
@@ -77,7 +82,8 @@ class CaptureFile:
         self._taken = 0
         self._header: pcap.PcapHeader | None = None
         self._sections = pcapng.Sections()
-        self._file = _open(path, self._name)
+        self._remote = _open_url(path) if is_url(path) else None
+        self._file = _open(local(path), self._name) if self._remote is None else -1
         self._converted = -1
         try:
             self._feed = self._prepare()
@@ -101,6 +107,8 @@ class CaptureFile:
             if file > 0:
                 os.close(file)
         self._file = self._converted = -1
+        if self._remote is not None:
+            self._remote.close()
 
     @property
     def byte_order(self) -> str:
@@ -174,11 +182,16 @@ class CaptureFile:
 
     def _prepare(self) -> Feed:
         """The bytes, decompressed."""
-        about = os.fstat(self._file)
-        if stat.S_ISDIR(about.st_mode):
+        remote = self._remote
+        about = os.fstat(self._file) if remote is None else None
+        if about is not None and stat.S_ISDIR(about.st_mode):
             raise CaptureError(f"{self._name}: is a directory")
-        regular = stat.S_ISREG(about.st_mode)
-        if regular and self._follow is None:
+        regular = about is not None and stat.S_ISREG(about.st_mode)
+        if remote is not None:
+            if self._follow is not None:
+                raise CaptureError(f"{self._name}: only a file of this machine can be followed")
+            self.size = remote.size
+        elif about is not None and regular and self._follow is None:
             self.size = about.st_size
         elif os.isatty(self._file):
             raise CaptureError(f"{self._name}: is a terminal; pipe a capture into it")
@@ -197,14 +210,14 @@ class CaptureFile:
             if self.compression:
                 every = decompress(self._name, self.compression, every, growing=True)
             return Feed(self._name, every, self._limits.window, growing=True)
-        if regular and about.st_size and not self.compression and os.lseek(self._file, 0, os.SEEK_CUR) == len(head):
+        if regular and self.size and not self.compression and os.lseek(self._file, 0, os.SEEK_CUR) == len(head):
             self._taken = 0
             return Feed.mapped(self._name, self._file)
         pieces = chain((head,), filter(None, chunks))
         window = self._limits.window
         if self.compression:
             return Feed(self._name, decompress(self._name, self.compression, pieces), window)
-        return Feed(self._name, pieces, window, live=None if regular else self._file)
+        return Feed(self._name, pieces, window, live=None if regular or remote is not None else self._file)
 
     def _growing(self, follow: Follow) -> Iterator[bytes | None]:
         """What is written to the file; None where there is nothing new for now."""
@@ -221,7 +234,8 @@ class CaptureFile:
             time.sleep(PAUSE)
 
     def _chunks(self) -> Iterator[bytes | None]:
-        while chunk := os.read(self._file, CHUNK):
+        read = self._remote.read if self._remote is not None else partial(os.read, self._file)
+        while chunk := read(CHUNK):
             self._taken += len(chunk)
             yield chunk
 
@@ -266,6 +280,8 @@ def open_capture(
 ) -> CaptureFile:
     """Opens a pcap, pcapng or ERF file, plain or compressed by gzip, zstd, xz or lz4; '-' is standard input.
 
+    A URL is read from its begin to its end, wherever fsspec has a file system for it.
+
     What else editcap knows is converted by it.  ``follow``: the file is still being written.  Raises
     CaptureError where it cannot be opened or is no capture.
     """
@@ -282,6 +298,12 @@ def _open(path: str, name: str) -> int:
         raise CaptureError(f"{name}: {what.get(type(error), error.strerror)}") from None
     except ValueError as error:
         raise CaptureError(f"{name!r}: {error}") from None
+
+
+def _open_url(url: str) -> RemoteFile:
+    from .remote import RemoteFile  # Only here: every command would wait for it.
+
+    return RemoteFile(url)
 
 
 def _resemblance(head: bytes) -> str:

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from .errors import CaptureError
 from .merge import expand
+from .urls import local, refuse_url
 
 
 def refuse_inputs(output: str | os.PathLike[str], inputs: Iterable[str]) -> None:
@@ -34,6 +35,7 @@ STANDARD_INPUT = "/dev/stdin"
 def _files_of(given: str) -> Iterable[str]:
     if given == "-":
         return [STANDARD_INPUT]
+    given = local(given)
     try:
         return [given, *(path for path, listed in expand(given) if listed)]
     except CaptureError:
@@ -55,6 +57,7 @@ def check_outputs(outputs: Iterable[str | os.PathLike[str] | None], inputs: Iter
     for output in outputs:
         if output is None or os.fspath(output) == "-":
             continue
+        refuse_url(output)
         directory = Path(output).parent
         if not directory.is_dir():
             raise CaptureError(f"{directory}: {'is no directory' if directory.exists() else 'no such directory'}")

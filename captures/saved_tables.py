@@ -19,6 +19,8 @@ from .data_set_folder import is_data_set
 from .database import ROW_GROUP, SQL_TYPES, Database, named, quoted
 from .errors import CaptureError
 from .output import input_files, open_output, refuse_inputs
+from .remote import size_of
+from .urls import is_url, refuse_url
 
 DATABASE = (".duckdb", ".db")
 """Suffixes of databases; another name is that of a folder of Parquet files."""
@@ -99,10 +101,10 @@ def captures_behind(path: str, what: str) -> tuple[str, ...]:
     found = []
     for source, size in rows:
         beside = os.path.join(os.path.dirname(os.path.abspath(path)), source)
-        there = next(filter(os.path.isfile, (source, beside)), None)
+        there = source if is_url(source) else next(filter(os.path.isfile, (source, beside)), None)
         if there is None:
             raise CaptureError(f"{lacking}; they are in {source}, which is not there")
-        if os.path.getsize(there) != size:
+        if size_of(there) != size:
             raise CaptureError(f"{lacking}; they were in {there}, which has changed since")
         found.append(there)
     if filtered:
@@ -129,6 +131,7 @@ def save(database: Database, path: str, captures: Sequence[str], extent: Capture
 def check_target(path: str, captures: Sequence[str]) -> None:
     """Raise CaptureError where nothing should be saved: before a capture is read."""
     if path.endswith(DATABASE):
+        refuse_url(path)
         refuse_inputs(path, captures)
         return
     check_folder(path, captures, f"; a database ends in {DATABASE[0]}")
@@ -136,6 +139,7 @@ def check_target(path: str, captures: Sequence[str]) -> None:
 
 def check_folder(path: str, captures: Sequence[str], hint: str = "") -> None:
     """Raise CaptureError where ``path`` cannot become a folder of tables: it must be new, or empty."""
+    refuse_url(path)
     refuse_inputs(path, captures)
     if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
         raise CaptureError(f"{path}: is there, and is no empty folder{hint}")
@@ -165,9 +169,9 @@ def note_origin(database: Database, captures: Sequence[str], extent: CaptureExte
     values = version("rdmascope"), VERSION, damage or None, extent.frames, extent.first_time, extent.last_time
     connection.execute("INSERT INTO metadata VALUES (?, ?, ?, ?, ?, ?)", values)
     connection.execute("CREATE OR REPLACE TABLE sources (path VARCHAR, size_bytes BIGINT, modified TIMESTAMP)")
-    files = [path for path in dict.fromkeys(input_files(captures)) if os.path.isfile(path)]
+    files = [path for path in dict.fromkeys(input_files(captures)) if is_url(path) or os.path.isfile(path)]
     for path in files or captures:
         there = os.stat(path) if os.path.isfile(path) else None
         modified = None if there is None else datetime.fromtimestamp(there.st_mtime, UTC).replace(tzinfo=None)
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-        connection.execute("INSERT INTO sources VALUES (?, ?, ?)", [shown, there and there.st_size, modified])
+        connection.execute("INSERT INTO sources VALUES (?, ?, ?)", [shown, size_of(path), modified])

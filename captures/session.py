@@ -35,8 +35,10 @@ from .formats.streams import Limits
 from .merge import MergedCaptures, first_of, open_captures, ring_of
 from .open import Follow
 from .places import Places
+from .remote import size_of
 from .saved import refuse_tables
 from .uncollected import uncollected
+from .urls import is_url, local
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor
@@ -107,6 +109,7 @@ class Session:
         self.paths = (
             (os.fspath(paths),) if isinstance(paths, str | os.PathLike) else tuple(os.fspath(path) for path in paths)
         )
+        self.paths = tuple(map(local, self.paths))
         self.path = self.paths[0] + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
         self.follow = follow
         self.passed_over: list[str] = []
@@ -272,7 +275,7 @@ class Session:
         """Learns paths for a list of packets, which does not wait for later names where captures are large."""
         from rdmascope.dissect.measure.path_learner import PathLearner
 
-        if sum(os.path.getsize(path) for path in self.paths if _stays(path)) > MAX_READ_FOR_NAMES:
+        if sum(size_of(path) or 0 for path in self.paths) > MAX_READ_FOR_NAMES:
             self._learner = PathLearner(self.field_reader(), mounts=self.mounts)
             return self._learner
         return self.path_learner()
@@ -468,7 +471,7 @@ def _analyzer(options: Options | None, jobs: int | None) -> Analyzer:
 
 def _stays(path: str) -> bool:
     """It can be read again."""
-    return path != "-" and (os.path.isfile(path) or os.path.isdir(path))
+    return path != "-" and (is_url(path) or os.path.isfile(path) or os.path.isdir(path))
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:

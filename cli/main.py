@@ -121,7 +121,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and (args[0] == "-" or os.path.exists(args[0])):
+        if args and args[0] not in COMMANDS and (args[0] == "-" or "://" in args[0] or os.path.exists(args[0])):
             args = ["report", *args]  # A file of a command's name is given as ./NAME.
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches  # Only here: every start would pay for it.

@@ -17,6 +17,7 @@ from rdmascope.captures import CaptureError, Follow
 from rdmascope.captures.decoded_ahead import Source
 from rdmascope.captures.saved import holds_tables
 from rdmascope.captures.session import Made, Paths, Session
+from rdmascope.captures.urls import local
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.units import count, plural
 
@@ -54,9 +55,20 @@ jobs_option = click.option(
 )
 """How many processes read one file: docs/jobs.md."""
 
-file_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True)
-"""Paths of captures or of directories of captures, all of them one capture in the order of time; or - for standard
-input.  They are opened by the captures folder, which explains what is wrong with them."""
+
+class CapturePath(click.ParamType[str]):
+    """A path, a URL, or -."""
+
+    name = "capture"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return local(value)
+
+
+CAPTURE = CapturePath()
+file_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True, type=CAPTURE)
+"""Paths or URLs of captures, or directories of captures, all of them one capture in the order of time; or - for
+standard input.  They are opened by the captures folder, which explains what is wrong with them."""
 
 
 def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,25 +16,55 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 
 from ..data_set import ManifestEntry, entries, entry_path, partition, write_entry
 from ..errors import CaptureError
+from ..remote import FileStamp, RemoteFile, same_contents, stamp
 from ..session import Session
 from ..table_export import tables_of
+from ..urls import is_url
 from .units import CaptureUnit
 
 WORK = "unfinished"
 """Folder of a data set in which tables are made."""
 _BLOCK = 1 << 20
+_ID = 24
+"""Hexadecimal digits."""
 
 
-def capture_id(unit: CaptureUnit, options: str) -> str:
-    """Of the contents of a capture, and how it is analysed."""
+def capture_id(unit: CaptureUnit, options: str, stamps: Sequence[FileStamp]) -> str:
+    """Of the contents of a capture, and how it is analysed.
+
+    What is read from elsewhere is not read twice where its store says when the contents are others.
+    """
     total = hashlib.sha256(f"{VERSION} {options}".encode())
-    for path in unit.paths:
+    for path, there in zip(unit.paths, stamps, strict=True):
         one = hashlib.sha256()
-        with open(path, "rb") as file:
-            while block := file.read(_BLOCK):
-                one.update(block)
+        if is_url(path) and there.certain:
+            one.update(same_contents(path, there).encode())
+        else:
+            with RemoteFile(path) if is_url(path) else open(path, "rb") as file:
+                while block := file.read(_BLOCK):
+                    one.update(block)
         total.update(one.digest())
-    return total.hexdigest()[:24]
+    return total.hexdigest()[:_ID]
+
+
+def _begun(unit: CaptureUnit, options: Options) -> ManifestEntry:
+    """The entry of a capture before it is analysed; it has a problem where a file cannot be opened."""
+    words, problem = described(options), ""
+    stamps = [FileStamp(None, None)] * len(unit.paths)
+    try:
+        stamps = _stamps(unit)
+        capture = capture_id(unit, words, stamps)
+    except (OSError, CaptureError) as error:
+        problem = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        capture = hashlib.sha256("\0".join((words, *unit.paths)).encode(errors="surrogateescape")).hexdigest()[:_ID]
+    return ManifestEntry(
+        capture, unit.host, unit.paths, tuple(one.size for one in stamps), tuple(one.modified_ns for one in stamps),
+        words, version("rdmascope"), VERSION, problem, tags=tuple(one.tag for one in stamps),
+    )  # fmt: skip
+
+
+def _stamps(unit: CaptureUnit) -> list[FileStamp]:
+    return [stamp(path, fresh=True) for path in unit.paths]
 
 
 def described(options: Options) -> str:
@@ -48,16 +78,14 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> ManifestEntry
     May be called again, and by several processes at once: what is there already stays.  What cannot be read at all gets
     an entry that says so, and no tables.
     """
-    words = described(options)
-    stats = [os.stat(path) for path in unit.paths]
-    capture = capture_id(unit, words)
-    entry = ManifestEntry(
-        capture, unit.host, unit.paths, tuple(one.st_size for one in stats),
-        tuple(one.st_mtime_ns for one in stats), words, version("rdmascope"), VERSION,
-    )  # fmt: skip
+    entry = _begun(unit, options)
+    capture = entry.capture
     known = next((one for one in entries(data_set) if one.capture == capture and not one.problem), None)
     if known is not None:
         return known
+    if entry.problem:
+        write_entry(data_set, entry)
+        return entry
     Path(data_set, WORK).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{capture}-", dir=Path(data_set, WORK)) as made:
         folder = Path(made, "tables")
@@ -66,6 +94,8 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> ManifestEntry
             tables_of(session, "parquet", str(folder), within=made)
             if not session.analyzer.packets:
                 session.check()
+            if any(map(is_url, unit.paths)) and not _is_of(entry, _stamps(unit)):
+                raise CaptureError(f"{unit.paths[0]}: changed while it was read")
         except CaptureError as error:
             entry = _changed(entry, problem=str(error))
         else:
@@ -79,14 +109,14 @@ def analyse(unit: CaptureUnit, data_set: str, options: Options) -> ManifestEntry
 
 def failed(unit: CaptureUnit, data_set: str, options: Options, problem: str) -> ManifestEntry:
     """Note that a capture could not be analysed, where that ended the process that did."""
-    stats = [os.stat(path) for path in unit.paths]
-    words = described(options)
-    entry = ManifestEntry(
-        capture_id(unit, words), unit.host, unit.paths, tuple(one.st_size for one in stats),
-        tuple(one.st_mtime_ns for one in stats), words, version("rdmascope"), VERSION, problem,
-    )  # fmt: skip
+    entry = _changed(_begun(unit, options), problem=problem)
     write_entry(data_set, entry)
     return entry
+
+
+def _is_of(entry: ManifestEntry, stamps: Sequence[FileStamp]) -> bool:
+    """Whether an entry has these sizes, times and tags."""
+    return [tuple(one) for one in stamps] == list(zip(entry.sizes, entry.modified_ns, entry.tags, strict=True))
 
 
 def _changed(entry: ManifestEntry, **values: object) -> ManifestEntry:

@@ -17,6 +17,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Options
 from ..data_set import ManifestEntry, entries
 from ..data_set_folder import MANIFEST
 from ..errors import CaptureError
+from ..urls import refuse_url
 from .analysis import WORK, analyse, described, failed
 from .units import CaptureUnit
 
@@ -37,6 +38,7 @@ class BatchCapture(NamedTuple):
 
 def prepare(data_set: str) -> None:
     """Make a data set where there is none.  Raises CaptureError where something else is there."""
+    refuse_url(data_set)
     path = Path(data_set)
     if path.exists() and not (path.is_dir() and ((path / MANIFEST).is_dir() or not any(path.iterdir()))):
         raise CaptureError(f"{data_set}: is there, and is no data set")

@@ -1,4 +1,4 @@
-"""Which files are one capture, and of which host: those that match patterns."""
+"""Which files are one capture, and of which host: those that match patterns, of paths or of URLs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..errors import CaptureError
 from ..merge import RING
+from ..urls import is_url, local, without_query
 
 CAPTURES = "*.pcap*"
 """In a folder and those below it."""
@@ -31,21 +32,31 @@ def units(patterns: Sequence[str]) -> list[CaptureUnit]:
     """The captures that match.  Raises CaptureError for a pattern that nothing matches."""
     found: dict[tuple[str, str], list[str]] = {}
     for pattern in patterns:
-        if os.path.isdir(pattern):
-            pattern = os.path.join(glob.escape(pattern), "**", CAPTURES)
-        pattern = os.path.abspath(pattern)
-        base = _base(pattern)
-        paths = [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+        pattern, paths = _remote(pattern) if is_url(pattern) else _local(local(pattern))
         if not paths:
             raise CaptureError(f"{pattern}: no file matches")
+        base = _base(pattern)
         for path in paths:
             name = rotated_name(path)
-            folder = os.path.relpath(path, base).split(os.sep)[0]
-            host = folder if os.path.join(base, folder) != path else _SUFFIXES.sub("", os.path.basename(name))
+            folder, below, _ = path.removeprefix(base).lstrip("/").partition("/")
+            host = folder if below else _SUFFIXES.sub("", os.path.basename(without_query(name)))
             known = found.setdefault((host, name), [])
             if path not in known:
                 known.append(path)
     return [CaptureUnit(host, tuple(sorted(paths, key=_order))) for (host, _), paths in sorted(found.items())]
+
+
+def _local(pattern: str) -> tuple[str, list[str]]:
+    if os.path.isdir(pattern):
+        pattern = os.path.join(glob.escape(pattern), "**", CAPTURES)
+    pattern = os.path.abspath(pattern)
+    return pattern, [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+
+
+def _remote(pattern: str) -> tuple[str, list[str]]:
+    from ..remote import matching
+
+    return matching(pattern, CAPTURES)
 
 
 def rotated_name(path: str) -> str:
@@ -63,6 +74,6 @@ def _order(path: str) -> tuple[int, str]:
 
 def _base(pattern: str) -> str:
     """The folder before the first wildcard."""
-    parts = pattern.split(os.sep)
+    parts = without_query(pattern).split("/")
     fixed = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
-    return os.sep.join(parts[:fixed]) or (os.sep if pattern.startswith(os.sep) else os.curdir)
+    return "/".join(parts[:fixed]) + "/"

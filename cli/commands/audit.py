@@ -25,7 +25,7 @@ from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import connection_filter_options
-from ..reading import behind, opened, recognition_options
+from ..reading import CAPTURE, behind, opened, recognition_options
 from ..terminal import complain, console, encoded_json, print_json, print_page, show
 from ..views import audit as views
 from ..views.filtered import filter_field, filter_line
@@ -46,7 +46,7 @@ ENDS = {"client": 0, "server": 1}
 
 
 @click.command("audit")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=CAPTURE)
 @click.option(
     "--rule",
     "wanted",

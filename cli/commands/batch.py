@@ -37,8 +37,9 @@ def command(
     """Analyse many captures of many hosts, each once, into one data set of Parquet files.
 
     PATTERN is a folder (all files *.pcap* in it and below), a file, or a pattern in quotes in which ** stands for any
-    folders.  The host of a capture is the first folder below that of the pattern; of a file right in it, the file's
-    name.  Files of dumpcap's ring buffers, and those that tcpdump -C numbers, are one capture in the order of time.
+    folders; or a URL of such, 's3://captures/**/*.pcap*', with the extra rdmascope[remote].  The host of a capture is
+    the first folder below that of the pattern; of a file right in it, the file's name.  Files of dumpcap's ring
+    buffers, and those that tcpdump -C numbers, are one capture in the order of time.
 
     DATASET can be read by every command that reads tables: report, diagnose, rpcs, files, audit, credits, compare, sql.
     RPCs, connections and frames are numbered over all its captures; report --by host compares the hosts, and in sql

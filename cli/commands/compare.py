@@ -9,14 +9,14 @@ from rdmascope.captures.errors import CaptureError
 from rdmascope.dissect.records.comparison import points_records, runs_records
 
 from ..exit_status import EXIT_BAD_INPUT
-from ..reading import opened, recognition_options
+from ..reading import CAPTURE, opened, recognition_options
 from ..terminal import complain, console, print_json, show
 from ..views.compare import points_view, runs_view
 
 
 @click.command("compare")
-@click.argument("first", metavar="A")
-@click.argument("second", metavar="B")
+@click.argument("first", metavar="A", type=CAPTURE)
+@click.argument("second", metavar="B", type=CAPTURE)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @click.option("--rpcs", "each", is_flag=True, help="With --json: of the same traffic also each RPC, at both points.")
 @recognition_options

@@ -13,12 +13,13 @@ from rdmascope.dissect.records.schema import schema
 from rdmascope.dissect.units import count
 
 from ..exit_status import EXIT_BAD_INPUT
+from ..reading import CAPTURE
 from ..terminal import complain, console, meter, print_json, show
 from ..views import info as views
 
 
 @click.command("info")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=CAPTURE)
 @click.option("--checksums", is_flag=True, help="Verify the ICRC of every packet, and the VCRC where there is one.")
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('info')} object a file.")
 def command(files: tuple[str, ...], checksums: bool, as_json: bool) -> None:

@@ -19,7 +19,16 @@ from rdmascope.dissect.units import plural, size
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import Parsed, filter_options
-from ..reading import Reading, analyzer_options, follow_options, following, jobs_option, opened, recognition_options
+from ..reading import (
+    CAPTURE,
+    Reading,
+    analyzer_options,
+    follow_options,
+    following,
+    jobs_option,
+    opened,
+    recognition_options,
+)
 from ..terminal import complain, console, paged, print_json, say, show
 from .report_output import Read, print_page, print_records
 
@@ -42,7 +51,7 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", parse_service_leve
 
 
 @click.command("report")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=CAPTURE)
 @click.option(
     "--top",
     default=10,

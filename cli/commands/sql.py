@@ -22,6 +22,7 @@ from rdmascope.captures.saved_tables import check_target, open_saved, origin
 from rdmascope.captures.saved_tables import save as save_tables
 from rdmascope.captures.session import Session, rereadable
 from rdmascope.captures.table_pass import needs_contents, table_batches
+from rdmascope.captures.urls import scheme
 from rdmascope.dissect.records.table import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -29,7 +30,7 @@ from rdmascope.dissect.units import plural
 
 from ..options import filter_options
 from ..plain import harmless
-from ..reading import Reading, analyzer_options, recognition_options
+from ..reading import CAPTURE, Reading, analyzer_options, recognition_options
 from ..terminal import console, print_json, say
 from ..views import rows as views
 
@@ -41,7 +42,7 @@ SHOWN = 40
 
 
 @click.command("sql")
-@click.argument("files", metavar="FILE... [QUERY]", nargs=-1, required=True)
+@click.argument("files", metavar="FILE... [QUERY]", nargs=-1, required=True, type=CAPTURE)
 @click.option("-q", "--query", help="The query, where the last argument is a FILE.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a row, its keys the names of the columns.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, the names of the columns first.")
@@ -217,16 +218,20 @@ def _format(output: str, text: str) -> str:
     return format
 
 
+def _is_there(path: str) -> bool:
+    return path == "-" or bool(scheme(path)) or os.path.exists(path)
+
+
 def _query_among(arguments: tuple[str, ...], query: str | None, optional: bool) -> tuple[tuple[str, ...], str]:
     """The files and the query; '' where there is none: it is optional, or to be asked for."""
     context = click.get_current_context()
     for path in arguments if query is not None else arguments[:-1]:
-        if path != "-" and not os.path.exists(path):
+        if not _is_there(path):
             raise click.ClickException(f"{path}: no such file")
     if query is not None:
         return arguments, query
     *files, last = arguments
-    if last == "-" or os.path.exists(last):
+    if _is_there(last):
         if optional:
             return arguments, ""
         if sys.stdin.isatty() and sys.stdout.isatty() and "-" not in arguments:

@@ -173,10 +173,10 @@ def zstd_bomb(count: int, path: Path) -> None:
 
 EXTREMES = {
     "chunk-list": Extreme("segments in one chunk list", chunk_list, 100_000),
-    "out-of-order": Extreme("Operations out of order on one queue pair", out_of_order, 200_000),
+    "out-of-order": Extreme("Operations out of order on one queue pair", out_of_order, 1_000_000),
     "connections": Extreme("connections with one RPC each", connections, 100_000),
     "calls-in-flight": Extreme("calls in flight on one connection", calls_in_flight, 100_000),
-    "overlapping-writes": Extreme("RDMA Writes that overlap in one chunk", overlapping_writes, 200_000),
+    "overlapping-writes": Extreme("RDMA Writes that overlap in one chunk", overlapping_writes, 1_000_000),
     "overlapping-segments": Extreme("TCP segments that overlap, in any order", overlapping_segments, 200_000),
     "one-octet-segments": Extreme("TCP segments of one octet, with gaps", one_octet_segments, 200_000),
     "options": Extreme("options in one pcapng block", options, 200_000),

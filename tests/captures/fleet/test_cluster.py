@@ -16,6 +16,7 @@ from distributed import LocalCluster
 
 from playbook.commands import PROGRAM, objects, run
 from playbook.samples import MANIFEST, SAMPLES
+from playbook.stores import Files, served
 from rdmascope.captures.data_set import entries
 from rdmascope.captures.fleet.cluster import on_cluster
 from rdmascope.captures.fleet.units import units
@@ -79,6 +80,16 @@ def test_nothing_is_lost_or_doubled_when_the_coordinator_is_killed(cluster: Loca
     assert len(entries(str(data_set))) == COPIES
     rows = objects("sql", str(data_set), "SELECT host, count(*) AS calls FROM rpcs GROUP BY host")
     assert {row["host"]: row["calls"] for row in rows} == {f"host{number}": calls for number in range(COPIES)}
+
+
+def test_workers_read_urls(cluster: LocalCluster, tmp_path: Path) -> None:
+    calls = fleet(tmp_path / "fleet")
+    with served(tmp_path / "fleet", Files) as (url, _):
+        found = units([f"{url}/host1/a.pcap.zst", f"{url}/none.pcap"])
+        done = on_cluster(found, str(tmp_path / "set"), Options(), cluster.scheduler_address)
+        entry = {one.unit.host: one.entry for one in done}
+    assert (entry["a"].problem, entry["a"].rpcs) == ("", calls)
+    assert entry["none"].problem == f"{url}/none.pcap: no such file"
 
 
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
