@@ -259,6 +259,9 @@ def _retransmitted(one: ShownRpc, health: TransportHealth | None) -> Iterator[La
         words = f"{plural(again.packets, unit)} retransmitted{after} ({again.cause})"
         frame = "" if again.retransmission_frame is None else str(again.retransmission_frame)
         yield LadderStep(again.retransmission_time or 0, again.initiator, words, frame, True)
+    if more := found[MAX_STEPS:]:
+        words = f"{plural(len(more), 'more retransmission')}"
+        yield LadderStep(more[0].retransmission_time or 0, -1, words, "", True)
 
 
 def _ladder(one: ShownRpc, steps: list[LadderStep]) -> str:

@@ -150,7 +150,7 @@ def table_html(table: Breaking, total_waited: int) -> str:
     )  # fmt: skip
     first = tag("th", tag("button", text(table.noun), type="button"), scope="col", data_key="name", aria_sort="none")
     body = "".join(_row(table, row, total_waited) for row in range(len(table.names)))
-    caption = f"{table.title}: by the time that their RPCs took"
+    caption = f"RPCs, latencies and bytes of each {table.noun}"
     filter_id = f"filter-{table.id}"
     search = tag(
         "p",
