@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +22,8 @@ from .database import Database, named, quoted
 
 NOUNS = ("rpcs", "packets", "connections", "files", "findings")
 """The tables that are browsed."""
+LEAVE = 5.0
+"""Seconds for what is asked at the end."""
 KEYS = {"rpcs": "number", "packets": "frame", "connections": "number", "files": "number", "findings": "time_ns"}
 """What rows are ordered by, where nothing else is asked, and among equals."""
 LEFT_OUT = {"file", "call_place_file", "call_place_frame", "reply_place_file", "reply_place_frame"}
@@ -106,8 +110,15 @@ class BrowsedTables:
         return other
 
     def close(self) -> None:
-        """Remove everything."""
-        self._database.close()
+        """Remove everything; waits for what another thread still asks, which DuckDB does not."""
+        end = time.monotonic() + LEAVE
+        while time.monotonic() < end:
+            try:
+                self._database.close()
+                return
+            except duckdb.OperationalError:
+                time.sleep(0.01)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def interrupt(self) -> None:
         """End what is asked here from another thread."""

@@ -187,6 +187,7 @@ class Condition:
         if self._batches is None or self._session is not session:
             self._session, self.passed, self.tried = session, 0, 0
             self._text = self.sql(session.first_time)
+            self._builder.find = getattr(session, "place", None)  # Of files; running traffic has none.
             self._batches = RpcBatches(self._builder.needs("files"), self._builder.needs("paths"), session)
             if holds_tables(session.paths[0]) and self._builder.needs("files"):
                 raise CaptureError(f"{session.path}: holds tables, which 'rdmascope sql' can ask about files")

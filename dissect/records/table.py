@@ -85,7 +85,7 @@ class TableBuilder:
         ``find``: where frames are, for the columns that say so.
         """
         self.table = table
-        self._find = find
+        self.find = find
         chosen = [
             column for column in table.columns if names is None or column is table.columns[0] or column.name in names
         ]
@@ -130,7 +130,7 @@ class TableBuilder:
             taken = {column.name: column_of(column.type, found) for column, found in listed}
         for column in self._places:
             frames = taken[column.place_of].tolist()
-            places = [None if frame is None or self._find is None else self._find(frame) for frame in frames]
+            places = [None if frame is None or self.find is None else self.find(frame) for frame in frames]
             which = 0 if column.type == "text" else 1
             taken[column.name] = column_of(column.type, [None if place is None else place[which] for place in places])
         return {column.name: taken[column.name] for column in self.table.columns if column.name in taken}

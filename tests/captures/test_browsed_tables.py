@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from playbook.commands import EVERYTHING, run
@@ -117,3 +118,17 @@ def test_replacing(tmp_path: Path) -> None:
             other.hand_out("connections", found.folder / "part")
             found.take_in("connections", found.folder / "part", replacing=True)
         assert found.count("connections") == 4
+
+
+def test_closing_waits_for_what_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = [duckdb.OperationalError("connection is busy with another call")] * 2
+    close = Database.close
+
+    def refusing(self: Database) -> None:
+        if busy:
+            raise busy.pop()
+        close(self)
+
+    monkeypatch.setattr(Database, "close", refusing)
+    BrowsedTables(str(tmp_path)).close()
+    assert not busy and not list(tmp_path.iterdir())

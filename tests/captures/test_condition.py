@@ -58,6 +58,7 @@ def meant(wanted: Callable[[Rpc], bool], name: str = NAME) -> set[int]:
         ("status = 'NFS4ERR_GRACE'", lambda rpc: rpc.status == "NFS4ERR_GRACE"),
         ("rpcs.connection = 2 AND reply_bytes > 99", lambda rpc: rpc.connection.number == 2 and rpc.reply_bytes > 99),
         ("operations LIKE '%latency_ms%'", lambda rpc: False),
+        ("call_place_frame > 100 AND call_place_file LIKE '%rxe%'", lambda rpc: rpc.call_frame > 100),
         ("true", lambda rpc: True),
     ],
 )  # fmt: skip
