@@ -57,6 +57,8 @@ def facts_of(
         gathered.evict(gone)
         if auditor is not None and not saved:
             auditor.evict(gone)
+        if history is not None:
+            history.evict(gone)
 
     for table in session.tables(evict):
         if condition is not None:

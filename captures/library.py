@@ -189,7 +189,7 @@ class Capture:
         session = self.session()
         session.analyzer.listener = history.listener
         session.data_servers = history.pnfs
-        for table in session.tables():
+        for table in session.tables(history.evict):
             del table
             history.advance()
         history.finish()

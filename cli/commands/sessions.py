@@ -57,7 +57,7 @@ def command(files: tuple[str, ...], everything: bool, as_json: bool, ports: tupl
     history = NfsStateHistory()
     reading.analyzer.listener = history.listener
     reading.data_servers = history.pnfs
-    for table in reading.tables():
+    for table in reading.tables(history.evict):
         del table
         history.advance()
     history.finish()

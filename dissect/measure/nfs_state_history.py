@@ -6,6 +6,7 @@ Messages of all connections are taken in the order of time, a batch of frames at
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcNames
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..transport.connection import Connection
 from ..transport.operations import Operation
-from .credits import CreditHistory, shared_bins
+from .credits import CreditDirection, CreditHistory, shared_bins
 from .gss_contexts import GssContexts
 from .nfs_slots import SlotTable, SlotUse
 from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, StatusTally
@@ -111,11 +112,16 @@ class _Messages:
 
 
 class NfsStateHistory:
-    """Give ``listener`` to the analyzer, call ``advance`` behind each batch, and ``finish`` at the end."""
+    """Give ``listener`` to the analyzer, call ``advance`` behind each batch, and ``finish`` at the end.
+
+    ``evict`` is given conversations of which nothing more comes, where they are too many to be kept.
+    """
 
     def __init__(self) -> None:
         self.table = ClientTable()
-        self.credits: list[CreditHistory] = []
+        self._histories: dict[int, CreditHistory] = {}
+        self._blocked: list[CreditDirection] = []
+        """Of connections that are not kept."""
         self.security = GssContexts()
         self.pnfs = DataServers(counts=True)
         """To be given the RPCs by who feeds the analyzer."""
@@ -141,9 +147,24 @@ class NfsStateHistory:
         return self.table.sessions
 
     def listener(self, conversation: Conversation) -> ColumnListener:
-        self.credits.append(CreditHistory(conversation, shared_bins(self.credits)))
-        self._connections[conversation.connection.number] = conversation.connection
-        return ColumnListeners(_Watch(self._queue, self._plain), self.credits[-1])
+        number = conversation.connection.number
+        history = self._histories[number] = CreditHistory(conversation, shared_bins(self._histories))
+        self._connections[number] = conversation.connection
+        return ColumnListeners(_Watch(self._queue, self._plain), history)
+
+    @property
+    def credits(self) -> list[CreditDirection]:
+        """Of the calls of each connection; of those that are not kept only where they waited for credits."""
+        return [*self._blocked, *(one.directions[0] for one in self._histories.values())]
+
+    def evict(self, gone: Iterable[Conversation]) -> None:
+        self.advance()
+        for conversation in gone:
+            number = conversation.connection.number
+            self._connections.pop(number, None)
+            history = self._histories.pop(number, None)
+            if history is not None and history.directions[0].blocked:
+                self._blocked.append(history.directions[0])
 
     def advance(self) -> None:
         """Take what happened since the last time."""

@@ -195,6 +195,31 @@ def test_all_credits_in_use() -> None:
     assert wait.connection == 1 and wait.duration is not None and wait.duration >= 2 * MILLISECOND
 
 
+def test_of_evicted_connections_only_what_they_waited_for_is_kept() -> None:
+    wire, one = connected()
+    one.begin()
+    one.answered(one.sent(nfs4.putfh()), nfs4.putfh_done())
+    last = call(one.connection, nfs4.compound(op("PUTROOTFH"), minor=0))
+    reply(last, nfs4.compound_reply(done("PUTROOTFH")), credits=1)
+    exchange = one.sent(nfs4.putfh())
+    wire.pause(2 * MILLISECOND)
+    one.answered(exchange, nfs4.putfh_done())
+    for number in range(20):
+        rpc = call(wire.connect(client=f"10.0.1.{number}"), nfs4.compound(op("PUTROOTFH"), minor=0))
+        reply(rpc, nfs4.compound_reply(done("PUTROOTFH")))
+    history = NfsStateHistory()
+    analyzer = Analyzer(Options(max_connections=2, ended=0), history.listener)
+    frames = Capture(wire).frames
+    for batch in frame_batches(frames, tuple(range(1, len(frames)))):
+        analyzer.feed(batch)
+        history.evict(analyzer.evicted_since())
+        assert len(history.credits) <= 4
+    analyzer.finish()
+    history.finish()
+    assert analyzer.evicted.connections >= 18
+    assert waited(history)[NO_CREDIT] == waited(taken(wire))[NO_CREDIT]
+
+
 def lost_reply(one: Client, other: Connection, cached: bool = False) -> None:
     """A call whose reply does not arrive, and its retry on another connection."""
     asked = op("REMOVE", target=b"name")
