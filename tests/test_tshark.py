@@ -39,8 +39,11 @@ pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark i
 
 FIELDS = (
     "tcp.stream", "rpc.xid", "rpc.msgtyp", "rpc.program", "rpc.programversion", "rpc.procedure",
-    "nfs.status3", "nfs.nfsstat4", "nfs.opcode", "nfs.cb.operation", "_ws.malformed",
+    "nfs.status3", "nfs.nfsstat4", "nfs.opcode", "nfs.cb.operation", "nfs.ops.count", "rpc.state_accept",
+    "_ws.malformed",
 )  # fmt: skip
+ACCEPT_STAT = ("", "PROG_UNAVAIL", "PROG_MISMATCH", "PROC_UNAVAIL", "GARBAGE_ARGS", "SYSTEM_ERR")
+"""RFC 5531, 9."""
 
 
 class Half(NamedTuple):
@@ -124,16 +127,20 @@ def theirs(output: str) -> list[Half]:
     options = [option for field in FIELDS for option in ("-e", field)]
     halves: list[Half] = []
     for line in tshark("-2", "-r", output, "-Y", "rpc", "-T", "fields", *options).splitlines():
-        stream, xid, kind, program, version, procedure, status3, status4, forward, backward, bad = line.split("\t")
+        stream, xid, kind, program, version, procedure, *rest = line.split("\t")
+        status3, status4, forward, backward, count, accepted, bad = rest
         assert bad == ""
         reply = kind == "1"
         table = names()["nfs.cb.operation" if backward else "nfs.opcode"]
         operations = [table[int(number)] for number in (backward or forward).split(",") if number]
+        # EXCHANGE_ID, which is alone in its COMPOUND, lists operations in its arguments (RFC 8881, 18.35).
+        del operations[int(count or len(operations)) :]
         status = ""
         if reply:
             field, numbers = ("nfs.nfsstat4", status4) if status4 else ("nfs.status3", status3 or "0")
             status = names()[field][int(numbers.split(",")[0])]
             status = "OK" if status in ("NFS3_OK", "NFS4_OK") else status
+            status = ACCEPT_STAT[int(accepted or 0)] or status
         halves.append(
             Half(
                 int(stream),

@@ -304,7 +304,7 @@ def contexts_view(found: Sequence[GssContext], everything: bool) -> RenderableTy
         [
             f"{one.client} → {one.server}",
             ", ".join(one.calls) or "-",
-            f"frame {one.frame}" if one.frame else "not completed" if one.round_trips else BEFORE,
+            f"frame {one.frame}" if one.frame else "not completed" if one.round_trips else "not seen",
             f"frame {one.ended_frame}" if one.ended_frame else "-",
             count(one.calls.total()),
             "-" if one.first is None else f"{one.first}-{one.highest}",
