@@ -39,6 +39,7 @@ def accepted(pairs: PlainPairs, names: RpcNames) -> NDArray[np.bool_]:
         & (pairs.credits_requested > 0)
         & (pairs.credits_granted > 0)
         & ~pairs.invalidates
+        & ~pairs.chunked
     )
     for procedure in unique(pairs.procedure[rows]).tolist():
         one = names.procedures[procedure]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import repeat
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..onc.shapes.flat import MAX_NODES
 from ..onc.shapes.learned import Layout, Layouts
 from ..onc.shapes.registry import procedure_shape
 from ..onc.shapes.types import XdrType
-from ..rpcrdma.rpc_fields import MAX_LEARNED, call_places, reply_places
+from ..rpcrdma.rpc_fields import call_places, reply_places
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Extent, Reassembled
 from .partial_messages import NfsMessages
@@ -61,9 +61,9 @@ class FileColumns:
             reply_ends = all_ends[mine]
             arguments = _arguments(data, calls)
             places = table.plain[mine]
-            for group, asked in self._groups(shape.arguments, data, arguments, call_ends):
+            for group, asked in self._of(shape.arguments).learning(data, arguments, call_ends):
                 results = replies[group] + _REPLY_HEADER
-                for part, answered in self._groups(shape.results, data, results, reply_ends[group]):
+                for part, answered in self._of(shape.results).learning(data, results, reply_ends[group]):
                     some = group[part]
                     layout = self._layout(
                         (names.version, names.procedure or 0), asked, answered, data,
@@ -81,21 +81,8 @@ class FileColumns:
                         found[place] = NfsMessages(call, reply, events, operations, "")
         return found
 
-    def _groups(self, type: XdrType, data: Bytes, starts: Int64s, ends: Int64s) -> Iterator[tuple[Int64s, Layout]]:
-        """Messages by their layout; without those of which none can be learned."""
-        layouts = self._layouts.setdefault(type, Layouts(type, (), MAX_NODES))
-        left = np.arange(len(starts))
-        for _ in range(MAX_LEARNED):
-            groups, unknown = layouts.groups(data, starts[left], ends[left])
-            for rows, layout in groups:
-                yield left[rows], layout
-            left = left[unknown]
-            if not len(left):
-                return
-            view = data.data[int(starts[left[0]]) : int(ends[left[0]])]
-            layouts.learn(view, 0)
-            if layouts.of(view, 0) is None:
-                left = left[1:]
+    def _of(self, type: XdrType) -> Layouts:
+        return self._layouts.setdefault(type, Layouts(type, (), MAX_NODES))
 
     def _layout(
         self,

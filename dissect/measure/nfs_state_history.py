@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from ..arrays import Rows
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc.compound import compound_call
-from ..onc.filehandles import CompoundStep
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..onc.rpc_header import call_head, results_at
 from ..onc.sequence import SlotRequest, SlotResult, slot_request, slot_result
 from ..onc.status import nfs4_status
-from ..onc.xdr import word
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import ColumnListener, ColumnListeners, PlainPairs
 from ..rpcrdma.messages import Message
@@ -37,18 +35,17 @@ from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, Stat
 from .nfs_state_clients import CLIENT_OPERATIONS, AtReply, ClientTable
 from .nfs_state_operations import (
     HANDLERS,
-    LEASE_TIME,
     OP_CB_LAYOUTRECALL,
     OP_CB_RECALL,
-    OP_GETATTR,
     OP_OPEN,
     OP_RENEW,
+    ChangingStep,
     StateChange,
-    decoded_step,
     recalled,
     walked,
 )
-from .plain_compounds import CHANGING, RENEWING, PlainCompound, compound_kind, plain_compounds
+from .nfs_state_steps import CompoundLayouts, changing_steps
+from .plain_compounds import RENEWING, PlainCompound, compound_kind, plain_compounds
 from .pnfs import DataServers
 
 _STATUSES = (
@@ -133,6 +130,7 @@ class NfsStateHistory:
         self._queue: list[_Event] = []
         self._plain: list[tuple[Rows, PlainRpcs]] = []
         """RPC rows of a batch, of one direction of a connection."""
+        self._layouts = CompoundLayouts()
         self._connections: dict[int, Connection] = {}
         self._asked: dict[Rpc, _Asked] = {}
         self._recalls: list[tuple[str, HeldState]] = []
@@ -168,7 +166,7 @@ class NfsStateHistory:
 
     def advance(self) -> None:
         """Take what happened since the last time."""
-        batches = [plain_compounds(rows, rpcs) for rows, rpcs in self._plain]
+        batches = [plain_compounds(rows, rpcs, self._layouts) for rows, rpcs in self._plain]
         plain = [one for batch in batches for one in batch.compounds]
         asked: list[_Asked | None] = [None] * len(plain)
         times = [one.time for one in self._queue]
@@ -236,7 +234,8 @@ class NfsStateHistory:
         client = asked.session.client if asked is not None else None
         if kind.minor_version == 0 and not kind.callback:
             client = self.table.known_on(one.connection)
-        if one.rpc is not None and (kind.changes or (client is not None and client.lease is None)):
+        decodes = kind.changes or one.elsewhere or (client is not None and client.lease is None)
+        if one.rpc is not None and decodes:
             if asked is not None:
                 self._asked[one.rpc] = asked
             self._ended(one.rpc, one.reply_end, one.result)
@@ -245,6 +244,9 @@ class NfsStateHistory:
         at = self._plain_place(one)
         if asked is not None:
             self._answer(asked, at, one.result, SlotAnswer(kind.operations, one.status, one.reply_frame))
+        if one.changes is not None:
+            for step in one.changes.steps():
+                self._step(step, at, client, asked)
         if kind.renews and client is not None and one.status == "OK":
             client.renew(at.time, at.frame)
         if one.status in STATUSES:
@@ -380,29 +382,16 @@ class NfsStateHistory:
         if walk is None:
             return
         self.undecoded += bool(walk.problem)
-        for step in walk.steps:
-            if step.succeeded and (step.operation in CHANGING or self._shows_lease(step, messages.reply)):
-                self._step(step, messages, at, client, asked)
+        for step in changing_steps(walk, messages.call, messages.reply):
+            self._step(step, at, client, asked)
 
-    def _shows_lease(self, step: CompoundStep, reply: memoryview) -> bool:
-        if step.operation != OP_GETATTR or step.results < 0 or step.results + 8 > len(reply):
-            return False
-        return bool(word(reply, step.results)[0] and word(reply, step.results + 4)[0] >> LEASE_TIME & 1)
-
-    def _step(
-        self,
-        step: CompoundStep,
-        messages: _Messages,
-        at: AtReply,
-        client: NfsClient | None,
-        asked: _Asked | None,
-    ) -> None:
-        arguments, results = decoded_step(step, messages.call, messages.reply, False)
-        if step.operation in CLIENT_OPERATIONS:
-            self.table.succeeded(step.operation, arguments, results, at)
+    def _step(self, step: ChangingStep, at: AtReply, client: NfsClient | None, asked: _Asked | None) -> None:
+        operation, arguments, results, handle = step
+        if operation in CLIENT_OPERATIONS:
+            self.table.succeeded(operation, arguments, results, at)
             return
         if at.minor_version == 0:
-            id = {OP_OPEN: ("owner", "clientid"), OP_RENEW: ("clientid",)}.get(step.operation)
+            id = {OP_OPEN: ("owner", "clientid"), OP_RENEW: ("clientid",)}.get(operation)
             if id is not None and (number := arguments.number(*id)) is not None:
                 client = self.table.client(at.server, number, 0)
                 self.table.on(at, client)
@@ -410,12 +399,13 @@ class NfsStateHistory:
             client = self.table.of_connection(at)
         if client is None:
             return
-        if at.minor_version == 0 and step.operation in RENEWING:
+        if at.minor_version == 0 and operation in RENEWING:
             client.renew(at.time, at.frame)
         session = asked.session if asked is not None else None
-        change = StateChange(step, arguments, results, at.frame, at.time, at.connection, client, session)
-        HANDLERS[step.operation](change)
-        self._recalls = [one for one in self._recalls if not one[1].returned_frame]
+        change = StateChange(arguments, results, handle, at.frame, at.time, at.connection, client, session)
+        HANDLERS[operation](change)
+        if self._recalls:
+            self._recalls = [one for one in self._recalls if not one[1].returned_frame]
 
     def _called_back(
         self,

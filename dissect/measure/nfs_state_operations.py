@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..onc.compound import compound_call, compound_reply
-from ..onc.filehandles import CompoundStep, CompoundWalk, walk_filehandles
+from ..onc.filehandles import CompoundWalk, walk_filehandles
 from ..onc.rpc_header import GssCredential, call_head, results_at
 from ..onc.shapes.decode import Node, SparseBytes, decode
 from ..onc.shapes.learned import Layout, Layouts
@@ -35,17 +35,27 @@ class Fields:
 
     __slots__ = ("_layout", "_node", "_value")
 
-    def __init__(self, node: Node | None, value: tuple[XdrType, memoryview, int] | None = None) -> None:
-        """``value``: in place of ``node``, its type, the message, and where in that it begins."""
+    def __init__(
+        self,
+        node: Node | None,
+        value: tuple[XdrType, memoryview, int] | None = None,
+        layout: Layout | None = None,
+    ) -> None:
+        """``value``: in place of ``node``, its type, the message, and where it begins; its ``layout``, if known."""
         self._node, self._value = node, value
-        self._layout: Layout | None = None
-        if value is not None and value[0] in _FREQUENT:
+        self._layout = layout
+        if layout is None and value is not None and value[0] in _FREQUENT:
             type, message, at = value
             layouts = _layouts(type)
             self._layout = layouts.of(message, at)
             if self._layout is None:
                 layouts.learn(message, at)
                 self._layout = layouts.of(message, at)
+
+    @property
+    def layout(self) -> Layout | None:
+        """Where numbers and stateids are, of the most frequent operations."""
+        return self._layout
 
     @property
     def node(self) -> Node | None:
@@ -115,12 +125,23 @@ def _state_nodes(root: Node) -> dict[str, Node]:
     return {path: node for path, node in found.items() if node is not None}
 
 
+class ChangingStep(NamedTuple):
+    """An operation that succeeded."""
+
+    operation: int
+    arguments: Fields
+    results: Fields
+    handle: bytes | None
+    """The current filehandle behind it."""
+
+
 class StateChange(NamedTuple):
     """One operation that succeeded, and what it was part of."""
 
-    step: CompoundStep
     arguments: Fields
     results: Fields
+    handle: bytes | None
+    """The current filehandle behind it."""
     frame: int
     """Of the reply; of a callback that of the call."""
     time: int
@@ -129,11 +150,11 @@ class StateChange(NamedTuple):
     session: NfsSession | None
 
 
-def fields_of(type: XdrType | None, message: memoryview, at: int) -> Fields:
+def fields_of(type: XdrType | None, message: memoryview, at: int, layout: Layout | None = None) -> Fields:
     """The value that begins ``at``, as far as its bytes are there."""
     if type is None or at < 0:
         return Fields(None)
-    return Fields(None, (type, message, at))
+    return Fields(None, (type, message, at), layout)
 
 
 def walked(call: memoryview, reply: memoryview, gss: GssCredential | None) -> CompoundWalk | None:
@@ -146,13 +167,20 @@ def walked(call: memoryview, reply: memoryview, gss: GssCredential | None) -> Co
     return walk_filehandles(asked, call, compound_reply(reply, body, len(reply)), reply)
 
 
-def decoded_step(step: CompoundStep, call: memoryview, reply: memoryview, callback: bool) -> tuple[Fields, Fields]:
-    """Arguments and results of an operation."""
-    shape = (CALLBACK_OPERATIONS if callback else OPERATIONS).get(step.operation)
+def decoded_step(
+    operation: int,
+    call: memoryview,
+    asked: int,
+    reply: memoryview,
+    answered: int,
+    layouts: tuple[Layout | None, Layout | None] = (None, None),
+) -> tuple[Fields, Fields]:
+    """Arguments, at ``asked``, and results, behind their status at ``answered``, of an operation."""
+    shape = OPERATIONS.get(operation)
     if shape is None:
         return Fields(None), Fields(None)
-    results = step.results - 4 if step.results >= 0 else -1
-    return fields_of(shape.arguments, call, step.arguments), fields_of(shape.results, reply, results)
+    results = answered - 4 if answered >= 0 else -1
+    return fields_of(shape.arguments, call, asked, layouts[0]), fields_of(shape.results, reply, results, layouts[1])
 
 
 def roles_of(flags: int | None) -> tuple[str, ...]:
@@ -178,7 +206,7 @@ def implementation(fields: Fields, name: str) -> str:
 def _grant(change: StateChange, table: StateTable, kind: str, stateid: bytes | None, **more: Any) -> HeldState | None:
     if stateid is None:
         return None
-    state = HeldState(kind, stateid, change.step.current.handle, change.frame, change.time, **more)
+    state = HeldState(kind, stateid, change.handle, change.frame, change.time, **more)
     return table.grant(state)
 
 

@@ -5,6 +5,7 @@ Which of them is decoded further: those with an operation that changes state, an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,15 +17,12 @@ from ..arrays import Bytes, Int64s, Rows, big_endian_words, distinct, take, wind
 from ..onc.compound import operation_names
 from ..onc.programs import NFS, NFS_CALLBACK
 from ..onc.sequence import SlotRequest, SlotResult, slot_requests, slot_results
-from ..rpcrdma.messages import HEADER
-from ..rpcrdma.rpc_fields import REPLY_HEADER
+from ..rpcrdma.rpc_fields import REPLY_HEADER, find_long
 from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, made
 from ..rpcrdma.rpcs import Rpc
-from .nfs_state_clients import CLIENT_OPERATIONS
-from .nfs_state_operations import HANDLERS, LEASE_TIME, OP_GETATTR
+from .nfs_state_operations import LEASE_TIME, OP_GETATTR, ChangingStep
+from .nfs_state_steps import CHANGING, CompoundLayouts, StepPlaces
 
-CHANGING = (frozenset(HANDLERS) - {OP_GETATTR}) | CLIENT_OPERATIONS
-"""Operations that may change state."""
 RENEWING = frozenset((4, 8, 12, 14, 18, 20, 21, 25, 30, 34, 38))
 """Of NFSv4.0: RENEW, and what has a stateid or an owner (RFC 7530, 9.5)."""
 _CHANGING_NAMES = frozenset(operation_names(tuple(CHANGING)))
@@ -59,6 +57,17 @@ def compound_kind(names: ProcedureNames) -> CompoundKind | None:
     return CompoundKind(callback, names.minor_version, names.operations, changes, renews, "GETATTR" in operations)
 
 
+class _Changes(NamedTuple):
+    places: StepPlaces
+    call: memoryview
+    """Arguments."""
+    reply: memoryview
+    """Results."""
+
+    def steps(self) -> Iterator[ChangingStep]:
+        return self.places.steps(self.call, self.reply)
+
+
 @dataclass(slots=True)
 class PlainCompound:
     """One row."""
@@ -68,6 +77,10 @@ class PlainCompound:
     result: SlotResult | None
     rpc: Rpc | None
     """The same as an object, where its operations have to be decoded, or may have to be."""
+    changes: _Changes | None
+    """What it changes, where that is known without."""
+    elsewhere: bool
+    """The reply came through a Reply chunk, and not in one piece."""
     status: str
     number: int
     connection: int
@@ -89,19 +102,28 @@ class PlainCompounds(NamedTuple):
     reply_frames: Int64s
 
 
-def plain_compounds(rows: Rows, rpcs: PlainRpcs) -> PlainCompounds:
-    """Of the RPC rows of one direction of a connection, which have no chunks."""
+def plain_compounds(rows: Rows, rpcs: PlainRpcs, layouts: CompoundLayouts) -> PlainCompounds:
+    """Of the RPC rows of one direction of a connection."""
     kinds = {code: compound_kind(rpcs.names.procedures[code]) for code in np.unique(rows["procedure"]).tolist()}
     if None in kinds.values():
         rows = take(rows, np.isin(rows["procedure"], [code for code, kind in kinds.items() if kind is not None]))
     first, which = distinct(rows["procedure"])
     chosen = [kinds[code] for code in rows["procedure"][first].tolist()]
     data = rpcs.data
-    starts, ends = _arguments(data, rows["call_at"] + HEADER), rows["call_at"] + rows["call_send"]
-    results, behind = rows["reply_at"] + HEADER + REPLY_HEADER, rows["reply_at"] + rows["reply_send"]
+    ends, behind = (rows[f"{side}_at"] + rows[f"{side}_send"] for side in ("call", "reply"))
+    starts = _arguments(data, ends - rows["call_inline"])
+    results = behind - rows["reply_inline"] + REPLY_HEADER
+    elsewhere = rows["reply_inline"] == 0
+    long = (elsewhere & (rows["transfer"] >= 0)).nonzero()[0]
+    if len(long) and rpcs.chunks is not None:
+        find_long(data, rpcs.chunks.long_replies(rows["transfer"][long]), long, results, behind)
+        elsewhere[long] = results[long] < 0
+        results[long] += REPLY_HEADER
     requests: list[SlotRequest | None] = [None] * len(rows)
     answers: list[SlotResult | None] = [None] * len(rows)
-    decoded = np.zeros(len(rows), np.bool_)
+    changes: list[_Changes | None] = [None] * len(rows)
+    decoded = elsewhere.copy()
+    view = data.data
     for callback in (False, True):
         mine = np.isin(which, [index for index, kind in enumerate(chosen) if kind and kind.callback is callback])
         places = mine.nonzero()[0]
@@ -117,7 +139,17 @@ def plain_compounds(rows: Rows, rpcs: PlainRpcs) -> PlainCompounds:
     for index, kind in enumerate(chosen):
         assert kind is not None
         mine = which == index
-        decoded[mine] = True if kind.changes else kind.attributes and asks_for_lease(data, starts[mine], ends[mine])
+        if kind.changes and not kind.callback:
+            whole = (mine & ~elsewhere).nonzero()[0]
+            edges = [one[whole] for one in (starts, ends, results, behind)]
+            for row, known in zip(whole.tolist(), layouts.places(data, *edges), strict=True):
+                if known is None:
+                    decoded[row] = True
+                else:
+                    call, reply = view[starts[row] : ends[row]], view[results[row] : behind[row]]
+                    changes[row] = _Changes(known, call, reply)
+        else:
+            decoded[mine] |= kind.changes or (kind.attributes and asks_for_lease(data, starts[mine], ends[mine]))
     objects = iter(made(rpcs, take(rows, decoded)))
     statuses = rpcs.names.statuses
     names = "status", "number", "connection", "caller", "call_frame", "call_time", "reply_frame", "reply_end"
@@ -127,11 +159,20 @@ def plain_compounds(rows: Rows, rpcs: PlainRpcs) -> PlainCompounds:
             request,
             answer,
             next(objects) if is_decoded else None,
+            changed,
+            is_elsewhere,
             statuses[status][0],
             *rest,
         )
-        for index, request, answer, is_decoded, status, *rest in zip(
-            which.tolist(), requests, answers, decoded.tolist(), *(rows[name].tolist() for name in names), strict=True
+        for index, request, answer, is_decoded, changed, is_elsewhere, status, *rest in zip(
+            which.tolist(),
+            requests,
+            answers,
+            decoded.tolist(),
+            changes,
+            elsewhere.tolist(),
+            *(rows[name].tolist() for name in names),
+            strict=True,
         )
     ]
     return PlainCompounds(

@@ -141,7 +141,7 @@ class DataServers:
         for step in walk.steps if walk is not None else ():
             if not step.succeeded or step.operation not in (OP_GETDEVICEINFO, OP_LAYOUTGET):
                 continue
-            arguments, results = decoded_step(step, call, reply, False)
+            arguments, results = decoded_step(step.operation, call, step.arguments, reply, step.results)
             if step.operation == OP_GETDEVICEINFO:
                 self._named(results.node, arguments.octets("gdia_device_id"), server, rpc.reply_frame)
             else:

@@ -51,6 +51,8 @@ class PlainPairs(NamedTuple):
     """Offset of the call's arguments in ``data``."""
     call_end: Int64s
     """Offset of the call's end."""
+    chunked: NDArray[np.bool_]
+    """Call or reply has chunks: who takes it in columns is not called for its RDMA Reads and Writes either."""
 
 
 @runtime_checkable

@@ -365,9 +365,9 @@ class PlainWay:
                 data,
                 read.arguments[call],
                 rows["payload"][call].astype(np.int64) + rows["captured"][call],
+                read.listed[call] | read.listed[reply],
             )
             accepted[mine] = listener.plain_accepted(found, self._names.names)
-            accepted[mine] &= ~(read.listed[call] | read.listed[reply])
         return _chosen(pairs, accepted)
 
     def _batch(

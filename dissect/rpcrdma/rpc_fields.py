@@ -6,6 +6,7 @@ message of many that are laid out alike where the fields of all stand; a propert
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import pack
 from typing import Any, NamedTuple, cast
@@ -30,20 +31,18 @@ from ..onc.shapes.flat import (
     result_fields,
     result_nodes,
 )
-from ..onc.shapes.learned import Layout, Layouts
+from ..onc.shapes.learned import MAX_LEARNED, Layout, Layouts
 from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from ..onc.shapes.registry import procedure_shape
 from ..onc.shapes.rfc5531 import CREDENTIAL
 from ..onc.shapes.types import XdrType
 from ..onc.xdr import words2
+from .chunk_columns import LongReply
 from .message_trees import decoded_call, decoded_reply
 from .messages import HEADER, LONG_HEADER
 from .reassembly import reassembled_call, reassembled_reply
 from .rpc_table import ProcedureNames, RpcTable
 from .rpcs import Rpc
-
-MAX_LEARNED = 64
-"""Layouts that one batch of a procedure may teach by looking through all its messages again."""
 
 MAX_CALLERS = 32
 """Distinct credentials of a batch for which all its calls are looked through."""
@@ -220,16 +219,19 @@ def reply_places(table: RpcTable) -> tuple[Int64s, Int64s]:
     rows = table.plain_rows
     starts = rows["reply_at"] + HEADER
     ends = rows["reply_at"] + rows["reply_send"]
-    find_long(table, (rows["transfer"] >= 0).nonzero()[0], starts, ends)
+    through = (rows["transfer"] >= 0).nonzero()[0]
+    find_long(table.data, table.long_replies(rows["transfer"][through]), through, starts, ends)
     return starts, ends
 
 
-def find_long(table: RpcTable, rows: Int64s, starts: Int64s, ends: Int64s) -> None:
-    """Say where in the bytes of the batch replies through Reply chunks begin and end; -1: elsewhere."""
-    replies = table.long_replies(table.plain_rows["transfer"][rows])
+def find_long(batch: Bytes, replies: Sequence[LongReply], rows: Int64s, starts: Int64s, ends: Int64s) -> None:
+    """Say where in the bytes of the batch replies through Reply chunks begin and end; -1: elsewhere.
+
+    ``rows``: of the replies, in ``starts`` and ``ends``.
+    """
     for row, reply in zip(rows.tolist(), replies, strict=True):
         data, start, end = reply.operation.payload.first()
-        inside = cast(object, data.obj) is table.data and end - start == reply.returned
+        inside = cast(object, data.obj) is batch and end - start == reply.returned
         starts[row], ends[row] = (start, end) if inside else (-1, -1)
 
 
@@ -283,7 +285,8 @@ class _Plain:
                 wanted |= {"object"}
             if wanted and lacking and shape.results is not None:
                 some = np.concatenate(lacking)
-                find_long(self.table, some[through[some]], replies, behind)
+                chosen = some[through[some]]
+                find_long(self.data, self.table.long_replies(self.rows["transfer"][chosen]), chosen, replies, behind)
                 if asked:
                     self.found["object"][self.places[mine[replies[mine] >= 0]]] = b""
                 elsewhere = some[replies[some] < 0]

@@ -6,7 +6,7 @@ that agree in those have their values at the same places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from struct import error as StructError
@@ -24,6 +24,8 @@ from .types import DATA, XdrInteger, XdrList, XdrOpaque, XdrSelected, XdrType, X
 
 MAX_LAYOUTS = 4096
 """That are remembered of a type."""
+MAX_LEARNED = 64
+"""Layouts that one batch of a procedure may teach by looking through all its messages again."""
 MAX_PATTERN = 512
 """Bytes of messages that are compared at once."""
 TOGETHER = 2048
@@ -172,6 +174,21 @@ class Layouts:
                 parts = np.split(rows[ordered], which[ordered].searchsorted(np.arange(1, len(values))))
                 waiting += [(found.ways.get(value), part) for value, part in zip(values.tolist(), parts, strict=True)]
         return groups, np.sort(np.concatenate(unknown)) if unknown else np.empty(0, np.int64)
+
+    def learning(self, data: Bytes, starts: Int64s, ends: Int64s) -> Iterator[tuple[Int64s, Layout]]:
+        """``groups``, where what is not known is learned; without the rows of which it cannot be."""
+        left = np.arange(len(starts))
+        for _ in range(MAX_LEARNED):
+            groups, unknown = self.groups(data, starts[left], ends[left])
+            for rows, layout in groups:
+                yield left[rows], layout
+            left = left[unknown]
+            if not len(left):
+                return
+            view = data.data[int(starts[left[0]]) : int(ends[left[0]])]
+            self.learn(view, 0)
+            if self.of(view, 0) is None:
+                left = left[1:]
 
     def learn(self, view: memoryview, start: int) -> None:
         """Decode a value of which ``of`` knows no layout; one that is not decoded to its end teaches nothing."""

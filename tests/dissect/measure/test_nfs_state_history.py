@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +15,8 @@ from playbook import Wire, nfs4, reply
 from playbook.capture import Capture, frame_batches
 from playbook.nfs4_client import CLIENT_ID, Client, stateid
 from playbook.packets import Packet
-from playbook.rpcrdma import call
-from playbook.wire import Connection
+from playbook.rpcrdma import Exchange, call
+from playbook.wire import Connection, Segment
 from playbook.xdr_encode import done, op
 from rdmascope.dissect.measure import nfs_state_clients
 from rdmascope.dissect.measure.nfs_slots import RETRY
@@ -23,6 +25,7 @@ from rdmascope.dissect.measure.nfs_state_clients import FORGOTTEN, GUESSED, REST
 from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
 from rdmascope.dissect.measure.nfs_waits import DELAY, GRACE, NO_CREDIT, NO_SLOT, RECALL, STATE_LOST, waits
 from rdmascope.dissect.records.nfs_state import state_records
+from rdmascope.dissect.rpcrdma import plain
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 
 GRACE_STATUS, BADSESSION, STALE_CLIENTID, DELAYED, UNCACHED, DENIED = 10013, 10052, 10022, 10008, 10068, 10010
@@ -43,10 +46,11 @@ def taken(wire: Wire, packets: list[Packet] | None = None, cuts: tuple[int, ...]
 def _taken(wire: Wire, packets: list[Packet] | None, cuts: tuple[int, ...], columns: bool) -> NfsStateHistory:
     history = NfsStateHistory()
     analyzer = Analyzer(Options(columns=columns), history.listener)
-    for batch in frame_batches(Capture(wire, packets).frames, cuts):
-        analyzer.feed(batch)
-        history.advance()
-    analyzer.finish()
+    with patch.object(plain, "MIN_ROWS", 1):
+        for batch in frame_batches(Capture(wire, packets).frames, cuts):
+            analyzer.feed(batch)
+            history.advance()
+        analyzer.finish()
     history.finish()
     return history
 
@@ -353,6 +357,55 @@ def test_packets_that_are_lost_do_no_harm(draw: st.DataObject) -> None:
     waits(history)
     for session in history.sessions:
         assert session.fore.in_use >= 0 and session.fore.requests >= len(session.fore.events)
+
+
+CHANGES = st.one_of(
+    st.tuples(st.sampled_from(("open", "delegate", "close", "give back", "recall", "lock")), st.integers(0, 2)),
+    st.tuples(st.just("attributes"), st.sampled_from([(4,), (1, 4), (10,), (4, 10), (4, 19), (19,)])),
+)
+
+
+class Offering(Client):
+    """Offers a Reply chunk with some of its calls, which the server then fills."""
+
+    offers = False
+
+    def sent(self, *ops: nfs4.Op, **how: Any) -> Exchange:
+        handle = 1000 + len(self.connection.wire.packets)
+        chunk = [Segment(handle, 4096, 1 << 32)] if self.offers else None
+        return super().sent(*ops, **how, reply_chunk=chunk)
+
+
+def happens(one: Client, what: str, which: int | tuple[int, ...]) -> None:
+    if isinstance(which, tuple):
+        known = {1: ("type", 1), 4: ("size", 90), 10: ("lease_time", 90), 19: ("filehandle", b"of attributes...")}
+        attributes = dict(known[number] for number in which)
+        exchange = one.sent(nfs4.putfh(), op("GETATTR", attr_request=which), op("CLOSE", open_stateid=stateid(1)))
+        one.answered(exchange, nfs4.putfh_done(), done("GETATTR", obj_attributes=attributes), done("CLOSE"))
+    elif what in ("open", "delegate"):
+        one.open(which, 7 + which if what == "delegate" else None, handle=bytes([which]) * (4 + 4 * which))
+    elif what == "close":
+        one.close(which)
+    elif what == "give back":
+        one.give_back(7 + which)
+    elif what == "recall":
+        one.recall(7 + which)
+    else:
+        asked = op("LOCK", locktype=2, offset=which, length=1)
+        one.ask(asked, done("LOCK", lock_stateid=stateid(20 + which)) if which else done("LOCK", DENIED))
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(CHANGES, st.booleans()), max_size=12), st.lists(st.integers(0, 60), max_size=2))
+def test_whatever_changes_state_is_the_same_in_columns(
+    changes: list[tuple[tuple[str, Any], bool]], cuts: list[int]
+) -> None:
+    wire = Wire()
+    one = Offering(wire.connect())
+    one.begin()
+    for change, one.offers in changes:
+        happens(one, *change)
+    taken(wire, cuts=tuple(cuts))
 
 
 def hostile(sessions: int) -> int:

@@ -20,7 +20,7 @@ class Watching(NfsStateHistory):
     """Keeps the plain COMPOUNDs of a batch."""
 
     def plain(self) -> list[PlainCompound]:
-        return [one for rows, rpcs in self._plain for one in plain_compounds(rows, rpcs).compounds]
+        return [one for rows, rpcs in self._plain for one in plain_compounds(rows, rpcs, self._layouts).compounds]
 
 
 def test_what_changes_state_or_may_show_the_lease_is_decoded() -> None:
@@ -38,12 +38,9 @@ def test_what_changes_state_or_may_show_the_lease_is_decoded() -> None:
     found = history.plain()
     assert {one.kind.operations[-1] for one in found} >= {"READ", "GETATTR", "CLOSE"}
     asked = [one for one in found if one.kind.operations[-1] == "GETATTR"]
-    assert [one.rpc is not None for one in found if one.kind.operations[-1] in ("READ", "CLOSE")][:4] == [
-        False,
-        True,
-        False,
-        True,
-    ]
+    looked_at = [one for one in found if one.kind.operations[-1] in ("READ", "CLOSE")]
+    assert [one.changes is not None for one in looked_at][:4] == [False, True, False, True]
+    assert not any(one.rpc is not None for one in looked_at)
     assert [one.rpc is not None for one in asked][:4] == [False, True, False, True]
     assert all(one.request is not None and one.result is not None for one in found if one.kind.operations[-1] == "READ")
 

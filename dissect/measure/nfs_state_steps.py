@@ -1,0 +1,166 @@
+"""The operations of COMPOUNDs that change state.
+
+Of plain ones it is learned from one where they stand in all that are laid out alike, so that not each is walked over; a
+property test says that both ways find the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Bytes, Int64s, big_endian_words, windows
+from ..onc.compound import OP_GETATTR, OP_GETFH, OP_PUTFH, compound_call, compound_reply
+from ..onc.filehandles import ATTRIBUTE_FILEHANDLE, CompoundStep, CompoundWalk, FileObject, walk_filehandles
+from ..onc.programs import NFS
+from ..onc.shapes.flat import MAX_NODES
+from ..onc.shapes.learned import Layout, Layouts
+from ..onc.shapes.registry import procedure_shape
+from ..onc.xdr import word
+from .nfs_state_clients import CLIENT_OPERATIONS
+from .nfs_state_operations import HANDLERS, LEASE_TIME, ChangingStep, decoded_step
+
+CHANGING = (frozenset(HANDLERS) - {OP_GETATTR}) | CLIENT_OPERATIONS
+"""Operations that may change state."""
+MAX_LAYOUTS = 1024
+"""Pairs of layouts, of calls and replies, that are remembered."""
+_COMPOUND = procedure_shape(NFS, 4, 1)
+
+
+def changes_state(step: CompoundStep, reply: memoryview) -> bool:
+    """An operation that may change state, or a GETATTR that returns the lease time."""
+    if step.operation != OP_GETATTR:
+        return step.operation in CHANGING
+    if step.results < 0 or step.results + 8 > len(reply):
+        return False
+    return bool(word(reply, step.results)[0] and word(reply, step.results + 4)[0] >> LEASE_TIME & 1)
+
+
+def changing_steps(walk: CompoundWalk, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
+    """Those of a walk over a COMPOUND that succeeded."""
+    for step in walk.steps:
+        if step.succeeded and changes_state(step, reply):
+            fields = decoded_step(step.operation, call, step.arguments, reply, step.results)
+            yield ChangingStep(step.operation, *fields, step.current.handle)
+
+
+class _Handle(NamedTuple):
+    """Bytes of a filehandle, from the first of the arguments, or of the results, on."""
+
+    of_reply: bool
+    at: int
+    size: int
+
+
+class _Place(NamedTuple):
+    """An operation that changes state; offsets as those of ``_Handle``."""
+
+    operation: int
+    arguments: int
+    results: int
+    layouts: tuple[Layout | None, Layout | None]
+    handle: _Handle | None
+
+
+class StepPlaces(NamedTuple):
+    """Of COMPOUNDs alike."""
+
+    places: tuple[_Place, ...]
+    masks: tuple[tuple[int, int], ...]
+    """Of each GETATTR where the first word of its results' mask is, and what."""
+
+    def steps(self, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
+        """Of one of them: its arguments and its results."""
+        for operation, asked, answered, layouts, handle in self.places:
+            arguments, results = decoded_step(operation, call, asked, reply, answered, layouts)
+            if handle is None:
+                yield ChangingStep(operation, arguments, results, None)
+            else:
+                view = reply if handle.of_reply else call
+                yield ChangingStep(operation, arguments, results, bytes(view[handle.at : handle.at + handle.size]))
+
+
+class CompoundLayouts:
+    """Remembers how COMPOUNDs are laid out."""
+
+    def __init__(self) -> None:
+        assert _COMPOUND is not None and _COMPOUND.arguments is not None and _COMPOUND.results is not None
+        self._calls = Layouts(_COMPOUND.arguments, (), MAX_NODES)
+        self._replies = Layouts(_COMPOUND.results, (), MAX_NODES)
+        self._known: dict[tuple[int, int], tuple[Layout, Layout, StepPlaces | None]] = {}
+        """By the identities of the two layouts, which are held with it."""
+
+    def places(
+        self, data: Bytes, arguments: Int64s, call_ends: Int64s, results: Int64s, reply_ends: Int64s
+    ) -> list[StepPlaces | None]:
+        """Of COMPOUNDs with arguments at ``data[arguments[i]:call_ends[i]]``; None of those to be walked over."""
+        found: list[StepPlaces | None] = [None] * len(arguments)
+        for rows, asked in self._calls.learning(data, arguments, call_ends):
+            for part, answered in self._replies.learning(data, results[rows], reply_ends[rows]):
+                mine = rows[part]
+                one = int(mine[0])
+                call, reply = data.data[arguments[one] : call_ends[one]], data.data[results[one] : reply_ends[one]]
+                places = self._of(asked, answered, call, reply)
+                if places is not None:
+                    for row in mine[_agree(places, data, results[mine])].tolist():
+                        found[row] = places
+        return found
+
+    def _of(self, asked: Layout, answered: Layout, call: memoryview, reply: memoryview) -> StepPlaces | None:
+        key = id(asked), id(answered)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= MAX_LAYOUTS:
+                self._known.clear()
+            known = self._known[key] = asked, answered, _learned(call, reply)
+        return known[2]
+
+
+def _agree(places: StepPlaces, data: Bytes, results: Int64s) -> NDArray[np.bool_]:
+    """Of which the masks are those of the first: they are no part of a layout."""
+    words = windows(data, 4)
+    alike = np.ones(len(results), np.bool_)
+    for at, mask in places.masks:
+        alike &= big_endian_words(words[results + at])[:, 0] == mask
+    return alike
+
+
+def _learned(call: memoryview, reply: memoryview) -> StepPlaces | None:
+    walk = walk_filehandles(compound_call(call, 0, len(call)), call, compound_reply(reply, 0, len(reply)), reply)
+    steps = [step for step in walk.steps if step.succeeded]
+    if walk.problem or any(step.operation in CLIENT_OPERATIONS for step in steps):
+        return None
+    masks = [
+        (step.results + 4, word(reply, step.results + 4)[0])
+        for step in steps
+        if step.operation == OP_GETATTR and word(reply, step.results)[0]
+    ]
+    if any(mask >> ATTRIBUTE_FILEHANDLE & 1 for _, mask in masks):
+        return None
+    handles = _handles(walk, call, reply)
+    places = []
+    for step in steps:
+        if changes_state(step, reply):
+            fields = decoded_step(step.operation, call, step.arguments, reply, step.results)
+            layouts = fields[0].layout, fields[1].layout
+            handle = handles.get(id(step.current))
+            places.append(_Place(step.operation, step.arguments, step.results, layouts, handle))
+    return StepPlaces(tuple(places), tuple(masks))
+
+
+def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[int, _Handle]:
+    """By the identity of a file."""
+    found: dict[int, _Handle] = {}
+
+    def note(file: FileObject, of_reply: bool, at: int) -> None:
+        found[id(file)] = _Handle(of_reply, at + 4, word(reply if of_reply else call, at)[0])
+
+    for step in walk.steps:
+        if step.operation == OP_PUTFH and step.succeeded:
+            note(step.current, False, step.arguments)
+        elif step.operation == OP_GETFH and step.succeeded:
+            note(step.current, True, step.results)
+    return found
