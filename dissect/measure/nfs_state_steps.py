@@ -47,7 +47,7 @@ def changing_steps(walk: CompoundWalk, call: memoryview, reply: memoryview) -> I
             yield ChangingStep(step.operation, *fields, step.current.handle)
 
 
-class _Handle(NamedTuple):
+class _HandlePlace(NamedTuple):
     """Bytes of a filehandle, from the first of the arguments, or of the results, on."""
 
     of_reply: bool
@@ -55,20 +55,20 @@ class _Handle(NamedTuple):
     size: int
 
 
-class _Place(NamedTuple):
-    """An operation that changes state; offsets as those of ``_Handle``."""
+class _StepPlace(NamedTuple):
+    """An operation that changes state; offsets as those of ``_HandlePlace``."""
 
     operation: int
     arguments: int
     results: int
     layouts: tuple[Layout | None, Layout | None]
-    handle: _Handle | None
+    handle: _HandlePlace | None
 
 
 class StepPlaces(NamedTuple):
     """Of COMPOUNDs alike."""
 
-    places: tuple[_Place, ...]
+    places: tuple[_StepPlace, ...]
     masks: tuple[tuple[int, int], ...]
     """Of each GETATTR where the first word of its results' mask is, and what."""
 
@@ -147,16 +147,16 @@ def _learned(call: memoryview, reply: memoryview) -> StepPlaces | None:
             fields = decoded_step(step.operation, call, step.arguments, reply, step.results)
             layouts = fields[0].layout, fields[1].layout
             handle = handles.get(id(step.current))
-            places.append(_Place(step.operation, step.arguments, step.results, layouts, handle))
+            places.append(_StepPlace(step.operation, step.arguments, step.results, layouts, handle))
     return StepPlaces(tuple(places), tuple(masks))
 
 
-def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[int, _Handle]:
+def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[int, _HandlePlace]:
     """By the identity of a file."""
-    found: dict[int, _Handle] = {}
+    found: dict[int, _HandlePlace] = {}
 
     def note(file: FileObject, of_reply: bool, at: int) -> None:
-        found[id(file)] = _Handle(of_reply, at + 4, word(reply if of_reply else call, at)[0])
+        found[id(file)] = _HandlePlace(of_reply, at + 4, word(reply if of_reply else call, at)[0])
 
     for step in walk.steps:
         if step.operation == OP_PUTFH and step.succeeded:
