@@ -436,5 +436,5 @@ class RpcFacts:
         for place in gone:
             self._outstanding.pop(place, None)
         kept = [(places, calls, ~np.isin(places, gone)) for places, calls in self._calls]
-        self._calls = [(places[there], calls[:, there]) for places, calls, there in kept]
+        self._calls = [(places[there], calls[:, there]) for places, calls, there in kept if there.any()]
         self._calls_waiting = sum(len(places) for places, _ in self._calls)

@@ -90,6 +90,14 @@ def test_evicted_connections_are_not_counted_any_more() -> None:
     assert set(facts.at_limit()) == {(1, False)}
 
 
+def test_evicted_connections_leave_nothing_that_waits() -> None:
+    facts, gone = RpcFacts(), connection(2)
+    for _ in range(3):
+        facts.add(many(5, on=gone))
+        facts.evict([gone])
+    assert not facts._calls
+
+
 def test_calls_outstanding_are_the_same_however_many_wait_to_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     other, found = connection(2), []
     for together in (1, 25, 1 << 16):
