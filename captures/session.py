@@ -39,6 +39,7 @@ from .remote import size_of
 from .saved import refuse_tables
 from .uncollected import uncollected
 from .urls import is_url, local
+from .watching import WatchedAudit, WatchedCredits, Watching, listener_of
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor
@@ -120,6 +121,7 @@ class Session:
         self._tcp_mounts = TcpMounts(self.analyzer.addresses)
         self.analyzer.on_tcp, self.mounts = self._tcp_mounts.feed, self._tcp_mounts.roots
         self._division: Division | None = None
+        self._watching: Sequence[Watching] = ()
         self.damage: CaptureError | None = None
         self._places: Places | None = None
         self._files: list[str] = []
@@ -130,6 +132,11 @@ class Session:
         self._file_names: FileNames[NamedFile] | None = None
         self._learner: PathLearner | None = None
         """Of a list of packets of a large capture."""
+
+    def watch(self, *watching: Watching) -> None:
+        """They listen to all conversations of the pass that comes; ``forget`` of an auditor is for the caller."""
+        self._watching = watching
+        self.analyzer.listener = listener_of(watching)
 
     @property
     def first_time(self) -> int:
@@ -148,14 +155,17 @@ class Session:
         return decoded(capture, self.analyzer.decoder, self._divided, self.jobs)
 
     def _shared(self, capture: Source) -> Iterator[DecodedFrames | DividedBatch]:
-        """The same, or what workers made of them; where something listens to conversations, it is here."""
+        """The same, or what workers made of them, who have those that listen to conversations there, too."""
         jobs = self.jobs or 1
-        if jobs < 2 or isinstance(capture, MergedCaptures) or capture.mapped is None or self.analyzer.listener:
+        if jobs < 2 or isinstance(capture, MergedCaptures) or capture.mapped is None:
+            return self._decoded(capture)
+        if self.analyzer.listener is not None and not (self._watching and all(one.divisible for one in self._watching)):
             return self._decoded(capture)
         from .division.merged import MergedAnalyzer
         from .division.processes import Division
 
         assert isinstance(self.analyzer, MergedAnalyzer)
+        self.analyzer.watching = self._watching
         self._division = Division(capture, capture.mapped, self.analyzer, self._tcp_mounts, jobs)
         return self._division.batches()
 
@@ -296,19 +306,13 @@ class Session:
 
         ``on_rpcs`` is given the RPCs, a table for each batch.
         """
-        from rdmascope.dissect.measure.credits import CreditHistory, shared_bins
-
-        histories: list[CreditHistory] = []
-
-        def watch(conversation: Conversation) -> CreditHistory:
-            histories.append(CreditHistory(conversation, shared_bins(histories)))
-            return histories[-1]
-
-        self.analyzer.listener = watch
+        credits = WatchedCredits()
+        self.watch(credits)
         for table in self.tables():
             if on_rpcs is not None:
                 on_rpcs(table)
-        return [one for history in histories for one in history.directions if one.calls or one.replies]
+        found = sorted(credits.directions.items())
+        return [one for _, directions in found for one in directions if one.calls or one.replies]
 
     def files(
         self,
@@ -332,7 +336,7 @@ class Session:
 
     def audit(self, auditor: Auditor, connections: Collection[int] = ()) -> int:
         """Judge all connections, in a pass of its own; returns the number of RPCs, of some ``connections`` only."""
-        self.analyzer.listener = auditor.listener
+        self.watch(WatchedAudit(auditor))
         rpcs = 0
         for table in self.tables(auditor.evict):
             on = table.plain_rows["connection"]

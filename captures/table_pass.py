@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
-from rdmascope.dissect.measure.credits import CreditHistory, shared_bins
+from rdmascope.dissect.measure.credits import CreditHistory
 from rdmascope.dissect.records.details import CaptureSums, FileDetails
 from rdmascope.dissect.records.table import Columns, TableBuilder, Wanted
 from rdmascope.dissect.records.table_packets import PacketTableBatch
@@ -91,9 +91,7 @@ class _TablePass:
         if self.auditor is not None:
             listeners.append(self.auditor.listener(conversation))
         if self.credits is not None:
-            history = self.credits[conversation.connection.number] = CreditHistory(
-                conversation, shared_bins(self.credits)
-            )
+            history = self.credits[conversation.connection.number] = CreditHistory(conversation)
             listeners.append(history)
         return ColumnListeners(*listeners)
 

@@ -23,6 +23,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.health import TransportHealth
 
+from ..watching import Watching, WorkerFound
 from .share import Delivery, ShareEnding, State, health_of, renumbered, runs_of
 
 MAX_NAMES = 1 << 14
@@ -137,6 +138,7 @@ class MergedAnalyzer(Analyzer):
         self._sums: tuple[Counter[str], list[Undecoded], dict[int, int]] = Counter(), [], {}
         self._registered = self._numbered = 0
         self._names = RpcNames()
+        self.watching: Sequence[Watching] = ()
 
     def divide(self, workers: int) -> list[WorkerNouns]:
         """So many workers will deliver."""
@@ -189,6 +191,7 @@ class MergedAnalyzer(Analyzer):
             unplaced |= {nouns.connection(number): count for number, count in ending.unplaced.items()}
         self.skipped = endings[0].skipped
         self._sums = others, sorted(undecoded), dict(sorted(unplaced.items()))
+        self._take_watched([one.watched for one in endings])
         return table
 
     def _table(self, deliveries: Sequence[Delivery], data: Bytes) -> RpcTable:
@@ -200,10 +203,15 @@ class MergedAnalyzer(Analyzer):
         objects, ended = self._objects(deliveries)
         plain = self._plain_rpcs(deliveries, data)
         self._evict_divided(deliveries)
+        self._take_watched([one.watched for one in deliveries])
         if plain is None:
             return RpcTable(objects)
         places = plain.rows["reply_frame"].searchsorted(np.minimum(ended, LATE), side="right")
         return RpcTable(objects, plain, places + np.arange(len(objects)))
+
+    def _take_watched(self, found: Sequence[list[object]]) -> None:
+        for index, one in enumerate(self.watching):
+            one.take([WorkerFound(nouns, each[index]) for nouns, each in zip(self._nouns, found, strict=True)])
 
     def _register(self, deliveries: Sequence[Delivery]) -> None:
         """Number the new connections."""

@@ -189,7 +189,7 @@ class Division:
     def _work(self, reading: int, writing: int) -> None:
         """Of a worker."""
         inbox, outbox = Inbox(reading), Outbox(writing)
-        share = ShareAnalyzer(self._analyzer.options)
+        share = ShareAnalyzer(self._analyzer.options, self._analyzer.watching)
         try:
             while (one := unpacked(inbox.get(), self._data, _nothing)) is not None:
                 decoded, addresses, position = one
@@ -198,7 +198,7 @@ class Division:
                 with uncollected():
                     outbox.put(packed((share.delivery(decoded), None), self._data))
                 del one, decoded
-            outbox.put(packed((share.ending([]), None), self._data))
+            outbox.put(packed((share.ending(), None), self._data))
         except (EOFError, BrokenPipeError):
             return
         except Exception as error:

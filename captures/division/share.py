@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -17,13 +17,13 @@ from rdmascope.dissect.rpcrdma.chunk_columns import PlainChunks
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.dispatch import Undecoded
 from rdmascope.dissect.rpcrdma.eviction import Evicted
-from rdmascope.dissect.rpcrdma.listeners import Listener
 from rdmascope.dissect.rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Connection, Registry
 from rdmascope.dissect.transport.health import TransportHealth
 from rdmascope.dissect.transport.send_runs import SendRun
 
+from ..watching import Watching, listener_of
 from .operations import OperationColumns
 
 State = dict[str, Any]
@@ -69,6 +69,8 @@ class Delivery:
     """Evicted connections, and their conversations."""
     evicted: Evicted = field(default_factory=Evicted)
     """So far."""
+    watched: list[object] = field(default_factory=list)
+    """What each of those that watch found."""
 
 
 @dataclass(slots=True)
@@ -83,8 +85,8 @@ class ShareEnding:
     other_packets: Counter[str]
     undecoded: list[Undecoded]
     unplaced: dict[int, int]
-    results: list[object]
-    """What listeners have to say."""
+    watched: list[object]
+    """What each of those that watch found of the connections that are not gone."""
 
 
 class _Numbers(RpcNumbers):
@@ -128,8 +130,9 @@ class _Registry(Registry):
 class ShareAnalyzer(Analyzer):
     """The analyzer of a worker."""
 
-    def __init__(self, options: Options, listener: Callable[[Conversation], Listener] | None = None) -> None:
-        super().__init__(options, listener)
+    def __init__(self, options: Options, watching: Sequence[Watching] = ()) -> None:
+        super().__init__(options, listener_of(watching) if watching else None)
+        self._watching = watching
         self._numbers = self._drawing = _Numbers()
         self._done = self._ended = _Ended(self._drawing)
         self._registry = self._observer.registry = self._finding = _Registry(self.connections)
@@ -140,7 +143,7 @@ class ShareAnalyzer(Analyzer):
         """Of a batch."""
         return self._delivery(self.feed_table(decoded))
 
-    def ending(self, results: list[object]) -> ShareEnding:
+    def ending(self) -> ShareEnding:
         """The capture is over."""
         delivery = self._delivery(RpcTable(self.finish()))
         return ShareEnding(
@@ -152,7 +155,7 @@ class ShareAnalyzer(Analyzer):
             self.other_packets,
             self.undecoded,
             self.unplaced,
-            results,
+            [one.rest(self.conversations) for one in self._watching],
         )
 
     def _delivery(self, table: RpcTable) -> Delivery:
@@ -172,6 +175,7 @@ class ShareAnalyzer(Analyzer):
             table.objects,
             gone=[(one.connection.number, state_of(one.connection), state_of(one)) for one in gone],
             evicted=self.evicted,
+            watched=[one.found(gone, self.last_time or 0) for one in self._watching],
         )
         for number in evicted:
             self._known.pop(number, None)

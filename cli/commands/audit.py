@@ -25,7 +25,7 @@ from rdmascope.dissect.rpcrdma.analyzer import drop_contents
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND, EXIT_NOTHING_JUDGED
 from ..options import connection_filter_options
-from ..reading import CAPTURE, behind, opened, recognition_options
+from ..reading import CAPTURE, behind, jobs_option, opened, recognition_options
 from ..terminal import complain, console, encoded_json, print_json, print_page, show
 from ..views import audit as views
 from ..views.filtered import filter_field, filter_line
@@ -73,6 +73,7 @@ ENDS = {"client": 0, "server": 1}
 @click.option("--sarif", "sarif_file", type=click.Path(dir_okay=False), help="Write SARIF 2.1.0.")
 @connection_filter_options
 @recognition_options
+@jobs_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -90,6 +91,7 @@ def command(
     sarif_file: str | None,
     ports: tuple[int, ...],
     force: str | None,
+    jobs: int | None,
     condition: Condition | None,
 ) -> None:
     """Check both ends of every connection against the specifications: each violation, by whom, and where.
@@ -159,7 +161,7 @@ def command(
                     meant, with_rpcs = rpcs_that_pass.judged, rpcs_that_pass.connections
                     on_connections = chosen & with_rpcs if chosen else with_rpcs
                 auditor = Auditor(rules, kept, not_waived(settings.waivers), release=drop_contents, meant=meant)
-                reading = opened(paths, ports, force)
+                reading = opened(paths, ports, force, jobs=jobs)
                 reading.path = file
                 rpcs = reading.audit(auditor, chosen)
             for place in list(auditor.tallies):

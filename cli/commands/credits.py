@@ -12,7 +12,7 @@ from rdmascope.dissect.records.credits import credits_record
 from rdmascope.dissect.records.schema import schema
 
 from ..options import connection_filter_options
-from ..reading import file_argument, opened, recognition_options
+from ..reading import file_argument, jobs_option, opened, recognition_options
 from ..terminal import console, print_json, show
 from ..views.credits import credits_view
 from ..views.filtered import filter_field, filter_line
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help=f"One {schema('credits')} object per connection and direction.")
 @connection_filter_options
 @recognition_options
+@jobs_option
 def command(
     files: tuple[str, ...],
     connections: tuple[int, ...],
     as_json: bool,
     ports: tuple[int, ...],
     force: str | None,
+    jobs: int | None,
     condition: Condition | None,
 ) -> None:
     """Show flow control: credits requested and granted, calls outstanding, and the time spent at the limit.
@@ -58,7 +60,7 @@ def command(
     Filters choose RPCs: only connections and directions of theirs are shown.  Credits are still those of all calls
     there, for every call takes one.
     """
-    reading = opened(files, ports, force, contents=condition is not None and condition.needs_contents)
+    reading = opened(files, ports, force, contents=condition is not None and condition.needs_contents, jobs=jobs)
     with_rpcs: set[tuple[int, bool]] = set()
 
     def note(table: RpcTable) -> None:
@@ -67,7 +69,6 @@ def command(
             with_rpcs.update(zip(rows["connection"].tolist(), map(bool, rows["caller"].tolist()), strict=True))
 
     found = reading.credit_directions(note)
-    found.sort(key=lambda one: (one.connection.number, one.backward))
     chosen = [
         one
         for one in found

@@ -166,7 +166,7 @@ def _undecided(result: Result) -> RenderableType | None:
             reasons[reason] = count + number, rules
     if not reasons:
         return None
-    ranked = sorted(reasons.items(), key=lambda entry: -entry[1][0])
+    ranked = sorted(reasons.items(), key=lambda entry: (-entry[1][0], entry[0]))
     rows: list[list[Cell]] = [[reason, _named(rules), f"{count:,}"] for reason, (count, rules) in ranked[:MAX_REASONS]]
     if len(ranked) > MAX_REASONS:
         rest = ranked[MAX_REASONS:]

@@ -223,6 +223,15 @@ class Auditor:
         self.connections.pop(number, None)
         return {place: self.tallies.pop(place) for place in self._places.pop(number, ())}
 
+    def adopt(self, connection: Connection, tallies: Mapping[TallyKey, RuleTally]) -> None:
+        """What an auditor elsewhere found of a connection of which nothing more will be seen: see ``close``."""
+        number = connection.number
+        own = {place._replace(connection=number): tally for place, tally in tallies.items()}
+        self.connections[number] = connection
+        self._set_up.add(number)
+        self._places[number] = [*own]
+        self.tallies.update(own)
+
     def finish_broken(self, conversations: Iterable[Conversation]) -> None:
         """In place of ``finish``: keep the tallies of rules that were broken, and forget the others."""
         for conversation in conversations:

@@ -70,6 +70,9 @@ class Rule:
     unjudgeable: str
     """Why no capture can show it; '' where one can."""
 
+    def __reduce__(self) -> tuple[Callable[[str], Rule], tuple[str]]:
+        return _registered, (self.id,)
+
     @property
     def document(self) -> str:
         return DOCUMENTS[self.id.partition("-")[0]]
@@ -111,6 +114,11 @@ class Rule:
 
 
 _RULES: dict[str, Rule] = {}
+
+
+def _registered(id: str) -> Rule:
+    """What a rule is to another process: ``judge`` is not sent."""
+    return _RULES.get(id) or all_rules()[id]
 
 
 def rule(

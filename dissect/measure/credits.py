@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -23,8 +23,7 @@ MAX_BINS = 2048
 """Of one direction of a connection."""
 MIN_BINS = 16
 SHARED_BINS = 1 << 16
-"""That many are divided among the connections there are when one comes, within these limits: so those of n connections
-grow with the logarithm of n."""
+"""The nth connection has an nth of them, within these limits: those of n connections grow with the logarithm of n."""
 
 
 @dataclass(slots=True)
@@ -127,7 +126,7 @@ class CreditDirection:
         if limit is not None and self.outstanding >= limit:
             self.blocked += passed
             here, left = self.last_time, passed
-            while time // self.width - here // self.width >= self.max_bins:
+            while (time - 1) // self.width - here // self.width >= self.max_bins:
                 self._widen()
             while left:
                 part = min(left, self.width - here % self.width)
@@ -142,6 +141,12 @@ class CreditDirection:
                 self._widen()
             found = self.bins.setdefault(time // self.width, CreditInterval(outstanding=self.outstanding))
         return found
+
+    def narrow(self, max_bins: int) -> None:
+        """Keep only so many bins: they are as if there had never been more."""
+        self.max_bins = max_bins
+        while len(self.bins) > max_bins:
+            self._widen()
 
     def _widen(self) -> None:
         wider: dict[int, CreditInterval] = {}
@@ -179,18 +184,20 @@ def _range(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
     return (value, value) if known is None else (min(known[0], value), max(known[1], value))
 
 
-def shared_bins(histories: Sized) -> int:
-    """Of a direction of a further connection, beside the histories that are held."""
-    return max(MIN_BINS, min(MAX_BINS, SHARED_BINS // (1 + len(histories))))
+def shared_bins(connection: int) -> int:
+    """Of a direction of the connection with this number."""
+    return max(MIN_BINS, min(MAX_BINS, SHARED_BINS // connection))
 
 
 class CreditHistory:
     """Listens to the RPCs of one connection; a ``listeners.ColumnListener``."""
 
-    def __init__(self, conversation: Conversation, max_bins: int = MAX_BINS) -> None:
-        """``max_bins``: intervals of time that are told apart, in either direction."""
+    def __init__(self, conversation: Conversation, max_bins: int = 0) -> None:
+        """``max_bins``: intervals of time that are told apart, in either direction; 0: as many as the connection's
+        number allows."""
         connection = conversation.connection
-        self.directions = tuple(CreditDirection(connection, backward, max_bins) for backward in (False, True))
+        bins = max_bins or shared_bins(connection.number)
+        self.directions = tuple(CreditDirection(connection, backward, bins) for backward in (False, True))
         self.open: tuple[set[Rpc], ...] = (set(), set())
         self._plain: Iterator[tuple[bool, int, int]] = iter(())
         """The forward calls and replies of a batch to come, in their order: time, and credit value."""

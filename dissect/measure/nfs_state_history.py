@@ -28,7 +28,7 @@ from ..rpcrdma.rpc_table import PlainRpcs, ProcedureNames, RpcNames
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..transport.connection import Connection
 from ..transport.operations import Operation
-from .credits import CreditDirection, CreditHistory, shared_bins
+from .credits import CreditDirection, CreditHistory
 from .gss_contexts import GssContexts
 from .nfs_slots import SlotTable, SlotUse
 from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, StatusTally
@@ -146,7 +146,7 @@ class NfsStateHistory:
 
     def listener(self, conversation: Conversation) -> ColumnListener:
         number = conversation.connection.number
-        history = self._histories[number] = CreditHistory(conversation, shared_bins(self._histories))
+        history = self._histories[number] = CreditHistory(conversation)
         self._connections[number] = conversation.connection
         return ColumnListeners(_Watch(self._queue, self._plain), history)
 

@@ -14,6 +14,11 @@ from rdmascope.captures import Limits
 from rdmascope.captures.division import share
 from rdmascope.captures.session import Session
 from rdmascope.cli.main import main
+from rdmascope.dissect.audit.auditor import EARLIER, Auditor
+from rdmascope.dissect.audit.result import Result as AuditResult
+from rdmascope.dissect.records.audit import audit_records
+from rdmascope.dissect.records.schema import Record
+from rdmascope.dissect.rpcrdma.analyzer import Options
 
 SAMPLES = Path(__file__).parents[3] / "captures" / "samples"
 
@@ -37,7 +42,7 @@ def children() -> set[int]:
 def test_any_number_of_workers_finds_the_same(sample: str, tmp_path: Path) -> None:
     capture = unpacked(sample, tmp_path)
     before = children()
-    for command in ("report", "rpcs", "transport", "files"):
+    for command in ("report", "rpcs", "transport", "files", "credits", "audit"):
         alone = run(command, "--json", "--jobs", "1", capture)
         for workers in 2, 3:
             divided = run(command, "--json", "--jobs", str(workers), capture)
@@ -57,6 +62,18 @@ def test_the_rpcs_of_small_batches_come_as_they_end(tmp_path: Path) -> None:
         )
     ]
     assert ended[0] == ended[1]
+
+
+def test_connections_that_are_evicted_were_judged_by_their_worker(tmp_path: Path) -> None:
+    capture = unpacked("nconnect-rxe.pcap.zst", tmp_path)
+    records: list[list[Record]] = []
+    for jobs in 1, 3:
+        auditor = Auditor()
+        session = Session(capture, Options(max_connections=1), jobs=jobs, limits=Limits(frames=120 // jobs))
+        rpcs = session.audit(auditor)
+        assert EARLIER in {place.connection for place in auditor.tallies}
+        records.append([*audit_records(AuditResult("", auditor, rpcs))])
+    assert records[0] == records[1]
 
 
 def test_a_worker_that_is_killed_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,141 @@
+"""What listens to connections wherever they are analysed, and is put together where the results are.
+
+Workers of a divided capture are forks of the process that takes the results: what watches is there and in each worker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from rdmascope.dissect.rpcrdma.conversation import Conversation
+from rdmascope.dissect.rpcrdma.listeners import ColumnListener, ColumnListeners, Listener
+
+if TYPE_CHECKING:
+    from rdmascope.dissect.audit.auditor import Auditor, RuleTally, TallyKey
+    from rdmascope.dissect.audit.finding import Finding
+    from rdmascope.dissect.measure.credits import CreditDirection
+    from rdmascope.dissect.transport.connection import Connection
+
+
+_EARLIER = re.compile(r"\bconnection (\d+) was\b")
+"""How a finding names another connection."""
+
+
+class WorkerNumbers(Protocol):
+    """What connections and RPCs of a worker are called in the whole."""
+
+    def connection(self, number: int) -> int: ...
+
+    def rpc(self, number: int) -> int: ...
+
+
+class WorkerFound(NamedTuple):
+    """What one worker found."""
+
+    numbers: WorkerNumbers
+    found: Any
+    """What ``found`` or ``rest`` gave there."""
+
+
+class Watching(Protocol):
+    """Listens to all conversations; of those in workers it is given what ``found`` and ``rest`` gave there."""
+
+    def listener(self, conversation: Conversation) -> ColumnListener: ...
+
+    @property
+    def divisible(self) -> bool:
+        """Workers can do it, who do not know the numbers of the whole."""
+
+    def found(self, gone: Sequence[Conversation], now: int) -> object:
+        """Of a worker, behind a batch: the capture has come to ``now`` (ns); nothing more comes of those ``gone``."""
+
+    def rest(self, conversations: Sequence[Conversation]) -> object:
+        """Of a worker, at the end: of all that are not gone."""
+
+    def take(self, workers: Sequence[WorkerFound]) -> None:
+        """What all workers found since the last time."""
+
+
+def listener_of(watching: Sequence[Watching]) -> Callable[[Conversation], Listener]:
+    """Of all of them."""
+    if len(watching) == 1:
+        return watching[0].listener
+    return lambda conversation: ColumnListeners(*[one.listener(conversation) for one in watching])
+
+
+class WatchedCredits:
+    """The credits of each connection, both directions, by its number."""
+
+    divisible = True
+
+    def __init__(self) -> None:
+        self.directions: dict[int, tuple[CreditDirection, ...]] = {}
+
+    def listener(self, conversation: Conversation) -> ColumnListener:
+        from rdmascope.dissect.measure.credits import CreditHistory
+
+        history = CreditHistory(conversation)
+        self.directions[conversation.connection.number] = history.directions
+        return history
+
+    def found(self, gone: Sequence[Conversation], now: int) -> object:
+        return [self.directions.pop(one.connection.number, ()) for one in gone]
+
+    def rest(self, conversations: Sequence[Conversation]) -> object:
+        return [*self.directions.values()]
+
+    def take(self, workers: Sequence[WorkerFound]) -> None:
+        from rdmascope.dissect.measure.credits import shared_bins
+
+        for worker in workers:
+            for directions in worker.found:
+                for one in directions:
+                    one.narrow(shared_bins(one.connection.number))
+                    self.directions[one.connection.number] = directions
+
+
+class WatchedAudit:
+    """An audit."""
+
+    def __init__(self, auditor: Auditor) -> None:
+        self.auditor = auditor
+
+    def listener(self, conversation: Conversation) -> ColumnListener:
+        return self.auditor.listener(conversation)
+
+    @property
+    def divisible(self) -> bool:
+        """Which RPCs are meant, and which findings are waived, may be said by numbers of the whole."""
+        auditor = self.auditor
+        return auditor.meant is None and auditor.keep is None and auditor.on_finding is None
+
+    def found(self, gone: Sequence[Conversation], now: int) -> object:
+        self.auditor.forget(now)
+        return [self._closed(one) for one in gone]
+
+    def rest(self, conversations: Sequence[Conversation]) -> object:
+        return [self._closed(one) for one in conversations]
+
+    def _closed(self, conversation: Conversation) -> tuple[Connection, dict[TallyKey, RuleTally]]:
+        return conversation.connection, self.auditor.close(conversation)
+
+    def take(self, workers: Sequence[WorkerFound]) -> None:
+        closed = [
+            (connection, tallies, worker.numbers)
+            for worker in workers
+            for connection, tallies in worker.found
+            if tallies
+        ]
+        for connection, tallies, numbers in sorted(closed, key=lambda one: one[0].number):
+            for tally in tallies.values():
+                tally.examples = [_renumbered(finding, numbers) for finding in tally.examples]
+            self.auditor.adopt(connection, tallies)
+
+
+def _renumbered(finding: Finding, numbers: WorkerNumbers) -> Finding:
+    observed = _EARLIER.sub(lambda found: f"connection {numbers.connection(int(found[1]))} was", finding.observed)
+    rpc = None if finding.rpc is None else numbers.rpc(finding.rpc)
+    return replace(finding, rpc=rpc, observed=observed)
