@@ -134,7 +134,7 @@ class Session:
         """Of a list of packets of a large capture."""
 
     def watch(self, *watching: Watching) -> None:
-        """They listen to all conversations of the pass that comes; ``forget`` of an auditor is for the caller."""
+        """They listen to all conversations of the pass, whichever process analyses them."""
         self._watching = watching
         self.analyzer.listener = listener_of(watching)
 
