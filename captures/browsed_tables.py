@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,13 @@ LEAVE = 5.0
 KEYS = {"rpcs": "number", "packets": "frame", "connections": "number", "files": "number", "findings": "time_ns"}
 """What rows are ordered by, where nothing else is asked, and among equals."""
 LEFT_OUT = {"file", "call_place_file", "call_place_frame", "reply_place_file", "reply_place_frame"}
-"""Columns of rpcs that a list does without: the first takes as long as all others together."""
+"""Columns of rpcs that running traffic does without, and that are not looked for a text: the first takes as long as all
+others together."""
+LATER = {
+    "paths": {one.name for one in TABLES["rpcs"].columns if one.needs in ("contents", "paths")},
+    "places": LEFT_OUT,
+}
+"""Columns of rpcs that take more time than the rows themselves, and come in passes of their own, by what they say."""
 _RPC_OF_FRAME = "(SELECT any_value(rpcs.number) FROM rpcs WHERE rpcs.call_frame = part.rpc) AS rpc"
 """Of packets of a live capture, which come with the frame of their call in place of its number."""
 _WRONG = {
@@ -133,6 +139,13 @@ class BrowsedTables:
         columns = f"* REPLACE ({_RPC_OF_FRAME})" if self.keyed and name == "packets" else "*"
         self.connection.execute(f"INSERT INTO {name} SELECT {columns} FROM read_parquet({quoted(str(path))}) AS part")
         self.connection.execute("COMMIT")
+        path.unlink()
+
+    def complete(self, path: Path, columns: Collection[str]) -> None:
+        """Fill columns of RPCs that are there, from what ``Database.hand_out`` wrote."""
+        given = ", ".join(f"{named(one)} = part.{named(one)}" for one in sorted(columns))
+        part = f"read_parquet({quoted(str(path))}) AS part"
+        self.connection.execute(f"UPDATE rpcs SET {given} FROM {part} WHERE rpcs.number = part.number")
         path.unlink()
 
     def keep_last(self, name: str, rows: int) -> None:
@@ -262,16 +275,18 @@ class BrowsedTables:
         return sorted(names)
 
 
-def checked(text: str, first_time: int) -> str:
-    """The SQL of a condition as ``--where`` takes it.  Raises CaptureError in its words."""
+def checked(text: str, first_time: int, live: bool = False) -> str:
+    """The SQL of a condition as ``--where`` takes it.  Raises CaptureError in its words.
+
+    ``live``: the rows are those of running traffic.
+    """
     condition = Condition([text])
     try:
-        if condition.names & LEFT_OUT:
+        if live and condition.names & LEFT_OUT:
             from .errors import CaptureError
 
-            raise CaptureError(
-                f"{', '.join(sorted(condition.names & LEFT_OUT))}: not in this list; path is, and file_handle"
-            )
+            names = ", ".join(sorted(condition.names & LEFT_OUT))
+            raise CaptureError(f"{names}: not known of running traffic; path is, and file_handle")
         return condition.sql(first_time)
     finally:
         condition.close()
@@ -286,7 +301,7 @@ def completions(tables: BrowsedTables, text: str, limit: int = 8) -> list[str]:
     Columns; behind a column and an operator its values, in quotes.
     """
     quote = re.search(r"(\w+)\s*(?:=|<>|!=|LIKE|GLOB|IN\s*\()\s*'?([^']*)$", text, re.IGNORECASE)
-    columns = {one.name: one for one in TABLES["rpcs"].columns if one.name not in LEFT_OUT}
+    columns = {one.name: one for one in TABLES["rpcs"].columns if not tables.keyed or one.name not in LEFT_OUT}
     if (
         quote is not None
         and text.count("'") % 2 == ("'" in quote[0])

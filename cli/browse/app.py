@@ -93,7 +93,7 @@ class BrowseApp(PanesApp):
         def problem(text: str) -> str:
             try:
                 if text.strip():
-                    checked(text, self.first_time)
+                    checked(text, self.first_time, self.feed.keyed)
             except CaptureError as error:
                 return str(error).removeprefix(f"--where {text!r}: ")
             return ""
@@ -108,7 +108,7 @@ class BrowseApp(PanesApp):
         """A condition as ``--where`` takes it, which was checked; '' for none, None changes nothing."""
         if text is not None:
             self.written_filter = text.strip()
-            where = checked(text, self.first_time) if text.strip() else ""
+            where = checked(text, self.first_time, self.feed.keyed) if text.strip() else ""
             self.narrowing = self.narrowing._replace(where=where)
             self.reorder()
 

@@ -6,16 +6,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rdmascope.captures import CaptureError
+from rdmascope.captures.browsed_tables import LATER, BrowsedTables
 from rdmascope.captures.worker import Jobs, Reply, Worker
 
 from .jobs import BrowsedCapture, TablePart, filling_jobs, looking_jobs
 from .noun_jobs import NOUN_JOBS
-
-if TYPE_CHECKING:
-    from rdmascope.captures.browsed_tables import BrowsedTables
 
 FIRST = ("rpcs", "connections")
 """Tables of the first pass."""
@@ -45,9 +43,7 @@ class BrowseFeed:
         return {"reading": filling_jobs(), "judging": filling_jobs(), "looking": looking_jobs() | NOUN_JOBS}
 
     def open(self) -> BrowsedTables:
-        """Load the database, and begin."""
-        from rdmascope.captures.browsed_tables import BrowsedTables
-
+        """Make the tables, and begin."""
         self.tables = BrowsedTables(self.folder, self.keyed)
         self._begin()
         return self.tables
@@ -70,6 +66,11 @@ class BrowseFeed:
     def fill(self, *tables: str) -> None:
         """Fill tables, in a pass after those that were asked for before."""
         self._request("reading", f"fill {' '.join(tables)}", "fill", self.capture, self.tables.folder, tables)
+
+    def complete(self) -> None:
+        """Fill the columns of RPCs that take longer, each kind in a pass of its own."""
+        for later in LATER:
+            self._request("reading", f"fill {later}", "fill", self.capture, self.tables.folder, ("rpcs",), later)
 
     def judge(self) -> None:
         """Fill the findings, and diagnose."""
@@ -95,7 +96,10 @@ class BrowseFeed:
         """Rows, before it is said that they are there."""
         if isinstance(reply.value, TablePart):
             part = reply.value
-            tables.take_in(part.table, part.path, part.replacing)
+            if part.columns:
+                tables.complete(part.path, part.columns)
+            else:
+                tables.take_in(part.table, part.path, part.replacing)
 
     def close(self) -> None:
         """Nothing stays behind."""

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.text import Text
 
-from rdmascope.captures.browsed_tables import LEFT_OUT
+from rdmascope.captures.browsed_tables import LATER, LEFT_OUT
 from rdmascope.captures.ladder import steps_of
 from rdmascope.captures.session import Progress, Session
 from rdmascope.dissect.diagnosis.statement import Statement
+from rdmascope.dissect.records.table import Columns
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.reassembly import header_bytes
@@ -84,6 +85,8 @@ class TablePart(NamedTuple):
     rows: int
     replacing: bool = False
     """They are all rows, in place of those before."""
+    columns: Collection[str] = ()
+    """They are only these columns of rows that are there."""
 
 
 class ReadToEnd(NamedTuple):
@@ -94,22 +97,31 @@ class ReadToEnd(NamedTuple):
     remarks: tuple[str, ...]
 
 
-def columns_of(table: str) -> Collection[str] | None:
-    """The columns of a table that are filled."""
-    if table != "rpcs":
-        return None
-    return {one.name for one in TABLES["rpcs"].columns} - LEFT_OUT
+def live_columns(table: str) -> Collection[str] | None:
+    """The columns of a table that are filled while traffic passes."""
+    return {one.name for one in TABLES["rpcs"].columns} - LEFT_OUT if table == "rpcs" else None
+
+
+def first_columns(table: str) -> Collection[str] | None:
+    """The columns of a table that come with its rows."""
+    return {one.name for one in TABLES["rpcs"].columns}.difference(*LATER.values()) if table == "rpcs" else None
 
 
 def fill(
-    capture: BrowsedCapture, folder: Path, tables: Sequence[str]
+    capture: BrowsedCapture, folder: Path, tables: Sequence[str], later: str = ""
 ) -> Iterator[TablePart | ReadProgress | ReadToEnd | None]:
-    """Fill tables in one pass; the rows come in files in ``folder``, those of a live capture at the end."""
+    """Fill tables in one pass; the rows come in files in ``folder``, those of a live capture at the end.
+
+    ``later``: only these of ``LATER``, of rpcs that are there.
+    """
     from rdmascope.captures.database import Database
-    from rdmascope.captures.table_pass import needs_contents, table_batches
+    from rdmascope.captures.table_pass import ROWS, needs_contents, table_batches
+    from rdmascope.dissect.records.table import joined
 
     live = capture.frames_before is not None
-    wanted = {name: columns_of(name) for name in tables}
+    wanted = {name: first_columns(name) for name in tables}
+    if later:
+        wanted["rpcs"] = {"number", *LATER[later]}
     if live:
         wanted["rpcs"] = {"number", "call_frame"}
     at: list[ReadProgress] = []
@@ -122,30 +134,46 @@ def fill(
     handed_over = time.monotonic()
     wait, parts = FIRST_PART, 0
     rows = dict.fromkeys(tables, 0)
+    held: dict[str, list[Columns]] = {name: [] for name in wanted}
+    waiting = dict.fromkeys(wanted, 0)
     with Database() as database:
+
+        def insert(name: str) -> None:
+            """Many rows at once: a connection or a finding comes alone."""
+            if held[name]:
+                database.insert(name, joined(TABLES[name], held[name]))
+                held[name].clear()
+                waiting[name] = 0
 
         def hand_over() -> Iterator[TablePart | ReadProgress]:
             nonlocal parts, handed_over, wait
             for name in tables:
                 if rows[name]:
                     parts += 1
-                    path = folder / f"{name}-{parts}.parquet"
+                    insert(name)
+                    path = folder / f"{later or name}-{parts}.parquet"
                     database.hand_out(name, path)
-                    yield TablePart(name, path, rows[name], live)
+                    yield TablePart(name, path, rows[name], live, LATER[later] if later else ())
                     rows[name] = 0
             yield from at
             handed_over, wait = time.monotonic(), min(LAST_PART, 1.5 * wait)
 
         for name, columns in table_batches(session, wanted, rows=1):
+            held[name].append(columns)
+            count = len(next(iter(columns.values())))
+            waiting[name] += count
             if name in rows:
-                rows[name] += len(next(iter(columns.values())))
-            database.insert(name, columns)
+                rows[name] += count
+            if waiting[name] >= ROWS:
+                insert(name)
             del columns
             if not live and time.monotonic() - handed_over > wait:
                 yield from hand_over()
             else:
                 yield None
         if live and "packets" in tables:
+            insert("rpcs")
+            insert("packets")
             database.connection.execute(RPCS_BY_FRAME)
         yield from hand_over()
     damage = "" if session.damage is None else str(session.damage)

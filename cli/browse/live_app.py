@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
+from rdmascope.captures.browsed_tables import LATER
 from rdmascope.dissect.units import count
 
 from .app import BrowseApp
@@ -41,6 +42,7 @@ class LiveBrowseApp(BrowseApp):
         self.listed.tails = True
         self.watched = feed.first
         self.filled.update(OF_PACKETS)
+        self.finished.update(LATER)
         self._taken = 0
         self._asked: dict[str, tuple[int, float]] = {}
         """How many frames there were when something was asked for, and when that was answered."""

@@ -20,7 +20,7 @@ from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
-from .jobs import BrowsedCapture, TablePart, columns_of
+from .jobs import BrowsedCapture, TablePart, live_columns
 
 TURN = 0.3
 """Seconds for which rows are gathered before they are handed over."""
@@ -106,7 +106,7 @@ class _WatchedTables:
             on_trouble=self._note_trouble,
         )
         self.session.keeper = self._keeper = Keeper(watched.keep, live, application)
-        self._builders = {name: TableBuilder(TABLES[name], columns_of(name)) for name in ("rpcs", "findings")}
+        self._builders = {name: TableBuilder(TABLES[name], live_columns(name)) for name in ("rpcs", "findings")}
         self._batches = RpcBatches(False, True, self.session)
         self._parts = self._frames = 0
         self._turned = 0.0

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from textual.widgets import Footer, Static
 from textual.worker import get_current_worker
 
-from rdmascope.captures.browsed_tables import BrowsedTables, CallTimeline, Narrowing, checked
+from rdmascope.captures.browsed_tables import LATER, BrowsedTables, CallTimeline, Narrowing, checked
 from rdmascope.captures.worker import Reply
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.units import count, percent
@@ -70,7 +70,7 @@ class PanesApp(App[None]):
         self.diagnosis = TreePane("diagnosis", "diagnosis", "the capture is being read; then it is diagnosed")
         self.lower, self.right = Horizontal(id="below"), Vertical(id="beside")
         self.status_line = Static("", id="status", markup=False)
-        self.narrowing = Narrowing(checked(where, 0) if where else "")
+        self.narrowing = Narrowing(checked(where, 0, feed.keyed) if where else "")
         self.written_filter = where
         self.sorts: dict[str, tuple[str, bool]] = {}
         """Noun -> name of the column that it is sorted by, and whether downwards."""
@@ -88,8 +88,8 @@ class PanesApp(App[None]):
         self._brushing = False
         self.remark = ""
         self._details: Details | None = None
-        self._wanted: tuple[str, int] | None = None
-        """What the details are asked of."""
+        self._wanted: tuple[str, int, str | None] | None = None
+        """What the details are asked of, and its path, which may come later."""
         self._found = ""
         self._pending: Timer | None = None
         self._stale = False
@@ -184,6 +184,7 @@ class PanesApp(App[None]):
     def _take_read(self, read: ReadToEnd) -> None:
         if self.read is None:
             self.read = read
+            self.feed.complete()
             self.feed.judge()
             for words in (read.damage, *read.remarks):
                 if words:
@@ -191,7 +192,7 @@ class PanesApp(App[None]):
                     self.notify(words, severity="warning", markup=False)
 
     def _take_details(self, details: Details) -> None:
-        if self._wanted != (details.noun, details.number):
+        if self._wanted is None or self._wanted[:2] != (details.noun, details.number):
             return
         again = self._details is not None and self._details.number == details.number
         self._details = details
@@ -249,7 +250,7 @@ class PanesApp(App[None]):
         self.listed.show(noun, ids, keep)
         if self._goal is not None and self._goal[0] == noun:
             self._reach_goal()
-        elif fresh or self._details is None:
+        elif fresh or self._details is None or not self.chosen_tree.has_focus:
             self._settle()
         self.show_status()
 
@@ -319,9 +320,10 @@ class PanesApp(App[None]):
             self._wanted = self._details = None
             return
         number = row["frame"] if noun == "packets" else row.get("number") or 0
-        if self._wanted == (noun, number) and noun != "findings" and self._details is not None:
+        path = row.get("path")
+        if self._wanted == (noun, number, path) and noun != "findings" and self._details is not None:
             return
-        self._wanted, self._details = (noun, number), None
+        self._wanted, self._details = (noun, number, path), None
         self.chosen_tree.border_title = f"{LISTINGS[noun].singular} {number or self.listed.cursor + 1}"
         self.chosen_tree.show(row_nodes(noun, row, self.first_time))
         self.bytes.show(())
@@ -383,6 +385,8 @@ class PanesApp(App[None]):
             parts.append(Text(f" · {count(len(self.listed.marked))} marked", "bold yellow"))
         if self.listed.noun not in self.finished:
             parts.append(Text(" · " + self._reading(), "magenta"))
+        elif self.listed.noun == "rpcs" and (coming := [one for one in LATER if one not in self.finished]):
+            parts.append(Text(f" · reading {' and '.join(coming)}", "magenta"))
         elif self.remark:
             parts += [Text(" · "), shown(self.remark, "red")]
         self.status_line.update(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"))

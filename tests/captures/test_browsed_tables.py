@@ -11,6 +11,7 @@ import pytest
 
 from playbook.commands import EVERYTHING, run
 from rdmascope.captures.browsed_tables import (
+    LATER,
     BrowsedTables,
     Narrowing,
     checked,
@@ -22,6 +23,7 @@ from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.session import Session
 from rdmascope.captures.table_pass import table_batches
 from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.records.tables import TABLES
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +79,52 @@ def test_what_contains_a_text(tables: BrowsedTables) -> None:
     assert not len(tables.containing("rpcs", "%"))
 
 
-@pytest.mark.parametrize(
-    "text", ["1; drop table rpcs", "number in (select rpc from findings)", "nothing = 3", "file = 1", "("]
-)
+@pytest.mark.parametrize("text", ["1; drop table rpcs", "number in (select rpc from findings)", "nothing = 3", "("])
 def test_conditions_that_are_none(text: str) -> None:
     with pytest.raises(CaptureError):
         checked(text, 0)
+
+
+def test_what_is_not_known_of_running_traffic() -> None:
+    with pytest.raises(CaptureError, match="not known of running traffic"):
+        checked("file = 1", 0, live=True)
+    assert "file" in checked("file = 1", 0)
+
+
+def test_closing_waits_for_what_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = [duckdb.OperationalError("connection is busy with another call")] * 2
+    close = Database.close
+
+    def refusing(self: Database) -> None:
+        if busy:
+            raise busy.pop()
+        close(self)
+
+    monkeypatch.setattr(Database, "close", refusing)
+    BrowsedTables(str(tmp_path)).close()
+    assert not busy and not list(tmp_path.iterdir())
+
+
+def test_columns_that_come_later(tmp_path: Path) -> None:
+    names = {one.name for one in TABLES["rpcs"].columns}
+    with closing(BrowsedTables(str(tmp_path))) as found, Database() as other:
+        for part, wanted in enumerate(
+            (names.difference(*LATER.values()), *({"number", *one} for one in LATER.values()))
+        ):
+            for _, columns in table_batches(Session(EVERYTHING), {"rpcs": wanted}, rows=1):
+                other.insert("rpcs", columns)
+            path = found.folder / f"{part}.parquet"
+            other.hand_out("rpcs", path)
+            if part:
+                found.complete(path, wanted - {"number"})
+            else:
+                found.take_in("rpcs", path)
+                assert not {row["path"] for row in found.rows("rpcs", found.order("rpcs", Narrowing()))} - {None}
+        with Database() as whole:
+            for name, columns in table_batches(Session(EVERYTHING), {"rpcs": None}):
+                whole.insert(name, columns)
+            wanted_rows = whole.connection.execute("SELECT * FROM rpcs ORDER BY number").fetchall()
+        assert found.connection.execute("SELECT * FROM rpcs ORDER BY number").fetchall() == wanted_rows
 
 
 def test_completions_can_be_checked(tables: BrowsedTables) -> None:
@@ -118,17 +160,3 @@ def test_replacing(tmp_path: Path) -> None:
             other.hand_out("connections", found.folder / "part")
             found.take_in("connections", found.folder / "part", replacing=True)
         assert found.count("connections") == 4
-
-
-def test_closing_waits_for_what_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    busy = [duckdb.OperationalError("connection is busy with another call")] * 2
-    close = Database.close
-
-    def refusing(self: Database) -> None:
-        if busy:
-            raise busy.pop()
-        close(self)
-
-    monkeypatch.setattr(Database, "close", refusing)
-    BrowsedTables(str(tmp_path)).close()
-    assert not busy and not list(tmp_path.iterdir())

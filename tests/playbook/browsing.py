@@ -10,6 +10,7 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
+from rdmascope.captures.browsed_tables import LATER
 from rdmascope.cli.browse.app import BrowseApp
 from rdmascope.cli.browse.feed import BrowseFeed
 from rdmascope.cli.browse.jobs import BrowsedCapture
@@ -74,7 +75,8 @@ async def browsing(
         async with app.run_test(size=size) as pilot:
             found = Browsing(app, pilot)
             if whole:
-                await found.until(lambda: {"rpcs", "findings"} <= app.finished and app.diagnosis.node is not None)
+                await found.until(lambda: {"rpcs", "findings", *LATER} <= app.finished)
+                await found.until(lambda: app.diagnosis.node is not None)
                 await found.until(lambda: app.strip.timeline is not None and (where or app.listed.count))
             yield found
 
