@@ -14,6 +14,7 @@ foreign (other users of queue pairs), faults, capture,
 judge (the analyzer against the truth), strategies (Hypothesis).
 The same scripts over iWARP: tcp (bytes of one segment), mpa (bytes of an FPDU), iwarp (connections, verbs, capture),
 tcp_faults, iwarp_strategies; segments and streams are one written by hand.
+troubles: conversations in which one thing is wrong, for diagnosis.
 samples: the captures of the repository; commands: the program on them; opinions: both sides of a comparison.
 """
 

@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from playbook.capture import write_pcap
+from playbook.commands import objects, unpacked
 from playbook.facts import MILLISECOND, SECOND, direction, facts, found, health, kinds, many, retransmitted, rpc
-from playbook.samples import SAMPLES
+from playbook.packets import encode_frames
+from playbook.samples import MANIFEST, SAMPLES
+from playbook.troubles import TROUBLES
+from playbook.wire import Wire
 from rdmascope.captures.diagnosis_pass import diagnosis_of
 from rdmascope.captures.saved_session import SavedSession
 from rdmascope.captures.session import Session
@@ -17,32 +22,54 @@ from rdmascope.dissect.diagnosis.detector import all_detectors
 from rdmascope.dissect.diagnosis.diagnose import Diagnosis, diagnose
 from rdmascope.dissect.diagnosis.statement import Severity
 
+HEALTHY = ["bidir-rxe", "ipv6-rxe", "meta-rxe", "v2-settles", "v2-falls-back", "v2-characteristics"]
+ILL = {
+    "loss-rxe": ["connection-lost", "calls-hung", "calls-failed", "packets-lost", "server-time"],
+    "loss-siw": ["packets-lost", "read-phase", "server-time"],
+    "nconnect-rxe": ["connections-refused"],
+    "rxe-nfs-all": ["grace-period"],
+    "siw-nfs-all": ["grace-period", "retransmissions-unexplained"],
+    "longcall-rxe": ["calls-failed"],
+    "krb5-rxe": ["calls-failed"],
+}
+"""Samples, and what is said of them."""
+
 
 def sample(name: str) -> Diagnosis:
     return diagnosis_of(Session(str(SAMPLES / f"{name}.pcap.zst")))
 
 
-@pytest.mark.parametrize(
-    "name", ["bidir-rxe", "ipv6-rxe", "meta-rxe", "v2-settles", "v2-falls-back", "v2-characteristics"]
-)
+@pytest.mark.parametrize("name", HEALTHY)
 def test_nothing_is_said_of_a_healthy_capture(name: str) -> None:
     diagnosis = sample(name)
     assert diagnosis.statements == () and diagnosis.healthy and diagnosis.not_looked_at == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("loss-rxe", ["connection-lost", "calls-hung", "calls-failed", "packets-lost", "server-time"]),
-        ("loss-siw", ["packets-lost", "read-phase", "server-time"]),
-        ("nconnect-rxe", ["connections-refused"]),
-        ("rxe-nfs-all", ["grace-period"]),
-        ("siw-nfs-all", ["grace-period", "retransmissions-unexplained"]),
-        ("longcall-rxe", ["calls-failed"]),
-    ],
-)
-def test_what_is_wrong_with_the_others(name: str, said: list[str]) -> None:
-    assert [one.kind for one in sample(name).statements] == said
+@pytest.mark.parametrize("name", ILL)
+def test_what_is_wrong_with_the_others(name: str) -> None:
+    assert [one.kind for one in sample(name).statements] == ILL[name]
+
+
+def test_every_sample_is_healthy_or_not() -> None:
+    assert {*HEALTHY, *ILL} == MANIFEST.keys()
+
+
+@pytest.mark.parametrize("kind", TROUBLES)
+def test_what_is_wrong_on_the_wire_is_said_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "trouble.pcap"
+    write_pcap(encode_frames(TROUBLES[kind](Wire(seed=1))), path)
+    assert [one["kind"] for one in objects("diagnose", str(path), "--fail-on", "never") if "kind" in one] == [kind]
+
+
+def test_a_file_that_ends_within_a_frame(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.pcap"
+    path.write_bytes(unpacked(str(SAMPLES / "ipv6-rxe.pcap.zst"))[:-10])
+    assert [one.kind for one in diagnosis_of(Session(str(path))).statements] == ["capture-damaged"]
+
+
+def test_every_detector_speaks_of_a_capture() -> None:
+    of_samples = {kind for said in ILL.values() for kind in said}
+    assert TROUBLES.keys() | of_samples | {"capture-damaged"} == all_detectors().keys()
 
 
 def test_evidence_leads_back_to_the_capture() -> None:
