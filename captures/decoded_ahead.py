@@ -36,7 +36,15 @@ def decoded(
         data = capture.mapped
         if len(data) >= AHEAD_FROM and processors() > 1:
             return _received(capture, data, decoder, ahead(lambda: _sent(capture, decoder)))
-    return map(decoder.take, divided(filter(len, capture.batches())))
+    return map(decoder.take, _released(capture, divided(filter(len, capture.batches()))))
+
+
+def _released(capture: Source, batches: Iterable[FrameBatch]) -> Iterator[FrameBatch]:
+    """The same; of a mapped file no more is in memory than one of them needs."""
+    for batch in batches:
+        if not isinstance(capture, MergedCaptures):
+            capture.release()
+        yield batch
 
 
 Parcel = tuple[int, DecodedFrames, tuple[int, list[bytes]]]

@@ -160,6 +160,10 @@ class CaptureFile:
         self._feed.at = position
         self._feed.release()
 
+    def release(self) -> None:
+        """What was read of a mapped file needs no memory; it is read again where it is looked at."""
+        self._feed.release()
+
     def batches(self, first: int | None = None, times: int = 1) -> Iterator[FrameBatch]:
         """The frames, once; raises CaptureError behind the last whole frame where the file is damaged.
 
@@ -178,7 +182,7 @@ class CaptureFile:
             batches = pcapng.read_batches(self._feed, self._sections, limits)
         for batch in batches:
             yield batch
-            self._feed.release()
+            self.release()
 
     def _prepare(self) -> Feed:
         """The bytes, decompressed."""

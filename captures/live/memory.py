@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 from pathlib import Path
+
+from ..heap import trim
 
 STATM = Path("/proc/self/statm")
 """In pages: size, resident, shared; proc(5)."""
@@ -20,11 +21,6 @@ def resident() -> int:
 
 
 def release() -> None:
-    """Give back what is not in use: cycles, and the gaps that batches of many sizes leave in the allocator's heap.
-
-    The allocator keeps them otherwise, and in hours they add up (malloc_trim(3); the C library of GNU has it).
-    """
+    """Give back what is not in use: cycles, and what the allocator keeps otherwise, which adds up in hours."""
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    trim()

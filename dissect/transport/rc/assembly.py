@@ -90,6 +90,15 @@ class RequestAssembly:
         return self._taken or bool(self._out or self._runs)
 
     @property
+    def idle(self) -> bool:
+        """No message is open, and none waits to be taken."""
+        return not (self.partial or self.partial_repeats or self.reused or self._out or self._runs)
+
+    def resume(self, order: int, delivered: bool) -> None:
+        """Behind so much that became complete."""
+        self.order, self._taken = order, delivered
+
+    @property
     def out(self) -> Delivered:
         """What became complete and is no run, to be appended to."""
         if self._out is None:

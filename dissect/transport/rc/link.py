@@ -10,6 +10,7 @@ from ..connection import Connection
 from ..send_runs import Delivered, SendRun, in_order
 from .health import RcHealth
 from .management import ConnectionRequest
+from .resting import Resting, at_rest, resumed
 from .send_queue import SendQueue
 
 PATIENCE = 5_000_000_000
@@ -21,13 +22,13 @@ SETTLED = 10_000_000_000
 class RcLink:
     """A connection and the observers of its two send queues."""
 
-    __slots__ = ("closing", "connection", "forgotten", "health", "packets", "queues", "request", "waiting")
+    __slots__ = ("_queues", "_resting", "closing", "connection", "forgotten", "health", "packets", "request", "waiting")
 
     def __init__(self, connection: Connection, request: ConnectionRequest | None) -> None:
         self.connection = connection
-        self.queues = tuple(
-            SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn) for sender in (0, 1)
-        )
+        self._queues: tuple[SendQueue, ...] | None = None
+        """None before any packet, and where they rest: of a connection that is over few packets come."""
+        self._resting: tuple[Resting, ...] | None = None
         self.health = RcHealth(connection)
         self.request = request
         """The CM REQ, None where none was seen."""
@@ -37,6 +38,22 @@ class RcLink:
         self.forgotten = False
         """It was quiet for so long that no repetition is expected."""
         self.waiting: Delivered = []
+
+    @property
+    def queues(self) -> tuple[SendQueue, ...]:
+        """Of endpoint 0 and 1."""
+        if self._queues is None:
+            connection, resting = self.connection, self._resting
+            self._queues = tuple(
+                [
+                    resumed(connection, sender, resting[sender])
+                    if resting is not None
+                    else SendQueue(connection, sender, connection.endpoints[1 - sender].start_psn)
+                    for sender in (0, 1)
+                ]
+            )
+            self._resting = None
+        return self._queues
 
     @property
     def expecting(self) -> bool:
@@ -95,20 +112,25 @@ class RcLink:
 
     def open_since(self, sender: int) -> int | None:
         """The first frame of a message of ``sender`` that is not complete, and may still become so."""
-        return self.queues[sender].open_since()
+        return None if self._queues is None else self.queues[sender].open_since()
 
     def settle(self) -> None:
         """The batch is over: keep what later packets are compared with, unless none is expected."""
         if not self.closing:
-            for queue in self.queues:
+            for queue in self._queues or ():
                 queue.settle()
 
     def forget(self) -> None:
         """The connection is over: what could be repeated will not be."""
         self.closing = False
         self.health.flush()
+        if self._queues is None:
+            return
         for queue in self.queues:
             queue.forget()
+        first, second = map(at_rest, self.queues)
+        if first is not None and second is not None:
+            self._resting, self._queues = (first, second), None
 
     def idle(self, since: int) -> Delivered:
         """No packet came for ``since`` nanoseconds: gaps that are still open will not be filled."""
@@ -117,7 +139,7 @@ class RcLink:
             self.forget()
             if self.connection.ended_by:
                 return self.finish()
-        if since < PATIENCE or not any(queue.held for queue in self.queues):
+        if since < PATIENCE or self._queues is None or not any(queue.held for queue in self.queues):
             return []
         for queue in self.queues:
             self.waiting += queue.give_up_gaps()
@@ -125,7 +147,7 @@ class RcLink:
 
     def finish(self) -> Delivered:
         """Nothing more is expected."""
-        for queue in self.queues:
+        for queue in self._queues or ():
             self.waiting += queue.finish()
         self.waiting.sort(key=itemgetter(0))
         ready, self.waiting = self.waiting, []

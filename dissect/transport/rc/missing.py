@@ -34,6 +34,11 @@ class MissingRequests:
         """What comes next confirms or contradicts nothing."""
         return self._open is None and self._unconfirmed is None
 
+    @property
+    def none(self) -> bool:
+        """Nothing was ever missing."""
+        return self.quiet and not self._gaps
+
     def answered(self, head: int, rows: Rows, psns: Int64s) -> None:
         """Some of these responses answer requests from ``head`` on, which was not seen."""
         if self._open is not None and self._open.start == head:

@@ -17,8 +17,8 @@ RESTART = 1 << 16
 NEAR = 256
 """PSNs by which captures reorder neighbours."""
 
-_STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
-_ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
+STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
+ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
 
 
 class HeldRun(NamedTuple):
@@ -47,8 +47,8 @@ def first_psn(starts: Int64s, ends: Int64s) -> int:
 
 def rest_of_message(rows: Rows) -> int:
     """How many rows still belong to the message before them."""
-    behind = places(_STARTS[rows["opcode"]])
-    ends = places(_ENDS[rows["opcode"]]) + 1
+    behind = places(STARTS[rows["opcode"]])
+    ends = places(ENDS[rows["opcode"]]) + 1
     return int(min([len(rows), *behind[:1].tolist(), *ends[:1].tolist()]))
 
 

@@ -27,7 +27,7 @@ from .missing import MissingRequests
 from .path_mtu import learn_mtu
 from .reads import READ_REQUEST, RcReads, spans
 from .responses import acknowledged, packets_between
-from .runs import RESTART, HeldRun, first_inside, first_psn, rest_of_message, stretches
+from .runs import ENDS, RESTART, STARTS, HeldRun, first_inside, first_psn, rest_of_message, stretches
 from .sent import SentRequests, Taken
 
 GRACE_PACKETS = 256
@@ -38,9 +38,6 @@ HELD_PACKETS = 1 << 16
 
 MAX_GIVEN_UP = 4096
 """Gaps whose packets are recognised where they come late."""
-
-_STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
-_ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
 
 
 class SendQueue:
@@ -151,6 +148,11 @@ class SendQueue:
         if self._detached is None:
             self._detached = DetachedMessages(self.connection, self.sender, self.reads)
         return self._detached
+
+    @property
+    def has_detached(self) -> bool:
+        """Some messages came beside the order of PSNs."""
+        return self._detached is not None
 
     @property
     def reusing(self) -> Collection[int]:
@@ -290,11 +292,11 @@ class SendQueue:
             return known
         new = np.zeros(len(rows), np.bool_)
         for index in range(len(rows)):
-            if index >= known and (_STARTS[opcode[index]] or not goes_on):
+            if index >= known and (STARTS[opcode[index]] or not goes_on):
                 break
-            goes_on = index in taken or (goes_on and not _STARTS[opcode[index]])
+            goes_on = index in taken or (goes_on and not STARTS[opcode[index]])
             new[index] = goes_on
-            goes_on = goes_on and not _ENDS[opcode[index]]
+            goes_on = goes_on and not ENDS[opcode[index]]
         else:
             index = len(rows)
         for first, last in stretches(new[:index]):

@@ -69,7 +69,8 @@ def feed_together(
     """As ``RcLink.feed`` and ``RcLink.settle`` of each connection on which all is in order; and the other portions."""
     if len(portions) < MANY:
         return [], [*portions]
-    expecting = [link.expecting for link, _, _ in portions]
+    single = _single(rows["opcode"], portions)
+    expecting = [alone and link.expecting for alone, (link, _, _) in zip(single, portions, strict=True)]
     eligible = [one for one, is_expecting in zip(portions, expecting, strict=True) if is_expecting]
     if len(eligible) < MANY:
         return [], [*portions]
@@ -87,6 +88,16 @@ def feed_together(
     left = [one for one, is_expecting in zip(portions, expecting, strict=True) if not is_expecting]
     left += [eligible[place] for place in (~right).nonzero()[0].tolist()]
     return _Passing(data, table, senders, links, requests, answers).feed(chosen, runs), left
+
+
+def _single(opcode: Rows, portions: Sequence[Portion]) -> list[bool]:
+    """On which connections there are only acknowledgements and requests of one packet: all else need not be copied."""
+    ends = np.cumsum([len(first) + len(second) for _, first, second in portions])
+    others = ~(SEND_ONLY | WRITE_ONLY | opcodes.IS_ACKNOWLEDGE)[
+        opcode[np.concatenate([part for _, *both in portions for part in both])]
+    ]
+    found: list[bool] = (np.diff(np.append(0, np.cumsum(others))[np.append(0, ends)]) == 0).tolist()
+    return found
 
 
 def _in_order(table: Rows, senders: _Sections, links: Sequence[RcLink]) -> tuple[Rows, _Chosen, _Chosen]:
