@@ -32,7 +32,7 @@ from .capture_points import OtherPoint
 from .decoded_ahead import Source, decoded
 from .errors import CaptureError
 from .formats.streams import Limits
-from .heap import trim
+from .heap import Heap
 from .merge import MergedCaptures, first_of, open_captures, ring_of
 from .open import Follow
 from .places import Places
@@ -68,8 +68,6 @@ CROWDED = 128
 """Frames for each new connection, below which a batch is crowded."""
 CROWDED_FRAMES = 1 << 13
 """Of the parts of batches behind a crowded one."""
-TRIM_CONNECTIONS = 1 << 9
-"""New connections behind which the heap is trimmed: what they leave lies between what the batches left."""
 LISTED_FRAMES = 1 << 13
 """Frames of a batch of which every packet becomes text: less memory, for hardly more time."""
 MAX_READ_FOR_NAMES = 64 << 20
@@ -204,7 +202,7 @@ class Session:
                 self._division.close()
 
     def _tables(self, on_eviction: Callable[[list[Conversation]], None] | None, chunk_rows: bool) -> Iterator[RpcTable]:
-        trimmed = 0
+        heap = Heap()
         for batch in self._read(self._shared):
             with uncollected():
                 table = self._analysed(batch)
@@ -212,9 +210,7 @@ class Session:
             del batch
             yield table if chunk_rows else table.with_few_chunks()
             del table
-            if self.analyzer.connections_so_far - trimmed >= TRIM_CONNECTIONS:
-                trimmed = self.analyzer.connections_so_far
-                trim()
+            heap.grown(self.analyzer.connections_so_far)
             if self.analyzer.evicted.connections and (gone := self.analyzer.evicted_since()):
                 if on_eviction is not None:
                     on_eviction(gone)
