@@ -206,7 +206,7 @@ class Session:
         for batch in self._read(self._shared):
             with uncollected():
                 table = self._analysed(batch)
-                self.data_servers.learn(table, self._conversations)
+                self.data_servers.learn(table, lambda: self.analyzer.conversations)
             del batch
             yield table if chunk_rows else table.with_few_chunks()
             del table
@@ -217,7 +217,7 @@ class Session:
                 gc.collect()
         division = self._division
         table = RpcTable(self.analyzer.finish()) if division is None else division.finish()
-        self.data_servers.learn(table, self._conversations)
+        self.data_servers.learn(table, lambda: self.analyzer.conversations)
         self.data_servers.mark(self.analyzer.conversations)
         yield table
 
@@ -226,9 +226,6 @@ class Session:
             return self.analyzer.feed_table(batch)
         assert self._division is not None
         return self._division.put_together(batch)
-
-    def _conversations(self) -> list[Conversation]:
-        return self.analyzer.conversations
 
     def packets(
         self, first: int = 1, last: int = 1 << 62, on_rpcs: Callable[[list[Rpc]], None] | None = None
@@ -286,9 +283,9 @@ class Session:
 
     def _listed_paths(self) -> PathLearner:
         """Learns paths for a list of packets, which does not wait for later names where captures are large."""
-        from rdmascope.dissect.measure.path_learner import PathLearner
-
         if sum(size_of(path) or 0 for path in self.paths) > MAX_READ_FOR_NAMES:
+            from rdmascope.dissect.measure.path_learner import PathLearner
+
             self._learner = PathLearner(self.field_reader(), mounts=self.mounts)
             return self._learner
         return self.path_learner()
