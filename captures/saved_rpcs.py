@@ -96,6 +96,7 @@ class SavedFieldReader(FieldReader):
         table: RpcTable,
         objects: NDArray[np.bool_] | None = None,
         wanted: frozenset[str] = frozenset(FlatFields._fields),
+        needless: NDArray[np.bool_] | None = None,
     ) -> FieldColumns:
         assert isinstance(table, SavedRpcs)
         rows = [_flat_fields(row) for row in table.named()]

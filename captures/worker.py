@@ -37,8 +37,9 @@ class Worker:
     ``latest`` only the last one matters, and the others end at their next result.
     """
 
-    def __init__(self, jobs: Jobs, folder: str) -> None:
-        """``folder``: where its temporary files are, so that they go with it."""
+    def __init__(self, jobs: Jobs, folder: str, orphaned: Callable[[], None] = lambda: None) -> None:
+        """``folder``: where its temporary files are, so that they go with it; ``orphaned``: what it does where this
+        process ended without ``close``."""
         self._requests = 0
         ours, theirs = Pipe()
         sys.stdout.flush()
@@ -47,6 +48,7 @@ class Worker:
             try:
                 ours.close()
                 _serve(jobs, theirs, folder)
+                orphaned()
             finally:
                 os._exit(0)
         theirs.close()
@@ -81,10 +83,9 @@ class Worker:
 
 
 def _serve(jobs: Jobs, pipe: Connection, folder: str) -> None:
-    for number in (signal.SIGINT, signal.SIGTSTP):
+    for number in (signal.SIGINT, signal.SIGTSTP, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # The process that asks decides.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):  # The terminal is the other's.
         os.dup2(nowhere, descriptor)

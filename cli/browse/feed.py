@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -17,6 +18,10 @@ from .noun_jobs import NOUN_JOBS
 
 FIRST = ("rpcs", "connections")
 """Tables of the first pass."""
+PUT_BACK = (
+    "\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
+)
+"""What Textual writes at its end: no bracketed paste, reports of the mouse and of focus, the screen from before."""
 LEAVE = 5.0
 """Seconds for a part to be taken in at the end."""
 
@@ -33,11 +38,20 @@ class BrowseFeed:
     def __init__(self, capture: BrowsedCapture) -> None:
         self.capture = capture
         self.folder = tempfile.mkdtemp(prefix="rdmascope-")
-        self._workers = {kind: Worker(jobs, self.folder) for kind, jobs in self._jobs().items()}
+        self._terminal = os.ttyname(1) if os.isatty(1) else ""
+        self._workers = {kind: Worker(jobs, self.folder, self._put_back) for kind, jobs in self._jobs().items()}
         self._names: dict[tuple[str, int], str] = {}
         self._listener: Listener = lambda name, reply: None
         self._threads: list[Thread] = []
         self.tables: BrowsedTables
+
+    def _put_back(self) -> None:
+        """In a worker, where this process was killed; the first to notice does it."""
+        if os.path.isdir(self.folder):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if self._terminal:
+                with open(os.open(self._terminal, os.O_WRONLY | os.O_NOCTTY), "w") as terminal:
+                    terminal.write(PUT_BACK)
 
     def _jobs(self) -> Mapping[str, Jobs]:
         return {"reading": filling_jobs(), "judging": filling_jobs(), "looking": looking_jobs() | NOUN_JOBS}

@@ -202,13 +202,17 @@ class PathLearner:
 
     def learn_names(self, table: RpcTable) -> None:
         """Only note what they say of names."""
-        self._learned(table, _NAMES)
+        self._learned(table, _NAMES, True)
 
-    def _learned(self, table: RpcTable, wanted: frozenset[str]) -> tuple[FieldColumns, dict[int, Naming]]:
+    def _learned(
+        self, table: RpcTable, wanted: frozenset[str], names_only: bool = False
+    ) -> tuple[FieldColumns, dict[int, Naming]]:
+        """``names_only``: not the fields of RPCs that say nothing of names, most of whose bytes are data."""
         codes = table.rows["procedure"]
         kinds = {code: naming(*_procedure(table, code)) for code in unique(codes).tolist()}
         found = among(codes, np.array([code for code, one in kinds.items() if one.kind == FOUND]))
-        columns = self.reader.columns(table, found & _usual(table), wanted)
+        silent = among(codes, np.array([code for code, one in kinds.items() if one.kind == NOTHING]))
+        columns = self.reader.columns(table, found & _usual(table), wanted, silent if names_only else None)
         for server, event, time in self.mounts[self._mounted :]:
             self.paths.learn(server, event, time)
         self._mounted = len(self.mounts)

@@ -84,11 +84,14 @@ class FieldReader:
         table: RpcTable,
         objects: NDArray[np.bool_] | None = None,
         wanted: frozenset[str] = frozenset(FlatFields._fields),
+        needless: NDArray[np.bool_] | None = None,
     ) -> FieldColumns:
         """The fields of all RPCs of a table whose contents are kept; ``objects``: those whose is asked for;
-        ``wanted``: fields that are read, where that takes time."""
+        ``wanted``: fields that are read, where that takes time; ``needless``: RPCs of which none is asked for."""
         found = {name: np.full(len(table), None, object) for name in (*FlatFields._fields, "object")}
         for place, rpc in zip(table.places.tolist(), table.objects, strict=True):
+            if needless is not None and needless[place]:
+                continue
             asked = objects is not None and bool(objects[place])
             for name, value in self._found(rpc, asked).items():
                 found[name][place] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,22 @@ def test_a_terminal_that_goes_away_leaves_nothing(tmp_path: Path) -> None:
     assert terminal.process.wait(PATIENCE) == 128 + signal.SIGHUP
     assert not [*tmp_path.iterdir()]
     assert not any(Path(f"/proc/{one}").exists() for one in workers)
+
+
+def test_what_it_leaves_when_it_is_killed_goes_too(tmp_path: Path) -> None:
+    terminal = browsing(tmp_path)
+    terminal.until("FSINFO")
+    process = terminal.process.pid
+    held = os.open(os.readlink(f"/proc/{process}/fd/1"), os.O_RDWR | os.O_NOCTTY)  # As its shell would.
+    terminal.process.kill()
+    assert terminal.process.wait(PATIENCE) == -signal.SIGKILL
+    terminal.until(LEFT)
+    end = time.monotonic() + PATIENCE
+    while [*tmp_path.iterdir()]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.close(held)
+    assert "\x1b[?1003l" in terminal.text
 
 
 def test_a_filter_to_begin_with(tmp_path: Path) -> None:
