@@ -100,7 +100,7 @@ def same_traffic_of(before: Session, after: Session) -> PointsCompared | None:
         assert turned is not None
         common = turned
     (near, far), (called, answered), sightings = pair
-    rpcs = same_traffic(called, answered, common.offset)
+    rpcs = same_traffic(called, answered, common.clocks.at)
     lone = lone_packets(*sightings, common)
     return PointsCompared(near.path, far.path, common, first[1] and other[1], rpcs, *lone)
 

@@ -33,8 +33,8 @@ def command(first: str, second: str, as_json: bool, each: bool, ports: tuple[int
       client   how long the client took to answer RDMA Reads
       Reads    how much longer those took at the server's capture point
 
-    These parts add up to what the client waited. "there" and "back" depend on the offset of the two clocks, which is
-    estimated from the packets, with its error; their sum and the other parts do not.
+    These parts add up to what the client waited. "there" and "back" depend on the offset of the two clocks and its
+    drift, which are estimated from the packets, with their errors; their sum and the other parts do not.
 
     Of saved tables or a data set, which hold no packets, it is two runs.
 

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.captures.comparison import PointsCompared, RunsCompared
-from rdmascope.dissect.link.capture_points import LonePackets
+from rdmascope.dissect.link.capture_points import Clocks, LonePackets
 from rdmascope.dissect.measure.comparison import SIGNIFICANT, Change, Phases, Run
 from rdmascope.dissect.units import count, duration, plural, share
 
@@ -90,10 +90,21 @@ def _clocks(found: PointsCompared) -> str:
         if common.error is None
         else (f", give or take {duration(common.error)}")
     )
+    text += _drift(common.clocks)
     there, back = common.transit
     if there is not None and back is not None:
         text += f"; packets take {duration(there)} there and {duration(back)} back (median)"
     return text
+
+
+def _drift(clocks: Clocks) -> str:
+    if clocks.drift_error is None:
+        return ""
+    error = f"{clocks.drift_error * 1e6:.1f} ppm"
+    if not clocks.drift:
+        return f", and drifts by less than {error}"
+    way = "gains" if clocks.drift > 0 else "loses"
+    return f", and {way} {abs(clocks.drift) * 1e6:.1f} ppm, give or take {error}"
 
 
 def _phases(found: PointsCompared) -> RenderableType:

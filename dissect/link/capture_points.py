@@ -3,12 +3,14 @@
 A packet is recognised by its headers and ICRC, or by its TCP header and IP identification, as ``duplicates`` does; one
 that came more than once is left out.  A packet that passes the first point first is later at the other by the offset
 of the clocks and its transit, one that passes the other point first is later by the offset less its transit.  So the
-offset lies between the least of the former differences and the greatest of the latter.
+offset lies between the least of the former differences and the greatest of the latter.  Where one clock gains on the
+other, the differences lie to both sides of a line instead, and a clock drifts for certain where no level line has all
+of them on the right sides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -36,8 +38,32 @@ be at both."""
 Hosts = frozenset[bytes]
 """The addresses of two hosts."""
 
+MAX_DRIFT = 1e-3
+"""A thousand parts in a million: crystals are wrong by fifty, and beyond this is no clock."""
+SPANS = 4096
+"""Of the time, in each of which the least and the greatest difference bound the drift."""
+
 _SIGHT = np.dtype([("hash", "u8"), ("time", "i8"), ("frame", "i8"), ("source", "u4"), ("destination", "u4")])
 _ENDS = np.dtype([("source", "u4"), ("destination", "u4")])
+
+
+class Clocks(NamedTuple):
+    """How far two clocks are apart, in nanoseconds."""
+
+    since: int
+    """A time by the first clock."""
+    offset: int
+    """The other clock less the first one, then."""
+    error: int | None
+    drift: float
+    """What the other clock gains, as a part of the time; 0 where none is certain."""
+    drift_error: float | None
+    """The drift is right to so much; None where it cannot be told."""
+
+    def at(self, times: Int64s) -> Int64s:
+        """The offset at times by the first clock."""
+        gained: Int64s = np.rint((times - self.since) * self.drift).astype(np.int64)
+        return gained + self.offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +77,21 @@ class CommonTraffic:
     only_first: int
     only_other: int
     """Packets of the same hosts that one of them shows."""
-    offset: int
-    """The other point's clock less the first one's."""
-    error: int | None
-    """The offset is right to so much; None where packets of one direction alone are common."""
+    clocks: Clocks
     transit: tuple[int | None, int | None]
     """Median, from the first point to the other and back, by that offset."""
     passing: frozenset[tuple[bytes, bytes]]
     """Source and destination of the packets that pass the first point first."""
+
+    @property
+    def offset(self) -> int:
+        """The other point's clock less the first one's, at ``clocks.since``."""
+        return self.clocks.offset
+
+    @property
+    def error(self) -> int | None:
+        """The offset is right to so much; None where packets of one direction alone are common."""
+        return self.clocks.error
 
 
 class LonePackets(NamedTuple):
@@ -134,8 +167,9 @@ def common_traffic(first: Sightings, other: Sightings, apart: int = WINDOW) -> C
     if np.abs(later).max() <= apart:
         return None
     there = _passing(here_rows, later)
-    there_bound, back_bound = later[there], later[~there]
-    offset, error = _offset(there_bound, back_bound)
+    times = here_rows["time"]
+    clocks = _clocks(times, later, there)
+    transit = later - clocks.at(times)
     totals = [int(np.count_nonzero(np.isin(one, shared))) for one in pairs]
     both = len(later)
     names = [np.array([pair], np.uint64).view("u4").tolist() for pair in shared]
@@ -144,9 +178,8 @@ def common_traffic(first: Sightings, other: Sightings, apart: int = WINDOW) -> C
         both,
         totals[0] - both,
         totals[1] - both,
-        offset,
-        error,
-        (_median(there_bound - offset), _median(offset - back_bound)),
+        clocks,
+        (_median(transit[there]), _median(-transit[~there])),
         frozenset(
             (first.addresses.address(source), first.addresses.address(destination))
             for source, destination in np.unique(take(here_rows, there)[["source", "destination"]]).tolist()
@@ -161,7 +194,7 @@ def lone_packets(first: Sightings, other: Sightings, common: CommonTraffic) -> t
     hosts = np.array([low | high << 32 for low, high in pairs], np.uint64)
     passing = np.array([addresses.id(source) | addresses.id(to) << 32 for source, to in common.passing], np.uint64)
     rows = [take(one, np.isin(_pairs(one), hosts)) for one in (first.rows(), other.rows())]
-    rows[1]["time"] -= common.offset
+    rows[1]["time"] -= common.clocks.at(rows[1]["time"] - common.offset)
     begin = max(int(one["time"].min(initial=1 << 62)) for one in rows)
     end = min(int(one["time"].max(initial=-(1 << 62))) for one in rows)
     found = []
@@ -197,12 +230,62 @@ def _passing(rows: Rows, later: Int64s) -> NDArray[np.bool_]:
     return there
 
 
-def _offset(there: Int64s, back: Int64s) -> tuple[int, int | None]:
-    """The offset of the clocks, and how far it may be wrong."""
-    if not len(there) or not len(back):
-        return int(np.median(np.concatenate((there, back)))), None
-    least, greatest = int(there.min()), int(back.max())
-    return (least + greatest) // 2, abs(least - greatest) // 2 + 1
+def _clocks(times: Int64s, later: Int64s, there: NDArray[np.bool_]) -> Clocks:
+    """By packets at these times of the first point, so much ``later`` at the other; ``there``: that pass it last."""
+    since = int(times.min())
+    if there.all() or not there.any():
+        return Clocks(since, int(np.median(later)), None, 0.0, None)
+    drift, error = _drift(times - since, later, there)
+    gained = np.rint((times - since) * drift).astype(np.int64)
+    least, greatest = int((later - gained)[there].min()), int((later - gained)[~there].max())
+    return Clocks(since, (least + greatest) // 2, abs(least - greatest) // 2 + 1, drift, error)
+
+
+def _drift(times: Int64s, later: Int64s, there: NDArray[np.bool_]) -> tuple[float, float | None]:
+    """The drift, 0 where there may be none, and how far it may be wrong; None: as far as any clock drifts."""
+    base = int(np.median(later))
+    width = int(times.max()) // SPANS + 1
+    ahead, behind = (
+        _lowest(times[which], (later[which] - base) * sign, width) for which, sign in ((there, 1), (~there, -1))
+    )
+
+    def margin(slope: float) -> float:
+        """Between the differences of the two directions; concave."""
+        return float((ahead[1] - slope * ahead[0]).min() + (behind[1] + slope * behind[0]).min())
+
+    low, high = -MAX_DRIFT, MAX_DRIFT
+    while high - low > 1e-10:
+        third = (high - low) / 3
+        if margin(low + third) < margin(high - third):
+            low += third
+        else:
+            high -= third
+    best = (low + high) / 2
+    if margin(best) < 0:
+        return 0.0, None
+    ends = [_edge(margin, best, outside) for outside in (-MAX_DRIFT, MAX_DRIFT)]
+    if ends[0] <= 0 <= ends[1]:
+        widest = max(-ends[0], ends[1])
+        return 0.0, widest if widest < MAX_DRIFT else None
+    return best, max(best - ends[0], ends[1] - best)
+
+
+def _lowest(times: Int64s, values: Int64s, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of each span of time the point with the least value."""
+    order = np.lexsort((values, times // width))
+    spans = (times // width)[order]
+    first = order[np.concatenate(([True], spans[1:] != spans[:-1]))]
+    return times[first].astype(np.float64), values[first].astype(np.float64)
+
+
+def _edge(margin: Callable[[float], float], inside: float, outside: float) -> float:
+    """Between the two: where the margin, 0 or more inside, becomes less."""
+    if margin(outside) >= 0:
+        return outside
+    while abs(outside - inside) > 1e-10:
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if margin(middle) >= 0 else (inside, middle)
+    return inside
 
 
 def _median(times: Int64s) -> int | None:

@@ -143,8 +143,10 @@ class SameTraffic(NamedTuple):
     """Gives the RPCs one by one, in the order of the client's capture."""
 
 
-def same_traffic(client: RpcColumns, server: RpcColumns, offset: int) -> SameTraffic:
-    """``client``, ``server``: RPCs at the two capture points; ``offset``: the server's clock less the client's."""
+def same_traffic(client: RpcColumns, server: RpcColumns, offset: Callable[[Int64s], Int64s]) -> SameTraffic:
+    """``client``, ``server``: RPCs at the two capture points; ``offset``: the server's clock less the client's at
+    times of the client's.
+    """
     whole = [_whole(one) for one in (client, server)]
     near, far = _pairs(_rows(client, whole[0]), _rows(server, whole[1]), offset)
     both = len(near)
@@ -152,7 +154,8 @@ def same_traffic(client: RpcColumns, server: RpcColumns, offset: int) -> SameTra
             ((client, whole[0], near), (server, whole[1], far))]  # fmt: skip
     waited, at_server = (one["latency_ns"].filled(0) for one in seen)
     reads = [one["reads_ns"].filled(0) for one in seen]
-    there = seen[1]["time_ns"].filled(0) - seen[0]["time_ns"].filled(0) - offset
+    called_at = seen[0]["time_ns"].filled(0)
+    there = seen[1]["time_ns"].filled(0) - called_at - offset(called_at)
     own = np.minimum(*reads)
     parts = {
         "server": at_server - reads[1],
@@ -192,7 +195,7 @@ def _rows(columns: RpcColumns, which: Int64s) -> dict[str, MaskedArray]:
     return {name: columns[name][which] for name in ("client", "server", "direction", "xid", "time_ns")}
 
 
-def _pairs(near: RpcColumns, far: RpcColumns, offset: int) -> tuple[Int64s, Int64s]:
+def _pairs(near: RpcColumns, far: RpcColumns, offset: Callable[[Int64s], Int64s]) -> tuple[Int64s, Int64s]:
     """Indices of the same RPCs in both: by hosts, direction and XID, and of one XID in the order of time."""
     codes: dict[tuple[str, str, str], int] = {}
     keys, times = [], [one["time_ns"].filled(0) for one in (near, far)]
@@ -205,7 +208,8 @@ def _pairs(near: RpcColumns, far: RpcColumns, offset: int) -> tuple[Int64s, Int6
     split = numbers[: len(keys[0])], numbers[len(keys[0]) :]
     turned = [number | _turns(number, time) for number, time in zip(split, times, strict=True)]
     _, first, second = np.intersect1d(turned[0], turned[1], assume_unique=True, return_indices=True)
-    close = np.abs(times[1][second] - times[0][first] - offset) <= FARTHEST
+    called_at = times[0][first]
+    close = np.abs(times[1][second] - called_at - offset(called_at)) <= FARTHEST
     return first[close], second[close]
 
 

@@ -20,15 +20,15 @@ LINK, SERVER, OFFSET = 2 * MILLISECOND, 5 * MILLISECOND, -250 * MILLISECOND
 RPCS = 12
 
 
-def at_server(link: int = LINK, think: int = SERVER, xid: int = 1) -> list[Frame]:
-    """NULL calls as the server's end sees them, that takes ``think`` for each."""
+def at_server(link: int = LINK, think: int = SERVER, xid: int = 1, rest: int = 0) -> list[Frame]:
+    """NULL calls as the server's end sees them, that takes ``think`` for each; the client rests after each."""
     wire = Wire()
     connection = wire.connect()
     for number in range(RPCS):
         rpc = call(connection, nfs3.null(), xid=xid + number)
         wire.pause(think)
         reply(rpc, nfs3.null_reply())
-        wire.pause(4 * link)
+        wire.pause(4 * link + rest)
     return Capture(wire).frames
 
 
@@ -65,6 +65,27 @@ def test_delays_come_out_where_they_are(tmp_path: Path, link: int, think: int, t
     assert abs(total.there - link) < noise and abs(total.back - link) < noise
     assert (total.read_network, total.client) == (0, 0)
     assert total.waited.mean == pytest.approx(total.server + total.network + total.client)
+
+
+@pytest.mark.parametrize(("ppm", "said"), [(60, "gains 60.0 ppm"), (-60, "loses 60.0 ppm"), (0, "drifts by less than")])
+def test_a_clock_that_drifts(tmp_path: Path, ppm: int, said: str) -> None:
+    link = MILLISECOND // 10
+    frames = at_server(link, rest=1000 * MILLISECOND)
+    client = saved(at_client(frames, link), tmp_path / "a.pcap")
+    drifting = [replace(one, time=one.time + (one.time - frames[0].time) * ppm // 1_000_000) for one in frames]
+    server = saved(drifting, tmp_path / "b.pcap", OFFSET)
+    found = points(client, server)
+    clocks, total = found.common.clocks, found.rpcs.total
+    assert clocks.drift == pytest.approx(ppm / 1e6, abs=1e-7) and total is not None
+    assert clocks.drift_error is not None and clocks.drift_error < 50e-6
+    assert abs(clocks.offset - OFFSET) < 20_000 and abs(total.there - link) < 20_000 and abs(total.back - link) < 20_000
+    assert said in " ".join(run("compare", str(client), str(server)).stdout.split())
+
+
+def test_a_moment_shows_no_drift(tmp_path: Path) -> None:
+    frames = at_server()
+    found = points(saved(at_client(frames), tmp_path / "a.pcap"), saved(frames, tmp_path / "b.pcap", OFFSET))
+    assert (found.common.clocks.drift, found.common.clocks.drift_error) == (0, None)
 
 
 def test_packets_that_were_lost_between_the_points_have_their_place(tmp_path: Path) -> None:
