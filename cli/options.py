@@ -11,6 +11,7 @@ import click
 
 from rdmascope.dissect.measure.moments import Moment, parse_duration, parse_moment
 from rdmascope.dissect.measure.selection import FrameRange, parse_frames, parse_xid, procedure_names
+from rdmascope.dissect.units import parse_size
 
 Value = TypeVar("Value")
 
@@ -32,6 +33,7 @@ class Parsed(click.ParamType[Value], Generic[Value]):
 
 
 DURATION: Parsed[int] = Parsed("duration", parse_duration)
+BYTES: Parsed[int] = Parsed("size", parse_size)
 XID: Parsed[int] = Parsed("xid", parse_xid)
 MOMENT: Parsed[Moment] = Parsed("time", parse_moment)
 FRAMES: Parsed[tuple[FrameRange, ...]] = Parsed("frames", parse_frames)

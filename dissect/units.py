@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 LONG = ((172_800, 86_400, "d"), (7_200, 3_600, "h"), (120, 60, "min"))
 """Seconds from which on a duration is given in a longer unit, the seconds of that unit, and its name."""
 TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes: '500M' and '500MB' are 500,000,000, '1.5GiB' is 1.5 * 2**30.  Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or (match[3] and not match[2]):
+        raise ValueError(f"{text!r} is no size such as 500M, 500MiB or 2G")
+    unit: int = (1024 if match[3] else 1000) ** " KMGT".index(match[2].upper() or " ")
+    return round(float(match[1]) * unit)
 
 
 def duration(nanoseconds: float) -> str:

@@ -59,7 +59,7 @@ def open_live(name: str, settings: CaptureSettings) -> Live:
     Raises CaptureError with the remedy.
     """
     if is_stream(name):
-        return StreamSource(name)
+        return StreamSource(name, settings.buffer)
     filter = Filter(tuple(settings.ports), settings.all_tcp, settings.tunnels)
     host, _, there = name.rpartition(":")
     if host and "/" not in name:

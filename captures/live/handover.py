@@ -17,8 +17,9 @@ MAX_WAITING = 16
 class Handover:
     """Batches in their order; the file descriptor is readable while there are any."""
 
-    def __init__(self) -> None:
-        self._batches: queue.Queue[FrameBatch | CaptureError] = queue.Queue(MAX_WAITING)
+    def __init__(self, most: int = MAX_WAITING) -> None:
+        """``most``: batches that may wait."""
+        self._batches: queue.Queue[FrameBatch | CaptureError] = queue.Queue(most)
         self._ready, self._signal = os.pipe()
         os.set_blocking(self._ready, False)
         os.set_blocking(self._signal, False)

@@ -35,7 +35,8 @@ from ..kernel_counters import RunningCounters
 from . import CaptureSettings, open_live
 from .device import trouble_of
 from .keep import Keeper
-from .memory import release
+from .memory import peak, release
+from .memory_bound import MAX_FILES, MemoryBound
 from .metrics import CaptureMetrics
 from .source import Live
 from .stream import STREAM, StreamEnded
@@ -54,10 +55,10 @@ TIDY = 30
 """Seconds between two searches for memory that can be given back."""
 LOOKS = 0.5
 """Seconds between two looks whether the device is still there."""
-MAX_FILES = 1 << 17
-"""Whose names are remembered."""
 PUBLISHED = 1.0
 """Seconds between two looks at the connections for the metrics."""
+FRAMES_TOGETHER = 2048
+"""Frames between two looks at the memory, where it has a bound."""
 EXAMPLES = 3
 """Findings of a rule at an end that are given, as the audit does."""
 BOUNDS = Options(outstanding=256, answered=512, ended=64, max_connections=4096)
@@ -116,6 +117,7 @@ class LiveSession:
         on_trouble: Callable[[str], None] | None = None,
         kernel: RunningCounters | None = None,
         metrics: CaptureMetrics | None = None,
+        bound: MemoryBound | None = None,
     ) -> None:
         """The functions are called while ``run`` runs.
 
@@ -128,9 +130,11 @@ class LiveSession:
             on_rpcs: is given RPCs as they end.
             on_finding: is given the first findings of each rule at each end.
             on_turn: after everything that was there has been given.
-            on_trouble: is given why nothing can come of the device now, or that something can again.
+            on_trouble: is given why nothing can come of the device now, or that something can again; and that memory
+                is short.
             kernel: Linux's own counters, which are read again at the end.
             metrics: are kept up to date.
+            bound: of the memory of the process.
         """
         self.live = live
         self.path = str(live.device)
@@ -168,6 +172,7 @@ class LiveSession:
         self.kernel = kernel
         self.metrics = metrics
         self._published = 0.0
+        self.bound = bound
 
     @property
     def first_time(self) -> int:
@@ -176,7 +181,7 @@ class LiveSession:
 
     def path_learner(self) -> PathLearner:
         """One with bounded memory."""
-        return PathLearner(max_files=MAX_FILES)
+        return PathLearner(max_files=MAX_FILES if self.bound is None else self.bound.division.files)
 
     @property
     def now(self) -> int:
@@ -260,6 +265,17 @@ class LiveSession:
             self._tidied = time.monotonic()
             release()
 
+    def _make_room(self, bound: MemoryBound) -> None:
+        """Memory is short, and fewer connections may be kept from now."""
+        self._ended(RpcTable(self.analyzer.tick(self.analyzer.last_time or 0)))
+        gone = self.analyzer.evicted_since()
+        first = not bound.given_up
+        self._evict(gone)
+        if gone and first and self._on_trouble is not None:
+            self._on_trouble("memory is short: connections that were quiet the longest are evicted")
+        gone.clear()  # What it holds is to be given back, too.
+        bound.settle()
+
     def _publish(self, metrics: CaptureMetrics) -> None:
         with suppress(OSError):
             self.live.count()
@@ -277,8 +293,12 @@ class LiveSession:
             self.keeper.write(batch)
         if self.trigger is not None:
             self.trigger.write(batch)
-        if len(batch):
-            self._ended(self.analyzer.feed_table(self.analyzer.decoder.take(batch)))
+        step = len(batch) if self.bound is None else FRAMES_TOGETHER
+        for at in range(0, len(batch), step or 1):
+            piece = FrameBatch(batch.data, batch.rows[at : at + step])
+            self._ended(self.analyzer.feed_table(self.analyzer.decoder.take(piece)))
+            if self.bound is not None and self.bound.look(self.analyzer):
+                self._make_room(self.bound)
 
     def _ended(self, table: RpcTable) -> None:
         """RPCs that ended."""
@@ -312,6 +332,8 @@ class LiveSession:
             self.ending.because("count")
 
     def _evict(self, conversations: list[Conversation]) -> None:
+        if self.bound is not None and self.bound.max_connections is not None:
+            self.bound.given_up += len(conversations)
         self.gathered.evict(conversations)
         if self.kernel is not None:
             self.kernel.note(conversations)
@@ -387,10 +409,25 @@ class LiveSession:
             triggers=self.trigger.happened if self.trigger is not None else None,
             rules_broken={finding.rule.id: times for finding, times in self.breaches()},
             evicted_connections=self.analyzer.evicted.connections,
+            memory=self._memory(),
             files_removed=sum(keeper.removed for keeper in keepers) if keepers else None,
             ended_by=self.ending.why,
             error=None if self.damage is None else str(self.damage),
         )
+
+    def _memory(self) -> Record:
+        bound, options = self.bound, self.analyzer.options
+        division = bound.division if bound is not None else None
+        around = self.trigger.keeper if self.trigger is not None else None
+        return {
+            "limit": division.limit if division is not None else None,
+            "peak": peak() or None,
+            "before": around.may_wait if around is not None else None,
+            "files": division.files if division is not None else MAX_FILES,
+            "answered": options.answered,
+            "connections": options.max_connections,
+            "given_up": bound.given_up if bound is not None else 0,
+        }
 
 
 def run_together(sessions: Sequence[LiveSession], duration: int | None) -> None:

@@ -11,10 +11,12 @@ from rdmascope.dissect.frames import FrameBatch
 from ..errors import CaptureError
 from ..open import CaptureFile, open_capture
 from .device import Device
-from .handover import Handover
+from .handover import MAX_WAITING, Handover
 
 STREAM = "stream"
 """The kind of such a device."""
+BATCH = 8 << 20
+"""Bytes of a batch at most, where its frames are not larger."""
 
 
 class StreamEnded(CaptureError):
@@ -32,15 +34,18 @@ def is_stream(name: str) -> bool:
 class StreamSource:
     """A capture that grows at its end, of any format and with any filter that its writer has."""
 
-    def __init__(self, name: str) -> None:
-        """Waits for the header of the capture.  Raises CaptureError for what is none."""
+    def __init__(self, name: str, buffer: int = MAX_WAITING * BATCH) -> None:
+        """Waits for the header of the capture.  Raises CaptureError for what is none.
+
+        ``buffer``: bytes that may wait here before the writer has to.
+        """
         self.device = Device("standard input" if name == "-" else name, STREAM)
         self.words = "that of the program that writes the stream"
         self.received = self.dropped = 0
         self._capture: CaptureFile = open_capture(name)
         self.link_type = next(iter(self._capture.link_types), 0)
         self.snaplen = self._capture.snaplen
-        self._handover = Handover()
+        self._handover = Handover(max(1, min(MAX_WAITING, buffer // BATCH)))
         threading.Thread(target=self._take, daemon=True).start()
 
     def fileno(self) -> int:

@@ -30,6 +30,8 @@ class Surroundings:
     after: int = 5 * SECOND
     size: int = 100_000_000
     """Bytes of a file at most; half of them from before the moment, which wait in memory."""
+    waiting: int | None = None
+    """Bytes that may wait in memory; None: half of ``size``."""
     files: int = 10
     """How many there are at most, those of earlier runs included; older ones are removed."""
 
@@ -47,6 +49,8 @@ class WindowKeeper:
         self._ring = RingFiles(window.path, window.files)
         self._waiting: deque[FrameBatch] = deque()
         self._held = 0
+        self.may_wait = window.size // HALF if window.waiting is None else min(window.waiting, window.size // HALF)
+        """Bytes from before a moment."""
         self._file: BinaryIO | None = None
         self._writer: PcapngWriter
         self._interfaces: dict[int, int] = {}
@@ -68,7 +72,7 @@ class WindowKeeper:
         self._held += batch.data.nbytes
         oldest = int(batch.rows["time"][-1]) - self._window.before
         while len(self._waiting) > 1 and (
-            self._held > self._window.size // HALF or int(self._waiting[0].rows["time"][-1]) < oldest
+            self._held > self.may_wait or int(self._waiting[0].rows["time"][-1]) < oldest
         ):
             self._held -= self._waiting.popleft().data.nbytes
 

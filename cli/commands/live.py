@@ -15,8 +15,9 @@ from click.core import ParameterSource
 from rdmascope.captures import CaptureError
 from rdmascope.captures.kernel_counters import RunningCounters
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, open_live
+from rdmascope.captures.live.memory_bound import MAX_BUFFER, MAX_FILES, Division, MemoryBound, divided
 from rdmascope.captures.live.metrics import LOCAL, CaptureMetrics, Metrics
-from rdmascope.captures.live.session import MAX_FILES, Ending, LiveSession, bounded, run_together
+from rdmascope.captures.live.session import Ending, LiveSession, bounded, run_together
 from rdmascope.captures.live.trigger import Trigger, Wanted
 from rdmascope.captures.live.window import Surroundings, WindowKeeper
 from rdmascope.dissect.audit.finding import Finding
@@ -30,7 +31,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.units import moment
 
 from ..exit_status import EXIT_BAD_INPUT, EXIT_FOUND
-from ..options import DURATION
+from ..options import BYTES, DURATION
 from ..reading import analyzer_options, recognition_options, stoppable
 from ..terminal import complain, console, json_value, print_json, print_page, show
 from ..views.dashboard import Dashboard
@@ -45,7 +46,7 @@ SECOND = 1_000_000_000
 MAX_PORT = 65535
 _NOT_BROWSED = {
     "as_json", "wanted", "until", "slower", "conditions", "every", "before", "after", "program", "path", "ring_time",
-    "mount", "nfsd", "metrics_at", "sort", "sort_connections", "connection",
+    "mount", "nfsd", "metrics_at", "memory", "sort", "sort_connections", "connection",
 }  # fmt: skip
 """Options that are of no use to panes."""
 _KEPT = "kept"
@@ -119,8 +120,9 @@ OUTPUT = Lock()
     "--snaplen", type=click.IntRange(128, 262144), default=262144, metavar="BYTES", help="Truncate longer frames."
 )
 @click.option(
-    "--buffer", type=click.IntRange(2, 4096), default=64, show_default=True, metavar="MB", help="The kernel's buffer."
+    "--buffer", type=click.IntRange(2, 4096), metavar="MB", help="The kernel's buffer.  [64, less with --memory]"
 )
+@click.option("--memory", type=BYTES, metavar="SIZE", help="Memory of all of it at most: 500M, 2G (docs/live.md).")
 @click.option("--no-promiscuous", is_flag=True, help="Only frames from and to this host.")
 @click.option("--sort", type=click.Choice([*OPERATION_ORDERS]), default="time", help="Order of the procedures.")
 @click.option(
@@ -155,7 +157,8 @@ def command(
     all_tcp: bool,
     tunnels: bool,
     snaplen: int,
-    buffer: int,
+    buffer: int | None,
+    memory: int | None,
     no_promiscuous: bool,
     sort: str,
     sort_connections: str,
@@ -212,7 +215,8 @@ def command(
 
     A filter in the kernel keeps RoCE (UDP port 4791, EtherType 0x8915) and, of TCP, port 20049 and those of --port,
     where iWARP is looked for.  The kernel drops what this program is too slow for; the count is always shown.  Memory
-    stays bounded: of connections that ended long ago, and of old latencies, only sums are kept.
+    stays bounded: of connections that ended long ago, and of old latencies, only sums are kept.  --memory 500M bounds
+    all of it: where it gets short, connections that were quiet the longest go first, and the report says so.
 
     --write FILE keeps at most --ring-files files of --ring-size.  The newest is FILE itself, full ones get a number and
     a time in their names, and each records what was dropped while it was written.  What an earlier run left under these
@@ -249,12 +253,17 @@ def command(
         raise click.UsageError(words, ctx)
     rules = matching_rules(until) if until else frozenset()
     options = bounded(analyzer_options(ports, force))
-    settings = CaptureSettings(
-        tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, buffer << 20, not no_promiscuous
-    )
     keep = Keep(path, ring_size * 1_000_000, ring_files, ring_time / SECOND if ring_time else None) if path else None
     if remote is not None:
         devices = tuple(f"{remote}:{device}" for device in devices)
+    division = None
+    if memory is not None:
+        division = _divided(ctx, memory, len(devices))
+        options = division.options(options)
+    room = buffer << 20 if buffer is not None else MAX_BUFFER if division is None else division.buffer
+    settings = CaptureSettings(
+        tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, room, not no_promiscuous
+    )
     if len(devices) > 1 and (path or mount or nfsd):
         raise click.UsageError("--write, --mount and --nfsd go with one DEVICE", ctx)
     shown = sys.stdout.isatty() and not as_json and len(devices) == 1
@@ -274,7 +283,10 @@ def command(
         if waits:
             keeper = None
             if around and path is not None:
-                window = Surroundings(path, before or BEFORE, after or AFTER, ring_size * 1_000_000, ring_files)
+                waiting = None if division is None else division.before
+                window = Surroundings(
+                    path, before or BEFORE, after or AFTER, ring_size * 1_000_000, waiting, ring_files
+                )
                 keeper = WindowKeeper(window, live, application, numbered=every)
             trigger = Trigger(
                 Wanted(slower, condition, rules),
@@ -289,11 +301,14 @@ def command(
             wanted=wanted,
             trigger=trigger,
             ending=Ending(),
-            on_rpcs=partial(_print_rpcs, named, _rpc_lines()) if as_json else None,
+            on_rpcs=partial(_print_rpcs, named, _rpc_lines(MAX_FILES if division is None else division.files))
+            if as_json
+            else None,
             on_finding=partial(_print_finding, named) if as_json else None,
             on_turn=_flush,
             kernel=RunningCounters(mount, nfsd) if mount is not None or nfsd else None,
             metrics=CaptureMetrics(metrics, live) if metrics is not None else None,
+            bound=MemoryBound(division) if division is not None else None,
             on_trouble=None if shown else lambda words: complain(f"{live.device}: {words}"),
         )
         if live.device.note:
@@ -344,6 +359,14 @@ def _refuse_with_panes(ctx: click.Context, devices: tuple[str, ...]) -> None:
         raise click.UsageError("--browse takes one DEVICE, and standard input is the keyboard", ctx)
 
 
+def _divided(ctx: click.Context, memory: int, devices: int) -> Division:
+    """Raises UsageError where it is too little."""
+    try:
+        return divided(memory, devices)
+    except CaptureError as error:
+        raise click.UsageError(str(error), ctx) from None
+
+
 def _address(text: str) -> tuple[str, int]:
     """Address and port of '127.0.0.1:9400', ':9400' or '9400'.  Raises CaptureError."""
     address, _, port = text.rpartition(":")
@@ -368,8 +391,8 @@ def _complain_of(trigger: Record) -> None:
     complain(f"{moment(trigger['time_ns'])}: {what}: {trigger['words']}{kept}")
 
 
-def _rpc_lines() -> RpcLines:
-    return RpcLines(PathLearner(max_files=MAX_FILES), json_value, at_once=True)
+def _rpc_lines(files: int) -> RpcLines:
+    return RpcLines(PathLearner(max_files=files), json_value, at_once=True)
 
 
 def _print_rpcs(beside: Record, lines: RpcLines, table: RpcTable) -> None:

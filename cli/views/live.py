@@ -116,6 +116,8 @@ class Snapshot:
     """Where packets are written."""
     trouble: str = ""
     """Why nothing can come of the device now."""
+    memory_short: int = 0
+    """Connections that went for want of memory."""
 
 
 @dataclass(slots=True)
@@ -251,6 +253,8 @@ def _losses(snapshot: Snapshot) -> Text:
         line.append(f"{count(dropped)} dropped by the kernel ({part:.2g}%): RPCs are missing or damaged", "bold red")
     else:
         line.append("none dropped by the kernel", "green")
+    if snapshot.memory_short:
+        line.append(f"  memory is short: {plural(snapshot.memory_short, 'quiet connection')} evicted", "yellow")
     if snapshot.kept:
         line.append(f"  writing {snapshot.kept}", "dim")
     return line
@@ -366,6 +370,10 @@ def capture_view(record: Record, breaches: Sequence[tuple[Finding, int]]) -> Ren
         dropped_here = "" if record["kind"] == "stream" else ", none dropped by the kernel"
         lines.append(Text(f"{plural(received, 'frame')}{dropped_here}"))
     lines.append(Text(f"filter: {record['filter']}", "dim"))
+    memory = record["memory"]
+    if memory["given_up"]:
+        words = f"memory was short of {size(memory['limit'])}: {plural(memory['given_up'], 'quiet connection')} evicted"
+        lines.append(Text(words, "yellow"))
     if record["files_removed"]:
         lines.append(Text(f"{plural(record['files_removed'], 'full file')} removed to make room", "dim"))
     parts += [Padding(line, (0, 0, 0, 2)) for line in lines]
