@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
+from rdmascope.dissect.transport.rc.observer import MAX_FLOWS
 
 from ..errors import CaptureError
 from .memory import release, resident
@@ -72,6 +73,8 @@ class MemoryBound:
     give_back: Callable[[], None] = release
     max_connections: int | None = None
     """Kept at a time since memory was short; None: it was not yet."""
+    max_flows: int = MAX_FLOWS
+    """Flows that wait for the one in the other direction, at a time."""
     given_up: int = 0
     """Connections that went since memory was short."""
     _level: int = field(init=False)
@@ -82,15 +85,16 @@ class MemoryBound:
 
     def look(self, analyzer: Analyzer) -> bool:
         """Whether connections are to go, with the next tick of the analyzer; then ``settle`` is due."""
-        present = len(analyzer.connections)
-        if present <= FEWEST or self.measure() < self._level:
+        present, flows = len(analyzer.connections), analyzer.unpaired_flows
+        if max(present, flows) <= FEWEST or self.measure() < self._level:
             return False
         self.give_back()
         if self.measure() < self._level - STEP * self.division.limit:
             return False
         self.max_connections = max(FEWEST, min(analyzer.options.max_connections, present - 1))
         ended = min(analyzer.options.ended, max(1, self.max_connections // 2))
-        analyzer.options = replace(analyzer.options, max_connections=self.max_connections, ended=ended)
+        self.max_flows = max(FEWEST, min(self.max_flows, flows - flows // 4))
+        analyzer.keep_fewer(self.max_connections, ended, self.max_flows)
         return True
 
     def settle(self) -> None:

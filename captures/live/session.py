@@ -233,6 +233,7 @@ class LiveSession:
                 time.sleep(WAIT / 1000)
             else:
                 self._take(batch)
+                self._evict()
 
     def _held(self, began: float) -> float:
         """Seconds for which the last frames are awaited: longer where the kernel says that it holds some."""
@@ -247,9 +248,7 @@ class LiveSession:
         if now:
             self._ended(RpcTable(self.analyzer.tick(now)))
             self.auditor.tick(now)
-        gone = self.analyzer.evicted_since()
-        if gone:
-            self._evict(gone)
+        self._evict()
         self._give_findings()
         if self.trigger is not None:
             self.ending.because(self.trigger.over(self.now))
@@ -268,12 +267,7 @@ class LiveSession:
     def _make_room(self, bound: MemoryBound) -> None:
         """Memory is short, and fewer connections may be kept from now."""
         self._ended(RpcTable(self.analyzer.tick(self.analyzer.last_time or 0)))
-        gone = self.analyzer.evicted_since()
-        first = not bound.given_up
-        self._evict(gone)
-        if gone and first and self._on_trouble is not None:
-            self._on_trouble("memory is short: connections that were quiet the longest are evicted")
-        gone.clear()  # What it holds is to be given back, too.
+        self._evict()
         bound.settle()
 
     def _publish(self, metrics: CaptureMetrics) -> None:
@@ -331,13 +325,20 @@ class LiveSession:
         if self.rpcs == self._wanted:
             self.ending.because("count")
 
-    def _evict(self, conversations: list[Conversation]) -> None:
+    def _evict(self) -> None:
+        """Let go of what belongs to connections that were evicted."""
+        conversations = self.analyzer.evicted_since()
+        if not conversations:
+            return
         if self.bound is not None and self.bound.max_connections is not None:
+            if not self.bound.given_up and self._on_trouble is not None:
+                self._on_trouble("memory is short: connections that were quiet the longest are evicted")
             self.bound.given_up += len(conversations)
         self.gathered.evict(conversations)
         if self.kernel is not None:
             self.kernel.note(conversations)
         self.auditor.evict(conversations)
+        self.data_servers.evict(conversations)
         for conversation in conversations:
             self.credits.pop(conversation.connection.number, None)
 
@@ -409,6 +410,7 @@ class LiveSession:
             triggers=self.trigger.happened if self.trigger is not None else None,
             rules_broken={finding.rule.id: times for finding, times in self.breaches()},
             evicted_connections=self.analyzer.evicted.connections,
+            evicted_calls=self.analyzer.evicted.open_calls,
             memory=self._memory(),
             files_removed=sum(keeper.removed for keeper in keepers) if keepers else None,
             ended_by=self.ending.why,

@@ -151,7 +151,7 @@ class Facts:
         """'connection 2, 10.0.0.2 to 10.0.0.1:20049'."""
         found = self.by_number.get(number)
         if found is None:
-            return f"connection {number}"
+            return f"connection {number}" if number else "evicted connections"
         client, server = found.connection.endpoints
         port = f":{found.connection.service_port}" if found.connection.service_port else ""
         address = f"[{server.address}]" if port and ":" in server.address else server.address

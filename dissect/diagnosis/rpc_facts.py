@@ -59,6 +59,12 @@ class Examples:
         for one in zip(weights.tolist(), numbers.tolist(), frames.tolist(), strict=True):
             self.add(*one)
 
+    def join(self, other: Examples) -> None:
+        """Take over those of another one."""
+        self.count += other.count
+        self.total += other.total
+        self._worst = heapq.nlargest(MAX_EXAMPLES, [*self._worst, *other._worst])[::-1]
+
     @property
     def rpcs(self) -> tuple[int, ...]:
         """Numbers, the worst first."""
@@ -121,7 +127,7 @@ class RpcFacts:
 
     def __init__(self) -> None:
         self.delays: dict[int, Examples] = defaultdict(Examples)
-        """By connection: RPCs that waited for a retransmission, and nanoseconds."""
+        """By connection, 0 for many evicted ones: RPCs that waited for a retransmission, and nanoseconds."""
         self.unanswered: list[Unanswered] = []
         self.unanswered_count = 0
         self.errors: dict[str, dict[ProcedureKey, Examples]] = defaultdict(lambda: defaultdict(Examples))
@@ -135,7 +141,7 @@ class RpcFacts:
         self.chunked = 0
         """Messages of which something came through a chunk."""
         self.larger: dict[tuple[int, int], Larger] = defaultdict(Larger)
-        """By connection and sender."""
+        """By connection, 0 for many evicted ones, and sender."""
         self.start = 0
         """Nanoseconds: where the first bin begins."""
         self.width = 1_000_000
@@ -431,7 +437,16 @@ class RpcFacts:
                 self._note_larger(number, sender, limits[number, sender], needed, time, rpc.number, rpc.call_frame)
 
     def evict(self, conversations: Iterable[Conversation]) -> None:
-        """Nothing more comes of these."""
+        """Nothing more comes of these.  Where many connections had delays or chunks, theirs count for connection 0."""
+        conversations = list(conversations)
+        for number in (one.connection.number for one in conversations):
+            if len(self.delays) > MAX_GROUPS and number in self.delays:
+                self.delays[0].join(self.delays.pop(number))
+            for sender in (0, 1):
+                if len(self.larger) > MAX_GROUPS and (number, sender) in self.larger:
+                    larger = self.larger.pop((number, sender))
+                    self.larger[0, sender].threshold = larger.threshold
+                    self.larger[0, sender].examples.join(larger.examples)
         gone = [one.connection.number << 1 | caller for one in conversations for caller in (0, 1)]
         for place in gone:
             self._outstanding.pop(place, None)

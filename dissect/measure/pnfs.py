@@ -124,6 +124,13 @@ class DataServers:
                 if server is not None:
                     self._note(one, DataServerRole(BY_ADDRESS, server.metadata_server, server.frame), server)
 
+    def evict(self, conversations: Iterable[Conversation]) -> None:
+        """Nothing more comes of these."""
+        for one in conversations:
+            self._judged.discard(one.connection.number)
+            if one.connection.number not in self.traffic:
+                self.roles.pop(one.connection.number, None)
+
     def _note(self, conversation: Conversation, role: DataServerRole, server: DataServer | None) -> None:
         conversation.data_server = role
         self.roles[conversation.connection.number] = role, server

@@ -27,6 +27,7 @@ TYPES = {
             "triggers": ("integer|null", "how often what was waited for happened; null: nothing was"),
             "rules_broken": ("map of integer", "rule -> violations and notes"),
             "evicted_connections": ("integer", "connections of which only sums were kept"),
+            "evicted_calls": ("integer", "their calls without a reply by then; a later reply is an RPC of its own"),
             "memory": ("object", "memory of the process"),
             "memory.limit": ("integer|null", "bound of `--memory`, in bytes; null: none was given"),
             "memory.peak": ("integer|null", "most that it took, in bytes; null: not known"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -239,9 +239,25 @@ class Analyzer:
         leaving, self._leaving = self._leaving, []
         return leaving
 
+    @property
+    def unpaired_flows(self) -> int:
+        """Flows that wait for the one in the other direction."""
+        return len(self._observer.unpaired.flows)
+
+    def keep_fewer(self, connections: int, ended: int, flows: int) -> None:
+        """New limits from now: ``Options.max_connections``, ``Options.ended``, and flows without a partner."""
+        self.options = replace(self.options, max_connections=connections, ended=ended)
+        self._observer.max_flows = flows
+
+    def _calling(self, connection: Connection) -> bool:
+        """It has open calls."""
+        dispatcher = self._dispatchers.get(connection.number)
+        return dispatcher is not None and any(dispatcher.matching.outstanding)
+
     def _evict(self) -> Sequence[Rpc]:
         """Evict connections, so that memory does not grow with time; gives the Rpcs that thereby ended."""
-        chosen = overdue(self.connections, self._now, self.options.ended, self.options.max_connections)
+        options = self.options
+        chosen = overdue(self.connections, self._now, options.ended, options.max_connections, self._calling)
         if not chosen:
             return []
         numbers = {connection.number for connection in chosen}
@@ -255,11 +271,12 @@ class Analyzer:
         for connection in chosen:
             conversation = self.conversation(connection)
             dispatcher = self._dispatchers.pop(connection.number, None)
-            undecoded = unplaced = 0
+            undecoded = unplaced = calls = 0
             if dispatcher is not None:
+                calls = sum(dispatcher.matching.outstanding)
                 dispatcher.finish()
                 undecoded, unplaced = len(dispatcher.undecoded), dispatcher.matching.unplaced_count
-            self.evicted.add(conversation, undecoded, unplaced)
+            self.evicted.add(conversation, undecoded, unplaced, calls)
             del self._conversations[connection.number]
             evicted.append(conversation)
         done = self._collect()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..transport.connection import Connection
 from .conversation import Conversation
 
+AWAITED = 30_000_000_000
+"""Nanoseconds of silence for which a reply is expected."""
 AFTERMATH = 10_000_000_000
 """Nanoseconds for which an ended connection is kept anyway: something of it may come late."""
 
@@ -32,8 +34,10 @@ class Evicted:
     stray_packets: int = 0
     undecoded: int = 0
     unplaced: int = 0
+    open_calls: int = 0
+    """Calls without a reply by then; a later reply is an RPC of its own."""
 
-    def add(self, conversation: Conversation, undecoded: int = 0, unplaced: int = 0) -> None:
+    def add(self, conversation: Conversation, undecoded: int = 0, unplaced: int = 0, open_calls: int = 0) -> None:
         connection = conversation.connection
         self.connections += 1
         self.carriers += conversation.protocol == "rpcrdma" and not connection.refused
@@ -51,12 +55,16 @@ class Evicted:
         self.stray_packets += sum(connection.stray_packets)
         self.undecoded += undecoded
         self.unplaced += unplaced
+        self.open_calls += open_calls
 
 
-def overdue(connections: Sequence[Connection], now: int, ended: int, maximum: int) -> list[Connection]:
+def overdue(
+    connections: Sequence[Connection], now: int, ended: int, maximum: int, calling: Callable[[Connection], bool]
+) -> list[Connection]:
     """Those to evict: of more than ``ended`` that ended, and of more than ``maximum`` in all, the quiet ones.
 
-    A quarter more than necessary goes at once, so that this is not looked for with every batch.
+    Those with open calls (``calling``) stay as long as there are others: their replies may come.  A quarter more
+    than necessary goes at once, so that this is not looked for with every batch.
     """
     if len(connections) <= min(ended, maximum):
         return []
@@ -65,7 +73,8 @@ def overdue(connections: Sequence[Connection], now: int, ended: int, maximum: in
     chosen = over[: len(over) - ended + ended // 4] if len(over) > ended else []
     if len(connections) - len(chosen) > maximum:
         taken = {one.number for one in chosen}
-        rest = sorted((one for one in connections if one.number not in taken), key=_last)
+        rest = [one for one in connections if one.number not in taken]
+        rest.sort(key=lambda one: (now - one.last_time < AWAITED and calling(one), one.last_time))
         chosen += rest[: len(rest) - maximum + maximum // 4]
     return chosen
 

@@ -286,7 +286,7 @@ def inline_threshold(facts: Facts, limits: Limits) -> Iterator[Cause]:
             f" whose threshold is {size(larger[number, sender].threshold)}"
             for number, sender in worst[:3]
         ),
-        tuple(dict.fromkeys(number for number, _ in worst)),
+        tuple(dict.fromkeys(number for number, _ in worst if number)),
         tuple(number for place in worst for number in larger[place].examples.rpcs)[:5],
         tuple(frame for place in worst for frame in larger[place].examples.frames)[:5],
         0.8,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from operator import attrgetter, itemgetter
 
 import numpy as np
@@ -28,8 +30,9 @@ from .together import feed_together
 UNPAIRED = 30_000_000_000
 """Nanoseconds without a packet, after which a flow finds its partner as well as it can, or none."""
 HELD_IN_ALL = 1 << 19
-"""Packets of flows without a partner; then the oldest go on without."""
+"""Packets of flows without a partner; then the oldest find theirs as well as they can, or go on without."""
 MAX_FLOWS = 4096
+"""Flows without a partner; then the same."""
 
 
 Event = tuple[int, RcLink, Operation]
@@ -51,6 +54,7 @@ class RcObserver:
         """By connection number."""
         self.bindings = Bindings()
         self.unpaired = UnpairedFlows(reader)
+        self.max_flows = MAX_FLOWS
         self.management = Management(addresses)
         self.closing: list[RcLink] = []
         """Disconnected in this batch."""
@@ -93,8 +97,10 @@ class RcObserver:
         events += self._sort_out(batch.data, rows, kept, runs)
         self.notes.look(batch, self.bindings.bound)
         events += self._pair(last_chance=False)
-        while self.unpaired.packets > HELD_IN_ALL or len(self.unpaired.flows) > MAX_FLOWS:
-            events += self._one_direction(next(iter(self.unpaired.flows)))
+        flows = self.unpaired.flows
+        while self.unpaired.packets > HELD_IN_ALL or len(flows) > self.max_flows:
+            # A pair is two of them: half of those too many may be enough.
+            events += self._give_up([*islice(flows, max(1, (len(flows) - self.max_flows) // 2))])
         events.sort(key=itemgetter(0))
         return events
 
@@ -105,9 +111,7 @@ class RcObserver:
         old = [key for key, flow in flows.items() if now - flow.last_time >= UNPAIRED]
         if old and len(old) == len(flows):
             events += self._pair(last_chance=True)
-        for key in old:
-            if key in flows:
-                events += self._one_direction(key)
+        events += self._give_up([key for key in old if key in flows])
         for link in list(self.links.values()):
             delivered = link.idle(now - link.connection.last_time)
             events += [(order, link, operation) for order, operation in delivered]
@@ -244,7 +248,17 @@ class RcObserver:
 
     def _pair(self, last_chance: bool) -> list[Event]:
         """Pair what can be paired."""
-        pairs = self.unpaired.pairs(last_chance)
+        return self._all_inferred(self.unpaired.pairs(last_chance))
+
+    def _give_up(self, keys: Sequence[int]) -> list[Event]:
+        """These flows wait no longer: they find their partners as well as they can, or none."""
+        events = self._all_inferred(self.unpaired.partners(keys)) if keys else []
+        for key in keys:
+            if key in self.unpaired.flows:
+                events += self._one_direction(key)
+        return events
+
+    def _all_inferred(self, pairs: Iterable[Pair]) -> list[Event]:
         return [event for found in sorted(pairs, key=_began) for event in self._inferred(found)]
 
     def _inferred(self, found: Pair) -> list[Event]:

@@ -8,7 +8,7 @@ advertised handles are read from Sends by a ``SendReader``, which knows the prot
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -301,6 +301,13 @@ class UnpairedFlows:
         if last_chance:
             pairs += self._leftovers({flow.key for pair in pairs for flow in (pair.active, pair.passive)})
         return pairs
+
+    def partners(self, keys: Sequence[int]) -> list[Pair]:
+        """Pair those of these flows for whose pair anything speaks: they can wait no longer."""
+        mine = set(keys)
+        return [
+            pair for pair in self._by_evidence(keys, True) if not mine.isdisjoint((pair.active.key, pair.passive.key))
+        ]
 
     def _by_evidence(self, chosen: Iterable[int], last_chance: bool) -> list[Pair]:
         scores: dict[tuple[int, int], _Score] = {}

@@ -98,6 +98,21 @@ def test_evicted_connections_leave_nothing_that_waits() -> None:
     assert not facts._calls
 
 
+def test_delays_of_many_evicted_connections_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc_facts, "MAX_GROUPS", 2)
+    facts = RpcFacts()
+    for number in range(1, 10):
+        gone = connection(number)
+        for rpc in many(number, first=10 * number, on=gone):
+            rpc.retransmission_delay = number
+            facts.add([rpc])
+        facts.evict([gone])
+    assert len(facts.delays) == 3
+    assert sum(one.count for one in facts.delays.values()) == 45
+    assert sum(one.total for one in facts.delays.values()) == sum(number * number for number in range(1, 10))
+    assert facts.delays[0].rpcs == (90, 91, 92, 93, 94)
+
+
 def test_calls_outstanding_are_the_same_however_many_wait_to_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     other, found = connection(2), []
     for together in (1, 25, 1 << 16):

@@ -11,6 +11,7 @@ from playbook.capture import Capture, frame_batches
 from playbook.shapes import read
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.transport.connection import Connection
+from rdmascope.dissect.transport.rc import observer
 
 
 def observed(wire: Wire, mixed: bool = True) -> list[Connection]:
@@ -31,6 +32,15 @@ def test_one_rpc_each_is_enough_however_many_connections_there_are(number: int) 
     assert {one.paired_by for one in found} == {"inferred"}
     true = {frozenset(end.qpn for end in one.ends) for one in wire.connections}
     assert {frozenset(end.qpn for end in one.endpoints) for one in found} == true
+
+
+def test_flows_beyond_those_that_may_wait_find_their_partners_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One RPC is too little evidence while more may come, but all that there is."""
+    monkeypatch.setattr(observer, "MAX_FLOWS", 16)
+    wire = Wire()
+    for _ in range(65):
+        reply(call(wire.connect(cm=False), nfs3.getattr_()), nfs3.getattr_reply())
+    assert [one.paired_by for one in observed(wire, mixed=False)] == ["inferred"] * 65
 
 
 def test_the_time_grows_with_the_connections_not_with_their_pairs() -> None:
