@@ -103,9 +103,9 @@ def test_delays_of_many_evicted_connections_are_summed(monkeypatch: pytest.Monke
     facts = RpcFacts()
     for number in range(1, 10):
         gone = connection(number)
-        for rpc in many(number, first=10 * number, on=gone):
-            rpc.retransmission_delay = number
-            facts.add([rpc])
+        for delayed in many(number, first=10 * number, on=gone):
+            delayed.retransmission_delay = number
+            facts.add([delayed])
         facts.evict([gone])
     assert len(facts.delays) == 3
     assert sum(one.count for one in facts.delays.values()) == 45
