@@ -17,9 +17,9 @@ MAX_WAITING = 16
 class Handover:
     """Batches in their order; the file descriptor is readable while there are any."""
 
-    def __init__(self, most: int = MAX_WAITING) -> None:
-        """``most``: batches that may wait."""
-        self._batches: queue.Queue[FrameBatch | CaptureError] = queue.Queue(most)
+    def __init__(self, maximum: int = MAX_WAITING) -> None:
+        """``maximum``: batches that may wait."""
+        self._batches: queue.Queue[FrameBatch | CaptureError] = queue.Queue(maximum)
         self._ready, self._signal = os.pipe()
         os.set_blocking(self._ready, False)
         os.set_blocking(self._signal, False)

@@ -34,7 +34,7 @@ STEP = 0.04
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class MemoryParts:
     """What the parts of a bound are; bytes, unless something else is said."""
 
     limit: int
@@ -52,14 +52,14 @@ class Division:
         return replace(options, answered=min(options.answered, self.answered))
 
 
-def divided(limit: int, devices: int = 1) -> Division:
+def divided(limit: int, devices: int = 1) -> MemoryParts:
     """The parts of a bound for so many devices in one process.  Raises CaptureError where it is too small."""
     smallest = SMALLEST + (devices - 1) * SMALLEST // 4
     if limit < smallest:
         several = f" with {devices} devices" if devices > 1 else ""
         raise CaptureError(f"--memory: the smallest possible bound{several} is {smallest // 1_000_000}M")
     part = limit // PART // devices
-    return Division(
+    return MemoryParts(
         limit, max(MIN_BUFFER, min(MAX_BUFFER, part)), part, min(MAX_FILES, part // FILE), limit // devices // XID
     )
 
@@ -68,7 +68,7 @@ def divided(limit: int, devices: int = 1) -> Division:
 class MemoryBound:
     """Looks at what the process takes, and has connections given up.  Tell it often."""
 
-    division: Division
+    parts: MemoryParts
     measure: Callable[[], int] = resident
     give_back: Callable[[], None] = release
     max_connections: int | None = None
@@ -81,7 +81,7 @@ class MemoryBound:
     """Bytes, from which on something is done."""
 
     def __post_init__(self) -> None:
-        self._level = round(NEAR * self.division.limit)
+        self._level = round(NEAR * self.parts.limit)
 
     def look(self, analyzer: Analyzer) -> bool:
         """Whether connections are to go, with the next tick of the analyzer; then ``settle`` is due."""
@@ -89,7 +89,7 @@ class MemoryBound:
         if max(present, flows) <= FEWEST or self.measure() < self._level:
             return False
         self.give_back()
-        if self.measure() < self._level - STEP * self.division.limit:
+        if self.measure() < self._level - STEP * self.parts.limit:
             return False
         self.max_connections = max(FEWEST, min(analyzer.options.max_connections, present - 1))
         ended = min(analyzer.options.ended, max(1, self.max_connections // 2))
@@ -100,5 +100,5 @@ class MemoryBound:
     def settle(self) -> None:
         """They are gone.  What the allocator does not give back is used again: only more than that counts from now."""
         self.give_back()
-        limit = self.division.limit
+        limit = self.parts.limit
         self._level = round(min(NEAREST * limit, max(self._level, self.measure() + STEP * limit)))

@@ -181,7 +181,7 @@ class LiveSession:
 
     def path_learner(self) -> PathLearner:
         """One with bounded memory."""
-        return PathLearner(max_files=MAX_FILES if self.bound is None else self.bound.division.files)
+        return PathLearner(max_files=MAX_FILES if self.bound is None else self.bound.parts.files)
 
     @property
     def now(self) -> int:
@@ -419,13 +419,13 @@ class LiveSession:
 
     def _memory(self) -> Record:
         bound, options = self.bound, self.analyzer.options
-        division = bound.division if bound is not None else None
+        parts = bound.parts if bound is not None else None
         around = self.trigger.keeper if self.trigger is not None else None
         return {
-            "limit": division.limit if division is not None else None,
+            "limit": parts.limit if parts is not None else None,
             "peak": peak() or None,
             "before": around.may_wait if around is not None else None,
-            "files": division.files if division is not None else MAX_FILES,
+            "files": parts.files if parts is not None else MAX_FILES,
             "answered": options.answered,
             "connections": options.max_connections,
             "given_up": bound.given_up if bound is not None else 0,

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from rdmascope.captures import CaptureError
 from rdmascope.captures.kernel_counters import RunningCounters
 from rdmascope.captures.live import CaptureSettings, Keep, Keeper, is_stream, open_live
-from rdmascope.captures.live.memory_bound import MAX_BUFFER, MAX_FILES, Division, MemoryBound, divided
+from rdmascope.captures.live.memory_bound import MAX_BUFFER, MAX_FILES, MemoryBound, MemoryParts, divided
 from rdmascope.captures.live.metrics import LOCAL, CaptureMetrics, Metrics
 from rdmascope.captures.live.session import Ending, LiveSession, bounded, run_together
 from rdmascope.captures.live.trigger import Trigger, Wanted
@@ -256,11 +256,11 @@ def command(
     keep = Keep(path, ring_size * 1_000_000, ring_files, ring_time / SECOND if ring_time else None) if path else None
     if remote is not None:
         devices = tuple(f"{remote}:{device}" for device in devices)
-    division = None
+    parts = None
     if memory is not None:
-        division = _divided(ctx, memory, len(devices))
-        options = division.options(options)
-    room = buffer << 20 if buffer is not None else MAX_BUFFER if division is None else division.buffer
+        parts = _divided(ctx, memory, len(devices))
+        options = parts.options(options)
+    room = buffer << 20 if buffer is not None else MAX_BUFFER if parts is None else parts.buffer
     settings = CaptureSettings(
         tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, room, not no_promiscuous
     )
@@ -283,7 +283,7 @@ def command(
         if waits:
             keeper = None
             if around and path is not None:
-                waiting = None if division is None else division.before
+                waiting = None if parts is None else parts.before
                 window = Surroundings(
                     path, before or BEFORE, after or AFTER, ring_size * 1_000_000, waiting, ring_files
                 )
@@ -301,14 +301,14 @@ def command(
             wanted=wanted,
             trigger=trigger,
             ending=Ending(),
-            on_rpcs=partial(_print_rpcs, named, _rpc_lines(MAX_FILES if division is None else division.files))
+            on_rpcs=partial(_print_rpcs, named, _rpc_lines(MAX_FILES if parts is None else parts.files))
             if as_json
             else None,
             on_finding=partial(_print_finding, named) if as_json else None,
             on_turn=_flush,
             kernel=RunningCounters(mount, nfsd) if mount is not None or nfsd else None,
             metrics=CaptureMetrics(metrics, live) if metrics is not None else None,
-            bound=MemoryBound(division) if division is not None else None,
+            bound=MemoryBound(parts) if parts is not None else None,
             on_trouble=None if shown else lambda words: complain(f"{live.device}: {words}"),
         )
         if live.device.note:
@@ -359,7 +359,7 @@ def _refuse_with_panes(ctx: click.Context, devices: tuple[str, ...]) -> None:
         raise click.UsageError("--browse takes one DEVICE, and standard input is the keyboard", ctx)
 
 
-def _divided(ctx: click.Context, memory: int, devices: int) -> Division:
+def _divided(ctx: click.Context, memory: int, devices: int) -> MemoryParts:
     """Raises UsageError where it is too little."""
     try:
         return divided(memory, devices)

@@ -104,7 +104,7 @@ def test_quiet_connections_go_where_memory_is_short() -> None:
 @pytest.mark.parametrize("cm", [True, False])
 def test_the_session_keeps_what_fits_and_says_what_it_gave_up(cm: bool) -> None:
     """Connections and flows without a partner take all of the memory here, and each the same."""
-    most, sizes = 30, list[int]()
+    limit, sizes = 30, list[int]()
     bound = MemoryBound(divided(SMALLEST), give_back=lambda: None)
     said: list[str] = []
     live = Replay(connections(120, cm))
@@ -112,15 +112,15 @@ def test_the_session_keeps_what_fits_and_says_what_it_gave_up(cm: bool) -> None:
 
     def measure() -> int:
         sizes.append(len(session.analyzer.connections) + session.analyzer.unpaired_flows)
-        return SMALLEST * sizes[-1] // most
+        return SMALLEST * sizes[-1] // limit
 
     bound.measure = measure
     session.run(None)
     live.close()
     recorded = session.record()
     memory = recorded["memory"]
-    assert max(sizes) <= most
-    assert memory["given_up"] == session.analyzer.evicted.connections >= 120 - most and not recorded["evicted_calls"]
+    assert max(sizes) <= limit
+    assert memory["given_up"] == session.analyzer.evicted.connections >= 120 - limit and not recorded["evicted_calls"]
     assert memory["limit"] == SMALLEST and memory["connections"] == bound.max_connections
     assert said == ["memory is short: connections that were quiet the longest are evicted"]
     assert session.rpcs == 120 and not session.failed  # No call and its reply are two RPCs.
