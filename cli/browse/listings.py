@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 
 from rich.text import Text
 
+from rdmascope.dissect.onc.file_operations import DIRECTORY, TYPE_NAMES
 from rdmascope.dissect.units import duration, seconds, size
 
+from ..views.files import counted, shown_path, shown_size, transferred
 from ..views.packets import PROTOCOL_STYLES, header_line, packet_cells
+from ..views.report import service
 from ..views.rpcs import RpcCells, RpcLine, cells_line
 from ..views.rpcs import header as rpc_header
 
@@ -51,7 +54,6 @@ _CONNECTION = "{:>4} {:<10} {:<8} {:<15} → {:<21} {:>9} {:>9} {:>7} {:>7}  {}"
 
 
 def _connection(row: Row, layout: ListingLayout) -> Text:
-    port = f":{row['service_port']}" if row["service_port"] else ""
     retransmitted = (row["client_retransmitted_packets"] or 0) + (row["server_retransmitted_packets"] or 0)
     missing = (row["client_missing_packets"] or 0) + (row["server_missing_packets"] or 0)
     text = Text(
@@ -60,11 +62,11 @@ def _connection(row: Row, layout: ListingLayout) -> Text:
             row["transport"],
             row["protocol"],
             row["client"],
-            f"{row['server']}{port}",
+            service(row["server"], row["service_port"]),
             size(row["client_bytes"] or 0),
             size(row["server_bytes"] or 0),
-            retransmitted or "-",
-            missing or "-",
+            counted(retransmitted),
+            counted(missing),
             row["ended_by"] or "",
         )
     )
@@ -77,19 +79,18 @@ _FILE = "{:>10} {:>10} {:>6} {:>9} {:>6} {:>9} {:>9} {:>9}  {}"
 
 
 def _file(row: Row, layout: ListingLayout) -> Text:
-    known = row["size_bytes"]
-    path = row["path"] or (f"{row['removed_path']} (removed)" if row["removed_path"] else "?")
+    directory = row["file_type"] == TYPE_NAMES[DIRECTORY]
     return Text(
         _FILE.format(
             f"{row['handle_hash']:#010x}",
-            "-" if known is None else size(known),
-            row["reads"],
-            size(row["read_bytes"]),
-            row["writes"],
-            size(row["written_bytes"]),
+            shown_size(row["size_bytes"], row["least_size_bytes"] or 0, directory),
+            counted(row["reads"]),
+            transferred(row["read_bytes"]),
+            counted(row["writes"]),
+            transferred(row["written_bytes"]),
             _time(row["median_latency_ns"]),
             _time(row["p99_latency_ns"]),
-            path,
+            shown_path(row["path"], row["removed_path"], directory),
         )
     )
 

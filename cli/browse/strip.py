@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from rdmascope.captures.browsed_tables import CallInterval, CallTimeline
-from rdmascope.dissect.units import count, duration, seconds
+from rdmascope.dissect.units import count, duration, plural, seconds
 
 from ..views.tables import sparkline
 from .keys import pane_bindings
@@ -105,7 +105,7 @@ class TimeStrip(Widget, can_focus=True):
         chosen = timeline.intervals[first : last + 1]
         begin = seconds(timeline.first + first * timeline.width - self.first_time)
         end = seconds(timeline.first + (last + 1) * timeline.width - self.first_time)
-        return f"{begin} to {end} s: {count(sum(one.calls for one in chosen))} RPCs{_wrong(chosen)}"
+        return f"{begin} to {end} s: {plural(sum(one.calls for one in chosen), 'RPC')}{_wrong(chosen)}"
 
     def action_move(self, by: int) -> None:
         self._go(self.at + by)

@@ -24,18 +24,30 @@ MAX_EARLIER = 20
 
 def path(table: FileTable, file: File) -> str:
     """Its latest path; the one it had, where it was removed; '?' where no call named it."""
-    removed = table.removed_path(file)
+    found = table.paths(file)
+    return shown_path(found[0] if found else None, table.removed_path(file), file.type == DIRECTORY)
+
+
+def shown_path(found: str | None, removed: str | None, directory: bool) -> str:
+    """The same of what is known."""
     if removed is not None:
         return f"{removed} (removed)"
-    found = table.paths(file)
-    mark = "/" if file.type == DIRECTORY and found and not found[0].endswith("/") else ""
-    return found[0] + mark if found else UNNAMED
+    return found + "/" * (directory and not found.endswith("/")) if found else UNNAMED
 
 
-def known_size(file: File) -> str:
-    if file.size is not None:
-        return size(file.size)
-    return f"≥ {size(file.reach)}" if file.reach else "-"
+def shown_size(known: int | None, least: int, directory: bool) -> str:
+    """Of a file; '-' for a directory, and where nothing was read or written either."""
+    if directory or (known is None and not least):
+        return "-"
+    return f"≥ {size(least)}" if known is None else size(known)
+
+
+def counted(number: int) -> str:
+    return count(number) if number else "-"
+
+
+def transferred(length: int) -> str:
+    return size(length) if length else "-"
 
 
 def holes(file: File) -> str:
@@ -53,11 +65,11 @@ def grid(table: FileTable, files: Sequence[File], width: int) -> Grid:
         (
             Text(f"{file.hash:#010x}", "dim" if file.type in (DIRECTORY, LINK) else ""),
             path(table, file),
-            known_size(file) if file.type != DIRECTORY else "-",
-            *([count(file.reads) if file.reads else "-"] if counts else []),
-            size(file.read) if file.read else "-",
-            *([count(file.writes) if file.writes else "-"] if counts else []),
-            size(file.written) if file.written else "-",
+            shown_size(file.size, file.reach, file.type == DIRECTORY),
+            *([counted(file.reads)] if counts else []),
+            transferred(file.read),
+            *([counted(file.writes)] if counts else []),
+            transferred(file.written),
             *(_latency(file.latency) if latency else []),
             count(file.calls.total()),
             holes(file),

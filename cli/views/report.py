@@ -106,14 +106,13 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
         one = conversation.connection
         part = shares.get(one.number, Share())
         active, passive = one.endpoints
-        port = f":{one.service_port}" if one.service_port else ""
-        bracketed = f"[{passive.address}]" if port and ":" in passive.address else passive.address
         carrier = conversation.protocol == "rpcrdma"
         row: list[Cell] = [
             str(one.number),
             active.address if active.port is None else str(active),
             _queue_pair(active),
-            f"{bracketed}{port}" + (f" {DATA_SERVER}" if conversation.data_server is not None else ""),
+            service(passive.address, one.service_port)
+            + (f" {DATA_SERVER}" if conversation.data_server is not None else ""),
             _queue_pair(passive),
             count(part.calls) if carrier else "-",
             size(part.call_bytes) if carrier else "-",
@@ -141,6 +140,13 @@ def connections_view(conversations: Sequence[Conversation], statistics: Statisti
             words.add_row(label if not at else "", line)
         parts.append(Padding(words, (0, 0, 0, 2), expand=False))
     return Group(*parts)
+
+
+def service(address: str, port: int | None) -> str:
+    """'[fd00::1]:20049'; the address alone where no port is known."""
+    if not port:
+        return address
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _evicted(evicted: Evicted, share: Share) -> Text:

@@ -1,0 +1,41 @@
+"""Lines of the lists: what the commands say of the same noun."""
+
+from __future__ import annotations
+
+import pytest
+
+from rdmascope.cli.browse.listings import LISTINGS, ListingLayout, Row
+
+FILE: Row = {
+    "handle_hash": 0x62D40C52, "path": "/export/a", "removed_path": None, "file_type": "file", "size_bytes": 2048,
+    "least_size_bytes": 2048, "reads": 1200, "read_bytes": 4096, "writes": 0, "written_bytes": 0,
+    "median_latency_ns": 1_000_000, "p99_latency_ns": None,
+}  # fmt: skip
+CONNECTION: Row = {
+    "number": 3, "transport": "RoCEv2", "protocol": "rpcrdma", "client": "fd00::2", "server": "fd00::1",
+    "service_port": 20049, "client_bytes": 1024, "server_bytes": None, "client_retransmitted_packets": 1200,
+    "server_retransmitted_packets": None, "client_missing_packets": 0, "server_missing_packets": 0, "ended_by": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "size", "path"),
+    [
+        ({}, "2.00 KiB", "/export/a"),
+        ({"size_bytes": None}, "≥ 2.00 KiB", "/export/a"),
+        ({"size_bytes": None, "least_size_bytes": None}, "-", "/export/a"),
+        ({"file_type": "directory"}, "-", "/export/a/"),
+        ({"removed_path": "/export/b"}, "2.00 KiB", "/export/b (removed)"),
+        ({"path": None}, "2.00 KiB", "?"),
+    ],
+)
+def test_a_file_as_files_has_it(changed: Row, size: str, path: str) -> None:
+    line = LISTINGS["files"].line({**FILE, **changed}, ListingLayout(0, 80)).plain
+    assert line.startswith(f"0x62d40c52 {size:>10} ") and line.endswith(f"  {path}")
+    assert " 1,200 " in line and line.count(" - ") >= 3
+
+
+def test_a_connection_as_report_has_it() -> None:
+    line = LISTINGS["connections"].line(CONNECTION, ListingLayout(0, 80))
+    assert "fd00::2         → [fd00::1]:20049" in line.plain and " 1,200 " in line.plain
+    assert line.spans[0].style == "yellow"
