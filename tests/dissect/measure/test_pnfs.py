@@ -97,6 +97,10 @@ def test_a_connection_to_a_data_server(kind: int, named: bool) -> None:
     role = DataServerRole(BY_ADDRESS if named else BY_HANDLES, MDS, frame)
     for cuts in ((), (12,), (14, 22, 26)):
         assert roles(wire, cuts) == [None, role]
+    live, analyzer = read_through(wire, counts=False)
+    assert [*live.roles] == [2]
+    live.evict(analyzer.conversations)
+    assert not live.roles
 
 
 @pytest.mark.parametrize("network", [b"tcp", b"tcp6"])
