@@ -46,11 +46,11 @@ class Choice:
 
 @dataclass(slots=True)
 class FindingPlaces:
-    """The RPCs and frames of findings."""
+    """The RPCs of findings; of those that name none, the frames and connections."""
 
     rpcs: set[int] = field(default_factory=set)
     frames: set[int] = field(default_factory=set)
-    """Of those that name no RPC."""
+    connections: set[int] = field(default_factory=set)
 
     def add(self, finding: Finding) -> None:
         if finding.rpc is not None:
@@ -62,7 +62,8 @@ class FindingPlaces:
 def places_of_findings(paths: tuple[str, ...], options: Options, ids: Collection[str]) -> FindingPlaces:
     """Where rules of the audit were broken, or what detectors name, by their IDs; in passes of their own.
 
-    Raises CaptureError for an ID that none has, and where there is no such finding.
+    Raises CaptureError for an ID that none has, where there is no such finding, and where it is about the capture as a
+    whole.
     """
     rules, detectors = all_rules(), all_detectors()
     found = FindingPlaces()
@@ -78,6 +79,7 @@ def places_of_findings(paths: tuple[str, ...], options: Options, ids: Collection
             found.rpcs.update(statement.cause.rpcs)
             if not statement.cause.rpcs:
                 found.frames.update(statement.cause.frames)
-    if not found.rpcs and not found.frames:
-        raise CaptureError(f"nothing is found by {', '.join(ids)} that has RPCs or frames")
+                found.connections.update(statement.cause.connections)
+    if not found.rpcs and not found.frames and not found.connections:
+        raise CaptureError(f"nothing is found by {', '.join(ids)} that has RPCs, frames or connections")
     return found

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     "findings",
     multiple=True,
     metavar="ID",
-    help="RPCs and frames that broke this rule of the audit, or that this detector of diagnose names.",
+    help="RPCs that broke this rule of the audit, or that this detector of diagnose names; frames and connections, where"
+    " it names no RPC.",
 )
 @click.option(
     "--snaplen",
@@ -103,6 +104,7 @@ def command(
         if findings:
             found = places_of_findings(tuple(paths), options, findings)
             chosen, frames = chosen | found.rpcs, frozenset(found.frames)
+            connections |= found.connections
         choice = Choice(condition, chosen, connections, frames)
         extracted = extract(lambda: Reading(paths, options), output, choice, snaplen or 0, anonymize)
     if as_json:

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from playbook import Capture, Wire, shapes, wrap, write_pcap
 from playbook.iwarp import IwarpCapture, IwarpWire
-from playbook.packets import Frame
+from playbook.packets import Frame, encode_frames
 from playbook.samples import MANIFEST, SAMPLES
+from playbook.troubles import TROUBLES
 from rdmascope.captures import CaptureError, open_capture
 from rdmascope.captures.condition import Condition
+from rdmascope.captures.diagnosis_pass import diagnosis_of
 from rdmascope.captures.extract.choice import Choice, places_of_findings
 from rdmascope.captures.extract.cut import Extracted, extract
 from rdmascope.captures.formats.writer import PcapngWriter
@@ -218,6 +220,17 @@ class TestChoices:
         extracted = extract(lambda: Session(str(sample)), tmp_path / "out.pcapng", choice)
         exchanged = 5  # REQ, REP, RTU, DREQ and DREP
         assert every[1] <= extracted.frames <= every[1] + exchanged < packets
+
+    @pytest.mark.parametrize("kind", ["credits-exhausted", "slots-exhausted", "congestion", "connections-refused"])
+    def test_a_finding_without_rpcs_is_that_of_its_connections(self, tmp_path: Path, kind: str) -> None:
+        path, out = tmp_path / "in.pcap", tmp_path / "out.pcapng"
+        write_pcap(encode_frames(TROUBLES[kind](Wire(seed=1))), path)
+        found = places_of_findings((str(path),), Options(), [kind])
+        choice = Choice(None, frozenset(found.rpcs), frozenset(found.connections), frozenset(found.frames))
+        extract(lambda: Session(str(path)), out, choice)
+        before, after = (diagnosis_of(Session(str(one))).statements for one in (path, out))
+        assert [(one.kind, one.cause.text) for one in after] == [(one.kind, one.cause.text) for one in before]
+        assert [one.kind for one in after] == [kind] and not found.rpcs
 
     def test_a_detector_and_a_rule(self, tmp_path: Path) -> None:
         sample = SAMPLES / MANIFEST["loss-rxe"]["file"]
