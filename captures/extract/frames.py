@@ -97,7 +97,7 @@ class FrameChooser:
         if managing.any():
             frames = self._exchanges.frames(batch, take(rows, managing), addresses)
             found.append((frames, np.full(len(frames), -1, np.int64)))
-        rows = take(rows, opcodes.IS_RC[rows["opcode"]])
+        rows = take(rows, opcodes.IS_RC[rows["opcode"]] | (rows["opcode"] == opcodes.CNP))
         keys = (rows["source"].astype(np.int64) * len(addresses) + rows["destination"]) << 24 | rows["dest_qp"]
         for key, mine in _groups(keys):
             ends, queue_pair = divmod(key, 1 << 24)
@@ -107,9 +107,9 @@ class FrameChooser:
 
     def _flow(self, connection: Connection, sender: int, rows: Rows, found: list[tuple[Int64s, Int64s]]) -> None:
         frames, psns = rows["frame"].astype(np.int64), rows["psn"].astype(np.int64)
-        response = opcodes.IS_RESPONSE[rows["opcode"]]
+        response, notice = opcodes.IS_RESPONSE[rows["opcode"]], rows["opcode"] == opcodes.CNP
         tags = np.full(len(rows), -1, np.int64)
-        for which, requester in ((~response, sender), (response, 1 - sender)):
+        for which, requester in ((~response & ~notice, sender), (response, 1 - sender)):
             ranges = self._carriers.packets.get((connection.number, requester))
             if ranges is not None and which.any():
                 tags[which] = ranges.tags(psns[which], 1, frames[which])

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     "findings",
     multiple=True,
     metavar="ID",
-    help="RPCs that broke this rule of the audit, or that this detector of diagnose names; frames and connections, where"
-    " it names no RPC.",
+    help="RPCs that broke this rule of the audit, or that this detector of diagnose names; frames and connections"
+    " where it names no RPC.",
 )
 @click.option(
     "--snaplen",
