@@ -86,7 +86,8 @@ class TimeStrip(Widget, can_focus=True):
     def _rows(self, timeline: CallTimeline) -> tuple[Text, Text, Text]:
         found = timeline.intervals
         rates = [one.calls * SECOND / timeline.width for one in found]
-        calls = Text(f"{'RPC/s':<6}{_highest(rates):>10}  ", "dim")
+        # Bars that are dim, too, vanish in 16 colours.
+        calls = Text.assemble((f"{'RPC/s':<6}{_highest(rates):>10}  ", "dim"))
         for one, mark in zip(found, sparkline(rates), strict=True):
             calls.append(mark, "red" if one.wrong else "green")
         return (
@@ -170,7 +171,7 @@ class TimeStrip(Widget, can_focus=True):
 def _latencies(name: str, values: list[float | None], style: str) -> Text:
     known = [value or 0 for value in values]
     highest = max(known, default=0)
-    text = Text(f"{name:<6}{duration(round(highest)) if highest else '-':>10}  ", "dim")
+    text = Text.assemble((f"{name:<6}{duration(round(highest)) if highest else '-':>10}  ", "dim"))
     return text.append(sparkline(known), style)
 
 
