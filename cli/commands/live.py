@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from threading import Lock
@@ -218,9 +221,10 @@ def command(
     stays bounded: of connections that ended long ago, and of old latencies, only sums are kept.  --memory 500M bounds
     all of it: where it gets short, connections that were quiet the longest go first, and the report says so.
 
-    --write FILE keeps at most --ring-files files of --ring-size.  The newest is FILE itself, full ones get a number and
-    a time in their names, and each records what was dropped while it was written.  What an earlier run left under these
-    names counts, too: its FILE gets a number, and the oldest files are removed.
+    --write FILE keeps at most --ring-files files of --ring-size, each of several DEVICEs under a name with the DEVICE
+    in it.  The newest is FILE itself, full ones get a number and a time in their names, and each records what was
+    dropped while it was written.  What an earlier run left under these names counts, too: its FILE gets a number, and
+    the oldest files are removed.
 
     --browse shows the panes of "rdmascope browse": lists that grow, filters that go for what comes, the packets and
     fields of each RPC. p holds them still. The last --ring-files files of --ring-size are kept in the temporary folder
@@ -253,7 +257,7 @@ def command(
         raise click.UsageError(words, ctx)
     rules = matching_rules(until) if until else frozenset()
     options = bounded(analyzer_options(ports, force))
-    keep = Keep(path, ring_size * 1_000_000, ring_files, ring_time / SECOND if ring_time else None) if path else None
+    keep = Keep(path or _KEPT, ring_size * 1_000_000, ring_files, ring_time / SECOND if ring_time else None)
     if remote is not None:
         devices = tuple(f"{remote}:{device}" for device in devices)
     parts = None
@@ -264,8 +268,11 @@ def command(
     settings = CaptureSettings(
         tuple(sorted({NFS_RDMA_PORT, *ports})), all_tcp, tunnels, snaplen, room, not no_promiscuous
     )
-    if len(devices) > 1 and (path or mount or nfsd):
-        raise click.UsageError("--write, --mount and --nfsd go with one DEVICE", ctx)
+    if len(devices) > 1 and (mount or nfsd):
+        raise click.UsageError("--mount and --nfsd go with one DEVICE", ctx)
+    files = dict(zip(devices, _files(path, devices), strict=True)) if path else {}
+    if files and len(set(files.values())) < len(devices):
+        raise click.UsageError("--write: two DEVICEs would be written to one file", ctx)
     shown = sys.stdout.isatty() and not as_json and len(devices) == 1
     if browsed:
         _refuse_with_panes(ctx, devices)
@@ -282,10 +289,10 @@ def command(
         trigger = None
         if waits:
             keeper = None
-            if around and path is not None:
+            if around:
                 waiting = None if parts is None else parts.before
                 window = Surroundings(
-                    path, before or BEFORE, after or AFTER, ring_size * 1_000_000, waiting, ring_files
+                    files[device], before or BEFORE, after or AFTER, ring_size * 1_000_000, waiting, ring_files
                 )
                 keeper = WindowKeeper(window, live, application, numbered=every)
             trigger = Trigger(
@@ -313,8 +320,8 @@ def command(
         )
         if live.device.note:
             complain(live.device.note)
-        if keep is not None and not around:
-            session.keeper = Keeper(keep, live, application)
+        if files and not around:
+            session.keeper = Keeper(replace(keep, path=files[device]), live, application)
         return session
 
     ending = Ending()
@@ -347,6 +354,14 @@ def command(
         ctx.exit(EXIT_BAD_INPUT)
     if not every and any(one.trigger is not None and one.trigger.happened for one in sessions):
         ctx.exit(EXIT_FOUND)
+
+
+def _files(path: str, devices: tuple[str, ...]) -> list[str]:
+    """Where the packets of each go: into the file, or one beside it that is named after the DEVICE."""
+    if len(devices) == 1:
+        return [path]
+    stem, suffix = os.path.splitext(path)
+    return [f"{stem}-{re.sub(r'[^0-9A-Za-z.]+', '-', device).strip('-')}{suffix}" for device in devices]
 
 
 def _refuse_with_panes(ctx: click.Context, devices: tuple[str, ...]) -> None:

@@ -113,6 +113,19 @@ def test_a_pipe_beside_a_host(tmp_path: Path) -> None:
     assert sorted(xid for point, xid in rpcs if point == "box:eth0") == xids(BOTH_WAYS)
 
 
-def test_one_file_of_two_capture_points_is_refused(tmp_path: Path) -> None:
+def test_the_packets_of_each_capture_point_are_kept_in_a_file(tmp_path: Path) -> None:
     done = run(tmp_path, WORKS, "a:eth0", "b:eth0", "--write", str(tmp_path / "x.pcapng"))
+    assert (done.returncode, done.stderr) == (0, "")
+    theirs = [one["xid"] for one in objects("rpcs", BOTH_WAYS)]
+    for name in ("x-a-eth0.pcapng", "x-b-eth0.pcapng"):
+        assert [one["xid"] for one in objects("rpcs", str(tmp_path / name))] == theirs
+
+
+def test_two_capture_points_never_share_a_file(tmp_path: Path) -> None:
+    done = run(tmp_path, WORKS, "a:eth0", "a::eth0", "--write", str(tmp_path / "x.pcapng"))
+    assert done.returncode == 2 and "would be written to one file" in done.stderr
+
+
+def test_counters_of_this_host_go_with_one_capture_point(tmp_path: Path) -> None:
+    done = run(tmp_path, WORKS, "a:eth0", "b:eth0", "--nfsd")
     assert done.returncode == 2 and "go with one DEVICE" in done.stderr
