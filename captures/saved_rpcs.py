@@ -216,6 +216,15 @@ class SavedRpcs(RpcTable):
     def conversation(self, number: int) -> Conversation:
         return self._conversations[number]
 
+    def selected(self, mask: NDArray[np.bool_]) -> RpcTable:
+        if mask.all():
+            return self
+
+        def kept(columns: Columns) -> Columns:
+            return {name: values[mask] for name, values in columns.items()}
+
+        return SavedRpcs(kept(self._columns), lambda: kept(self._named), self._chunks, self._conversations, self.names)
+
     def rpc(self, index: int) -> Rpc:
         if not self.is_plain[index]:
             return super().rpc(index)

@@ -109,3 +109,17 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = CliRunner().invoke(main, ["sql", *SEVERAL, "--save", str(path)], prog_name="rdmascope")
     assert done.exit_code == 0, done.output
     return path
+
+
+@pytest.mark.parametrize("name", ["report", "rpcs", "credits", "files", "audit", "transport"])
+def test_filters_choose_the_same_rpcs_of_tables(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = "loss-rxe.pcap.zst"
+    save(sample, tmp_path / "made.duckdb")
+    (tmp_path / "made.duckdb").rename(tmp_path / sample)
+
+    def chosen(folder: Path) -> str:
+        monkeypatch.chdir(folder)
+        return CliRunner().invoke(main, [name, sample, "--slower-than", "10ms", "--json"], prog_name="rdmascope").stdout
+
+    found = chosen(tmp_path)
+    assert found and found == chosen(FOLDER)
