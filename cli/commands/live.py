@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from threading import Lock
@@ -257,7 +256,6 @@ def command(
         raise click.UsageError(words, ctx)
     rules = matching_rules(until) if until else frozenset()
     options = bounded(analyzer_options(ports, force))
-    keep = Keep(path or _KEPT, ring_size * 1_000_000, ring_files, ring_time / SECOND if ring_time else None)
     if remote is not None:
         devices = tuple(f"{remote}:{device}" for device in devices)
     parts = None
@@ -321,7 +319,9 @@ def command(
         if live.device.note:
             complain(live.device.note)
         if files and not around:
-            session.keeper = Keeper(replace(keep, path=files[device]), live, application)
+            seconds = ring_time / SECOND if ring_time else None
+            keep = Keep(files[device], ring_size * 1_000_000, ring_files, seconds)
+            session.keeper = Keeper(keep, live, application)
         return session
 
     ending = Ending()

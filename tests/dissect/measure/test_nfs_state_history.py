@@ -186,8 +186,8 @@ def test_all_slots_in_use() -> None:
     assert NO_CREDIT not in waited(history)
 
 
-def test_all_credits_in_use() -> None:
-    wire, one = connected()
+def uses_the_only_credit(wire: Wire, one: Client) -> None:
+    """One credit is left, and a call has it for two milliseconds."""
     one.begin()
     one.answered(one.sent(nfs4.putfh()), nfs4.putfh_done())
     last = call(one.connection, nfs4.compound(op("PUTROOTFH"), minor=0))
@@ -195,19 +195,18 @@ def test_all_credits_in_use() -> None:
     exchange = one.sent(nfs4.putfh())
     wire.pause(2 * MILLISECOND)
     one.answered(exchange, nfs4.putfh_done())
+
+
+def test_all_credits_in_use() -> None:
+    wire, one = connected()
+    uses_the_only_credit(wire, one)
     wait = waited(taken(wire))[NO_CREDIT]
     assert wait.connection == 1 and wait.duration is not None and wait.duration >= 2 * MILLISECOND
 
 
 def test_of_evicted_connections_only_what_they_waited_for_is_kept() -> None:
     wire, one = connected()
-    one.begin()
-    one.answered(one.sent(nfs4.putfh()), nfs4.putfh_done())
-    last = call(one.connection, nfs4.compound(op("PUTROOTFH"), minor=0))
-    reply(last, nfs4.compound_reply(done("PUTROOTFH")), credits=1)
-    exchange = one.sent(nfs4.putfh())
-    wire.pause(2 * MILLISECOND)
-    one.answered(exchange, nfs4.putfh_done())
+    uses_the_only_credit(wire, one)
     for number in range(20):
         rpc = call(wire.connect(client=f"10.0.1.{number}"), nfs4.compound(op("PUTROOTFH"), minor=0))
         reply(rpc, nfs4.compound_reply(done("PUTROOTFH")))
